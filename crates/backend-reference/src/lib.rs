@@ -1,0 +1,1 @@
+//! The reference backend: dequantise to f32, sum in f64.

@@ -1,0 +1,3 @@
+//! The `rustorch` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Scheduling, sequences, paged KV bookkeeping, sampling and stop handling.

@@ -1,0 +1,1 @@
+//! A model as a small graph whose every value has a name.

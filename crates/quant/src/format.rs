@@ -1,0 +1,159 @@
+//! The format of a tensor's values, as numbered in GGUF files.
+
+use std::fmt;
+
+/// How a tensor's values are stored. Names and ids are ggml's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(non_camel_case_types, reason = "the names every user knows")]
+#[expect(missing_docs, reason = "each variant's file holds its byte table")]
+pub enum Format {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+}
+
+/// A type id that has no [`Format`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("tensor type {id}{} is not supported; supported are {}", name.map(|n| format!(" ({n})")).unwrap_or_default(), Supported)]
+pub struct UnsupportedFormat {
+    /// The id found.
+    pub id: u32,
+    /// ggml's name for it, when it has one.
+    pub name: Option<&'static str>,
+}
+
+struct Supported;
+
+impl fmt::Display for Supported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, format) in Format::ALL.iter().enumerate() {
+            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One line a format: id in files, name, values a block, bytes a block.
+const TABLE: [(Format, u32, &str, usize, usize); 15] = [
+    (Format::F32, 0, "F32", 1, 4),
+    (Format::F16, 1, "F16", 1, 2),
+    (Format::BF16, 30, "BF16", 1, 2),
+    (Format::Q4_0, 2, "Q4_0", 32, 18),
+    (Format::Q4_1, 3, "Q4_1", 32, 20),
+    (Format::Q5_0, 6, "Q5_0", 32, 22),
+    (Format::Q5_1, 7, "Q5_1", 32, 24),
+    (Format::Q8_0, 8, "Q8_0", 32, 34),
+    (Format::Q2_K, 10, "Q2_K", 256, 84),
+    (Format::Q3_K, 11, "Q3_K", 256, 110),
+    (Format::Q4_K, 12, "Q4_K", 256, 144),
+    (Format::Q5_K, 13, "Q5_K", 256, 176),
+    (Format::Q6_K, 14, "Q6_K", 256, 210),
+    (Format::IQ4_NL, 20, "IQ4_NL", 32, 18),
+    (Format::IQ4_XS, 23, "IQ4_XS", 256, 136),
+];
+
+impl Format {
+    /// Every format, in the order of the enum.
+    pub const ALL: [Format; 15] = {
+        let mut all = [Format::F32; 15];
+        let mut i = 0;
+        while i < 15 {
+            all[i] = TABLE[i].0;
+            i += 1;
+        }
+        all
+    };
+
+    /// The format with this id in a GGUF file.
+    pub fn from_id(id: u32) -> Result<Format, UnsupportedFormat> {
+        TABLE
+            .iter()
+            .find(|row| row.1 == id)
+            .map(|row| row.0)
+            .ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
+    }
+
+    /// The id in a GGUF file.
+    pub fn id(self) -> u32 {
+        TABLE[self as usize].1
+    }
+
+    /// ggml's name, such as `Q4_K`.
+    pub fn name(self) -> &'static str {
+        TABLE[self as usize].2
+    }
+
+    /// Values in a block; a row's length must be a multiple of it.
+    pub fn block_len(self) -> usize {
+        TABLE[self as usize].3
+    }
+
+    /// Bytes of a block.
+    pub fn block_bytes(self) -> usize {
+        TABLE[self as usize].4
+    }
+
+    /// Bytes of `values` values, or `None` when they are not whole blocks or the size overflows.
+    pub fn bytes_for(self, values: u64) -> Option<u64> {
+        let block = self.block_len() as u64;
+        if values.is_multiple_of(block) {
+            (values / block).checked_mul(self.block_bytes() as u64)
+        } else {
+            None
+        }
+    }
+}
+
+/// ggml's names of the ids that have no [`Format`].
+fn unsupported_name(id: u32) -> Option<&'static str> {
+    Some(match id {
+        9 => "Q8_1",
+        15 => "Q8_K",
+        16 => "IQ2_XXS",
+        17 => "IQ2_XS",
+        18 => "IQ3_XXS",
+        19 => "IQ1_S",
+        21 => "IQ3_S",
+        22 => "IQ2_S",
+        24 => "I8",
+        25 => "I16",
+        26 => "I32",
+        27 => "I64",
+        28 => "F64",
+        29 => "IQ1_M",
+        34 => "TQ1_0",
+        35 => "TQ2_0",
+        39 => "MXFP4",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_is_in_enum_order() {
+        for (i, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.0 as usize, i);
+        }
+    }
+}

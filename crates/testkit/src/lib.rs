@@ -1,0 +1,1 @@
+//! GGUF files made for tests.

@@ -1,0 +1,1 @@
+//! Tokenizers of GGUF files: SentencePiece and byte-level BPE.
