@@ -1,1 +1,21 @@
-//! GGUF files made for tests.
+//! GGUF files made for tests, and where tests find shared material.
+
+use std::path::PathBuf;
+
+/// A file or folder of the material that stands beside a checkout (`../shared`), when it is there.
+///
+/// Tests that need it are extra: without it they say that they were skipped and pass. With
+/// `RUSTORCH_REQUIRE_SHARED=1` its absence is a failure instead.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let found = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
+    if found.exists() {
+        return Some(found);
+    }
+    assert!(
+        std::env::var_os("RUSTORCH_REQUIRE_SHARED").is_none(),
+        "{} is missing and RUSTORCH_REQUIRE_SHARED is set",
+        found.display()
+    );
+    eprintln!("skipped: {} is not here", found.display());
+    None
+}
