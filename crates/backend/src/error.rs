@@ -17,7 +17,7 @@ pub enum Error {
         cols: usize,
         /// Bytes given.
         found: usize,
-        /// Bytes the shape takes, `unknown` when a row is not whole blocks.
+        /// Bytes the shape takes, `whole blocks` when its rows are not.
         expected: String,
     },
     /// The graph uses a weight that was not loaded.

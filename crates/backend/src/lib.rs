@@ -4,6 +4,7 @@
 //! graph into a [`Program`] and runs it step by step. It never sees files, model families or
 //! requests. [`conformance`] holds the tests every backend mounts.
 
+mod bound;
 mod error;
 mod kv;
 mod step;
@@ -14,6 +15,7 @@ use bytes::Bytes;
 use graph::Graph;
 use quant::Format;
 
+pub use bound::Bound;
 pub use error::Error;
 pub use kv::{KvFormat, KvLayout, PAGE};
 pub use step::{Span, Step};
@@ -31,6 +33,34 @@ pub struct Weight {
     pub cols: usize,
     /// `rows` times `format.bytes_for(cols)` bytes.
     pub bytes: Bytes,
+}
+
+impl Weight {
+    /// Checks that the bytes are those of the shape.
+    ///
+    /// # Errors
+    /// When they are not; `name` names the weight.
+    pub fn check(&self, name: &str) -> Result<(), Error> {
+        let row = self.format.bytes_for(self.cols as u64);
+        let expected = row.and_then(|row| row.checked_mul(self.rows as u64));
+        if expected == Some(self.bytes.len() as u64) {
+            return Ok(());
+        }
+        Err(Error::WeightBytes {
+            name: name.to_owned(),
+            format: self.format,
+            rows: self.rows,
+            cols: self.cols,
+            found: self.bytes.len(),
+            expected: expected.map_or("whole blocks".to_owned(), |bytes| bytes.to_string()),
+        })
+    }
+
+    /// The bytes of one row.
+    pub fn row(&self, row: usize) -> &[u8] {
+        let bytes = self.bytes.len() / self.rows;
+        &self.bytes[row * bytes..][..bytes]
+    }
 }
 
 /// How many rows a compiled program has room for.

@@ -11,6 +11,11 @@ pub struct ValueId(pub(crate) u32);
 pub struct WeightId(pub(crate) u32);
 
 impl ValueId {
+    /// The value at this place in [`crate::Graph::values`].
+    pub fn from_index(index: usize) -> ValueId {
+        ValueId(index as u32)
+    }
+
     /// The place in [`crate::Graph::values`].
     pub fn index(self) -> usize {
         self.0 as usize
