@@ -16,9 +16,13 @@ use crate::weights;
 /// Standard deviation of the logits, about.
 const LOGIT_DEVIATION: f32 = 2.5;
 
+/// Standard deviation of what a layer adds to the residual stream, about: many of the stream's values
+/// are then beyond 10, which shows an engine that bounds them.
+const RESIDUAL_DEVIATION: f32 = 4.0;
+
 /// Standard deviation of the embedding's values: small beside what the layers add, lest a model with
 /// tied embeddings always repeat the last token.
-const EMBEDDING_DEVIATION: f32 = 0.25;
+const EMBEDDING_DEVIATION: f32 = 1.0;
 
 /// What a model is like. Sizes are those of the metadata keys of the same meaning.
 ///
@@ -44,6 +48,8 @@ pub struct Spec {
     pub ffn: u32,
     /// `context_length`
     pub context: u32,
+    /// `attention.layer_norm_rms_epsilon`
+    pub rms_eps: f32,
     /// `rope.freq_base`
     pub rope_base: f32,
     /// `rope.scaling.factor` of linear scaling; left out when `None`.
@@ -67,6 +73,7 @@ impl Spec {
             head_length: None,
             ffn: 512,
             context: 2048,
+            rms_eps: 1e-5,
             rope_base: 10000.0,
             rope_linear: None,
             rope_freqs: false,
@@ -109,7 +116,7 @@ impl Spec {
         set("feed_forward_length", Value::U32(self.ffn));
         set("attention.head_count", Value::U32(self.heads));
         set("attention.head_count_kv", Value::U32(self.kv_heads));
-        set("attention.layer_norm_rms_epsilon", Value::F32(1e-5));
+        set("attention.layer_norm_rms_epsilon", Value::F32(self.rms_eps));
         if let Some(length) = self.head_length {
             set("attention.key_length", Value::U32(length));
             set("attention.value_length", Value::U32(length));
@@ -138,17 +145,21 @@ impl Spec {
         }
         for layer in 0..self.layers {
             let blk = |name: &str| format!("blk.{layer}.{name}");
-            let matrix = |name, inputs, outputs| self.matrix(&blk(name), inputs, outputs, deviation(inputs));
+            let scaled = |name, inputs, outputs, scale| {
+                self.matrix(&blk(name), inputs, outputs, scale * deviation(inputs))
+            };
+            let inner = |name, inputs, outputs| scaled(name, inputs, outputs, 1.0);
+            let last = |name, inputs, outputs| scaled(name, inputs, outputs, RESIDUAL_DEVIATION);
             tensors.extend([
                 self.norm(&blk("attn_norm"), 1.0),
-                matrix("attn_q", hidden, self.heads * head),
-                matrix("attn_k", hidden, self.kv_heads * head),
-                matrix("attn_v", hidden, self.kv_heads * head),
-                matrix("attn_output", self.heads * head, hidden),
+                inner("attn_q", hidden, self.heads * head),
+                inner("attn_k", hidden, self.kv_heads * head),
+                inner("attn_v", hidden, self.kv_heads * head),
+                last("attn_output", self.heads * head, hidden),
                 self.norm(&blk("ffn_norm"), 1.0),
-                matrix("ffn_gate", hidden, ffn),
-                matrix("ffn_up", hidden, ffn),
-                matrix("ffn_down", ffn, hidden),
+                inner("ffn_gate", hidden, ffn),
+                inner("ffn_up", hidden, ffn),
+                last("ffn_down", ffn, hidden),
             ]);
         }
         tensors.push(self.norm("output_norm", output_norm));
@@ -193,7 +204,7 @@ pub fn models() -> Vec<(String, Spec)> {
     let variants = [
         ("F32-tied", Spec { tied: true, ..f32() }),
         ("F32-rope", Spec { rope_freqs: true, rope_linear: Some(4.0), rope_base: 500.0, ..f32() }),
-        ("F32-heads", Spec { head_length: Some(48), ..f32() }),
+        ("F32-heads", Spec { head_length: Some(48), rms_eps: 0.5, ..f32() }),
     ];
     let formats = Format::ALL.map(|format| (format.to_string(), Spec::new(format)));
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()
