@@ -1,1 +1,4 @@
 //! Scheduling, sequences, paged KV bookkeeping, sampling and stop handling.
+
+mod pages;
+pub mod scheduler;
