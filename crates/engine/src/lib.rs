@@ -5,5 +5,7 @@ mod pages;
 mod random;
 mod sampling;
 pub mod scheduler;
+mod stop;
 
 pub use sampling::{Sampler, Sampling, SamplingError};
+pub use stop::{Stop, StopReason};
