@@ -2,71 +2,64 @@
 
 use indexmap::IndexMap;
 
-/// One metadata value.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    Bool(bool),
-    String(String),
-    Array(Array),
-    U64(u64),
-    I64(i64),
-    F64(f64),
-}
-
-/// An array of one element type; [`Array::Array`] nests.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
-pub enum Array {
-    U8(Vec<u8>),
-    I8(Vec<i8>),
-    U16(Vec<u16>),
-    I16(Vec<i16>),
-    U32(Vec<u32>),
-    I32(Vec<i32>),
-    F32(Vec<f32>),
-    Bool(Vec<bool>),
-    String(Vec<String>),
-    Array(Vec<Array>),
-    U64(Vec<u64>),
-    I64(Vec<i64>),
-    F64(Vec<f64>),
-}
+use crate::value::quoted;
+use crate::{Array, Value};
 
 /// A key holds another type, or a value that does not fit the type asked for.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("metadata key `{key}` holds {found}, expected {expected}")]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metadata key {} holds {found}, expected {expected}", quoted(key))]
 pub struct WrongType {
     /// The key.
     pub key: String,
     /// What it holds, such as `string "abc"`.
     pub found: String,
-    /// What was asked for, such as `u32`.
+    /// What was asked for, such as `a bool`.
     pub expected: &'static str,
 }
 
 /// Keys and values in file order; keys are unique.
+///
+/// The typed getters answer `Ok(None)` for an absent key and [`WrongType`] for a value that is not
+/// what was asked for. Integers are taken at any width, since writers disagree about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: IndexMap<String, Value>,
 }
 
 impl Metadata {
-    /// Sets `key`; returns the value it had.
-    pub fn insert(&mut self, key: impl Into<String>, value: Value) -> Option<Value> {
-        self.entries.insert(key.into(), value)
+    /// No keys, with room for `keys`.
+    pub(crate) fn with_capacity(keys: usize) -> Metadata {
+        Metadata { entries: IndexMap::with_capacity(keys) }
+    }
+
+    /// Sets `key`; returns the value it had. A new key goes last, a known one keeps its place.
+    pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
+        self.entries.insert(key.into(), value.into())
+    }
+
+    /// Takes `key` away, keeping the order of the others; returns the value it had.
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        self.entries.shift_remove(key)
     }
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.get(key)
+    }
+
+    /// Whether `key` is there, with whatever value.
+    pub fn contains(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Keys and values in file order.
@@ -92,20 +85,20 @@ impl Metadata {
 
     /// The integer at `key`, of whatever width, when it fits 32 bits unsigned.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, WrongType> {
-        self.typed(key, "an integer from 0 to 4294967295", |value| match *value {
-            Value::U8(v) => Some(v.into()),
-            Value::I8(v) => v.try_into().ok(),
-            Value::U16(v) => Some(v.into()),
-            Value::I16(v) => v.try_into().ok(),
-            Value::U32(v) => Some(v),
-            Value::I32(v) => v.try_into().ok(),
-            Value::U64(v) => v.try_into().ok(),
-            Value::I64(v) => v.try_into().ok(),
-            _ => None,
-        })
+        self.typed(key, "an integer from 0 to 4294967295", |value| integer(value)?.try_into().ok())
     }
 
-    /// The floating-point number at `key`.
+    /// The integer at `key`, of whatever width, when it fits 32 bits signed.
+    pub fn i32(&self, key: &str) -> Result<Option<i32>, WrongType> {
+        self.typed(key, "an integer from -2147483648 to 2147483647", |value| integer(value)?.try_into().ok())
+    }
+
+    /// The integer at `key`, of whatever width, when it is not negative.
+    pub fn u64(&self, key: &str) -> Result<Option<u64>, WrongType> {
+        self.typed(key, "an integer from 0", |value| integer(value)?.try_into().ok())
+    }
+
+    /// The floating-point number at `key`; an f64 is rounded.
     pub fn f32(&self, key: &str) -> Result<Option<f32>, WrongType> {
         self.typed(key, "a floating-point number", |value| match *value {
             Value::F32(v) => Some(v),
@@ -114,10 +107,26 @@ impl Metadata {
         })
     }
 
+    /// The array at `key`, of whatever element type.
+    pub fn array(&self, key: &str) -> Result<Option<&Array>, WrongType> {
+        self.typed(key, "an array", |value| match value {
+            Value::Array(array) => Some(array),
+            _ => None,
+        })
+    }
+
     /// The array of strings at `key`.
     pub fn strings(&self, key: &str) -> Result<Option<&[String]>, WrongType> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::String(v)) => Some(v.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// The array of booleans at `key`.
+    pub fn bools(&self, key: &str) -> Result<Option<&[bool]>, WrongType> {
+        self.typed(key, "an array of bool", |value| match value {
+            Value::Array(Array::Bool(v)) => Some(v.as_slice()),
             _ => None,
         })
     }
@@ -138,6 +147,24 @@ impl Metadata {
         })
     }
 
+    /// The array of integers at `key`, of whatever width, when all fit 32 bits unsigned.
+    pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, WrongType> {
+        fn fit<T: Copy + TryInto<u32>>(values: &[T]) -> Option<Vec<u32>> {
+            values.iter().map(|&v| v.try_into().ok()).collect()
+        }
+        self.typed(key, "an array of integers from 0 to 4294967295", |value| match value {
+            Value::Array(Array::U8(v)) => fit(v),
+            Value::Array(Array::I8(v)) => fit(v),
+            Value::Array(Array::U16(v)) => fit(v),
+            Value::Array(Array::I16(v)) => fit(v),
+            Value::Array(Array::U32(v)) => fit(v),
+            Value::Array(Array::I32(v)) => fit(v),
+            Value::Array(Array::U64(v)) => fit(v),
+            Value::Array(Array::I64(v)) => fit(v),
+            _ => None,
+        })
+    }
+
     /// What `pick` makes of the value at `key`; `None` when the key is absent.
     fn typed<'a, T>(
         &'a self,
@@ -153,71 +180,24 @@ impl Metadata {
     }
 }
 
-impl std::fmt::Display for Value {
-    /// Type and value, such as `u32 7`; long values are cut short.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Value::U8(v) => write!(f, "u8 {v}"),
-            Value::I8(v) => write!(f, "i8 {v}"),
-            Value::U16(v) => write!(f, "u16 {v}"),
-            Value::I16(v) => write!(f, "i16 {v}"),
-            Value::U32(v) => write!(f, "u32 {v}"),
-            Value::I32(v) => write!(f, "i32 {v}"),
-            Value::F32(v) => write!(f, "f32 {v}"),
-            Value::Bool(v) => write!(f, "bool {v}"),
-            Value::String(v) => match v.char_indices().nth(40) {
-                Some((cut, _)) => write!(f, "string {:?}…", &v[..cut]),
-                None => write!(f, "string {v:?}"),
-            },
-            Value::Array(v) => write!(f, "array of {} {}", v.len(), v.element_name()),
-            Value::U64(v) => write!(f, "u64 {v}"),
-            Value::I64(v) => write!(f, "i64 {v}"),
-            Value::F64(v) => write!(f, "f64 {v}"),
-        }
-    }
+/// An integer value of any width.
+fn integer(value: &Value) -> Option<i128> {
+    Some(match *value {
+        Value::U8(v) => v.into(),
+        Value::I8(v) => v.into(),
+        Value::U16(v) => v.into(),
+        Value::I16(v) => v.into(),
+        Value::U32(v) => v.into(),
+        Value::I32(v) => v.into(),
+        Value::U64(v) => v.into(),
+        Value::I64(v) => v.into(),
+        _ => return None,
+    })
 }
 
-impl Array {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Array::U8(v) => v.len(),
-            Array::I8(v) => v.len(),
-            Array::U16(v) => v.len(),
-            Array::I16(v) => v.len(),
-            Array::U32(v) => v.len(),
-            Array::I32(v) => v.len(),
-            Array::F32(v) => v.len(),
-            Array::Bool(v) => v.len(),
-            Array::String(v) => v.len(),
-            Array::Array(v) => v.len(),
-            Array::U64(v) => v.len(),
-            Array::I64(v) => v.len(),
-            Array::F64(v) => v.len(),
-        }
-    }
-
-    /// Whether there are no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The element type's name, such as `i32`.
-    pub fn element_name(&self) -> &'static str {
-        match self {
-            Array::U8(_) => "u8",
-            Array::I8(_) => "i8",
-            Array::U16(_) => "u16",
-            Array::I16(_) => "i16",
-            Array::U32(_) => "u32",
-            Array::I32(_) => "i32",
-            Array::F32(_) => "f32",
-            Array::Bool(_) => "bool",
-            Array::String(_) => "string",
-            Array::Array(_) => "array",
-            Array::U64(_) => "u64",
-            Array::I64(_) => "i64",
-            Array::F64(_) => "f64",
-        }
+impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
+    /// A key that comes twice keeps its last value.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Metadata {
+        Metadata { entries: entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
     }
 }

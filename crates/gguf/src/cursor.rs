@@ -1,0 +1,189 @@
+//! A bounded reader over a file's bytes: every length is checked before anything is allocated.
+
+use crate::error::Problem;
+use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES, Version};
+
+/// A problem and the byte it was seen at, before it is known which item it belongs to.
+#[derive(Debug)]
+pub(crate) struct At {
+    pub(crate) offset: u64,
+    pub(crate) problem: Problem,
+}
+
+/// Reads forward; counts what the result will occupy against [`MAX_METADATA_BYTES`].
+pub(crate) struct Cursor<'a> {
+    bytes: &'a [u8],
+    pos: usize,
+    budget: u64,
+    /// Version 1 has 32-bit counts and lengths, later ones 64-bit; known once the header is read.
+    pub(crate) version: Version,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
+        Cursor { bytes, pos: 0, budget: MAX_METADATA_BYTES, version: Version::V3 }
+    }
+
+    /// The next byte's offset in the file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.pos as u64
+    }
+
+    /// Bytes not read yet.
+    pub(crate) fn left(&self) -> u64 {
+        (self.bytes.len() - self.pos) as u64
+    }
+
+    /// The bytes not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.pos..).unwrap_or_default()
+    }
+
+    /// `problem` at the next byte.
+    pub(crate) fn fail<T>(&self, problem: Problem) -> Result<T, At> {
+        Err(At { offset: self.offset(), problem })
+    }
+
+    /// Counts `bytes` of memory that the caller is about to fill.
+    pub(crate) fn charge(&mut self, bytes: u64) -> Result<(), At> {
+        match self.budget.checked_sub(bytes) {
+            Some(left) => {
+                self.budget = left;
+                Ok(())
+            }
+            None => self.fail(Problem::TooLarge),
+        }
+    }
+
+    /// The next `needed` bytes.
+    pub(crate) fn take(&mut self, needed: u64, what: &'static str) -> Result<&'a [u8], At> {
+        match usize::try_from(needed).ok().and_then(|n| self.rest().get(..n)) {
+            Some(taken) => {
+                self.pos += taken.len();
+                Ok(taken)
+            }
+            None => self.fail(Problem::Truncated { what, needed, left: self.left() }),
+        }
+    }
+
+    /// One number or bool.
+    pub(crate) fn scalar<T: Scalar>(&mut self, what: &'static str) -> Result<T, At> {
+        let offset = self.offset();
+        T::read(self.take(T::SIZE, what)?).map_err(|problem| At { offset, problem })
+    }
+
+    /// An array of numbers or bools with its count.
+    pub(crate) fn scalars<T: Scalar>(&mut self) -> Result<Vec<T>, At> {
+        // Counted twice: the copy and the pages it is read from.
+        let count = self.count("array elements", T::SIZE, 2 * T::SIZE)?;
+        let offset = self.offset();
+        let bytes = self.take(count as u64 * T::SIZE, "an array")?;
+        let mut values = Vec::with_capacity(count);
+        for (value, at) in bytes.chunks_exact(T::SIZE as usize).zip((offset..).step_by(T::SIZE as usize)) {
+            values.push(T::read(value).map_err(|problem| At { offset: at, problem })?);
+        }
+        Ok(values)
+    }
+
+    /// A count or length: 32 bits in version 1, 64 bits since.
+    pub(crate) fn length(&mut self, what: &'static str) -> Result<u64, At> {
+        match self.version {
+            Version::V1 => self.scalar::<u32>(what).map(u64::from),
+            Version::V2 | Version::V3 => self.scalar(what),
+        }
+    }
+
+    /// The bytes a length takes.
+    pub(crate) fn length_size(&self) -> u64 {
+        match self.version {
+            Version::V1 => 4,
+            Version::V2 | Version::V3 => 8,
+        }
+    }
+
+    /// The number of `what` to come, each of which takes at least `least` bytes of the file and
+    /// `memory` bytes of memory.
+    pub(crate) fn count(&mut self, what: &'static str, least: u64, memory: u64) -> Result<usize, At> {
+        let offset = self.offset();
+        let count = self.length(what)?;
+        let left = self.left();
+        if count > left / least {
+            return Err(At { offset, problem: Problem::Count { what, count, left } });
+        }
+        self.charge(count.saturating_mul(memory))?;
+        usize::try_from(count).map_err(|_| At { offset, problem: Problem::TooLarge })
+    }
+
+    /// A length and as many bytes of UTF-8.
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<&'a str, At> {
+        let length = self.length(what)?;
+        let offset = self.offset();
+        if length > 0 {
+            // The copy, the page it is read from, and the allocator's header.
+            self.charge(length.saturating_mul(2).saturating_add(32))?;
+        }
+        str::from_utf8(self.take(length, what)?).map_err(|error| At {
+            offset: offset + error.valid_up_to() as u64,
+            problem: Problem::BadUtf8 { what, at: error.valid_up_to() as u64 },
+        })
+    }
+
+    /// The name of a key or tensor.
+    pub(crate) fn name(&mut self, what: &'static str) -> Result<&'a str, At> {
+        let offset = self.offset();
+        let name = self.string(what)?;
+        match name.len() as u64 {
+            0 => Err(At { offset, problem: Problem::EmptyName }),
+            n if n > MAX_NAME_BYTES => Err(At { offset, problem: Problem::LongName(n) }),
+            _ => Ok(name),
+        }
+    }
+}
+
+/// A value of fixed size, stored little-endian.
+pub(crate) trait Scalar: Sized {
+    /// Bytes it takes.
+    const SIZE: u64;
+
+    /// From exactly `SIZE` bytes.
+    fn read(bytes: &[u8]) -> Result<Self, Problem>;
+
+    /// Appends `SIZE` bytes.
+    fn write(&self, out: &mut Vec<u8>);
+}
+
+macro_rules! numbers {
+    ($($type:ty),+) => {$(
+        impl Scalar for $type {
+            const SIZE: u64 = size_of::<$type>() as u64;
+
+            fn read(bytes: &[u8]) -> Result<Self, Problem> {
+                let mut array = [0; size_of::<$type>()];
+                array.copy_from_slice(bytes);
+                Ok(<$type>::from_le_bytes(array))
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+    )+};
+}
+
+numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+
+impl Scalar for bool {
+    const SIZE: u64 = 1;
+
+    fn read(bytes: &[u8]) -> Result<bool, Problem> {
+        match u8::read(bytes)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(Problem::BadBool(other)),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+}

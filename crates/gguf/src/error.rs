@@ -1,0 +1,233 @@
+//! Why a file was refused: what was found, where, what was expected and what to do about it.
+
+use std::fmt;
+use std::io;
+
+use quant::{Format, UnsupportedFormat};
+
+use crate::metadata::WrongType;
+use crate::value::quoted;
+use crate::{MAX_ARRAY_DEPTH, MAX_DIMS, MAX_METADATA_BYTES, MAX_NAME_BYTES};
+
+/// A file that cannot be opened or that does not hold what it should.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{file}: cannot {action}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What was tried, such as `open the file`.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The path names a directory, a pipe or a device.
+    #[error("{file}: this is not a regular file; give the path of a .gguf file")]
+    NotAFile {
+        /// The path.
+        file: String,
+    },
+    /// The content is not valid GGUF.
+    #[error("{file}: {fault}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// What is wrong and where.
+        fault: Fault,
+    },
+    /// The file is valid but the parts of a split model do not fit together.
+    #[error("{file}: {problem}")]
+    Split {
+        /// The file.
+        file: String,
+        /// What does not fit.
+        problem: SplitProblem,
+    },
+    /// The file shrank, or could not be read, after it was opened; zeroes may have been read since.
+    #[error(
+        "{file}: the file was truncated while in use (it had {expected} bytes, now {found}), or part of it \
+         could not be read; results since then are wrong: restore the file and start again"
+    )]
+    TruncatedInUse {
+        /// The file.
+        file: String,
+        /// Its length when it was opened, in bytes.
+        expected: u64,
+        /// Its length now, in bytes.
+        found: u64,
+    },
+}
+
+/// A flaw in a file's content, and where it is.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{item} ({}at offset {offset:#x}): {problem}; {}", item.what_is_at_the_offset(), problem.advice())]
+pub struct Fault {
+    /// The part of the file that is at fault.
+    pub item: Item,
+    /// Where: for a tensor the byte at which its info starts, else the byte at which the fault was seen.
+    pub offset: u64,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// The part of a file a fault is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Magic, version and counts.
+    Header,
+    /// A key whose name could not be read: its number from 1 and the number of keys.
+    KeyNumber(u64, u64),
+    /// A metadata key.
+    Key(String),
+    /// A tensor whose name could not be read: its number from 1 and the number of tensors.
+    TensorNumber(u64, u64),
+    /// A tensor.
+    Tensor(String),
+}
+
+impl Item {
+    fn what_is_at_the_offset(&self) -> &'static str {
+        match self {
+            Item::Tensor(_) => "info ",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::Header => write!(f, "header"),
+            Item::KeyNumber(number, of) => write!(f, "metadata key {number} of {of}"),
+            Item::Key(name) => write!(f, "metadata key {}", quoted(name)),
+            Item::TensorNumber(number, of) => write!(f, "tensor {number} of {of}"),
+            Item::Tensor(name) => write!(f, "tensor {}", quoted(name)),
+        }
+    }
+}
+
+/// What can be wrong with a file's content.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message says what it means")]
+#[non_exhaustive]
+pub enum Problem {
+    #[error("found {found}, expected the magic \"GGUF\"")]
+    NotGguf { found: String },
+    #[error("the file is big-endian; only little-endian files can be read")]
+    BigEndian,
+    #[error("version {0} is unknown; known are 1, 2 and 3")]
+    UnknownVersion(u32),
+    #[error("the file ends inside {what}: {needed} bytes needed, {left} left")]
+    Truncated { what: &'static str, needed: u64, left: u64 },
+    #[error("claims {count} {what}, more than the {left} bytes left in the file can hold")]
+    Count { what: &'static str, count: u64, left: u64 },
+    #[error("the name is empty")]
+    EmptyName,
+    #[error("the name has {0} bytes, at most {max} are allowed", max = MAX_NAME_BYTES)]
+    LongName(u64),
+    #[error("{what} is not valid UTF-8 (byte {at})")]
+    BadUtf8 { what: &'static str, at: u64 },
+    #[error("the name was already used")]
+    Duplicate,
+    #[error("value type {0} is unknown; known are 0 to 12")]
+    UnknownValueType(u32),
+    #[error("a bool is stored as {0}, expected 0 or 1")]
+    BadBool(u8),
+    #[error("arrays are nested deeper than {max}", max = MAX_ARRAY_DEPTH)]
+    TooDeep,
+    #[error("names, metadata and tensor list take more than {} MiB, far beyond any real model", MAX_METADATA_BYTES >> 20)]
+    TooLarge,
+    #[error("holds {found}, expected {expected}")]
+    WrongType { found: String, expected: &'static str },
+    #[error("has {0} dimensions, at most {max} are allowed", max = MAX_DIMS)]
+    TooManyDims(u32),
+    #[error("dimensions {0:?} hold a zero")]
+    ZeroDim(Vec<u64>),
+    #[error("dimensions {0:?} overflow")]
+    Overflow(Vec<u64>),
+    #[error("rows of {row_len} values are not whole {format} blocks of {block_len}", block_len = format.block_len())]
+    PartialBlock { row_len: u64, format: Format },
+    #[error(transparent)]
+    UnsupportedFormat(#[from] UnsupportedFormat),
+    #[error("offset {offset} is not a multiple of the alignment {alignment}")]
+    Misaligned { offset: u64, alignment: u64 },
+    #[error("data at bytes {start} to {end} lies beyond the end of the file ({file_len} bytes)")]
+    PastEnd { start: u64, end: u64, file_len: u64 },
+    #[error("data overlaps that of tensor {}", quoted(other))]
+    Overlap { other: String },
+}
+
+impl Problem {
+    /// What the user can do about it.
+    pub fn advice(&self) -> &'static str {
+        match self {
+            Problem::NotGguf { .. } => "give a GGUF file, or convert the model to GGUF",
+            Problem::BigEndian => "convert the model again for a little-endian machine",
+            Problem::UnknownVersion(_) => {
+                "the file is damaged or newer than this program: update it, or convert the model again"
+            }
+            Problem::UnsupportedFormat(_) => "convert or quantise the model to a supported type",
+            Problem::Truncated { .. } | Problem::Count { .. } | Problem::PastEnd { .. } => {
+                "the file is incomplete or damaged, download or convert it again"
+            }
+            _ => "the file is damaged or was written by a faulty tool, download or convert it again",
+        }
+    }
+}
+
+impl From<WrongType> for Problem {
+    fn from(WrongType { found, expected, .. }: WrongType) -> Problem {
+        Problem::WrongType { found, expected }
+    }
+}
+
+/// How the parts of a split model can fail to fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message says what it means")]
+#[non_exhaustive]
+pub enum SplitProblem {
+    #[error("this is part {part} of a model split into {count} files; open the first part, {first}")]
+    NotFirst { part: u32, count: u32, first: String },
+    #[error(
+        "this is the first of {count} parts, which are found by name: rename it to end with {expected}, as it was made"
+    )]
+    Name { count: u32, expected: String },
+    #[error(
+        "the model is split into {count} files and {}; download them into the same folder",
+        Missing(missing)
+    )]
+    Missing { count: u32, missing: Vec<String> },
+    #[error(
+        "holds part {found} where its name says {expected}; the file was renamed or belongs to another model"
+    )]
+    Number { found: u32, expected: u32 },
+    #[error(
+        "belongs to a model of {found} files, the first part to one of {expected}; parts of different models are mixed"
+    )]
+    Count { found: u32, expected: u32 },
+    #[error(
+        "the parts hold {found} tensors, split.tensors.count says {expected}; parts of different models are mixed"
+    )]
+    Tensors { found: u64, expected: u64 },
+    #[error("tensor {} is also in an earlier part; parts of different models are mixed", quoted(name))]
+    Duplicate { name: String },
+    #[error("this is a part of a model split into {count} files; open it by its path")]
+    InMemory { count: u32 },
+}
+
+struct Missing<'a>(&'a [String]);
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMED: usize = 8;
+        let Missing(names) = self;
+        let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        match names.len() {
+            1 => write!(f, "{named} is missing"),
+            n if n <= NAMED => write!(f, "{named} are missing"),
+            n => write!(f, "{named} and {} more are missing", n - NAMED),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! An open model: one file, or the parts of a split one.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use indexmap::IndexMap;
+
+use crate::error::{Error, SplitProblem};
+use crate::map::{Map, Owner};
+use crate::metadata::{Metadata, WrongType};
+use crate::parse::{Parsed, parse};
+use crate::split;
+use crate::tensor::Tensor;
+
+/// Version of the GGUF format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 32-bit counts and lengths.
+    V1 = 1,
+    /// 64-bit counts and lengths.
+    V2 = 2,
+    /// As version 2; big-endian files exist too.
+    V3 = 3,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", *self as u32)
+    }
+}
+
+/// A model's metadata and tensors. The files stay mapped while this or any tensor's data lives.
+#[derive(Debug)]
+pub struct Gguf {
+    version: Version,
+    alignment: u32,
+    metadata: Metadata,
+    tensors: IndexMap<String, Tensor>,
+    parts: Vec<Part>,
+}
+
+/// One file of a model.
+#[derive(Debug)]
+struct Part {
+    /// As messages name it.
+    file: String,
+    len: u64,
+    /// `None` for data that was in memory already.
+    map: Option<Arc<Map>>,
+}
+
+impl Gguf {
+    /// Maps and checks the file at `path`. For the first part of a split model, finds the other parts
+    /// beside it: the result is the whole model.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not valid, or parts of a split model are missing or do not match.
+    pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        let path = path.as_ref();
+        let first = Loaded::open(path)?;
+        let others = split::open_others(path, &first)?;
+        Gguf::assemble(first, others)
+    }
+
+    /// Checks a file that is already in memory; tensors are slices of `bytes`.
+    ///
+    /// # Errors
+    /// The data is not valid, or is a part of a split model.
+    pub fn from_bytes(bytes: Bytes) -> Result<Gguf, Error> {
+        let part = Part { file: "GGUF data in memory".to_owned(), len: bytes.len() as u64, map: None };
+        let first = Loaded::parse(part, bytes)?;
+        split::refuse(&first)?;
+        Gguf::assemble(first, Vec::new())
+    }
+
+    fn assemble(first: Loaded, others: Vec<Loaded>) -> Result<Gguf, Error> {
+        let mut gguf = Gguf {
+            version: first.parsed.version,
+            alignment: first.parsed.alignment,
+            metadata: Metadata::default(),
+            tensors: IndexMap::new(),
+            parts: Vec::new(),
+        };
+        let is_split = !others.is_empty();
+        for Loaded { part, parsed, bytes } in std::iter::once(first).chain(others) {
+            gguf.tensors.reserve(parsed.tensors.len());
+            for info in parsed.tensors {
+                let data = bytes.slice(info.range);
+                let tensor = Tensor { name: info.name, shape: info.shape, format: info.format, data };
+                if let Some(twice) = gguf.tensors.insert(tensor.name.clone(), tensor) {
+                    let problem = SplitProblem::Duplicate { name: twice.name };
+                    return Err(Error::Split { file: part.file, problem });
+                }
+            }
+            if gguf.parts.is_empty() {
+                gguf.metadata = parsed.metadata;
+            }
+            gguf.parts.push(part);
+        }
+        if is_split {
+            for key in split::KEYS {
+                gguf.metadata.remove(key);
+            }
+        }
+        Ok(gguf)
+    }
+
+    /// The format version of the file (of the first part).
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes to whose multiples data is aligned in the file (in the first part).
+    pub fn alignment(&self) -> u32 {
+        self.alignment
+    }
+
+    /// Keys and values. Those of a split model are its first part's without the keys `split.*`, which
+    /// are about files and not about the model.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Every tensor in file order.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &Tensor> {
+        self.tensors.values()
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.get(name)
+    }
+
+    /// The file as messages name it: the path given (of the first part).
+    pub fn file(&self) -> &str {
+        self.parts.first().map_or("", |part| &part.file)
+    }
+
+    /// Every file of the model with its length in bytes, first part first.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
+        self.parts.iter().map(|part| (part.file.as_str(), part.len))
+    }
+
+    /// Bytes of all files together.
+    pub fn file_len(&self) -> u64 {
+        self.parts.iter().map(|part| part.len).sum()
+    }
+
+    /// Whether all bytes read so far were the file's.
+    ///
+    /// A mapped file that another program truncates reads as zeroes from then on; a long-running
+    /// reader asks here before it trusts what it computed.
+    ///
+    /// # Errors
+    /// [`Error::TruncatedInUse`] names the file.
+    pub fn check_intact(&self) -> Result<(), Error> {
+        self.parts.iter().try_for_each(Part::check_intact)
+    }
+}
+
+impl Part {
+    fn check_intact(&self) -> Result<(), Error> {
+        let Some(map) = &self.map else { return Ok(()) };
+        let found = map.len_on_disk().map_err(|source| Error::Io {
+            file: self.file.clone(),
+            action: "look at the file again",
+            source,
+        })?;
+        if map.is_lost() || found < self.len {
+            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len, found });
+        }
+        Ok(())
+    }
+}
+
+/// One file, read and checked by itself.
+pub(crate) struct Loaded {
+    part: Part,
+    pub(crate) parsed: Parsed,
+    bytes: Bytes,
+}
+
+impl Loaded {
+    /// Maps and checks one file.
+    pub(crate) fn open(path: &Path) -> Result<Loaded, Error> {
+        let file = path.display().to_string();
+        let map = match Map::open(path) {
+            Ok(Some(map)) => Arc::new(map),
+            Ok(None) => return Err(Error::NotAFile { file }),
+            Err(source) => return Err(Error::Io { file, action: "open the file", source }),
+        };
+        let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
+        Loaded::parse(Part { file, len: bytes.len() as u64, map: Some(map) }, bytes)
+    }
+
+    fn parse(part: Part, bytes: Bytes) -> Result<Loaded, Error> {
+        let parsed = parse(&bytes);
+        // What was read while the file shrank means nothing, valid or not.
+        part.check_intact()?;
+        match parsed {
+            Ok(parsed) => Ok(Loaded { part, parsed, bytes }),
+            Err(fault) => Err(Error::Malformed { file: part.file, fault }),
+        }
+    }
+
+    /// A getter's complaint as an error about this file.
+    pub(crate) fn wrong_type(&self, error: WrongType) -> Error {
+        let fault = self.parsed.key_fault(&error.key.clone(), error.into());
+        Error::Malformed { file: self.part.file.clone(), fault }
+    }
+
+    /// An error about this file as a part of a split model.
+    pub(crate) fn split_error(&self, problem: SplitProblem) -> Error {
+        Error::Split { file: self.part.file.clone(), problem }
+    }
+}

@@ -1,0 +1,302 @@
+//! The header of a GGUF file: counts, metadata and tensor list.
+//!
+//! Layout (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>), all little-endian:
+//! magic `GGUF`, version u32, tensor count, key count; the keys, each a string, a value type u32 and
+//! a value; the tensors, each a name, the number of dimensions u32, the dimensions (fastest first), a
+//! type u32 and an offset u64; zeroes up to a multiple of the alignment; the data, in which each
+//! tensor starts at its offset. Counts, lengths and dimensions are u32 in version 1, else u64.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use quant::Format;
+
+use crate::cursor::{At, Cursor};
+use crate::error::{Fault, Item, Problem};
+use crate::metadata::Metadata;
+use crate::tensor::byte_len;
+use crate::value::{Array, Value, ValueType};
+use crate::{DEFAULT_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, Version};
+
+/// What a file says, with every tensor known to lie inside it.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) version: Version,
+    pub(crate) metadata: Metadata,
+    /// Offset in the file of each key's value, in the order of `metadata`.
+    value_offsets: Vec<u64>,
+    pub(crate) alignment: u32,
+    /// In file order.
+    pub(crate) tensors: Vec<Info>,
+}
+
+/// A tensor of the list and the place of its data in the file.
+#[derive(Debug)]
+pub(crate) struct Info {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) format: Format,
+    pub(crate) range: Range<usize>,
+}
+
+impl Parsed {
+    /// `problem` with a value, at its offset.
+    pub(crate) fn key_fault(&self, key: &str, problem: Problem) -> Fault {
+        let place = self.metadata.iter().zip(&self.value_offsets).find(|((name, _), _)| *name == key);
+        let offset = place.map_or(0, |(_, &offset)| offset);
+        Fault { item: Item::Key(key.to_owned()), offset, problem }
+    }
+}
+
+/// The key that says how data is aligned.
+pub(crate) const ALIGNMENT: &str = "general.alignment";
+
+/// Reads and checks everything but the tensors' values.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
+    let mut cursor = Cursor::new(bytes);
+    let (tensors, keys) = header(&mut cursor).map_err(|At { offset, problem }| Fault {
+        item: Item::Header,
+        offset,
+        problem,
+    })?;
+    let (metadata, value_offsets) = metadata(&mut cursor, keys)?;
+    let mut parsed = Parsed {
+        version: cursor.version,
+        metadata,
+        value_offsets,
+        alignment: DEFAULT_ALIGNMENT,
+        tensors: Vec::new(),
+    };
+    if let Some(value) = parsed.metadata.get(ALIGNMENT) {
+        parsed.alignment = alignment(value).map_err(|problem| parsed.key_fault(ALIGNMENT, problem))?;
+    }
+    let entries = tensor_list(&mut cursor, tensors)?;
+    parsed.tensors = place_data(entries, cursor.offset(), parsed.alignment, bytes.len())?;
+    Ok(parsed)
+}
+
+/// Magic, version, and the numbers of tensors and keys.
+fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
+    if !cursor.rest().starts_with(b"GGUF") {
+        return cursor.fail(Problem::NotGguf { found: describe(cursor.rest()) });
+    }
+    cursor.take(4, "the magic")?;
+    let version = cursor.scalar::<u32>("the version")?;
+    cursor.version = match version {
+        1 => Version::V1,
+        2 => Version::V2,
+        3 => Version::V3,
+        v if matches!(v.swap_bytes(), 1..=3) => return Err(At { offset: 4, problem: Problem::BigEndian }),
+        v => return Err(At { offset: 4, problem: Problem::UnknownVersion(v) }),
+    };
+    let length = cursor.length_size();
+    // Smallest tensor: a one-byte name, no dimension, type and offset. Smallest key: a one-byte name,
+    // value type and a one-byte value. In memory both are well below the numbers given here.
+    let tensors = cursor.count("tensors", length + 17, 512)?;
+    let keys = cursor.count("keys", length + 6, 192)?;
+    Ok((tensors, keys))
+}
+
+/// What a file that is not GGUF seems to be, from its first bytes.
+fn describe(bytes: &[u8]) -> String {
+    const KNOWN: [(&[u8], &str); 7] = [
+        (b"lmgg", "an old GGML file"),
+        (b"tjgg", "an old GGML file"),
+        (b"fmgg", "an old GGML file"),
+        (b"PK\x03\x04", "a zip archive or PyTorch checkpoint"),
+        (b"version https://git-lfs", "a Git LFS pointer in place of the model (run `git lfs pull`)"),
+        (b"<!", "a web page (a failed download?)"),
+        (b"<html", "a web page (a failed download?)"),
+    ];
+    match KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        Some((_, what)) => (*what).to_owned(),
+        None if bytes.is_empty() => "an empty file".to_owned(),
+        None if bytes.get(8..10) == Some(b"{\"") => "a safetensors file".to_owned(),
+        None => format!("bytes \"{}\"", bytes.get(..4).unwrap_or(bytes).escape_ascii()),
+    }
+}
+
+/// The keys and values, and where each value starts.
+fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fault> {
+    let mut metadata = Metadata::with_capacity(keys);
+    let mut offsets = Vec::with_capacity(keys);
+    for number in 1..=keys as u64 {
+        let at = cursor.offset();
+        let key = cursor.name("a key").map_err(|At { offset, problem }| Fault {
+            item: Item::KeyNumber(number, keys as u64),
+            offset,
+            problem,
+        })?;
+        let fault = |At { offset, problem }| Fault { item: Item::Key(key.to_owned()), offset, problem };
+        offsets.push(cursor.offset());
+        let value = typed_value(cursor).map_err(fault)?;
+        if metadata.insert(key, value).is_some() {
+            return Err(fault(At { offset: at, problem: Problem::Duplicate }));
+        }
+    }
+    Ok((metadata, offsets))
+}
+
+/// A value type and a value of it.
+fn typed_value(cursor: &mut Cursor) -> Result<Value, At> {
+    Ok(match value_type(cursor)? {
+        ValueType::U8 => Value::U8(cursor.scalar("a u8")?),
+        ValueType::I8 => Value::I8(cursor.scalar("an i8")?),
+        ValueType::U16 => Value::U16(cursor.scalar("a u16")?),
+        ValueType::I16 => Value::I16(cursor.scalar("an i16")?),
+        ValueType::U32 => Value::U32(cursor.scalar("a u32")?),
+        ValueType::I32 => Value::I32(cursor.scalar("an i32")?),
+        ValueType::F32 => Value::F32(cursor.scalar("an f32")?),
+        ValueType::Bool => Value::Bool(cursor.scalar("a bool")?),
+        ValueType::String => Value::String(cursor.string("a string")?.to_owned()),
+        ValueType::Array => Value::Array(array(cursor, 1)?),
+        ValueType::U64 => Value::U64(cursor.scalar("a u64")?),
+        ValueType::I64 => Value::I64(cursor.scalar("an i64")?),
+        ValueType::F64 => Value::F64(cursor.scalar("an f64")?),
+    })
+}
+
+fn value_type(cursor: &mut Cursor) -> Result<ValueType, At> {
+    let offset = cursor.offset();
+    let id = cursor.scalar("a value type")?;
+    ValueType::from_id(id).ok_or(At { offset, problem: Problem::UnknownValueType(id) })
+}
+
+/// Element type, count and elements; `depth` is 1 for an array that is a key's value.
+fn array(cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
+    if depth > MAX_ARRAY_DEPTH {
+        return cursor.fail(Problem::TooDeep);
+    }
+    let least = cursor.length_size();
+    Ok(match value_type(cursor)? {
+        ValueType::U8 => Array::U8(cursor.scalars()?),
+        ValueType::I8 => Array::I8(cursor.scalars()?),
+        ValueType::U16 => Array::U16(cursor.scalars()?),
+        ValueType::I16 => Array::I16(cursor.scalars()?),
+        ValueType::U32 => Array::U32(cursor.scalars()?),
+        ValueType::I32 => Array::I32(cursor.scalars()?),
+        ValueType::F32 => Array::F32(cursor.scalars()?),
+        ValueType::Bool => Array::Bool(cursor.scalars()?),
+        ValueType::String => {
+            let count = cursor.count("strings", least, size_of::<String>() as u64 + least)?;
+            let mut strings = Vec::with_capacity(count);
+            for _ in 0..count {
+                strings.push(cursor.string("a string")?.to_owned());
+            }
+            Array::String(strings)
+        }
+        ValueType::Array => {
+            let count = cursor.count("arrays", least + 4, size_of::<Array>() as u64 + least + 4)?;
+            let mut arrays = Vec::with_capacity(count);
+            for _ in 0..count {
+                arrays.push(array(cursor, depth + 1)?);
+            }
+            Array::Array(arrays)
+        }
+        ValueType::U64 => Array::U64(cursor.scalars()?),
+        ValueType::I64 => Array::I64(cursor.scalars()?),
+        ValueType::F64 => Array::F64(cursor.scalars()?),
+    })
+}
+
+/// The value of `general.alignment`, the one key whose width the format fixes.
+pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
+    match *value {
+        Value::U32(alignment) if alignment.is_power_of_two() => Ok(alignment),
+        ref other => {
+            Err(Problem::WrongType { found: other.to_string(), expected: "a u32 that is a power of two" })
+        }
+    }
+}
+
+/// An entry of the tensor list as it stands in the file.
+struct Entry {
+    info: Info,
+    /// Where the entry starts in the file.
+    at: u64,
+    /// Where the data starts, counted from the start of all data.
+    start: u64,
+    /// Bytes of data.
+    len: u64,
+}
+
+impl Entry {
+    fn fault(&self, problem: Problem) -> Fault {
+        Fault { item: Item::Tensor(self.info.name.clone()), offset: self.at, problem }
+    }
+}
+
+/// The tensor list, data not placed yet.
+fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault> {
+    let mut names = HashSet::with_capacity(tensors);
+    let mut entries = Vec::with_capacity(tensors);
+    for number in 1..=tensors as u64 {
+        let at = cursor.offset();
+        let name = cursor.name("a tensor name").map_err(|At { offset, problem }| Fault {
+            item: Item::TensorNumber(number, tensors as u64),
+            offset,
+            problem,
+        })?;
+        let entry = match names.insert(name) {
+            true => entry(cursor, name, at),
+            false => cursor.fail(Problem::Duplicate),
+        };
+        let tensor = || Item::Tensor(name.to_owned());
+        entries.push(entry.map_err(|fault| Fault { item: tensor(), offset: at, problem: fault.problem })?);
+    }
+    Ok(entries)
+}
+
+/// What follows a tensor's name.
+fn entry(cursor: &mut Cursor, name: &str, at: u64) -> Result<Entry, At> {
+    let dims = cursor.scalar::<u32>("the number of dimensions")?;
+    if dims as usize > MAX_DIMS {
+        return cursor.fail(Problem::TooManyDims(dims));
+    }
+    let mut shape = Vec::with_capacity(MAX_DIMS);
+    for _ in 0..dims {
+        shape.push(cursor.length("a dimension")?);
+    }
+    let format = Format::from_id(cursor.scalar("the tensor type")?);
+    let start = cursor.scalar("the tensor offset")?;
+    let format = format.or_else(|unsupported| cursor.fail(unsupported.into()))?;
+    let len = byte_len(&shape, format).or_else(|problem| cursor.fail(problem))?;
+    let Ok(shape) = shape.iter().map(|&dim| usize::try_from(dim)).collect() else {
+        return cursor.fail(Problem::Overflow(shape));
+    };
+    Ok(Entry { info: Info { name: name.to_owned(), shape, format, range: 0..0 }, at, start, len })
+}
+
+/// Turns offsets into ranges of the file, aligned, inside the file and apart from each other.
+fn place_data(
+    mut entries: Vec<Entry>,
+    list_end: u64,
+    alignment: u32,
+    file_len: usize,
+) -> Result<Vec<Info>, Fault> {
+    let alignment = u64::from(alignment);
+    let data_start = list_end.next_multiple_of(alignment);
+    for entry in &mut entries {
+        let Entry { start: offset, len, .. } = *entry;
+        if !offset.is_multiple_of(alignment) {
+            return Err(entry.fault(Problem::Misaligned { offset, alignment }));
+        }
+        let start = data_start.saturating_add(offset);
+        let end = start.saturating_add(len);
+        match (usize::try_from(start), usize::try_from(end)) {
+            (Ok(start), Ok(end)) if end <= file_len => entry.info.range = start..end,
+            _ => {
+                let file_len = file_len as u64;
+                return Err(entry.fault(Problem::PastEnd { start, end, file_len }));
+            }
+        }
+    }
+    let mut by_start: Vec<&Entry> = entries.iter().collect();
+    by_start.sort_by_key(|entry| entry.info.range.start);
+    for (before, after) in by_start.iter().zip(by_start.iter().skip(1)) {
+        if before.info.range.end > after.info.range.start {
+            return Err(after.fault(Problem::Overlap { other: before.info.name.clone() }));
+        }
+    }
+    Ok(entries.into_iter().map(|entry| entry.info).collect())
+}
