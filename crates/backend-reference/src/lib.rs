@@ -9,7 +9,9 @@ mod ops;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backend::{Backend, Bound, Bucket, Description, Error, KvFormat, KvLayout, Memory, Program, Step, Taps, Weight};
+use backend::{
+    Backend, Bound, Bucket, Description, Error, KvFormat, KvLayout, Memory, Program, Step, Taps, Weight,
+};
 use graph::Graph;
 use ops::Kv;
 
@@ -76,10 +78,8 @@ impl Program for Interpreter {
         let mut kv = lock(&self.kv);
         for now in 0..self.results.len() {
             self.results[now] = ops::compute(&self.bound, now, &self.results, step, kv.as_mut());
-            for earlier in 0..now {
-                if self.bound.dead_after(earlier, now) {
-                    self.results[earlier] = Vec::new();
-                }
+            for dead in self.bound.dying_at(now) {
+                self.results[dead] = Vec::new();
             }
         }
         Ok(())

@@ -67,10 +67,23 @@ pub(crate) fn compute(
         }
         Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
             let kv = kv.expect("compile has checked that there is a store");
-            let shape = Heads { heads: *heads, kv_heads: *kv_heads, k_dim: cols(*k) / kv_heads, v_dim: cols(*v) / kv_heads };
+            let shape = Heads {
+                heads: *heads,
+                kv_heads: *kv_heads,
+                k_dim: cols(*k) / kv_heads,
+                v_dim: cols(*v) / kv_heads,
+            };
             store(&mut kv.keys[*layer], result(*k), cols(*k), step);
             store(&mut kv.values[*layer], result(*v), cols(*v), step);
-            attend(&mut out, result(*q), &kv.keys[*layer], &kv.values[*layer], &shape, f64::from(*scale), step);
+            attend(
+                &mut out,
+                result(*q),
+                &kv.keys[*layer],
+                &kv.values[*layer],
+                &shape,
+                f64::from(*scale),
+                step,
+            );
         }
         Op::SwiGlu { gate, up } => {
             for ((y, &gate), &up) in out.iter_mut().zip(result(*gate)).zip(result(*up)) {
@@ -107,7 +120,8 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
         columns
     };
     let parts: Vec<Vec<f32>> = thread::scope(|scope| {
-        let running: Vec<_> = (0..w.rows).step_by(chunk).map(|first| scope.spawn(move || columns(first))).collect();
+        let running: Vec<_> =
+            (0..w.rows).step_by(chunk).map(|first| scope.spawn(move || columns(first))).collect();
         running.into_iter().map(|thread| thread.join().expect("a row's sum does not panic")).collect()
     });
     let rows = out.len() / w.rows;
@@ -162,7 +176,8 @@ fn attend(out: &mut [f32], q: &[f32], keys: &[f32], values: &[f32], shape: &Head
                 (page * PAGE + place) * kv_heads + kv_head
             });
             let q = &q[(row * heads + head) * k_dim..][..k_dim];
-            let scores: Vec<f64> = slots.clone().map(|slot| scale * dot(q, &keys[slot * k_dim..][..k_dim])).collect();
+            let scores: Vec<f64> =
+                slots.clone().map(|slot| scale * dot(q, &keys[slot * k_dim..][..k_dim])).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             mean.fill(0.0);

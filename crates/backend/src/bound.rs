@@ -42,10 +42,10 @@ impl Bound {
             Ok(weight.clone())
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
-        if let Taps::Names(names) = taps {
-            if let Some(name) = names.iter().find(|name| graph.find(name).is_none()) {
-                return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
-            }
+        if let Taps::Names(names) = taps
+            && let Some(name) = names.iter().find(|name| graph.find(name).is_none())
+        {
+            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
         }
         let values: Vec<Value> = graph.values().map(|(_, value)| value.clone()).collect();
         let mut last_use: Vec<usize> = (0..values.len()).collect();
@@ -105,9 +105,10 @@ impl Bound {
         self.bucket
     }
 
-    /// Whether value `index` is read by none of the values after `now` and by nobody by name.
-    pub fn dead_after(&self, index: usize, now: usize) -> bool {
-        self.last_use[index] <= now && !self.tapped[index]
+    /// The values that nobody reads any more once value `now` has been computed, though somebody did
+    /// until then: neither a later value nor, by name, the caller.
+    pub fn dying_at(&self, now: usize) -> impl Iterator<Item = usize> {
+        (0..=now).filter(move |&index| self.last_use[index] == now && !self.tapped[index])
     }
 
     /// Checks a step against the bucket, the vocabulary and the store.

@@ -56,7 +56,10 @@ impl Step {
             }
             let end = span.past + span.len;
             if span.pages.len() * PAGE < end {
-                return Err(Error::Step(format!("span {i}: {} pages cannot hold {end} positions", span.pages.len())));
+                return Err(Error::Step(format!(
+                    "span {i}: {} pages cannot hold {end} positions",
+                    span.pages.len()
+                )));
             }
             for &page in &span.pages[span.past / PAGE..end.div_ceil(PAGE)] {
                 if !written.insert(page) {
