@@ -1,5 +1,11 @@
 //! A read-only mapping of a file that survives the file's truncation.
+//!
+//! Reading a page that a mapped file no longer has raises SIGBUS, which would kill the process. On
+//! Unix a [`guard`] puts zeroes in place of such a page and notes that the mapping is lost.
 #![expect(unsafe_code, reason = "mapping files and handling the signal that a truncated one raises")]
+
+#[cfg(unix)]
+mod guard;
 
 use std::fs::File;
 use std::io;
@@ -11,6 +17,9 @@ use memmap2::Mmap;
 /// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Map {
+    // Dropped before the mapping it guards: another mapping may take the addresses at once.
+    #[cfg(unix)]
+    guard: guard::Guard,
     map: Mmap,
     file: File,
 }
@@ -23,11 +32,16 @@ impl Map {
             return Ok(None);
         }
         let file = File::open(path)?;
-        // SAFETY: the bytes are only read, as plain numbers whose every value is checked or meaningless
-        // anyway, so a concurrent change of the file yields other numbers and not undefined behaviour
-        // in safe code that relies on them; truncation is survived by the guard.
+        // SAFETY: the bytes are read as plain numbers and checked text copied out of the mapping, so if
+        // another program writes to the file the numbers change but nothing that safe code relies on;
+        // a file that shrinks is the guard's business.
         let map = unsafe { Mmap::map(&file)? };
-        Ok(Some(Map { map, file }))
+        Ok(Some(Map {
+            #[cfg(unix)]
+            guard: guard::Guard::new(map.as_ptr() as usize, map.len())?,
+            map,
+            file,
+        }))
     }
 
     /// The file's length now.
@@ -37,7 +51,10 @@ impl Map {
 
     /// Whether a part of the mapping was replaced by zeroes.
     pub(crate) fn is_lost(&self) -> bool {
-        false
+        #[cfg(unix)]
+        return self.guard.is_lost();
+        #[cfg(not(unix))]
+        return false;
     }
 }
 

@@ -1,0 +1,280 @@
+//! The SIGBUS handler and the registry of mappings it looks after.
+//!
+//! The handler does only what POSIX lets a signal handler do: atomic loads and stores, and the system
+//! calls `mmap`, `sigaction` and `raise`. It takes no lock and allocates nothing; registry entries are
+//! reused but never freed, so that walking the list needs no protection.
+
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+
+use libc::{c_int, c_void, siginfo_t};
+
+/// Keeps a mapping registered.
+#[derive(Debug)]
+pub(super) struct Guard {
+    slot: &'static Slot,
+}
+
+impl Guard {
+    /// Registers the mapping of `len` bytes at `start`, installing the handler if this is the first.
+    pub(super) fn new(start: usize, len: usize) -> io::Result<Guard> {
+        let Installed { page, .. } = install()?;
+        let slot = Slot::claim();
+        slot.lost.store(false, Relaxed);
+        slot.set_range(start, start + len.next_multiple_of(*page));
+        Ok(Guard { slot })
+    }
+
+    /// Whether a page of the mapping was replaced.
+    pub(super) fn is_lost(&self) -> bool {
+        self.slot.lost.load(Acquire)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.slot.set_range(0, 0);
+        self.slot.claimed.store(false, Release);
+    }
+}
+
+/// One entry of the registry.
+#[derive(Debug, Default)]
+struct Slot {
+    claimed: AtomicBool,
+    /// Odd while the range is being changed: a reader that sees it odd or changing skips the slot,
+    /// which cannot be the one of the mapping being read.
+    generation: AtomicUsize,
+    start: AtomicUsize,
+    /// Past the last page.
+    end: AtomicUsize,
+    lost: AtomicBool,
+    next: OnceLock<&'static Slot>,
+}
+
+static FIRST: Slot = Slot {
+    claimed: AtomicBool::new(false),
+    generation: AtomicUsize::new(0),
+    start: AtomicUsize::new(0),
+    end: AtomicUsize::new(0),
+    lost: AtomicBool::new(false),
+    next: OnceLock::new(),
+};
+
+impl Slot {
+    /// A slot for the caller alone.
+    fn claim() -> &'static Slot {
+        let mut slot = &FIRST;
+        while slot.claimed.swap(true, AcqRel) {
+            slot = slot.next.get_or_init(|| Box::leak(Box::default()));
+        }
+        slot
+    }
+
+    fn set_range(&self, start: usize, end: usize) {
+        self.generation.fetch_add(1, Relaxed);
+        fence(Release);
+        self.start.store(start, Relaxed);
+        self.end.store(end, Relaxed);
+        self.generation.fetch_add(1, Release);
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        let before = self.generation.load(Acquire);
+        let range = self.start.load(Relaxed)..self.end.load(Relaxed);
+        fence(Acquire);
+        before.is_multiple_of(2) && before == self.generation.load(Relaxed) && range.contains(&address)
+    }
+
+    /// The slot whose mapping holds `address`.
+    fn find(address: usize) -> Option<&'static Slot> {
+        std::iter::successors(Some(&FIRST), |slot| slot.next.get().copied()).find(|slot| slot.holds(address))
+    }
+}
+
+/// What the handler must know.
+struct Installed {
+    /// Bytes of a page.
+    page: usize,
+    /// The disposition of SIGBUS before ours.
+    previous: libc::sigaction,
+}
+
+static INSTALLED: OnceLock<Installed> = OnceLock::new();
+
+/// Installs the handler, once in a process.
+fn install() -> io::Result<&'static Installed> {
+    static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
+    let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
+    match (result, INSTALLED.get()) {
+        (Ok(()), Some(installed)) => Ok(installed),
+        (Err(code), _) => Err(io::Error::from_raw_os_error(*code)),
+        (Ok(()), None) => Err(io::Error::other("the SIGBUS handler is not there")),
+    }
+}
+
+fn try_install() -> io::Result<()> {
+    // SAFETY: a sigaction is plain data for which zeroes are valid (no flags, empty mask, default).
+    let (mut previous, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    // SAFETY: sysconf only reads its argument.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = usize::try_from(page).map_err(|_| io::Error::last_os_error())?;
+    // The old disposition must be known before the first signal can reach the new handler.
+    // SAFETY: `previous` is valid for writing; a null new action changes nothing.
+    check(unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut previous) })?;
+    INSTALLED.get_or_init(|| Installed { page, previous });
+    ours.sa_sigaction = on_sigbus as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    // SAFETY: the handler has the signature that SA_SIGINFO asks for and is async-signal-safe.
+    check(unsafe { libc::sigaction(libc::SIGBUS, &ours, ptr::null_mut()) })
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let Some(installed) = INSTALLED.get() else { return };
+    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo, which for SIGBUS holds an address.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // BUS_ADRALN to BUS_MCEERR_AO: raised by an access, not sent by a process.
+    let fault = (1..=5).contains(&code);
+    if fault && let Some(slot) = Slot::find(address) {
+        // First the note, then the zeroes: who reads them can see the note.
+        slot.lost.store(true, Release);
+        if zero_page(address - address % installed.page, installed.page) {
+            return;
+        }
+    }
+    pass_on(installed, fault, signal, info, context);
+}
+
+/// Puts a page of zeroes at `start`, a page of a registered mapping.
+fn zero_page(start: usize, page: usize) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the page belongs to a mapping that is read by the interrupted instruction, so it is
+    // alive, and that is only ever read; `errno` is left alone when the call succeeds.
+    let mapped = unsafe { libc::mmap(start as *mut c_void, page, libc::PROT_READ, flags, -1, 0) };
+    mapped != libc::MAP_FAILED
+}
+
+/// Does what would have happened without our handler.
+fn pass_on(installed: &Installed, fault: bool, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let previous = &installed.previous;
+    match previous.sa_sigaction {
+        // An ignored signal that was sent is dropped; the kernel lets no fault be ignored.
+        libc::SIG_IGN if !fault => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: zeroes are the default disposition; both calls are async-signal-safe. A faulting
+            // instruction runs again and ends the process; a sent signal is sent again.
+            unsafe {
+                let default: libc::sigaction = std::mem::zeroed();
+                libc::sigaction(signal, &default, ptr::null_mut());
+                if !fault {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the flag says that the address is of a function with this signature.
+            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: without the flag the address is of a function with this signature.
+            let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Map;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    /// Runs `child` in a process of its own, as the test `name` of this program.
+    fn in_child(name: &str, child: fn()) -> ExitStatus {
+        const CHILD: &str = "GGUF_GUARD_TEST_CHILD";
+        if std::env::var_os(CHILD).is_some() {
+            child();
+            std::process::exit(0);
+        }
+        let name = format!("map::guard::tests::{name}");
+        let exe = std::env::current_exe().unwrap();
+        Command::new(exe).args([&name, "--exact"]).env(CHILD, "1").status().unwrap()
+    }
+
+    extern "C" fn exit_42(_: c_int) {
+        // SAFETY: _exit is async-signal-safe.
+        unsafe { libc::_exit(42) }
+    }
+
+    fn send_sigbus() {
+        // SAFETY: raise has no requirements.
+        assert_eq!(unsafe { libc::raise(libc::SIGBUS) }, 0);
+    }
+
+    fn temp_map(len: u64) -> (tempfile::NamedTempFile, Map) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(len).unwrap();
+        let map = Map::open(file.path()).unwrap().unwrap();
+        (file, map)
+    }
+
+    #[test]
+    fn other_faults_reach_the_handler_that_was_there() {
+        let status = in_child("other_faults_reach_the_handler_that_was_there", || {
+            // SAFETY: zeroes are a valid sigaction; the handler has the signature asked for.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = exit_42 as *const () as usize;
+                assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
+            }
+            // A loss of ours does not reach it.
+            let (file, map) = temp_map(1 << 16);
+            file.as_file().set_len(0).unwrap();
+            assert_eq!(map.map[1 << 15], 0);
+            assert!(map.is_lost());
+            // Of the same kind, but in a mapping that nobody registered.
+            let other = tempfile::tempfile().unwrap();
+            other.set_len(1 << 16).unwrap();
+            // SAFETY: the file is this process's own.
+            let mapped = unsafe { memmap2::Mmap::map(&other).unwrap() };
+            other.set_len(0).unwrap();
+            std::hint::black_box(mapped[0]);
+        });
+        assert_eq!(status.code(), Some(42));
+    }
+
+    #[test]
+    fn a_sent_signal_still_kills() {
+        let status = in_child("a_sent_signal_still_kills", || {
+            // The runtime has a handler for SIGBUS; without it the disposition is the default.
+            // SAFETY: zeroes are a valid sigaction, the default.
+            unsafe {
+                let action: libc::sigaction = std::mem::zeroed();
+                assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
+            }
+            let _guarded = temp_map(4096);
+            send_sigbus();
+        });
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_dropped_mapping_is_forgotten() {
+        let (_file, map) = temp_map(1 << 16);
+        let inside = map.map.as_ptr() as usize + 5000;
+        assert!(Slot::find(inside).is_some_and(|slot| ptr::eq(slot, map.guard.slot)));
+        let slot = map.guard.slot;
+        drop(map);
+        assert!(!slot.holds(inside));
+    }
+}

@@ -1,0 +1,113 @@
+//! A file that shrinks while it is mapped: reading goes on, and the loss is reported.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use gguf::{Error, Gguf, Layout, Metadata};
+use quant::Format;
+
+const LEN: usize = 1 << 20;
+
+/// A file with one tensor of [`LEN`] bytes, all 7.
+fn make(path: &Path) {
+    let mut layout = Layout::new(&Metadata::default()).unwrap();
+    layout.tensor("a", &[LEN / 4], Format::F32).unwrap();
+    let mut writer = layout.begin(std::fs::File::create(path).unwrap()).unwrap();
+    writer.tensor("a", &vec![7; LEN]).unwrap();
+    writer.finish().unwrap();
+}
+
+fn truncate(path: &Path, len: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+/// Reads every page of the tensor.
+fn sum(gguf: &Gguf) -> u64 {
+    gguf.tensor("a").unwrap().data.iter().map(|&byte| u64::from(byte)).sum()
+}
+
+fn is_reported(gguf: &Gguf, path: &Path) {
+    match gguf.check_intact() {
+        Err(error @ Error::TruncatedInUse { .. }) => {
+            let message = error.to_string();
+            assert!(message.starts_with(&path.display().to_string()), "{message}");
+            assert!(message.contains("truncated while in use"), "{message}");
+        }
+        other => panic!("expected a report, got {other:?}"),
+    }
+}
+
+#[test]
+fn lost_pages_read_as_zeroes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    make(&path);
+    let gguf = Gguf::open(&path).unwrap();
+    gguf.check_intact().unwrap();
+    truncate(&path, 4096 * 2);
+    let left = sum(&gguf);
+    assert!(left > 0 && left < 7 * 4096 * 2, "{left}");
+    is_reported(&gguf, &path);
+
+    // Once lost, lost: a file that grows again does not bring back what was read as zeroes.
+    truncate(&path, 4 * LEN as u64);
+    is_reported(&gguf, &path);
+}
+
+#[test]
+fn a_loss_inside_the_last_page_raises_no_signal_but_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    make(&path);
+    let gguf = Gguf::open(&path).unwrap();
+    truncate(&path, gguf.file_len() - 1);
+    sum(&gguf);
+    is_reported(&gguf, &path);
+}
+
+#[test]
+fn several_threads_and_files_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..8).map(|i| dir.path().join(format!("{i}.gguf"))).collect();
+    let files: Vec<_> = paths
+        .iter()
+        .map(|path| {
+            make(path);
+            Gguf::open(path).unwrap()
+        })
+        .collect();
+    // Odd files are lost; all are read by four threads while mappings come and go elsewhere.
+    for path in paths.iter().skip(1).step_by(2) {
+        truncate(path, 512);
+    }
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| files.iter().map(sum).sum::<u64>());
+        }
+        scope.spawn(|| {
+            for _ in 0..200 {
+                Gguf::open(&paths[0]).unwrap().check_intact().unwrap();
+            }
+        });
+    });
+    for (i, (gguf, path)) in files.iter().zip(&paths).enumerate() {
+        if i % 2 == 0 {
+            gguf.check_intact().unwrap();
+            assert_eq!(sum(gguf), 7 * LEN as u64);
+        } else {
+            is_reported(gguf, path);
+        }
+    }
+}
+
+#[test]
+fn a_tensor_outlives_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    make(&path);
+    let data = Gguf::open(&path).unwrap().tensor("a").unwrap().data.clone();
+    std::fs::remove_file(&path).unwrap();
+    assert!(data.iter().all(|&byte| byte == 7));
+}
