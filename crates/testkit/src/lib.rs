@@ -6,6 +6,7 @@ pub mod llama;
 mod random;
 mod vocabulary;
 mod weights;
+pub mod whole;
 
 pub use vocabulary::VOCAB;
 
