@@ -1,0 +1,5 @@
+//! Engines serving requests: random models, real backends.
+
+mod common;
+mod failures;
+mod promises;
