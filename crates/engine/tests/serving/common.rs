@@ -30,6 +30,11 @@ pub(crate) fn reference() -> Box<dyn Backend> {
     Box::new(backend_reference::Reference::new())
 }
 
+/// An engine on the CPU backend.
+pub(crate) fn serve(model: &Arc<Model>, threads: usize, options: Options) -> Engine {
+    Engine::new(model.clone(), cpu(threads), options).expect("the CPU backend computes the model")
+}
+
 /// Options with room for eight requests.
 pub(crate) fn eight() -> Options {
     Options { sequences: 8, ..Options::default() }
@@ -80,7 +85,8 @@ pub(crate) fn finish(engine: &mut Engine) -> BTreeMap<RequestId, Answer> {
 
 /// Runs `requests` together.
 pub(crate) fn run(engine: &mut Engine, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
-    let ids: Vec<RequestId> = requests.into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    let mut submit = |request| engine.submit(request).expect("the request can be served");
+    let ids: Vec<RequestId> = requests.into_iter().map(&mut submit).collect();
     let mut answers = finish(engine);
     ids.iter().map(|id| answers.remove(id).expect("every request ends")).collect()
 }

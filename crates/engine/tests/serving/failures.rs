@@ -8,7 +8,7 @@ use engine::{Engine, Error, Event, Model, Options, Request, Sampling, SamplingEr
 use graph::Graph;
 use quant::Format;
 
-use crate::common::{cpu, eight, model, prompt, run, spec};
+use crate::common::{cpu, eight, model, prompt, run, serve, spec};
 
 /// What a [`Faulty`] backend does wrong.
 #[derive(Clone, Copy, PartialEq)]
@@ -96,7 +96,7 @@ fn greedy(seed: u32) -> Request {
 #[test]
 fn a_failed_step_ends_all_requests_and_leaks_nothing() {
     let model = model(Format::F32);
-    let expected = run(&mut Engine::new(model.clone(), cpu(1), eight()).unwrap(), (0..8).map(greedy));
+    let expected = run(&mut serve(&model, 1, eight()), (0..8).map(greedy));
     let (backend, steps) = faulty(Fault::Fails, usize::MAX);
     // Each request needs a page and there are eight: one lost page would be missed.
     let options = Options { n_ctx: Some(32), pages: Some(8), ..eight() };
@@ -164,7 +164,7 @@ fn a_file_truncated_while_in_use_ends_with_an_error() {
     let path = folder.path().join("model.gguf");
     spec(Format::F32).write_to(&path).unwrap();
     let model = Arc::new(Model::open(&path).unwrap());
-    let mut engine = Engine::new(model, cpu(1), eight()).unwrap();
+    let mut engine = serve(&model, 1, eight());
     engine.submit(greedy(0)).unwrap();
     engine.step().unwrap();
 

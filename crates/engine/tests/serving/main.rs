@@ -2,4 +2,5 @@
 
 mod common;
 mod failures;
+mod known_answers;
 mod promises;

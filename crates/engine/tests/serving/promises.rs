@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, finish, model, prompt, reference, run, spec};
+use crate::common::{Answer, cpu, eight, finish, model, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
 
@@ -24,7 +24,7 @@ fn mixed() -> Vec<Request> {
 
 /// The answers of `requests` when each has an engine of its own.
 fn alone(model: &Arc<Model>, requests: Vec<Request>) -> Vec<Answer> {
-    let each = |request| run(&mut Engine::new(model.clone(), cpu(1), Options::default()).unwrap(), [request]);
+    let each = |request| run(&mut serve(model, 1, Options::default()), [request]);
     requests.into_iter().flat_map(each).collect()
 }
 
@@ -39,7 +39,7 @@ fn a_batch_answers_as_each_request_alone() {
         let expected = alone(&model, mixed());
         assert!(expected.iter().all(|answer| answer.reason == StopReason::MaxTokens));
         for threads in [1, 2, 3] {
-            let mut engine = Engine::new(model.clone(), cpu(threads), eight()).unwrap();
+            let mut engine = serve(&model, threads, eight());
             let together = run(&mut engine, mixed());
             assert_eq!(contents(&together), contents(&expected), "{format}, {threads} threads");
         }
@@ -63,8 +63,7 @@ fn chunks_of_a_prompt_make_no_difference() {
     let expected = alone(&model, vec![greedy(prompt(3, 100), 20)]);
     for n_batch in [1, 3, 32, 99] {
         let options = Options { n_batch, ..Options::default() };
-        let chunked =
-            run(&mut Engine::new(model.clone(), cpu(2), options).unwrap(), [greedy(prompt(3, 100), 20)]);
+        let chunked = run(&mut serve(&model, 2, options), [greedy(prompt(3, 100), 20)]);
         assert_eq!(contents(&chunked), contents(&expected), "n_batch {n_batch}");
     }
 }
@@ -78,7 +77,7 @@ fn waiting_and_preemption_make_no_difference() {
     let expected = alone(&model, requests().collect());
     for (sequences, pages) in [(4, 5), (4, 3), (2, 12), (1, 12)] {
         let options = Options { sequences, pages: Some(pages), ..Options::default() };
-        let mut engine = Engine::new(model.clone(), cpu(1), options).unwrap();
+        let mut engine = serve(&model, 1, options);
         let together = run(&mut engine, requests());
         assert_eq!(contents(&together), contents(&expected), "{sequences} at once, {pages} pages");
         assert!(together.iter().all(|answer| answer.usage.prompt_tokens == 20));
@@ -88,7 +87,7 @@ fn waiting_and_preemption_make_no_difference() {
 #[test]
 fn a_seed_repeats_its_text_and_a_random_one_is_reported() {
     let model = model(Format::F32);
-    let mut engine = Engine::new(model, cpu(1), eight()).unwrap();
+    let mut engine = serve(&model, 1, eight());
     let hot =
         |seed| Sampling { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
     let request = |seed| Request::new(prompt(0, 5)).sampling(hot(seed)).max_tokens(30);
@@ -104,7 +103,7 @@ fn a_seed_repeats_its_text_and_a_random_one_is_reported() {
 fn cancelling_ends_one_request_and_leaves_the_others() {
     let model = model(Format::F32);
     let expected = alone(&model, mixed());
-    let mut engine = Engine::new(model, cpu(1), eight()).unwrap();
+    let mut engine = serve(&model, 1, eight());
     let ids: Vec<_> = mixed().into_iter().map(|request| engine.submit(request).unwrap()).collect();
     let mut events = Vec::new();
     engine.cancel(ids[7]);
@@ -148,7 +147,7 @@ fn cancelling_ends_one_request_and_leaves_the_others() {
 fn the_context_is_honoured() {
     let model = model(Format::F32);
     let options = Options { n_ctx: Some(40), ..Options::default() };
-    let mut engine = Engine::new(model.clone(), cpu(1), options).unwrap();
+    let mut engine = serve(&model, 1, options);
     let error = engine.submit(Request::new(prompt(0, 40))).unwrap_err();
     assert!(matches!(error, Error::Prompt(Refusal::TooLong { tokens: 40, n_ctx: 40 })), "{error}");
     let message = error.to_string();
@@ -161,15 +160,15 @@ fn the_context_is_honoured() {
     let last = run(&mut engine, [Request { max_tokens: None, ..greedy(prompt(0, 39), 0) }]).remove(0);
     assert_eq!((last.reason, last.tokens.len()), (StopReason::ContextFull, 1));
 
-    assert_eq!(Engine::new(model.clone(), cpu(1), Options::default()).unwrap().limits().n_ctx, 256);
+    assert_eq!(serve(&model, 1, Options::default()).limits().n_ctx, 256);
     let few = Options { pages: Some(2), ..Options::default() };
-    assert_eq!(Engine::new(model, cpu(1), few).unwrap().limits().n_ctx, 64, "no more than the pages hold");
+    assert_eq!(serve(&model, 1, few).limits().n_ctx, 64, "no more than the pages hold");
 }
 
 #[test]
 fn every_way_to_stop() {
     let model = model(Format::F32);
-    let mut engine = Engine::new(model.clone(), cpu(1), Options::default()).unwrap();
+    let mut engine = serve(&model, 1, Options::default());
     let free = run(&mut engine, [greedy(prompt(1, 9), 40)]).remove(0);
 
     let stop_id = free.tokens[12];
@@ -216,7 +215,7 @@ fn model_text(model: &Model, tokens: &[u32]) -> String {
 #[test]
 fn the_text_is_that_of_the_tokens_in_whole_characters() {
     let model = model(Format::F32);
-    let mut engine = Engine::new(model.clone(), cpu(1), Options::default()).unwrap();
+    let mut engine = serve(&model, 1, Options::default());
     // Bytes of the emoji's four and of broken ones, one a token.
     for bytes in [&[0xf0, 0x9f, 0x98, 0x80][..], &[0xf0, 0x9f], &[0x80, 0xc3, 0xa9]] {
         let mut tokens = Vec::new();
@@ -237,7 +236,7 @@ fn the_text_is_that_of_the_tokens_in_whole_characters() {
 #[test]
 fn what_cannot_be_served_is_refused_and_changes_nothing() {
     let model = model(Format::F32);
-    let mut engine = Engine::new(model.clone(), cpu(1), Options::default()).unwrap();
+    let mut engine = serve(&model, 1, Options::default());
     let request = || greedy(prompt(0, 5), 3);
     let wrong = [
         Request::new(Vec::new()),
@@ -288,8 +287,7 @@ fn logits_are_the_same_bits_however_they_are_asked_for() {
     let model = model(Format::Q8_0);
     let tokens = prompt(2, 70);
     let logits = |n_batch, rows| {
-        let mut engine =
-            Engine::new(model.clone(), cpu(2), Options { n_batch, ..Options::default() }).unwrap();
+        let mut engine = serve(&model, 2, Options { n_batch, ..Options::default() });
         run(&mut engine, [greedy(prompt(1, 5), 3)]);
         let mut all = Vec::new();
         engine
@@ -307,7 +305,7 @@ fn logits_are_the_same_bits_however_they_are_asked_for() {
         assert_eq!(logits(n_batch, LogitRows::Last), all[69..]);
     }
 
-    let mut engine = Engine::new(model.clone(), cpu(1), Options::default()).unwrap();
+    let mut engine = serve(&model, 1, Options::default());
     let mut rows = 0;
     let stop_at_three = |_: usize, _: &[f32]| {
         rows += 1;
@@ -322,7 +320,7 @@ fn logits_are_the_same_bits_however_they_are_asked_for() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    for (tokens, why) in [(&full[..0], "no tokens"), (&vec![5; 257], "257"), (&vec![512], "512")] {
+    for (tokens, why) in [(&full[..0], "no tokens"), (&vec![5; 257], "257"), (&[512], "512")] {
         let error = engine.logits(tokens, LogitRows::Last, |_, _| unreachable!("nothing runs")).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
