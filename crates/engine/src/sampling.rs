@@ -43,7 +43,7 @@ pub struct Sampling {
     /// Added to the logits of these tokens; minus infinity bans one.
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of the draws. `None` and `0xFFFF_FFFF` stand for a random one, which
-    /// `Usage::seed` reports.
+    /// [`Usage::seed`](crate::Usage::seed) reports.
     pub seed: Option<u32>,
 }
 

@@ -16,7 +16,17 @@ pub(crate) fn spec(format: Format) -> Spec {
 
 /// That model, opened.
 pub(crate) fn model(format: Format) -> Arc<Model> {
-    let file = gguf::Gguf::from_bytes(spec(format).file().into()).expect("testkit writes valid files");
+    opened(spec(format).file())
+}
+
+/// That model with other metadata.
+pub(crate) fn model_with(metadata: &gguf::Metadata) -> Arc<Model> {
+    let tensors = spec(Format::F32).tensors();
+    opened(gguf::write(Vec::new(), metadata, &tensors).expect("testkit's tensors are valid"))
+}
+
+fn opened(file: Vec<u8>) -> Arc<Model> {
+    let file = gguf::Gguf::from_bytes(file.into()).expect("what was just written is valid");
     Arc::new(Model::new(file).expect("testkit's models are supported"))
 }
 

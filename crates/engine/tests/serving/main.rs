@@ -1,5 +1,6 @@
 //! Engines serving requests: random models, real backends.
 
+mod chats;
 mod common;
 mod failures;
 mod known_answers;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, finish, model, prompt, reference, run, serve, spec};
+use crate::common::{Answer, cpu, eight, finish, model, model_with, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
 
@@ -268,18 +268,14 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
 fn a_prompt_gets_bos_and_never_eos() {
     let mut metadata = spec(Format::F32).metadata();
     metadata.insert("tokenizer.ggml.add_eos_token", true);
-    let open = |metadata: &gguf::Metadata| {
-        let file = gguf::write(Vec::new(), metadata, &spec(Format::F32).tensors()).unwrap();
-        Model::new(gguf::Gguf::from_bytes(file.into()).unwrap()).unwrap()
-    };
-    let with_bos = open(&metadata);
+    let with_bos = model_with(&metadata);
     let ids = with_bos.encode_prompt("Hello world", false);
     assert_eq!((ids[0], ids.iter().filter(|&&id| id <= 2).count()), (1, 1), "{ids:?}");
     assert_eq!(with_bos.encode_prompt("", false), [1]);
     assert_eq!(with_bos.encode_prompt("<s>Hello world", true), ids, "BOS is not doubled");
     assert!(!with_bos.encode_prompt("</s>", false).contains(&2), "text is never a special token");
     metadata.insert("tokenizer.ggml.add_bos_token", false);
-    assert_eq!(open(&metadata).encode_prompt("Hello world", false), ids[1..]);
+    assert_eq!(model_with(&metadata).encode_prompt("Hello world", false), ids[1..]);
 }
 
 #[test]
