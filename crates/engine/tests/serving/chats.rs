@@ -177,6 +177,25 @@ fn an_answer_ends_where_the_template_ends_a_turn() {
 }
 
 #[test]
+fn an_answer_ends_at_the_token_that_ends_a_turn() {
+    let mut metadata = spec(Format::F32).metadata();
+    let mut tokens = metadata.strings("tokenizer.ggml.tokens").unwrap().unwrap().to_vec();
+    let mut types = metadata.i32s("tokenizer.ggml.token_type").unwrap().unwrap().to_vec();
+    (tokens[500], types[500]) = ("<|over|>".into(), 3);
+    metadata.insert("tokenizer.ggml.tokens", gguf::Array::String(tokens));
+    metadata.insert("tokenizer.ggml.token_type", gguf::Array::I32(types));
+    let template = "{% for m in messages %}{{ m.content + '<|over|>' }}{% endfor %}";
+    metadata.insert("tokenizer.chat_template", template);
+    let model = model_with(&metadata);
+    assert!(!model.tokenizer().ends_generation(500));
+    let mut engine = serve(&model, 1, Options::default());
+    let mut chat = chat(&mut engine);
+    chat.sampling.logit_bias = vec![(500, 1000.0)];
+    let (answer, reason, _) = ask(&mut engine, &mut chat, "Hello");
+    assert_eq!((&*answer, reason), ("", StopReason::StopId(500)));
+}
+
+#[test]
 fn a_full_context_says_what_to_do() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options { n_ctx: Some(60), ..Options::default() });
