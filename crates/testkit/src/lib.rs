@@ -1,5 +1,7 @@
 //! GGUF files made for tests, and where tests find shared material.
 
+pub mod malformed;
+
 use std::path::PathBuf;
 
 /// A file or folder of the material that stands beside a checkout (`../shared`), when it is there.
