@@ -1,1 +1,109 @@
-//! The CPU backend.
+//! The CPU backend: quantised weights are used where they lie in the file's map.
+//!
+//! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
+//! ([`pool`]). Weights of a quantised format meet activations of 8 bits, others meet f32.
+//!
+//! A sequence's logits are the same bits whoever shares its batch, however its prompt was split into
+//! steps and however many threads run.
+
+mod attention;
+mod kernels;
+mod kv;
+mod pool;
+mod program;
+
+use std::collections::HashMap;
+use std::num::NonZero;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
+use graph::Graph;
+
+pub use kernels::Isa;
+use kernels::Kernels;
+use kv::Kv;
+use pool::Pool;
+use program::CpuProgram;
+
+/// The backend. One instance holds one model.
+#[derive(Debug)]
+pub struct Cpu {
+    kernels: Kernels,
+    weights: HashMap<String, Weight>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What the programs of an instance share: a step needs all of it for itself.
+#[derive(Debug)]
+struct State {
+    pool: Pool,
+    kv: Option<Kv>,
+    activation_bytes: u64,
+}
+
+impl Cpu {
+    /// An instance that runs on `threads` threads, or on as many as the system says are useful.
+    pub fn new(threads: Option<NonZero<usize>>) -> Cpu {
+        Cpu::with_isa(threads, Isa::detect()).expect("what was detected is available")
+    }
+
+    /// An instance that uses the kernels of `isa`, when this processor has it.
+    pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
+        let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
+        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), state: Arc::new(Mutex::new(state)) })
+    }
+}
+
+impl Backend for Cpu {
+    fn describe(&self) -> Description {
+        let isa = self.kernels.isa();
+        let features: Vec<&str> = kernels::features().collect();
+        Description {
+            name: "cpu",
+            device: std::env::consts::ARCH.into(),
+            facts: vec![
+                ("threads", lock(&self.state).pool.threads().to_string()),
+                ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
+                ("kernels", isa.name().into()),
+                ("quantised weights", format!("{} integer dot products with 8-bit activations", isa.name())),
+                ("F32, F16, BF16 weights", format!("{} with f32 activations", isa.name())),
+            ],
+        }
+    }
+
+    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
+        weight.check(name)?;
+        self.weights.insert(name.to_owned(), weight);
+        Ok(())
+    }
+
+    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
+        lock(&self.state).kv = Some(Kv::new(layout));
+        Ok(())
+    }
+
+    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let mut state = lock(&self.state);
+        let layout = state.kv.as_ref().map(|kv| kv.layout);
+        let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
+        let program = CpuProgram::new(bound, self.kernels, self.state.clone());
+        state.activation_bytes += program.activation_bytes();
+        Ok(Box::new(program))
+    }
+
+    fn memory(&self) -> Memory {
+        let state = lock(&self.state);
+        Memory {
+            weights_mapped: self.weights.values().map(|weight| weight.bytes.len() as u64).sum(),
+            weights_owned: 0,
+            kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
+            activations: state.activation_bytes,
+        }
+    }
+}
+
+/// A step that panicked leaves the store with old or new rows, both of which the next step overwrites.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

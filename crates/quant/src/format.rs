@@ -102,12 +102,12 @@ impl Format {
     }
 
     /// Values in a block; a row's length must be a multiple of it.
-    pub fn block_len(self) -> usize {
+    pub const fn block_len(self) -> usize {
         TABLE[self as usize].3
     }
 
     /// Bytes of a block.
-    pub fn block_bytes(self) -> usize {
+    pub const fn block_bytes(self) -> usize {
         TABLE[self as usize].4
     }
 

@@ -1,4 +1,12 @@
-//! GGUF files made for tests, and where tests find shared material.
+//! GGUF files made for tests, expected values for them, and where tests find shared material.
+
+pub mod goldens;
+pub mod llama;
+mod random;
+mod vocabulary;
+mod weights;
+
+pub use vocabulary::VOCAB;
 
 pub mod malformed;
 

@@ -1,1 +1,24 @@
 //! Tokenizers of GGUF files: SentencePiece and byte-level BPE.
+//!
+//! A [`Tokenizer`] is read from a file's metadata. It turns text into token ids as llama.cpp does
+//! (the reference for the ids is its `llama-vocab.cpp`) and ids back into text, all at once
+//! ([`Tokenizer::decode`]) or one token at a time ([`Detokenizer`]).
+
+mod alphabet;
+mod bpe;
+mod decode;
+mod encode;
+mod error;
+mod merge;
+mod pretokenize;
+mod special;
+mod spm;
+mod tokenizer;
+mod vocab;
+
+pub use decode::Detokenizer;
+pub use encode::{Encode, Part};
+pub use error::Error;
+pub use special::SpecialIds;
+pub use tokenizer::{Choice, Facts, Tokenizer};
+pub use vocab::Kind;

@@ -1,0 +1,298 @@
+//! A pool of threads that share the tasks of one phase after another.
+//!
+//! Every parallel write of this backend goes through [`Pool::tiles`]: the result is cut into
+//! rectangles, each handed to one task as its own [`Tile`]. Which thread takes which tile is left to
+//! chance; no result depends on it.
+#![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles from one matrix")]
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// How often an idle worker looks for work before it sleeps: about the time between two phases.
+const SPINS: usize = 20_000;
+
+/// Threads that wait for tasks; the caller's thread works too.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// What the caller and the workers share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Counts jobs; a worker that has seen `n` waits for `n + 1`.
+    epoch: AtomicUsize,
+    job: Mutex<Option<Job>>,
+    next: AtomicUsize,
+    running: AtomicUsize,
+    sleeping: AtomicUsize,
+    sleep: Mutex<()>,
+    wake: Condvar,
+    panicked: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// A task function of [`Pool::run`], which outlives every use of it, and how often to call it.
+#[derive(Clone, Copy)]
+struct Job {
+    task: *const (dyn Fn(usize) + Sync),
+    tasks: usize,
+}
+
+// SAFETY: the function is `Sync`, and `Pool::run` keeps it alive until all workers are done with it.
+unsafe impl Send for Job {}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} tasks", self.tasks)
+    }
+}
+
+impl Pool {
+    /// A pool of `threads` threads, the caller's among them.
+    pub(crate) fn new(threads: usize) -> Pool {
+        let shared = Arc::new(Shared::default());
+        let worker = |i: usize| {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("rustorch-{i}"));
+            thread.spawn(move || shared.work()).expect("the system starts a thread")
+        };
+        let workers = (1..threads.max(1)).map(worker).collect();
+        Pool { shared, workers }
+    }
+
+    /// Threads, the caller's among them.
+    pub(crate) fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `task` with every number below `tasks`, each once, on all threads; returns when all are done.
+    pub(crate) fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        if tasks <= 1 || self.workers.is_empty() {
+            (0..tasks).for_each(task);
+            return;
+        }
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes. Workers take the job while `running` is not 0, and this
+        // function does not return, nor unwind, before it is.
+        let task = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
+                task,
+            )
+        };
+        let job = Job { task, tasks };
+        *lock(&shared.job) = Some(job);
+        shared.next.store(0, Ordering::Relaxed);
+        shared.running.store(self.workers.len(), Ordering::Relaxed);
+        shared.epoch.fetch_add(1, Ordering::SeqCst);
+        if shared.sleeping.load(Ordering::SeqCst) > 0 {
+            let _awake = lock(&shared.sleep);
+            shared.wake.notify_all();
+        }
+        shared.take_tasks(job);
+        wait_until(|| shared.running.load(Ordering::Acquire) == 0);
+        assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a task of the thread pool panicked");
+    }
+
+    /// Cuts `matrix`, rows of `cols` values, into tiles of up to `tile` (rows, columns) and gives each
+    /// to one call of `work`.
+    pub(crate) fn tiles<T: Send>(
+        &mut self,
+        matrix: &mut [T],
+        cols: usize,
+        tile: (usize, usize),
+        work: impl Fn(Tile<'_, T>) + Sync,
+    ) {
+        let rows = matrix.len() / cols;
+        assert_eq!(matrix.len(), rows * cols, "the matrix has whole rows");
+        let (across, down) = (cols.div_ceil(tile.1), rows.div_ceil(tile.0));
+        let data = SendPtr(matrix.as_mut_ptr());
+        self.run(across * down, &|task| {
+            let data = &data;
+            let (top, left) = (task % down * tile.0, task / down * tile.1);
+            work(Tile {
+                data: data.0,
+                stride: cols,
+                rows: top..rows.min(top + tile.0),
+                cols: left..cols.min(left + tile.1),
+                matrix: PhantomData,
+            });
+        });
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
+        {
+            let _awake = lock(&self.shared.sleep);
+            self.shared.wake.notify_all();
+        }
+        for worker in self.workers.drain(..) {
+            // A worker's panic has been reported by `run`.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut seen = 0;
+        loop {
+            self.wait_for_job(seen);
+            seen += 1;
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let job = *lock(&self.job);
+            if let Some(job) = job {
+                self.take_tasks(job);
+            }
+            self.running.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    fn wait_for_job(&self, seen: usize) {
+        for _ in 0..SPINS {
+            if self.epoch.load(Ordering::Acquire) != seen {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut asleep = lock(&self.sleep);
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        while self.epoch.load(Ordering::SeqCst) == seen {
+            asleep = self.wake.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn take_tasks(&self, job: Job) {
+        // SAFETY: see `Pool::run`.
+        let task = unsafe { &*job.task };
+        let tasks = AssertUnwindSafe(|| {
+            loop {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                if number >= job.tasks {
+                    return;
+                }
+                task(number);
+            }
+        });
+        if catch_unwind(tasks).is_err() {
+            self.panicked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Spins, then lets others run: on a busy machine the thread waited for may not have a core.
+fn wait_until(done: impl Fn() -> bool) {
+    let mut spins = 0;
+    while !done() {
+        if spins < SPINS {
+            spins += 1;
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+struct SendPtr<T>(*mut T);
+
+// SAFETY: every task makes its own tile of the pointer, and no two tiles overlap.
+unsafe impl<T: Send> Sync for SendPtr<T> {}
+
+/// A rectangle of a matrix that one task may write.
+#[derive(Debug)]
+pub(crate) struct Tile<'a, T> {
+    data: *mut T,
+    stride: usize,
+    rows: Range<usize>,
+    cols: Range<usize>,
+    matrix: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Tile<'_, T> {
+    /// The rows of the matrix it covers.
+    pub(crate) fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// The columns of the matrix it covers.
+    pub(crate) fn cols(&self) -> Range<usize> {
+        self.cols.clone()
+    }
+
+    /// Its part of the matrix's row `row`: the columns `self.cols()`.
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
+        assert!(self.rows.contains(&row), "row {row} of {:?}", self.rows);
+        // SAFETY: the rectangle lies within the matrix, which is borrowed for as long as the tile
+        // lives, and no other tile has these columns of this row.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.data.add(row * self.stride + self.cols.start),
+                self.cols.len(),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_is_written_once() {
+        for threads in [1, 2, 5] {
+            let mut pool = Pool::new(threads);
+            for (rows, cols, tile) in [(1, 1, (1, 1)), (7, 13, (2, 5)), (3, 64, (3, 16)), (40, 3, (8, 3))] {
+                let mut matrix = vec![0usize; rows * cols];
+                pool.tiles(&mut matrix, cols, tile, |mut tile| {
+                    for row in tile.rows() {
+                        let first = tile.cols().start;
+                        for (i, x) in tile.row(row).iter_mut().enumerate() {
+                            *x += 1 + row * cols + first + i;
+                        }
+                    }
+                });
+                assert_eq!(matrix, (1..=rows * cols).collect::<Vec<_>>(), "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn workers_that_fell_asleep_wake_up() {
+        let mut pool = Pool::new(3);
+        for _ in 0..5 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let sum = AtomicUsize::new(0);
+            pool.run(100, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+            assert_eq!(sum.into_inner(), 4950);
+        }
+    }
+
+    #[test]
+    fn a_panic_in_a_task_reaches_the_caller_and_the_pool_lives_on() {
+        let mut pool = Pool::new(2);
+        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(10, &|i| assert_ne!(i, 7))));
+        assert!(caught.is_err());
+        let sum = AtomicUsize::new(0);
+        pool.run(10, &|i| {
+            sum.fetch_add(i, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), 45);
+    }
+}

@@ -1,0 +1,351 @@
+//! A graph as a flat list of phases over a few buffers that values take turns in.
+
+use std::sync::{Arc, Mutex};
+
+use backend::{Bound, Error, Program, Step};
+use graph::{Op, Pairing, Rope, Rows, ValueId, WeightId};
+
+use crate::attention::attend;
+use crate::kernels::{Input, Kernels, Linear, Q8, quantize};
+use crate::kv::Layer;
+use crate::pool::Tile;
+use crate::{State, lock};
+
+/// Outputs of a linear layer that one task computes.
+const TILE_COLS: usize = 32;
+
+/// Rows that one task of the other operations computes.
+const TILE_ROWS: usize = 4;
+
+/// A compiled graph.
+pub(crate) struct CpuProgram {
+    bound: Bound,
+    kernels: Kernels,
+    state: Arc<Mutex<State>>,
+    phases: Vec<Phase>,
+    /// For each value of the graph, the buffer it is computed into.
+    places: Vec<usize>,
+    buffers: Vec<Vec<f32>>,
+    /// The activations that linear layers read as 8 bits; one value's at a time.
+    quantized: Vec<Q8>,
+    /// Norm weights and rope factors as f32, by weight.
+    vectors: Vec<Vec<f32>>,
+    angles: Vec<Angles>,
+}
+
+/// What all threads do together before the next barrier.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Computes a value of the graph.
+    Compute(ValueId),
+    /// Turns a value into 8-bit activations, for the linear layers that follow.
+    Quantize(ValueId),
+}
+
+/// Sines and cosines of one kind of rotation, made once a step for all layers.
+#[derive(Debug)]
+struct Angles {
+    rope: Rope,
+    /// Angle of each pair at position 1.
+    frequencies: Vec<f64>,
+    /// `[rows][pairs]` of (cosine, sine).
+    turns: Vec<[f32; 2]>,
+}
+
+impl CpuProgram {
+    pub(crate) fn new(bound: Bound, kernels: Kernels, state: Arc<Mutex<State>>) -> CpuProgram {
+        let values = bound.values();
+        let mut program = CpuProgram {
+            places: Vec::with_capacity(values.len()),
+            phases: Vec::new(),
+            buffers: Vec::new(),
+            quantized: Vec::new(),
+            vectors: Vec::new(),
+            angles: Vec::new(),
+            kernels,
+            state,
+            bound,
+        };
+        program.plan();
+        program
+    }
+
+    /// Lists the phases and gives every value a buffer: one that a dead value of the same shape leaves,
+    /// or a new one.
+    fn plan(&mut self) {
+        let values = self.bound.values();
+        let mut free: Vec<(Rows, usize, usize)> = Vec::new();
+        let mut quantized = None;
+        for (now, value) in values.iter().enumerate() {
+            match &value.op {
+                Op::Linear { x, weight } => {
+                    let takes_q8 = matches!(
+                        self.kernels.linear(self.bound.weight(*weight).format),
+                        Linear::Quantized(_)
+                    );
+                    if takes_q8 && quantized != Some(*x) {
+                        self.phases.push(Phase::Quantize(*x));
+                        quantized = Some(*x);
+                    }
+                }
+                Op::RmsNorm { weight, .. } => keep_vector(&mut self.vectors, &self.bound, *weight),
+                Op::Rope { rope, .. } => {
+                    if let Some(factors) = rope.factors {
+                        keep_vector(&mut self.vectors, &self.bound, factors);
+                    }
+                    if !self.angles.iter().any(|angles| angles.rope == *rope) {
+                        let factors = rope.factors.map(|id| self.vectors[id.index()].as_slice());
+                        self.angles.push(Angles::new(rope.clone(), factors));
+                    }
+                }
+                _ => {}
+            }
+            self.phases.push(Phase::Compute(ValueId::from_index(now)));
+            let shape = (value.rows, value.cols);
+            let place = match free.iter().position(|&(rows, cols, _)| (rows, cols) == shape) {
+                Some(i) => free.swap_remove(i).2,
+                None => {
+                    self.buffers.push(Vec::new());
+                    self.buffers.len() - 1
+                }
+            };
+            self.places.push(place);
+            for dead in self.bound.dying_at(now) {
+                let value = &values[dead];
+                free.push((value.rows, value.cols, self.places[dead]));
+            }
+        }
+    }
+
+    /// Bytes the buffers take when the bucket is full.
+    pub(crate) fn activation_bytes(&self) -> u64 {
+        let bucket = self.bound.bucket();
+        let mut columns = vec![(Rows::Step, 0); self.buffers.len()];
+        for (value, &place) in self.bound.values().iter().zip(&self.places) {
+            columns[place] = (value.rows, value.cols);
+        }
+        let floats = columns
+            .iter()
+            .map(|&(rows, cols)| cols * if rows == Rows::Step { bucket.rows } else { bucket.wanted });
+        let widest = self.phases.iter().map(|phase| match phase {
+            Phase::Quantize(x) => self.bound.value(*x).cols / 32 * size_of::<Q8>() * bucket.rows,
+            Phase::Compute(_) => 0,
+        });
+        floats.sum::<usize>() as u64 * 4 + widest.max().unwrap_or(0) as u64
+    }
+
+    fn result(&self, id: ValueId) -> &[f32] {
+        &self.buffers[self.places[id.index()]]
+    }
+}
+
+/// Keeps a weight of one row as f32.
+fn keep_vector(vectors: &mut Vec<Vec<f32>>, bound: &Bound, id: WeightId) {
+    if vectors.len() <= id.index() {
+        vectors.resize(id.index() + 1, Vec::new());
+    }
+    let weight = bound.weight(id);
+    vectors[id.index()] = vec![0.0; weight.cols];
+    weight.format.dequantize(&weight.bytes, &mut vectors[id.index()]);
+}
+
+impl Program for CpuProgram {
+    fn run(&mut self, step: &Step) -> Result<(), Error> {
+        self.bound.check(step)?;
+        let state = self.state.clone();
+        let state = &mut *lock(&state);
+        for angles in &mut self.angles {
+            angles.turn(step);
+        }
+        for i in 0..self.phases.len() {
+            match self.phases[i] {
+                Phase::Quantize(x) => self.quantize(x, state),
+                Phase::Compute(id) => self.compute(id, step, state),
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&self) -> &[f32] {
+        self.result(self.bound.output())
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        Ok(self.result(self.bound.readable(name)?))
+    }
+}
+
+impl CpuProgram {
+    fn quantize(&mut self, x: ValueId, state: &mut State) {
+        let cols = self.bound.value(x).cols;
+        let groups = cols / 32;
+        let mut out = std::mem::take(&mut self.quantized);
+        let x = self.result(x);
+        out.resize(x.len() / 32, Q8::default());
+        state.pool.tiles(&mut out, groups, (TILE_ROWS, groups), |mut tile| {
+            for row in tile.rows() {
+                quantize(&x[row * cols..][..cols], tile.row(row));
+            }
+        });
+        self.quantized = out;
+    }
+
+    fn compute(&mut self, id: ValueId, step: &Step, state: &mut State) {
+        let place = self.places[id.index()];
+        // The buffer leaves its place while it is written; no other value of this phase lies in it.
+        let mut out = std::mem::take(&mut self.buffers[place]);
+        let value = self.bound.value(id);
+        let cols = value.cols;
+        let rows = match value.rows {
+            Rows::Step => step.tokens().len(),
+            Rows::Wanted => step.wanted().len(),
+        };
+        out.resize(rows * cols, 0.0);
+        match &value.op {
+            Op::Embed { table } => {
+                let table = self.bound.weight(*table);
+                by_rows(state, &mut out, cols, |row, y| {
+                    table.format.dequantize(table.row(step.tokens()[row] as usize), y);
+                });
+            }
+            Op::Linear { x, weight } => self.linear(&mut out, *x, *weight, state),
+            Op::RmsNorm { x, weight, eps } => {
+                let (x, weight) = (self.result(*x), &self.vectors[weight.index()]);
+                by_rows(state, &mut out, cols, |row, y| rms_norm(y, &x[row * cols..][..cols], weight, *eps));
+            }
+            Op::Rope { x, rope } => {
+                let x = self.result(*x);
+                let angles = self.angles.iter().find(|angles| angles.rope == *rope);
+                let angles = angles.expect("the plan has made the angles of every rope");
+                by_rows(state, &mut out, cols, |row, y| angles.rotate(row, &x[row * cols..][..cols], y));
+            }
+            Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
+                let store = state.kv.as_mut().expect("compiling has checked that there is a store");
+                let layer = &mut store.layers[*layer];
+                layer.write(self.result(*k), self.result(*v), step);
+                let q = self.result(*q);
+                let (q_dim, share) = (q.len() / rows / heads, heads / kv_heads);
+                let at: Vec<_> = step.rows().collect();
+                state.pool.tiles(&mut out, cols, (1, cols / heads), |mut tile| {
+                    let (row, head) = (tile.rows().start, tile.cols().start / (cols / heads));
+                    let q = &q[(row * heads + head) * q_dim..][..q_dim];
+                    let (out, kv_head) = (tile.row(row), head / share);
+                    match &*layer {
+                        Layer::F16 { keys, values } => {
+                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f16);
+                        }
+                        Layer::F32 { keys, values } => {
+                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f32);
+                        }
+                    }
+                });
+            }
+            Op::SwiGlu { gate, up } => {
+                let (gate, up) = (self.result(*gate), self.result(*up));
+                by_rows(state, &mut out, cols, |row, y| {
+                    let at = row * cols;
+                    for ((y, &gate), &up) in y.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
+                        *y = gate / (1.0 + (-gate).exp()) * up;
+                    }
+                });
+            }
+            Op::Add { a, b } => {
+                for ((y, &a), &b) in out.iter_mut().zip(self.result(*a)).zip(self.result(*b)) {
+                    *y = a + b;
+                }
+            }
+            Op::TakeRows { x } => {
+                let x = self.result(*x);
+                for (y, &row) in out.chunks_exact_mut(cols).zip(step.wanted()) {
+                    y.copy_from_slice(&x[row as usize * cols..][..cols]);
+                }
+            }
+        }
+        self.buffers[place] = out;
+    }
+
+    fn linear(&self, out: &mut [f32], x: ValueId, weight: WeightId, state: &mut State) {
+        if out.is_empty() {
+            return;
+        }
+        let weight = self.bound.weight(weight);
+        let tile = (out.len() / weight.rows, TILE_COLS);
+        match self.kernels.linear(weight.format) {
+            Linear::Float(kernel) => {
+                let x = Input { data: self.result(x), stride: weight.cols };
+                state.pool.tiles(out, weight.rows, tile, |mut tile: Tile<'_, f32>| {
+                    kernel(&weight.bytes, x, &mut tile)
+                });
+            }
+            Linear::Quantized(kernel) => {
+                let x = Input { data: &self.quantized, stride: weight.cols / 32 };
+                state.pool.tiles(out, weight.rows, tile, |mut tile: Tile<'_, f32>| {
+                    kernel(&weight.bytes, x, &mut tile)
+                });
+            }
+        }
+    }
+}
+
+/// Gives each row of `out` to `work`, a few rows a task.
+fn by_rows(state: &mut State, out: &mut [f32], cols: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    state.pool.tiles(out, cols, (TILE_ROWS, cols), |mut tile| {
+        for row in tile.rows() {
+            work(row, tile.row(row));
+        }
+    });
+}
+
+/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in eight parts.
+fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
+    let mut sums = [0.0f64; 8];
+    let (x8, rest) = x.as_chunks::<8>();
+    for x in x8 {
+        for (sum, &x) in sums.iter_mut().zip(x) {
+            *sum += f64::from(x) * f64::from(x);
+        }
+    }
+    let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let mean = (sums.iter().sum::<f64>() + rest) / x.len() as f64;
+    let scale = (1.0 / (mean + f64::from(eps)).sqrt()) as f32;
+    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
+        *y = x * scale * w;
+    }
+}
+
+impl Angles {
+    fn new(rope: Rope, factors: Option<&[f32]>) -> Angles {
+        let frequency = |i: usize| {
+            let factor = factors.map_or(1.0, |factors| f64::from(factors[i]));
+            f64::from(rope.scale) * f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64) / factor
+        };
+        Angles { frequencies: (0..rope.dims / 2).map(frequency).collect(), turns: Vec::new(), rope }
+    }
+
+    /// Makes the turns of the step's rows.
+    fn turn(&mut self, step: &Step) {
+        self.turns.clear();
+        for (_, position) in step.rows() {
+            let angles = self.frequencies.iter().map(|frequency| position as f64 * frequency);
+            self.turns.extend(angles.map(|angle| [angle.cos() as f32, angle.sin() as f32]));
+        }
+    }
+
+    /// `y` is `x`, row `row` of the step, with each head turned.
+    fn rotate(&self, row: usize, x: &[f32], y: &mut [f32]) {
+        let pairs = self.frequencies.len();
+        let turns = &self.turns[row * pairs..][..pairs];
+        y.copy_from_slice(x);
+        for head in y.chunks_exact_mut(self.rope.head_dim) {
+            for (i, &[cos, sin]) in turns.iter().enumerate() {
+                let (i, j) = match self.rope.pairing {
+                    Pairing::Interleaved => (2 * i, 2 * i + 1),
+                    Pairing::Halves => (i, i + pairs),
+                };
+                let (a, b) = (head[i], head[j]);
+                head[i] = a * cos - b * sin;
+                head[j] = a * sin + b * cos;
+            }
+        }
+    }
+}

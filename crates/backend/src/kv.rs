@@ -1,0 +1,67 @@
+//! The K/V cache's shape.
+
+/// Positions a page.
+pub const PAGE: usize = 32;
+
+/// How keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KvFormat {
+    /// 16-bit floats.
+    #[default]
+    F16,
+    /// 32-bit floats.
+    F32,
+}
+
+impl KvFormat {
+    /// Bytes a value.
+    pub fn bytes(self) -> usize {
+        match self {
+            KvFormat::F16 => 2,
+            KvFormat::F32 => 4,
+        }
+    }
+}
+
+/// The shape of a K/V store: for each layer, `pages` pages of [`PAGE`] positions; for each position
+/// `kv_heads` keys of `k_dim` values and as many values of `v_dim`. How a page lies in memory is the
+/// backend's own business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvLayout {
+    /// Attention layers.
+    pub layers: usize,
+    /// Key and value heads a layer.
+    pub kv_heads: usize,
+    /// Values of a key.
+    pub k_dim: usize,
+    /// Values of a value.
+    pub v_dim: usize,
+    /// Pages, shared by all sequences; the same page numbers serve every layer.
+    pub pages: usize,
+    /// How they are stored.
+    pub format: KvFormat,
+}
+
+impl KvLayout {
+    /// Bytes of one page over all layers.
+    pub fn page_bytes(&self) -> u64 {
+        (self.layers * self.kv_heads * (self.k_dim + self.v_dim) * PAGE * self.format.bytes()) as u64
+    }
+
+    /// Bytes of the whole store.
+    pub fn bytes(&self) -> u64 {
+        self.pages as u64 * self.page_bytes()
+    }
+
+    /// Whether the store serves an attention of this shape; the error says what differs.
+    pub fn fits(&self, layer: usize, kv_heads: usize, k_dim: usize, v_dim: usize) -> Result<(), String> {
+        if layer >= self.layers {
+            return Err(format!("it has {} layers, layer {layer} is needed", self.layers));
+        }
+        let (found, needed) = ((self.kv_heads, self.k_dim, self.v_dim), (kv_heads, k_dim, v_dim));
+        if found != needed {
+            return Err(format!("(kv heads, key width, value width) are {found:?}, {needed:?} are needed"));
+        }
+        Ok(())
+    }
+}

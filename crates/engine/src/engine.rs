@@ -1,0 +1,319 @@
+//! The engine: requests in, text out, several at once.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use backend::{Backend, KvFormat, PAGE};
+
+use crate::Error;
+use crate::active::Active;
+use crate::device::Device;
+use crate::model::Model;
+use crate::request::{Event, Request};
+use crate::scheduler::{self, Chunk, Limits, Refusal, RequestId, Scheduler, SequenceId};
+use crate::stop::StopReason;
+
+/// The context an engine gets when none is asked for, unless the model was trained on less.
+pub const DEFAULT_N_CTX: usize = 4096;
+
+/// How much an engine can do at once. Memory of the KV cache grows with `n_ctx * sequences`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Tokens a sequence, prompt and generated ones together. `None` is what the model was trained on,
+    /// but at most [`DEFAULT_N_CTX`].
+    pub n_ctx: Option<usize>,
+    /// Requests that run at once; further ones wait.
+    pub sequences: usize,
+    /// Rows a step, at most: decoded tokens and chunks of prompts. At least `sequences` are taken.
+    pub n_batch: usize,
+    /// How keys and values are stored.
+    pub kv_format: KvFormat,
+    /// Pages of the KV cache, [`PAGE`] positions each. `None` is as many as all sequences need when
+    /// full; with fewer, requests may have to wait and be computed again.
+    pub pages: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { n_ctx: None, sequences: 1, n_batch: 512, kv_format: KvFormat::default(), pages: None }
+    }
+}
+
+impl Options {
+    fn limits(&self, trained: usize) -> Result<Limits, Error> {
+        let n_ctx = self.n_ctx.unwrap_or(trained.min(DEFAULT_N_CTX));
+        if n_ctx > trained {
+            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
+        }
+        let at_least = |least: usize, name, value: usize, expected| {
+            if value < least { Err(Error::Option { name, value, expected }) } else { Ok(value) }
+        };
+        at_least(2, "n_ctx", n_ctx, "at least 2 tokens, one of the prompt and one generated")?;
+        let sequences = at_least(1, "sequences", self.sequences, "at least 1")?;
+        let n_batch = at_least(1, "n_batch", self.n_batch, "at least 1")?;
+        let pages = self.pages.unwrap_or(n_ctx.div_ceil(PAGE).saturating_mul(sequences));
+        at_least(1, "pages", pages, "at least 1")?;
+        if u32::try_from(pages.saturating_mul(PAGE)).is_err() {
+            let expected = "fewer: n_ctx times sequences must stay below 2^32";
+            return Err(Error::Option { name: "pages", value: pages, expected });
+        }
+        Ok(Limits { n_ctx, sequences, n_batch, pages })
+    }
+}
+
+/// Which logits [`Engine::logits`] computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitRows {
+    /// Those after every token.
+    All,
+    /// Those after the last token.
+    Last,
+}
+
+/// One model on one backend, serving requests.
+///
+/// Nothing runs by itself: [`Engine::step`] runs one step for all requests and says what came of it.
+/// A request's text depends on its prompt, sampling and seed, never on what else runs. (So far as the
+/// backend computes a row alike in every batch, as the CPU backends promise.)
+pub struct Engine {
+    model: Arc<Model>,
+    device: Device,
+    scheduler: Scheduler,
+    /// What the scheduler is to hear at the next step.
+    notices: Vec<scheduler::Event>,
+    active: BTreeMap<RequestId, Active>,
+    /// Events of the next step that are known already.
+    ready: Vec<Event>,
+    next_request: u64,
+    next_sequence: u64,
+}
+
+impl Engine {
+    /// Puts `model` on `backend`, which holds nothing yet.
+    ///
+    /// # Errors
+    /// When an option makes no sense, or the backend cannot hold or compute the model.
+    pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
+        let scheduler = Scheduler::new(options.limits(model.n_ctx_train())?);
+        let device = Device::new(&model, backend, scheduler.limits(), options.kv_format)?;
+        model.file().check_intact()?;
+        Ok(Engine {
+            model,
+            device,
+            scheduler,
+            notices: Vec::new(),
+            active: BTreeMap::new(),
+            ready: Vec::new(),
+            next_request: 0,
+            next_sequence: 0,
+        })
+    }
+
+    /// The model it serves.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// The backend it runs on.
+    pub fn backend(&self) -> &dyn Backend {
+        self.device.backend()
+    }
+
+    /// The limits that hold: context, sequences, batch, pages.
+    pub fn limits(&self) -> Limits {
+        self.scheduler.limits()
+    }
+
+    /// A sequence for requests that continue each other, such as the turns of a chat.
+    pub fn new_sequence(&mut self) -> SequenceId {
+        self.next_sequence += 1;
+        SequenceId(self.next_sequence)
+    }
+
+    /// Frees the cache that is kept for `sequence`.
+    pub fn forget(&mut self, sequence: SequenceId) {
+        self.notices.push(scheduler::Event::Forget(sequence));
+    }
+
+    /// Takes `request` in; steps will serve it.
+    ///
+    /// # Errors
+    /// When the prompt is empty or does not leave room in the context for one token, when it holds an
+    /// id that is no token, or when sampling or stop strings make no sense. Nothing has changed then.
+    pub fn submit(&mut self, request: Request) -> Result<RequestId, Error> {
+        self.scheduler.admits(request.prompt.len())?;
+        self.check_tokens(&request.prompt)?;
+        let sequence = request.sequence;
+        let (active, tokens) = Active::new(request, self.model.tokenizer().clone())?;
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        if active.is_spent() {
+            let usage = active.usage(Instant::now());
+            self.ready.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
+        } else {
+            self.active.insert(id, active);
+            self.notices.push(scheduler::Event::Submit { id, tokens, sequence });
+        }
+        Ok(id)
+    }
+
+    /// Ends a request; the next step says so. Nothing happens when it has ended already.
+    pub fn cancel(&mut self, id: RequestId) {
+        if let Some(active) = self.active.remove(&id) {
+            let usage = active.usage(Instant::now());
+            self.notices.push(scheduler::Event::End { id, intact: true });
+            self.ready.push(Event::Done { id, reason: StopReason::Cancelled, usage });
+        }
+    }
+
+    /// Whether every request has ended and been reported.
+    pub fn is_idle(&self) -> bool {
+        self.active.is_empty() && self.ready.is_empty()
+    }
+
+    /// Runs one step: a token for each request that is past its prompt, and chunks of prompts.
+    ///
+    /// # Errors
+    /// When the backend fails, or the model's file was truncated, so that what was computed cannot be
+    /// trusted. All requests have ended then, without further events; the engine can be used again.
+    pub fn step(&mut self) -> Result<Vec<Event>, Error> {
+        let plan = self.scheduler.step(self.notices.drain(..));
+        let now = Instant::now();
+        for admitted in plan.admitted.iter().filter(|admitted| !admitted.again) {
+            if let Some(active) = self.active.get_mut(&admitted.id) {
+                active.begin(admitted.reused, now);
+            }
+        }
+        for id in &plan.preempted {
+            tracing::debug!(request = id.0, "preempted: the KV cache is full");
+        }
+        if !plan.chunks.is_empty()
+            && let Err(error) = self.run(&plan.chunks)
+        {
+            let ended = std::mem::take(&mut self.active).into_keys();
+            self.notices.clear();
+            self.notices.extend(ended.map(|id| scheduler::Event::End { id, intact: false }));
+            self.ready.clear();
+            return Err(error);
+        }
+        Ok(std::mem::take(&mut self.ready))
+    }
+
+    /// Runs `chunks` and samples.
+    fn run(&mut self, chunks: &[Chunk]) -> Result<(), Error> {
+        let logits = self.device.run(chunks)?;
+        self.model.file().check_intact()?;
+        let now = Instant::now();
+        let n_ctx = self.scheduler.limits().n_ctx;
+        for (chunk, logits) in chunks.iter().filter(|chunk| chunk.logits).zip(logits) {
+            let id = chunk.id;
+            let Some(active) = self.active.get_mut(&id) else { continue };
+            let tokens = self.scheduler.tokens(id).unwrap_or_default();
+            let token = match active.sample(logits, tokens) {
+                Ok(token) => token,
+                Err(error) => {
+                    self.active.remove(&id);
+                    self.notices.push(scheduler::Event::End { id, intact: false });
+                    self.ready.push(Event::Failed { id, error });
+                    continue;
+                }
+            };
+            let (text, ended) = active.accept(token, tokens.len() + 1, n_ctx, now);
+            self.ready.push(Event::Token { id, token, text });
+            self.notices.push(match ended {
+                None => scheduler::Event::Token { id, token },
+                Some(reason) => {
+                    let usage = active.usage(now);
+                    self.active.remove(&id);
+                    self.ready.push(Event::Done { id, reason, usage });
+                    scheduler::Event::End { id, intact: true }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// Computes the logits after `tokens`, chunk by chunk, and gives each row to `each` with its
+    /// position, until that breaks. A row has one `f32` a token of the vocabulary.
+    ///
+    /// # Errors
+    /// When requests have not ended, when there are no tokens, more than the context holds or ids that
+    /// are no tokens, and when the backend fails or the file was truncated.
+    pub fn logits(
+        &mut self,
+        tokens: &[u32],
+        rows: LogitRows,
+        each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        if !self.is_idle() {
+            return Err(Error::Busy { requests: self.active.len().max(1) });
+        }
+        let n_ctx = self.scheduler.limits().n_ctx;
+        if tokens.is_empty() {
+            return Err(Refusal::Empty.into());
+        }
+        let too_long = Refusal::TooLong { tokens: tokens.len(), n_ctx };
+        if tokens.len() > n_ctx {
+            return Err(too_long.into());
+        }
+        self.check_tokens(tokens)?;
+        self.scheduler.step(self.notices.drain(..));
+        let pages = self.scheduler.take_pages(tokens.len()).ok_or(too_long)?;
+        let result = self.run_logits(tokens, rows, &pages, each);
+        self.scheduler.give_back(pages);
+        result
+    }
+
+    fn run_logits(
+        &mut self,
+        tokens: &[u32],
+        rows: LogitRows,
+        pages: &[u32],
+        mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        let most = match rows {
+            LogitRows::All => self.device.all_logits_rows(),
+            LogitRows::Last => self.scheduler.limits().n_batch,
+        };
+        let mut past = 0;
+        for tokens_now in tokens.chunks(most) {
+            let end = past + tokens_now.len();
+            let (first, logits) = match rows {
+                LogitRows::All => {
+                    (past, self.device.all_logits(self.model.graph(), tokens_now, past, pages)?)
+                }
+                LogitRows::Last => {
+                    let (tokens_now, pages) = (tokens_now.to_vec(), pages.to_vec());
+                    let logits = end == tokens.len();
+                    let id = RequestId(u64::MAX);
+                    (end - 1, self.device.run(&[Chunk { id, tokens: tokens_now, past, pages, logits }])?)
+                }
+            };
+            self.model.file().check_intact()?;
+            for (i, row) in logits.enumerate() {
+                if each(first + i, row).is_break() {
+                    return Ok(());
+                }
+            }
+            past = end;
+        }
+        Ok(())
+    }
+
+    fn check_tokens(&self, tokens: &[u32]) -> Result<(), Error> {
+        let n_vocab = self.model.tokenizer().vocab_size();
+        match tokens.iter().position(|&id| id as usize >= n_vocab) {
+            Some(position) => Err(Error::Token { position, id: tokens[position], n_vocab }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (model, limits) = (self.model.file().file(), self.limits());
+        f.debug_struct("Engine").field("model", &model).field("limits", &limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong in an engine.
+
+use crate::sampling::SamplingError;
+use crate::scheduler::Refusal;
+
+/// An error of an engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be read, is not valid GGUF, or was truncated while in use.
+    #[error(transparent)]
+    File(#[from] gguf::Error),
+    /// The file's model cannot be computed.
+    #[error("{path}: {source}")]
+    Model {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: models::Error,
+    },
+    /// The file's tokenizer cannot be used.
+    #[error("{path}: {source}")]
+    Tokenizer {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: tokenizer::Error,
+    },
+    /// The tokenizer has fewer or more tokens than the model.
+    #[error(
+        "{path}: the tokenizer has {tokenizer} tokens, the model's logits {model}; \
+         the file is damaged or was converted wrongly"
+    )]
+    Vocabulary {
+        /// The file.
+        path: String,
+        /// Tokens of the tokenizer.
+        tokenizer: usize,
+        /// Logits a row.
+        model: usize,
+    },
+    /// The backend cannot do what is asked of it.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
+    /// Options that no engine can have.
+    #[error("option `{name}` is {value}, expected {expected}")]
+    Option {
+        /// The field of [`Options`](crate::Options).
+        name: &'static str,
+        /// What it holds.
+        value: usize,
+        /// What it may hold.
+        expected: &'static str,
+    },
+    /// The prompt cannot be served.
+    #[error(transparent)]
+    Prompt(#[from] Refusal),
+    /// The prompt holds an id that is no token.
+    #[error("token {position} of the prompt has id {id}, but the vocabulary has {n_vocab} tokens")]
+    Token {
+        /// Its place in the prompt.
+        position: usize,
+        /// The id.
+        id: u32,
+        /// Size of the vocabulary.
+        n_vocab: usize,
+    },
+    /// How tokens are to be sampled makes no sense.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// A stop string without text.
+    #[error("a stop string is empty and would stop before the first token; leave it out")]
+    EmptyStopString,
+    /// Logits are wanted while requests run.
+    #[error("{requests} requests have not ended; step until they have, or cancel them, then ask for logits")]
+    Busy {
+        /// How many.
+        requests: usize,
+    },
+}

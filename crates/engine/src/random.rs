@@ -1,0 +1,60 @@
+//! The random numbers of sampling.
+
+/// SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), with the
+/// constants of Vigna's reference code. The algorithm is fixed: a seed gives the same text for ever.
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub(crate) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
+    }
+
+    pub(crate) fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Evenly spread in `[0, 1)`: the upper 53 bits.
+    pub(crate) fn next_f64(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A seed nobody can foresee, never the one that stands for "random".
+pub(crate) fn random_seed() -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    // Each `RandomState` is keyed by the system's randomness.
+    let seed = std::hash::RandomState::new().build_hasher().finish() as u32;
+    if seed == u32::MAX { 0 } else { seed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Output of Vigna's reference code for seed 1234567, as published on Rosetta Code.
+    #[test]
+    fn splitmix64_is_the_published_generator() {
+        let mut random = SplitMix64::new(1_234_567);
+        let expected = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(std::array::from_fn(|_| random.next_u64()), expected);
+    }
+
+    #[test]
+    fn fractions_stay_below_one() {
+        let mut random = SplitMix64::new(0);
+        let draws: Vec<f64> = (0..10_000).map(|_| random.next_f64()).collect();
+        assert!(draws.iter().all(|draw| (0.0..1.0).contains(draw)));
+        let mean = draws.iter().sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.015, "mean {mean}");
+    }
+}

@@ -1,0 +1,202 @@
+//! The sampler against llama.cpp's (`tools/goldens/sampling.py`), and what has no counterpart there.
+
+use serde::Deserialize;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Case {
+    seed: u64,
+    n: usize,
+    #[serde(default)]
+    history: Vec<u32>,
+    options: serde_json::Map<String, serde_json::Value>,
+    kept: Kept,
+    #[serde(default)]
+    changed: Vec<(u32, f32)>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    All(#[expect(dead_code, reason = "the word `all`")] String),
+    Ids(Vec<u32>),
+}
+
+/// The logits of a case, made as the script makes them.
+fn logits(seed: u64, n: usize) -> Vec<f32> {
+    let mut random = SplitMix64::new(seed);
+    (0..n).map(|_| (random.next_u64() >> 40) as f32 / (1 << 20) as f32 - 8.0).collect()
+}
+
+/// All off, then what the case says.
+fn sampling(options: &serde_json::Map<String, serde_json::Value>) -> Sampling {
+    let mut sampling = off();
+    for (name, value) in options {
+        let number = value.as_f64().unwrap_or(0.0) as f32;
+        match name.as_str() {
+            "top_k" => sampling.top_k = number as usize,
+            "typical_p" => sampling.typical_p = number,
+            "top_p" => sampling.top_p = number,
+            "min_p" => sampling.min_p = number,
+            "penalty_last_n" => sampling.penalty_last_n = number as usize,
+            "repeat_penalty" => sampling.repeat_penalty = number,
+            "frequency_penalty" => sampling.frequency_penalty = number,
+            "presence_penalty" => sampling.presence_penalty = number,
+            "logit_bias" => sampling.logit_bias = serde_json::from_value(value.clone()).unwrap(),
+            other => panic!("unknown option {other}"),
+        }
+    }
+    sampling
+}
+
+fn off() -> Sampling {
+    Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(1), ..Sampling::default() }
+}
+
+fn greedy(logits: &[f32], tokens: &[u32], sampling: Sampling) -> Result<u32, SamplingError> {
+    Sampler::new(Sampling { temperature: 0.0, ..sampling })?.sample(logits, tokens)
+}
+
+#[test]
+fn every_filter_keeps_what_llama_cpp_keeps() {
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../goldens/sampling.json")).unwrap();
+    assert_eq!(cases.len(), 99);
+    for case in cases {
+        let what = format!("seed {}, n {}, {:?}", case.seed, case.n, case.options);
+        let before = logits(case.seed, case.n);
+        let mut sampler = Sampler::new(sampling(&case.options)).unwrap();
+        sampler.sample(&before, &case.history).unwrap();
+        let mut kept: Vec<u32> = sampler.candidates.iter().map(|candidate| candidate.id).collect();
+        kept.sort_unstable();
+        match case.kept {
+            Kept::All(_) => assert_eq!(kept.len(), case.n, "{what}"),
+            Kept::Ids(ids) => assert_eq!(kept, ids, "{what}"),
+        }
+        let changed: Vec<(u32, f32)> = sampler
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.logit != before[candidate.id as usize])
+            .map(|candidate| (candidate.id, candidate.logit))
+            .collect();
+        assert_eq!(changed, case.changed, "{what}");
+    }
+}
+
+#[test]
+fn temperature_zero_is_argmax_and_ignores_the_filters() {
+    let ties = [1.0, 5.0, -2.0, 5.0, 4.0];
+    for temperature in [0.0, -1.0] {
+        let sampling = Sampling { temperature, top_k: 3, top_p: 0.0, typical_p: 0.1, ..Sampling::default() };
+        assert_eq!(Sampler::new(sampling).unwrap().sample(&ties, &[]), Ok(1), "ties go to the lowest id");
+    }
+    let biased = Sampling { logit_bias: vec![(4, 1.5)], ..Sampling::greedy() };
+    assert_eq!(greedy(&ties, &[], biased), Ok(4));
+    let banned = Sampling { logit_bias: vec![(1, f32::NEG_INFINITY)], ..Sampling::greedy() };
+    assert_eq!(greedy(&ties, &[], banned), Ok(3));
+    let penalised = Sampling { presence_penalty: 0.5, ..Sampling::greedy() };
+    assert_eq!(greedy(&ties, &[1, 1], penalised), Ok(3));
+}
+
+#[test]
+fn draws_follow_the_softmax() {
+    let logits = [0.0, 1.0, 2.0, -1.0];
+    let temperature = 0.5;
+    let weights = logits.map(|logit: f64| (logit / f64::from(temperature)).exp());
+    let total: f64 = weights.iter().sum();
+    let mut sampler = Sampler::new(Sampling { temperature, ..off() }).unwrap();
+    let mut counts = [0; 4];
+    for _ in 0..100_000 {
+        counts[sampler.sample(&logits.map(|logit| logit as f32), &[]).unwrap() as usize] += 1;
+    }
+    for (weight, count) in weights.into_iter().zip(counts) {
+        let (expected, found) = (weight / total, f64::from(count) / 100_000.0);
+        let error = (expected * (1.0 - expected) / 100_000.0).sqrt();
+        assert!((found - expected).abs() < 5.0 * error, "{found} for {expected}");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_tokens_for_ever() {
+    let logits = logits(3, 1000);
+    let mut sampler = Sampler::new(Sampling { seed: Some(42), ..Sampling::default() }).unwrap();
+    let tokens: Vec<u32> = (0..8).map(|_| sampler.sample(&logits, &[]).unwrap()).collect();
+    assert_eq!(tokens, FOR_EVER);
+}
+
+/// Printed by `tools/goldens/sampling.py`.
+const FOR_EVER: [u32; 8] = [701, 299, 397, 430, 108, 865, 323, 787];
+
+#[test]
+fn a_random_seed_is_reported() {
+    for seed in [None, Some(u32::MAX)] {
+        let sampler = || Sampler::new(Sampling { seed, ..off() }).unwrap().seed();
+        let seeds = [sampler(), sampler(), sampler()];
+        assert!(!seeds.contains(&u32::MAX) && seeds != [seeds[0]; 3]);
+    }
+    assert_eq!(Sampler::new(Sampling { seed: Some(7), ..off() }).unwrap().seed(), 7);
+}
+
+#[test]
+fn impossible_logits_are_errors() {
+    let none = [f32::NEG_INFINITY; 3];
+    for temperature in [0.0, 1.0] {
+        let mut sampler = Sampler::new(Sampling { temperature, ..off() }).unwrap();
+        assert_eq!(sampler.sample(&none, &[]), Err(SamplingError::NoToken { biased: false }));
+        assert_eq!(sampler.sample(&[], &[]), Err(SamplingError::NoToken { biased: false }));
+        for broken in [f32::NAN, f32::INFINITY] {
+            let error = sampler.sample(&[0.0, broken], &[]).unwrap_err();
+            assert!(matches!(error, SamplingError::Logit { token: 1, .. }), "{error}");
+        }
+        assert_eq!(sampler.sample(&[f32::NEG_INFINITY, f32::MIN], &[]), Ok(1));
+        assert!(sampler.sample(&[f32::MAX, f32::MIN, 0.0], &[]).is_ok());
+    }
+    let error = greedy(&[0.0], &[], Sampling { logit_bias: vec![(1, 1.0)], ..off() });
+    assert_eq!(error, Err(SamplingError::Bias { token: 1, n_vocab: 1 }));
+}
+
+#[test]
+fn parameters_outside_their_range_are_refused() {
+    let wrong = [
+        Sampling { temperature: f32::NAN, ..off() },
+        Sampling { top_p: 1.5, ..off() },
+        Sampling { min_p: -0.1, ..off() },
+        Sampling { typical_p: f32::NAN, ..off() },
+        Sampling { repeat_penalty: 0.0, ..off() },
+        Sampling { frequency_penalty: f32::INFINITY, ..off() },
+        Sampling { logit_bias: vec![(0, f32::NAN)], ..off() },
+    ];
+    for sampling in wrong {
+        let error = Sampler::new(sampling.clone()).unwrap_err();
+        assert!(matches!(error, SamplingError::Parameter { .. }), "{sampling:?}");
+    }
+    let message = Sampler::new(Sampling { top_p: 1.5, ..off() }).unwrap_err().to_string();
+    assert_eq!(message, "sampling parameter `top_p` is 1.5, expected a number from 0 to 1");
+}
+
+#[test]
+fn no_parameters_in_range_break_a_draw() {
+    let mut random = SplitMix64::new(9);
+    for round in 0..2_000 {
+        let mut pick = |values: &[f32]| values[(random.next_u64() % values.len() as u64) as usize];
+        let sampling = Sampling {
+            temperature: pick(&[-1.0, 0.0, 1e-30, 0.7, 1.0, 1e30]),
+            top_k: pick(&[0.0, 1.0, 7.0, 300.0]) as usize,
+            typical_p: pick(&[0.0, 0.2, 1.0]),
+            top_p: pick(&[0.0, 0.5, 0.9999, 1.0]),
+            min_p: pick(&[0.0, 0.1, 1.0]),
+            repeat_penalty: pick(&[1e-38, 0.5, 1.0, 3e38]),
+            frequency_penalty: pick(&[-3e38, 0.0, 3e38]),
+            ..off()
+        };
+        let values: Vec<f32> = (0..200)
+            .map(|_| pick(&[0.0, -0.0, 1.0, -3.5, 80.0, f32::MAX, f32::MIN, f32::NEG_INFINITY]))
+            .collect();
+        let token = Sampler::new(sampling.clone()).unwrap().sample(&values, &[1, 2, 2, 500]);
+        let possible = |token: u32| values[token as usize] > f32::NEG_INFINITY || [1, 2].contains(&token);
+        assert!(
+            token.as_ref().is_ok_and(|&token| possible(token)),
+            "round {round}: {token:?} with {sampling:?}"
+        );
+    }
+}

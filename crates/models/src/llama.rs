@@ -1,0 +1,70 @@
+//! Architecture `llama`: Llama 1 to 3, TinyLlama, Mistral 7B and what shares their tensors.
+//!
+//! Touvron et al. 2023; grouped-query attention after Ainslie et al. 2023.
+
+use graph::{Builder, Graph, Pairing, Rope};
+
+use crate::Config;
+
+/// The graph from tokens to logits. `has` says whether the file holds a tensor.
+pub(crate) fn graph(c: &Config, has: impl Fn(&str) -> bool) -> Graph {
+    let mut g = Builder::new();
+    let (hidden, ffn) = (c.embedding_length, c.feed_forward_length);
+    let (heads, kv_heads) = (c.head_count, c.head_count_kv);
+    let factors =
+        has("rope_freqs.weight").then(|| g.weight("rope_freqs.weight", 1, c.rope_dimension_count / 2));
+    let rope = Rope {
+        head_dim: c.key_length,
+        dims: c.rope_dimension_count,
+        pairing: Pairing::Interleaved,
+        theta: c.rope_freq_base,
+        scale: c.rope_scaling.scale(),
+        factors,
+    };
+    let scale = 1.0 / (c.key_length as f32).sqrt();
+
+    let token_embd = g.weight("token_embd.weight", c.vocab_size, hidden);
+    let mut x = g.embed("embd", token_embd); // [rows, hidden]
+    for il in 0..c.block_count {
+        let weight =
+            |g: &mut Builder, name, rows, cols| g.weight(format!("blk.{il}.{name}.weight"), rows, cols);
+
+        let norm = weight(&mut g, "attn_norm", 1, hidden);
+        let h = g.rms_norm(("attn_norm", il), x, norm, c.rms_epsilon); // [rows, hidden]
+        let wq = weight(&mut g, "attn_q", heads * c.key_length, hidden);
+        let wk = weight(&mut g, "attn_k", kv_heads * c.key_length, hidden);
+        let wv = weight(&mut g, "attn_v", kv_heads * c.value_length, hidden);
+        let q = g.linear(("Qcur_pre", il), h, wq); // [rows, heads * key_length]
+        let k = g.linear(("Kcur_pre", il), h, wk); // [rows, kv_heads * key_length]
+        let v = g.linear(("Vcur", il), h, wv); // [rows, kv_heads * value_length]
+        let q = g.rope(("Qcur", il), q, &rope);
+        let k = g.rope(("Kcur", il), k, &rope);
+        let mut a = g.attention(("kqv_out", il), [q, k, v], heads, kv_heads, scale); // [rows, heads * value_length]
+        if il + 1 == c.block_count {
+            // From here on only the rows whose logits are wanted.
+            a = g.take_rows("kqv_out_wanted", a);
+            x = g.take_rows("l_inp_wanted", x);
+        }
+        let wo = weight(&mut g, "attn_output", hidden, heads * c.value_length);
+        let a = g.linear(("attn_out", il), a, wo); // [rows, hidden]
+        let a = g.add(("ffn_inp", il), a, x);
+
+        let norm = weight(&mut g, "ffn_norm", 1, hidden);
+        let h = g.rms_norm(("ffn_norm", il), a, norm, c.rms_epsilon); // [rows, hidden]
+        let (gate, up) = (weight(&mut g, "ffn_gate", ffn, hidden), weight(&mut g, "ffn_up", ffn, hidden));
+        let gate = g.linear(("ffn_gate", il), h, gate); // [rows, ffn]
+        let up = g.linear(("ffn_up", il), h, up); // [rows, ffn]
+        let h = g.swiglu(("ffn_swiglu", il), gate, up);
+        let down = weight(&mut g, "ffn_down", hidden, ffn);
+        let h = g.linear(("ffn_out", il), h, down); // [rows, hidden]
+        x = g.add(("l_out", il), h, a);
+    }
+    let norm = g.weight("output_norm.weight", 1, hidden);
+    let x = g.rms_norm("result_norm", x, norm, c.rms_epsilon); // [wanted, hidden]
+    let output = match has("output.weight") {
+        true => g.weight("output.weight", c.vocab_size, hidden),
+        false => token_embd,
+    };
+    let logits = g.linear("result_output", x, output); // [wanted, vocab]
+    g.finish(logits)
+}

@@ -1,0 +1,56 @@
+//! Q3_K: 256 values of 3 bits; groups of 16 with a 6-bit scale.
+//!
+//! Group `j` holds values `16j..16j + 16`: `x = (d * (scale[j] - 32)) * (q - 4)`.
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | `hmask[32]` | bit `v / 32` of byte `v % 32` is bit 2 of value `v` |
+//! | 32 | `qs[64]` | bits 0 and 1: value `128h + 32s + i` (`i < 32`) is bits `2s..2s + 2` of byte `32h + i` |
+//! | 96 | `scales[12]` | bits 0 to 3 of `scale[j]`: low (`j < 8`) or high nibble of byte `j % 8`; bits 4 and 5: bits `2(j / 4)..` of byte `8 + j % 4` |
+//! | 108 | `d` | F16 scale of the scales |
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::q2_k::pairs;
+use crate::{Block, F16Le, Format};
+
+/// A block of Q3_K.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockQ3_K {
+    /// High bits.
+    pub hmask: [u8; 32],
+    /// Low 2 bits.
+    pub qs: [u8; 64],
+    /// Packed scales; see [`BlockQ3_K::scales`].
+    pub scales: [u8; 12],
+    /// Scale of the scales.
+    pub d: F16Le,
+}
+
+const _: () = assert!(size_of::<BlockQ3_K>() == 110);
+
+impl BlockQ3_K {
+    /// The scale of each group of 16, from -32 to 31.
+    pub fn scales(&self) -> [i8; 16] {
+        std::array::from_fn(|j| {
+            let low = self.scales[j % 8] >> (j / 8 * 4) & 15;
+            let high = self.scales[8 + j % 4] >> (j / 4 * 2) & 3;
+            (low | high << 4) as i8 - 32
+        })
+    }
+}
+
+impl Block<256> for BlockQ3_K {
+    const FORMAT: Format = Format::Q3_K;
+
+    fn dequantize(&self) -> [f32; 256] {
+        let d = self.d.to_f32();
+        let scale = self.scales().map(|s| d * f32::from(s));
+        let low = pairs(&self.qs);
+        std::array::from_fn(|v| {
+            let high = self.hmask[v % 32] >> (v / 32) & 1;
+            scale[v / 16] * (f32::from(low[v] | high << 2) - 4.0)
+        })
+    }
+}

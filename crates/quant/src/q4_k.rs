@@ -1,0 +1,67 @@
+//! Q4_K: 256 values of 4 bits; groups of 32 with a 6-bit scale and a 6-bit minimum.
+//!
+//! Group `j` holds values `32j..32j + 32`: `x = (d * scale[j]) * q - dmin * min[j]`.
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | `d` | F16 scale of the scales |
+//! | 2 | `dmin` | F16 scale of the minimums |
+//! | 4 | `scales[12]` | for `j < 4`: `scale[j]` and `min[j]` are the low 6 bits of bytes `j` and `4 + j`; `scale[4 + j]` and `min[4 + j]` are the low and high nibble of byte `8 + j`, with the top 2 bits of bytes `j` and `4 + j` above |
+//! | 16 | `qs[128]` | value `64h + i` (`i < 32`) is the low, `64h + 32 + i` the high nibble of byte `32h + i` |
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Block, F16Le, Format};
+
+/// A block of Q4_K.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockQ4_K {
+    /// Scale of the scales.
+    pub d: F16Le,
+    /// Scale of the minimums.
+    pub dmin: F16Le,
+    /// Packed scales and minimums; see [`BlockQ4_K::scales_mins`].
+    pub scales: [u8; 12],
+    /// Nibbles.
+    pub qs: [u8; 128],
+}
+
+const _: () = assert!(size_of::<BlockQ4_K>() == 144);
+
+impl BlockQ4_K {
+    /// Scale and minimum of each group of 32, from 0 to 63.
+    pub fn scales_mins(&self) -> ([u8; 8], [u8; 8]) {
+        scales_mins(&self.scales)
+    }
+}
+
+/// The 6-bit scales and minimums of Q4_K and Q5_K.
+pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
+    let (mut scales, mut mins) = ([0; 8], [0; 8]);
+    for j in 0..4 {
+        let (s, m, both) = (packed[j], packed[4 + j], packed[8 + j]);
+        scales[j] = s & 63;
+        mins[j] = m & 63;
+        scales[4 + j] = both & 15 | s >> 6 << 4;
+        mins[4 + j] = both >> 4 | m >> 6 << 4;
+    }
+    (scales, mins)
+}
+
+/// The nibbles of Q4_K and Q5_K in the order of their values.
+pub(crate) fn nibbles(qs: &[u8; 128]) -> [u8; 256] {
+    std::array::from_fn(|v| qs[v / 64 * 32 + v % 32] >> (v % 64 / 32 * 4) & 15)
+}
+
+impl Block<256> for BlockQ4_K {
+    const FORMAT: Format = Format::Q4_K;
+
+    fn dequantize(&self) -> [f32; 256] {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        let (scales, mins) = self.scales_mins();
+        let (scale, min) = (scales.map(|s| d * f32::from(s)), mins.map(|m| dmin * f32::from(m)));
+        let q = nibbles(&self.qs);
+        std::array::from_fn(|v| scale[v / 32] * f32::from(q[v]) - min[v / 32])
+    }
+}

@@ -1,0 +1,77 @@
+//! Q5_0 and Q5_1: 32 values of 5 bits under one scale.
+//!
+//! Q5_0, `x = d * (q - 16)`:
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | `d` | F16 scale |
+//! | 2 | `qh[4]` | little-endian word; bit `i` is bit 4 of value `i` |
+//! | 6 | `qs[16]` | bits 0 to 3: low nibble of byte `i` is value `i`, high nibble value `i + 16` |
+//!
+//! Q5_1, `x = d * q + m`:
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | `d` | F16 scale |
+//! | 2 | `m` | F16 minimum |
+//! | 4 | `qh[4]` | as in Q5_0 |
+//! | 8 | `qs[16]` | as in Q5_0 |
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::q4::nibbles;
+use crate::{Block, F16Le, Format};
+
+/// A block of Q5_0.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockQ5_0 {
+    /// Scale.
+    pub d: F16Le,
+    /// High bits.
+    pub qh: [u8; 4],
+    /// Low nibbles.
+    pub qs: [u8; 16],
+}
+
+const _: () = assert!(size_of::<BlockQ5_0>() == 22);
+
+/// A block of Q5_1.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockQ5_1 {
+    /// Scale.
+    pub d: F16Le,
+    /// Minimum.
+    pub m: F16Le,
+    /// High bits.
+    pub qh: [u8; 4],
+    /// Low nibbles.
+    pub qs: [u8; 16],
+}
+
+const _: () = assert!(size_of::<BlockQ5_1>() == 24);
+
+/// The 5-bit numbers in the order of their values.
+fn quints(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
+    let low = nibbles(qs);
+    std::array::from_fn(|i| low[i] | (qh[i / 8] >> (i % 8) & 1) << 4)
+}
+
+impl Block<32> for BlockQ5_0 {
+    const FORMAT: Format = Format::Q5_0;
+
+    fn dequantize(&self) -> [f32; 32] {
+        let d = self.d.to_f32();
+        quints(self.qh, &self.qs).map(|q| d * (f32::from(q) - 16.0))
+    }
+}
+
+impl Block<32> for BlockQ5_1 {
+    const FORMAT: Format = Format::Q5_1;
+
+    fn dequantize(&self) -> [f32; 32] {
+        let (d, m) = (self.d.to_f32(), self.m.to_f32());
+        quints(self.qh, &self.qs).map(|q| d * f32::from(q) + m)
+    }
+}

@@ -1,0 +1,45 @@
+//! Q6_K: 256 values of 6 bits; groups of 16 with a signed 8-bit scale.
+//!
+//! Group `j` holds values `16j..16j + 16`: `x = (d * scales[j]) * (q - 32)`.
+//!
+//! | offset | field | meaning |
+//! |---|---|---|
+//! | 0 | `ql[128]` | bits 0 to 3: value `128h + i` (`i < 64`) is the low, `128h + 64 + i` the high nibble of byte `64h + i` |
+//! | 128 | `qh[64]` | bits 4 and 5: value `128h + 32s + i` (`i < 32`) is bits `2s..2s + 2` of byte `32h + i` |
+//! | 192 | `scales[16]` | signed scales |
+//! | 208 | `d` | F16 scale of the scales |
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::q2_k::pairs;
+use crate::{Block, F16Le, Format};
+
+/// A block of Q6_K.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BlockQ6_K {
+    /// Low nibbles.
+    pub ql: [u8; 128],
+    /// High 2 bits.
+    pub qh: [u8; 64],
+    /// Scale of each group of 16.
+    pub scales: [i8; 16],
+    /// Scale of the scales.
+    pub d: F16Le,
+}
+
+const _: () = assert!(size_of::<BlockQ6_K>() == 210);
+
+impl Block<256> for BlockQ6_K {
+    const FORMAT: Format = Format::Q6_K;
+
+    fn dequantize(&self) -> [f32; 256] {
+        let d = self.d.to_f32();
+        let scale = self.scales.map(|s| d * f32::from(s));
+        let high = pairs(&self.qh);
+        std::array::from_fn(|v| {
+            let low = self.ql[v / 128 * 64 + v % 64] >> (v % 128 / 64 * 4) & 15;
+            scale[v / 16] * (f32::from(low | high[v] << 4) - 32.0)
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Numbers that are the same on every machine: no state, no library, no rounding that may differ.
+
+/// An endless sequence of random words, read by index (splitmix64 of Steele, Lea and Flood, 2014).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The sequence that belongs to a seed and a name.
+    pub(crate) fn new(seed: u64, name: &str) -> Random {
+        Random(mix(seed) ^ fnv1a(name.as_bytes()))
+    }
+
+    /// Word `i`.
+    pub(crate) fn word(self, i: u64) -> u64 {
+        mix(self.0.wrapping_add(i.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
+    }
+
+    /// Number `i`, from 0 up to but not including 1, with 16 random bits.
+    pub(crate) fn uniform(self, i: u64) -> f32 {
+        (self.word(i) >> 48) as f32 / 65536.0
+    }
+
+    /// Number `i`, near to normally distributed: mean 0, standard deviation 1, at most 3.47 from 0.
+    ///
+    /// It is the sum of four uniform 16-bit numbers, so only the last division rounds.
+    pub(crate) fn normal(self, i: u64) -> f32 {
+        let sum: u32 =
+            self.word(i).to_le_bytes().as_chunks().0.iter().map(|b| u32::from(u16::from_le_bytes(*b))).sum();
+        (sum as f32 - 131_070.0) / 37_837.2
+    }
+
+    /// `len` random bytes, a multiple of eight or not.
+    pub(crate) fn bytes(self, len: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            (0..len.div_ceil(8) as u64).flat_map(|i| self.word(i).to_le_bytes()).collect();
+        bytes.truncate(len);
+        bytes
+    }
+}
+
+fn mix(z: u64) -> u64 {
+    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+/// The 64-bit FNV-1a hash.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+}

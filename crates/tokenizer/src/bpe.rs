@@ -1,0 +1,125 @@
+//! Byte-level BPE: the bytes of a word merge by rules, the earliest rule first.
+//!
+//! Source: llama.cpp's `llm_tokenizer_bpe`. Pieces are kept as the bytes they stand for, so text need
+//! not be rewritten in GPT-2's byte alphabet.
+
+use gguf::Metadata;
+use hashbrown::HashMap;
+
+use crate::Error;
+use crate::alphabet::Alphabet;
+use crate::merge::{Join, Merger, Symbol};
+use crate::pretokenize::PreTokenizer;
+use crate::vocab::{Pieces, Vocab};
+
+pub(crate) struct BytePair {
+    pre_tokenizer: PreTokenizer,
+    /// Symbols by the bytes they stand for: tokens, and above them what occurs only within merges.
+    symbols: Pieces,
+    /// By byte, its symbol.
+    bytes: [u32; 256],
+    /// The rules: two symbols, their rank and what they become.
+    merges: HashMap<(u32, u32), (u32, u32)>,
+    /// Symbols from this one on are not tokens.
+    n_tokens: u32,
+}
+
+impl BytePair {
+    pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<BytePair, Error> {
+        const MERGES: &str = "tokenizer.ggml.merges";
+        let pre_tokenizer = match metadata.str("tokenizer.ggml.pre")? {
+            None => return Err(Error::MissingPreTokenizer),
+            Some(name) => PreTokenizer::from_name(name)
+                .ok_or_else(|| Error::UnsupportedPreTokenizer { found: name.to_owned() })?,
+        };
+        let rules = metadata.strings(MERGES)?.ok_or(Error::Missing { key: MERGES })?;
+
+        let alphabet = Alphabet::new();
+        let n_tokens = u32::try_from(vocab.len()).map_err(|_| Error::TooManyTokens { found: vocab.len() })?;
+        let mut table = SymbolTable { symbols: Pieces::default(), next: n_tokens };
+        for (id, text, kind) in vocab.iter() {
+            if kind.is_mergeable() && !text.is_empty() {
+                // A text outside the alphabet cannot come out of merging bytes.
+                if let Some(bytes) = alphabet.decode(text) {
+                    table.symbols.insert(bytes.into(), id);
+                }
+            }
+        }
+        let bytes = std::array::from_fn(|byte| table.symbol(&[byte as u8]));
+
+        let mut merges = HashMap::with_capacity(rules.len());
+        for (index, (rule, rank)) in rules.iter().zip(0u32..).enumerate() {
+            let bad = || Error::BadMerge { index, found: rule.clone() };
+            let (left, right) = rule.split_once(' ').ok_or_else(bad)?;
+            if left.is_empty() || right.is_empty() || right.contains(' ') {
+                return Err(bad());
+            }
+            if let (Some(mut left), Some(right)) = (alphabet.decode(left), alphabet.decode(right)) {
+                let parts = (table.symbol(&left), table.symbol(&right));
+                left.extend(right);
+                // Of equal rules the first counts.
+                merges.entry(parts).or_insert_with(|| (rank, table.symbol(&left)));
+            }
+        }
+        Ok(BytePair { pre_tokenizer, symbols: table.symbols, bytes, merges, n_tokens })
+    }
+
+    /// Whether a file that does not say so wants a BOS token.
+    pub(crate) fn adds_bos_by_default(&self) -> bool {
+        self.pre_tokenizer == PreTokenizer::Llama3
+    }
+
+    /// Appends the tokens of `text`.
+    pub(crate) fn encode(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        for word in self.pre_tokenizer.words(text) {
+            self.encode_word(word.as_bytes(), merger, ids);
+        }
+    }
+
+    fn encode_word(&self, word: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
+        // These vocabularies take a word that is a token as it is (`ignore_merges`).
+        if self.pre_tokenizer == PreTokenizer::Llama3
+            && let Some(id) = self.symbols.get(word)
+            && id < self.n_tokens
+        {
+            ids.push(id);
+            return;
+        }
+        for (&byte, end) in word.iter().zip(1..) {
+            merger.push(self.bytes[usize::from(byte)], end);
+        }
+        let join = |left: &Symbol, right: &Symbol| {
+            self.merges.get(&(left.id, right.id)).map(|&(rank, id)| Join { rank, id })
+        };
+        merger.merge(join, |symbol| {
+            if symbol.id < self.n_tokens {
+                ids.push(symbol.id);
+            } else {
+                // Spelled in bytes; a byte without a token is lost, as in llama.cpp.
+                let bytes = &word[symbol.start..symbol.end];
+                let tokens = bytes.iter().map(|&byte| self.bytes[usize::from(byte)]);
+                ids.extend(tokens.filter(|&id| id < self.n_tokens));
+            }
+        });
+    }
+}
+
+/// Gives numbers to symbols that are not tokens.
+struct SymbolTable {
+    symbols: Pieces,
+    next: u32,
+}
+
+impl SymbolTable {
+    /// The symbol that stands for `bytes`.
+    fn symbol(&mut self, bytes: &[u8]) -> u32 {
+        if let Some(symbol) = self.symbols.get(bytes) {
+            return symbol;
+        }
+        let symbol = self.next;
+        self.symbols.insert(bytes.into(), symbol);
+        // Fewer than 2^31 tokens leave room for as many more; a file that long does not fit in memory.
+        self.next = self.next.saturating_add(1);
+        symbol
+    }
+}

@@ -1,0 +1,162 @@
+//! From text to ids: special tokens are cut out first, what lies between goes to the model.
+
+use aho_corasick::{AhoCorasick, Input, MatchKind};
+
+use crate::merge::Merger;
+use crate::tokenizer::Model;
+use crate::vocab::{Kind, Vocab};
+use crate::{Error, Tokenizer};
+
+/// How to encode a text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encode {
+    /// Put the BOS token before and the EOS token after, where the file asks for them.
+    pub add_special: bool,
+    /// Turn the text of control tokens into these tokens. Never do so with text that somebody typed.
+    pub parse_special: bool,
+}
+
+/// A part of a prompt, for [`Tokenizer::encode_parts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Text in which no control token is looked for.
+    Text(&'a str),
+    /// A token.
+    Token(u32),
+}
+
+impl Tokenizer {
+    /// The ids of `text`.
+    ///
+    /// User-defined tokens are found in any text. A BOS token that the text spells itself comes in
+    /// addition to the one put before it; [`Tokenizer::encode_parts`] avoids the second.
+    pub fn encode(&self, text: &str, options: Encode) -> Vec<u32> {
+        let mut encoder = Encoder::new(self);
+        if options.add_special {
+            encoder.ids.extend(self.bos_to_add());
+        }
+        encoder.text(text, if options.parse_special { &self.special } else { &self.user_defined });
+        if options.add_special {
+            encoder.ids.extend(self.eos_to_add());
+        }
+        encoder.ids
+    }
+
+    /// The ids of texts and tokens in sequence, such as a rendered chat template.
+    ///
+    /// With `add_special` the BOS token comes before, unless it is the first part already, and the
+    /// EOS token after, unless it is the last, where the file asks for them. Neighbouring texts are
+    /// encoded apart.
+    pub fn encode_parts<'a>(&self, parts: impl IntoIterator<Item = Part<'a>>, add_special: bool) -> Vec<u32> {
+        let mut encoder = Encoder::new(self);
+        let mut parts = parts.into_iter().peekable();
+        if add_special && let Some(bos) = self.bos_to_add() && parts.peek() != Some(&Part::Token(bos)) {
+            encoder.ids.push(bos);
+        }
+        let mut last = None;
+        for part in parts {
+            match part {
+                Part::Text(text) => encoder.text(text, &self.user_defined),
+                Part::Token(id) => encoder.token(id),
+            }
+            last = Some(part);
+        }
+        if add_special && let Some(eos) = self.eos_to_add() && last != Some(Part::Token(eos)) {
+            encoder.ids.push(eos);
+        }
+        encoder.ids
+    }
+}
+
+/// The state between the parts of a text.
+struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    merger: Merger,
+    ids: Vec<u32>,
+    /// A token came last, or nothing yet: SentencePiece puts a space before text here.
+    after_token: bool,
+    /// The token that came last swallows white space.
+    strip: bool,
+}
+
+impl Encoder<'_> {
+    fn new(tokenizer: &Tokenizer) -> Encoder<'_> {
+        Encoder { tokenizer, merger: Merger::default(), ids: Vec::new(), after_token: true, strip: false }
+    }
+
+    fn token(&mut self, id: u32) {
+        self.ids.push(id);
+        self.after_token = true;
+        self.strip = self.tokenizer.strips_after.contains(&id);
+    }
+
+    /// Appends `text` with the tokens that `finder` finds in it.
+    fn text(&mut self, text: &str, finder: &TokenFinder) {
+        let mut start = 0;
+        loop {
+            if self.strip {
+                // The white space of C's `isspace`.
+                let rest = text[start..].trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
+                start = text.len() - rest.len();
+            }
+            let found = finder.find(text, start);
+            self.plain_text(&text[start..found.map_or(text.len(), |(_, place)| place.0)]);
+            let Some((id, (_, end))) = found else { return };
+            self.token(id);
+            start = end;
+        }
+    }
+
+    /// Appends `text`, in which there are no tokens to be found as such.
+    fn plain_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let (merger, ids) = (&mut self.merger, &mut self.ids);
+        match &self.tokenizer.model {
+            Model::SentencePiece(model) => {
+                let space_before = self.after_token && self.tokenizer.add_space_prefix.value();
+                model.encode(text, space_before, merger, ids);
+            }
+            Model::BytePair(model) => model.encode(text, merger, ids),
+        }
+        self.after_token = false;
+        self.strip = false;
+    }
+}
+
+/// Finds tokens by their text, the leftmost first and of those the longest.
+///
+/// (llama.cpp looks for the longest of all tokens first, then for the next; the two differ only where
+/// tokens overlap, and this is how Hugging Face's tokenizers, which models are trained with, do it.)
+pub(crate) struct TokenFinder {
+    /// `None` when there are no tokens to find.
+    automaton: Option<AhoCorasick>,
+    /// By pattern of the automaton.
+    ids: Vec<u32>,
+}
+
+impl TokenFinder {
+    /// Finds the tokens whose kind satisfies `wanted`.
+    pub(crate) fn new(vocab: &Vocab, wanted: impl Fn(Kind) -> bool) -> Result<TokenFinder, Error> {
+        // Last first: of patterns with the same text the first is found.
+        let mut tokens: Vec<_> =
+            vocab.iter().filter(|(_, text, kind)| wanted(*kind) && !text.is_empty()).collect();
+        tokens.reverse();
+        let automaton = if tokens.is_empty() {
+            None
+        } else {
+            let mut builder = AhoCorasick::builder();
+            builder.match_kind(MatchKind::LeftmostLongest);
+            Some(builder.build(tokens.iter().map(|(_, text, _)| text))?)
+        };
+        Ok(TokenFinder { automaton, ids: tokens.iter().map(|&(id, _, _)| id).collect() })
+    }
+
+    /// The first token at or after byte `start` of `text`, with the bytes it takes up.
+    fn find(&self, text: &str, start: usize) -> Option<(u32, (usize, usize))> {
+        let found = self.automaton.as_ref()?.find(Input::new(text).range(start..))?;
+        let id = self.ids.get(found.pattern().as_usize())?;
+        Some((*id, (found.start(), found.end())))
+    }
+}

@@ -1,0 +1,99 @@
+//! Merging neighbouring symbols, best pair first: the loop that SentencePiece and BPE share.
+//!
+//! Both of llama.cpp's tokenizers (`llm_tokenizer_spm`, `llm_tokenizer_bpe`) keep the symbols in a
+//! linked list and the pairs that could merge in a priority queue. A queued pair whose symbols have
+//! changed since is recognised by its length and dropped, so n symbols take O(n log n).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A stretch of text and the id it has so far; the meaning of `id` is the caller's.
+#[derive(Clone, Copy)]
+pub(crate) struct Symbol {
+    pub(crate) id: u32,
+    pub(crate) start: usize,
+    /// Equal to `start` once the symbol was merged into the one before it.
+    pub(crate) end: usize,
+    prev: usize,
+    next: usize,
+}
+
+/// What two symbols become; the lowest rank merges first.
+pub(crate) struct Join {
+    pub(crate) rank: u32,
+    pub(crate) id: u32,
+}
+
+/// A pair that could merge. The order of the fields is the order of merging: lowest rank, then leftmost.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    rank: u32,
+    left: usize,
+    right: usize,
+    /// Bytes of both symbols when the pair was queued.
+    len: usize,
+    id: u32,
+}
+
+/// Marks the ends of the list.
+const NONE: usize = usize::MAX;
+
+/// The buffers of the merge loop, kept between words.
+#[derive(Default)]
+pub(crate) struct Merger {
+    symbols: Vec<Symbol>,
+    queue: BinaryHeap<Reverse<Candidate>>,
+}
+
+impl Merger {
+    /// Appends the symbol that ends at byte `end`; it begins where the last one ended.
+    pub(crate) fn push(&mut self, id: u32, end: usize) {
+        let index = self.symbols.len();
+        let (prev, start) = match self.symbols.last_mut() {
+            Some(last) => {
+                last.next = index;
+                (index - 1, last.end)
+            }
+            None => (NONE, 0),
+        };
+        self.symbols.push(Symbol { id, start, end, prev, next: NONE });
+    }
+
+    /// Merges until `join` finds nothing more, then hands out the remaining symbols in order and
+    /// leaves the merger empty.
+    pub(crate) fn merge(
+        &mut self,
+        join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
+        mut emit: impl FnMut(&Symbol),
+    ) {
+        for right in 1..self.symbols.len() {
+            self.consider(right - 1, right, &join);
+        }
+        while let Some(Reverse(best)) = self.queue.pop() {
+            let (left, right) = (self.symbols[best.left], self.symbols[best.right]);
+            let merged_away = |symbol: Symbol| symbol.start == symbol.end;
+            if merged_away(left) || merged_away(right) || right.end - left.start != best.len {
+                continue;
+            }
+            self.symbols[best.left] = Symbol { id: best.id, end: right.end, next: right.next, ..left };
+            self.symbols[best.right].end = right.start;
+            if right.next != NONE {
+                self.symbols[right.next].prev = best.left;
+                self.consider(best.left, right.next, &join);
+            }
+            if left.prev != NONE {
+                self.consider(left.prev, best.left, &join);
+            }
+        }
+        self.symbols.drain(..).filter(|symbol| symbol.start != symbol.end).for_each(|symbol| emit(&symbol));
+    }
+
+    /// Queues the neighbours `left` and `right` when they can merge.
+    fn consider(&mut self, left: usize, right: usize, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+        let (l, r) = (&self.symbols[left], &self.symbols[right]);
+        if let Some(Join { rank, id }) = join(l, r) {
+            let len = r.end - l.start;
+            self.queue.push(Reverse(Candidate { rank, left, right, len, id }));
+        }
+    }
+}

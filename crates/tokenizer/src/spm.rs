@@ -1,0 +1,111 @@
+//! SentencePiece: characters merge by the scores of the tokens they form.
+//!
+//! Source: llama.cpp's `llm_tokenizer_spm`. Of all neighbours that together are a token, the pair whose
+//! token has the highest score merges first, the leftmost of equals. What is no token in the end is
+//! spelled in bytes.
+
+use gguf::Metadata;
+
+use crate::Error;
+use crate::merge::{Join, Merger, Symbol};
+use crate::vocab::{Pieces, Vocab, ids_by_text};
+
+/// How tokens write a space (U+0020 and nothing else).
+const SPACE: char = '▁';
+
+/// The id of a character that is no token.
+const NO_TOKEN: u32 = u32::MAX;
+
+pub(crate) struct SentencePiece {
+    /// Tokens by their text, spaces written as [`SPACE`].
+    pieces: Pieces,
+    /// By id; low merges first.
+    ranks: Vec<u32>,
+    /// By byte, the token that spells it.
+    bytes: [Option<u32>; 256],
+    /// No token holds a [`SPACE`] after another character, so words never merge with each other.
+    words_stand_alone: bool,
+}
+
+impl SentencePiece {
+    /// `unknown` stands for bytes that have no token.
+    pub(crate) fn new(metadata: &Metadata, vocab: &Vocab, unknown: Option<u32>) -> Result<SentencePiece, Error> {
+        const SCORES: &str = "tokenizer.ggml.scores";
+        let ranks = match metadata.f32s(SCORES)? {
+            None => vec![rank(0.0); vocab.len()],
+            Some(scores) if scores.len() == vocab.len() => scores.iter().map(|&score| rank(score)).collect(),
+            Some(scores) => {
+                return Err(Error::Length { key: SCORES, found: scores.len(), expected: vocab.len() });
+            }
+        };
+        let mut pieces = Pieces::default();
+        let mut words_stand_alone = true;
+        for (id, text, kind) in vocab.iter() {
+            if kind.is_mergeable() && !text.is_empty() {
+                pieces.insert(text.as_bytes().into(), id);
+                words_stand_alone &= !text.trim_start_matches(SPACE).contains(SPACE);
+            }
+        }
+        let by_text = ids_by_text(&vocab.texts);
+        let bytes = std::array::from_fn(|byte| {
+            let written = by_text.get(format!("<0x{byte:02X}>").as_str()).copied();
+            let itself = || u8::try_from(byte).ok().and_then(|byte| pieces.get(&[byte]));
+            written.or_else(itself).or(unknown)
+        });
+        Ok(SentencePiece { pieces, ranks, bytes, words_stand_alone })
+    }
+
+    /// Appends the tokens of `text`.
+    pub(crate) fn encode(&self, text: &str, space_before: bool, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let mut spelled = String::with_capacity(text.len() + 16);
+        if space_before {
+            spelled.push(SPACE);
+        }
+        spelled.extend(text.chars().map(|c| if c == ' ' { SPACE } else { c }));
+
+        let mut rest = spelled.as_str();
+        while !rest.is_empty() {
+            let end = if self.words_stand_alone { word_end(rest) } else { rest.len() };
+            let (word, after) = rest.split_at(end);
+            self.encode_word(word, merger, ids);
+            rest = after;
+        }
+    }
+
+    /// Appends the tokens of `word`, which merges with nothing outside it.
+    fn encode_word(&self, word: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        for (start, c) in word.char_indices() {
+            let end = start + c.len_utf8();
+            let piece = &word.as_bytes()[start..end];
+            merger.push(self.pieces.get(piece).unwrap_or(NO_TOKEN), end);
+        }
+        let join = |left: &Symbol, right: &Symbol| {
+            let id = self.pieces.get(&word.as_bytes()[left.start..right.end])?;
+            Some(Join { rank: self.ranks[id as usize], id })
+        };
+        merger.merge(join, |symbol| {
+            if symbol.id == NO_TOKEN {
+                let bytes = &word.as_bytes()[symbol.start..symbol.end];
+                ids.extend(bytes.iter().filter_map(|&byte| self.bytes[usize::from(byte)]));
+            } else {
+                ids.push(symbol.id);
+            }
+        });
+    }
+}
+
+/// Where the first word of `text` ends: before the first [`SPACE`] that follows another character.
+fn word_end(text: &str) -> usize {
+    let spaces = text.len() - text.trim_start_matches(SPACE).len();
+    text[spaces..].find(SPACE).map_or(text.len(), |end| spaces + end)
+}
+
+/// A number that orders as scores do, the highest score first; what is not a number comes last.
+fn rank(score: f32) -> u32 {
+    if score.is_nan() {
+        return u32::MAX;
+    }
+    let bits = (score + 0.0).to_bits(); // + 0.0: both zeros are one score
+    let negative = bits >> 31 == 1;
+    if negative { bits } else { !bits & !(1 << 31) }
+}

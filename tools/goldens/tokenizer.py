@@ -1,0 +1,203 @@
+"""Token ids by llama.cpp, for the tests of the tokenizer crate.
+
+    python tools/goldens/tokenizer.py VOCABULARIES
+
+VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp. Writes
+crates/tokenizer/goldens/<vocabulary>.json for these, and made-<name>.json for tiny vocabularies made
+here (these hold their metadata too). Takes tools/requirements.txt and llama-cpp-python==0.3.36.
+
+A case is [text, [ids...], decoded]: the ids for (add_special, parse_special) = (false, false),
+(true, false), (false, true), (true, true), null where the same as the first; `decoded` is
+llama_detokenize of the third without special tokens for SentencePiece, and the pieces one after the
+other for BPE (llama_detokenize cleans up spaces there, generation does not), null where it is the text.
+"""
+
+import ctypes
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import llama_cpp
+
+OUT = Path(__file__).parents[2] / "crates/tokenizer/goldens"
+
+TEXTS = [
+    "", " ", "  ", "   ", "a", " a", "  a", "a ", "a  ", "1", " 1", "12", "1234567", " 1234567 89", "3.14159",
+    "1,000,000.00", "0x1F", "٣٤٥", "Ⅷ½", "１２３４", "²³", "①②③④",
+    "\n", "\n\n", "\n\n\n\n\n", "\r", "\r\n", "\r\n\r\n", "\t", "\t\t", " \t ", "\t \t", " \n", "\n ", " \n \n ",
+    "a\nb", "a\n\nb", "a\r\nb", "a \n b", "a  \n\n  b", "a\t\tb", "\ta", "\n\ta", "   \n   \n   x", "x   \n",
+    "\x00", "a\x00b", "\x01\x02", "\x07", "\x0b\x0c", "\x1b[0m", "\x7f", "\x85", "a\x85b", "\xa0", "a\xa0b", "\xad",
+    "\u1680", "\u2000\u2001\u2002", "\u2028x\u2029", "\u202f", "\u205f", "\u3000", "a\u3000b", "\u200b", "a\u200bb",
+    "\ufeff", "\ufeffHello", "\ufffd", "\ufffe", "\ufdd0", "\U0010ffff", "\ue000", "▁", "▁▁a", " ▁ ", "a▁b", "a ▁b",
+    "it's", "It'S", "IT'S", "I'm I'M", "we've WE'VE we'Ve", "they'll THEY'LL", "you're YOU'RE", "he'd HE'D", "don't DON'T",
+    "'s", "'S", "'re", "'RE x", "''s", "'ſ", "'ll've", "y'all'd've", "o'clock", "'tis", "' s", "'", "''", "'''", "’s it’s",
+    "Hello", " Hello", "Hello world", "Hello, world!", "HELLO WORLD", "hElLo WoRlD", "Hello  world", "Hello   world",
+    "The quick brown fox jumps over the lazy dog.", "supercalifragilisticexpialidocious", "antidisestablishmentarianism",
+    "camelCaseIdentifier", "snake_case_identifier", "kebab-case", "__init__", "CONSTANT_VALUE", "x1y2z3", "v1.2.3-rc.4+build",
+    "!", "!!", "!!!!!!!!", "?!?!", "...", "......", "…", "--", "---", "----------", "==========", "***bold***", "# Heading",
+    " !", " !!", "a !", "a!", "(a)", " (a) ", "[x]{y}", "<a>", "</a>", "<<<>>>", "$100", "€5", "£", "¥1000", "50%", "@user", "#tag",
+    "a+b=c", "i++;", "x<=y&&z!=w", "foo(bar, baz);", "https://example.com/path?query=1&b=2#frag", "user@example.org",
+    "C:\\Windows\\System32", "/usr/local/bin", "{\"key\": [1, 2.5, null, true]}", "def f(x):\n    return x + 1\n",
+    "int main() {\n\tprintf(\"hi\\n\");\n\treturn 0;\n}\n", "<div class=\"x\">\n  <p>text</p>\n</div>", "SELECT * FROM t WHERE a = 'b';",
+    "Äpfel", "naïve café", "cafe\u0301", "e\u0301\u0302\u0303", "\u0301", "a\u0301\u0301\u0301\u0301", "Å Å Å", "ﬁ ﬂ ﬃ", "ß ẞ", "İı", "Ǆ ǅ ǆ",
+    "Ελληνικά", "Русский текст", "нещо на Български", "Українська", "עברית", "שָׁלוֹם", "العربية", "اَلْعَرَبِيَّةُ", "فارسی", "اردو",
+    "\u202eright to left\u202c", "\u2067rtl\u2069", "हिन्दी", "नमस्ते", "বাংলা", "தமிழ்", "తెలుగు", "ไทย", "ភាសាខ្មែរ", "ລາວ", "မြန်မာ", "བོད་ཡིག", "ქართული", "Հայերեն", "አማርኛ",
+    "日本語", "日本語 テスト", "ひらがな カタカナ", "ﾊﾝｶｸ", "中文", "中文，标点。", "繁體中文", "한국어", "한국어 테스트", "ㅋㅋㅋ", "\u1112\u1161\u11ab", "𠮷野家", "𝕳𝖊𝖑𝖑𝖔", "𝟘𝟙𝟚", "𓀀𓂀",
+    "Tiếng Việt", "Cửa Việt", "Türkçe İstanbul", "Íslenska þorn", "Čeština", "Magyarország", "Polska żółć",
+    "😀", "😀😀", " 😀", "a😀b", "👍🏽", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪🇫🇷", "❤️", "☎", "⚡️", "1️⃣", "🧑🏿‍🚀", "😶‍🌫️", "✅", "🦙", "🦙🦙🦙", "©®™", "→⇒∀∃∈", "∑∫√∞", "½¼", "♠♥", "░▒▓", "┌─┐",
+    "Ã©", "â€™", "\u00c0\u00c1\u00f5\u00ff", "ÿÿÿÿ", "Â\xa0", "\x80\x81\xbf", "ð\x9f", "\u00e2\u0096\u0081",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ababababababababababab", "        x        ", "a" + " " * 40 + "b", "\n" * 40, "\t" * 20, "=" * 100, "é" * 30, "日" * 20, "0" * 30,
+    " leading", "trailing ", " both ", "two  spaces", "three   spaces", "tab\tseparated\tvalues", "mixed \t\n whitespace \r\n here", "end.\n", "end. \n", "end\n\n",
+    "<s>", "</s>", "<unk>", "<pad>", "<s>a", "a</s>", "a </s> b", "<s> a", "<s>  a", "<s></s>", "<s><s>a</s></s>", "<S>", "< s >", "<s", "s>", "</", "<|", "|>",
+    "<0x0A>", "<0x41>", "<0xFF>", "<0x0a>", "\\n", "<|endoftext|>", "a<|endoftext|>b", "a <|endoftext|> b", "<|endoftext|><|endoftext|>", "<|endoftext", "endoftext|>",
+    "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|>", "<|im_end|>", " <|im_end|> ", "<|im_<|im_end|>end|>", "<|im_end|>\n<|im_start|>assistant\n",
+    "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>", "<|end_of_text|>", "<|reserved_special_token_10|>", "<|reserved_special_token_1|>0", "<|python_tag|>",
+    "<|user|>\nhi<|end|>\n<|assistant|>\n", "<|user|>   \n  hi", "<|assistant|> x", "<|system|>\n\nx", "<|end|>\n", "<|end|> ", "<|placeholder1|> a", "<s>\n a", "<|endoftext|>\n a", "</s>\n a", "<unk>\n a",
+    "<|user|>\n1</s>\n<|assistant|>\n", "<|user|>\n1<|assistant|>", "<start_of_turn>user\nhi<end_of_turn>\n", "[INST] hi [/INST]", "<<SYS>>\nx\n<</SYS>>", "<think>\n\n</think>\n", "<tool_call>",
+]
+
+
+def random_texts(count):
+    """Texts of random characters from classes that split differently, always the same ones."""
+    rng = random.Random(20240605)
+    classes = ["abcXYZ", "0123456789", "    ", "\n\r\t ", "'’", "sStTmMdDreRElLvV", "!?.,;:-_()<>|", "éüñßøÅ", "日本語中文한국", "абвгд", "אבגד", "عربي",
+               "\u0301\u0302\u200d\ufe0f", "😀👍🏽🦙", "\u00a0\u3000\u2003\u0085", "½²Ⅷ٣", "\x00\x01\x7f", "▁"]
+    return ["".join(rng.choice(rng.choice(classes)) for _ in range(rng.randint(2, 24))) for _ in range(count)]
+
+
+class Vocabulary:
+    def __init__(self, path):
+        self.llama = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
+        self.vocab = llama_cpp.llama_model_get_vocab(self.llama._model.model)
+        self.is_bpe = llama_cpp.llama_vocab_type(self.vocab) == llama_cpp.LLAMA_VOCAB_TYPE_BPE
+
+    def encode(self, text, add_special, parse_special):
+        data = text.encode()
+        room = len(data) + 8
+        ids = (llama_cpp.llama_token * room)()
+        n = llama_cpp.llama_tokenize(self.vocab, data, len(data), ids, room, add_special, parse_special)
+        assert n >= 0
+        return list(ids[:n])
+
+    def decode(self, ids):
+        if self.is_bpe:
+            out = b""
+            for i in ids:
+                piece = ctypes.create_string_buffer(4096)
+                n = llama_cpp.llama_token_to_piece(self.vocab, i, piece, 4096, 0, False)
+                assert n >= 0
+                out += piece.raw[:n]
+        else:
+            piece = ctypes.create_string_buffer(1 << 16)
+            tokens = (llama_cpp.llama_token * max(len(ids), 1))(*ids)
+            n = llama_cpp.llama_detokenize(self.vocab, tokens, len(ids), piece, 1 << 16, False, False)
+            assert n >= 0
+            out = piece.raw[:n]
+        return out.decode(errors="replace")
+
+    def case(self, text):
+        variants = [self.encode(text, add, parse) for add, parse in [(False, False), (True, False), (False, True), (True, True)]]
+        decoded = self.decode(variants[2])
+        variants = variants[:1] + [None if v == variants[0] else v for v in variants[1:]]
+        return [text, variants, None if decoded == text else decoded]
+
+    def goldens(self, texts):
+        n = llama_cpp.llama_vocab_n_tokens(self.vocab)
+        ids = {name: getattr(llama_cpp, f"llama_vocab_{name}")(self.vocab) for name in ["bos", "eos", "eot", "sep", "pad"]}
+        return {
+            "ids": {name: None if id < 0 else id for name, id in ids.items()},
+            "end_of_generation": [i for i in range(n) if llama_cpp.llama_vocab_is_eog(self.vocab, i)],
+            "add_bos": bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)),
+            "add_eos": bool(llama_cpp.llama_vocab_get_add_eos(self.vocab)),
+            "cases": [self.case(text) for text in texts],
+        }
+
+
+def save(name, goldens):
+    lines = [json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in goldens.pop("cases")]
+    head = json.dumps(goldens, ensure_ascii=False, separators=(",", ":"))[:-1]
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / f"{name}.json").write_text(head + ',"cases":[\n' + ",\n".join(lines) + "\n]}\n")
+
+
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+
+def made_spm(**settings):
+    """Scores that pull in different directions, ties, a user-defined and a control token, all bytes."""
+    tokens = [("<unk>", 0, UNKNOWN), ("<s>", 0, CONTROL), ("</s>", 0, CONTROL)]
+    tokens += [(f"<0x{b:02X}>", 0, BYTE) for b in range(256)]
+    pieces = ["▁", "a", "b", "c", "1", "é", "ab", "bc", "abc", "▁a", "▁ab", "▁▁", "▁▁▁▁", "aa", "aaaa", "c▁a", "本本", "x|"]
+    scores = [-9, -9, -9, -9, -9, -9, -2, -1, -3, -2, -2.5, -4, -5, -1, -0.5, -0.25, -6, -7]
+    tokens += [(piece, score, NORMAL) for piece, score in zip(pieces, scores, strict=True)]
+    tokens += [("<|im_end|>", 0, CONTROL), ("<|endoftext|>", 0, CONTROL), ("[tool]", 0, USER), ("[tool]b", 0, USER), ("unused", -1, UNUSED), ("zz", -3, NORMAL)]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [t for t, _, _ in tokens],
+        "tokenizer.ggml.scores": [float(s) for _, s, _ in tokens],
+        "tokenizer.ggml.token_type": [k for _, _, k in tokens],
+        **settings,
+    }
+
+
+def made_bpe(pre, **settings):
+    """The byte alphabet without `z`, some merges, a token no merge makes, a merge whose result is no token."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(256, 512))
+    alphabet = [chr(b) if b in printable else chr(next(others)) for b in range(256)]
+    merges = ["a b", "b c", "ab c", "Ġ a", "Ġa b", "1 2", "12 3", "Ġ Ġ", "Ċ Ċ", "Ã ©", "x y", "xy x", "d e", "e d", "' s"]
+    results = ["".join(m.split()) for m in merges if m != "x y"]
+    tokens = [(c, NORMAL) for c in alphabet if c != "z"] + [(r, NORMAL) for r in results] + [("abcabc", NORMAL), ("123123", NORMAL)]
+    tokens += [("<|endoftext|>", CONTROL), ("<|eot_id|>", CONTROL), ("[tool]", USER), ("<|fim_pad|>", NORMAL)]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": [t for t, _ in tokens],
+        "tokenizer.ggml.token_type": [k for _, k in tokens],
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": [t for t, _ in tokens].index("<|endoftext|>"),
+        "tokenizer.ggml.eos_token_id": [t for t, _ in tokens].index("<|endoftext|>"),
+        **settings,
+    }
+
+
+MADE = {
+    "spm": made_spm(),
+    "spm-no-prefix-eos": made_spm(**{"tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.add_eos_token": True, "tokenizer.ggml.add_bos_token": False}),
+    "spm-phi3": made_spm(**{"general.name": "My Phi3 Tune"}),
+    "bpe-gpt-2": made_bpe("gpt-2"),
+    "bpe-llama-bpe": made_bpe("llama-bpe"),
+    "bpe-qwen2": made_bpe("qwen2", **{"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True}),
+}
+
+MADE_TEXTS = [
+    "", " ", "  ", "     ", "a", " a", "ab", "abc", " abc", "abcabc", " abcabc", "aaa", "aaaaa", "aaaaaaa", "bcbc", "abab", "c a", "abc abc", "ca", "本", "本本", "本本本",
+    "1", "12", "123", "1234", "123123", "1231231", "\n", "\n\n", "\n\n\n", "a\n\nb", "a's 's", "A'S", "é", "éé", "e\u0301", "😀", "x", "xy", "xyx", "xyxy", "dede", "eded", "ded", "z", "az", "zz", "▁", "a▁b",
+    "<s>", "</s>", "<unk>", "a<s>b", "a <s> b", "<s>\n b", "<unk> b", "</s>  b", "<0x41>", "<|im_end|>", "a<|im_end|> b", "<|im_end|>\n\n b", "[tool]", "a[tool]b", "[tool] b", "[tool]bc", "a [tool]a", "[too", "<|endoftext|>",
+    "a<|endoftext|>b", "<|eot_id|>", " <|eot_id|> ", "<|fim_pad|>", "unused", "x|", "<|im_ab|>", "\x00", "\x7f", "\u00a0", "  a  b  ", "a \n b",
+]
+
+
+def main():
+    folder = Path(sys.argv[1])
+    for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2"]:
+        save(name, Vocabulary(folder / f"ggml-vocab-{name}.gguf").goldens(TEXTS + random_texts(60)))
+    for name, metadata in MADE.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "vocab.gguf"
+            writer = gguf.GGUFWriter(path, "llama")
+            for key, number in {"context_length": 8, "embedding_length": 8, "block_count": 1, "feed_forward_length": 8, "attention.head_count": 1}.items():
+                writer.add_uint32(f"llama.{key}", number)
+            writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+            for key, value in metadata.items():
+                {str: writer.add_string, bool: writer.add_bool, int: writer.add_uint32, list: writer.add_array}[type(value)](key, value)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.close()
+            save(f"made-{name}", {"metadata": metadata, **Vocabulary(path).goldens(MADE_TEXTS)})
+
+
+main()

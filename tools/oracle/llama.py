@@ -1,0 +1,71 @@
+"""llama.cpp's logits of every position, on the CPU.
+
+    python llama.py MODEL.gguf TOKENS.npy OUT.npy    # TOKENS [sequences, positions] -> OUT [.., .., vocab]
+
+All choices are llama.cpp's defaults (K and V in F16, flash attention where it thinks it fit,
+repacked weights) but: no GPU, two threads, and a sequence is one batch with logits for all rows.
+"""
+
+import ctypes
+import sys
+
+import llama_cpp as lib
+import numpy as np
+
+
+class Llama:
+    """One loaded model and a context of `positions` positions."""
+
+    def __init__(self, path: str, positions: int, threads: int = 2):
+        self.log = lib.llama_log_callback(lambda level, text, data: None)
+        lib.llama_log_set(self.log, ctypes.c_void_p(0))
+        model_params = lib.llama_model_default_params()
+        model_params.n_gpu_layers = 0
+        self.model = lib.llama_model_load_from_file(path.encode(), model_params)
+        if not self.model:
+            raise SystemExit(f"llama.cpp refuses {path}")
+        self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
+        params = lib.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = positions
+        params.n_threads = params.n_threads_batch = threads
+        self.context = lib.llama_init_from_model(self.model, params)
+        if not self.context:
+            raise SystemExit(f"llama.cpp makes no context for {path}")
+        self.batch = lib.llama_batch_init(positions, 0, 1)
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        """tokens [sequences, positions] -> float32 [sequences, positions, vocab]"""
+        return np.stack([self.sequence(row) for row in tokens])
+
+    def sequence(self, tokens: np.ndarray) -> np.ndarray:
+        lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
+        self.batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            self.batch.token[i] = int(token)
+            self.batch.pos[i] = i
+            self.batch.n_seq_id[i] = 1
+            self.batch.seq_id[i][0] = 0
+            self.batch.logits[i] = 1
+        status = lib.llama_decode(self.context, self.batch)
+        if status != 0:
+            raise SystemExit(f"llama_decode returned {status}")
+        rows = lib.llama_get_logits(self.context)
+        return np.ctypeslib.as_array(rows, shape=(len(tokens), self.vocab)).copy()
+
+    def close(self) -> None:
+        lib.llama_batch_free(self.batch)
+        lib.llama_free(self.context)
+        lib.llama_model_free(self.model)
+
+
+def main() -> None:
+    if len(sys.argv) != 4:
+        raise SystemExit(__doc__)
+    model, tokens, out = sys.argv[1], np.load(sys.argv[2]), sys.argv[3]
+    llama = Llama(model, tokens.shape[1])
+    np.save(out, llama.logits(tokens))
+    llama.close()
+
+
+if __name__ == "__main__":
+    main()
