@@ -1,6 +1,6 @@
 //! What must be refused while reading a file, and what the message must say.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use gguf::Gguf;
@@ -23,14 +23,13 @@ fn the_files_that_cases_are_made_from_are_valid() {
 fn names_and_contents_are_unique() {
     let cases = cases();
     let names: HashSet<&str> = cases.iter().map(|case| case.name).collect();
-    let contents: HashSet<&[u8]> = cases.iter().map(|case| case.bytes.as_slice()).collect();
     assert_eq!(names.len(), cases.len());
+    let mut contents = HashMap::new();
     for case in &cases {
-        assert!(contents.contains(case.bytes.as_slice()));
-        let same: Vec<&str> = cases.iter().filter(|c| c.bytes == case.bytes).map(|c| c.name).collect();
-        assert_eq!(same.len(), 1, "{same:?} are the same file");
+        if let Some(other) = contents.insert(case.bytes.as_slice(), case.name) {
+            panic!("{other:?} and {:?} are the same file", case.name);
+        }
     }
-    assert!(cases.len() >= 200, "{}", cases.len());
 }
 
 #[test]
@@ -61,24 +60,23 @@ fn every_message_names_the_file_and_says_what_to_do() {
         std::fs::write(&path, &case.bytes).unwrap();
         let message = Gguf::open(&path).unwrap_err().to_string();
         assert!(message.starts_with(&format!("{}: ", path.display())), "{message}");
-        assert!(message.is_ascii() && message.len() < 1000, "{message}");
+        assert!(!message.contains(char::is_control) && message.len() < 1000, "{message}");
         let advice = ["convert", "download", "give a GGUF file", "rename"];
         assert!(advice.iter().any(|word| message.contains(word)), "{message}");
     }
 }
 
-/// Every byte of a valid file is needed, but for the padding after the last tensor.
+/// Every byte of these files is needed: nothing follows the data of their last tensors.
 #[test]
 fn a_file_cut_anywhere_is_refused() {
     for (name, bytes) in valid() {
-        let whole = read(&bytes).unwrap();
-        let last = whole.tensors().map(|tensor| tensor.data.as_ptr() as usize + tensor.data.len()).max();
-        let start = whole.tensors().map(|tensor| tensor.data.as_ptr() as usize).min();
-        assert!(last > start, "{name}");
-        // The last tensors of both files end where the file ends, so that no cut is harmless.
         for len in 0..bytes.len() {
-            let error = read(&bytes[..len]).map(|_| ()).unwrap_err().to_string();
-            assert!(error.contains("offset 0x"), "{name} cut to {len}: {error}");
+            match read(&bytes[..len]) {
+                Ok(_) => panic!("{name} cut to {len} of {} bytes is accepted", bytes.len()),
+                Err(error) => {
+                    assert!(error.to_string().contains("offset 0x"), "{name} cut to {len}: {error}")
+                }
+            }
         }
     }
 }

@@ -2,13 +2,12 @@
 
 pub mod goldens;
 pub mod llama;
+pub mod malformed;
 mod random;
 mod vocabulary;
 mod weights;
 
 pub use vocabulary::VOCAB;
-
-pub mod malformed;
 
 use std::path::PathBuf;
 
