@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -19,18 +19,42 @@ const LIMIT: u64 = 200_000_000 / 1024;
 /// Ten times what the slowest takes on a loaded machine.
 const HANG: Duration = Duration::from_secs(10);
 
-/// A file, and whether it is accepted: what is must stay below the limit, too.
+/// A file of `len` bytes, all zero but the pieces at these offsets, and whether it is accepted: what
+/// is must stay below the limit, too.
 struct Case {
     name: &'static str,
     accepted: bool,
-    head: Vec<u8>,
+    pieces: Vec<(u64, Vec<u8>)>,
     len: u64,
+}
+
+impl Case {
+    fn new(name: &'static str, accepted: bool, head: Vec<u8>, len: u64) -> Case {
+        Case { name, accepted, pieces: vec![(0, head)], len }
+    }
 }
 
 /// A file with one key, an array that claims `count` elements, and zeroes up to `len` bytes.
 fn array(name: &'static str, accepted: bool, element: u32, count: u64, len: u64) -> Case {
     let value = [le(element), le(count)].concat();
-    Case { name, accepted, head: Raw::new().key("k", id::ARRAY, value).bytes(), len }
+    Case::new(name, accepted, Raw::new().key("k", id::ARRAY, value).bytes(), len)
+}
+
+/// A file with eight keys, each an array of 40 million zeroes.
+fn arrays_one_after_the_other(name: &'static str) -> Case {
+    const EACH: u64 = 40_000_000;
+    let head = |key: &str| {
+        let file = Raw { key_count: Some(8), ..Raw::new() };
+        file.key(key, id::ARRAY, [le(id::U8), le(EACH)].concat()).bytes()
+    };
+    let mut pieces = vec![(0, head("0"))];
+    let mut len = pieces[0].1.len() as u64 + EACH;
+    for i in 1..8 {
+        let key = head(&i.to_string()).split_off(Raw::new().bytes().len());
+        pieces.push((len, key.clone()));
+        len += key.len() as u64 + EACH;
+    }
+    Case { name, accepted: false, pieces, len }
 }
 
 fn cases() -> Vec<Case> {
@@ -45,14 +69,15 @@ fn cases() -> Vec<Case> {
         array("as many strings as are accepted", true, id::STRING, 4_000_000, GIB),
         array("as many arrays as are accepted", true, id::ARRAY, 3_000_000, GIB),
         array("as many numbers as are accepted", true, id::U8, 67_000_000, GIB),
-        Case { name: "as many keys as are accepted", accepted: true, head: keys.bytes(), len: GIB },
-        Case { name: "as many tensors as are accepted", accepted: true, head: tensors.bytes(), len: GIB },
+        Case::new("as many keys as are accepted", true, keys.bytes(), GIB),
+        Case::new("as many tensors as are accepted", true, tensors.bytes(), GIB),
         array("strings without end", false, id::STRING, GIB / 2, 5 * GIB),
         array("arrays without end", false, id::ARRAY, GIB / 4, 5 * GIB),
+        arrays_one_after_the_other("more numbers in several arrays than in one"),
         array("numbers without end", false, id::F64, GIB / 2, 5 * GIB),
-        Case { name: "a string without end", accepted: false, head: long_string.bytes(), len: 2 * GIB },
-        Case { name: "tensors without end", accepted: false, head: many_tensors.bytes(), len: 5 * GIB },
-        Case { name: "keys without end", accepted: false, head: many_keys.bytes(), len: 5 * GIB },
+        Case::new("a string without end", false, long_string.bytes(), 2 * GIB),
+        Case::new("tensors without end", false, many_tensors.bytes(), 5 * GIB),
+        Case::new("keys without end", false, many_keys.bytes(), 5 * GIB),
     ]
 }
 
@@ -81,11 +106,14 @@ fn the_worst_files_stay_small_and_quick() {
         return open(path.as_ref());
     }
     let dir = tempfile::tempdir().unwrap();
-    for Case { name, accepted, head, len } in cases() {
+    for Case { name, accepted, pieces, len } in cases() {
         let path = dir.path().join(name);
         let mut file = File::create(&path).unwrap();
-        file.write_all(&head).unwrap();
         file.set_len(len).unwrap();
+        for (offset, bytes) in pieces {
+            file.seek(SeekFrom::Start(offset)).unwrap();
+            file.write_all(&bytes).unwrap();
+        }
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["the_worst_files_stay_small_and_quick", "--exact", "--nocapture"])
             .env(CHILD, &path)

@@ -2,6 +2,7 @@
 
 use gguf::{Array, Error, Gguf, Value, Version};
 use quant::Format;
+use testkit::malformed::raw::Raw;
 
 /// Also checks that a model can be shared between threads.
 fn message<T: Send + Sync>(result: Result<T, Error>) -> String {
@@ -72,4 +73,14 @@ fn version_1_by_hand() {
     assert_eq!(p.row(2), Some([9, 10, 11, 12].as_slice()));
     assert_eq!(p.row(3), None);
     assert_eq!(gguf.tensor("q").unwrap().data, 1f32.to_le_bytes().as_slice());
+}
+
+/// Some tools sort the list by name, or leave room between tensors.
+#[test]
+fn data_need_not_follow_the_order_of_the_list() {
+    let file = Raw::new().tensor("last", &[8], 0, 128).tensor("first", &[8], 0, 0).tensor("mid", &[8], 0, 64);
+    let data: Vec<u8> = (0..160).collect();
+    let gguf = Gguf::from_bytes(file.data(data).bytes().into()).unwrap();
+    let starts = gguf.tensors().map(|tensor| (tensor.name.as_str(), tensor.data[0]));
+    assert!(starts.eq([("last", 128), ("first", 0), ("mid", 64)]));
 }

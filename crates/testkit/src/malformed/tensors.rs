@@ -31,6 +31,12 @@ fn two(first: u64, second: u64) -> Vec<u8> {
     Raw::new().tensor("first", &[16], F32, first).tensor("second", &[16], F32, second).data([0; 4096]).bytes()
 }
 
+/// A file whose first and third tensors overlap, the second lies behind both.
+fn far_apart() -> Vec<u8> {
+    let file = Raw::new().tensor("first", &[16], F32, 0).tensor("second", &[16], F32, 128);
+    file.tensor("third", &[16], F32, 32).data([0; 4096]).bytes()
+}
+
 /// A file whose second tensor's entry is these bytes; it starts at 0x4a, a third follows.
 fn second(bytes: Vec<u8>) -> Vec<u8> {
     Raw { infos: vec![], ..base() }
@@ -199,6 +205,11 @@ pub(super) fn cases() -> Vec<Malformed> {
             file("padding before the data cut", base().cut(81), &["tensor \"a\"", "beyond the end"]),
             file("same offset twice", two(64, 64), &["tensor \"second\"", "overlaps", "\"first\""]),
             file("overlap", two(0, 32), &["tensor \"second\"", "overlaps", "\"first\""]),
+            file(
+                "overlap of tensors far apart in the list",
+                far_apart(),
+                &["tensor \"third\"", "overlaps", "\"first\""],
+            ),
             file(
                 "overlap against the order of the list",
                 two(96, 64),
