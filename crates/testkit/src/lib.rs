@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod goldens;
 pub mod llama;
+pub mod malformed;
 mod random;
 mod vocabulary;
 mod weights;
