@@ -1,3 +1,36 @@
 //! Chores of this repository: `cargo xtask <chore>`.
 
-fn main() {}
+mod faults;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Chores of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Checks what the compiler does not: edges between crates, shape of files, ARCHITECTURE.md
+    Tidy,
+    /// Plants each mistake of tools/faults in a copy of the checkout and sees that its tests go red
+    Faults(faults::Args),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let cli = Cli::parse();
+    let workspace = Workspace::find()?;
+    let good = match cli.chore {
+        Chore::Tidy => tidy::run(&workspace)?,
+        Chore::Faults(args) => faults::run(&workspace, &args)?,
+    };
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
