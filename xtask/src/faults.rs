@@ -94,10 +94,11 @@ fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
     for tests in Tests::by_target(tests) {
         let start = Instant::now();
         let binary = cargo.build(&tests)?.map_err(anyhow::Error::msg);
-        let binary = binary.with_context(|| format!("`{tests}` does not build without a fault"))?;
+        let target = tests.target();
+        let binary = binary.with_context(|| format!("`{target}` does not build without a fault"))?;
         let red = cargo.red(&binary, &tests)?;
-        ensure!(red.is_empty(), "red without a fault, so proof of nothing: {}\n  {tests}", red.join(", "));
-        eprintln!("  {tests}: green, {:.0?}", start.elapsed());
+        ensure!(red.is_empty(), "red without a fault, which proves nothing: `{target} {}`", red.join(" "));
+        eprintln!("  {target}: {} green, {} s", tests.names.len(), start.elapsed().as_secs());
     }
     Ok(())
 }

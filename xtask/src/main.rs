@@ -25,12 +25,22 @@ enum Chore {
     Faults(faults::Args),
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let cli = Cli::parse();
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all is well.
+fn run(chore: Chore) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
-    let good = match cli.chore {
-        Chore::Tidy => tidy::run(&workspace)?,
-        Chore::Faults(args) => faults::run(&workspace, &args)?,
-    };
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    match chore {
+        Chore::Tidy => tidy::run(&workspace),
+        Chore::Faults(args) => faults::run(&workspace, &args),
+    }
 }

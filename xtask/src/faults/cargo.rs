@@ -65,8 +65,8 @@ impl Cargo<'_> {
             .current_dir(&binary.folder)
             .env_remove("RUSTORCH_REQUIRE_SHARED");
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let status = wait(&mut command).with_context(|| tests.to_string())?;
-        red(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.to_string())
+        let status = wait(&mut command).with_context(|| tests.target())?;
+        red(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target())
     }
 }
 
@@ -102,7 +102,7 @@ fn red(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
         match result(name) {
             Some("ok") => {}
             Some("ignored") => bail!("`{name}` is ignored"),
-            None if success => bail!("there is no test `{name}`"),
+            None if success => bail!("there is no test `{name}`; the header of a patch names it"),
             _ => red.push(name.clone()),
         }
     }
