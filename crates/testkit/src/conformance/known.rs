@@ -31,13 +31,14 @@ pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
     close(&net.run(y, make(), None, &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
 }
 
-/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such.
+/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such. The root mean
+/// square of a row is not the weight's.
 pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 2, &[3.0, 4.0, 1000.0, -1000.0]);
-    let w = net.matrix("w", 1, &[4.0, 2000.0]);
+    let w = net.matrix("w", 1, &[2000.0, 4.0]);
     let y = net.graph.rms_norm("y", x, w, 3.5);
-    close(&net.run(y, make(), None, &[rows(2)]), &[3.0, 2000.0, 4.0, -2000.0], 1e-5);
+    close(&net.run(y, make(), None, &[rows(2)]), &[1500.0, 4.0, 2000.0, -4.0], 1e-5);
 }
 
 /// Cosines and sines of the angles 1, 0.749894, 0.562341 (d = 64, theta = 10000) at position 1.
