@@ -2,14 +2,12 @@
 //!
 //! A backend gets a [`graph::Graph`], weights by name and the shape of a K/V store; it compiles the
 //! graph into a [`Program`] and runs it step by step. It never sees files, model families or
-//! requests. [`conformance`] holds the tests every backend mounts.
+//! requests.
 
 mod bound;
 mod error;
 mod kv;
 mod step;
-
-pub mod conformance;
 
 use bytes::Bytes;
 use graph::Graph;

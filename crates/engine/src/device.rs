@@ -65,7 +65,8 @@ impl Device {
                 wanted.push(tokens.len() as u32 - 1);
             }
         }
-        let program = if tokens.len() <= self.limits.sequences { &mut self.decode } else { &mut self.prefill };
+        let program =
+            if tokens.len() <= self.limits.sequences { &mut self.decode } else { &mut self.prefill };
         program.run(&Step::new(tokens, spans, wanted)?)?;
         Ok(program.output().chunks_exact(self.n_vocab))
     }

@@ -84,6 +84,9 @@ impl Model {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Model").field("file", &self.file.file()).field("config", &self.model.config).finish_non_exhaustive()
+        f.debug_struct("Model")
+            .field("file", &self.file.file())
+            .field("config", &self.model.config)
+            .finish_non_exhaustive()
     }
 }

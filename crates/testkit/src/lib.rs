@@ -1,5 +1,6 @@
 //! GGUF files made for tests, expected values for them, and where tests find shared material.
 
+pub mod conformance;
 pub mod goldens;
 pub mod llama;
 mod random;

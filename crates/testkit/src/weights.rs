@@ -37,10 +37,8 @@ fn scales(format: Format) -> Option<Scales> {
     Some(Scales { d, rms, min })
 }
 
-/// `values` random values of standard deviation about `deviation`, as stored in `format`.
-///
-/// # Panics
-/// When `values` are not whole blocks.
+/// `values` random values of standard deviation about `deviation`, as stored in `format`;
+/// the last block is whole.
 pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> Vec<u8> {
     let normal = |i| random.normal(i) * deviation;
     let indices = 0..values as u64;
@@ -51,8 +49,7 @@ pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Rand
             _ => indices.flat_map(|i| normal(i).to_le_bytes()).collect(),
         };
     };
-    let len = format.bytes_for(values as u64).expect("a matrix is whole blocks");
-    let mut bytes = random.bytes(len as usize);
+    let mut bytes = random.bytes(values.div_ceil(format.block_len()) * format.block_bytes());
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
         // The bytes that stood in the scale's place make it differ from block to block, and its sign
         // makes the mean 0 where the values of a block lean to one side.

@@ -50,7 +50,10 @@ impl Tokenizer {
     pub fn encode_parts<'a>(&self, parts: impl IntoIterator<Item = Part<'a>>, add_special: bool) -> Vec<u32> {
         let mut encoder = Encoder::new(self);
         let mut parts = parts.into_iter().peekable();
-        if add_special && let Some(bos) = self.bos_to_add() && parts.peek() != Some(&Part::Token(bos)) {
+        if add_special
+            && let Some(bos) = self.bos_to_add()
+            && parts.peek() != Some(&Part::Token(bos))
+        {
             encoder.ids.push(bos);
         }
         let mut last = None;
@@ -61,7 +64,10 @@ impl Tokenizer {
             }
             last = Some(part);
         }
-        if add_special && let Some(eos) = self.eos_to_add() && last != Some(Part::Token(eos)) {
+        if add_special
+            && let Some(eos) = self.eos_to_add()
+            && last != Some(Part::Token(eos))
+        {
             encoder.ids.push(eos);
         }
         encoder.ids

@@ -53,7 +53,9 @@ pub enum Error {
     )]
     MissingPreTokenizer,
     /// A merge rule is not two tokens with a space between.
-    #[error("merge {index} (metadata key `tokenizer.ggml.merges`) is {found:?}, expected two parts and one space")]
+    #[error(
+        "merge {index} (metadata key `tokenizer.ggml.merges`) is {found:?}, expected two parts and one space"
+    )]
     BadMerge {
         /// Place in the array.
         index: usize,

@@ -22,9 +22,8 @@ impl PreTokenizer {
     pub(crate) fn from_name(name: &str) -> Option<PreTokenizer> {
         Some(match name {
             "gpt-2" | "phi-2" | "gigachat" | "a.x-4.0" | "mellum" | "exaone4" => PreTokenizer::Gpt2,
-            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0" | "lfm2" => {
-                PreTokenizer::Llama3
-            }
+            "llama-bpe" | "llama3" | "llama-v3" | "falcon3" | "falcon-h1" | "pixtral" | "midm-2.0"
+            | "lfm2" => PreTokenizer::Llama3,
             "qwen2" | "deepseek-r1-qwen" | "kormo" | "megrez" => PreTokenizer::Qwen2,
             _ => return None,
         })
@@ -79,7 +78,9 @@ fn class(c: char) -> Class {
         | GeneralCategory::TitlecaseLetter
         | GeneralCategory::ModifierLetter
         | GeneralCategory::OtherLetter => Letter,
-        GeneralCategory::DecimalNumber | GeneralCategory::LetterNumber | GeneralCategory::OtherNumber => Number,
+        GeneralCategory::DecimalNumber | GeneralCategory::LetterNumber | GeneralCategory::OtherNumber => {
+            Number
+        }
         _ => Other,
     }
 }
@@ -104,7 +105,8 @@ fn cl100k(text: &str, first: char, digits: usize) -> usize {
     }
     let kind = class(first);
     let after = &text[first.len_utf8()..];
-    let before_letters = kind != Number && !is_newline(first) && after.chars().next().map(class) == Some(Letter);
+    let before_letters =
+        kind != Number && !is_newline(first) && after.chars().next().map(class) == Some(Letter);
     if kind == Letter || before_letters {
         return first.len_utf8() + run(after, |c| class(c) == Letter);
     }
@@ -161,7 +163,10 @@ mod tests {
     /// Expected words worked out by hand from the regular expressions.
     #[test]
     fn words_are_those_of_the_expressions() {
-        assert_eq!(words(Gpt2, "He'll 'Ll 12345 a\n\n b"), ["He", "'ll", " '", "Ll", " 12345", " a", "\n\n", " b"]);
+        assert_eq!(
+            words(Gpt2, "He'll 'Ll 12345 a\n\n b"),
+            ["He", "'ll", " '", "Ll", " 12345", " a", "\n\n", " b"]
+        );
         assert_eq!(words(Gpt2, " \t x !?\n"), [" \t", " x", " !?", "\n"]);
         assert_eq!(words(Gpt2, "\tx  "), ["\t", "x", "  "]);
         assert_eq!(words(Llama3, "I'LL\ttab 12345"), ["I", "'LL", "\ttab", " ", "123", "45"]);

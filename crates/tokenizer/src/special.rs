@@ -109,7 +109,11 @@ const END_OF_GENERATION: &[&str] = &[
 impl SpecialIds {
     /// Reads the ids the file names, with `self` for those it does not, finds the others by their
     /// text, and makes what was found that way control tokens.
-    pub(crate) fn complete(mut self, metadata: &Metadata, vocab: &mut Vocab) -> Result<SpecialIds, WrongType> {
+    pub(crate) fn complete(
+        mut self,
+        metadata: &Metadata,
+        vocab: &mut Vocab,
+    ) -> Result<SpecialIds, WrongType> {
         let Vocab { texts, kinds } = vocab;
         let by_text = ids_by_text(texts);
         if by_text.len() < texts.len() {
@@ -163,7 +167,11 @@ impl SpecialIds {
             .into_iter()
             .flatten()
             .filter_map(|&text| find(&[text]))
-            .chain([self.eos, self.eot, self.eom, self.fim_pad, self.fim_rep, self.fim_sep].into_iter().flatten())
+            .chain(
+                [self.eos, self.eot, self.eom, self.fim_pad, self.fim_rep, self.fim_sep]
+                    .into_iter()
+                    .flatten(),
+            )
             .collect();
         Ok(self)
     }

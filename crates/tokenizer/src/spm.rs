@@ -29,7 +29,11 @@ pub(crate) struct SentencePiece {
 
 impl SentencePiece {
     /// `unknown` stands for bytes that have no token.
-    pub(crate) fn new(metadata: &Metadata, vocab: &Vocab, unknown: Option<u32>) -> Result<SentencePiece, Error> {
+    pub(crate) fn new(
+        metadata: &Metadata,
+        vocab: &Vocab,
+        unknown: Option<u32>,
+    ) -> Result<SentencePiece, Error> {
         const SCORES: &str = "tokenizer.ggml.scores";
         let ranks = match metadata.f32s(SCORES)? {
             None => vec![rank(0.0); vocab.len()],

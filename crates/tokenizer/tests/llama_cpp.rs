@@ -23,7 +23,9 @@ fn metadata(json: &Json) -> Metadata {
             Json::String(v) => Value::String(v.clone()),
             Json::Number(v) => Value::U32(v.as_u64().expect("unsigned").try_into().expect("32 bits")),
             Json::Array(values) => Value::Array(match values.first().expect("not empty") {
-                Json::String(_) => Array::String(values.iter().map(|v| v.as_str().expect("string").into()).collect()),
+                Json::String(_) => {
+                    Array::String(values.iter().map(|v| v.as_str().expect("string").into()).collect())
+                }
                 Json::Number(v) if v.is_f64() => {
                     Array::F32(values.iter().map(|v| v.as_f64().expect("number") as f32).collect())
                 }
@@ -42,7 +44,9 @@ fn ids(json: &Json) -> Vec<u32> {
 
 fn check(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
     let special = tokenizer.special_ids();
-    for (role, ours) in [("bos", special.bos), ("eos", special.eos), ("sep", special.sep), ("pad", special.pad)] {
+    for (role, ours) in
+        [("bos", special.bos), ("eos", special.eos), ("sep", special.sep), ("pad", special.pad)]
+    {
         // llama.cpp assumes ids that suit Falcon where a BPE file names none; every file here names them.
         assert_eq!(ours.map(u64::from), goldens["ids"][role].as_u64(), "{name}: {role}");
     }
@@ -62,7 +66,9 @@ fn check(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
             let found = tokenizer.encode(text, Encode { add_special, parse_special });
             if found != ids(expected) {
                 wrong += 1;
-                eprintln!("{name}: {text:?} add {add_special} parse {parse_special}: {found:?}, not {expected}");
+                eprintln!(
+                    "{name}: {text:?} add {add_special} parse {parse_special}: {found:?}, not {expected}"
+                );
             }
             if (add_special, parse_special) == (false, true) {
                 let (found, expected) = (tokenizer.decode(&found), case[2].as_str().unwrap_or(text));

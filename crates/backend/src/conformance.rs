@@ -1,1 +1,0 @@
-//! Tests every backend mounts.

@@ -1,0 +1,53 @@
+//! The tests that every backend mounts with [`conformance!`](crate::conformance!).
+//!
+//! [`known`] holds answers worked out by hand; [`random`] compares with the reference backend within
+//! the limits of one operation; [`errors`] checks what must be refused.
+
+pub mod errors;
+pub mod known;
+mod net;
+pub mod random;
+
+use backend::Backend;
+
+/// Makes an instance of a backend, without a model.
+pub type Make<'a> = &'a dyn Fn() -> Box<dyn Backend>;
+
+/// Mounts the suite: `conformance!(candidate, oracle)`, both expressions that make a
+/// `Box<dyn Backend>`; the oracle is the reference backend.
+#[macro_export]
+macro_rules! conformance {
+    ($candidate:expr, $oracle:expr) => {
+        $crate::conformance!(@known $candidate;
+            embed_takes_the_tokens_rows
+            linear_sums_over_contiguous_rows
+            rms_norm_uses_its_eps_and_keeps_large_values
+            rope_turns_neighbours_by_the_papers_angles
+            rope_turns_halves
+            rope_scales_positions_and_divides_by_factors
+            attention_is_causal_and_counts_positions_from_the_cache
+            attention_shares_key_heads_in_groups
+            attention_weighs_by_softmax_of_scaled_scores
+            swiglu_gates_with_silu
+            add_clips_nothing
+        );
+        $crate::conformance!(@random $candidate, $oracle;
+            linear_in_every_format
+            linear_with_odd_sizes
+            attention_over_several_chunks_sequences_and_scattered_pages
+            attention_with_values_of_another_width
+        );
+        $crate::conformance!(@errors $candidate;
+            weights_must_be_loaded_and_fit
+            steps_must_fit
+            values_must_be_tapped
+            attention_needs_a_store_that_fits
+        );
+    };
+    (@random $candidate:expr, $oracle:expr; $($name:ident)*) => {
+        $(#[test] fn $name() { $crate::conformance::random::$name(&|| $candidate, &|| $oracle); })*
+    };
+    (@$module:ident $candidate:expr; $($name:ident)*) => {
+        $(#[test] fn $name() { $crate::conformance::$module::$name(&|| $candidate); })*
+    };
+}

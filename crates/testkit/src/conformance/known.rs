@@ -1,0 +1,140 @@
+//! Answers worked out by hand.
+
+use backend::KvFormat;
+use graph::{Pairing, Rope};
+
+use super::Make;
+use super::net::{Net, rows, sequence, store};
+
+/// Equal up to the rounding of f32 (and of F16 where the store is).
+fn close(found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+        let bound = tolerance * expected.abs().max(1.0);
+        assert!((found - expected).abs() <= bound, "element {i}: {found}, expected {expected}");
+    }
+}
+
+/// A row of the table for each token, in the order of the step.
+pub fn embed_takes_the_tokens_rows(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("table", 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    close(&net.run(x, make(), None, &[rows(3)]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0.0);
+}
+
+/// `y[r] = sum_k W[r * K + k] * x[k]`: two rows of three, not three rows of two.
+pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 2, &[1.0, 10.0, 100.0, 1.0, 0.0, -1.0]);
+    let w = net.matrix("w", 2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let y = net.graph.linear("y", x, w);
+    close(&net.run(y, make(), None, &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
+}
+
+/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such.
+pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 2, &[3.0, 4.0, 1000.0, -1000.0]);
+    let w = net.matrix("w", 1, &[4.0, 2000.0]);
+    let y = net.graph.rms_norm("y", x, w, 3.5);
+    close(&net.run(y, make(), None, &[rows(2)]), &[3.0, 2000.0, 4.0, -2000.0], 1e-5);
+}
+
+/// Cosines and sines of the angles 1, 0.749894, 0.562341 (d = 64, theta = 10000) at position 1.
+pub fn rope_turns_neighbours_by_the_papers_angles(make: Make<'_>) {
+    let y = turned(make, Pairing::Interleaved, 1.0, None);
+    // Token 1 at position 1; every pair of the row was (1, 0).
+    close(&y[64..70], &[0.540302, 0.841471, 0.731761, 0.681561, 0.846009, 0.533168], 2e-6);
+    close(&y[..4], &[1.0, 0.0, 1.0, 0.0], 0.0);
+}
+
+/// The same angles, between the first half of a head and the second.
+pub fn rope_turns_halves(make: Make<'_>) {
+    let y = turned(make, Pairing::Halves, 1.0, None);
+    // The row was 1 0 1 0 …: pairs (1, 1), (0, 0), (1, 1) of columns i and i + 32.
+    close(&y[64..67], &[0.540302 - 0.841471, 0.0, 0.846009 - 0.533168], 2e-6);
+    close(&y[96..99], &[0.841471 + 0.540302, 0.0, 0.533168 + 0.846009], 2e-6);
+}
+
+/// Scale 1/2 and a factor 0.5 for the first pair cancel out; the second pair turns half as far.
+pub fn rope_scales_positions_and_divides_by_factors(make: Make<'_>) {
+    let mut factors = [1.0; 32];
+    factors[0] = 0.5;
+    let y = turned(make, Pairing::Interleaved, 0.5, Some(&factors));
+    let half = 0.749_894_2_f32 / 2.0;
+    close(&y[64..68], &[0.540302, 0.841471, half.cos(), half.sin()], 2e-6);
+}
+
+/// Two rows of one head, (1, 0) in every neighbouring pair, at positions 0 and 1.
+fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>) -> Vec<f32> {
+    let mut net = Net::default();
+    let ones: Vec<f32> = (0..128).map(|i| ((i + 1) % 2) as f32).collect();
+    let x = net.input("x", 2, &ones);
+    let factors = factors.map(|factors| net.matrix("factors", 1, factors));
+    let rope = Rope { head_dim: 64, dims: 64, pairing, theta: 10_000.0, scale, factors };
+    let y = net.graph.rope("y", x, &rope);
+    net.run(y, make(), None, &[rows(2)])
+}
+
+/// With queries of 0 every position weighs the same: row `p` is the mean of values `0..=p`, whether
+/// the sequence comes in one step or position by position.
+pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
+    for format in [KvFormat::F16, KvFormat::F32] {
+        let net = || {
+            let mut net = Net::default();
+            let zero = net.input("zero", 40, &[0.0; 80]);
+            let values: Vec<f32> = (0..80).map(|i| i as f32).collect();
+            let v = net.input("v", 40, &values);
+            let y = net.graph.attention("y", [zero, zero, v], 1, 1, 1.0);
+            (net, y)
+        };
+        // The mean of 0, 2, …, 2p is p; of 1, 3, …, 2p + 1 it is p + 1.
+        let expected: Vec<f32> = (0..40).flat_map(|p| [p as f32, p as f32 + 1.0]).collect();
+        let kv = Some(store(1, 2, 2, 2, format));
+        let (whole, y) = net();
+        close(&whole.run(y, make(), kv, &[rows(40)]), &expected, 1e-5);
+        let (single, y) = net();
+        let steps: Vec<_> = (0..40).map(|p| sequence(p, 1)).collect();
+        close(&single.run(y, make(), kv, &steps), &expected[78..], 1e-5);
+    }
+}
+
+/// Four query heads over two key/value heads: heads 0 and 1 read the first, 2 and 3 the second.
+pub fn attention_shares_key_heads_in_groups(make: Make<'_>) {
+    let mut net = Net::default();
+    let q = net.input("q", 1, &[1.0; 8]);
+    let k = net.input("k", 1, &[1.0; 4]);
+    let v = net.input("v", 1, &[1.0, 2.0, 3.0, 4.0]);
+    let y = net.graph.attention("y", [q, k, v], 4, 2, 1.0);
+    let found = net.run(y, make(), Some(store(2, 2, 2, 1, KvFormat::F16)), &[rows(1)]);
+    close(&found, &[1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0], 1e-6);
+}
+
+/// Scores 0 and `2 * (ln 3 / 2)`: weights 1/4 and 3/4.
+pub fn attention_weighs_by_softmax_of_scaled_scores(make: Make<'_>) {
+    let mut net = Net::default();
+    let q = net.input("q", 2, &[2.0, 0.0, 2.0, 0.0]);
+    let k = net.input("k", 2, &[0.0, 5.0, 1.0, -5.0]);
+    let v = net.input("v", 2, &[4.0, 0.0, 8.0, 4.0]);
+    let y = net.graph.attention("y", [q, k, v], 1, 1, 3f32.ln() / 2.0);
+    let found = net.run(y, make(), Some(store(1, 2, 2, 1, KvFormat::F16)), &[rows(2)]);
+    close(&found, &[4.0, 0.0, 7.0, 3.0], 1e-5);
+}
+
+/// silu(1) = 0.7310586, silu(-1) = -0.2689414.
+pub fn swiglu_gates_with_silu(make: Make<'_>) {
+    let mut net = Net::default();
+    let gate = net.input("gate", 1, &[1.0, -1.0, 0.0, -200.0]);
+    let up = net.input("up", 1, &[10.0, 10.0, 5.0, 1.0]);
+    let y = net.graph.swiglu("y", gate, up);
+    close(&net.run(y, make(), None, &[rows(1)]), &[7.310_586, -2.689_414, 0.0, 0.0], 1e-6);
+}
+
+/// Sums of thousands stay what they are.
+pub fn add_clips_nothing(make: Make<'_>) {
+    let mut net = Net::default();
+    let a = net.input("a", 1, &[1e3, -1e3, 9.0, 1e30]);
+    let b = net.input("b", 1, &[1e3, -1e4, 2.0, 1e30]);
+    let y = net.graph.add("y", a, b);
+    close(&net.run(y, make(), None, &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
+}

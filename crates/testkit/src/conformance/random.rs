@@ -1,0 +1,103 @@
+//! Random inputs: one operation against the reference backend.
+
+use backend::{KvFormat, PAGE, Span, Step};
+use quant::Format;
+
+use super::Make;
+pub use super::net::nmse;
+use super::net::{Net, rows, store};
+use crate::random::Random;
+use crate::weights;
+
+/// The largest error of one operation with 8-bit activations, as NMSE.
+const QUANTIZED: f64 = 5e-4;
+
+/// The largest error of one operation with f32 activations, as NMSE.
+const FLOAT: f64 = 1e-6;
+
+fn normal(name: &str, values: usize) -> Vec<f32> {
+    let random = Random::new(11, name);
+    (0..values as u64).map(|i| random.normal(i)).collect()
+}
+
+/// Every format, for one row of activations and for several.
+pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
+    for format in Format::ALL {
+        linear(make, oracle, format, 512, 70);
+    }
+}
+
+/// Lengths that are no multiple of a vector, and single rows and outputs.
+pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
+    for (format, cols, outputs) in [
+        (Format::F32, 1, 1),
+        (Format::F32, 37, 3),
+        (Format::F16, 43, 33),
+        (Format::BF16, 75, 2),
+        (Format::Q8_0, 32, 1),
+        (Format::Q4_0, 96, 65),
+        (Format::Q6_K, 256, 1),
+    ] {
+        linear(make, oracle, format, cols, outputs);
+    }
+}
+
+fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
+    let limit = if format.block_len() == 1 { FLOAT } else { QUANTIZED };
+    for n in [1, 2, 5, 19] {
+        let run = |make: Make<'_>| {
+            let mut net = Net::default();
+            let x = net.input("x", n, &normal("x", n * cols));
+            let random = Random::new(3, format.name());
+            let w =
+                net.weight("w", format, outputs, cols, weights::matrix(format, outputs * cols, 0.1, random));
+            let y = net.graph.linear("y", x, w);
+            net.run(y, make(), None, &[rows(n)])
+        };
+        let error = nmse(&run(oracle), &run(make));
+        assert!(error <= limit, "{format}, {n} rows of {cols}, {outputs} outputs: NMSE {error:e}");
+    }
+}
+
+/// Three sequences in one step, with 1,100, 40 and 0 positions behind them, on pages that lie anywhere.
+pub fn attention_over_several_chunks_sequences_and_scattered_pages(make: Make<'_>, oracle: Make<'_>) {
+    for format in [KvFormat::F16, KvFormat::F32] {
+        attention(make, oracle, 32, 32, format);
+    }
+}
+
+/// Keys of 48 values, values of 20.
+pub fn attention_with_values_of_another_width(make: Make<'_>, oracle: Make<'_>) {
+    attention(make, oracle, 48, 20, KvFormat::F16);
+}
+
+fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
+    const TOKENS: usize = 500;
+    const PAGES: usize = 48;
+    // 7 has no factor in common with the number of pages, so every page is taken once.
+    let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
+    let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
+    let (long, middle, short) = (pages(1110), pages(60), pages(20));
+    let span = |past, len, pages: &Vec<u32>| Span { past, len, pages: pages.clone() };
+    let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32);
+    let mut steps: Vec<Step> = (0..1100)
+        .step_by(50)
+        .map(|past| {
+            Step::new(tokens(past, 50).collect(), vec![span(past, 50, &long)], vec![]).expect("a good step")
+        })
+        .collect();
+    steps.push(Step::new(tokens(7, 40).collect(), vec![span(0, 40, &middle)], vec![]).expect("a good step"));
+    let spans = vec![span(1100, 10, &long), span(0, 20, &short), span(40, 1, &middle)];
+    steps.push(Step::new(tokens(3, 31).collect(), spans, (0..31).collect()).expect("a good step"));
+
+    let (heads, kv_heads) = (6, 2);
+    let run = |make: Make<'_>| {
+        let mut net = Net::default();
+        let mut input = |name, cols| net.input(name, TOKENS, &normal(name, TOKENS * cols));
+        let inputs = [input("q", heads * k_dim), input("k", kv_heads * k_dim), input("v", kv_heads * v_dim)];
+        let y = net.graph.attention("y", inputs, heads, kv_heads, 0.5);
+        net.run(y, make(), Some(store(kv_heads, k_dim, v_dim, PAGES, format)), &steps)
+    };
+    let error = nmse(&run(oracle), &run(make));
+    assert!(error <= FLOAT, "K/V in {format:?}: NMSE {error:e}");
+}
