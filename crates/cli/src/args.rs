@@ -73,7 +73,7 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
-    /// What computes
+    /// What computes: cpu is fast, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
     /// Threads [default: as many as the system says are useful]
@@ -98,9 +98,7 @@ pub(crate) struct ContextArgs {
 /// The backends, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
-    /// Fast, with the processor's vector instructions
     Cpu,
-    /// Slow and exact: sums in f64, for comparison
     Reference,
 }
 
@@ -108,9 +106,9 @@ pub(crate) enum BackendName {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// 0 always takes the most probable token
+    /// 0 takes the most probable token, more takes others more often [short: --temp]
     #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
-    #[arg(allow_negative_numbers = true, help = "Temperature; 0 takes the most probable token [short: --temp]")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K", allow_negative_numbers = true)]
@@ -175,7 +173,9 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub(crate) prompt: PromptArgs,
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
     #[command(flatten)]
     pub(crate) length: LengthArgs,
     #[command(flatten)]
@@ -187,11 +187,11 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
-/// The prompt of `run`.
+/// Where the prompt of `run` comes from: one of these.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
-#[group(id = "source", required = true, multiple = false, args = ["prompt", "file", "tokens"])]
-pub(crate) struct PromptArgs {
+#[group(required = true, multiple = false)]
+pub(crate) struct SourceArgs {
     /// The prompt
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
@@ -201,6 +201,12 @@ pub(crate) struct PromptArgs {
     /// Token ids in place of text, taken as they are, such as 1,15043
     #[arg(long, value_name = "IDS")]
     pub(crate) tokens: Option<TokenIds>,
+}
+
+/// What is made of the prompt's text.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+pub(crate) struct TemplateArgs {
     /// System message [short: -sys]
     #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true)]
     #[arg(env = "RUSTORCH_SYSTEM")]
@@ -328,7 +334,7 @@ impl FromStr for LogitBias {
 /// Reads command line, variables and configuration file. Asking for help ends the program here, and
 /// so does a wrong command line.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let command = settings::apply(Cli::command().mut_args(|arg| arg.hide_env(true)))?;
+    let command = settings::apply(Cli::command())?;
     let command = hide_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));

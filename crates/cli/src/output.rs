@@ -9,8 +9,6 @@ use clap::builder::styling::{AnsiColor, Style};
 
 /// For names and headings on a terminal.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// For what can be overlooked.
-pub(crate) const DIM: Style = Style::new().dimmed();
 const RED: Style = AnsiColor::Red.on_default().bold();
 
 /// The exit code after Ctrl-C.

@@ -8,19 +8,19 @@ use anyhow::Context;
 use engine::{Engine, Request, StopReason};
 use serde::Serialize;
 
-use crate::args::{PromptArgs, RunArgs, TokenIds};
+use crate::args::{RunArgs, TokenIds};
 use crate::generate::{self, Outcome};
 use crate::output::{self, INTERRUPTED, TextOut};
 use crate::{interrupt, load};
 
 pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let text = match (&args.prompt.prompt, &args.prompt.file) {
+    let text = match (&args.source.prompt, &args.source.file) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(file)) => Some(read_prompt(file)?),
         (None, None) => None,
     };
     let mut engine = load::engine(&args.model, &args.engine)?;
-    let prompt = prompt_ids(&engine, &args.prompt, text)?;
+    let prompt = prompt_ids(&engine, &args, text)?;
     let request = Request::new(prompt.clone())
         .sampling(generate::sampling(&args.sampling))
         .stop(generate::stop(&args.length))
@@ -56,9 +56,9 @@ fn read_prompt(file: &Path) -> anyhow::Result<String> {
 }
 
 /// The ids the engine is to continue; without `text` those of the command line.
-fn prompt_ids(engine: &Engine, args: &PromptArgs, text: Option<String>) -> anyhow::Result<Vec<u32>> {
-    match (text, &args.tokens) {
-        (Some(text), _) => Ok(engine.model().encode_prompt(&text, args.parse_special)),
+fn prompt_ids(engine: &Engine, args: &RunArgs, text: Option<String>) -> anyhow::Result<Vec<u32>> {
+    match (text, &args.source.tokens) {
+        (Some(text), _) => Ok(engine.model().encode_prompt(&text, args.template.parse_special)),
         (None, tokens) => Ok(tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)),
     }
 }

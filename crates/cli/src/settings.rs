@@ -152,7 +152,7 @@ mod tests {
         let args = run(text, &["--top-k", "3"]);
         assert_eq!(args.model.model.as_deref(), Some(Path::new("tiny")));
         assert_eq!((args.sampling.temperature, args.sampling.top_k), (0.5, 3));
-        assert!(args.prompt.raw);
+        assert!(args.template.raw);
         assert_eq!(run(text, &[]).sampling.top_k, 10);
     }
 

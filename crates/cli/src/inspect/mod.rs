@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend::PAGE;
-use engine::{Engine, Model, Options};
+use engine::{DEFAULT_N_CTX, Engine, Model, Options};
 use gguf::Gguf;
 use models::{Config, RopeScaling};
 use serde::Serialize;
@@ -36,11 +36,13 @@ struct Report<'a> {
     alignment: u32,
     metadata: Entries<'a>,
     hyper_parameters: Option<BTreeMap<&'static str, Number>>,
+    #[serde(serialize_with = "value::or_error")]
     tokenizer: Result<TokenizerFacts, String>,
     tensors: Vec<TensorFacts<'a>>,
     formats: BTreeMap<&'static str, Total>,
     total: Total,
     /// What it takes to run the model on the CPU, or why it cannot be run.
+    #[serde(serialize_with = "value::or_error")]
     memory: Result<MemoryNeeded, String>,
 }
 
@@ -202,9 +204,10 @@ impl From<Choice> for Decision {
 /// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
 /// size of all pages without taking it.
 fn memory(model: Model, context: &ContextArgs) -> anyhow::Result<MemoryNeeded> {
-    let options = Options { n_ctx: load::n_ctx(context, &model), pages: Some(1), ..Options::default() };
+    let n_ctx = load::n_ctx(context, &model).unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
+    let options = Options { n_ctx: Some(n_ctx), pages: Some(1), ..Options::default() };
     let engine = Engine::new(Arc::new(model), Box::new(backend_cpu::Cpu::new(None)), options)?;
-    let (held, n_ctx) = (engine.backend().memory(), engine.limits().n_ctx);
+    let held = engine.backend().memory();
     let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
     let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
     Ok(MemoryNeeded {

@@ -17,10 +17,12 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     writeln!(out, "GGUF version {}, aligned to {} bytes", report.version, report.alignment)?;
 
     heading(&mut out, "Metadata")?;
-    let width = report.metadata.0.iter().map(|(key, _)| printable(key, "").chars().count()).max().unwrap_or(0);
-    for (key, value) in report.metadata.0.iter() {
-        let (key, value_type) = (printable(key, ""), value_type(value));
-        writeln!(out, "  {key:width$}  {value_type:8}  {}", short(value))?;
+    let entries = report.metadata.0.iter();
+    let entries: Vec<_> = entries.map(|(key, value)| (printable(key, ""), value_type(value), short(value))).collect();
+    let key_width = width(entries.iter().map(|(key, ..)| key));
+    let type_width = width(entries.iter().map(|(_, value_type, _)| value_type));
+    for (key, value_type, value) in &entries {
+        writeln!(out, "  {key:key_width$}  {value_type:type_width$}  {value}")?;
     }
     if let Some(parameters) = &report.hyper_parameters {
         heading(&mut out, "Hyper-parameters")?;
@@ -52,6 +54,11 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     out.flush()
 }
 
+/// The width of a column that holds `texts`.
+fn width<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
+    texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
 fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{BOLD}{text}{BOLD:#}")
 }
@@ -64,7 +71,6 @@ fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
     heading(out, &format!("{tensors} tensors, {values} values, {}", size(bytes as u64)))?;
     let shapes: Vec<String> = report.tensors.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
     let names: Vec<String> = report.tensors.iter().map(|tensor| printable(tensor.name, "")).collect();
-    let width = |texts: &[String]| texts.iter().map(|text| text.chars().count()).max().unwrap_or(0);
     let (name_width, shape_width) = (width(&names), width(&shapes));
     for ((tensor, name), shape) in report.tensors.iter().zip(&names).zip(&shapes) {
         let (format, bytes) = (tensor.format, size(tensor.bytes as u64));

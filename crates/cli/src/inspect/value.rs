@@ -32,6 +32,17 @@ impl fmt::Display for Number {
     }
 }
 
+/// What was found out, or `{"error": "why not"}`.
+pub(super) fn or_error<T: Serialize, S: Serializer>(
+    result: &Result<T, String>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match result {
+        Ok(found) => found.serialize(serializer),
+        Err(why) => serializer.collect_map([("error", why)]),
+    }
+}
+
 /// Keys and values in the file's order: `{"key": {"type": "u32", "value": 7}}`.
 pub(super) struct Entries<'a>(pub(super) &'a Metadata);
 
