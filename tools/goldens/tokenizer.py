@@ -181,8 +181,20 @@ MADE_TEXTS = [
 ]
 
 
+def save_llama_excerpt(path):
+    """The tokens of Llama's vocabulary that occur in a few texts, so that these can be tested anywhere."""
+    texts = ["1", " 1", "\n", "\t", "\r", "Hello", "Hello world\n", "<|user|>\n1<|assistant|>", "<|user|>\n1</s>\n<|assistant|>\n", "a  b\t c\r\n"]
+    joined = "\0".join("\u2581" + text.replace(" ", "\u2581") for text in texts)
+    fields = gguf.GGUFReader(path).fields
+    tokens, scores, kinds = (fields[f"tokenizer.ggml.{name}"].contents() for name in ["tokens", "scores", "token_type"])
+    keep = [i for i, (token, kind) in enumerate(zip(tokens, kinds)) if kind != NORMAL or token in joined]
+    excerpt = {"vocab_size": len(tokens), "tokens": [[i, tokens[i], scores[i], kinds[i]] for i in keep]}
+    save("llama-excerpt", {**excerpt, "cases": [Vocabulary(path).case(text) for text in texts]})
+
+
 def main():
     folder = Path(sys.argv[1])
+    save_llama_excerpt(folder / "ggml-vocab-llama-spm.gguf")
     for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2"]:
         save(name, Vocabulary(folder / f"ggml-vocab-{name}.gguf").goldens(TEXTS + random_texts(60)))
     for name, metadata in MADE.items():

@@ -1,1 +1,25 @@
-//! Chat templates: from messages to the text a model expects.
+//! Chat templates: from messages to the prompt a model expects.
+//!
+//! A [`Template`] is the Jinja template of a GGUF file, rendered as Hugging Face's `transformers`
+//! does. The result is a [`Prompt`]: the template's own special tokens as tokens and everything else
+//! as text, so that what a user typed is never read as a special token.
+
+mod error;
+mod guard;
+mod jinja;
+mod json;
+mod prompt;
+mod template;
+
+pub use error::Error;
+pub use prompt::{Message, Prompt, Segment};
+pub use template::{Options, Specials, Template, TurnEnd};
+
+/// Longest template that is accepted, in bytes. The longest of known models have 20 kB.
+pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+
+/// Most text that a template may produce from one conversation, in bytes.
+pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
+
+/// Most steps (of minijinja's virtual machine) that one rendering may take, about a second.
+pub const MAX_STEPS: u64 = 10_000_000;

@@ -13,51 +13,58 @@ pub(crate) struct Candidate {
     pub(crate) logit: f32,
 }
 
-impl Candidate {
-    fn falling(&self, other: &Candidate) -> Ordering {
-        other.logit.partial_cmp(&self.logit).unwrap_or(Ordering::Equal).then(self.id.cmp(&other.id))
-    }
-}
-
-/// Keeps the `k` most probable; 0 keeps all.
-pub(crate) fn top_k(candidates: &mut Vec<Candidate>, k: usize) {
-    if k == 0 || k >= candidates.len() {
+/// Gathers the `k` most probable of `all`, best first; 0 gathers all as they come.
+pub(crate) fn top_k(all: impl Iterator<Item = Candidate>, k: usize, kept: &mut Vec<Candidate>) {
+    kept.clear();
+    if k == 0 {
+        kept.extend(all);
         return;
     }
-    candidates.select_nth_unstable_by(k - 1, Candidate::falling);
-    candidates.truncate(k);
-    candidates.sort_unstable_by(Candidate::falling);
+    let falling = |a: &Candidate, b: &Candidate| {
+        b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
+    };
+    // Nearly all candidates fall to one comparison with the worst that was kept at the last cut.
+    let room = k.saturating_mul(4).max(256);
+    let mut least = f32::NEG_INFINITY;
+    for candidate in all {
+        if candidate.logit < least {
+            continue;
+        }
+        kept.push(candidate);
+        if kept.len() == room {
+            kept.select_nth_unstable_by(k - 1, falling);
+            kept.truncate(k);
+            least = kept[k - 1].logit;
+        }
+    }
+    kept.sort_unstable_by(falling);
+    kept.truncate(k);
 }
 
 /// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020); 1 keeps all.
 pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
-    if p >= 1.0 || candidates.len() < 2 {
+    if p >= 1.0 {
         return;
     }
-    let weigh = weights(candidates);
-    let enough = f64::from(p) * candidates.iter().map(&weigh).sum::<f64>();
-    keep_until(candidates, Candidate::falling, &weigh, |sum| sum >= enough);
+    let (weights, total) = weights(candidates);
+    let rank = candidates.iter().map(|candidate| -f64::from(candidate.logit));
+    let enough = f64::from(p) * total;
+    keep_until(candidates, rank.zip(weights).collect(), |sum| sum >= enough);
 }
 
 /// Keeps those whose surprise `-ln p` is nearest to the entropy, until their probabilities together
 /// exceed `p` (Meister et al. 2023, locally typical sampling); 1 keeps all.
 pub(crate) fn typical_p(candidates: &mut Vec<Candidate>, p: f32) {
-    if p >= 1.0 || candidates.len() < 2 {
+    if p >= 1.0 {
         return;
     }
-    let weigh = weights(candidates);
-    let total = candidates.iter().map(&weigh).sum::<f64>();
-    let surprise = |candidate: &Candidate| -(weigh(candidate) / total).ln();
-    let entropy: f64 = candidates
-        .iter()
-        .map(|candidate| (weigh(candidate) / total, surprise(candidate)))
-        .filter(|(probability, _)| *probability > 0.0)
-        .map(|(probability, surprise)| probability * surprise)
-        .sum();
-    let distance = |candidate: &Candidate| (surprise(candidate) - entropy).abs();
+    let (weights, total) = weights(candidates);
+    let surprise: Vec<f64> = weights.iter().map(|weight| -(weight / total).ln()).collect();
+    let possible = surprise.iter().zip(&weights).filter(|(surprise, _)| surprise.is_finite());
+    let entropy: f64 = possible.map(|(surprise, weight)| weight / total * surprise).sum();
+    let rank = surprise.iter().map(|surprise| (surprise - entropy).abs());
     let enough = f64::from(p) * total;
-    let nearest = |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.id.cmp(&b.id));
-    keep_until(candidates, nearest, &weigh, |sum| sum > enough);
+    keep_until(candidates, rank.zip(weights).collect(), |sum| sum > enough);
 }
 
 /// Keeps those at least `p` times as probable as the most probable one; 0 keeps all.
@@ -94,41 +101,46 @@ pub(crate) fn draw(candidates: &mut [Candidate], temperature: f32, u: f64) -> Op
     last
 }
 
-/// Probability of a candidate, up to a common factor.
-fn weights(candidates: &[Candidate]) -> impl Fn(&Candidate) -> f64 + use<> {
+/// Probability of each candidate up to a common factor, and their sum.
+fn weights(candidates: &[Candidate]) -> (Vec<f64>, f64) {
     let best = f64::from(best_logit(candidates));
-    move |candidate| (f64::from(candidate.logit) - best).exp()
+    let weights: Vec<f64> = candidates.iter().map(|c| (f64::from(c.logit) - best).exp()).collect();
+    let total = weights.iter().sum();
+    (weights, total)
 }
 
 fn best_logit(candidates: &[Candidate]) -> f32 {
     candidates.iter().map(|candidate| candidate.logit).fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Sorts by `order` and keeps candidates up to the first at which the sum of their weights is `enough`.
+/// Keeps the candidates of lowest rank, up to the first at which the sum of weights is `enough`.
+/// `ranks` holds the rank and weight of each.
 ///
 /// Few are kept as a rule, so only a growing front of the list is sorted.
-fn keep_until(
-    candidates: &mut Vec<Candidate>,
-    order: impl Fn(&Candidate, &Candidate) -> Ordering,
-    weigh: impl Fn(&Candidate) -> f64,
-    enough: impl Fn(f64) -> bool,
-) {
-    let (mut sorted, mut front, mut sum) = (0, 128, 0.0);
-    while sorted < candidates.len() {
-        let rest = &mut candidates[sorted..];
+fn keep_until(candidates: &mut Vec<Candidate>, ranks: Vec<(f64, f64)>, enough: impl Fn(f64) -> bool) {
+    let mut ranked: Vec<(f64, f64, Candidate)> = ranks
+        .into_iter()
+        .zip(&*candidates)
+        .map(|((rank, weight), &candidate)| (rank, weight, candidate))
+        .collect();
+    candidates.clear();
+    let order =
+        |a: &(f64, f64, Candidate), b: &(f64, f64, Candidate)| a.0.total_cmp(&b.0).then(a.2.id.cmp(&b.2.id));
+    let (mut rest, mut front, mut sum) = (&mut *ranked, 128, 0.0);
+    while !rest.is_empty() {
         let take = front.min(rest.len());
         if take < rest.len() {
-            rest.select_nth_unstable_by(take - 1, &order);
+            rest.select_nth_unstable_by(take - 1, order);
         }
-        rest[..take].sort_unstable_by(&order);
-        for (i, candidate) in rest[..take].iter().enumerate() {
-            sum += weigh(candidate);
+        let (sorted, others) = rest.split_at_mut(take);
+        sorted.sort_unstable_by(order);
+        for (_, weight, candidate) in sorted {
+            candidates.push(*candidate);
+            sum += *weight;
             if enough(sum) {
-                candidates.truncate(sorted + i + 1);
                 return;
             }
         }
-        sorted += take;
-        front *= 4;
+        (rest, front) = (others, front * 4);
     }
 }

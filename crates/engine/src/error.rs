@@ -71,10 +71,47 @@ pub enum Error {
     /// A stop string without text.
     #[error("a stop string is empty and would stop before the first token; leave it out")]
     EmptyStopString,
+    /// A template was asked for and there is none.
+    #[error("messages cannot go through a chat template: {why}")]
+    NoTemplate {
+        /// Why there is none.
+        why: String,
+    },
+    /// The chat template refuses the conversation.
+    #[error("{0}; `/toggle` switches the template off")]
+    Template(#[from] chat::Error),
+    /// The conversation has grown as long as the context.
+    #[error(
+        "the conversation has {tokens} tokens, but the context holds {n_ctx} and must have room for an answer; \
+         begin a new one (`/clear`) or start with a larger context (`-c`)"
+    )]
+    ConversationFull {
+        /// Tokens of the conversation, with what was just said.
+        tokens: usize,
+        /// Tokens of the context.
+        n_ctx: usize,
+    },
+    /// A turn was begun while another has not ended.
+    #[error("an answer has not ended; wait for its end or cancel it")]
+    Answering,
+    /// A saved conversation cannot be written or read.
+    #[error("{path}: {source}")]
+    Conversation {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: std::io::Error,
+    },
     /// Logits are wanted while requests run.
     #[error("{requests} requests have not ended; step until they have, or cancel them, then ask for logits")]
     Busy {
         /// How many.
         requests: usize,
     },
+}
+
+impl Error {
+    pub(crate) fn conversation(path: &std::path::Path, source: std::io::Error) -> Error {
+        Error::Conversation { path: path.display().to_string(), source }
+    }
 }

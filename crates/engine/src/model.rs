@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use chat::{Specials, Template};
 use gguf::Gguf;
 use graph::Graph;
 use tokenizer::Tokenizer;
@@ -15,6 +16,18 @@ pub struct Model {
     file: Gguf,
     model: models::Model,
     tokenizer: Arc<Tokenizer>,
+    template: Result<Template, NoTemplate>,
+}
+
+/// Why a model's messages cannot go through a chat template. The model can be used all the same.
+#[derive(Debug, thiserror::Error)]
+pub enum NoTemplate {
+    /// There is none.
+    #[error("the file has no chat template (key `tokenizer.chat_template`)")]
+    Absent,
+    /// There is one, but it is damaged or uses what is not supported.
+    #[error("the file's chat template (key `tokenizer.chat_template`) cannot be used: {0}")]
+    Unusable(#[from] chat::Error),
 }
 
 impl Model {
@@ -40,7 +53,11 @@ impl Model {
         if found != n_vocab {
             return Err(Error::Vocabulary { path: path(), tokenizer: found, model: n_vocab });
         }
-        Ok(Model { file, model, tokenizer: Arc::new(tokenizer) })
+        let template = template(&file, &tokenizer);
+        if let Err(why @ NoTemplate::Unusable(_)) = &template {
+            tracing::warn!("{}: {why}", file.file());
+        }
+        Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
     }
 
     /// The file: metadata and tensors.
@@ -71,7 +88,11 @@ impl Model {
     /// The ids of a raw prompt: BOS where the file says so, and never an EOS after it. Text never
     /// becomes a special token, unless `parse_special` asks for it.
     pub fn encode_prompt(&self, text: &str, parse_special: bool) -> Vec<u32> {
-        let mut ids = self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special });
+        self.with_bos(self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special }))
+    }
+
+    /// `ids` with BOS before them where the file says so and it is not there yet.
+    pub(crate) fn with_bos(&self, mut ids: Vec<u32>) -> Vec<u32> {
         if self.tokenizer.adds_bos()
             && let Some(bos) = self.tokenizer.special_ids().bos
             && ids.first() != Some(&bos)
@@ -80,6 +101,20 @@ impl Model {
         }
         ids
     }
+
+    /// The file's chat template, or why there is none that can be used.
+    pub fn template(&self) -> Result<&Template, &NoTemplate> {
+        self.template.as_ref()
+    }
+}
+
+/// The file's template, told of the special tokens that only it may write.
+fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
+    let ids = tokenizer.special_ids();
+    let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).map(str::to_owned);
+    let tokens = tokenizer.special_tokens().map(|(id, text)| (id, text.to_owned())).collect();
+    let specials = Specials { bos: text(ids.bos), eos: text(ids.eos), tokens };
+    Template::from_metadata(file.metadata(), specials)?.ok_or(NoTemplate::Absent)
 }
 
 impl std::fmt::Debug for Model {

@@ -43,7 +43,7 @@ pub struct Sampling {
     /// Added to the logits of these tokens; minus infinity bans one.
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of the draws. `None` and `0xFFFF_FFFF` stand for a random one, which
-    /// `Usage::seed` reports.
+    /// [`Usage::seed`](crate::Usage::seed) reports.
     pub seed: Option<u32>,
 }
 
@@ -187,10 +187,9 @@ impl Sampler {
     /// The candidates that pass the filters.
     fn filter(&mut self) {
         let Sampling { top_k, typical_p, top_p, min_p, .. } = self.sampling;
-        let possible = self.logits.iter().enumerate().filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-        self.candidates.clear();
-        self.candidates.extend(possible.map(|(id, &logit)| Candidate { id: id as u32, logit }));
-        candidates::top_k(&mut self.candidates, top_k);
+        let all = self.logits.iter().enumerate().map(|(id, &logit)| Candidate { id: id as u32, logit });
+        let possible = all.filter(|candidate| candidate.logit > f32::NEG_INFINITY);
+        candidates::top_k(possible, top_k, &mut self.candidates);
         candidates::typical_p(&mut self.candidates, typical_p);
         candidates::top_p(&mut self.candidates, top_p);
         candidates::min_p(&mut self.candidates, min_p);

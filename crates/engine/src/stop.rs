@@ -3,11 +3,11 @@
 /// What ends a request, besides its `max_tokens` and the context's end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stop {
-    /// Tokens that end it, besides the model's own end-of-generation tokens.
+    /// Tokens that end it, besides the model's own end-of-generation tokens. They are not printed.
     pub ids: Vec<u32>,
     /// Texts that end it. They are not printed, and nothing after them.
     pub strings: Vec<String>,
-    /// Go on after the model's end-of-generation tokens.
+    /// Never sample the model's end-of-generation tokens.
     pub ignore_eog: bool,
 }
 

@@ -143,7 +143,11 @@ impl World {
             self.end(id);
         }
         if self.random.chance(1) {
-            self.events.push(Event::Forget(SequenceId(self.random.below(3) as u64)));
+            let forgotten = SequenceId(self.random.below(3) as u64);
+            self.events.push(Event::Forget(forgotten));
+            for job in self.alive.values_mut().filter(|job| job.running) {
+                job.sequence.take_if(|sequence| *sequence == forgotten);
+            }
         }
     }
 
@@ -184,7 +188,13 @@ impl World {
             (job.cached, job.running) = (*reused, true);
             self.reused += reused;
         }
-        let oldest = self.alive.iter().find(|(_, job)| job.running).map(|(id, _)| id);
+        let running = || self.alive.iter().filter(|(_, job)| job.running);
+        let latest = running().map(|(id, _)| id).max();
+        assert!(plan.preempted.iter().all(|id| Some(id) > latest), "only the latest are preempted");
+        let sequences: Vec<SequenceId> = running().filter_map(|(_, job)| job.sequence).collect();
+        let distinct: HashSet<&SequenceId> = sequences.iter().collect();
+        assert_eq!(distinct.len(), sequences.len(), "two requests run on a sequence");
+        let oldest = running().next().map(|(id, _)| id);
         assert!(oldest.is_some() || self.alive.is_empty(), "requests wait and none runs");
         assert!(
             oldest.is_none_or(|oldest| plan.chunks.iter().any(|chunk| chunk.id == *oldest)),
@@ -335,4 +345,15 @@ fn the_context_is_never_larger_than_the_pages() {
     assert_eq!(scheduler.limits().n_batch, 4);
     assert_eq!(scheduler.admits(95), Ok(()));
     assert_eq!(scheduler.admits(96), Err(Refusal::TooLong { tokens: 96, n_ctx: 96 }));
+}
+
+#[test]
+fn nobody_passes_a_request_that_waits_for_pages() {
+    let mut scheduler = Scheduler::new(Limits { n_ctx: 128, sequences: 4, n_batch: 512, pages: 4 });
+    let submit = |id, tokens| Event::Submit { id: RequestId(id), tokens: vec![1; tokens], sequence: None };
+    let ids = |plan: Plan| plan.chunks.iter().map(|chunk| chunk.id.0).collect::<Vec<_>>();
+    assert_eq!(ids(scheduler.step([submit(0, 5), submit(1, 100), submit(2, 5)])), [0]);
+    let token = Event::Token { id: RequestId(0), token: 1 };
+    assert_eq!(ids(scheduler.step([token, submit(3, 5)])), [0]);
+    assert_eq!(ids(scheduler.step([Event::End { id: RequestId(0), intact: true }])), [1]);
 }

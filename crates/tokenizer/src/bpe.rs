@@ -17,7 +17,7 @@ pub(crate) struct BytePair {
     /// Symbols by the bytes they stand for: tokens, and above them what occurs only within merges.
     symbols: Pieces,
     /// By byte, its symbol.
-    bytes: [u32; 256],
+    bytes: Box<[u32; 256]>,
     /// The rules: two symbols, their rank and what they become.
     merges: HashMap<(u32, u32), (u32, u32)>,
     /// Symbols from this one on are not tokens.
@@ -45,7 +45,7 @@ impl BytePair {
                 }
             }
         }
-        let bytes = std::array::from_fn(|byte| table.symbol(&[byte as u8]));
+        let bytes = Box::new(std::array::from_fn(|byte| table.symbol(&[byte as u8])));
 
         let mut merges = HashMap::with_capacity(rules.len());
         for (index, (rule, rank)) in rules.iter().zip(0u32..).enumerate() {

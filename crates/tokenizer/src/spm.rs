@@ -22,7 +22,7 @@ pub(crate) struct SentencePiece {
     /// By id; low merges first.
     ranks: Vec<u32>,
     /// By byte, the token that spells it.
-    bytes: [Option<u32>; 256],
+    bytes: Box<[Option<u32>; 256]>,
     /// No token holds a [`SPACE`] after another character, so words never merge with each other.
     words_stand_alone: bool,
 }
@@ -51,11 +51,11 @@ impl SentencePiece {
             }
         }
         let by_text = ids_by_text(&vocab.texts);
-        let bytes = std::array::from_fn(|byte| {
+        let bytes = Box::new(std::array::from_fn(|byte| {
             let written = by_text.get(format!("<0x{byte:02X}>").as_str()).copied();
             let itself = || u8::try_from(byte).ok().and_then(|byte| pieces.get(&[byte]));
             written.or_else(itself).or(unknown)
-        });
+        }));
         Ok(SentencePiece { pieces, ranks, bytes, words_stand_alone })
     }
 

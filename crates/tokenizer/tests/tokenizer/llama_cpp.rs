@@ -43,6 +43,11 @@ fn ids(json: &Json) -> Vec<u32> {
 }
 
 fn check(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
+    check_settings(name, tokenizer, goldens);
+    check_cases(name, tokenizer, goldens);
+}
+
+fn check_settings(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
     let special = tokenizer.special_ids();
     for (role, ours) in
         [("bos", special.bos), ("eos", special.eos), ("sep", special.sep), ("pad", special.pad)]
@@ -54,7 +59,9 @@ fn check(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
     assert_eq!(end_of_generation, ids(&goldens["end_of_generation"]), "{name}");
     assert_eq!(tokenizer.adds_bos(), goldens["add_bos"], "{name}");
     assert_eq!(tokenizer.adds_eos(), goldens["add_eos"], "{name}");
+}
 
+fn check_cases(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
     let mut wrong = 0;
     let cases = goldens["cases"].as_array().expect("cases");
     for case in cases {
@@ -93,6 +100,38 @@ fn check_shared(name: &str) {
     let file = gguf::Gguf::open(Path::new(&path)).expect("a good file");
     let tokenizer = Tokenizer::from_metadata(file.metadata()).expect("a good tokenizer");
     check(name, &tokenizer, &goldens(name));
+}
+
+/// Llama's own ids without its whole vocabulary: the other tokens are texts that do not occur.
+#[test]
+fn llama_excerpt() {
+    let goldens = goldens("llama-excerpt");
+    let size = goldens["vocab_size"].as_u64().expect("a size");
+    let mut texts: Vec<String> = (0..size).map(|id| format!("#{id}#")).collect();
+    let (mut scores, mut kinds) = (vec![0.0; texts.len()], vec![1; texts.len()]);
+    for token in goldens["tokens"].as_array().expect("tokens") {
+        let id = token[0].as_u64().expect("an id") as usize;
+        texts[id] = token[1].as_str().expect("text").to_owned();
+        scores[id] = token[2].as_f64().expect("score") as f32;
+        kinds[id] = token[3].as_i64().expect("kind") as i32;
+    }
+    let mut metadata = Metadata::default();
+    metadata.insert("tokenizer.ggml.model", Value::String("llama".into()));
+    metadata.insert("tokenizer.ggml.tokens", Value::Array(Array::String(texts)));
+    metadata.insert("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+    metadata.insert("tokenizer.ggml.token_type", Value::Array(Array::I32(kinds)));
+    let tokenizer = Tokenizer::from_metadata(&metadata).expect("a good tokenizer");
+    check_cases("llama-excerpt", &tokenizer, &goldens);
+
+    // Published ids, besides those of the goldens.
+    let ids = |text, add_special| tokenizer.encode(text, Encode { add_special, parse_special: true });
+    assert_eq!(ids("1", false), [29871, 29896]);
+    assert_eq!(ids(" 1", false), [259, 29896]);
+    assert_eq!(ids("\n", false), [29871, 13]);
+    assert_eq!(
+        ids("<|user|>\n1<|assistant|>", true),
+        [1, 529, 29989, 1792, 29989, 29958, 13, 29896, 29966, 29989, 465, 22137, 29989, 29958]
+    );
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! Keeping what people typed from being read as special tokens.
+//!
+//! A template returns one string in which its own special tokens and the text of the messages can no
+//! longer be told apart. Therefore a character that occurs nowhere else, the guard, is put into the
+//! messages wherever they spell a special token, after its first character. It stays there through
+//! the rendering and while special tokens are looked for, and is then dropped, so text comes out as
+//! it went in.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+use crate::Error;
+use crate::prompt::Segment;
+
+/// The special tokens of a vocabulary.
+#[derive(Debug)]
+pub(crate) struct SpecialTokens {
+    tokens: Vec<(u32, String)>,
+    /// Finds all of them, also where they overlap; patterns are numbered as `tokens`.
+    every: AhoCorasick,
+    /// Finds the leftmost, and of those the longest.
+    longest: AhoCorasick,
+}
+
+/// How much the guard guards.
+#[derive(Clone, Copy)]
+pub(crate) enum Strength {
+    /// What spells a special token, or the beginning of one at the end of a text.
+    Tokens,
+    /// Every character that a special token begins with. No template can make a special token of such
+    /// text, whatever it takes out of it; but it no longer finds a `</think>` in it either.
+    Characters,
+}
+
+impl SpecialTokens {
+    pub(crate) fn new(mut tokens: Vec<(u32, String)>) -> Result<SpecialTokens, Error> {
+        tokens.retain(|(_, text)| !text.is_empty());
+        let texts = || tokens.iter().map(|(_, text)| text);
+        let every = AhoCorasick::new(texts())?;
+        let longest = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(texts())?;
+        Ok(SpecialTokens { tokens, every, longest })
+    }
+
+    /// A character that occurs in none of `texts`.
+    pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
+        // Noncharacters, which no text should hold, then private use.
+        let candidates = || ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
+        let used: std::collections::HashSet<char> =
+            texts.into_iter().flat_map(str::chars).filter(|&c| c >= '\u{fdd0}').collect();
+        let free = candidates().find(|c| !used.contains(c));
+        free.ok_or_else(|| Error::NoGuard { tried: candidates().count() })
+    }
+
+    /// `text` with `guard` in it.
+    pub(crate) fn guard(&self, text: &str, guard: char, strength: Strength) -> String {
+        let mut starts: Vec<usize> = match strength {
+            Strength::Tokens => {
+                let whole = self.every.find_overlapping_iter(text).map(|found| found.start());
+                whole.chain(self.beginnings_at_end(text)).collect()
+            }
+            Strength::Characters => {
+                let firsts: Vec<char> =
+                    self.tokens.iter().filter_map(|(_, text)| text.chars().next()).collect();
+                text.match_indices(firsts.as_slice()).map(|(start, _)| start).collect()
+            }
+        };
+        starts.sort_unstable();
+        starts.dedup();
+        let mut guarded = String::with_capacity(text.len() + starts.len() * guard.len_utf8());
+        let mut rest = 0;
+        for start in starts {
+            let end = start + text[start..].chars().next().map_or(0, char::len_utf8);
+            guarded.push_str(&text[rest..end]);
+            guarded.push(guard);
+            rest = end;
+        }
+        guarded.push_str(&text[rest..]);
+        guarded
+    }
+
+    /// Where the last characters of `text` begin a special token that what follows could complete.
+    fn beginnings_at_end<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> + 'a {
+        let longest = self.tokens.iter().map(|(_, token)| token.len()).max().unwrap_or(0);
+        let near_end = text.char_indices().rev().map(|(start, _)| start);
+        let near_end = near_end.take_while(move |start| text.len() - start < longest);
+        near_end.filter(|&start| self.tokens.iter().any(|(_, token)| token.starts_with(&text[start..])))
+    }
+
+    /// Cuts `text` at the special tokens and drops `guard`.
+    pub(crate) fn split(&self, text: &str, guard: char) -> Vec<Segment> {
+        let mut segments = Vec::new();
+        let push_text = |segments: &mut Vec<Segment>, text: &str| {
+            let text: String = text.chars().filter(|&c| c != guard).collect();
+            if !text.is_empty() {
+                segments.push(Segment::Text(text));
+            }
+        };
+        let mut rest = 0;
+        for found in self.longest.find_iter(text) {
+            if let Some((id, token)) = self.tokens.get(found.pattern().as_usize()) {
+                push_text(&mut segments, &text[rest..found.start()]);
+                segments.push(Segment::Token { id: *id, text: token.clone() });
+                rest = found.end();
+            }
+        }
+        push_text(&mut segments, &text[rest..]);
+        segments
+    }
+}

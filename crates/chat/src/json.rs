@@ -1,0 +1,162 @@
+//! The `tojson` filter: Python's `json.dumps`, as `transformers` gives it to templates.
+
+use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::{Error, ErrorKind};
+
+/// Deepest nesting of arrays and objects.
+const MAX_DEPTH: usize = 128;
+
+/// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`; nothing is escaped for HTML.
+pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
+    let indent: Option<Value> = options.get("indent")?;
+    let separators: Option<Vec<String>> = options.get("separators")?;
+    let ensure_ascii: Option<bool> = options.get("ensure_ascii")?;
+    let sort_keys: Option<bool> = options.get("sort_keys")?;
+    options.assert_all_used()?;
+    let indent = match indent.filter(|indent| !indent.is_none()) {
+        None => None,
+        Some(indent) => Some(match indent.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
+        }),
+    };
+    let [between_items, after_key] = match separators.as_deref() {
+        None if indent.is_some() => [",", ": "],
+        None => [", ", ": "],
+        Some([item, key]) => [item.as_str(), key.as_str()],
+        Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "`separators` takes two strings")),
+    }
+    .map(str::to_owned);
+    let mut writer = Writer {
+        out: String::new(),
+        indent,
+        between_items,
+        after_key,
+        ensure_ascii: ensure_ascii.unwrap_or(false),
+        sort_keys: sort_keys.unwrap_or(false),
+    };
+    writer.value(value, 0)?;
+    Ok(writer.out)
+}
+
+struct Writer {
+    out: String,
+    indent: Option<String>,
+    between_items: String,
+    after_key: String,
+    ensure_ascii: bool,
+    sort_keys: bool,
+}
+
+impl Writer {
+    fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply for JSON"));
+        }
+        match value.kind() {
+            ValueKind::None => self.out.push_str("null"),
+            ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => self.number(value),
+            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items = value.try_iter()?.collect::<Vec<_>>();
+                self.container(['[', ']'], &items, depth, |writer, item| writer.value(item, depth + 1))?;
+            }
+            ValueKind::Map => {
+                let mut keys = value.try_iter()?.collect::<Vec<_>>();
+                if self.sort_keys {
+                    keys.sort();
+                }
+                self.container(['{', '}'], &keys, depth, |writer, key| {
+                    match key.kind() {
+                        ValueKind::None => writer.string("null"),
+                        ValueKind::Bool => writer.string(if key.is_true() { "true" } else { "false" }),
+                        _ => writer.string(&key.to_string()),
+                    }
+                    let after_key = writer.after_key.clone();
+                    writer.out.push_str(&after_key);
+                    writer.value(&value.get_item(key)?, depth + 1)
+                })?;
+            }
+            other => {
+                let message = format!("a value of kind {other} is not JSON serializable");
+                return Err(Error::new(ErrorKind::BadSerialization, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn container(
+        &mut self,
+        [open, close]: [char; 2],
+        items: &[Value],
+        depth: usize,
+        mut write: impl FnMut(&mut Writer, &Value) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.out.push(open);
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                let between_items = self.between_items.clone();
+                self.out.push_str(&between_items);
+            }
+            self.new_line(depth + 1);
+            write(self, item)?;
+        }
+        if !items.is_empty() {
+            self.new_line(depth);
+        }
+        self.out.push(close);
+        Ok(())
+    }
+
+    fn new_line(&mut self, depth: usize) {
+        if let Some(indent) = &self.indent {
+            self.out.push('\n');
+            self.out.push_str(&indent.repeat(depth));
+        }
+    }
+
+    /// A number as Python's `repr` writes it.
+    fn number(&mut self, value: &Value) {
+        if value.is_integer() {
+            self.out.push_str(&value.to_string());
+            return;
+        }
+        let number = f64::try_from(value.clone()).unwrap_or(f64::NAN);
+        let text = if number.is_nan() {
+            "NaN".to_owned()
+        } else if number.is_infinite() {
+            if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+        } else if number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
+            format!("{number:?}")
+        } else {
+            let text = format!("{number:e}");
+            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            let sign = if exponent.starts_with('-') { '-' } else { '+' };
+            format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'))
+        };
+        self.out.push_str(&text);
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.push('"');
+        for c in text.chars() {
+            match c {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\u{8}' => self.out.push_str("\\b"),
+                '\u{c}' => self.out.push_str("\\f"),
+                c if c < ' ' || (self.ensure_ascii && !c.is_ascii()) => {
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        self.out.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
+                c => self.out.push(c),
+            }
+        }
+        self.out.push('"');
+    }
+}

@@ -1,0 +1,250 @@
+//! A file's chat template.
+
+use std::io::{self, Write};
+use std::panic::AssertUnwindSafe;
+
+use minijinja::{Environment, Value};
+
+use crate::guard::{SpecialTokens, Strength};
+use crate::prompt::{Message, Prompt, Segment};
+use crate::{Error, MAX_OUTPUT_BYTES, jinja};
+
+/// What a template needs to know about the vocabulary.
+#[derive(Clone, Debug, Default)]
+pub struct Specials {
+    /// Text of the BOS token, the template's `bos_token`.
+    pub bos: Option<String>,
+    /// Text of the EOS token, the template's `eos_token`.
+    pub eos: Option<String>,
+    /// Ids and texts of all tokens that only a template may write, not a user.
+    pub tokens: Vec<(u32, String)>,
+}
+
+/// How to render.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// End with what makes the model answer.
+    pub add_generation_prompt: bool,
+    /// What `strftime_now` tells.
+    pub now: jiff::Zoned,
+    /// Further variables, such as `enable_thinking`. Their texts are guarded as messages are.
+    pub variables: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Default for Options {
+    /// For an answer, now.
+    fn default() -> Options {
+        Options { add_generation_prompt: true, now: jiff::Zoned::now(), variables: serde_json::Map::new() }
+    }
+}
+
+/// What a template writes after an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TurnEnd {
+    /// A special token.
+    Token(u32),
+    /// Text.
+    Text(String),
+}
+
+/// A compiled chat template.
+#[derive(Debug)]
+pub struct Template {
+    environment: Environment<'static>,
+    source: String,
+    bos: Option<String>,
+    eos: Option<String>,
+    special: SpecialTokens,
+}
+
+impl Template {
+    /// The template of a file; `None` when it has none.
+    pub fn from_metadata(metadata: &gguf::Metadata, specials: Specials) -> Result<Option<Template>, Error> {
+        let source = metadata.str("tokenizer.chat_template")?;
+        source.map(|source| Template::new(source, specials)).transpose()
+    }
+
+    /// Compiles `source`.
+    pub fn new(source: &str, specials: Specials) -> Result<Template, Error> {
+        Ok(Template {
+            environment: jinja::environment(source)?,
+            source: source.to_owned(),
+            bos: specials.bos,
+            eos: specials.eos,
+            special: SpecialTokens::new(specials.tokens)?,
+        })
+    }
+
+    /// The template as the file holds it.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The prompt for a conversation.
+    ///
+    /// Fails when the template refuses the conversation or uses what is not supported, and when it
+    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS) or [`MAX_OUTPUT_BYTES`].
+    pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
+        let mut texts = vec![self.source.as_str()];
+        texts.extend(messages.iter().flat_map(|message| [message.role.as_str(), message.content.as_str()]));
+        options.variables.values().for_each(|value| collect_texts(value, &mut texts));
+        let guard = SpecialTokens::choose_guard(texts.iter().copied())?;
+        let render = |strength| {
+            let context = self.context(messages, options, |text| self.special.guard(text, guard, strength));
+            Ok::<_, Error>(self.special.split(&self.render_text(context)?, guard))
+        };
+
+        let segments = render(Strength::Tokens)?;
+        let changes = |text: &&str| {
+            self.special.guard(text, guard, Strength::Tokens)
+                != self.special.guard(text, guard, Strength::Characters)
+        };
+        if !texts[1..].iter().any(changes) {
+            return Ok(Prompt { segments });
+        }
+        // A template that takes something out of a message may join a special token from what is left.
+        let strict = render(Strength::Characters)?;
+        let same = token_ids(&segments).eq(token_ids(&strict));
+        Ok(Prompt { segments: if same { segments } else { strict } })
+    }
+
+    /// What the template writes after an answer, found by rendering some: a special token, or a text
+    /// that follows the last answer as well as one before it. `None` when there is neither.
+    ///
+    /// A hint for where to stop, to be used beside the vocabulary's own ends of generation.
+    pub fn turn_end(&self) -> Option<TurnEnd> {
+        let (first, last) = ("Nineteen-Hedgehogs", "Twenty-Porcupines");
+        let options = Options { add_generation_prompt: false, ..Options::default() };
+        let render = |turns: &[(&str, &str)]| {
+            let messages: Vec<_> = turns.iter().map(|&(role, content)| Message::new(role, content)).collect();
+            self.render(&messages, &options).ok()
+        };
+        let at_end = after(&render(&[("user", "a"), ("assistant", last)])?, last)?;
+        let text = match at_end.as_slice() {
+            [Segment::Token { id, .. }, ..] => return Some(TurnEnd::Token(*id)),
+            [Segment::Text(text), Segment::Token { id, .. }, ..] if text.trim().is_empty() => {
+                return Some(TurnEnd::Token(*id));
+            }
+            [Segment::Text(text), ..] => text,
+            [] => return None,
+        };
+        let turns = [("user", "a"), ("assistant", first), ("user", "b"), ("assistant", last)];
+        let before_end = after(&render(&turns)?, first)?;
+        let Some(Segment::Text(other)) = before_end.first() else { return None };
+        let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c);
+        let same = same.collect::<String>().trim().to_owned();
+        if same.is_empty() { None } else { Some(TurnEnd::Text(same)) }
+    }
+
+    /// The variables of a template; `guarded` is applied to every text.
+    fn context(
+        &self,
+        messages: &[Message],
+        options: &Options,
+        guarded: impl Fn(&str) -> String,
+    ) -> Vec<(String, Value)> {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|Message { role, content }| {
+                Value::from_pairs([("role", guarded(role)), ("content", guarded(content))])
+            })
+            .collect();
+        let mut context = vec![
+            ("messages".to_owned(), Value::from(messages)),
+            ("add_generation_prompt".to_owned(), Value::from(options.add_generation_prompt)),
+            (jinja::NOW.to_owned(), Value::from_object(jinja::Now(options.now.clone()))),
+        ];
+        for (name, token) in [("bos_token", &self.bos), ("eos_token", &self.eos)] {
+            context.extend(token.as_ref().map(|token| (name.to_owned(), Value::from(token.as_str()))));
+        }
+        let variables = options.variables.iter();
+        context.extend(variables.map(|(name, value)| (name.clone(), to_value(value, &guarded))));
+        context
+    }
+
+    fn render_text(&self, context: Vec<(String, Value)>) -> Result<String, Error> {
+        // There are no tools, which `transformers` says with `none`. Some templates loop over them
+        // without asking, which Jinja does only with what is undefined.
+        let none = ["tools", "documents"].map(|name| (name.to_owned(), Value::from(())));
+        match self.render_with(none.into_iter().chain(context.clone())) {
+            Err(Error::Render { .. }) => self.render_with(context),
+            result => result,
+        }
+    }
+
+    fn render_with(&self, context: impl IntoIterator<Item = (String, Value)>) -> Result<String, Error> {
+        let template = self.environment.get_template(jinja::NAME)?;
+        // minijinja 3.0.5 panics on `[][::-1]`. What a render has changed by then is dropped with it.
+        let rendered = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            let mut output = Limited(Vec::new());
+            template.render_captured_to(Value::from_pairs(context), &mut output).map(|_| output.0)
+        }));
+        let panicked = |_| Error::Render { line: 0, message: "the template engine panicked".to_owned() };
+        Ok(String::from_utf8_lossy(&rendered.map_err(panicked)??).into_owned())
+    }
+}
+
+/// A buffer that does not take more than [`MAX_OUTPUT_BYTES`].
+struct Limited(Vec<u8>);
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            return Err(io::Error::other("too much output"));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn token_ids(segments: &[Segment]) -> impl Iterator<Item = u32> {
+    segments.iter().filter_map(|segment| match segment {
+        Segment::Token { id, .. } => Some(*id),
+        Segment::Text(_) => None,
+    })
+}
+
+/// What follows `answer` in `prompt`.
+fn after(prompt: &Prompt, answer: &str) -> Option<Vec<Segment>> {
+    let (index, rest) = prompt.segments.iter().enumerate().find_map(|(index, segment)| match segment {
+        Segment::Text(text) => text.split_once(answer).map(|(_, rest)| (index, rest)),
+        Segment::Token { .. } => None,
+    })?;
+    let rest = (!rest.is_empty()).then(|| Segment::Text(rest.to_owned()));
+    Some(rest.into_iter().chain(prompt.segments.iter().skip(index + 1).cloned()).collect())
+}
+
+/// Adds all texts within `value`.
+fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
+    match value {
+        serde_json::Value::String(text) => texts.push(text),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| collect_texts(item, texts)),
+        serde_json::Value::Object(entries) => entries.iter().for_each(|(key, item)| {
+            texts.push(key);
+            collect_texts(item, texts);
+        }),
+        _ => {}
+    }
+}
+
+/// `value` for a template, with `guarded` applied to all texts within.
+fn to_value(value: &serde_json::Value, guarded: &impl Fn(&str) -> String) -> Value {
+    match value {
+        serde_json::Value::Null => Value::from(()),
+        serde_json::Value::Bool(value) => Value::from(*value),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Value::from(number),
+            (None, Some(number)) => Value::from(number),
+            (None, None) => Value::from(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(text) => Value::from(guarded(text)),
+        serde_json::Value::Array(items) => items.iter().map(|item| to_value(item, guarded)).collect(),
+        serde_json::Value::Object(entries) => {
+            Value::from_pairs(entries.iter().map(|(key, item)| (guarded(key), to_value(item, guarded))))
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Templates that fail, refuse, or do not come to an end.
+
+use std::time::{Duration, Instant};
+
+use chat::{Error, MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, Message, Options, Specials, Template};
+
+fn render(source: &str) -> Result<String, Error> {
+    let template = Template::new(source, Specials::default())?;
+    template.render(&[Message::new("user", "hi")], &Options::default()).map(|prompt| prompt.to_string())
+}
+
+#[test]
+fn a_refusal_carries_the_templates_own_words() {
+    let error =
+        render("\n\n{{ raise_exception('only ' ~ messages[0].content ~ '!') }}").expect_err("refused");
+    assert!(matches!(&error, Error::Raised { line: 3, message } if message == "only hi!"), "{error:?}");
+    // Also from within a macro.
+    let error = render("{% macro no() %}\n{{ raise_exception('no') }}{% endmacro %}{{ no() }}");
+    assert!(matches!(&error, Err(Error::Raised { message, .. }) if message == "no"), "{error:?}");
+}
+
+#[test]
+fn errors_name_the_line() {
+    assert!(matches!(render("a\n{% if %}"), Err(Error::Syntax { line: 2, .. })));
+    assert!(matches!(render("a\n\n{{ messages.nothing.at_all }}"), Err(Error::Render { line: 3, .. })));
+    assert!(matches!(
+        render("{{ 1\n + messages | nofilter }}"),
+        Err(Error::Render { .. } | Error::Syntax { .. })
+    ));
+    let message = render("x\n{{ 'a'.nomethod() }}").expect_err("no such method").to_string();
+    assert!(message.contains("line 2") && message.contains("nomethod"), "{message}");
+    assert!(matches!(render("{{ strftime_now('%!') }}"), Err(Error::Render { line: 1, .. })));
+}
+
+/// Guards against hangs only: each of these would go on for hours, or for ever.
+#[test]
+fn endless_templates_are_stopped() {
+    let start = Instant::now();
+    let nested = "{% for i in range(100000) %}".repeat(4) + &"{% endfor %}".repeat(4);
+    assert!(matches!(render(&nested), Err(Error::TooManySteps { .. })));
+    let ones = "{% for i in range(100000) %}{% for j in range(100000) %}1{% endfor %}{% endfor %}";
+    assert!(matches!(render(ones), Err(Error::TooManySteps { .. } | Error::TooMuchOutput)));
+    let long = format!("{{% for i in range(100000) %}}{}{{% endfor %}}", "x".repeat(1000));
+    assert!(matches!(render(&long), Err(Error::TooMuchOutput)));
+    let recursion = "{% macro again(n) %}{{ again(n + 1) }}{% endmacro %}{{ again(0) }}";
+    assert!(matches!(render(recursion), Err(Error::Render { .. })));
+    let deep = "(".repeat(100_000);
+    assert!(matches!(render(&format!("{{{{ {deep} }}}}")), Err(Error::Syntax { .. })));
+    assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+}
+
+#[test]
+fn limits_name_themselves() {
+    let long = "x".repeat(MAX_SOURCE_BYTES + 1);
+    assert!(matches!(render(&long), Err(Error::SourceTooLong { found }) if found == long.len()));
+    let content = "x".repeat(MAX_OUTPUT_BYTES);
+    let template = Template::new("{{ messages[0].content }}", Specials::default()).expect("a good template");
+    let render = |content: &str| template.render(&[Message::new("user", content)], &Options::default());
+    assert_eq!(render(&content).expect("just fits").to_string(), content);
+    assert!(matches!(render(&(content + "x")), Err(Error::TooMuchOutput)));
+}
+
+/// A fault of minijinja 3.0.5, where Jinja gives an empty list. When this fails, it is mended: see `render_with`.
+#[test]
+fn a_panic_of_the_engine_is_an_error() {
+    assert!(matches!(render("{% for x in [][::-1] %}{% endfor %}"), Err(Error::Render { .. })));
+}
+
+#[test]
+fn a_file_may_have_no_template() {
+    let mut metadata = gguf::Metadata::default();
+    let template = Template::from_metadata(&metadata, Specials::default());
+    assert!(matches!(template, Ok(None)));
+    metadata.insert("tokenizer.chat_template", gguf::Value::U32(1));
+    assert!(matches!(Template::from_metadata(&metadata, Specials::default()), Err(Error::WrongType(_))));
+    metadata.insert("tokenizer.chat_template", gguf::Value::String("{{ bos_token }}x".into()));
+    let specials = Specials { bos: Some("<s>".into()), ..Specials::default() };
+    let template = Template::from_metadata(&metadata, specials).expect("good").expect("there is one");
+    assert_eq!(template.source(), "{{ bos_token }}x");
+    assert_eq!(template.render(&[], &Options::default()).expect("good").to_string(), "<s>x");
+}

@@ -1,0 +1,5 @@
+//! Tests of chat templates from outside.
+
+mod goldens;
+mod limits;
+mod marks;

@@ -1,0 +1,7 @@
+//! Engines serving requests: random models, real backends.
+
+mod chats;
+mod common;
+mod failures;
+mod known_answers;
+mod promises;

@@ -1,0 +1,329 @@
+//! What an engine promises, on random models and real backends.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::common::{Answer, cpu, eight, finish, model, model_with, prompt, reference, run, serve, spec};
+use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
+use quant::Format;
+
+fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Request {
+    Request::new(prompt).sampling(Sampling::greedy()).max_tokens(max_tokens)
+}
+
+/// Eight requests, unlike in prompt, length and sampling.
+fn mixed() -> Vec<Request> {
+    let sampled = |seed| Sampling { seed: Some(seed), repeat_penalty: 1.1, ..Sampling::default() };
+    (0..8)
+        .map(|i| {
+            let sampling = if i % 2 == 0 { Sampling::greedy() } else { sampled(i) };
+            Request::new(prompt(i, 2 + 13 * i as usize)).sampling(sampling).max_tokens(20 + i as usize)
+        })
+        .collect()
+}
+
+/// The answers of `requests` when each has an engine of its own.
+fn alone(model: &Arc<Model>, requests: Vec<Request>) -> Vec<Answer> {
+    let each = |request| run(&mut serve(model, 1, Options::default()), [request]);
+    requests.into_iter().flat_map(each).collect()
+}
+
+fn contents(answers: &[Answer]) -> Vec<(&[u32], &str, &StopReason)> {
+    answers.iter().map(Answer::content).collect()
+}
+
+#[test]
+fn a_batch_answers_as_each_request_alone() {
+    for format in [Format::F32, Format::Q8_0, Format::Q4_0] {
+        let model = model(format);
+        let expected = alone(&model, mixed());
+        assert!(expected.iter().all(|answer| answer.reason == StopReason::MaxTokens));
+        for threads in [1, 2, 3] {
+            let mut engine = serve(&model, threads, eight());
+            let together = run(&mut engine, mixed());
+            assert_eq!(contents(&together), contents(&expected), "{format}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn the_reference_backend_answers_alike_in_a_batch() {
+    let model = model(Format::F32);
+    let short = || mixed().into_iter().take(3).map(|request| request.max_tokens(5));
+    let together = run(&mut Engine::new(model.clone(), reference(), eight()).unwrap(), short());
+    for (request, together) in short().zip(&together) {
+        let alone = run(&mut Engine::new(model.clone(), reference(), Options::default()).unwrap(), [request]);
+        assert_eq!(alone[0].content(), together.content());
+    }
+}
+
+#[test]
+fn chunks_of_a_prompt_make_no_difference() {
+    let model = model(Format::Q8_0);
+    let expected = alone(&model, vec![greedy(prompt(3, 100), 20)]);
+    for n_batch in [1, 3, 32, 99] {
+        let options = Options { n_batch, ..Options::default() };
+        let chunked = run(&mut serve(&model, 2, options), [greedy(prompt(3, 100), 20)]);
+        assert_eq!(contents(&chunked), contents(&expected), "n_batch {n_batch}");
+    }
+}
+
+#[test]
+fn waiting_and_preemption_make_no_difference() {
+    let model = model(Format::F32);
+    // Four requests of 80 tokens take three pages each at their end; there are five.
+    let requests = || (0..4).map(|i| Request { max_tokens: Some(60), ..mixed()[i].clone() });
+    let requests = || requests().enumerate().map(|(i, r)| Request { prompt: prompt(i as u32, 20), ..r });
+    let expected = alone(&model, requests().collect());
+    for (sequences, pages) in [(4, 5), (4, 3), (2, 12), (1, 12)] {
+        let options = Options { sequences, pages: Some(pages), ..Options::default() };
+        let mut engine = serve(&model, 1, options);
+        let together = run(&mut engine, requests());
+        assert_eq!(contents(&together), contents(&expected), "{sequences} at once, {pages} pages");
+        assert!(together.iter().all(|answer| answer.usage.prompt_tokens == 20));
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_text_and_a_random_one_is_reported() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, eight());
+    let hot =
+        |seed| Sampling { temperature: 2.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed, ..Sampling::default() };
+    let request = |seed| Request::new(prompt(0, 5)).sampling(hot(seed)).max_tokens(30);
+    let drawn = run(&mut engine, [request(None), request(None)]);
+    assert_ne!(drawn[0].tokens, drawn[1].tokens);
+    for answer in drawn {
+        let again = run(&mut engine, [request(Some(answer.usage.seed))]);
+        assert_eq!(again[0].content(), answer.content());
+    }
+}
+
+#[test]
+fn cancelling_ends_one_request_and_leaves_the_others() {
+    let model = model(Format::F32);
+    let expected = alone(&model, mixed());
+    let mut engine = serve(&model, 1, eight());
+    let ids: Vec<_> = mixed().into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    let mut events = Vec::new();
+    engine.cancel(ids[7]);
+    for _ in 0..4 {
+        events.extend(engine.step().unwrap());
+    }
+    engine.cancel(ids[2]);
+    engine.cancel(ids[2]);
+    while !engine.is_idle() {
+        events.extend(engine.step().unwrap());
+    }
+    engine.cancel(ids[0]);
+    assert!(engine.is_idle() && engine.step().unwrap().is_empty());
+    for (i, (id, expected)) in ids.iter().zip(&expected).enumerate() {
+        let tokens: Vec<u32> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Token { id: of, token, .. } if of == id => Some(*token),
+                _ => None,
+            })
+            .collect();
+        let ends: Vec<&StopReason> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Done { id: of, reason, .. } if of == id => Some(reason),
+                _ => None,
+            })
+            .collect();
+        match i {
+            7 => assert_eq!((ends, tokens.len()), (vec![&StopReason::Cancelled], 0)),
+            2 => {
+                assert_eq!(ends, [&StopReason::Cancelled]);
+                assert!(!tokens.is_empty() && expected.tokens.starts_with(&tokens));
+            }
+            _ => assert_eq!((ends, &tokens), (vec![&expected.reason], &expected.tokens)),
+        }
+    }
+}
+
+#[test]
+fn the_context_is_honoured() {
+    let model = model(Format::F32);
+    let options = Options { n_ctx: Some(40), ..Options::default() };
+    let mut engine = serve(&model, 1, options);
+    let error = engine.submit(Request::new(prompt(0, 40))).unwrap_err();
+    assert!(matches!(error, Error::Prompt(Refusal::TooLong { tokens: 40, n_ctx: 40 })), "{error}");
+    let message = error.to_string();
+    assert!(message.contains("has 40 tokens") && message.contains("shorten the prompt"), "{message}");
+    assert!(engine.is_idle());
+
+    let endless = Request { max_tokens: None, ..greedy(prompt(0, 10), 0) };
+    let answer = run(&mut engine, [endless]).remove(0);
+    assert_eq!((answer.reason, answer.tokens.len()), (StopReason::ContextFull, 30));
+    let last = run(&mut engine, [Request { max_tokens: None, ..greedy(prompt(0, 39), 0) }]).remove(0);
+    assert_eq!((last.reason, last.tokens.len()), (StopReason::ContextFull, 1));
+
+    assert_eq!(serve(&model, 1, Options::default()).limits().n_ctx, 256);
+    let few = Options { pages: Some(2), ..Options::default() };
+    assert_eq!(serve(&model, 1, few).limits().n_ctx, 64, "no more than the pages hold");
+}
+
+#[test]
+fn every_way_to_stop() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options::default());
+    let free = run(&mut engine, [greedy(prompt(1, 9), 40)]).remove(0);
+
+    let stop_id = free.tokens[12];
+    let first = free.tokens.iter().position(|&token| token == stop_id).unwrap();
+    let stop = Stop { ids: vec![stop_id], ..Stop::default() };
+    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    assert_eq!((&answer.reason, answer.tokens.len()), (&StopReason::StopId(stop_id), first + 1));
+    assert_eq!(answer.text, model_text(&model, &free.tokens[..first]), "the stop token is not printed");
+
+    // A piece of the text from within one token into the next.
+    let chars: Vec<char> = free.text.chars().collect();
+    let string: String = chars[chars.len() / 2..][..6].iter().collect();
+    let stop = Stop { strings: vec!["never comes".into(), string.clone()], ..Stop::default() };
+    let answer = run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)]).remove(0);
+    assert_eq!(answer.text, free.text[..free.text.find(&string).unwrap()]);
+    assert_eq!(answer.reason, StopReason::StopString(string));
+
+    // Text held back for a stop string that does not come is there at the end.
+    let mut held: String = chars[chars.len() - 2..].iter().collect();
+    held.push('\u{1f600}');
+    let stop = Stop { strings: vec![held], ..Stop::default() };
+    assert_eq!(run(&mut engine, [greedy(prompt(1, 9), 40).stop(stop)])[0].content(), free.content());
+
+    for most in [0, 1, 2] {
+        let answer = run(&mut engine, [greedy(prompt(1, 9), most)]).remove(0);
+        assert_eq!((answer.reason, &*answer.tokens), (StopReason::MaxTokens, &free.tokens[..most]));
+    }
+
+    let ending = Sampling { logit_bias: vec![(2, 1000.0)], ..Sampling::greedy() };
+    let eager = Request::new(prompt(1, 9)).sampling(ending).max_tokens(10);
+    let answer = run(&mut engine, [eager.clone()]).remove(0);
+    assert_eq!(answer.content(), (&[2][..], "", &StopReason::Eog(2)));
+    let answer = run(&mut engine, [eager.stop(Stop { ignore_eog: true, ..Stop::default() })]).remove(0);
+    assert_eq!((answer.reason, answer.tokens.len()), (StopReason::MaxTokens, 10));
+    assert!(!answer.tokens.contains(&2));
+}
+
+/// The text of generated tokens.
+fn model_text(model: &Model, tokens: &[u32]) -> String {
+    let mut detokenizer = tokenizer::Detokenizer::continuing(model.tokenizer().clone());
+    tokens.iter().map(|&token| detokenizer.push(token)).collect::<String>() + &detokenizer.finish()
+}
+
+#[test]
+fn the_text_is_that_of_the_tokens_in_whole_characters() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options::default());
+    for byte in [0x41, 0xc3, 0xf0, 0x80] {
+        let force = Sampling { logit_bias: vec![(3 + u32::from(byte), 1000.0)], ..Sampling::greedy() };
+        let answer = run(&mut engine, [Request::new(prompt(0, 4)).sampling(force).max_tokens(3)]).remove(0);
+        assert_eq!(answer.text, String::from_utf8_lossy(&[byte; 3]), "{:?}", answer.tokens);
+    }
+    let answer = run(&mut engine, [greedy(prompt(5, 30), 100)]).remove(0);
+    assert_eq!(answer.text, model_text(&model, &answer.tokens));
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_and_changes_nothing() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options::default());
+    let request = || greedy(prompt(0, 5), 3);
+    let wrong = [
+        Request::new(Vec::new()),
+        Request { prompt: vec![1, 512], ..request() },
+        request().sampling(Sampling { top_p: 2.0, ..Sampling::default() }),
+        request().sampling(Sampling { logit_bias: vec![(512, 1.0)], ..Sampling::default() }),
+        request().stop(Stop { strings: vec![String::new()], ..Stop::default() }),
+    ];
+    for request in wrong {
+        let error = engine.submit(request).unwrap_err();
+        assert!(!matches!(error, Error::Backend(_)), "{error}");
+    }
+    assert!(engine.is_idle() && engine.step().unwrap().is_empty());
+    for options in [
+        Options { n_ctx: Some(1), ..Options::default() },
+        Options { n_ctx: Some(usize::MAX), sequences: 3, ..Options::default() },
+        Options { sequences: 0, ..Options::default() },
+        Options { n_batch: 0, ..Options::default() },
+        Options { pages: Some(0), ..Options::default() },
+    ] {
+        assert!(
+            matches!(Engine::new(model.clone(), cpu(1), options), Err(Error::Option { .. })),
+            "{options:?}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_gets_bos_and_never_eos() {
+    let mut metadata = spec(Format::F32).metadata();
+    metadata.insert("tokenizer.ggml.add_eos_token", true);
+    let with_bos = model_with(&metadata);
+    let ids = with_bos.encode_prompt("Hello world", false);
+    assert_eq!((ids[0], ids.iter().filter(|&&id| id <= 2).count()), (1, 1), "{ids:?}");
+    assert_eq!(with_bos.encode_prompt("", false), [1]);
+    assert_eq!(with_bos.encode_prompt("<s>Hello world", true), ids, "BOS is not doubled");
+    assert!(!with_bos.encode_prompt("</s>", false).contains(&2), "text is never a special token");
+    metadata.insert("tokenizer.ggml.add_bos_token", false);
+    assert_eq!(model_with(&metadata).encode_prompt("Hello world", false), ids[1..]);
+}
+
+#[test]
+fn logits_are_the_same_bits_however_they_are_asked_for() {
+    let model = model(Format::Q8_0);
+    let tokens = prompt(2, 70);
+    let logits = |n_batch, rows| {
+        let mut engine = serve(&model, 2, Options { n_batch, ..Options::default() });
+        run(&mut engine, [greedy(prompt(1, 5), 3)]);
+        let mut all = Vec::new();
+        engine
+            .logits(&tokens, rows, |position, row| {
+                all.push((position, row.iter().map(|x| x.to_bits()).collect::<Vec<_>>()));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        all
+    };
+    let all = logits(512, LogitRows::All);
+    assert_eq!(all.iter().map(|(position, _)| *position).collect::<Vec<_>>(), (0..70).collect::<Vec<_>>());
+    for n_batch in [1, 7, 64] {
+        assert_eq!(logits(n_batch, LogitRows::All), all);
+        assert_eq!(logits(n_batch, LogitRows::Last), all[69..]);
+    }
+
+    let mut engine = serve(&model, 1, Options::default());
+    let mut rows = 0;
+    let stop_at_three = |_: usize, _: &[f32]| {
+        rows += 1;
+        if rows == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    engine.logits(&tokens, LogitRows::All, stop_at_three).unwrap();
+    assert_eq!(rows, 3);
+    let full = vec![5; 256];
+    engine
+        .logits(&full, LogitRows::Last, |position, _| {
+            assert_eq!(position, 255);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    for (tokens, why) in [(&full[..0], "no tokens"), (&vec![5; 257], "257"), (&[512], "512")] {
+        let error = engine.logits(tokens, LogitRows::Last, |_, _| unreachable!("nothing runs")).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    engine.submit(greedy(prompt(0, 3), 2)).unwrap();
+    let error = engine.logits(&tokens, LogitRows::Last, |_, _| unreachable!("nothing runs")).unwrap_err();
+    assert!(matches!(error, Error::Busy { requests: 1 }), "{error}");
+    assert_eq!(finish(&mut engine).len(), 1);
+}
+
+#[test]
+fn engines_and_chats_may_move_between_threads_and_models_be_shared() {
+    fn moves<T: Send>() {}
+    fn is_shared<T: Send + Sync>() {}
+    moves::<Engine>();
+    moves::<engine::Chat>();
+    is_shared::<Model>();
+    is_shared::<Error>();
+}

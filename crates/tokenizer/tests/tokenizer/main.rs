@@ -1,0 +1,7 @@
+//! Tests of the tokenizer from outside.
+
+mod from_metadata;
+mod llama_cpp;
+mod made;
+mod properties;
+mod shared_vocab;
