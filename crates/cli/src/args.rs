@@ -44,6 +44,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Talks with the model, line by line; what runs without a command
+    Chat(ChatArgs),
     /// Continues a prompt; the text goes to stdout
     Run(RunArgs),
     /// Writes the logits after each token of a sequence
@@ -61,7 +63,7 @@ pub(crate) enum Command {
 }
 
 /// Which model.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// GGUF file, or the name of one in ~/.rustorch/models
@@ -70,7 +72,7 @@ pub(crate) struct ModelArgs {
 }
 
 /// What the model runs on, and how much it may hold.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
     /// What computes: cpu is fast, reference slow and exact
@@ -87,7 +89,7 @@ pub(crate) struct EngineArgs {
 }
 
 /// How long a sequence may be.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContextArgs {
     /// Tokens of context, prompt and answer together; 0 is what the model was trained on
     /// [default: that, but at most 4096]
@@ -111,7 +113,13 @@ pub(crate) struct SamplingArgs {
     #[arg(allow_negative_numbers = true)]
     pub(crate) temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 40,
+        env = "RUSTORCH_TOP_K",
+        allow_negative_numbers = true
+    )]
     pub(crate) top_k: i64,
     /// Keep the most probable tokens up to probability P; 1 keeps all
     #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
@@ -147,6 +155,15 @@ pub(crate) struct SamplingArgs {
     pub(crate) seed: i64,
 }
 
+/// How answers come about; a chat can change it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    pub(crate) length: LengthArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
 /// When an answer ends.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Length")]
@@ -176,10 +193,11 @@ pub(crate) struct RunArgs {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) template: TemplateArgs,
+    /// Turn the text of special tokens in a raw prompt into these tokens
+    #[arg(long, help_heading = "Prompt")]
+    pub(crate) parse_special: bool,
     #[command(flatten)]
-    pub(crate) length: LengthArgs,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingArgs,
+    pub(crate) answers: AnswerArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
     /// Print one JSON object at the end instead of the text
@@ -204,19 +222,33 @@ pub(crate) struct SourceArgs {
 }
 
 /// What is made of the prompt's text.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct TemplateArgs {
-    /// System message [short: -sys]
+    /// System message, put before the prompt by the template [short: -sys]
     #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true)]
     #[arg(env = "RUSTORCH_SYSTEM")]
     pub(crate) system: Option<String>,
-    /// Do not use the chat template; -p '' starts from BOS alone
+    /// No chat template and no system message, only the text; '' starts from BOS alone
     #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
-    /// Turn the text of special tokens in a raw prompt into these tokens
-    #[arg(long)]
-    pub(crate) parse_special: bool,
+}
+
+/// What `chat` is told.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
+answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// What `logits` is told.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::args::DevicesArgs;
-use crate::output::{self, BOLD};
 use crate::load;
+use crate::output::{self, BOLD};
 
 #[derive(Serialize)]
 struct Device {

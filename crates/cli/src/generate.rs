@@ -4,10 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::bail;
-use engine::{Engine, Event, Request, Sampling, Stop, StopReason, Usage};
+use engine::{Chat, Engine, Event, RequestId, Sampling, Stop, StopReason, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{LengthArgs, LogitBias, SamplingArgs};
+use crate::args::{AnswerArgs, LogitBias};
 use crate::interrupt::Answering;
 
 /// How a request went.
@@ -22,36 +22,37 @@ pub(crate) struct Outcome {
     pub(crate) usage: Usage,
 }
 
-/// Runs `request` alone and gives its text to `each` as it comes. Ctrl-C ends it early.
+/// Steps until request `id` has ended, and gives every event to `each`. Ctrl-C ends it early.
 ///
 /// # Errors
-/// When the engine refuses the request or fails, or `each` does.
-pub(crate) fn generate(
+/// When the engine fails, or `each` does.
+pub(crate) fn follow(
     engine: &mut Engine,
-    request: Request,
-    mut each: impl FnMut(&str) -> io::Result<()>,
+    id: RequestId,
+    prompt_tokens: usize,
+    mut each: impl FnMut(&Event) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
     let answering = Answering::begin();
-    let mut progress = Some(prefill_bar(request.prompt.len(), engine.limits().n_batch));
-    let request = engine.submit(request)?;
+    let n_batch = engine.limits().n_batch;
+    let mut progress = Some(prefill_bar(prompt_tokens, n_batch));
     let (mut ids, mut answer) = (Vec::new(), String::new());
     loop {
         if answering.is_to_stop() {
-            engine.cancel(request);
+            engine.cancel(id);
         }
         let events = engine.step()?;
         if let Some(bar) = &progress {
-            bar.inc(engine.limits().n_batch as u64);
+            bar.inc(n_batch as u64);
         }
         for event in events {
             if let Some(bar) = progress.take() {
                 bar.finish_and_clear();
             }
+            each(&event)?;
             match event {
                 Event::Token { token, text, .. } => {
                     ids.push(token);
                     answer.push_str(&text);
-                    each(&text)?;
                 }
                 Event::Done { reason, usage, .. } => return Ok(Outcome { ids, text: answer, reason, usage }),
                 Event::Failed { error, .. } => bail!(error),
@@ -73,31 +74,25 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
     bar
 }
 
-/// The engine's sampling from the command line's.
-pub(crate) fn sampling(args: &SamplingArgs) -> Sampling {
-    Sampling {
-        temperature: args.temperature,
-        top_k: usize::try_from(args.top_k).unwrap_or(0),
-        typical_p: args.typical_p,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        repeat_penalty: args.repeat_penalty,
-        frequency_penalty: args.frequency_penalty,
-        presence_penalty: args.presence_penalty,
-        penalty_last_n: usize::try_from(args.repeat_last_n).unwrap_or(usize::MAX),
-        logit_bias: args.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
-        seed: u32::try_from(args.seed).ok(),
-    }
-}
-
-/// The request's stop conditions from the command line's.
-pub(crate) fn stop(args: &LengthArgs) -> Stop {
-    Stop { ids: Vec::new(), strings: args.stop.clone(), ignore_eog: args.ignore_eos }
-}
-
-/// The request's length from the command line's; -1 is until it stops.
-pub(crate) fn max_tokens(args: &LengthArgs) -> Option<usize> {
-    usize::try_from(args.max_tokens).ok()
+/// Gives `chat` what the command line says of answers.
+pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
+    let AnswerArgs { length, sampling } = args;
+    // -1 goes on until the model stops.
+    chat.max_tokens = usize::try_from(length.max_tokens).ok();
+    chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
+    chat.sampling = Sampling {
+        temperature: sampling.temperature,
+        top_k: usize::try_from(sampling.top_k).unwrap_or(0),
+        typical_p: sampling.typical_p,
+        top_p: sampling.top_p,
+        min_p: sampling.min_p,
+        repeat_penalty: sampling.repeat_penalty,
+        frequency_penalty: sampling.frequency_penalty,
+        presence_penalty: sampling.presence_penalty,
+        penalty_last_n: usize::try_from(sampling.repeat_last_n).unwrap_or(usize::MAX),
+        logit_bias: sampling.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
+        seed: u32::try_from(sampling.seed).ok(),
+    };
 }
 
 /// What a request took, in a line for people.

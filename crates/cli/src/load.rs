@@ -14,8 +14,12 @@ use crate::output::Usage;
 /// Opens the model's file, for commands that need no more.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     let Some(named) = &args.model else {
-        return Err(Usage("which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
-                          configuration file".to_owned()).into());
+        return Err(Usage(
+            "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
+                          configuration file"
+                .to_owned(),
+        )
+        .into());
     };
     Ok(Gguf::open(find(named)?)?)
 }

@@ -24,7 +24,9 @@ pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let last = match &args.output {
         None => compute(&mut engine, tokens, wanted, &mut io::sink())?,
-        Some(path) if path == Path::new("-") => compute(&mut engine, tokens, wanted, &mut io::stdout().lock())?,
+        Some(path) if path == Path::new("-") => {
+            compute(&mut engine, tokens, wanted, &mut io::stdout().lock())?
+        }
         Some(path) => {
             let context = || format!("cannot write {}", path.display());
             let mut file = File::create(path).with_context(context)?;
@@ -91,7 +93,8 @@ fn print(engine: &Engine, tokens: &[u32], logits: &[f32], json: bool) -> anyhow:
 fn top(tokenizer: &Tokenizer, logits: &[f32]) -> Vec<Candidate> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
-    let piece = |id: usize| u32::try_from(id).ok().and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default();
+    let piece =
+        |id: usize| u32::try_from(id).ok().and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default();
     let candidate = |&id: &usize| {
         let piece = String::from_utf8_lossy(piece(id)).into_owned();
         Candidate { id, piece, logit: logits[id] }

@@ -2,6 +2,7 @@
 
 mod args;
 mod argv;
+mod chat;
 mod devices;
 mod generate;
 mod inspect;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
 fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
     output::start_tracing(cli.verbose);
     match cli.command {
+        args::Command::Chat(args) => chat::run(args, cli.verbose),
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
         args::Command::Tokenize(args) => tokenize::tokenize(args),

@@ -51,7 +51,9 @@ pub(crate) fn start_tracing(verbose: bool) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
-        .with_ansi(anstream::stderr().current_choice() != anstream::ColorChoice::Never && io::stderr().is_terminal())
+        .with_ansi(
+            anstream::stderr().current_choice() != anstream::ColorChoice::Never && io::stderr().is_terminal(),
+        )
         .with_target(verbose)
         .without_time()
         .init();
@@ -173,6 +175,9 @@ mod tests {
     #[test]
     fn a_cause_is_said_once() {
         let inner = anyhow::anyhow!("no such file");
-        assert_eq!(message(&inner.context("x: no such file").context("cannot open")), "cannot open: x: no such file");
+        assert_eq!(
+            message(&inner.context("x: no such file").context("cannot open")),
+            "cannot open: x: no such file"
+        );
     }
 }

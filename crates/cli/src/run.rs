@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine::{Engine, Request, StopReason};
+use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
 use serde::Serialize;
 
 use crate::args::{RunArgs, TokenIds};
@@ -20,15 +20,14 @@ pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         (None, None) => None,
     };
     let mut engine = load::engine(&args.model, &args.engine)?;
-    let prompt = prompt_ids(&engine, &args, text)?;
-    let request = Request::new(prompt.clone())
-        .sampling(generate::sampling(&args.sampling))
-        .stop(generate::stop(&args.length))
-        .max_tokens(generate::max_tokens(&args.length));
+    let (id, prompt) = submit(&mut engine, &args, text)?;
 
     interrupt::install()?;
     let mut out = TextOut::new();
-    let outcome = generate::generate(&mut engine, request, |text| if args.json { Ok(()) } else { out.push(text) })?;
+    let outcome = generate::follow(&mut engine, id, prompt.len(), |event| match event {
+        Event::Token { text, .. } if !args.json => out.push(text),
+        _ => Ok(()),
+    })?;
     if out.is_terminal() {
         out.end_line()?;
     }
@@ -43,6 +42,34 @@ pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
+/// Submits the prompt; returns its ids, too. With a chat template, `text` is what a user says.
+fn submit(
+    engine: &mut Engine,
+    args: &RunArgs,
+    text: Option<String>,
+) -> anyhow::Result<(RequestId, Vec<u32>)> {
+    let mut chat = Chat::new(engine);
+    generate::configure(&mut chat, &args.answers);
+    let prompt = match (text, engine.model().template()) {
+        (Some(text), Ok(_)) if !args.template.raw => {
+            chat.set_system(args.template.system.clone());
+            let id = chat.say(engine, text)?;
+            return Ok((id, chat.prompt(engine.model())?));
+        }
+        (Some(text), template) => {
+            if let (Err(why), false) = (template, args.template.raw) {
+                let system = args.template.system.as_ref().map_or("", |_| ", without the system message");
+                output::note(format_args!("{why}: the prompt is taken as it is{system}"));
+            }
+            engine.model().encode_prompt(&text, args.parse_special)
+        }
+        (None, _) => args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids),
+    };
+    let request =
+        Request::new(prompt.clone()).sampling(chat.sampling).stop(chat.stop).max_tokens(chat.max_tokens);
+    Ok((engine.submit(request)?, prompt))
+}
+
 /// The prompt in a file, `-` for stdin, without a newline at its end.
 fn read_prompt(file: &Path) -> anyhow::Result<String> {
     let text = if file == Path::new("-") {
@@ -52,15 +79,11 @@ fn read_prompt(file: &Path) -> anyhow::Result<String> {
     } else {
         std::fs::read_to_string(file).with_context(|| format!("cannot read the prompt {}", file.display()))?
     };
-    Ok(text.strip_suffix('\n').map(|text| text.strip_suffix('\r').unwrap_or(text)).unwrap_or(&text).to_owned())
-}
-
-/// The ids the engine is to continue; without `text` those of the command line.
-fn prompt_ids(engine: &Engine, args: &RunArgs, text: Option<String>) -> anyhow::Result<Vec<u32>> {
-    match (text, &args.source.tokens) {
-        (Some(text), _) => Ok(engine.model().encode_prompt(&text, args.template.parse_special)),
-        (None, tokens) => Ok(tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)),
-    }
+    Ok(text
+        .strip_suffix('\n')
+        .map(|text| text.strip_suffix('\r').unwrap_or(text))
+        .unwrap_or(&text)
+        .to_owned())
 }
 
 /// What `--json` prints.

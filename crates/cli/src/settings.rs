@@ -45,8 +45,8 @@ fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<C
             let known = known(&command).join(", ");
             format!("{place}: unknown key `{}`; known are {known}", key.get_ref())
         })?;
-        let value =
-            check(arg, value.get_ref()).map_err(|why| anyhow::anyhow!("{place}: key `{}`: {why}", key.get_ref()))?;
+        let value = check(arg, value.get_ref())
+            .map_err(|why| anyhow::anyhow!("{place}: key `{}`: {why}", key.get_ref()))?;
         let id = arg.get_id().to_string();
         command = set_default(command, &id, &value);
     }
@@ -151,19 +151,25 @@ mod tests {
         let text = "model = \"tiny\"\ntemp = 0.5\ntop_k = 1_0 # few\nraw = true\nmax-tokens = -1\n";
         let args = run(text, &["--top-k", "3"]);
         assert_eq!(args.model.model.as_deref(), Some(Path::new("tiny")));
-        assert_eq!((args.sampling.temperature, args.sampling.top_k), (0.5, 3));
+        assert_eq!((args.answers.sampling.temperature, args.answers.sampling.top_k), (0.5, 3));
         assert!(args.template.raw);
-        assert_eq!(run(text, &[]).sampling.top_k, 10);
+        assert_eq!(run(text, &[]).answers.sampling.top_k, 10);
     }
 
     #[test]
     fn faults_name_file_line_and_key() {
         refused("temp = 0.5\nbogus = 1\n", "c.toml:2: unknown key `bogus`; known are backend, batch-size, ");
-        refused("\n\ntop-k = \"many\"", "c.toml:3: key `top-k`: expected a number, found the string \"many\"");
+        refused(
+            "\n\ntop-k = \"many\"",
+            "c.toml:3: key `top-k`: expected a number, found the string \"many\"",
+        );
         refused("raw = 1", "c.toml:1: key `raw`: expected true or false, found the integer 1");
         refused("model = true", "c.toml:1: key `model`: expected a string, found true");
         refused("seed = -2", "c.toml:1: key `seed`: invalid value '-2' for '--seed <SEED>': -2 is not in");
-        refused("backend = \"gpu\"", "c.toml:1: key `backend`: invalid value 'gpu' for '--backend <BACKEND>'");
+        refused(
+            "backend = \"gpu\"",
+            "c.toml:1: key `backend`: invalid value 'gpu' for '--backend <BACKEND>'",
+        );
         refused("temp = 1\n[model]\nx = 1", "c.toml:2: key `model`: expected a string, found a table");
         refused("temp = 1\ntop-k 3", "c.toml:2: ");
         refused("prompt = \"x\"", "c.toml:1: unknown key `prompt`");

@@ -83,10 +83,7 @@ fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> String {
 }
 
 /// Reads a JSON value from each line of stdin and prints what `make` makes of it, one a line.
-fn lines<T: DeserializeOwned, U: Serialize>(
-    expected: &str,
-    make: impl Fn(T) -> U,
-) -> anyhow::Result<()> {
+fn lines<T: DeserializeOwned, U: Serialize>(expected: &str, make: impl Fn(T) -> U) -> anyhow::Result<()> {
     let mut input = io::stdin().lock();
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();

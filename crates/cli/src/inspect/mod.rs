@@ -22,9 +22,14 @@ pub(crate) fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
     let model = ModelArgs { model: args.file.or(args.model.model) };
     let file = load::file(&model)?;
     // Opened again, since an engine takes its file and may refuse it.
-    let memory = Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args.context));
+    let memory =
+        Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args.context));
     let report = Report::new(&file, memory);
-    if args.json { output::json(&report)? } else { text::print(&report)? }
+    if args.json {
+        output::json(&report)?
+    } else {
+        text::print(&report)?
+    }
     Ok(ExitCode::SUCCESS)
 }
 

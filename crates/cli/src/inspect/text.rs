@@ -18,7 +18,8 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
 
     heading(&mut out, "Metadata")?;
     let entries = report.metadata.0.iter();
-    let entries: Vec<_> = entries.map(|(key, value)| (printable(key, ""), value_type(value), short(value))).collect();
+    let entries: Vec<_> =
+        entries.map(|(key, value)| (printable(key, ""), value_type(value), short(value))).collect();
     let key_width = width(entries.iter().map(|(key, ..)| key));
     let type_width = width(entries.iter().map(|(_, value_type, _)| value_type));
     for (key, value_type, value) in &entries {
