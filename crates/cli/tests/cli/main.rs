@@ -1,0 +1,10 @@
+//! The program as its users run it.
+
+mod chat;
+mod common;
+mod inspect;
+mod known;
+mod mistakes;
+mod run;
+mod settings;
+mod tokens;
