@@ -105,14 +105,16 @@ impl<'a> Flags<'a> {
             return (format!("--{name}"), Some(typed));
         }
         let mut typed = None;
-        if single {
-            let mut rest = name.chars();
-            while let Some(flag) = rest.next().and_then(|short| self.short.get(&short)) {
-                let ends = flag.takes_value;
-                typed = Some(Typed { id: flag.id, value_follows: ends && rest.as_str().is_empty() });
-                if ends {
-                    break;
-                }
+        let mut shorts = name.chars();
+        while let Some(flag) = shorts.next().filter(|_| single).and_then(|short| self.short.get(&short)) {
+            let rest = shorts.as_str();
+            typed = Some(Typed { id: flag.id, value_follows: flag.takes_value && rest.is_empty() });
+            if flag.takes_value && rest.chars().all(|c| c.is_ascii_alphabetic()) && !rest.is_empty() {
+                // An option of llama.cpp that is not known here, such as `-ngl`, is no `-n gl`.
+                return (format!("--{name}"), None);
+            }
+            if flag.takes_value {
+                break;
             }
         }
         (text.to_owned(), typed)
@@ -138,7 +140,8 @@ mod tests {
     fn one_dash_is_enough_for_long_names() {
         check(&["run", "-sys", "Be brief", "-p", "x"], &["run", "--sys", "Be brief", "-p", "x"]);
         check(&["run", "-temp=0", "-top-k", "1"], &["run", "--temp=0", "--top-k", "1"]);
-        check(&["run", "-n5", "-vmx", "-c", "4"], &["run", "-n5", "-vmx", "-c", "4"]);
+        check(&["run", "-n5", "-vmx.gguf", "-c", "4"], &["run", "-n5", "-vmx.gguf", "-c", "4"]);
+        check(&["run", "-ngl", "99"], &["run", "--ngl", "99"]);
     }
 
     #[test]

@@ -9,29 +9,29 @@ use tempfile::TempDir;
 use testkit::llama::Spec;
 
 /// A home of its own with a small model in it.
-pub struct Home {
-    pub folder: TempDir,
-    pub model: PathBuf,
+pub(crate) struct Home {
+    pub(crate) folder: TempDir,
+    pub(crate) model: PathBuf,
 }
 
 impl Home {
-    pub fn new() -> Home {
+    pub(crate) fn new() -> Home {
         Home::with(&Spec { layers: 1, ..Spec::new(quant::Format::F32) })
     }
 
-    pub fn with(spec: &Spec) -> Home {
+    pub(crate) fn with(spec: &Spec) -> Home {
         let folder = TempDir::new().expect("a temporary folder");
         let model = folder.path().join("model.gguf");
         spec.write_to(&model).expect("the model is written");
         Home { folder, model }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The program with these arguments, split at spaces; `MODEL` stands for the model's path.
-    pub fn command(&self, args: &str) -> Command {
+    pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rustorch"));
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("RUSTORCH_"))
@@ -46,15 +46,15 @@ impl Home {
         command
     }
 
-    pub fn run(&self, args: &str) -> Ran {
+    pub(crate) fn run(&self, args: &str) -> Ran {
         Ran::from(self.command(args).output().expect("the program starts"))
     }
 
-    pub fn run_with(&self, args: &str, more: &[&str]) -> Ran {
+    pub(crate) fn run_with(&self, args: &str, more: &[&str]) -> Ran {
         Ran::from(self.command(args).args(more).output().expect("the program starts"))
     }
 
-    pub fn pipe(&self, args: &str, input: &str) -> Ran {
+    pub(crate) fn pipe(&self, args: &str, input: &str) -> Ran {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
@@ -70,10 +70,10 @@ impl Home {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Ran {
@@ -86,27 +86,27 @@ impl From<Output> for Ran {
 impl Ran {
     /// What went to stdout, when all went well and nothing was said.
     #[track_caller]
-    pub fn quiet(self) -> String {
+    pub(crate) fn quiet(self) -> String {
         assert_eq!((self.code, &*self.stderr), (Some(0), ""), "{self:?}");
         self.stdout
     }
 
     /// What went to stdout, when all went well.
     #[track_caller]
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
     #[track_caller]
-    pub fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         let text = self.ok();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
     }
 
     /// The message, when it failed with this code and left stdout alone.
     #[track_caller]
-    pub fn failed(self, code: i32) -> String {
+    pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!((self.code, &*self.stdout), (Some(code), ""), "{self:?}");
         assert!(self.stderr.starts_with("error: "), "{self:?}");
         self.stderr
@@ -115,13 +115,13 @@ impl Ran {
 
 /// The ids in a JSON array.
 #[track_caller]
-pub fn ids(value: &Value) -> Vec<u64> {
+pub(crate) fn ids(value: &Value) -> Vec<u64> {
     let ids = value.as_array().unwrap_or_else(|| panic!("no array: {value}"));
     ids.iter().map(|id| id.as_u64().expect("an id")).collect()
 }
 
 /// Writes `bytes` to a file and returns its path.
-pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> PathBuf {
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> PathBuf {
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("the folder is made");
     std::fs::write(path, bytes).expect("the file is written");
     path.to_owned()

@@ -14,7 +14,7 @@ fn the_command_line_is_checked() {
         ("run -m MODEL -p a --backend gpu", "invalid value 'gpu'"),
         ("run -m MODEL -p a -t 0", "invalid value '0'"),
         ("run -m MODEL -p a -l 5", "such as 15043+1"),
-        ("run -m MODEL -p a -ngl 5", "unexpected argument '-g'"),
+        ("run -m MODEL -p a -ngl 5", "unexpected argument '--ngl'"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("run -p hi", "Pass -m FILE"),
         ("chat", "Pass -m FILE"),
