@@ -1,6 +1,6 @@
 //! The K/V store: pages of 32 positions, each position of a head next to the one before it.
 
-use backend::{KvFormat, KvLayout, PAGE, Span, Step};
+use backend::{Error, KvFormat, KvLayout, PAGE, Span, Step};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
@@ -28,22 +28,21 @@ pub(crate) struct Rows<T> {
 
 impl Kv {
     /// An empty store. Its memory is the system's until it is written to.
-    pub(crate) fn new(layout: KvLayout) -> Kv {
-        let layer = |_| match layout.format {
-            KvFormat::F16 => {
-                Layer::F16 { keys: rows(&layout, layout.k_dim), values: rows(&layout, layout.v_dim) }
-            }
-            KvFormat::F32 => {
-                Layer::F32 { keys: rows(&layout, layout.k_dim), values: rows(&layout, layout.v_dim) }
-            }
+    pub(crate) fn new(layout: KvLayout) -> Result<Kv, Error> {
+        let layer = |_| {
+            Ok(match layout.format {
+                KvFormat::F16 => Layer::F16 {
+                    keys: Rows::new(&layout, layout.k_dim)?,
+                    values: Rows::new(&layout, layout.v_dim)?,
+                },
+                KvFormat::F32 => Layer::F32 {
+                    keys: Rows::new(&layout, layout.k_dim)?,
+                    values: Rows::new(&layout, layout.v_dim)?,
+                },
+            })
         };
-        Kv { layout, layers: (0..layout.layers).map(layer).collect() }
+        Ok(Kv { layout, layers: (0..layout.layers).map(layer).collect::<Result<_, Error>>()? })
     }
-}
-
-fn rows<T: bytemuck::Zeroable>(layout: &KvLayout, dim: usize) -> Rows<T> {
-    let data = bytemuck::zeroed_vec(layout.pages * PAGE * layout.kv_heads * dim);
-    Rows { data, heads: layout.kv_heads, dim }
 }
 
 impl Layer {
@@ -59,6 +58,19 @@ impl Layer {
                 values.write(v, step, |x, row| row.copy_from_slice(x));
             }
         }
+    }
+}
+
+impl<T: bytemuck::Zeroable> Rows<T> {
+    fn new(layout: &KvLayout, dim: usize) -> Result<Rows<T>, Error> {
+        let heads = layout.kv_heads;
+        let data = bytemuck::allocation::try_zeroed_vec(layout.pages * PAGE * heads * dim);
+        let data = data.map_err(|()| Error::OutOfMemory {
+            what: "K/V cache",
+            bytes: layout.bytes(),
+            hint: "ask for a smaller context",
+        })?;
+        Ok(Rows { data, heads, dim })
     }
 }
 

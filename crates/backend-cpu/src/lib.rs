@@ -79,7 +79,10 @@ impl Backend for Cpu {
     }
 
     fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        lock(&self.state).kv = Some(Kv::new(layout));
+        // The old store goes first, so that there is room for the new one.
+        lock(&self.state).kv = None;
+        let kv = Kv::new(layout)?;
+        lock(&self.state).kv = Some(kv);
         Ok(())
     }
 

@@ -11,8 +11,11 @@ use crate::kv::Layer;
 use crate::pool::Tile;
 use crate::{State, lock};
 
-/// Outputs of a linear layer that one task computes.
+/// Outputs of a linear layer that one task computes, at least.
 const TILE_COLS: usize = 32;
+
+/// Products that one task of a linear layer computes, at least: fewer are not worth a second thread.
+const TILE_PRODUCTS: usize = 1 << 15;
 
 /// Rows that one task of the other operations computes.
 const TILE_ROWS: usize = 4;
@@ -269,7 +272,8 @@ impl CpuProgram {
             return;
         }
         let weight = self.bound.weight(weight);
-        let tile = (out.len() / weight.rows, TILE_COLS);
+        let rows = out.len() / weight.rows;
+        let tile = (rows, (TILE_PRODUCTS / (rows * weight.cols)).max(TILE_COLS));
         match self.kernels.linear(weight.format) {
             Linear::Float(kernel) => {
                 let x = Input { data: self.result(x), stride: weight.cols };

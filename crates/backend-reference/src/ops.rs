@@ -49,7 +49,7 @@ pub(crate) fn compute(
         Op::RmsNorm { x, weight, eps } => {
             let w = vector(bound.weight(*weight));
             for (y, x) in out.chunks_exact_mut(value.cols).zip(result(*x).chunks_exact(value.cols)) {
-                let mean = dot(x, x) / x.len() as f64;
+                let mean = dot(&wide(x), &wide(x)) / x.len() as f64;
                 let scale = 1.0 / (mean + f64::from(*eps)).sqrt();
                 for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
                     *y = (f64::from(x) * scale * f64::from(w)) as f32;
@@ -110,11 +110,13 @@ pub(crate) fn compute(
 fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let chunk = w.rows.div_ceil(threads);
+    let x = wide(x);
     let columns = |first: usize| {
         let mut weights = vec![0.0; w.cols];
         let mut columns = Vec::new();
         for o in first..w.rows.min(first + chunk) {
             w.format.dequantize(w.row(o), &mut weights);
+            let weights = wide(&weights);
             columns.extend(x.chunks_exact(w.cols).map(|x| dot(&weights, x) as f32));
         }
         columns
@@ -175,9 +177,9 @@ fn attend(out: &mut [f32], q: &[f32], keys: &[f32], values: &[f32], shape: &Head
                 let (page, place) = span.slot(p);
                 (page * PAGE + place) * kv_heads + kv_head
             });
-            let q = &q[(row * heads + head) * k_dim..][..k_dim];
+            let q = wide(&q[(row * heads + head) * k_dim..][..k_dim]);
             let scores: Vec<f64> =
-                slots.clone().map(|slot| scale * dot(q, &keys[slot * k_dim..][..k_dim])).collect();
+                slots.clone().map(|slot| scale * dot(&q, &wide(&keys[slot * k_dim..][..k_dim]))).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             mean.fill(0.0);
@@ -194,17 +196,21 @@ fn attend(out: &mut [f32], q: &[f32], keys: &[f32], values: &[f32], shape: &Head
     }
 }
 
-/// The sum of products, in f64, over eight running sums so that it need not take all day.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
+/// As f64.
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().copied().map(f64::from).collect()
+}
+
+/// The sum of products, over eight running sums so that it need not take all day.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0f64; 8];
-    let (a, b) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f64 = a.remainder().iter().zip(b.remainder()).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-    for (a, b) in a.zip(b) {
-        for ((sum, &a), &b) in sums.iter_mut().zip(a).zip(b) {
-            *sum += f64::from(a) * f64::from(b);
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..8 {
+            sums[i] += a[i] * b[i];
         }
     }
-    sums.iter().sum::<f64>() + rest
+    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
 }
 
 /// A weight of one row as f32.

@@ -3,8 +3,10 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
-/// Deepest nesting of arrays and objects.
-const MAX_DEPTH: usize = 128;
+use crate::MAX_OUTPUT_BYTES;
+
+/// Deepest nesting of arrays and objects that is written.
+pub(crate) const MAX_DEPTH: usize = 128;
 
 /// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`; nothing is escaped for HTML.
 pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
@@ -13,13 +15,10 @@ pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
     let ensure_ascii: Option<bool> = options.get("ensure_ascii")?;
     let sort_keys: Option<bool> = options.get("sort_keys")?;
     options.assert_all_used()?;
-    let indent = match indent.filter(|indent| !indent.is_none()) {
-        None => None,
-        Some(indent) => Some(match indent.as_str() {
-            Some(text) => text.to_owned(),
-            None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
-        }),
-    };
+    let indent = indent.filter(|indent| !indent.is_none()).map(|indent| match indent.as_str() {
+        Some(text) => text.to_owned(),
+        None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
+    });
     let [between_items, after_key] = match separators.as_deref() {
         None if indent.is_some() => [",", ": "],
         None => [", ", ": "],
@@ -50,8 +49,9 @@ struct Writer {
 
 impl Writer {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply for JSON"));
+        if depth > MAX_DEPTH || self.out.len() > MAX_OUTPUT_BYTES {
+            let message = "value is too large or too deeply nested for JSON";
+            return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),

@@ -9,6 +9,7 @@ mod guard;
 mod jinja;
 mod json;
 mod prompt;
+mod stack;
 mod template;
 
 pub use error::Error;
@@ -16,10 +17,10 @@ pub use prompt::{Message, Prompt, Segment};
 pub use template::{Options, Specials, Template, TurnEnd};
 
 /// Longest template that is accepted, in bytes. The longest of known models have 20 kB.
-pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+pub const MAX_SOURCE_BYTES: usize = 1 << 18;
 
 /// Most text that a template may produce from one conversation, in bytes.
 pub const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
-/// Most steps (of minijinja's virtual machine) that one rendering may take, about a second.
-pub const MAX_STEPS: u64 = 10_000_000;
+/// Most steps (of minijinja's virtual machine) that one rendering may take: thousands of messages.
+pub const MAX_STEPS: u64 = 1_000_000;

@@ -1,12 +1,12 @@
 //! A file's chat template.
 
 use std::io::{self, Write};
-use std::panic::AssertUnwindSafe;
 
 use minijinja::{Environment, Value};
 
 use crate::guard::{SpecialTokens, Strength};
 use crate::prompt::{Message, Prompt, Segment};
+use crate::stack::on_large_stack;
 use crate::{Error, MAX_OUTPUT_BYTES, jinja};
 
 /// What a template needs to know about the vocabulary.
@@ -67,7 +67,7 @@ impl Template {
     /// Compiles `source`.
     pub fn new(source: &str, specials: Specials) -> Result<Template, Error> {
         Ok(Template {
-            environment: jinja::environment(source)?,
+            environment: on_large_stack(|| jinja::environment(source))??,
             source: source.to_owned(),
             bos: specials.bos,
             eos: specials.eos,
@@ -167,20 +167,19 @@ impl Template {
         // without asking, which Jinja does only with what is undefined.
         let none = ["tools", "documents"].map(|name| (name.to_owned(), Value::from(())));
         match self.render_with(none.into_iter().chain(context.clone())) {
-            Err(Error::Render { .. }) => self.render_with(context),
+            Err(Error::Render { .. }) => self.render_with(context.into_iter()),
             result => result,
         }
     }
 
-    fn render_with(&self, context: impl IntoIterator<Item = (String, Value)>) -> Result<String, Error> {
-        let template = self.environment.get_template(jinja::NAME)?;
-        // minijinja 3.0.5 panics on `[][::-1]`. What a render has changed by then is dropped with it.
-        let rendered = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            let mut output = Limited(Vec::new());
-            template.render_captured_to(Value::from_pairs(context), &mut output).map(|_| output.0)
-        }));
-        let panicked = |_| Error::Render { line: 0, message: "the template engine panicked".to_owned() };
-        Ok(String::from_utf8_lossy(&rendered.map_err(panicked)??).into_owned())
+    fn render_with(&self, context: impl Iterator<Item = (String, Value)> + Send) -> Result<String, Error> {
+        let mut output = Limited(Vec::new());
+        let rendered = on_large_stack(|| {
+            let template = self.environment.get_template(jinja::NAME)?;
+            template.render_captured_to(Value::from_pairs(context), &mut output).map(drop)
+        })?;
+        rendered?;
+        Ok(String::from_utf8_lossy(&output.0).into_owned())
     }
 }
 

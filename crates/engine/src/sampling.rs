@@ -10,7 +10,6 @@ use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
 
 #[cfg(test)]
-#[path = "sampling_tests.rs"]
 mod tests;
 
 /// How a request's tokens are chosen. The defaults are llama.cpp's.

@@ -118,11 +118,12 @@ impl<'a> Cursor<'a> {
     pub(crate) fn string(&mut self, what: &'static str) -> Result<&'a str, At> {
         let length = self.length(what)?;
         let offset = self.offset();
+        let bytes = self.take(length, what)?;
         if length > 0 {
             // The copy, the page it is read from, and the allocator's header.
             self.charge(length.saturating_mul(2).saturating_add(32))?;
         }
-        str::from_utf8(self.take(length, what)?).map_err(|error| At {
+        str::from_utf8(bytes).map_err(|error| At {
             offset: offset + error.valid_up_to() as u64,
             problem: Problem::BadUtf8 { what, at: error.valid_up_to() as u64 },
         })

@@ -201,3 +201,65 @@ impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
         Metadata { entries: entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(value: impl Into<Value>) -> Metadata {
+        [("k", value)].into_iter().collect()
+    }
+
+    #[test]
+    fn integers_are_taken_at_any_width_when_they_fit() {
+        for value in [
+            Value::U8(7),
+            Value::I8(7),
+            Value::U16(7),
+            Value::I16(7),
+            Value::U32(7),
+            Value::I32(7),
+            Value::U64(7),
+            Value::I64(7),
+        ] {
+            let metadata = metadata(value);
+            assert_eq!(metadata.u32("k"), Ok(Some(7)));
+            assert_eq!(metadata.i32("k"), Ok(Some(7)));
+            assert_eq!(metadata.u64("k"), Ok(Some(7)));
+        }
+        assert_eq!(metadata(u32::MAX).u32("k"), Ok(Some(u32::MAX)));
+        assert!(metadata(u32::MAX).i32("k").is_err());
+        assert_eq!(metadata(-1i8).i32("k"), Ok(Some(-1)));
+        assert!(metadata(-1i64).u64("k").is_err());
+        assert!(metadata(1u64 << 32).u32("k").is_err());
+        assert_eq!(metadata(u64::MAX).u64("k"), Ok(Some(u64::MAX)));
+        assert!(metadata(7f32).u32("k").is_err());
+        assert!(metadata(true).u32("k").is_err());
+        assert_eq!(metadata(vec![1i64, 2]).u32s("k"), Ok(Some(vec![1, 2])));
+        assert!(metadata(vec![1i32, -2]).u32s("k").is_err());
+        assert!(metadata(vec![1f32]).u32s("k").is_err());
+    }
+
+    #[test]
+    fn an_absent_key_is_none_and_a_wrong_one_says_what_it_holds() {
+        let empty = Metadata::default();
+        assert_eq!(empty.str("k"), Ok(None));
+        assert_eq!(empty.strings("k"), Ok(None));
+        let error = metadata("abc").f32("k").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"metadata key "k" holds string "abc", expected a floating-point number"#
+        );
+        let error = metadata(vec![1u8, 2]).i32s("k").unwrap_err();
+        assert_eq!(error.found, "array of 2 u8");
+    }
+
+    #[test]
+    fn keys_keep_their_order() {
+        let mut metadata: Metadata = [("b", 1u8), ("a", 2), ("c", 3)].into_iter().collect();
+        assert_eq!(metadata.insert("a", 4u8), Some(Value::U8(2)));
+        assert_eq!(metadata.remove("b"), Some(Value::U8(1)));
+        metadata.insert("b", 5u8);
+        assert_eq!(metadata.iter().map(|(key, _)| key).collect::<Vec<_>>(), ["a", "c", "b"]);
+    }
+}

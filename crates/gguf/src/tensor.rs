@@ -37,7 +37,8 @@ impl Tensor {
 
     /// The bytes of one row, or `None` past the last.
     pub fn row(&self, row: usize) -> Option<&[u8]> {
-        self.data.chunks_exact(self.row_bytes()).nth(row)
+        let start = row.checked_mul(self.row_bytes())?;
+        self.data.get(start..start.checked_add(self.row_bytes())?)
     }
 }
 

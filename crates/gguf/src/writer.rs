@@ -86,10 +86,11 @@ pub enum WriteError {
 pub fn write<'a, W: Write>(
     out: W,
     metadata: &Metadata,
-    tensors: impl IntoIterator<Item = &'a Tensor> + Clone,
+    tensors: impl IntoIterator<Item = &'a Tensor>,
 ) -> Result<W, WriteError> {
+    let tensors: Vec<&Tensor> = tensors.into_iter().collect();
     let mut layout = Layout::new(metadata)?;
-    for tensor in tensors.clone() {
+    for tensor in &tensors {
         layout.tensor(tensor.name.as_str(), &tensor.shape, tensor.format)?;
     }
     let mut writer = layout.begin(out)?;

@@ -3,9 +3,11 @@
 pub mod conformance;
 pub mod goldens;
 pub mod llama;
+pub mod malformed;
 mod random;
 mod vocabulary;
 mod weights;
+pub mod whole;
 
 pub use vocabulary::VOCAB;
 

@@ -60,7 +60,44 @@ fn limits_name_themselves() {
     assert!(matches!(render(&(content + "x")), Err(Error::TooMuchOutput)));
 }
 
-/// A fault of minijinja 3.0.5, where Jinja gives an empty list. When this fails, it is mended: see `render_with`.
+/// Each of these overflows an ordinary stack within minijinja, or asks for all memory.
+#[test]
+fn nothing_nested_or_multiplied_brings_the_process_down() {
+    let n = 40_000;
+    for (start, link, end) in [
+        ("{{ 1", "+1", " }}"),
+        ("{{ 1", "~1", " }}"),
+        ("{{ a", ".b", " }}"),
+        ("{{ a", "|e", " }}"),
+        ("{{ ", "not ", "1 }}"),
+        ("{{ ", "-", "1 }}"),
+        ("{{ 1", " and 1", " }}"),
+        ("{{ 1", "**1", " }}"),
+        ("{{ ", "[", " }}"),
+        ("{% if 1 %}", "{% if 1 %}", ""),
+        ("{% if 1 %}", "{% elif 1 %}", "{% endif %}"),
+    ] {
+        // Most are expressions like any other; that there is an answer at all is what counts.
+        let links = n.min(MAX_SOURCE_BYTES / link.len() - 10);
+        let _ = render(&format!("{start}{}{end}", link.repeat(links)));
+    }
+    let nested =
+        "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    assert!(render(nested).is_ok());
+    for end in ["{{ ns.x }}", "{{ ns.x | tojson }}"] {
+        assert!(matches!(render(&format!("{nested}{end}")), Err(Error::Render { .. })));
+    }
+    let cycle = "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}";
+    assert!(matches!(render(cycle), Err(Error::Render { .. })));
+    for filter in
+        ["batch(9999999999, 1)", "slice(9999999999)", "indent(9999999999)", "indent(width=9999999999)"]
+    {
+        let source = format!("{{{{ 'a\nb' | {filter} | list }}}}");
+        assert!(matches!(render(&source), Err(Error::Render { .. })), "{filter}");
+    }
+}
+
+/// A fault of minijinja 3.0.5, where Jinja gives an empty list. When this fails, it is mended.
 #[test]
 fn a_panic_of_the_engine_is_an_error() {
     assert!(matches!(render("{% for x in [][::-1] %}{% endfor %}"), Err(Error::Render { .. })));

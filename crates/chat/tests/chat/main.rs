@@ -3,3 +3,4 @@
 mod goldens;
 mod limits;
 mod marks;
+mod with_tokenizer;

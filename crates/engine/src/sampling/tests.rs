@@ -60,7 +60,7 @@ fn greedy(logits: &[f32], tokens: &[u32], sampling: Sampling) -> Result<u32, Sam
 
 #[test]
 fn every_filter_keeps_what_llama_cpp_keeps() {
-    let cases: Vec<Case> = serde_json::from_str(include_str!("../goldens/sampling.json")).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(include_str!("../../goldens/sampling.json")).unwrap();
     assert_eq!(cases.len(), 99);
     for case in cases {
         let what = format!("seed {}, n {}, {:?}", case.seed, case.n, case.options);

@@ -1,0 +1,97 @@
+//! Whole models with random weights on the CPU backend, in every format: against the reference backend,
+//! and that against llama.cpp's error on the same file and tokens (`tools/oracle`).
+
+use backend::{Backend, KvFormat};
+use backend_cpu::{Cpu, Isa};
+use backend_reference::Reference;
+use testkit::conformance::random::nmse;
+use testkit::goldens;
+use testkit::llama::{Spec, models};
+use testkit::whole::{Whole, kl, top1};
+
+fn cpu(threads: usize, isa: Isa) -> Box<Cpu> {
+    Box::new(Cpu::with_isa(threads.try_into().ok(), isa).expect("a detected instruction set"))
+}
+
+/// What a run is judged by: error of the logits, mean KL, and at which positions the top token is the
+/// reference's.
+struct Distance {
+    nmse: f64,
+    mean_kl: f64,
+    agrees: Vec<bool>,
+    llama_cpp_agrees: Vec<bool>,
+}
+
+/// The logits of all positions of the golden sequences.
+fn logits(spec: &Spec, backend: Box<dyn Backend>) -> Vec<f32> {
+    let mut model = Whole::new(spec.file(), backend, KvFormat::F16, goldens::POSITIONS, goldens::POSITIONS);
+    goldens::tokens().iter().flat_map(|tokens| model.logits(tokens, goldens::POSITIONS)).collect()
+}
+
+fn distance(name: &str, truth: &[f32], found: &[f32]) -> Distance {
+    let rows = || truth.chunks_exact(testkit::VOCAB).zip(found.chunks_exact(testkit::VOCAB));
+    let theirs = goldens::llama_cpp_top1(name);
+    Distance {
+        nmse: nmse(truth, found),
+        mean_kl: rows().map(|(a, b)| kl(a, b)).sum::<f64>() / theirs.len() as f64,
+        agrees: rows().map(|(a, b)| top1(a) == top1(b)).collect(),
+        llama_cpp_agrees: rows().zip(&theirs).map(|((a, _), theirs)| top1(a) == *theirs).collect(),
+    }
+}
+
+/// How much less often than llama.cpp's our top token is the reference's, in standard errors of the
+/// difference over the same positions.
+fn worse_by(distance: &Distance) -> f64 {
+    let pairs = distance.llama_cpp_agrees.iter().zip(&distance.agrees);
+    let differences: Vec<f64> = pairs.map(|(&theirs, &ours)| f64::from(theirs) - f64::from(ours)).collect();
+    let n = differences.len() as f64;
+    let mean = differences.iter().sum::<f64>() / n;
+    let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    if mean <= 0.0 { 0.0 } else { mean / (variance / n).sqrt() }
+}
+
+/// 4,096 positions of every model, with the vector kernels and with those that every processor has.
+#[test]
+fn no_further_from_exact_than_llama_cpp() {
+    for (name, spec) in models() {
+        let truth = logits(&spec, Box::new(Reference::new()));
+        for isa in [Isa::detect(), Isa::Scalar] {
+            let found = distance(&name, &truth, &logits(&spec, cpu(2, isa)));
+            judge(&format!("{name} {}", isa.name()), &name, &spec, &found);
+        }
+    }
+}
+
+fn judge(label: &str, name: &str, spec: &Spec, found: &Distance) {
+    if spec.format.block_len() == 1 {
+        println!("{label}: NMSE {:.2e}", found.nmse);
+        assert!(found.nmse <= 1e-5, "{label}: NMSE {:e}", found.nmse);
+        return;
+    }
+    let theirs = goldens::llama_cpp_kl(name);
+    let ratio = found.mean_kl / (theirs.iter().map(|&kl| f64::from(kl)).sum::<f64>() / theirs.len() as f64);
+    let worse = worse_by(found);
+    println!(
+        "{label}: NMSE {:.2e}, mean KL {:.3e}, {ratio:.3} times llama.cpp's; top-1 worse by {worse:.2} standard errors",
+        found.nmse, found.mean_kl
+    );
+    assert!(ratio <= 1.1, "{label}: mean KL is {ratio:.3} times llama.cpp's");
+    assert!(worse <= 2.0, "{label}: top-1 agreement is lower by {worse:.2} standard errors");
+}
+
+/// The same bits, however the prompt is split and however many threads run.
+#[test]
+fn chunks_and_threads_change_no_bit() {
+    let tokens: Vec<u32> = goldens::tokens().as_flattened()[..700].to_vec();
+    for (name, spec) in models() {
+        let run = |threads, chunk| {
+            Whole::new(spec.file(), cpu(threads, Isa::detect()), KvFormat::F16, 704, 128)
+                .logits(&tokens, chunk)
+        };
+        let one = run(1, 128);
+        for (threads, chunk) in [(2, 128), (1, 1), (3, 37)] {
+            let same = one.iter().zip(run(threads, chunk)).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{name}: {threads} threads, chunks of {chunk}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What must be refused while reading a file, and what the message must say.
+
+use std::collections::{HashMap, HashSet};
+
+use bytes::Bytes;
+use gguf::Gguf;
+use testkit::malformed::{Malformed, Stage, cases, valid};
+
+fn read(bytes: &[u8]) -> Result<Gguf, gguf::Error> {
+    Gguf::from_bytes(Bytes::copy_from_slice(bytes))
+}
+
+#[test]
+fn the_files_that_cases_are_made_from_are_valid() {
+    for (name, bytes) in valid() {
+        if let Err(error) = read(&bytes) {
+            panic!("{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn names_and_contents_are_unique() {
+    let cases = cases();
+    let names: HashSet<&str> = cases.iter().map(|case| case.name).collect();
+    assert_eq!(names.len(), cases.len());
+    let mut contents = HashMap::new();
+    for case in &cases {
+        if let Some(other) = contents.insert(case.bytes.as_slice(), case.name) {
+            panic!("{other:?} and {:?} are the same file", case.name);
+        }
+    }
+}
+
+#[test]
+fn each_case_is_refused_at_its_stage_with_the_place_and_the_reason() {
+    let mut wrong = vec![];
+    for Malformed { name, bytes, stage, expect } in cases() {
+        match (stage, read(&bytes)) {
+            (Stage::File, Ok(_)) => wrong.push(format!("{name}: accepted")),
+            (Stage::File, Err(error)) => {
+                let message = error.to_string();
+                let missing: Vec<_> = expect.iter().filter(|&&part| !message.contains(part)).collect();
+                if !missing.is_empty() {
+                    wrong.push(format!("{name}: no {missing:?} in: {message}"));
+                }
+            }
+            (_, Err(error)) => wrong.push(format!("{name}: refused too early: {error}")),
+            (_, Ok(_)) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_message_names_the_file_and_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("some model.gguf");
+    for case in cases().iter().filter(|case| case.stage == Stage::File) {
+        std::fs::write(&path, &case.bytes).unwrap();
+        let message = Gguf::open(&path).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{}: ", path.display())), "{message}");
+        assert!(!message.contains(char::is_control) && message.len() < 1000, "{message}");
+        let advice = ["convert", "download", "give a GGUF file", "rename"];
+        assert!(advice.iter().any(|word| message.contains(word)), "{message}");
+    }
+}
+
+/// Every byte of these files is needed: nothing follows the data of their last tensors.
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    for (name, bytes) in valid() {
+        for len in 0..bytes.len() {
+            match read(&bytes[..len]) {
+                Ok(_) => panic!("{name} cut to {len} of {} bytes is accepted", bytes.len()),
+                Err(error) => {
+                    assert!(error.to_string().contains("offset 0x"), "{name} cut to {len}: {error}")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Opening what is there, what is not, and a version 1 file laid out by hand.
+
+use gguf::{Array, Error, Gguf, Value, Version};
+use quant::Format;
+use testkit::malformed::raw::Raw;
+
+/// Also checks that a model can be shared between threads.
+fn message<T: Send + Sync>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_no_file_is_said_to_be_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = message(Gguf::open(dir.path().join("missing.gguf")));
+    assert!(missing.contains("missing.gguf: cannot open the file: "), "{missing}");
+    let folder = message(Gguf::open(dir.path()));
+    assert!(folder.contains("not a regular file"), "{folder}");
+    if cfg!(unix) {
+        let device = message(Gguf::open("/dev/null"));
+        assert!(device.contains("/dev/null: this is not a regular file"), "{device}");
+    }
+    let path = dir.path().join("empty.gguf");
+    std::fs::write(&path, "").unwrap();
+    let empty = message(Gguf::open(path));
+    assert!(empty.contains("an empty file"), "{empty}");
+}
+
+#[test]
+fn a_message_reads_as_a_sentence() {
+    let case = |name: &str| {
+        let found = testkit::malformed::cases().into_iter().find(|case| case.name == name);
+        message(Gguf::from_bytes(found.unwrap().bytes.into()))
+    };
+    assert_eq!(
+        case("offset 1"),
+        "GGUF data in memory: tensor \"t\" (info at offset 0x18): offset 1 is not a multiple of the \
+         alignment 32; the file is damaged or was written by a faulty tool, download or convert it again"
+    );
+    assert_eq!(
+        case("string cut"),
+        "GGUF data in memory: metadata key \"k\" (at offset 0x3e): the file ends inside a string: 5 bytes \
+         needed, 4 left; the file is incomplete or damaged, download or convert it again"
+    );
+}
+
+/// Counts, lengths and dimensions have 32 bits in version 1; offsets have 64.
+#[test]
+fn version_1_by_hand() {
+    let mut file = vec![];
+    file.extend(b"GGUF\x01\0\0\0\x02\0\0\0\x03\0\0\0");
+    file.extend(b"\x01\0\0\0s\x08\0\0\0\x02\0\0\0hi"); // s: string
+    file.extend(b"\x01\0\0\0a\x09\0\0\0\x08\0\0\0\x02\0\0\0\x01\0\0\0x\0\0\0\0"); // a: array of strings
+    file.extend(b"\x01\0\0\0n\x09\0\0\0\x09\0\0\0\x01\0\0\0\x03\0\0\0\x02\0\0\0\xff\xff\x07\0"); // n: [[i16]]
+    file.extend(b"\x01\0\0\0p\x02\0\0\0\x02\0\0\0\x03\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0"); // p: F16 [2, 3]
+    file.extend(b"\x01\0\0\0q\x01\0\0\0\x01\0\0\0\0\0\0\0\x20\0\0\0\0\0\0\0"); // q: F32 [1]
+    file.resize(file.len().next_multiple_of(32), 0);
+    file.extend(1..=12);
+    file.extend([0; 20]);
+    file.extend(1f32.to_le_bytes());
+
+    let gguf = Gguf::from_bytes(file.into()).unwrap();
+    assert_eq!(gguf.version(), Version::V1);
+    assert_eq!(gguf.metadata().len(), 3);
+    assert_eq!(gguf.metadata().str("s"), Ok(Some("hi")));
+    assert_eq!(gguf.metadata().strings("a"), Ok(Some(["x".to_owned(), String::new()].as_slice())));
+    assert_eq!(gguf.metadata().get("n"), Some(&Value::Array(Array::Array(vec![Array::I16(vec![-1, 7])]))));
+    let p = gguf.tensor("p").unwrap();
+    assert_eq!((p.format, p.shape.as_slice(), p.row_len(), p.rows()), (Format::F16, &[2, 3][..], 2, 3));
+    assert_eq!(p.row(2), Some([9, 10, 11, 12].as_slice()));
+    assert_eq!(p.row(3), None);
+    assert_eq!(gguf.tensor("q").unwrap().data, 1f32.to_le_bytes().as_slice());
+}
+
+/// Some tools sort the list by name, or leave room between tensors.
+#[test]
+fn data_need_not_follow_the_order_of_the_list() {
+    let file = Raw::new().tensor("last", &[8], 0, 128).tensor("first", &[8], 0, 0).tensor("mid", &[8], 0, 64);
+    let data: Vec<u8> = (0..160).collect();
+    let gguf = Gguf::from_bytes(file.data(data).bytes().into()).unwrap();
+    let starts = gguf.tensors().map(|tensor| (tensor.name.as_str(), tensor.data[0]));
+    assert!(starts.eq([("last", 128), ("first", 0), ("mid", 64)]));
+}
