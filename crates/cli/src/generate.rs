@@ -67,7 +67,7 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(tokens as u64);
-    if let Ok(style) = ProgressStyle::with_template("reading the prompt {wide_bar} {pos}/{len} tokens") {
+    if let Ok(style) = ProgressStyle::with_template("reading the prompt {bar:30} {pos}/{len} tokens") {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));

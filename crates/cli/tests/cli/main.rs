@@ -4,6 +4,7 @@ mod chat;
 mod common;
 mod inspect;
 mod known;
+mod malformed;
 mod mistakes;
 mod run;
 mod settings;
