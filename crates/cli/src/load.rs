@@ -28,7 +28,7 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
     let options =
-        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size, ..Options::default() };
+        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size.get(), ..Options::default() };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
     tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
     Ok(engine)

@@ -14,6 +14,7 @@ mod output;
 mod run;
 mod settings;
 mod tokenize;
+mod values;
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
 //! What is different when somebody sits at a terminal.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use rexpect::session::{PtySession, spawn_command};
 
@@ -23,7 +22,9 @@ fn ended(session: &mut PtySession) -> String {
 #[test]
 fn ctrl_c_stops_the_answer_and_then_leaves() {
     let home = Home::new();
-    let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3");
+    let answer = home.pipe("chat -m MODEL -temp 0 -n 3", "Hello\n").quiet();
+    // The context is longer than it was trained on, so that there is time.
+    let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3 -c 100000");
     session.exp_string("/help shows the commands").expect("a greeting");
     session.exp_string("> ").expect("a prompt");
     session.send_line("/set max-tokens -1").expect("typed");
@@ -31,7 +32,7 @@ fn ctrl_c_stops_the_answer_and_then_leaves() {
     session.send_line("/set ignore-eos").expect("typed");
     session.exp_string("ignore-eos: on").expect("set");
     session.send_line("Hello").expect("typed");
-    std::thread::sleep(Duration::from_millis(300));
+    session.exp_string(answer.trim()).expect("the answer begins");
     session.send_control('c').expect("typed");
     session.exp_string("stopped; Ctrl-C again leaves").expect("stopped");
     session.exp_string("> ").expect("a prompt");
