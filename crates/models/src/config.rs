@@ -172,6 +172,14 @@ impl Config {
             feed_forward_length: keys.size("feed_forward_length", "the width of the feed-forward network")?,
             rope_scaling: keys.rope_scaling()?,
             vocab_size: match metadata.strings("tokenizer.ggml.tokens")? {
+                Some([]) => {
+                    let key = "tokenizer.ggml.tokens".to_owned();
+                    return Err(Error::BadValue {
+                        key,
+                        found: "empty".into(),
+                        expected: "the vocabulary".into(),
+                    });
+                }
                 Some(tokens) => tokens.len(),
                 None => {
                     keys.size("vocab_size", "the number of tokens, as there are no tokenizer.ggml.tokens")?
