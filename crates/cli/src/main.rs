@@ -4,6 +4,7 @@ mod args;
 mod argv;
 mod chat;
 mod devices;
+mod folders;
 mod generate;
 mod inspect;
 mod interrupt;
