@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
-use crate::args::{TokenIds, TokenizeArgs};
+use crate::args::TokenizeArgs;
+use crate::values::TokenIds;
 use crate::{load, output};
 
 pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
