@@ -4,7 +4,7 @@
 
 VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp. Writes
 crates/tokenizer/goldens/<vocabulary>.json for these, and made-<name>.json for tiny vocabularies made
-here (these hold their metadata too). Takes tools/requirements.txt and llama-cpp-python==0.3.36.
+here (these hold their metadata too). Takes tools/requirements.txt.
 
 A case is [text, [ids...], decoded]: the ids for (add_special, parse_special) = (false, false),
 (true, false), (false, true), (true, true), null where the same as the first; `decoded` is

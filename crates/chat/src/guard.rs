@@ -24,7 +24,7 @@ pub(crate) struct SpecialTokens {
 /// How much the guard guards.
 #[derive(Clone, Copy)]
 pub(crate) enum Strength {
-    /// What spells a special token, or the beginning of one at the end of a text.
+    /// What spells a special token.
     Tokens,
     /// Every character that a special token begins with. No template can make a special token of such
     /// text, whatever it takes out of it; but it no longer finds a `</think>` in it either.
@@ -53,10 +53,7 @@ impl SpecialTokens {
     /// `text` with `guard` in it.
     pub(crate) fn guard(&self, text: &str, guard: char, strength: Strength) -> String {
         let mut starts: Vec<usize> = match strength {
-            Strength::Tokens => {
-                let whole = self.every.find_overlapping_iter(text).map(|found| found.start());
-                whole.chain(self.beginnings_at_end(text)).collect()
-            }
+            Strength::Tokens => self.every.find_overlapping_iter(text).map(|found| found.start()).collect(),
             Strength::Characters => {
                 let firsts: Vec<char> =
                     self.tokens.iter().filter_map(|(_, text)| text.chars().next()).collect();
@@ -75,14 +72,6 @@ impl SpecialTokens {
         }
         guarded.push_str(&text[rest..]);
         guarded
-    }
-
-    /// Where the last characters of `text` begin a special token that what follows could complete.
-    fn beginnings_at_end<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> + 'a {
-        let longest = self.tokens.iter().map(|(_, token)| token.len()).max().unwrap_or(0);
-        let near_end = text.char_indices().rev().map(|(start, _)| start);
-        let near_end = near_end.take_while(move |start| text.len() - start < longest);
-        near_end.filter(|&start| self.tokens.iter().any(|(_, token)| token.starts_with(&text[start..])))
     }
 
     /// Cuts `text` at the special tokens and drops `guard`.

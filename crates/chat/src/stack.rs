@@ -9,8 +9,8 @@ use std::thread;
 use crate::Error;
 
 /// Enough for the deepest nesting that [`MAX_SOURCE_BYTES`](crate::MAX_SOURCE_BYTES) and
-/// [`MAX_STEPS`](crate::MAX_STEPS) allow, twice over. Only what is touched takes memory.
-const STACK_BYTES: usize = 1 << 30;
+/// [`MAX_STEPS`](crate::MAX_STEPS) allow, four times over. Only what is touched takes memory.
+const STACK_BYTES: usize = 1 << 29;
 
 /// Runs `work` on a thread with a large stack. A panic there, which only a fault of the template
 /// engine can cause, becomes an error.

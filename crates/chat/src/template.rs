@@ -102,7 +102,8 @@ impl Template {
         if !texts[1..].iter().any(changes) {
             return Ok(Prompt { segments });
         }
-        // A template that takes something out of a message may join a special token from what is left.
+        // A template that takes something out of a message, or puts two side by side, may join a special
+        // token from what they hold.
         let strict = render(Strength::Characters)?;
         let same = token_ids(&segments).eq(token_ids(&strict));
         Ok(Prompt { segments: if same { segments } else { strict } })

@@ -1,3 +1,41 @@
 //! The `rustorch` program.
 
-fn main() {}
+mod args;
+mod argv;
+mod chat;
+mod devices;
+mod folders;
+mod generate;
+mod inspect;
+mod interrupt;
+mod load;
+mod logits;
+mod npy;
+mod output;
+mod run;
+mod settings;
+mod tokenize;
+mod values;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::parse().and_then(run) {
+        Ok(code) => code,
+        Err(error) => output::fail(&error),
+    }
+}
+
+fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
+    output::start_tracing(cli.verbose);
+    match cli.command {
+        args::Command::Chat(args) => chat::run(args, cli.verbose),
+        args::Command::Run(args) => run::run(args, cli.verbose),
+        args::Command::Logits(args) => logits::run(args),
+        args::Command::Tokenize(args) => tokenize::tokenize(args),
+        args::Command::Detokenize(args) => tokenize::detokenize(args),
+        args::Command::Inspect(args) => inspect::run(args),
+        args::Command::Devices(args) => devices::run(args),
+        args::Command::Completions(args) => args::completions(args),
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokenizer::{Detokenizer, Tokenizer};
+use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
 use crate::request::{Request, Usage};
@@ -42,9 +42,13 @@ impl Active {
         }
         let sampler = Sampler::new(sampling)?;
         let seed = sampler.seed();
+        // After special tokens alone the answer begins the text, so the space that SentencePiece puts
+        // before every text is not part of it.
+        let begins = request.prompt.iter().all(|&id| tokenizer.kind(id).is_some_and(Kind::is_special));
+        let detokenizer = if begins { Detokenizer::new } else { Detokenizer::continuing };
         let active = Active {
             sampler,
-            detokenizer: Detokenizer::continuing(tokenizer.clone()),
+            detokenizer: detokenizer(tokenizer.clone()),
             tokenizer,
             stop_ids,
             stop_strings: StopStrings::new(strings),

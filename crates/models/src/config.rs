@@ -124,6 +124,9 @@ impl Config {
         let keys = Keys { metadata, prefix: "llama" };
         keys.refuse_what_is_not_built()?;
 
+        if file.tensors().len() == 0 {
+            return Err(Error::NoTensors);
+        }
         let block_count = keys.size("block_count", "the number of layers")?;
         // Every layer has at least nine tensors, so a larger number need not be tried.
         if block_count > file.tensors().len() {
@@ -172,6 +175,14 @@ impl Config {
             feed_forward_length: keys.size("feed_forward_length", "the width of the feed-forward network")?,
             rope_scaling: keys.rope_scaling()?,
             vocab_size: match metadata.strings("tokenizer.ggml.tokens")? {
+                Some([]) => {
+                    let key = "tokenizer.ggml.tokens".to_owned();
+                    return Err(Error::BadValue {
+                        key,
+                        found: "empty".into(),
+                        expected: "the vocabulary".into(),
+                    });
+                }
                 Some(tokens) => tokens.len(),
                 None => {
                     keys.size("vocab_size", "the number of tokens, as there are no tokenizer.ggml.tokens")?

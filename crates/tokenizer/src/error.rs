@@ -31,8 +31,17 @@ pub enum Error {
         /// Number of tokens.
         expected: usize,
     },
+    /// A score that orders nothing.
+    #[error("metadata key `tokenizer.ggml.scores`: the score of token {index} is not a number")]
+    BadScore {
+        /// The token.
+        index: usize,
+    },
     /// A kind of tokenizer that is not supported.
-    #[error("tokenizer model `{found}` is not supported, expected `llama` (SentencePiece) or `gpt2` (BPE)")]
+    #[error(
+        "tokenizer model `{found}` (metadata key `tokenizer.ggml.model`) is not supported, expected `llama` \
+         (SentencePiece) or `gpt2` (BPE)"
+    )]
     UnsupportedModel {
         /// The value of `tokenizer.ggml.model`.
         found: String,

@@ -37,10 +37,13 @@ impl SentencePiece {
         const SCORES: &str = "tokenizer.ggml.scores";
         let ranks = match metadata.f32s(SCORES)? {
             None => vec![rank(0.0); vocab.len()],
-            Some(scores) if scores.len() == vocab.len() => scores.iter().map(|&score| rank(score)).collect(),
-            Some(scores) => {
+            Some(scores) if scores.len() != vocab.len() => {
                 return Err(Error::Length { key: SCORES, found: scores.len(), expected: vocab.len() });
             }
+            Some(scores) => match scores.iter().position(|score| score.is_nan()) {
+                Some(index) => return Err(Error::BadScore { index }),
+                None => scores.iter().map(|&score| rank(score)).collect(),
+            },
         };
         let mut pieces = Pieces::default();
         let mut words_stand_alone = true;
@@ -104,11 +107,8 @@ fn word_end(text: &str) -> usize {
     text[spaces..].find(SPACE).map_or(text.len(), |end| spaces + end)
 }
 
-/// A number that orders as scores do, the highest score first; what is not a number comes last.
+/// A number that orders as scores do, the highest score first.
 fn rank(score: f32) -> u32 {
-    if score.is_nan() {
-        return u32::MAX;
-    }
     let bits = (score + 0.0).to_bits(); // + 0.0: both zeros are one score
     let negative = bits >> 31 == 1;
     if negative { bits } else { !bits & !(1 << 31) }

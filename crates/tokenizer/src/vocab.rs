@@ -44,7 +44,7 @@ impl Kind {
     }
 
     /// Whether such a token is found in text only when special tokens are parsed, and left out when decoding.
-    pub(crate) fn is_special(self) -> bool {
+    pub fn is_special(self) -> bool {
         matches!(self, Kind::Control | Kind::Unknown)
     }
 }

@@ -63,7 +63,6 @@ fn limits_name_themselves() {
 /// Each of these overflows an ordinary stack within minijinja, or asks for all memory.
 #[test]
 fn nothing_nested_or_multiplied_brings_the_process_down() {
-    let n = 40_000;
     for (start, link, end) in [
         ("{{ 1", "+1", " }}"),
         ("{{ 1", "~1", " }}"),
@@ -78,7 +77,7 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
         ("{% if 1 %}", "{% elif 1 %}", "{% endif %}"),
     ] {
         // Most are expressions like any other; that there is an answer at all is what counts.
-        let links = n.min(MAX_SOURCE_BYTES / link.len() - 10);
+        let links = MAX_SOURCE_BYTES / link.len() - 10;
         let _ = render(&format!("{start}{}{end}", link.repeat(links)));
     }
     let nested =
@@ -87,6 +86,14 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
     for end in ["{{ ns.x }}", "{{ ns.x | tojson }}"] {
         assert!(matches!(render(&format!("{nested}{end}")), Err(Error::Render { .. })));
     }
+    // As deep as the steps allow: one for a level, and dropped when they run out.
+    let lists = |levels| format!("{}ns.x{}", "[".repeat(levels), "]".repeat(levels));
+    let deepest = format!(
+        "{{% set ns = namespace(x=[]) %}}{{% for i in range(100000) %}}{{% set ns.x = {} %}}{{% endfor %}}",
+        lists(40)
+    );
+    let deepest = render(&deepest);
+    assert!(matches!(deepest, Err(Error::TooManySteps { .. })), "{deepest:?}");
     let cycle = "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}";
     assert!(matches!(render(cycle), Err(Error::Render { .. })));
     for filter in

@@ -1,6 +1,6 @@
 //! Answers worked out by hand.
 
-use backend::KvFormat;
+use backend::{KvFormat, Span, Step};
 use graph::{Pairing, Rope};
 
 use super::Make;
@@ -138,4 +138,19 @@ pub fn add_clips_nothing(make: Make<'_>) {
     let b = net.input("b", 1, &[1e3, -1e4, 2.0, 1e30]);
     let y = net.graph.add("y", a, b);
     close(&net.run(y, make(), None, &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
+}
+
+/// Ten times rows 1 and 3 of four; a step that wants no row computes none and disturbs nothing.
+pub fn only_wanted_rows_are_computed(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 4, &[1.0, 2.0, 3.0, 4.0]);
+    let x = net.graph.take_rows("taken", x);
+    let w = net.matrix("w", 1, &[10.0]);
+    let y = net.graph.linear("y", x, w);
+    let mut program = net.compile_wanted(y, make(), None).expect("a good graph");
+    for (wanted, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
+        let spans = vec![Span { past: 0, len: 4, pages: vec![0] }];
+        program.run(&Step::new(vec![0, 1, 2, 3], spans, wanted).expect("a good step")).expect("a good step");
+        close(program.output(), &expected, 0.0);
+    }
 }

@@ -1,0 +1,377 @@
+//! The flag table: every command and option, said once.
+//!
+//! An option with a variable `RUSTORCH_NAME` is a setting: the variable and the configuration file
+//! ([`settings`]) give it a value where the command line does not. Names are those of llama.cpp where
+//! it has the option.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::builder::{FalseyValueParser, RangedI64ValueParser};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::values::{LogitBias, TokenIds, from_1_to};
+use crate::{argv, output, settings};
+
+const ABOUT: &str = "Runs Llama-family language models from GGUF files";
+
+const EXAMPLES: &str = "\
+Examples:
+  rustorch chat -m model.gguf
+  rustorch run -m model.gguf -p 'Why is the sky blue?' -n 200 --temp 0
+  rustorch run -m model.gguf --raw -p 'Once upon a time'
+  rustorch inspect model.gguf
+
+Without a command, `run` is meant when there is a prompt, else `chat`.
+
+Options that RUSTORCH_NAME variables set (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) can also stand in
+~/.config/rustorch/config.toml by their long names (model = \"...\", top-k = 20). Flags win over
+variables, variables over the file. A model named without a path is also looked for in
+~/.rustorch/models/.";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
+pub(crate) struct Cli {
+    /// Says on stderr what is being done and how long it took
+    #[arg(short, long, global = true, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Talks with the model, line by line; what runs without a command
+    Chat(ChatArgs),
+    /// Continues a prompt; the text goes to stdout
+    Run(RunArgs),
+    /// Writes the logits after each token of a sequence
+    Logits(LogitsArgs),
+    /// Turns text into token ids
+    Tokenize(TokenizeArgs),
+    /// Turns token ids into text
+    Detokenize(TokenizeArgs),
+    /// Shows what is in a GGUF file and the memory it needs
+    Inspect(InspectArgs),
+    /// Shows the backends, the processor's features and the kernels chosen
+    Devices(DevicesArgs),
+    /// Prints a completion script for a shell
+    Completions(CompletionsArgs),
+}
+
+/// Which model.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// GGUF file, or the name of one in ~/.rustorch/models
+    #[arg(short, long, value_name = "FILE", env = "RUSTORCH_MODEL")]
+    pub(crate) model: Option<PathBuf>,
+}
+
+/// What the model runs on, and how much it may hold.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// What computes: cpu is fast, reference slow and exact
+    #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
+    pub(crate) backend: BackendName,
+    /// Threads [default: as many as the system says are useful]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    pub(crate) threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// Tokens of a prompt that are computed at once
+    #[arg(short, long, value_name = "N", default_value = "512", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(value_parser = from_1_to::<65536>)]
+    pub(crate) batch_size: NonZero<usize>,
+}
+
+/// How long a sequence may be.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ContextArgs {
+    /// Tokens of context, prompt and answer together; 0 is what the model was trained on
+    /// [default: that, but at most 4096]
+    #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
+    pub(crate) ctx_size: Option<usize>,
+}
+
+/// The backends, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendName {
+    Cpu,
+    Reference,
+}
+
+/// How tokens are chosen.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// 0 takes the most probable token, more takes others more often [short: --temp]
+    #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) temperature: f32,
+    /// Keep the K most probable tokens; 0 keeps all
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 40,
+        env = "RUSTORCH_TOP_K",
+        allow_negative_numbers = true
+    )]
+    pub(crate) top_k: i64,
+    /// Keep the most probable tokens up to probability P; 1 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
+    pub(crate) top_p: f32,
+    /// Keep tokens at least P times as probable as the best; 0 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
+    pub(crate) min_p: f32,
+    /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
+    #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
+    pub(crate) typical_p: f32,
+    /// Make tokens that were there before less probable; 1 is off
+    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
+    pub(crate) repeat_penalty: f32,
+    /// The same, more for each time they were there; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+    /// The same, once; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+    /// How many of the last tokens the penalties look at; -1 is all, 0 none
+    #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
+    #[arg(allow_negative_numbers = true, value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    pub(crate) repeat_last_n: i64,
+    /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
+    #[arg(short = 'l', long, value_name = "ID+BIAS")]
+    pub(crate) logit_bias: Vec<LogitBias>,
+    /// Seed of the draws; -1 is a random one
+    #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
+    #[arg(allow_negative_numbers = true)]
+    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
+    pub(crate) seed: i64,
+}
+
+/// How answers come about; a chat can change it.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct AnswerArgs {
+    #[command(flatten)]
+    pub(crate) length: LengthArgs,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+}
+
+/// When an answer ends.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Length")]
+pub(crate) struct LengthArgs {
+    /// Tokens to generate, at most; -1 goes on until the model stops
+    #[arg(short = 'n', long, aliases = ["n-predict", "predict"], value_name = "N", default_value_t = -1)]
+    #[arg(allow_negative_numbers = true, value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    #[arg(env = "RUSTORCH_MAX_TOKENS")]
+    pub(crate) max_tokens: i64,
+    /// Stop before this text; may be repeated
+    #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) stop: Vec<String>,
+    /// Go on after the model's end-of-generation tokens
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+}
+
+/// What `run` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+With a chat template in the file, the prompt is one message of a user; --raw takes it as it is.
+On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
+    /// Turn the text of special tokens in a raw prompt into these tokens
+    #[arg(long, help_heading = "Prompt")]
+    pub(crate) parse_special: bool,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object at the end instead of the text
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Where the prompt of `run` comes from: one of these.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+pub(crate) struct SourceArgs {
+    /// The prompt
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// Read the prompt from a file, without a newline at its end; - is stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Token ids in place of text, taken as they are, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    pub(crate) tokens: Option<TokenIds>,
+}
+
+/// What is made of the prompt's text.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+pub(crate) struct TemplateArgs {
+    /// System message, put before the prompt by the template [short: -sys]
+    #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(env = "RUSTORCH_SYSTEM")]
+    pub(crate) system: Option<String>,
+    /// No chat template and no system message, only the text; '' starts from BOS alone
+    #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
+    pub(crate) raw: bool,
+}
+
+/// What `chat` is told.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
+answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// What `logits` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LogitsArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    pub(crate) tokens: TokenIds,
+    /// Only the logits after the last token
+    #[arg(long)]
+    pub(crate) last: bool,
+    /// Write float32 [rows, n_vocab] as .npy, - is stdout [default: print the ten highest of the last row]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the ten highest of the last row as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// What `tokenize` and `detokenize` are told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TokenizeArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// The text, or for `detokenize` the ids [default: stdin]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) text: Option<String>,
+    /// Take special tokens for what they are, not for text (`detokenize`: write their text)
+    #[arg(long)]
+    pub(crate) parse_special: bool,
+    /// No BOS token before the text (`detokenize`: keep one that is there)
+    #[arg(long)]
+    pub(crate) no_bos: bool,
+    /// Read one JSON string a line from stdin and print one array of ids a line (`detokenize`: the
+    /// other way round)
+    #[arg(long, conflicts_with_all = ["text", "json", "ids"])]
+    pub(crate) jsonl: bool,
+    /// Print one JSON object with ids and pieces
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) json: bool,
+    /// Print only the ids, as one array
+    #[arg(long)]
+    pub(crate) ids: bool,
+}
+
+/// What `inspect` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct InspectArgs {
+    /// The GGUF file; the same as -m FILE
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// Print one JSON object with everything, arrays in full
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What `devices` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DevicesArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Threads [default: as many as the system says are useful]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+/// What `completions` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads command line, variables and configuration file. Asking for help ends the program here, and
+/// so does a wrong command line.
+pub(crate) fn parse() -> anyhow::Result<Cli> {
+    let command = settings::apply(Cli::command())?;
+    let command = hide_env(command);
+    let args = argv::rewrite(std::env::args_os(), &command);
+    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.or_else(|error| error.exit())
+}
+
+/// The rule is said once in the help of the program, not at each option.
+fn hide_env(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_env(true)).mut_subcommands(hide_env)
+}
+
+/// Prints a completion script.
+pub(crate) fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "rustorch", &mut script);
+    output::write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn variables_are_named_as_the_options() {
+        for command in Cli::command().get_subcommands() {
+            for arg in command.get_arguments().filter(|arg| arg.get_env().is_some()) {
+                let long = arg.get_long().unwrap_or_default().to_uppercase().replace('-', "_");
+                let expected = format!("RUSTORCH_{long}");
+                assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(&*expected));
+            }
+        }
+    }
+}

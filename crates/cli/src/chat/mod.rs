@@ -1,0 +1,211 @@
+//! `rustorch chat`: a conversation on a terminal, or line by line through a pipe.
+
+mod command;
+mod input;
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use engine::{Chat, Engine, Event, StopReason, Usage};
+
+use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs};
+use crate::output::{self, INTERRUPTED, TextOut, note};
+use crate::{generate, interrupt, load};
+use command::Command;
+use input::{Input, Line};
+
+pub(crate) fn run(args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    interrupt::install()?;
+    let mut session = Session::new(args, verbose)?;
+    let mut input = Input::open()?;
+    if input.is_interactive() {
+        session.greet();
+    }
+    let code = session.talk(&mut input);
+    input.close();
+    code
+}
+
+/// A conversation and what it runs on.
+struct Session {
+    engine: Engine,
+    chat: Chat,
+    args: ChatArgs,
+    verbose: bool,
+    /// What the last answer took.
+    last: Option<Usage>,
+    /// Tokens generated in all answers.
+    generated: usize,
+}
+
+impl Session {
+    fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
+        let mut engine = load::engine(&args.model, &args.engine)?;
+        let chat = new_chat(&mut engine, &args)?;
+        Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
+    }
+
+    fn greet(&self) {
+        let file = output::printable(self.engine.model().file().file(), "");
+        note(format_args!(
+            "{file}, context of {} tokens. /help shows the commands.",
+            self.engine.limits().n_ctx
+        ));
+    }
+
+    /// Reads messages and commands until somebody leaves.
+    fn talk(&mut self, input: &mut Input) -> anyhow::Result<ExitCode> {
+        let mut interrupted = false;
+        loop {
+            let line = match input.next()? {
+                Line::Text(line) => line,
+                Line::End => return Ok(ExitCode::SUCCESS),
+                Line::Interrupted if interrupted => return Ok(ExitCode::from(INTERRUPTED)),
+                Line::Interrupted => {
+                    note(format_args!("Ctrl-C again leaves; so does Ctrl-D"));
+                    interrupted = true;
+                    continue;
+                }
+            };
+            interrupted = false;
+            let done = match Command::parse(&line) {
+                None if line.trim().is_empty() => Ok(()),
+                None => self.answer(line.strip_prefix('/').unwrap_or(&line), input).map(|reason| {
+                    interrupted = reason == StopReason::Cancelled;
+                }),
+                Some(Ok((Command::Exit, _))) => return Ok(ExitCode::SUCCESS),
+                Some(command) => {
+                    command.map_err(anyhow::Error::msg).and_then(|(command, rest)| self.obey(command, rest))
+                }
+            };
+            match done {
+                Err(error) if input.is_interactive() => drop(output::fail(&error)),
+                other => other?,
+            }
+            if interrupted && !input.is_interactive() {
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        }
+    }
+
+    fn answer(&mut self, text: &str, input: &Input) -> anyhow::Result<StopReason> {
+        let id = self.chat.say(&mut self.engine, text)?;
+        let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
+        let mut out = TextOut::new();
+        let chat = &mut self.chat;
+        let outcome = generate::follow(&mut self.engine, id, prompt_tokens, |event| {
+            chat.hear(event);
+            match event {
+                Event::Token { text, .. } => out.push(text),
+                _ => Ok(()),
+            }
+        });
+        if outcome.is_err() {
+            chat.step_failed();
+        }
+        let outcome = outcome?;
+        if outcome.text.is_empty() {
+            out.push("\n")?
+        } else {
+            out.end_line()?
+        }
+        drop(out);
+        self.generated += outcome.usage.generated_tokens;
+        self.last = Some(outcome.usage);
+        if self.verbose {
+            note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
+        }
+        match outcome.reason {
+            StopReason::ContextFull => note(format_args!("the context is full; /clear starts anew")),
+            StopReason::Cancelled if input.is_interactive() => {
+                note(format_args!("stopped; Ctrl-C again leaves"))
+            }
+            _ => {}
+        }
+        Ok(outcome.reason)
+    }
+
+    fn obey(&mut self, command: Command, rest: &str) -> anyhow::Result<()> {
+        match command {
+            Command::Help => note(format_args!("{}", command::help().trim_end())),
+            Command::Exit => {}
+            Command::Clear => {
+                self.chat.clear(&mut self.engine);
+                note(format_args!("the conversation begins anew"));
+            }
+            Command::System => {
+                self.args.template.system = Some(rest.to_owned()).filter(|text| !text.is_empty());
+                self.chat.set_system(self.args.template.system.clone());
+                note(format_args!(
+                    "{}",
+                    if rest.is_empty() { "no system message" } else { "system message set" }
+                ));
+            }
+            Command::Toggle => {
+                let templated = !self.chat.is_templated();
+                self.chat.set_templated(self.engine.model(), templated)?;
+                self.args.template.raw = !templated;
+                note(format_args!("chat template: {}", if templated { "on" } else { "off" }));
+            }
+            Command::Stats => note(format_args!("{}", self.stats().trim_end())),
+            Command::Save => self.chat.save(rest)?,
+            Command::Load => {
+                self.chat.load(rest)?;
+                note(format_args!("{} messages loaded", self.chat.messages().len()));
+            }
+            Command::Model => {
+                let model = ModelArgs { model: Some(rest.into()) };
+                let mut engine = load::engine(&model, &self.args.engine)?;
+                self.chat = new_chat(&mut engine, &ChatArgs { model: model.clone(), ..self.args.clone() })?;
+                (self.engine, self.args.model, self.last) = (engine, model, None);
+                self.greet();
+            }
+            Command::Backend => {
+                let backend = BackendName::from_str(rest, true).map_err(|_| {
+                    let names = BackendName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+                    let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+                    anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
+                })?;
+                let args = EngineArgs { backend, ..self.args.engine.clone() };
+                self.engine = load::engine(&self.args.model, &args)?;
+                (self.args.engine, self.last) = (args, None);
+                note(format_args!("the conversation goes on on backend {rest}"));
+            }
+            Command::Set => {
+                let mut answers = self.args.answers.clone();
+                let shown = command::set(&mut answers, rest).map_err(anyhow::Error::msg)?;
+                generate::configure(&mut self.chat, &answers);
+                self.args.answers = answers;
+                note(format_args!("{shown}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> String {
+        let Some(usage) = &self.last else { return "no answer yet".to_owned() };
+        let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+        let used = usage.prompt_tokens + usage.generated_tokens;
+        output::pairs([
+            ("prefilled", format!("{} tokens{}", usage.prefilled_tokens(), rate(usage.prefill_rate()))),
+            ("reused", format!("{} tokens of the conversation's cache", usage.reused_tokens)),
+            ("generated", format!("{} tokens{}", usage.generated_tokens, rate(usage.decode_rate()))),
+            ("in all answers", format!("{} tokens", self.generated)),
+            ("context used", format!("{used} of {} tokens", self.engine.limits().n_ctx)),
+            ("seed", usage.seed.to_string()),
+        ])
+    }
+}
+
+/// An empty conversation as the command line wants it. Says when there is no template for it.
+fn new_chat(engine: &mut Engine, args: &ChatArgs) -> anyhow::Result<Chat> {
+    let mut chat = Chat::new(engine);
+    generate::configure(&mut chat, &args.answers);
+    chat.set_system(args.template.system.clone());
+    if args.template.raw {
+        chat.set_templated(engine.model(), false)?;
+    } else if let Err(why) = engine.model().template() {
+        note(format_args!("{why}: messages are taken as they are"));
+    }
+    Ok(chat)
+}

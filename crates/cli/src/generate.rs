@@ -1,0 +1,112 @@
+//! One request from its prompt to its end, with text as it comes.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::bail;
+use engine::{Chat, Engine, Event, RequestId, Sampling, Stop, StopReason, Usage};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::AnswerArgs;
+use crate::interrupt::Answering;
+use crate::values::LogitBias;
+
+/// How a request went.
+pub(crate) struct Outcome {
+    /// Tokens generated.
+    pub(crate) ids: Vec<u32>,
+    /// Their text.
+    pub(crate) text: String,
+    /// Why it ended.
+    pub(crate) reason: StopReason,
+    /// What it took.
+    pub(crate) usage: Usage,
+}
+
+/// Steps until request `id` has ended, and gives every event to `each`. Ctrl-C ends it early.
+///
+/// # Errors
+/// When the engine fails, or `each` does.
+pub(crate) fn follow(
+    engine: &mut Engine,
+    id: RequestId,
+    prompt_tokens: usize,
+    mut each: impl FnMut(&Event) -> io::Result<()>,
+) -> anyhow::Result<Outcome> {
+    let answering = Answering::begin();
+    let n_batch = engine.limits().n_batch;
+    let mut progress = Some(prefill_bar(prompt_tokens, n_batch));
+    let (mut ids, mut answer) = (Vec::new(), String::new());
+    loop {
+        if answering.is_to_stop() {
+            engine.cancel(id);
+        }
+        let events = engine.step()?;
+        if let Some(bar) = &progress {
+            bar.inc(n_batch as u64);
+        }
+        for event in events {
+            if let Some(bar) = progress.take() {
+                bar.finish_and_clear();
+            }
+            each(&event)?;
+            match event {
+                Event::Token { token, text, .. } => {
+                    ids.push(token);
+                    answer.push_str(&text);
+                }
+                Event::Done { reason, usage, .. } => return Ok(Outcome { ids, text: answer, reason, usage }),
+                Event::Failed { error, .. } => bail!(error),
+            }
+        }
+    }
+}
+
+/// A bar on stderr, when that is a terminal and the prompt takes more than one step.
+fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
+    if tokens <= n_batch {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(tokens as u64);
+    if let Ok(style) = ProgressStyle::with_template("reading the prompt {bar:30} {pos}/{len} tokens") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Gives `chat` what the command line says of answers.
+pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
+    let AnswerArgs { length, sampling } = args;
+    // -1 goes on until the model stops.
+    chat.max_tokens = usize::try_from(length.max_tokens).ok();
+    chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
+    chat.sampling = Sampling {
+        temperature: sampling.temperature,
+        top_k: usize::try_from(sampling.top_k).unwrap_or(0),
+        typical_p: sampling.typical_p,
+        top_p: sampling.top_p,
+        min_p: sampling.min_p,
+        repeat_penalty: sampling.repeat_penalty,
+        frequency_penalty: sampling.frequency_penalty,
+        presence_penalty: sampling.presence_penalty,
+        penalty_last_n: usize::try_from(sampling.repeat_last_n).unwrap_or(usize::MAX),
+        logit_bias: sampling.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
+        seed: u32::try_from(sampling.seed).ok(),
+    };
+}
+
+/// What a request took, in a line for people.
+pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
+    let part = |tokens: usize, time: Duration, rate: Option<f64>| {
+        let rate = rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+        format!("{tokens} tokens in {:.2} s{rate}", time.as_secs_f64())
+    };
+    let prefill = part(usage.prefilled_tokens(), usage.prefill, usage.prefill_rate());
+    let decode = part(usage.generated_tokens, usage.decode, usage.decode_rate());
+    let reused = match usage.reused_tokens {
+        0 => String::new(),
+        reused => format!(" ({reused} more reused)"),
+    };
+    format!("prompt: {prefill}{reused}; answer: {decode}; ended by {reason}; seed {}", usage.seed)
+}

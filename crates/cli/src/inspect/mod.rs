@@ -1,0 +1,226 @@
+//! `rustorch inspect`: what is in a file, whether it can be run, and the memory that takes.
+
+mod text;
+mod value;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend::PAGE;
+use engine::{DEFAULT_N_CTX, Engine, Model, Options};
+use gguf::Gguf;
+use models::{Config, RopeScaling};
+use serde::Serialize;
+use tokenizer::{Choice, SpecialIds, Tokenizer};
+
+use crate::args::{ContextArgs, InspectArgs, ModelArgs};
+use crate::{load, output};
+use value::{Entries, Number};
+
+pub(crate) fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
+    let model = ModelArgs { model: args.file.or(args.model.model) };
+    let file = load::file(&model)?;
+    // Opened again, since an engine takes its file and may refuse it.
+    let memory =
+        Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args.context));
+    let report = Report::new(&file, memory);
+    if args.json {
+        output::json(&report)?
+    } else {
+        text::print(&report)?
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All there is to say about a file.
+#[derive(Serialize)]
+struct Report<'a> {
+    files: Vec<File<'a>>,
+    version: u32,
+    alignment: u32,
+    metadata: Entries<'a>,
+    hyper_parameters: Option<BTreeMap<&'static str, Number>>,
+    #[serde(serialize_with = "value::or_error")]
+    tokenizer: Result<TokenizerFacts, String>,
+    tensors: Vec<TensorFacts<'a>>,
+    formats: BTreeMap<&'static str, Total>,
+    total: Total,
+    /// What it takes to run the model on the CPU, or why it cannot be run.
+    #[serde(serialize_with = "value::or_error")]
+    memory: Result<MemoryNeeded, String>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    path: &'a str,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct TensorFacts<'a> {
+    name: &'a str,
+    format: &'static str,
+    /// Fastest dimension first, as in the file.
+    shape: &'a [usize],
+    bytes: usize,
+}
+
+#[derive(Clone, Copy, Default, Serialize)]
+struct Total {
+    tensors: usize,
+    values: usize,
+    bytes: usize,
+}
+
+#[derive(Serialize)]
+struct TokenizerFacts {
+    model: &'static str,
+    pre_tokenizer: Option<String>,
+    vocab_size: usize,
+    add_bos: Decision,
+    add_eos: Decision,
+    add_space_prefix: Decision,
+    special: BTreeMap<&'static str, Token>,
+    /// Tokens after which an answer ends.
+    stop: Vec<Token>,
+    chat_template: bool,
+}
+
+/// A yes or no, and whether the file says it.
+#[derive(Clone, Copy, Serialize)]
+struct Decision {
+    value: bool,
+    stated: bool,
+}
+
+#[derive(Serialize)]
+struct Token {
+    id: u32,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct MemoryNeeded {
+    n_ctx: usize,
+    /// Used where they lie in the file.
+    weights_mapped: u64,
+    weights_copied: u64,
+    kv_cache: u64,
+    activations: u64,
+    total: u64,
+}
+
+impl<'a> Report<'a> {
+    fn new(file: &'a Gguf, memory: anyhow::Result<MemoryNeeded>) -> Report<'a> {
+        let (mut formats, mut total) = (BTreeMap::<_, Total>::new(), Total::default());
+        for tensor in file.tensors() {
+            for total in [formats.entry(tensor.format.name()).or_default(), &mut total] {
+                total.tensors += 1;
+                total.values += tensor.row_len() * tensor.rows();
+                total.bytes += tensor.data.len();
+            }
+        }
+        let tensors = file.tensors().map(|tensor| TensorFacts {
+            name: &tensor.name,
+            format: tensor.format.name(),
+            shape: &tensor.shape,
+            bytes: tensor.data.len(),
+        });
+        Report {
+            files: file.files().map(|(path, bytes)| File { path, bytes }).collect(),
+            version: file.version() as u32,
+            alignment: file.alignment(),
+            metadata: Entries(file.metadata()),
+            hyper_parameters: Config::new(file).ok().as_ref().map(hyper_parameters),
+            tokenizer: tokenizer_facts(file).map_err(|error| error.to_string()),
+            tensors: tensors.collect(),
+            formats,
+            total,
+            memory: memory.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+fn hyper_parameters(config: &Config) -> BTreeMap<&'static str, Number> {
+    let sizes = [
+        ("block_count", config.block_count),
+        ("context_length", config.context_length),
+        ("embedding_length", config.embedding_length),
+        ("feed_forward_length", config.feed_forward_length),
+        ("head_count", config.head_count),
+        ("head_count_kv", config.head_count_kv),
+        ("key_length", config.key_length),
+        ("rope_dimension_count", config.rope_dimension_count),
+        ("value_length", config.value_length),
+        ("vocab_size", config.vocab_size),
+    ];
+    let floats = [("rms_epsilon", config.rms_epsilon), ("rope_freq_base", config.rope_freq_base)];
+    let linear = match config.rope_scaling {
+        RopeScaling::None => None,
+        RopeScaling::Linear(factor) => Some(("rope_scaling_linear", Number::Float(factor))),
+    };
+    let sizes = sizes.map(|(name, size)| (name, Number::Size(size)));
+    let floats = floats.map(|(name, float)| (name, Number::Float(float)));
+    sizes.into_iter().chain(floats).chain(linear).collect()
+}
+
+fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {
+    let tokenizer = Tokenizer::from_metadata(file.metadata())?;
+    let facts = tokenizer.facts();
+    let token = |id| Token { id, text: tokenizer.token_text(id).unwrap_or_default().to_owned() };
+    let SpecialIds { bos, eos, eot, eom, unk, sep, pad, mask, .. } = *tokenizer.special_ids();
+    let SpecialIds { fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep, .. } = *tokenizer.special_ids();
+    let special = [
+        ("bos", bos),
+        ("eos", eos),
+        ("eot", eot),
+        ("eom", eom),
+        ("unk", unk),
+        ("sep", sep),
+        ("pad", pad),
+        ("mask", mask),
+        ("fim_pre", fim_pre),
+        ("fim_suf", fim_suf),
+        ("fim_mid", fim_mid),
+        ("fim_pad", fim_pad),
+        ("fim_rep", fim_rep),
+        ("fim_sep", fim_sep),
+    ];
+    Ok(TokenizerFacts {
+        model: facts.model,
+        pre_tokenizer: facts.pre_tokenizer.map(str::to_owned),
+        vocab_size: tokenizer.vocab_size(),
+        add_bos: facts.add_bos.into(),
+        add_eos: facts.add_eos.into(),
+        add_space_prefix: facts.add_space_prefix.into(),
+        special: special.into_iter().filter_map(|(name, id)| Some((name, token(id?)))).collect(),
+        stop: tokenizer.special_ids().end_of_generation.iter().map(|&id| token(id)).collect(),
+        chat_template: file.metadata().contains("tokenizer.chat_template"),
+    })
+}
+
+impl From<Choice> for Decision {
+    fn from(choice: Choice) -> Decision {
+        Decision { value: choice.value(), stated: matches!(choice, Choice::Stated(_)) }
+    }
+}
+
+/// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
+/// size of all pages without taking it.
+fn memory(model: Model, context: &ContextArgs) -> anyhow::Result<MemoryNeeded> {
+    let n_ctx = load::n_ctx(context, &model).unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
+    let options = Options { n_ctx: Some(n_ctx), pages: Some(1), ..Options::default() };
+    let engine = Engine::new(Arc::new(model), Box::new(backend_cpu::Cpu::new(None)), options)?;
+    let held = engine.backend().memory();
+    let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
+    let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
+    Ok(MemoryNeeded {
+        n_ctx,
+        weights_mapped: held.weights_mapped,
+        weights_copied: held.weights_owned,
+        kv_cache,
+        activations: held.activations,
+        total: parts.into_iter().fold(0, u64::saturating_add),
+    })
+}

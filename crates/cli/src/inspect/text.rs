@@ -1,0 +1,106 @@
+//! The report for people.
+
+use std::io::{self, Write};
+
+use super::value::{short, value_type};
+use super::{Decision, Report, Token, TokenizerFacts, Total};
+use crate::output::{self, BOLD, abbreviated, pairs, printable, size};
+
+/// Characters of a token's text that are shown.
+const TOKEN: usize = 40;
+
+pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
+    let mut out = output::stdout();
+    for file in &report.files {
+        writeln!(out, "{BOLD}{}{BOLD:#}  {}", printable(file.path, ""), size(file.bytes))?;
+    }
+    writeln!(out, "GGUF version {}, aligned to {} bytes", report.version, report.alignment)?;
+
+    heading(&mut out, "Metadata")?;
+    let entries = report.metadata.0.iter();
+    let entries: Vec<_> =
+        entries.map(|(key, value)| (printable(key, ""), value_type(value), short(value))).collect();
+    let key_width = width(entries.iter().map(|(key, ..)| key));
+    let type_width = width(entries.iter().map(|(_, value_type, _)| value_type));
+    for (key, value_type, value) in &entries {
+        writeln!(out, "  {key:key_width$}  {value_type:type_width$}  {value}")?;
+    }
+    if let Some(parameters) = &report.hyper_parameters {
+        heading(&mut out, "Hyper-parameters")?;
+        write!(out, "{}", pairs(parameters.iter().map(|(name, value)| (*name, value.to_string()))))?;
+    }
+    heading(&mut out, "Tokenizer")?;
+    match &report.tokenizer {
+        Ok(facts) => write!(out, "{}", tokenizer(facts))?,
+        Err(why) => writeln!(out, "  cannot be used: {}", printable(why, ""))?,
+    }
+    tensors(&mut out, report)?;
+    match &report.memory {
+        Ok(memory) => {
+            heading(&mut out, &format!("Memory on the CPU with a context of {} tokens", memory.n_ctx))?;
+            let parts = [
+                ("weights, used in the file", memory.weights_mapped),
+                ("weights, copied", memory.weights_copied),
+                ("KV cache", memory.kv_cache),
+                ("activations", memory.activations),
+                ("together", memory.total),
+            ];
+            write!(out, "{}", pairs(parts.map(|(name, bytes)| (name, size(bytes)))))?;
+        }
+        Err(why) => {
+            heading(&mut out, "Cannot be run")?;
+            writeln!(out, "  {}", printable(why, ""))?;
+        }
+    }
+    out.flush()
+}
+
+/// The width of a column that holds `texts`.
+fn width<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
+    texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{BOLD}{text}{BOLD:#}")
+}
+
+fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
+    let Total { tensors, values, bytes } = report.total;
+    if tensors == 0 {
+        return heading(out, "No tensors: only a vocabulary");
+    }
+    heading(out, &format!("{tensors} tensors, {values} values, {}", size(bytes as u64)))?;
+    let shapes: Vec<String> = report.tensors.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
+    let names: Vec<String> = report.tensors.iter().map(|tensor| printable(tensor.name, "")).collect();
+    let (name_width, shape_width) = (width(&names), width(&shapes));
+    for ((tensor, name), shape) in report.tensors.iter().zip(&names).zip(&shapes) {
+        let (format, bytes) = (tensor.format, size(tensor.bytes as u64));
+        writeln!(out, "  {name:name_width$}  {format:6}  {shape:shape_width$}  {bytes:>11}")?;
+    }
+    heading(out, "By format")?;
+    let total = |total: &Total| {
+        format!("{} tensors, {} values, {}", total.tensors, total.values, size(total.bytes as u64))
+    };
+    write!(out, "{}", pairs(report.formats.iter().map(|(format, sum)| (*format, total(sum)))))
+}
+
+fn tokenizer(facts: &TokenizerFacts) -> String {
+    let token = |token: &Token| format!("{} \"{}\"", token.id, abbreviated(&token.text, TOKEN));
+    let decision = |Decision { value, stated }: Decision| {
+        let answer = if value { "yes" } else { "no" };
+        format!("{answer}, {}", if stated { "the file says" } else { "by default" })
+    };
+    let pre = facts.pre_tokenizer.as_deref();
+    let first = [
+        ("model", facts.model.to_owned()),
+        ("pre-tokenizer", pre.map_or("not named".to_owned(), |name| abbreviated(name, TOKEN))),
+        ("tokens", facts.vocab_size.to_string()),
+        ("BOS before a prompt", decision(facts.add_bos)),
+        ("EOS after text", decision(facts.add_eos)),
+        ("space before text", decision(facts.add_space_prefix)),
+        ("chat template", if facts.chat_template { "yes" } else { "none" }.to_owned()),
+    ];
+    let special = facts.special.iter().map(|(name, special)| (*name, token(special)));
+    let stop = facts.stop.iter().map(token).collect::<Vec<_>>().join(", ");
+    pairs(first.into_iter().chain(special).chain([("ends an answer", stop)]))
+}

@@ -1,0 +1,69 @@
+//! Finding models and making them ready: the one place that knows files and backends.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::bail;
+use backend::Backend;
+use engine::{Engine, Model, Options};
+use gguf::Gguf;
+
+use crate::args::{BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::folders;
+use crate::output::Usage;
+
+/// Opens the model's file, for commands that need no more.
+pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
+    let Some(named) = &args.model else {
+        let message = "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
+            configuration file";
+        return Err(Usage(message.to_owned()).into());
+    };
+    Ok(Gguf::open(find(named)?)?)
+}
+
+/// Puts the model on its backend.
+pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
+    let model = Model::new(file(model)?)?;
+    let options =
+        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size.get(), ..Options::default() };
+    let engine = Engine::new(Arc::new(model), backend(args), options)?;
+    tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
+    Ok(engine)
+}
+
+/// The context asked for; none leaves it to the engine.
+pub(crate) fn n_ctx(args: &ContextArgs, model: &Model) -> Option<usize> {
+    args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx })
+}
+
+/// The backend asked for, empty.
+fn backend(args: &EngineArgs) -> Box<dyn Backend> {
+    match args.backend {
+        BackendName::Cpu => Box::new(backend_cpu::Cpu::new(args.threads)),
+        BackendName::Reference => Box::new(backend_reference::Reference::new()),
+    }
+}
+
+/// Every backend of this program.
+pub(crate) fn backends(threads: Option<std::num::NonZero<usize>>) -> [Box<dyn Backend>; 2] {
+    [Box::new(backend_cpu::Cpu::new(threads)), Box::new(backend_reference::Reference::new())]
+}
+
+/// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.
+fn find(named: &Path) -> anyhow::Result<PathBuf> {
+    let has_path = named.to_string_lossy().contains(std::path::is_separator);
+    let folder = folders::models().filter(|_| !has_path && !named.exists());
+    let Some(folder) = folder else { return Ok(named.to_owned()) };
+    let mut with_suffix = named.as_os_str().to_owned();
+    with_suffix.push(".gguf");
+    let [exact, with_suffix] = [folder.join(named), folder.join(with_suffix)];
+    if exact.is_file() {
+        Ok(exact)
+    } else if with_suffix.is_file() {
+        Ok(with_suffix)
+    } else {
+        let (named, exact, with_suffix) = (named.display(), exact.display(), with_suffix.display());
+        bail!("no model `{named}`: it is no file here, and neither {exact} nor {with_suffix} is there")
+    }
+}

@@ -1,0 +1,104 @@
+//! `rustorch logits`: what the model says after each token of a sequence.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use engine::{Engine, LogitRows};
+use serde::Serialize;
+use tokenizer::Tokenizer;
+
+use crate::args::LogitsArgs;
+use crate::values::TokenIds;
+use crate::{load, npy, output};
+
+/// Tokens that are printed.
+const TOP: usize = 10;
+
+pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
+    let mut engine = load::engine(&args.model, &args.engine)?;
+    let TokenIds(tokens) = &args.tokens;
+    let prints = args.json || args.output.is_none();
+    let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
+    let last = match &args.output {
+        None => compute(&mut engine, tokens, wanted, &mut io::sink())?,
+        Some(path) if path == Path::new("-") => {
+            compute(&mut engine, tokens, wanted, &mut io::stdout().lock())?
+        }
+        Some(path) => {
+            let context = || format!("cannot write {}", path.display());
+            let mut file = File::create(path).with_context(context)?;
+            compute(&mut engine, tokens, wanted, &mut file).with_context(context)?
+        }
+    };
+    if prints {
+        print(&engine, tokens, &last, args.json)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the rows as they come; returns the last.
+fn compute(
+    engine: &mut Engine,
+    tokens: &[u32],
+    wanted: LogitRows,
+    out: &mut impl Write,
+) -> anyhow::Result<Vec<f32>> {
+    let rows = if wanted == LogitRows::Last { 1 } else { tokens.len() };
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    let mut written = npy::write_header(&mut out, rows, engine.model().tokenizer().vocab_size());
+    let mut last = Vec::new();
+    engine.logits(tokens, wanted, |position, row| {
+        if position + 1 == tokens.len() {
+            last = row.to_vec();
+        }
+        if written.is_ok() {
+            written = npy::write_row(&mut out, row);
+        }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.and_then(|()| out.flush())?;
+    Ok(last)
+}
+
+/// One of the most probable tokens.
+#[derive(Serialize)]
+struct Candidate {
+    id: usize,
+    piece: String,
+    logit: f32,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    tokens: &'a [u32],
+    top: Vec<Candidate>,
+}
+
+fn print(engine: &Engine, tokens: &[u32], logits: &[f32], json: bool) -> anyhow::Result<()> {
+    let top = top(engine.model().tokenizer(), logits);
+    if json {
+        return output::json(&Report { tokens, top });
+    }
+    let mut out = output::stdout();
+    for Candidate { id, piece, logit } in top {
+        writeln!(out, "{id:>8}  {logit:>10.4}  {piece:?}")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// The highest of `logits`, the lowest ids first among equals.
+fn top(tokenizer: &Tokenizer, logits: &[f32]) -> Vec<Candidate> {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let piece =
+        |id: usize| u32::try_from(id).ok().and_then(|id| tokenizer.token_bytes(id)).unwrap_or_default();
+    let candidate = |&id: &usize| {
+        let piece = String::from_utf8_lossy(piece(id)).into_owned();
+        Candidate { id, piece, logit: logits[id] }
+    };
+    order.iter().take(TOP).map(candidate).collect()
+}

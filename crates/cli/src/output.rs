@@ -1,0 +1,183 @@
+//! What goes to stdout and stderr, and how errors end the program.
+
+use std::fmt::Write as _;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::process::ExitCode;
+
+use anstream::AutoStream;
+use clap::builder::styling::{AnsiColor, Style};
+
+/// For names and headings on a terminal.
+pub(crate) const BOLD: Style = Style::new().bold();
+const RED: Style = AnsiColor::Red.on_default().bold();
+
+/// The exit code after Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// A fault of the command line that clap cannot see: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);
+
+/// Says what went wrong and returns the exit code. A reader that has gone away is no error.
+pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
+    let is_pipe = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe)) {
+        return ExitCode::SUCCESS;
+    }
+    note(format_args!("{RED}error:{RED:#} {}", message(error)));
+    if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// An error with its causes, without those that the error before says itself, safe to print.
+fn message(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !said.last().is_some_and(|last| last.contains(&cause)) {
+            said.push(cause);
+        }
+    }
+    printable(&said.join(": "), "\n")
+}
+
+/// Writes a line to stderr. Nobody can be told when that fails.
+pub(crate) fn note(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(anstream::stderr().lock(), "{line}");
+}
+
+/// Sends what the crates trace to stderr: warnings, and everything when `verbose`.
+pub(crate) fn start_tracing(verbose: bool) {
+    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::WARN };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(
+            anstream::stderr().current_choice() != anstream::ColorChoice::Never && io::stderr().is_terminal(),
+        )
+        .with_target(verbose)
+        .without_time()
+        .init();
+}
+
+/// Stdout for much text, with colours when it is a terminal that wants them. Must be flushed.
+pub(crate) fn stdout() -> BufWriter<AutoStream<StdoutLock<'static>>> {
+    BufWriter::with_capacity(1 << 16, AutoStream::auto(io::stdout().lock()))
+}
+
+/// Writes all of `bytes` to stdout.
+pub(crate) fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}
+
+/// Prints `value` as indented JSON.
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from)?;
+    writeln!(stdout)?;
+    Ok(stdout.flush()?)
+}
+
+/// `text` with everything escaped that could move a terminal's cursor, change its state or reorder
+/// what it shows: control characters, but not those in `kept`, and bidirectional overrides.
+pub(crate) fn printable(text: &str, kept: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let steers = c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if steers && !kept.contains(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+    }
+    safe
+}
+
+/// At most `most` characters of `text`, printable on one line.
+pub(crate) fn abbreviated(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((cut, _)) => printable(&text[..cut], "") + "…",
+        None => printable(text, ""),
+    }
+}
+
+/// Bytes for people, such as `1.2 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let power = (0..units.len() - 1).take_while(|&power| bytes >> (10 * power) >= 1024).count();
+    match power {
+        0 => format!("{bytes} bytes"),
+        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power]),
+    }
+}
+
+/// Text of a model on its way to stdout: as it is into a pipe, on a terminal without what could steer it.
+pub(crate) struct TextOut {
+    stdout: StdoutLock<'static>,
+    terminal: bool,
+    at_line_start: bool,
+}
+
+impl TextOut {
+    pub(crate) fn new() -> TextOut {
+        TextOut { stdout: io::stdout().lock(), terminal: io::stdout().is_terminal(), at_line_start: true }
+    }
+
+    /// Writes and shows `text`.
+    pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
+        let Some(last) = text.chars().last() else { return Ok(()) };
+        self.at_line_start = last == '\n';
+        if self.terminal {
+            self.stdout.write_all(printable(text, "\n\t").as_bytes())?;
+        } else {
+            self.stdout.write_all(text.as_bytes())?;
+        }
+        self.stdout.flush()
+    }
+
+    /// Ends the line that the text left open.
+    pub(crate) fn end_line(&mut self) -> io::Result<()> {
+        if self.at_line_start { Ok(()) } else { self.push("\n") }
+    }
+
+    /// Whether somebody looks at it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+}
+
+/// Two columns, such as `name  value`, one a line.
+pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
+    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    rows.iter().fold(String::new(), |mut lines, (name, value)| {
+        let _ = writeln!(lines, "  {name:width$}  {value}");
+        lines
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\tb\n", "\n\t"), "a\\u{1b}[2J\tb\n");
+        assert_eq!(printable("\u{9b}\r\u{202e}ж🙂\u{7f}", ""), "\\u{9b}\\r\\u{202e}ж🙂\\u{7f}");
+    }
+
+    #[test]
+    fn sizes_are_read_at_a_glance() {
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1023), "1023 bytes");
+        assert_eq!(size(1024), "1.0 KiB");
+        assert_eq!(size(1_500_000), "1.4 MiB");
+        assert_eq!(size(u64::MAX), "16384.0 PiB");
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let inner = anyhow::anyhow!("no such file");
+        assert_eq!(
+            message(&inner.context("x: no such file").context("cannot open")),
+            "cannot open: x: no such file"
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! `rustorch run`: continues one prompt.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
+use serde::Serialize;
+
+use crate::args::RunArgs;
+use crate::generate::{self, Outcome};
+use crate::output::{self, INTERRUPTED, TextOut};
+use crate::values::TokenIds;
+use crate::{interrupt, load};
+
+pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    let text = match (&args.source.prompt, &args.source.file) {
+        (Some(text), _) => Some(text.clone()),
+        (None, Some(file)) => Some(read_prompt(file)?),
+        (None, None) => None,
+    };
+    let mut engine = load::engine(&args.model, &args.engine)?;
+    let (id, prompt) = submit(&mut engine, &args, text)?;
+
+    interrupt::install()?;
+    let mut out = TextOut::new();
+    let outcome = generate::follow(&mut engine, id, prompt.len(), |event| match event {
+        Event::Token { text, .. } if !args.json => out.push(text),
+        _ => Ok(()),
+    })?;
+    if out.is_terminal() {
+        out.end_line()?;
+    }
+    drop(out);
+    if args.json {
+        output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
+    }
+    if verbose {
+        output::note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
+    }
+    let interrupted = outcome.reason == StopReason::Cancelled;
+    Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// Submits the prompt; returns its ids, too. With a chat template, `text` is what a user says.
+fn submit(
+    engine: &mut Engine,
+    args: &RunArgs,
+    text: Option<String>,
+) -> anyhow::Result<(RequestId, Vec<u32>)> {
+    let mut chat = Chat::new(engine);
+    generate::configure(&mut chat, &args.answers);
+    let prompt = match (text, engine.model().template()) {
+        (Some(text), Ok(_)) if !args.template.raw => {
+            chat.set_system(args.template.system.clone());
+            let id = chat.say(engine, text)?;
+            return Ok((id, chat.prompt(engine.model())?));
+        }
+        (Some(text), template) => {
+            if let (Err(why), false) = (template, args.template.raw) {
+                let system = args.template.system.as_ref().map_or("", |_| ", without the system message");
+                output::note(format_args!("{why}: the prompt is taken as it is{system}"));
+            }
+            engine.model().encode_prompt(&text, args.parse_special)
+        }
+        (None, _) => args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids),
+    };
+    let request =
+        Request::new(prompt.clone()).sampling(chat.sampling).stop(chat.stop).max_tokens(chat.max_tokens);
+    Ok((engine.submit(request)?, prompt))
+}
+
+/// The prompt in a file, `-` for stdin, without a newline at its end.
+fn read_prompt(file: &Path) -> anyhow::Result<String> {
+    let text = if file == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().lock().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
+        text
+    } else {
+        std::fs::read_to_string(file).with_context(|| format!("cannot read the prompt {}", file.display()))?
+    };
+    Ok(text
+        .strip_suffix('\n')
+        .map(|text| text.strip_suffix('\r').unwrap_or(text))
+        .unwrap_or(&text)
+        .to_owned())
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    model: &'a str,
+    prompt_ids: &'a [u32],
+    ids: &'a [u32],
+    text: &'a str,
+    stop_reason: &'static str,
+    /// The end-of-generation token or stop token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_id: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_string: Option<&'a str>,
+    seed: u32,
+    usage: Tokens,
+    timings: Timings,
+}
+
+#[derive(Serialize)]
+struct Tokens {
+    prompt_tokens: usize,
+    reused_tokens: usize,
+    generated_tokens: usize,
+}
+
+#[derive(Serialize)]
+struct Timings {
+    prefill_seconds: f64,
+    decode_seconds: f64,
+    prefill_tokens_per_second: Option<f64>,
+    decode_tokens_per_second: Option<f64>,
+}
+
+impl<'a> Answer<'a> {
+    fn new(model: &'a str, prompt_ids: &'a [u32], outcome: &'a Outcome) -> Answer<'a> {
+        let Outcome { ids, text, reason, usage } = outcome;
+        let (stop_reason, stop_id, stop_string) = match reason {
+            StopReason::Eog(id) => ("end_of_generation", Some(*id), None),
+            StopReason::StopId(id) => ("stop_id", Some(*id), None),
+            StopReason::StopString(text) => ("stop_string", None, Some(text.as_str())),
+            StopReason::MaxTokens => ("max_tokens", None, None),
+            StopReason::Cancelled => ("interrupted", None, None),
+            StopReason::ContextFull => ("context_full", None, None),
+        };
+        Answer {
+            model,
+            prompt_ids,
+            ids,
+            text,
+            stop_reason,
+            stop_id,
+            stop_string,
+            seed: usage.seed,
+            usage: Tokens {
+                prompt_tokens: usage.prompt_tokens,
+                reused_tokens: usage.reused_tokens,
+                generated_tokens: usage.generated_tokens,
+            },
+            timings: Timings {
+                prefill_seconds: usage.prefill.as_secs_f64(),
+                decode_seconds: usage.decode.as_secs_f64(),
+                prefill_tokens_per_second: usage.prefill_rate(),
+                decode_tokens_per_second: usage.decode_rate(),
+            },
+        }
+    }
+}

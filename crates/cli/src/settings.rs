@@ -1,0 +1,172 @@
+//! The configuration file: values for options that neither a flag nor a variable gives.
+//!
+//! Keys are the long names of the options that have a variable (see [`crate::args`]); `_` stands for
+//! `-` as well. The file's values become clap's defaults, so flags and variables win over them and
+//! clap checks them.
+
+use std::any::TypeId;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Arg, Command};
+use toml::de::{DeTable, DeValue};
+
+use crate::folders;
+
+/// Puts the values of the user's file, if there is one, into `command`.
+pub(crate) fn apply(command: Command) -> anyhow::Result<Command> {
+    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else { return Ok(command) };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => apply_text(command, &path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(command),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<Command> {
+    let place = |at: usize| {
+        let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        format!("{}:{line}", path.display())
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        anyhow::anyhow!("{}: {}", place(at), error.message())
+    })?;
+    for (key, value) in table.get_ref() {
+        let place = place(key.span().start);
+        let name = key.get_ref().replace('_', "-");
+        let arg = find(&command, &name).with_context(|| {
+            let known = known(&command).join(", ");
+            format!("{place}: unknown key `{}`; known are {known}", key.get_ref())
+        })?;
+        let value = check(arg, value.get_ref())
+            .map_err(|why| anyhow::anyhow!("{place}: key `{}`: {why}", key.get_ref()))?;
+        let id = arg.get_id().to_string();
+        command = set_default(command, &id, &value);
+    }
+    Ok(command)
+}
+
+/// The options a file can set.
+fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
+    let args = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
+    args.filter(|arg| arg.get_env().is_some())
+}
+
+fn known(command: &Command) -> Vec<&str> {
+    let mut known: Vec<&str> = settings(command).filter_map(Arg::get_long).collect();
+    known.sort_unstable();
+    known.dedup();
+    known
+}
+
+fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    settings(command).find(|arg| {
+        arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+    })
+}
+
+/// The value as clap would read it, when it is one that the option takes.
+fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
+    let takes = arg.get_value_parser().type_id();
+    let is = |id: TypeId| takes == id;
+    let expected = if !arg.get_action().takes_values() {
+        "true or false"
+    } else if [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<crate::args::BackendName>()]
+        .into_iter()
+        .any(is)
+    {
+        "a string"
+    } else {
+        "a number"
+    };
+    let text = match (value, expected) {
+        (DeValue::Boolean(value), "true or false") => return Ok(value.to_string()),
+        (DeValue::String(text), "a string") => text.to_string(),
+        (DeValue::Integer(number), "a number") if number.radix() == 10 => number.as_str().replace('_', ""),
+        (DeValue::Float(number), "a number") => number.as_str().replace('_', ""),
+        (other, _) => return Err(format!("expected {expected}, found {}", describe(other))),
+    };
+    let alone = Command::new("").no_binary_name(true).arg(arg.clone().allow_hyphen_values(true).env(None));
+    let option = format!("--{}={text}", arg.get_long().unwrap_or_default());
+    match alone.try_get_matches_from([option]) {
+        Ok(_) => Ok(text),
+        Err(error) => {
+            let message = error.to_string();
+            let first = message.lines().next().unwrap_or_default();
+            Err(first.trim_start_matches("error: ").to_owned())
+        }
+    }
+}
+
+fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("the string {text:?}"),
+        DeValue::Integer(number) => format!("the integer {}", number.as_str()),
+        DeValue::Float(number) => format!("the number {}", number.as_str()),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn set_default(command: Command, id: &str, value: &str) -> Command {
+    let has = command.get_arguments().any(|arg| arg.get_id() == id);
+    let command = if has { command.mut_arg(id, |arg| arg.default_value(value.to_owned())) } else { command };
+    command.mut_subcommands(|sub| set_default(sub, id, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, FromArgMatches};
+
+    use super::*;
+    use crate::args::{self, Cli};
+
+    fn run(text: &str, args: &[&str]) -> args::RunArgs {
+        let command = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
+        let args = ["rustorch", "run", "-p", "x"].iter().chain(args);
+        let cli = Cli::from_arg_matches(&command.get_matches_from(args)).expect("good arguments");
+        match cli.command {
+            args::Command::Run(args) => args,
+            _ => unreachable!(),
+        }
+    }
+
+    #[track_caller]
+    fn refused(text: &str, expected: &str) {
+        let error = apply_text(Cli::command(), Path::new("c.toml"), text).expect_err("must be refused");
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn the_file_gives_defaults_and_flags_win() {
+        let text = "model = \"tiny\"\ntemp = 0.5\ntop_k = 1_0 # few\nraw = true\nmax-tokens = -1\n";
+        let args = run(text, &["--top-k", "3"]);
+        assert_eq!(args.model.model.as_deref(), Some(Path::new("tiny")));
+        assert_eq!((args.answers.sampling.temperature, args.answers.sampling.top_k), (0.5, 3));
+        assert!(args.template.raw);
+        assert_eq!(run(text, &[]).answers.sampling.top_k, 10);
+    }
+
+    #[test]
+    fn faults_name_file_line_and_key() {
+        refused("temp = 0.5\nbogus = 1\n", "c.toml:2: unknown key `bogus`; known are backend, batch-size, ");
+        refused(
+            "\n\ntop-k = \"many\"",
+            "c.toml:3: key `top-k`: expected a number, found the string \"many\"",
+        );
+        refused("raw = 1", "c.toml:1: key `raw`: expected true or false, found the integer 1");
+        refused("model = true", "c.toml:1: key `model`: expected a string, found true");
+        refused("seed = -2", "c.toml:1: key `seed`: invalid value '-2' for '--seed <SEED>': -2 is not in");
+        refused(
+            "backend = \"gpu\"",
+            "c.toml:1: key `backend`: invalid value 'gpu' for '--backend <BACKEND>'",
+        );
+        refused("temp = 1\n[model]\nx = 1", "c.toml:2: key `model`: expected a string, found a table");
+        refused("temp = 1\ntop-k 3", "c.toml:2: ");
+        refused("prompt = \"x\"", "c.toml:1: unknown key `prompt`");
+    }
+}

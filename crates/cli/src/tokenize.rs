@@ -1,0 +1,128 @@
+//! `rustorch tokenize` and `rustorch detokenize`.
+
+use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
+
+use crate::args::TokenizeArgs;
+use crate::values::TokenIds;
+use crate::{load, output};
+
+pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
+    let tokenizer = open(&args)?;
+    let encode = |text: &str| ids(&tokenizer, text, &args);
+    if args.jsonl {
+        lines("a JSON string", |text: String| encode(&text))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ids = encode(&text(&args)?);
+    print(&tokenizer, &ids, &args)
+}
+
+pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
+    let tokenizer = open(&args)?;
+    let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
+    if args.jsonl {
+        lines("a JSON array of token ids", |ids: Vec<u32>| decode(&ids))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let TokenIds(ids) = text(&args)?.parse().map_err(anyhow::Error::msg)?;
+    if args.json || args.ids {
+        return print(&tokenizer, &ids, &args);
+    }
+    let mut out = output::TextOut::new();
+    out.push(&decode(&ids))?;
+    out.push("\n")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
+    let file = load::file(&args.model)?;
+    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
+}
+
+/// The text of the command line, or of stdin as it is.
+fn text(args: &TokenizeArgs) -> anyhow::Result<String> {
+    if let Some(text) = &args.text {
+        return Ok(text.clone());
+    }
+    let mut text = String::new();
+    io::stdin().lock().read_to_string(&mut text).context("cannot read stdin")?;
+    Ok(text)
+}
+
+/// The ids of `text` as a prompt gets them: BOS where the file asks for it, never an EOS.
+fn ids(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> Vec<u32> {
+    let options = Encode { add_special: false, parse_special: args.parse_special };
+    let ids = tokenizer.encode(text, options);
+    if args.no_bos { ids } else { tokenizer.with_bos(ids) }
+}
+
+/// The text that [`ids`] with the same options makes these ids of.
+fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> String {
+    let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos() && !args.no_bos);
+    let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
+    let mut detokenizer = Detokenizer::new(tokenizer);
+    let mut text = String::new();
+    for &id in ids {
+        let special = matches!(tokenizer.kind(id), Some(Kind::Control | Kind::Unknown));
+        if special && args.parse_special {
+            text.push_str(&detokenizer.finish());
+            text.push_str(tokenizer.token_text(id).unwrap_or_default());
+        }
+        text.push_str(&detokenizer.push(id));
+    }
+    text + &detokenizer.finish()
+}
+
+/// Reads a JSON value from each line of stdin and prints what `make` makes of it, one a line.
+fn lines<T: DeserializeOwned, U: Serialize>(expected: &str, make: impl Fn(T) -> U) -> anyhow::Result<()> {
+    let mut input = io::stdin().lock();
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if input.read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
+            break;
+        }
+        let made = serde_json::from_slice(&line).map(&make);
+        let made = made.with_context(|| format!("line {number} of stdin is not {expected}"));
+        if made.is_err() {
+            out.flush()?;
+        }
+        serde_json::to_writer(&mut out, &made?).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+#[derive(Serialize)]
+struct Tokens<'a> {
+    ids: &'a [u32],
+    pieces: Vec<String>,
+}
+
+fn print(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> anyhow::Result<ExitCode> {
+    let piece = |&id: &u32| {
+        let bytes = tokenizer.token_bytes(id);
+        bytes.map_or("\u{fffd}".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+    };
+    if args.json {
+        output::json(&Tokens { ids, pieces: ids.iter().map(piece).collect() })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = output::stdout();
+    if args.ids {
+        writeln!(out, "{}", serde_json::to_string(ids)?)?;
+    } else {
+        for id in ids {
+            writeln!(out, "{id:>8}  {:?}", piece(id))?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,81 @@
+//! `chat` through a pipe.
+
+use crate::common::{Home, write};
+
+#[test]
+fn a_line_is_a_message() {
+    let home = Home::new();
+    let ran = home.pipe("chat -m MODEL --max-tokens 1 --temp 0", "1\n");
+    let answer = home.run("run -m MODEL -p 1 -n 1 --temp 0").quiet();
+    assert_eq!(ran.quiet(), answer.clone() + "\n");
+    let plain = home.pipe("-m MODEL --max-tokens 1 --temp 0", "1");
+    assert_eq!(plain.quiet(), answer + "\n", "without a command, without a newline");
+    assert_eq!(home.pipe("chat -m MODEL", "").quiet(), "");
+}
+
+#[test]
+fn a_conversation_has_a_memory() {
+    let home = Home::new();
+    let two = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\nHello\n").quiet();
+    let forgotten = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n/clear\nHello\n");
+    assert_eq!(forgotten.code, Some(0));
+    let one = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n").quiet();
+    assert_eq!(forgotten.stdout, one.repeat(2));
+    assert_ne!(two, forgotten.stdout);
+    assert!(two.starts_with(&one));
+}
+
+#[test]
+fn commands_change_the_chat_and_say_so_on_stderr() {
+    let home = Home::new();
+    let ran = home.pipe(
+        "chat -m MODEL -n 3",
+        "/set temp 0\n/set seed 7\n/system Be brief\nHi\n/stats\n/save talk.json\n/backend reference\nHi\n/toggle\n/help\n/set\n/exit\nnever\n",
+    );
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for said in ["temp: 0", "system message set", "prefilled", "reused", "context used", "chat template: off"]
+    {
+        assert!(ran.stderr.contains(said), "{said} in {}", ran.stderr);
+    }
+    for command in
+        ["/help", "/exit", "/clear", "/system", "/toggle", "/stats", "/save", "/load", "/model", "/backend"]
+    {
+        assert!(ran.stderr.contains(&format!("  {command} ")), "{command} in {}", ran.stderr);
+    }
+    let saved = std::fs::read_to_string(home.path("talk.json")).expect("saved");
+    let saved: serde_json::Value = serde_json::from_str(&saved).expect("JSON");
+    let roles: Vec<_> = saved["messages"].as_array().expect("messages").iter().map(|m| &m["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant"]);
+    let loaded = home.pipe("chat -m MODEL -n 3 --temp 0 --seed 7", "/load talk.json\nHi\n");
+    assert!(loaded.stderr.contains("3 messages loaded"), "{}", loaded.stderr);
+    assert!(ran.stdout.ends_with(&loaded.stdout) && !loaded.stdout.trim().is_empty(), "{ran:?} {loaded:?}");
+}
+
+#[test]
+fn turns_reuse_the_cache() {
+    let home = Home::new();
+    let ran = home.pipe("chat -m MODEL -n 3 --temp 0", "Hello\nagain\n/stats\n");
+    let reused = ran.stderr.lines().find(|line| line.contains("reused")).expect("a line");
+    let tokens: usize = reused.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+    assert!(tokens > 5, "{reused}");
+}
+
+#[test]
+fn models_can_be_changed() {
+    let home = Home::new();
+    let other = write(&home.path("other.gguf"), std::fs::read(&home.model).expect("the model"));
+    let ran = home.pipe("chat -m MODEL -n 2 --temp 0", "Hi\n/model other.gguf\nHi\n");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let first = home.pipe("chat -m MODEL -n 2 --temp 0", "Hi\n").quiet();
+    assert_eq!(ran.stdout, first.repeat(2), "{}", other.display());
+}
+
+#[test]
+fn faults_end_a_piped_chat() {
+    let home = Home::new();
+    assert!(home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1).contains("unknown command /quack"));
+    assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));
+    let long = "word ".repeat(200) + "\n";
+    let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);
+    assert!(error.contains("64"), "{error}");
+}

@@ -1,0 +1,13 @@
+//! The program as its users run it.
+
+mod chat;
+mod common;
+mod inspect;
+mod known;
+mod malformed;
+mod mistakes;
+mod run;
+mod settings;
+#[cfg(unix)]
+mod terminal;
+mod tokens;

@@ -1,0 +1,62 @@
+//! What people do wrong, and what they are told.
+
+use crate::common::{Home, write};
+
+#[test]
+fn the_command_line_is_checked() {
+    let home = Home::new();
+    for (args, said) in [
+        ("run -m MODEL", "required arguments were not provided"),
+        ("run -m MODEL -p a --tokens 1", "cannot be used with"),
+        ("run -m MODEL -p a --tokens 1,x", "\"x\" is not a token id"),
+        ("run -m MODEL -p a -n -2", "-2 is not in"),
+        ("run -m MODEL -p a --temp hot", "invalid value 'hot'"),
+        ("run -m MODEL -p a --backend gpu", "invalid value 'gpu'"),
+        ("run -m MODEL -p a -t 0", "expected a number from 1 to 1024"),
+        ("run -m MODEL -p a -t 99999", "expected a number from 1 to 1024"),
+        ("run -m MODEL -p a -b 99999999999999", "expected a number from 1 to 65536"),
+        ("run -m MODEL -p a -l 5", "such as 15043+1"),
+        ("run -m MODEL -p a -ngl 5", "unexpected argument '--ngl'"),
+        ("frobnicate", "unrecognized subcommand 'frobnicate'"),
+        ("run -p hi", "Pass -m FILE"),
+        ("chat", "Pass -m FILE"),
+        ("", "Pass -m FILE"),
+    ] {
+        let error = home.run(args).failed(2);
+        assert!(error.contains(said), "{args}: {error}");
+    }
+    assert!(home.run("--version").quiet().starts_with("rustorch "));
+    assert!(home.run("--help").quiet().contains("Examples:"));
+    assert!(home.run("run --help").quiet().contains("Sampling:"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let home = Home::new();
+    for command in ["run -p x -m", "logits --tokens 1 -m", "tokenize x -m", "inspect"] {
+        let error = home.run(&format!("{command} no/such.gguf")).failed(1);
+        assert!(error.contains("no/such.gguf: cannot open the file: No such file"), "{error}");
+    }
+    let error = home.run("run -m MODEL -f no/such.txt").failed(1);
+    assert!(error.contains("cannot read the prompt no/such.txt: No such file"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_gguf_is_named() {
+    let home = Home::new();
+    write(&home.path("page.gguf"), "<!doctype html>".repeat(10));
+    for command in ["run -p x -m", "inspect"] {
+        let error = home.run(&format!("{command} page.gguf")).failed(1);
+        assert!(error.contains("page.gguf: header") && error.contains("\"GGUF\""), "{error}");
+    }
+}
+
+#[test]
+fn a_prompt_that_does_not_fit_is_counted() {
+    let home = Home::new();
+    let prompt = "word ".repeat(100);
+    let error = home.run_with("run -m MODEL --raw -c 32 -p", &[&prompt]).failed(1);
+    assert!(error.contains("32") && error.contains("context"), "{error}");
+    let error = home.run("run -m MODEL --tokens 1,99999").failed(1);
+    assert!(error.contains("99999") && error.contains("512"), "{error}");
+}

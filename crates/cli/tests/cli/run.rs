@@ -1,0 +1,163 @@
+//! `run` and `logits`.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::common::{Home, Ran, ids, write};
+
+#[test]
+fn only_text_goes_to_stdout() {
+    let home = Home::new();
+    let text = home.run_with("run -m MODEL --raw -n 8 --temp 0 -p", &["Hello"]).quiet();
+    let json = home.run_with("run -m MODEL --raw -n 8 --temp 0 --json -v -p", &["Hello"]).json();
+    assert_eq!(json["text"], *text);
+    assert!(!text.ends_with('\n') && !text.is_empty(), "{text:?}");
+}
+
+#[test]
+fn json_says_everything() {
+    let home = Home::new();
+    let json = home.run("run -m MODEL --raw -p Hello -n 5 --seed 42 --json").json();
+    let prompt = home.run("tokenize -m MODEL --ids Hello").quiet();
+    assert_eq!(json["prompt_ids"].to_string(), prompt.trim());
+    assert_eq!(ids(&json["ids"]).len(), 5);
+    assert_eq!(json["stop_reason"], "max_tokens");
+    assert_eq!(json["seed"], 42);
+    assert_eq!(json["usage"]["prompt_tokens"], ids(&json["prompt_ids"]).len());
+    assert_eq!(json["usage"]["generated_tokens"], 5);
+    assert!(json["timings"]["decode_seconds"].as_f64() > Some(0.0));
+    assert!(json["model"].as_str().is_some_and(|path| path.ends_with("model.gguf")));
+    let again = home.run("run -m MODEL --raw -p Hello -n 5 --seed 42 --json").json();
+    assert_eq!(json["ids"], again["ids"]);
+}
+
+#[test]
+fn a_prompt_comes_from_wherever_one_says() {
+    let home = Home::new();
+    let tail = "-m MODEL --raw -n 3 --temp 0 --json";
+    let expected = home.run(&format!("run -p Hello {tail}")).json()["prompt_ids"].clone();
+    write(&home.path("prompt.txt"), "Hello\n");
+    assert_eq!(home.run(&format!("run -f prompt.txt {tail}")).json()["prompt_ids"], expected);
+    assert_eq!(home.pipe(&format!("run -f - {tail}"), "Hello").json()["prompt_ids"], expected);
+    let list = expected.to_string();
+    assert_eq!(home.run_with(&format!("run {tail} --tokens"), &[&list]).json()["prompt_ids"], expected);
+    assert_eq!(home.run(&format!("{tail} -p Hello")).json()["prompt_ids"], expected, "without a command");
+    let empty = home.run_with(&format!("run {tail} -p"), &[""]).json();
+    assert_eq!(ids(&empty["prompt_ids"]), [1], "BOS alone");
+}
+
+#[test]
+fn the_template_is_applied_to_messages() {
+    let home = Home::new();
+    let prompt_ids =
+        |args: &str| ids(&home.run(&format!("run -m MODEL -n 1 --json {args}")).json()["prompt_ids"]);
+    let plain = prompt_ids("-p Hi");
+    assert_eq!(plain.iter().filter(|id| **id == 2).count(), 1, "the user's message ends with EOS");
+    let system = prompt_ids("-p Hi -sys Hello");
+    assert_eq!(system.iter().filter(|id| **id == 2).count(), 2);
+    let raw = prompt_ids("-p Hi --raw");
+    assert!(!raw.contains(&2) && raw.len() < plain.len());
+    assert_eq!(prompt_ids("-p </s> --raw --parse-special"), [1, 2]);
+    assert!(!prompt_ids("-p </s> --raw").contains(&2), "typed text is no special token");
+}
+
+#[test]
+fn sampling_flags_arrive() {
+    let home = Home::new();
+    let ids =
+        |args: &str| ids(&home.run(&format!("run -m MODEL --raw -p Hi -n 6 --json {args}")).json()["ids"]);
+    let greedy = ids("--temp 0");
+    assert_eq!(ids("-temp=0 --seed 3"), greedy);
+    assert_eq!(ids("--temperature 5 --top-k 1 -s -1"), greedy);
+    assert_eq!(ids("--temp 5 --top-k 0 --top-p 0"), greedy);
+    assert_eq!(ids("--temp 5 --top-k 0 --min-p 1"), greedy);
+    assert_ne!(ids("--temp 5 --top-k 0 --top-p 1 --min-p 0 -s 1"), greedy);
+    assert!(!ids(&format!("--temp 0 --logit-bias {}-inf", greedy[0])).contains(&greedy[0]));
+    assert_eq!(ids("--temp 0 -l 77+10000"), [77; 6]);
+    let once = ids("--temp 0 -l 77+100 --presence-penalty 200 --repeat-last-n -1");
+    assert_eq!(once.iter().filter(|id| **id == 77).count(), 1, "{once:?}");
+    let ends = ids("--temp 0 -l 2+10000");
+    assert_eq!(ends, [2]);
+    assert!(!ids("--temp 0 -l 2+10000 --ignore-eos").contains(&2));
+}
+
+#[test]
+fn stop_strings_end_the_text() {
+    let home = Home::new();
+    let text = home.run("run -m MODEL --raw -p Hi -n 20 --temp 0").quiet();
+    let (at, char) = text.char_indices().nth(5).expect("more than five characters");
+    let stop = text[at..].chars().take(2).collect::<String>();
+    let json = home.run_with("run -m MODEL --raw -p Hi -n 20 --temp 0 --json -r", &[&stop]).json();
+    assert_eq!(json["stop_reason"], "stop_string");
+    assert_eq!(json["stop_string"], *stop);
+    assert!(text.starts_with(json["text"].as_str().expect("text")), "{char}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let home = Home::new();
+    let mut command = home.command("run -m MODEL --raw -p Hi --ignore-eos -n 2000");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut first = [0; 4];
+    child.stdout.take().expect("a pipe").read_exact(&mut first).expect("some text");
+    let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_answer() {
+    let home = Home::new();
+    // The context is longer than it was trained on, so that there is time.
+    let mut command = home.command("run -m MODEL --raw -p Hi --ignore-eos -c 100000 -n -1 -v");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdout = child.stdout.take().expect("a pipe");
+    stdout.read_exact(&mut [0]).expect("some text");
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill is there").success());
+    std::io::copy(&mut stdout, &mut std::io::sink()).expect("the rest of the text");
+    let ran = Ran::from(child.wait_with_output().expect("the program ends"));
+    assert_eq!(ran.code, Some(130));
+    assert!(ran.stderr.contains("ended by cancelled"), "{}", ran.stderr);
+}
+
+/// The values of a float32 `.npy` file and its shape, read by the format's description.
+fn npy(bytes: &[u8]) -> (String, Vec<f32>) {
+    assert_eq!(bytes[..8], *b"\x93NUMPY\x01\x00");
+    let len = usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert_eq!((10 + len) % 64, 0);
+    let header = std::str::from_utf8(&bytes[10..10 + len]).expect("ASCII");
+    assert!(header.contains("'descr': '<f4'") && header.contains("'fortran_order': False"), "{header}");
+    let shape = header.split(['(', ')']).nth(1).expect("a shape").to_owned();
+    let values = bytes[10 + len..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four")));
+    (shape, values.collect())
+}
+
+#[test]
+fn logits_are_an_array_of_numpys() {
+    let home = Home::new();
+    let read = |name: &str| npy(&std::fs::read(home.path(name)).expect("a file"));
+    home.run("logits -m MODEL --tokens 1,300,301 -o all.npy -b 2").quiet();
+    let (shape, all) = read("all.npy");
+    assert_eq!((&*shape, all.len()), ("3, 512", 3 * 512));
+    home.run("logits -m MODEL --tokens 1,300,301 --last -o last.npy").quiet();
+    let (shape, last) = read("last.npy");
+    assert_eq!(shape, "1, 512");
+    assert_eq!(last, all[2 * 512..]);
+    home.run("logits -m MODEL --tokens 1,300,301 --last -o exact.npy --backend reference").quiet();
+    let (_, exact) = read("exact.npy");
+    let error: f64 = exact.iter().zip(&last).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let power: f64 = exact.iter().map(|a| f64::from(*a).powi(2)).sum();
+    assert!(error / power < 1e-5, "{}", error / power);
+
+    let top = home.run("logits -m MODEL --tokens 1,300,301 --json").json();
+    let best = last.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    assert_eq!(top["top"].as_array().map(Vec::len), Some(10));
+    let id = top["top"][0]["id"].as_u64().expect("an id") as usize;
+    assert_eq!(last[id], best);
+    let lines = home.run("logits -m MODEL --tokens 1,300,301").quiet();
+    assert_eq!(lines.lines().count(), 10);
+    assert!(lines.trim_start().starts_with(&id.to_string()), "{lines}");
+}

@@ -1,0 +1,59 @@
+//! Flags over variables over the configuration file; models by name.
+
+use crate::common::{Home, Ran, ids, write};
+
+fn generated(ran: Ran) -> usize {
+    ids(&ran.json()["ids"]).len()
+}
+
+#[test]
+fn flags_win_over_variables_over_the_file() {
+    let home = Home::new();
+    let args = "run --raw -p Hi --ignore-eos --json";
+    let model = home.model.display();
+    write(&home.path(".config/rustorch/config.toml"), format!("model = '{model}'\nmax-tokens = 3\n"));
+    assert_eq!(generated(home.run(args)), 3);
+    let with_variable = |args: &str| {
+        Ran::from(home.command(args).env("RUSTORCH_MAX_TOKENS", "4").output().expect("the program starts"))
+    };
+    assert_eq!(generated(with_variable(args)), 4);
+    assert_eq!(generated(with_variable(&format!("{args} -n 5"))), 5);
+    let elsewhere = home.path("elsewhere");
+    let ran = home.command(args).env("XDG_CONFIG_HOME", elsewhere).output().expect("the program starts");
+    assert!(Ran::from(ran).failed(2).contains("Pass -m FILE"));
+}
+
+#[test]
+fn faults_in_the_file_are_named() {
+    let home = Home::new();
+    let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\nbogus = 1\n");
+    let error = home.run("devices").failed(1);
+    assert!(error.contains(&format!("{}:2: unknown key `bogus`", file.display())), "{error}");
+}
+
+#[test]
+fn models_have_names() {
+    let home = Home::new();
+    let bytes = std::fs::read(&home.model).expect("the model");
+    write(&home.path(".rustorch/models/tiny.gguf"), bytes);
+    let named = home.run("run -m tiny --raw -p Hi -n 2 --temp 0").quiet();
+    assert_eq!(named, home.run("run -m tiny.gguf --raw -p Hi -n 2 --temp 0").quiet());
+    assert_eq!(named, home.run("run -m MODEL --raw -p Hi -n 2 --temp 0").quiet());
+    let error = home.run("run -m huge -p Hi").failed(1);
+    let folder = home.path(".rustorch/models");
+    assert!(error.contains(&folder.join("huge").display().to_string()), "{error}");
+    assert!(error.contains(&folder.join("huge.gguf").display().to_string()), "{error}");
+}
+
+#[test]
+fn tracing_is_off_unless_asked_for() {
+    let home = Home::new();
+    home.run("run -m MODEL --raw -p Hi -n 2").quiet();
+    let verbose = home.run("run -m MODEL --raw -p Hi -n 2 -v");
+    assert!(verbose.stderr.contains("tokens/s") && verbose.stderr.contains("DEBUG"), "{}", verbose.stderr);
+    let mut command = home.command("run -m MODEL --raw -p Hi -n 2");
+    let ran = Ran::from(command.env("RUSTORCH_DEBUG", "1").output().expect("the program starts"));
+    assert!(ran.stderr.contains("DEBUG"));
+    let ran = Ran::from(command.env("RUSTORCH_DEBUG", "0").output().expect("the program starts"));
+    assert_eq!(ran.stderr, "");
+}

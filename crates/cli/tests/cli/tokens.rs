@@ -1,0 +1,56 @@
+//! `tokenize` and `detokenize`.
+
+use crate::common::{Home, ids};
+
+const TEXTS: [&str; 6] =
+    ["Hello world", " two  spaces", "line\nbreak\t\u{1b}", "日本語 🙂 жжж", "", "</s> <s>"];
+
+#[test]
+fn lines_come_back() {
+    let home = Home::new();
+    let lines: String = TEXTS.map(|text| serde_json::to_string(text).expect("a string") + "\n").concat();
+    for flags in ["", "--no-bos", "--parse-special", "--no-bos --parse-special"] {
+        let ids = home.pipe(&format!("tokenize -m MODEL --jsonl {flags}"), &lines).quiet();
+        assert_eq!(ids.lines().count(), TEXTS.len());
+        let texts = home.pipe(&format!("detokenize -m MODEL --jsonl {flags}"), &ids).quiet();
+        let expected = if flags.contains("special") {
+            // A space is put before the text after a special token.
+            lines.replace("</s> <s>", "</s>  <s>")
+        } else {
+            lines.clone()
+        };
+        assert_eq!(texts, expected, "{flags}");
+    }
+}
+
+#[test]
+fn ids_can_be_had_in_every_shape() {
+    let home = Home::new();
+    let array = home.run("tokenize -m MODEL --ids Hello").quiet();
+    let json = home.run("tokenize -m MODEL --json Hello").json();
+    assert_eq!(json["ids"].to_string(), array.trim());
+    assert_eq!(ids(&json["ids"])[0], 1, "BOS");
+    assert_eq!(json["pieces"][0], "<s>");
+    let pieces = home.run("tokenize -m MODEL Hello").quiet();
+    assert_eq!(pieces.lines().count(), ids(&json["ids"]).len());
+    let no_bos = home.run("tokenize -m MODEL --no-bos --json Hello").json();
+    assert_eq!(ids(&no_bos["ids"]), ids(&json["ids"])[1..]);
+    assert_eq!(home.pipe("tokenize -m MODEL --ids", "Hello").quiet(), array);
+    assert_eq!(home.run_with("detokenize -m MODEL", &[&array]).quiet(), "Hello\n");
+    assert_eq!(home.pipe("detokenize -m MODEL", &array).quiet(), "Hello\n");
+}
+
+#[test]
+fn a_bad_line_is_named_after_the_good_ones() {
+    let home = Home::new();
+    let ran = home.pipe("tokenize -m MODEL --jsonl", "\"a\"\n\"b\"\n{}\n");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 2));
+    assert!(ran.stderr.starts_with("error: line 3 of stdin is not a JSON string: "), "{}", ran.stderr);
+    let ran = home.pipe("detokenize -m MODEL --jsonl", "[1,-2]\n");
+    assert!(
+        ran.stderr.starts_with("error: line 1 of stdin is not a JSON array of token ids: "),
+        "{}",
+        ran.stderr
+    );
+    assert!(home.run("detokenize -m MODEL 1,x").failed(1).contains("\"x\" is not a token id"));
+}

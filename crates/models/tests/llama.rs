@@ -1,0 +1,122 @@
+//! From a file to hyper-parameters and graph.
+
+use gguf::{Gguf, Value};
+use models::{Error, Model, RopeScaling};
+use quant::Format;
+use testkit::llama::Spec;
+
+/// The model of `spec` with metadata changed by `change`; `None` removes a key.
+fn model(spec: &Spec, change: &[(&str, Option<Value>)]) -> Result<Model, Error> {
+    let mut metadata = spec.metadata();
+    for (key, value) in change {
+        match value {
+            Some(value) => drop(metadata.insert(*key, value.clone())),
+            None => drop(metadata.remove(key)),
+        }
+    }
+    let file = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a vector takes everything");
+    Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+}
+
+fn f32_spec() -> Spec {
+    Spec::new(Format::F32)
+}
+
+#[test]
+fn values_are_named_as_llama_cpp_names_them() {
+    let model = model(&f32_spec(), &[]).expect("a good model");
+    let names: Vec<&str> = model.graph.values().map(|(_, value)| value.name.as_str()).collect();
+    assert_eq!(
+        names[..17],
+        [
+            "embd",
+            "attn_norm-0",
+            "Qcur_pre-0",
+            "Kcur_pre-0",
+            "Vcur-0",
+            "Qcur-0",
+            "Kcur-0",
+            "kqv_out-0",
+            "attn_out-0",
+            "ffn_inp-0",
+            "ffn_norm-0",
+            "ffn_gate-0",
+            "ffn_up-0",
+            "ffn_swiglu-0",
+            "ffn_out-0",
+            "l_out-0",
+            "attn_norm-1",
+        ]
+    );
+    assert_eq!(names[names.len() - 3..], ["l_out-2", "result_norm", "result_output"]);
+}
+
+/// The defaults of llama.cpp for keys that real files lack.
+#[test]
+fn absent_keys_have_their_defaults() {
+    let all = Spec { kv_heads: 8, ..f32_spec() };
+    let absent = [
+        "llama.rope.freq_base",
+        "llama.rope.dimension_count",
+        "llama.attention.head_count_kv",
+        "llama.vocab_size",
+    ];
+    let change: Vec<_> = absent.iter().map(|key| (*key, None)).collect();
+    let config = model(&all, &change).expect("a good model").config;
+    assert_eq!(config.rope_freq_base, 10_000.0);
+    assert_eq!(config.rope_dimension_count, 32);
+    assert_eq!(config.head_count_kv, 8);
+    assert_eq!((config.key_length, config.value_length), (32, 32));
+    assert_eq!(config.vocab_size, testkit::VOCAB);
+    assert_eq!(config.rope_scaling, RopeScaling::None);
+}
+
+/// Linear unless a type says otherwise; the old key serves where the new one is absent.
+#[test]
+fn rope_scaling_is_read_as_llama_cpp_reads_it() {
+    let key = |name: &'static str, value: Value| (name, Some(value));
+    let four = || Value::F32(4.0);
+    let kind = |kind: &str| key("llama.rope.scaling.type", Value::String(kind.into()));
+    for (change, expected) in [
+        (vec![key("llama.rope.scaling.factor", four())], RopeScaling::Linear(4.0)),
+        (vec![key("llama.rope.scale_linear", four())], RopeScaling::Linear(4.0)),
+        (vec![kind("linear"), key("llama.rope.scaling.factor", four())], RopeScaling::Linear(4.0)),
+        (vec![kind("none"), key("llama.rope.scaling.factor", four())], RopeScaling::None),
+        (vec![kind("linear")], RopeScaling::None),
+    ] {
+        assert_eq!(
+            model(&f32_spec(), &change).expect("a good model").config.rope_scaling,
+            expected,
+            "{change:?}"
+        );
+    }
+    let error = model(&f32_spec(), &[kind("yarn")]).expect_err("not built").to_string();
+    assert!(error.contains("llama.rope.scaling.type") && error.contains("yarn"), "{error}");
+}
+
+#[test]
+fn tied_embeddings_are_the_output_matrix() {
+    for tied in [false, true] {
+        let model = model(&Spec { tied, ..f32_spec() }, &[]).expect("a good model");
+        let output = model.graph.value(model.graph.output());
+        let graph::Op::Linear { weight, .. } = output.op else { panic!("{:?}", output.op) };
+        let expected = if tied { "token_embd.weight" } else { "output.weight" };
+        assert_eq!(model.graph.weight(weight).name, expected);
+    }
+}
+
+/// What would change the computation is refused by its name; its neutral value is none.
+#[test]
+fn what_is_not_built_is_refused_by_name() {
+    for (key, neutral, other) in [
+        ("llama.expert_count", Value::U32(0), Value::U32(8)),
+        ("llama.attention.sliding_window", Value::U32(0), Value::U32(4096)),
+        ("llama.logit_scale", Value::F32(1.0), Value::F32(0.5)),
+        ("llama.attention.causal", Value::Bool(true), Value::Bool(false)),
+        ("llama.rope.scaling.attn_factor", Value::F32(1.0), Value::F32(1.2)),
+    ] {
+        assert!(model(&f32_spec(), &[(key, Some(neutral))]).is_ok(), "{key}");
+        let error = model(&f32_spec(), &[(key, Some(other))]).expect_err(key).to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}
