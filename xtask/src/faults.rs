@@ -33,7 +33,7 @@ pub(crate) struct Args {
 struct Outcome {
     /// Tests that went red.
     caught_by: Vec<String>,
-    /// Why the fault is not proven to be caught, when it is not.
+    /// Why the fault is not proven to be caught, when it is not: a line, then details.
     trouble: Option<String>,
     time: Duration,
 }
@@ -107,7 +107,7 @@ fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Outcome> {
     let start = Instant::now();
     if let Err(why) = checkout.apply(fault)? {
         let trouble = format!(
-            "the patch no longer applies: {why}; plant the mistake in the code as it is now by hand, write \
+            "the patch no longer applies\n{why}\nplant the mistake by hand in the code as it is now, put \
              `git diff -U1` below the header of {FOLDER}/{}.patch and take the change back",
             fault.name
         );
@@ -130,14 +130,14 @@ fn try_tests(cargo: &Cargo, tests: &Tests) -> Result<Result<Vec<String>, String>
     let binary = match cargo.build(tests)? {
         Ok(binary) => binary,
         Err(errors) => {
-            return Ok(Err(format!("does not compile, which no test sees; mend the patch:\n{errors}")));
+            return Ok(Err(format!("does not compile, which proves nothing; mend the patch\n{errors}")));
         }
     };
     let red = cargo.red(&binary, tests)?;
     let green: Vec<&str> = tests.names.iter().filter(|name| !red.contains(name)).map(|n| &**n).collect();
     Ok(match &green[..] {
         [] => Ok(red),
-        green => Err(format!("SURVIVED: {} of {} stays green", green.join(", "), tests.target())),
+        green => Err(format!("survived: {} of {} stays green", green.join(", "), tests.target())),
     })
 }
 
@@ -146,7 +146,8 @@ fn print_table(faults: &[&Fault], outcomes: &[Outcome]) {
     println!("{:width$}  {:>5}  {:>6}  caught by", "fault", "tests", "time");
     for (fault, Outcome { caught_by, trouble, time }) in faults.iter().zip(outcomes) {
         let named: usize = fault.tests.iter().map(|tests| tests.names.len()).sum();
-        let caught = trouble.clone().unwrap_or_else(|| caught_by.join(", "));
+        let trouble = trouble.as_ref().and_then(|trouble| trouble.lines().next());
+        let caught = trouble.map_or_else(|| caught_by.join(", "), |why| format!("NOT CAUGHT: {why}"));
         println!("{:width$}  {named:>5}  {:>4} s  {caught}", fault.name, time.as_secs());
     }
 }

@@ -47,7 +47,7 @@ impl Checkout {
     /// Plants `fault`; or says why the patch does not fit.
     pub(super) fn apply(&self, fault: &Fault) -> Result<Result<(), String>> {
         let output = self.git_apply(fault).output()?;
-        let why = || String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+        let why = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Ok(if output.status.success() { Ok(()) } else { Err(why()) })
     }
 
