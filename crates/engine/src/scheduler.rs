@@ -66,7 +66,8 @@ pub enum Event {
         /// sequence's cache is then freed.
         intact: bool,
     },
-    /// The sequence will not be continued: its cache is freed. A running request on it goes on.
+    /// The sequence will not be continued: its cache is freed. Requests on it that were submitted
+    /// before go on, but leave no cache when they end.
     Forget(SequenceId),
 }
 
@@ -273,7 +274,7 @@ impl Scheduler {
             }
             Event::Forget(sequence) => {
                 self.pool.forget(sequence);
-                for request in self.requests.iter_mut().filter(|r| r.is_running()) {
+                for request in &mut self.requests {
                     request.sequence.take_if(|own| *own == sequence);
                 }
             }
