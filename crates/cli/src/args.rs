@@ -97,6 +97,17 @@ pub(crate) struct ContextArgs {
     /// [default: that, but at most 4096]
     #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
     pub(crate) ctx_size: Option<usize>,
+    /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
+    #[arg(env = "RUSTORCH_CACHE_TYPE")]
+    pub(crate) cache_type: CacheType,
+}
+
+/// The formats of the KV cache, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheType {
+    F16,
+    F32,
 }
 
 /// The backends, by name.
@@ -332,14 +343,21 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Reads command line, variables and configuration file. Asking for help ends the program here, and
-/// so does a wrong command line.
+/// Reads command line, variables and configuration file. Asking for help ends the program here, whatever
+/// is in the file, and so does a wrong command line.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let command = settings::apply(Cli::command())?;
+    let (command, fault) = match settings::apply(Cli::command()) {
+        Ok(command) => (command, None),
+        Err(fault) => (Cli::command(), Some(fault)),
+    };
     let command = hide_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.or_else(|error| error.exit())
+    match (parsed, fault) {
+        (Err(help), _) if help.exit_code() == 0 => help.exit(),
+        (_, Some(fault)) => Err(fault),
+        (parsed, None) => parsed.or_else(|error| error.exit()),
+    }
 }
 
 /// The rule is said once in the help of the program, not at each option.
