@@ -90,7 +90,7 @@ pub(crate) struct EngineArgs {
     pub(crate) batch_size: NonZero<usize>,
 }
 
-/// How long a sequence may be.
+/// How long a sequence may be, and how it is kept.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContextArgs {
     /// Tokens of context, prompt and answer together; 0 is what the model was trained on

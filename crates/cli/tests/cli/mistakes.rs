@@ -16,6 +16,8 @@ fn the_command_line_is_checked() {
         ("run -m MODEL -p a -t 99999", "expected a number from 1 to 1024"),
         ("run -m MODEL -p a -b 99999999999999", "expected a number from 1 to 65536"),
         ("run -m MODEL -p a -l 5", "such as 15043+1"),
+        ("run -m MODEL -e -p \\xff", "not UTF-8"),
+        ("run -m MODEL -p a --cache-type q8_0", "possible values: f16, f32"),
         ("run -m MODEL -p a -ngl 5", "unexpected argument '--ngl'"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("run -p hi", "Pass -m FILE"),

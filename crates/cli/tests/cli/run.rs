@@ -152,6 +152,10 @@ fn logits_are_an_array_of_numpys() {
     let power: f64 = exact.iter().map(|a| f64::from(*a).powi(2)).sum();
     assert!(error / power < 1e-5, "{}", error / power);
 
+    home.run("logits -m MODEL --tokens 1,300,301 --last -o f32.npy --cache-type f32").quiet();
+    let error: f64 = exact.iter().zip(&read("f32.npy").1).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    assert!(error / power < 1e-9, "with the KV cache in f32: {}", error / power);
+
     let top = home.run("logits -m MODEL --tokens 1,300,301 --json").json();
     let best = last.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     assert_eq!(top["top"].as_array().map(Vec::len), Some(10));
