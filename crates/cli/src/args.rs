@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::builder::{FalseyValueParser, RangedI64ValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::values::{LogitBias, TokenIds, from_1_to};
+use crate::output::Usage;
+use crate::values::{LogitBias, TokenIds, from_1_to, unescape};
 use crate::{argv, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -245,6 +246,22 @@ pub(crate) struct TemplateArgs {
     /// No chat template and no system message, only the text; '' starts from BOS alone
     #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
+    /// Read \n, \t, \r, \", \', \\ and \xHH in -p, --system and what is said in a chat as characters
+    #[arg(short, long)]
+    pub(crate) escape: bool,
+}
+
+impl TemplateArgs {
+    /// What `text`, which the user wrote, stands for.
+    pub(crate) fn read(&self, text: &str) -> Result<String, Usage> {
+        if self.escape { unescape(text).map_err(Usage) } else { Ok(text.to_owned()) }
+    }
+
+    /// Makes the system message what its text stands for. To be called once.
+    pub(crate) fn read_escapes(&mut self) -> Result<(), Usage> {
+        self.system = self.system.as_deref().map(|text| self.read(text)).transpose()?;
+        Ok(())
+    }
 }
 
 /// What `chat` is told.

@@ -14,9 +14,10 @@ use crate::output::{self, INTERRUPTED, TextOut};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
-pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.template.read_escapes()?;
     let text = match (&args.source.prompt, &args.source.file) {
-        (Some(text), _) => Some(text.clone()),
+        (Some(text), _) => Some(args.template.read(text)?),
         (None, Some(file)) => Some(read_prompt(file)?),
         (None, None) => None,
     };

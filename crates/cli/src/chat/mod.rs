@@ -14,7 +14,8 @@ use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
 
-pub(crate) fn run(args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.template.read_escapes()?;
     interrupt::install()?;
     let mut session = Session::new(args, verbose)?;
     let mut input = Input::open()?;
@@ -89,7 +90,7 @@ impl Session {
     }
 
     fn answer(&mut self, text: &str, input: &Input) -> anyhow::Result<StopReason> {
-        let id = self.chat.say(&mut self.engine, text)?;
+        let id = self.chat.say(&mut self.engine, self.args.template.read(text)?)?;
         let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
         let mut out = TextOut::new();
         let chat = &mut self.chat;
@@ -134,7 +135,8 @@ impl Session {
                 note(format_args!("the conversation begins anew"));
             }
             Command::System => {
-                self.args.template.system = Some(rest.to_owned()).filter(|text| !text.is_empty());
+                let text = self.args.template.read(rest)?;
+                self.args.template.system = Some(text).filter(|text| !text.is_empty());
                 self.chat.set_system(self.args.template.system.clone());
                 note(format_args!(
                     "{}",
