@@ -194,6 +194,12 @@ impl Engine {
         }
     }
 
+    /// How many tokens of a request have been computed or were found in the cache: how far its prefill
+    /// has come. 0 while it waits and when it has ended.
+    pub fn cached(&self, id: RequestId) -> usize {
+        self.scheduler.cached(id)
+    }
+
     /// Whether every request has ended and been reported.
     pub fn is_idle(&self) -> bool {
         self.active.is_empty() && self.ready.is_empty()

@@ -205,6 +205,11 @@ impl Scheduler {
         self.requests.iter().find(|request| request.id == id).map(|request| &*request.tokens)
     }
 
+    /// How many of a request's tokens are in the cache, or will be after the step that was planned.
+    pub fn cached(&self, id: RequestId) -> usize {
+        self.requests.iter().find(|request| request.id == id).map_or(0, |request| request.cached)
+    }
+
     /// How many tokens are kept for a sequence that no request uses.
     pub fn kept(&self, sequence: SequenceId) -> usize {
         self.pool.kept(sequence)
