@@ -30,10 +30,8 @@ pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         Event::Token { text, .. } if !args.json => out.push(text),
         _ => Ok(()),
     })?;
-    if out.is_terminal() {
-        out.end_line()?;
-    }
-    drop(out);
+    let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
+    out.end(verbose || full.is_some())?;
     if args.json {
         output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
     }
