@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use anstream::AutoStream;
 use clap::builder::styling::{AnsiColor, Style};
 
+use crate::advice::advice;
+
 /// For names and headings on a terminal.
 pub(crate) const BOLD: Style = Style::new().bold();
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -26,6 +28,9 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     note(format_args!("{RED}error:{RED:#} {}", message(error)));
+    if let Some(advice) = advice(error) {
+        note(format_args!("{BOLD}hint:{BOLD:#} {advice}"));
+    }
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 

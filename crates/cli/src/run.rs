@@ -35,6 +35,9 @@ pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> 
     if args.json {
         output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
     }
+    if let Some(n_ctx) = full {
+        output::note(format_args!("the context of {n_ctx} tokens is full; -c N makes it larger"));
+    }
     if verbose {
         output::note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
     }

@@ -62,9 +62,6 @@ impl Options {
             }
             Some(n_ctx) => n_ctx,
         };
-        if n_ctx > trained {
-            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
-        }
         let sequences = self.sequences;
         if !(1..=MAX_SEQUENCES).contains(&sequences) {
             return refuse("sequences", sequences, "a number from 1 to 1024");
@@ -83,6 +80,9 @@ impl Options {
                 None => refuse("n_ctx", n_ctx, "less: n_ctx times sequences must stay below 2^32"),
                 Some(_) => refuse("pages", pages, "less than 2^27, as positions must stay below 2^32"),
             };
+        }
+        if n_ctx > trained {
+            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
         }
         Ok(Limits { n_ctx, sequences, n_batch, pages })
     }

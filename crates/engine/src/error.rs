@@ -74,12 +74,12 @@ pub enum Error {
         why: String,
     },
     /// The chat template refuses the conversation.
-    #[error("{0}; raw text goes without the template (`--raw`, `/toggle` in a chat)")]
+    #[error("{0}; raw text goes without the template")]
     Template(#[from] chat::Error),
     /// The conversation has grown as long as the context.
     #[error(
         "the conversation has {tokens} tokens, but the context holds {n_ctx} and must have room for an answer; \
-         begin a new one (`/clear`) or start with a larger context (`-c`)"
+         begin a new one or make the context larger (`n_ctx`)"
     )]
     ConversationFull {
         /// Tokens of the conversation, with what was just said.
