@@ -16,6 +16,9 @@ use crate::json::MAX_DEPTH;
 /// What an item of a list takes, in bytes, with room to spare.
 pub(crate) const ITEM: usize = 32;
 
+/// Looking at a value within another takes as long as reading so many bytes.
+const LOOK: usize = 128;
+
 /// Making a byte costs as much as reading so many.
 const READS_PER_BYTE: u64 = 8;
 
@@ -89,7 +92,8 @@ impl Budget {
             let message = "value is too deeply nested to be written or compared";
             return Err(Error::new(ErrorKind::InvalidOperation, message));
         }
-        self.read(ITEM)?;
+        self.read(LOOK)?;
+        // Quotes, and what separates it from the next.
         let mut length = 4;
         match value.kind() {
             ValueKind::String => {

@@ -12,7 +12,7 @@ use crate::budget::{Budget, ITEM};
 use crate::json::tojson;
 
 /// Widest indentation, and widest field of a format.
-const MAX_WIDTH: usize = 999;
+pub(crate) const MAX_WIDTH: usize = 999;
 
 /// What a call makes at most, and reads.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +29,8 @@ enum Cost {
     Replace,
     /// Puts the first argument's items together.
     Join,
+    /// Puts the other arguments into the first.
+    Format,
     /// Puts spaces before each line.
     Indent,
 }
@@ -36,7 +38,7 @@ enum Cost {
 /// Removes what is not in the table, and adds what is.
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
     // Those that make lists of any length out of a number, and those for debugging, are absent.
-    for absent in ["batch", "slice", "chain", "zip", "pprint", "format"] {
+    for absent in ["batch", "slice", "chain", "zip", "pprint"] {
         environment.remove_filter(absent);
     }
     environment.remove_global("debug");
@@ -86,6 +88,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     filter("tojson", Cost::Text, value(tojson));
     filter("replace", Cost::Replace, value(filters::replace));
     filter("join", Cost::Join, value(filters::join));
+    filter("format", Cost::Format, value(filters::format));
     filter("indent", Cost::Indent, value(filters::indent));
 
     let mut test = |names: &[&'static str], function: Value| {
@@ -206,6 +209,12 @@ fn estimate(budget: &mut Budget, cost: Cost, args: &[Value]) -> Result<usize, Er
             budget.read(options.saturating_mul(items))?;
             budget.text(value)?.saturating_add(options.saturating_mul(items))
         }
+        Cost::Format => {
+            let fields = text.matches(['%', '{']).count();
+            let widths = fields.saturating_mul(2 * MAX_WIDTH);
+            has_narrow_fields(text)?;
+            options.saturating_mul(fields).saturating_add(widths).saturating_add(text.len())
+        }
         Cost::Indent => {
             let widths = args.iter().skip(1).filter_map(|arg| match arg.kind() {
                 ValueKind::Map => arg.get_attr("width").ok()?.as_usize(),
@@ -270,8 +279,9 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         (Some(text), "splitlines") => {
             (text.lines().count()).saturating_mul(2 * ITEM).saturating_add(text.len())
         }
-        (Some(text), "format") => {
-            formatted(text)?.saturating_add(options.saturating_mul(text.matches('{').count()))
+        (Some(_), "format") => {
+            let args = [std::slice::from_ref(value), args].concat();
+            estimate(budget, Cost::Format, &args)?
         }
         (Some(text), "strip" | "lstrip" | "rstrip") => {
             // Each character may be compared with each that is to go.
@@ -287,11 +297,16 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     if most == 0 { Ok(result) } else { finished(state, result) }
 }
 
-/// The bytes that a format makes at most, without its arguments.
-fn formatted(format: &str) -> Result<usize, Error> {
+/// Fails when a field of the format could be wider than [`MAX_WIDTH`].
+pub(crate) fn has_narrow_fields(format: &str) -> Result<(), Error> {
     let digits = format.split(|c: char| !c.is_ascii_digit()).map(|run| run.trim_start_matches('0').len());
-    if digits.max().unwrap_or(0) > 3 {
-        return Err(failed("`format` takes widths of at most 999"));
+    // `%*d` takes its width from the arguments.
+    let star = format.split('%').skip(1).any(|field| {
+        let field = field.split_once(')').filter(|_| field.starts_with('(')).map_or(field, |(_, rest)| rest);
+        field.trim_start_matches(|c: char| "#-+ .".contains(c) || c.is_ascii_digit()).starts_with('*')
+    });
+    if star || digits.max().unwrap_or(0) > 3 {
+        return Err(failed("a format takes widths of at most 999"));
     }
-    Ok(format.matches('{').count().saturating_mul(2 * MAX_WIDTH).saturating_add(format.len()))
+    Ok(())
 }

@@ -15,6 +15,9 @@ use crate::{Error, constants};
 /// The name of the one template.
 const NAME: &str = "chat_template";
 
+/// Longest name. Names are read whenever they are used.
+pub(crate) const MAX_NAME: usize = 255;
+
 /// Instructions and those of the blocks.
 pub(crate) type Compiled<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
 
@@ -90,6 +93,13 @@ fn replacement<'a>(instruction: &Instruction<'a>, line: usize) -> Result<Vec<Ins
         }
         CallMethod("changed", arguments @ Some(_)) => vec![ApplyFilter(".changed", *arguments, !0)],
         UnpackLists(_) | MergeKwargs(_) => return refuse("calls with `*` or `**` are not supported"),
+        // Begin loops; any function can be a recursive loop.
+        PushLoop(_) | FastRecurse | CallFunction(_, Some(1)) => {
+            vec![ApplyFilter("for", Some(1), !0), instruction.clone()]
+        }
+        Lookup(name) | StoreLocal(name) | GetAttr(name) | SetAttr(name) if name.len() > MAX_NAME => {
+            return refuse("a name of more than 255 bytes");
+        }
         other => vec![other.clone()],
     })
 }

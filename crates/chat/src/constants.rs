@@ -4,10 +4,12 @@
 //! that: `'a' * 100000000` takes as many bytes, and a long sum takes the square of its length. Here the
 //! same walk is made with sizes instead of values, before the compiler makes it.
 
+use minijinja::machinery::Span;
 use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Macro, Spanned, Stmt};
 
 use crate::Error;
 use crate::budget::ITEM;
+use crate::compile::MAX_NAME;
 
 /// Most bytes of the constants that an expression may be evaluated to, or take on the way.
 const MAX_CONSTANT: usize = 1 << 20;
@@ -15,10 +17,17 @@ const MAX_CONSTANT: usize = 1 << 20;
 /// Most bytes that may be calculated with for all of a template.
 const MAX_TOTAL: usize = 1 << 28;
 
+/// Most parameters of a macro. Each use of a macro takes as many steps, unseen.
+const MAX_PARAMETERS: usize = 255;
+
 /// Fails when the compiler would evaluate too much.
 pub(crate) fn check(template: &Stmt) -> Result<(), Error> {
     let mut walk = Walk { total: 0 };
     walk.statement(template)
+}
+
+fn refused(span: Span, why: &str) -> Error {
+    Error::Syntax { line: span.start_line.into(), message: why.to_owned() }
 }
 
 /// Whether an expression is constant and what it costs to find out.
@@ -85,6 +94,9 @@ impl Walk {
     }
 
     fn function(&mut self, node: &Spanned<Macro>) -> Result<(), Error> {
+        if node.args.len() > MAX_PARAMETERS {
+            return Err(refused(node.span(), "a macro with more than 255 parameters"));
+        }
         self.visit(node.args.iter().chain(&node.defaults))?;
         self.statements(&node.body)
     }
@@ -95,6 +107,13 @@ impl Walk {
     }
 
     fn arguments(&mut self, arguments: &[CallArg]) -> Result<(), Error> {
+        for argument in arguments {
+            if let CallArg::Kwarg(name, value) = argument
+                && name.len() > MAX_NAME
+            {
+                return Err(refused(value.span(), "a name of more than 255 bytes"));
+            }
+        }
         self.visit(arguments.iter().map(|argument| match argument {
             CallArg::Pos(expr)
             | CallArg::Kwarg(_, expr)
@@ -111,8 +130,10 @@ impl Walk {
         let found = self.parts(expr)?;
         self.total = self.total.saturating_add(found.cost);
         if found.constant.is_some_and(|size| size > MAX_CONSTANT) || self.total > MAX_TOTAL {
-            let message = "the constants in the template come to too much".to_owned();
-            return Err(Error::Syntax { line: expr.span().start_line.into(), message });
+            return Err(refused(
+                expr.span(),
+                "its constants come to too much: it is damaged or hostile, use a prompt without it (--raw)",
+            ));
         }
         Ok(found)
     }

@@ -63,11 +63,16 @@ fn raise_exception(message: String) -> Result<Value, minijinja::Error> {
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
 }
 
-fn strftime_now(state: &State, format: &str) -> Result<String, minijinja::Error> {
+fn strftime_now(state: &mut State, format: &str) -> Result<String, minijinja::Error> {
+    calls::has_narrow_fields(format)?;
+    Budget::of(state).afford(format.len().saturating_mul(calls::MAX_WIDTH))?;
     let now = state.lookup(NOW);
     let now = now.as_ref().and_then(|now| now.downcast_object_ref::<Now>());
     let Now(now) = now.ok_or_else(|| failed("the time is not known"))?;
-    jiff::fmt::strtime::format(format, now).map_err(|error| failed(format!("strftime_now: {error}")))
+    let text = jiff::fmt::strtime::format(format, now);
+    let text = text.map_err(|error| failed(format!("strftime_now: {error}")))?;
+    Budget::of(state).make(text.len())?;
+    Ok(text)
 }
 
 /// `source` with `{% generation %}`, which only marks what is trained on, as a block without effect.

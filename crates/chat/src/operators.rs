@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use minijinja::value::{Rest, Tuple, ValueKind};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use crate::budget::{Budget, ITEM};
@@ -33,6 +33,7 @@ pub(crate) fn add_to(environment: &mut Environment) {
     comparison(">", |a, b| a > b);
     comparison(">=", |a, b| a >= b);
     environment.add_filter("<>", read);
+    environment.add_filter("for", begin_loop);
     environment.add_filter(".changed", changed);
 }
 
@@ -196,6 +197,11 @@ fn compare(
 /// Pays for reading a value and returns it.
 fn read(state: &mut State, value: Value) -> Result<Value, Error> {
     Budget::of(state).text(&value).map(|_| value)
+}
+
+/// Pays for what iterating over a value takes before the first item, and returns it.
+fn begin_loop(state: &mut State, value: ValueOrKwargs) -> Result<Value, Error> {
+    Budget::of(state).read(Budget::size(&value)).map(|()| value.into_value())
 }
 
 /// `loop.changed`, which compares.
