@@ -258,43 +258,13 @@ fn a_long_conversation_is_not_a_bomb() {
     assert!(template.render(&many, &Options::default()).is_ok());
 }
 
+/// What Python's operators refuse is refused; what they make, the goldens tell.
 #[test]
-fn operators_are_pythons() {
-    for (expression, expected) in [
-        ("1 + 2 * 3", "7"),
-        ("1.5 + 1", "2.5"),
-        ("true + 1", "2"),
-        ("n + 9223372036854775807", "9223372036854775808"),
-        ("'a' + n", ""),
-        ("x ~ 'b' ~ n ~ none", "abc1none"),
-        ("nothing ~ 'b'", "b"),
-        ("nothing + 'b'", ""),
-        ("x * 3 ~ 2 * x", "abababab"),
-        ("x * 0 ~ '.'", "."),
-        ("[n] + [2] + [3][::-1]", "[1, 2, 3]"),
-        ("[n, 2] * 2", "[1, 2, 1, 2]"),
-        ("[] * 99999999", "[]"),
-        ("(n, 2) + (3,)", "(1, 2, 3)"),
-        ("(n, 2) + [3]", ""),
-        ("[n,2,3,4,5][::-1]", "[5, 4, 3, 2, 1]"),
-        ("[n,2,3,4,5][-2:]", "[4, 5]"),
-        ("[n,2,3,4,5][:-2]", "[1, 2, 3]"),
-        ("[n,2,3,4,5][3:0:-2]", "[4, 2]"),
-        ("[n,2,3,4,5][1:99]", "[2, 3, 4, 5]"),
-        ("[n,2,3,4,5][::9223372036854775807]", "[1]"),
-        ("'abcde'[::-2]", "eca"),
-        ("'abcde'[-9:2]", "ab"),
-        ("[][::-1]", "[]"),
-        ("''[::-1] ~ '.'", "."),
-        ("nothing[1:]", "[]"),
-        ("1 < n + 1 < 3", "true"),
-        ("n in [1] and 'a' in x and 'k' in {'k': n} and n not in nothing", "true"),
-        ("{'k': n, 'l': [n]}", "{'k': 1, 'l': [1]}"),
-        ("x == 'ab' and x != n and x <= 'ac' and [n] == [1]", "true"),
-        ("{'k': n}['k'] ~ [4][0] ~ x[1] ~ {}['z']", "14b"),
-    ] {
-        let source = format!("{{% set n = messages | length %}}{{% set x = 'ab' %}}{{{{ {expression} }}}}");
-        let found = render(&source).unwrap_or_default();
-        assert_eq!(found, expected, "{expression}");
+fn operators_refuse_what_they_cannot_do() {
+    for expression in
+        ["'a' + n", "nothing + 'b'", "(n, 2) + [3]", "'a' * 'b'", "[1] * 1.5", "n[1:]", "'ab'[::0]"]
+    {
+        let found = render(&format!("{{% set n = messages | length %}}{{{{ {expression} }}}}"));
+        assert!(matches!(found, Err(Error::Render { line: 1, .. })), "{expression}: {found:?}");
     }
 }
