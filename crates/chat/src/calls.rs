@@ -21,15 +21,19 @@ enum Cost {
     Look,
     /// Compares what is in the first argument, all with all.
     Compare,
-    /// Makes a list of the items, lines or pieces of the first argument.
+    /// Makes a list of the items of the first argument, or of pieces of it.
     List,
+    /// Makes a list of the pairs in the first argument.
+    Pairs,
     /// Makes a text a few times as long as the first argument.
     Text,
     /// Puts the third argument in the place of the second.
     Replace,
     /// Puts the first argument's items together.
     Join,
-    /// Puts the other arguments into the first.
+    /// Puts the other arguments into the first, at `%`.
+    Printf,
+    /// Puts the other arguments into the first, at `{`.
     Format,
     /// Puts spaces before each line.
     Indent,
@@ -67,7 +71,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     filter("dictsort", Cost::Compare, value(filters::dictsort));
     filter("groupby", Cost::Compare, value(filters::groupby));
     filter("list", Cost::List, value(filters::list));
-    filter("items", Cost::List, value(filters::items));
+    filter("items", Cost::Pairs, value(filters::items));
     filter("reverse", Cost::List, value(filters::reverse));
     filter("split", Cost::List, value(filters::split));
     filter("lines", Cost::List, value(filters::lines));
@@ -88,7 +92,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     filter("tojson", Cost::Text, value(tojson));
     filter("replace", Cost::Replace, value(filters::replace));
     filter("join", Cost::Join, value(filters::join));
-    filter("format", Cost::Format, value(filters::format));
+    filter("format", Cost::Printf, value(filters::format));
     filter("indent", Cost::Indent, value(filters::indent));
 
     let mut test = |names: &[&'static str], function: Value| {
@@ -150,16 +154,23 @@ fn paid(state: &mut State, cost: Cost, function: &Value, args: &[Value]) -> Resu
     let most = estimate(Budget::of(state), cost, args)?;
     Budget::of(state).afford(most)?;
     let result = function.call(state, args)?;
-    if most == 0 {
-        return Ok(result);
+    match cost {
+        Cost::Look => Ok(result),
+        Cost::Pairs | Cost::Compare => finished(state, result, most),
+        Cost::List if args.first().is_some_and(|value| value.as_str().is_some()) => {
+            finished(state, result, most)
+        }
+        _ => {
+            let made = Budget::size(&result);
+            finished(state, result, made)
+        }
     }
-    finished(state, result)
 }
 
-/// Pays for a result that was made. It is a list at once where minijinja would make it later, again at
+/// Pays for a result for which `bytes` were made. It is a list at once where minijinja would make it later, again at
 /// each use.
-fn finished(state: &mut State, result: Value) -> Result<Value, Error> {
-    Budget::of(state).make(Budget::size(&result))?;
+fn finished(state: &mut State, result: Value, bytes: usize) -> Result<Value, Error> {
+    Budget::of(state).make(bytes)?;
     if result.kind() == ValueKind::Iterable {
         return Ok(result.try_iter()?.collect());
     }
@@ -181,12 +192,19 @@ fn estimate(budget: &mut Budget, cost: Cost, args: &[Value]) -> Result<usize, Er
             // A binary search for each item; options, as the path of an attribute, are read for each.
             let read = budget.text(value)?.saturating_mul(16);
             budget.read(read.saturating_add(options.saturating_mul(size / ITEM)))?;
-            size.saturating_mul(8)
+            size.saturating_mul(4)
         }
-        Cost::List if value.as_str().is_some() => text.len().saturating_mul(2 * ITEM),
+        Cost::Pairs => size.saturating_mul(4),
+        Cost::List if value.as_str().is_some() => {
+            let separator = args.get(1).and_then(Value::as_str);
+            pieces(
+                text,
+                separator.map_or(text.chars().count(), |separator| text.matches(separator).count() + 1),
+            )
+        }
         Cost::List => {
             budget.read(options.saturating_mul(size / ITEM))?;
-            size.saturating_mul(8)
+            size
         }
         Cost::Text => {
             budget.read(options.saturating_mul(text.len()))?;
@@ -209,10 +227,11 @@ fn estimate(budget: &mut Budget, cost: Cost, args: &[Value]) -> Result<usize, Er
             budget.read(options.saturating_mul(items))?;
             budget.text(value)?.saturating_add(options.saturating_mul(items))
         }
-        Cost::Format => {
-            let fields = text.matches(['%', '{']).count();
+        Cost::Printf | Cost::Format => {
+            let mark = if matches!(cost, Cost::Printf) { '%' } else { '{' };
+            has_narrow_fields(text, mark)?;
+            let fields = text.matches(mark).count();
             let widths = fields.saturating_mul(2 * MAX_WIDTH);
-            has_narrow_fields(text)?;
             options.saturating_mul(fields).saturating_add(widths).saturating_add(text.len())
         }
         Cost::Indent => {
@@ -227,6 +246,11 @@ fn estimate(budget: &mut Budget, cost: Cost, args: &[Value]) -> Result<usize, Er
             text.len().saturating_add(width.saturating_mul(text.matches('\n').count() + 1))
         }
     })
+}
+
+/// The bytes that `text` takes when it is cut into `count` texts.
+fn pieces(text: &str, count: usize) -> usize {
+    count.saturating_mul(2 * ITEM).saturating_add(text.len())
 }
 
 /// As minijinja's own, but of numbers only.
@@ -258,7 +282,7 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
         args.iter().try_fold(0, |sum, arg| Ok::<usize, Error>(budget.text(arg)?.saturating_add(sum)))?;
     let most = match (value.as_str(), name) {
         (None, "count") => budget.text(value).map(|_| 0)?,
-        (None, _) if list => Budget::size(value).saturating_mul(8),
+        (None, _) if list => Budget::size(value).saturating_mul(4),
         (None, _) => 0,
         (Some(text), "join") => {
             let items = args.first().map_or(0, Budget::size);
@@ -270,15 +294,11 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
             estimate(budget, Cost::Replace, &args)?
         }
         (Some(text), "split") => {
-            let pieces = match args.first().and_then(Value::as_str) {
-                Some(separator) => text.matches(separator).count() + 1,
-                None => text.split_whitespace().count(),
-            };
-            pieces.saturating_mul(2 * ITEM).saturating_add(text.len())
+            let separator = args.first().and_then(Value::as_str);
+            let spaces = || text.split_whitespace().count();
+            pieces(text, separator.map_or_else(spaces, |separator| text.matches(separator).count() + 1))
         }
-        (Some(text), "splitlines") => {
-            (text.lines().count()).saturating_mul(2 * ITEM).saturating_add(text.len())
-        }
+        (Some(text), "splitlines") => pieces(text, text.lines().count()),
         (Some(_), "format") => {
             let args = [std::slice::from_ref(value), args].concat();
             estimate(budget, Cost::Format, &args)?
@@ -294,19 +314,30 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     budget.read(value.as_str().map_or(0, str::len))?;
     budget.afford(most)?;
     let result = pycompat::unknown_method_callback(state, value, name, args)?;
-    if most == 0 { Ok(result) } else { finished(state, result) }
+    if most == 0 {
+        return Ok(result);
+    }
+    // What is in a list was made too.
+    let made = if result.as_str().is_some() { Budget::size(&result) } else { most };
+    finished(state, result, made)
 }
 
-/// Fails when a field of the format could be wider than [`MAX_WIDTH`].
-pub(crate) fn has_narrow_fields(format: &str) -> Result<(), Error> {
-    let digits = format.split(|c: char| !c.is_ascii_digit()).map(|run| run.trim_start_matches('0').len());
-    // `%*d` takes its width from the arguments.
-    let star = format.split('%').skip(1).any(|field| {
-        let field = field.split_once(')').filter(|_| field.starts_with('(')).map_or(field, |(_, rest)| rest);
-        field.trim_start_matches(|c: char| "#-+ .".contains(c) || c.is_ascii_digit()).starts_with('*')
+/// Fails when a field of the format, each of which begins with `mark`, could be wider than [`MAX_WIDTH`].
+pub(crate) fn has_narrow_fields(format: &str, mark: char) -> Result<(), Error> {
+    let wide = |spec: &str| {
+        let mut runs = spec.split(|c: char| !c.is_ascii_digit());
+        runs.any(|run| run.trim_start_matches('0').len() > 3)
+    };
+    let mut fields = format.split(mark).skip(1).map(|field| match mark {
+        '{' => field.split('}').next().unwrap_or(field),
+        _ if field.starts_with('(') => field.split_once(')').map_or(field, |(_, rest)| rest),
+        _ => field,
     });
-    if star || digits.max().unwrap_or(0) > 3 {
-        return Err(failed("a format takes widths of at most 999"));
-    }
-    Ok(())
+    let too_wide = fields.any(|field| {
+        let end = field.find(|c: char| !(c.is_ascii_digit() || "#-+ ._^".contains(c)));
+        let (spec, rest) = field.split_at(if mark == '{' { field.len() } else { end.unwrap_or(field.len()) });
+        // `%*d` takes its width from the arguments.
+        wide(spec) || rest.starts_with('*')
+    });
+    if too_wide { Err(failed("a format takes widths of at most 999")) } else { Ok(()) }
 }

@@ -64,7 +64,7 @@ fn raise_exception(message: String) -> Result<Value, minijinja::Error> {
 }
 
 fn strftime_now(state: &mut State, format: &str) -> Result<String, minijinja::Error> {
-    calls::has_narrow_fields(format)?;
+    calls::has_narrow_fields(format, '%')?;
     Budget::of(state).afford(format.len().saturating_mul(calls::MAX_WIDTH))?;
     let now = state.lookup(NOW);
     let now = now.as_ref().and_then(|now| now.downcast_object_ref::<Now>());

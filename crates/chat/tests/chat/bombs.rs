@@ -156,6 +156,17 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("sort", long(20, "{% set y = ([ns.x] * 1000) | sort %}")),
         ("unique", long(20, "{% set y = ([ns.x] * 1000) | unique %}")),
         ("namespaces", repeated("dict(a=1)", 100_000, "{% set ns.z = ns.z + [namespace(ns.x)] %}")),
+        ("few pieces, kept", long(20, "{% set ns.z = ns.z + [ns.x.split('b')] %}")),
+        ("few lines, kept", long(20, "{% set ns.z = ns.z + [ns.x | lines] %}")),
+        ("few pieces of a filter, kept", long(20, "{% set ns.z = ns.z + [ns.x | split('b') | list] %}")),
+        (
+            "pairs, kept",
+            format!(
+                "{{% set ns = namespace(z=[]) %}}{{% set m = {{ {} }} %}}",
+                (0..20_000).map(|i| format!("{i}:x,")).collect::<String>()
+            ) + &repeated_more("{% set ns.z = ns.z + [m | dictsort, m.items(), m | items] %}"),
+        ),
+        ("the width of a field", "{{ '{:>9999999999}'.format(1) }}".to_owned()),
         ("loops over a text", long(24, "{% for c in ns.x %}{% break %}{% endfor %}")),
         (
             "loops over a map",
