@@ -1,7 +1,7 @@
 //! Filters, tests, methods and functions: which there are, and what each takes from the [`Budget`].
 //!
-//! They are minijinja's own, each behind an estimate of what it makes at most. A filter that is not in
-//! the table does not exist, so none can be forgotten.
+//! They are minijinja's own, each behind an estimate of what it makes at most. What is not in these tables
+//! does not exist, so nothing can be forgotten.
 
 use minijinja::functions::Function;
 use minijinja::value::{FunctionArgs, FunctionResult, Kwargs, Rest, ValueKind, ValueOrKwargs};
@@ -39,13 +39,9 @@ enum Cost {
     Indent,
 }
 
-/// Removes what is not in the table, and adds what is.
+/// Adds all of them to an empty `environment`. Left out are those that make lists of any length out of a
+/// number (`batch`, `slice`, `chain`, `zip`) and those for debugging.
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
-    // Those that make lists of any length out of a number, and those for debugging, are absent.
-    for absent in ["batch", "slice", "chain", "zip", "pprint"] {
-        environment.remove_filter(absent);
-    }
-    environment.remove_global("debug");
     let mut filter = |name, cost, function| {
         environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
             paid(state, cost, &function, &args.into_values())
@@ -118,6 +114,28 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     test(&["lower"], value(tests::is_lower));
     test(&["upper"], value(tests::is_upper));
 
+    // These take no time to speak of.
+    environment.add_test("undefined", tests::is_undefined);
+    environment.add_test("defined", tests::is_defined);
+    environment.add_test("none", tests::is_none);
+    environment.add_test("true", tests::is_true);
+    environment.add_test("false", tests::is_false);
+    environment.add_test("boolean", tests::is_boolean);
+    environment.add_test("number", tests::is_number);
+    environment.add_test("integer", tests::is_integer);
+    environment.add_test("float", tests::is_float);
+    environment.add_test("string", tests::is_string);
+    environment.add_test("sequence", tests::is_sequence);
+    environment.add_test("iterable", tests::is_iterable);
+    environment.add_test("mapping", tests::is_mapping);
+    environment.add_test("odd", tests::is_odd);
+    environment.add_test("even", tests::is_even);
+    environment.add_test("divisibleby", tests::is_divisibleby);
+    environment.add_test("filter", tests::is_filter);
+    environment.add_test("test", tests::is_test);
+    environment.add_test("safe", tests::is_safe);
+    environment.add_test("escaped", tests::is_safe);
+
     let mut function = |name, function: Value| {
         environment.add_function(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
@@ -128,6 +146,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     };
     function("dict", value(functions::dict));
     function("namespace", value(functions::namespace));
+    environment.add_function("range", functions::range);
     environment.set_unknown_method_callback(method);
 }
 

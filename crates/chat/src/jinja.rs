@@ -24,7 +24,7 @@ impl minijinja::value::Object for Now {}
 
 /// The environment.
 pub(crate) fn environment() -> Result<Environment<'static>, Error> {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_debug(false);

@@ -3,6 +3,9 @@
 //! A [`Template`] is the Jinja template of a GGUF file, rendered as Hugging Face's `transformers`
 //! does. The result is a [`Prompt`]: the template's own special tokens as tokens and everything else
 //! as text, so that what a user typed is never read as a special token.
+//!
+//! Templates come from anywhere. Whatever one holds, rendering it takes seconds and some hundred
+//! megabytes at most: its steps, its output and what it makes and reads on the way are bounded.
 
 mod budget;
 mod calls;
