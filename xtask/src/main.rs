@@ -1,3 +1,46 @@
 //! Chores of this repository: `cargo xtask <chore>`.
 
-fn main() {}
+mod faults;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Chores of this repository")]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Checks what the compiler does not: edges between crates, shape of files, ARCHITECTURE.md
+    Tidy,
+    /// Plants each mistake of tools/faults in a copy of the checkout and sees that its tests go red
+    Faults(faults::Args),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().chore) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all is well.
+fn run(chore: Chore) -> anyhow::Result<bool> {
+    let workspace = Workspace::find()?;
+    match chore {
+        Chore::Tidy => tidy::run(&workspace),
+        Chore::Faults(args) => faults::run(&workspace, &args),
+    }
+}

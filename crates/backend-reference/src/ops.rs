@@ -108,6 +108,9 @@ pub(crate) fn compute(
 
 /// `out[r][o] = sum_k w[o][k] * x[r][k]`; threads share the rows of `w`.
 fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
+    if out.is_empty() {
+        return; // a step that wants no logits
+    }
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let chunk = w.rows.div_ceil(threads);
     let x = wide(x);

@@ -7,11 +7,11 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 
 use clap::builder::{FalseyValueParser, RangedI64ValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::values::{LogitBias, TokenIds, from_1_to};
 use crate::{argv, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -34,6 +34,7 @@ variables, variables over the file. A model named without a path is also looked 
 #[derive(Debug, Parser)]
 #[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
 #[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
     /// Says on stderr what is being done and how long it took
     #[arg(short, long, global = true, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
@@ -79,13 +80,14 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
     /// Threads [default: as many as the system says are useful]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS")]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
     /// Tokens of a prompt that are computed at once
-    #[arg(short, long, value_name = "N", default_value_t = 512, env = "RUSTORCH_BATCH_SIZE")]
-    pub(crate) batch_size: usize,
+    #[arg(short, long, value_name = "N", default_value = "512", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(value_parser = from_1_to::<65536>)]
+    pub(crate) batch_size: NonZero<usize>,
 }
 
 /// How long a sequence may be.
@@ -319,7 +321,7 @@ pub(crate) struct DevicesArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Threads [default: as many as the system says are useful]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS")]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
 }
 
@@ -328,39 +330,6 @@ pub(crate) struct DevicesArgs {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
-}
-
-/// Token ids such as `1, 2`, `1 2` or `[1,2]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TokenIds(pub(crate) Vec<u32>);
-
-impl FromStr for TokenIds {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<TokenIds, String> {
-        let text = text.trim();
-        let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let ids = inner.split(|c: char| c == ',' || c.is_whitespace()).filter(|id| !id.is_empty());
-        let number = |id: &str| id.parse().map_err(|_| format!("{id:?} is not a token id"));
-        ids.map(number).collect::<Result<_, _>>().map(TokenIds)
-    }
-}
-
-/// A token and what is added to its logit, such as `15043+1.5` or `15043-inf`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct LogitBias(pub(crate) u32, pub(crate) f32);
-
-impl FromStr for LogitBias {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<LogitBias, String> {
-        let parsed = text.find(['+', '-']).and_then(|sign| {
-            let (id, bias) = text.split_at(sign);
-            let unsigned = bias.get(1..)?.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.');
-            Some(LogitBias(id.trim().parse().ok()?, bias.parse().ok().filter(|_| unsigned)?))
-        });
-        parsed.ok_or_else(|| "expected a token id, a sign and a number, such as 15043+1".to_owned())
-    }
 }
 
 /// Reads command line, variables and configuration file. Asking for help ends the program here, and
@@ -403,27 +372,6 @@ mod tests {
                 let expected = format!("RUSTORCH_{long}");
                 assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(&*expected));
             }
-        }
-    }
-
-    #[test]
-    fn ids_are_read_however_they_are_separated() {
-        let ids = |text: &str| text.parse().map(|TokenIds(ids)| ids);
-        assert_eq!(ids("29896,13"), Ok(vec![29896, 13]));
-        assert_eq!(ids(" [1, 2,3]\n"), Ok(vec![1, 2, 3]));
-        assert_eq!(ids("1 2"), Ok(vec![1, 2]));
-        assert_eq!(ids(""), Ok(vec![]));
-        assert_eq!(ids("1,-2"), Err("\"-2\" is not a token id".to_owned()));
-        assert_eq!(ids("4294967296"), Err("\"4294967296\" is not a token id".to_owned()));
-    }
-
-    #[test]
-    fn biases_have_a_sign() {
-        assert_eq!("15043+1".parse(), Ok(LogitBias(15043, 1.0)));
-        assert_eq!("7-0.5".parse(), Ok(LogitBias(7, -0.5)));
-        assert_eq!("7-inf".parse(), Ok(LogitBias(7, f32::NEG_INFINITY)));
-        for wrong in ["", "7", "7+", "+1", "7+-1", "7=1", "7--1"] {
-            assert!(wrong.parse::<LogitBias>().is_err(), "{wrong}");
         }
     }
 }

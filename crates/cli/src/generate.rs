@@ -7,8 +7,9 @@ use anyhow::bail;
 use engine::{Chat, Engine, Event, RequestId, Sampling, Stop, StopReason, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{AnswerArgs, LogitBias};
+use crate::args::AnswerArgs;
 use crate::interrupt::Answering;
+use crate::values::LogitBias;
 
 /// How a request went.
 pub(crate) struct Outcome {

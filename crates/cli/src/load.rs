@@ -9,17 +9,15 @@ use engine::{Engine, Model, Options};
 use gguf::Gguf;
 
 use crate::args::{BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::folders;
 use crate::output::Usage;
 
 /// Opens the model's file, for commands that need no more.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     let Some(named) = &args.model else {
-        return Err(Usage(
-            "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
-                          configuration file"
-                .to_owned(),
-        )
-        .into());
+        let message = "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
+            configuration file";
+        return Err(Usage(message.to_owned()).into());
     };
     Ok(Gguf::open(find(named)?)?)
 }
@@ -28,7 +26,7 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
     let options =
-        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size, ..Options::default() };
+        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size.get(), ..Options::default() };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
     tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
     Ok(engine)
@@ -54,27 +52,18 @@ pub(crate) fn backends(threads: Option<std::num::NonZero<usize>>) -> [Box<dyn Ba
 
 /// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.
 fn find(named: &Path) -> anyhow::Result<PathBuf> {
-    let is_bare = named.components().count() == 1 && named.file_name().is_some() && !has_separator(named);
-    if !is_bare || named.exists() {
-        return Ok(named.to_owned());
-    }
-    let Some(folder) = std::env::home_dir().map(|home| home.join(".rustorch").join("models")) else {
-        return Ok(named.to_owned());
-    };
+    let has_path = named.to_string_lossy().contains(std::path::is_separator);
+    let folder = folders::models().filter(|_| !has_path && !named.exists());
+    let Some(folder) = folder else { return Ok(named.to_owned()) };
     let mut with_suffix = named.as_os_str().to_owned();
     with_suffix.push(".gguf");
-    let places = [folder.join(named), folder.join(with_suffix)];
-    match places.iter().find(|place| place.is_file()) {
-        Some(place) => Ok(place.clone()),
-        None => bail!(
-            "no model `{}`: it is no file here, and neither {} nor {} is there",
-            named.display(),
-            places[0].display(),
-            places[1].display()
-        ),
+    let [exact, with_suffix] = [folder.join(named), folder.join(with_suffix)];
+    if exact.is_file() {
+        Ok(exact)
+    } else if with_suffix.is_file() {
+        Ok(with_suffix)
+    } else {
+        let (named, exact, with_suffix) = (named.display(), exact.display(), with_suffix.display());
+        bail!("no model `{named}`: it is no file here, and neither {exact} nor {with_suffix} is there")
     }
-}
-
-fn has_separator(path: &Path) -> bool {
-    path.to_string_lossy().contains(std::path::is_separator)
 }

@@ -11,7 +11,8 @@ use engine::{Engine, LogitRows};
 use serde::Serialize;
 use tokenizer::Tokenizer;
 
-use crate::args::{LogitsArgs, TokenIds};
+use crate::args::LogitsArgs;
+use crate::values::TokenIds;
 use crate::{load, npy, output};
 
 /// Tokens that are printed.

@@ -4,6 +4,7 @@ mod args;
 mod argv;
 mod chat;
 mod devices;
+mod folders;
 mod generate;
 mod inspect;
 mod interrupt;
@@ -14,6 +15,7 @@ mod output;
 mod run;
 mod settings;
 mod tokenize;
+mod values;
 
 use std::process::ExitCode;
 

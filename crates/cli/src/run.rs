@@ -8,9 +8,10 @@ use anyhow::Context;
 use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
 use serde::Serialize;
 
-use crate::args::{RunArgs, TokenIds};
+use crate::args::RunArgs;
 use crate::generate::{self, Outcome};
 use crate::output::{self, INTERRUPTED, TextOut};
+use crate::values::TokenIds;
 use crate::{interrupt, load};
 
 pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {

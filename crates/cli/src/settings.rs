@@ -12,21 +12,16 @@ use anyhow::Context;
 use clap::{Arg, Command};
 use toml::de::{DeTable, DeValue};
 
+use crate::folders;
+
 /// Puts the values of the user's file, if there is one, into `command`.
 pub(crate) fn apply(command: Command) -> anyhow::Result<Command> {
-    let Some(path) = path() else { return Ok(command) };
+    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else { return Ok(command) };
     match std::fs::read_to_string(&path) {
         Ok(text) => apply_text(command, &path, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(command),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-}
-
-/// Where the file is looked for: the XDG Base Directory Specification's place for configuration.
-fn path() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".config")))?;
-    Some(folder.join("rustorch").join("config.toml"))
 }
 
 fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<Command> {

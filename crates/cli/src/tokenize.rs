@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
-use crate::args::{TokenIds, TokenizeArgs};
+use crate::args::TokenizeArgs;
+use crate::values::TokenIds;
 use crate::{load, output};
 
 pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
@@ -57,12 +58,8 @@ fn text(args: &TokenizeArgs) -> anyhow::Result<String> {
 /// The ids of `text` as a prompt gets them: BOS where the file asks for it, never an EOS.
 fn ids(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> Vec<u32> {
     let options = Encode { add_special: false, parse_special: args.parse_special };
-    let mut ids = tokenizer.encode(text, options);
-    let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos() && !args.no_bos);
-    if let Some(bos) = bos.filter(|bos| ids.first() != Some(bos)) {
-        ids.insert(0, bos);
-    }
-    ids
+    let ids = tokenizer.encode(text, options);
+    if args.no_bos { ids } else { tokenizer.with_bos(ids) }
 }
 
 /// The text that [`ids`] with the same options makes these ids of.

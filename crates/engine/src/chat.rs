@@ -202,7 +202,7 @@ impl Chat {
             Segment::Text(text) => Part::Text(text),
             Segment::Token { id, .. } => Part::Token(*id),
         });
-        Ok(model.with_bos(model.tokenizer().encode_parts(parts, false)))
+        Ok(model.tokenizer().with_bos(model.tokenizer().encode_parts(parts, false)))
     }
 
     fn raw_prompt(&self, model: &Model) -> Vec<u32> {

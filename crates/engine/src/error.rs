@@ -78,7 +78,7 @@ pub enum Error {
         why: String,
     },
     /// The chat template refuses the conversation.
-    #[error("{0}; `/toggle` switches the template off")]
+    #[error("{0}; raw text goes without the template (`--raw`, `/toggle` in a chat)")]
     Template(#[from] chat::Error),
     /// The conversation has grown as long as the context.
     #[error(

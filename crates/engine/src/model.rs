@@ -88,18 +88,8 @@ impl Model {
     /// The ids of a raw prompt: BOS where the file says so, and never an EOS after it. Text never
     /// becomes a special token, unless `parse_special` asks for it.
     pub fn encode_prompt(&self, text: &str, parse_special: bool) -> Vec<u32> {
-        self.with_bos(self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special }))
-    }
-
-    /// `ids` with BOS before them where the file says so and it is not there yet.
-    pub(crate) fn with_bos(&self, mut ids: Vec<u32>) -> Vec<u32> {
-        if self.tokenizer.adds_bos()
-            && let Some(bos) = self.tokenizer.special_ids().bos
-            && ids.first() != Some(&bos)
-        {
-            ids.insert(0, bos);
-        }
-        ids
+        self.tokenizer
+            .with_bos(self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special }))
     }
 
     /// The file's chat template, or why there is none that can be used.

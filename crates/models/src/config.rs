@@ -124,6 +124,9 @@ impl Config {
         let keys = Keys { metadata, prefix: "llama" };
         keys.refuse_what_is_not_built()?;
 
+        if file.tensors().len() == 0 {
+            return Err(Error::NoTensors);
+        }
         let block_count = keys.size("block_count", "the number of layers")?;
         // Every layer has at least nine tensors, so a larger number need not be tried.
         if block_count > file.tensors().len() {

@@ -10,6 +10,9 @@ pub enum Error {
         /// The name found.
         found: String,
     },
+    /// There are no weights.
+    #[error("the file holds a vocabulary but no tensors; pass a file that holds the model's weights")]
+    NoTensors,
     /// A key without a default is missing.
     #[error("metadata key `{key}` is missing: {what}; the file is incomplete, convert the model again")]
     MissingKey {

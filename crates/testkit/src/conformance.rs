@@ -30,6 +30,7 @@ macro_rules! conformance {
             attention_weighs_by_softmax_of_scaled_scores
             swiglu_gates_with_silu
             add_clips_nothing
+            only_wanted_rows_are_computed
         );
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format

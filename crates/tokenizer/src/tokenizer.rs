@@ -146,6 +146,14 @@ impl Tokenizer {
         special.map(|(id, text, _)| (id, text))
     }
 
+    /// `ids` with BOS before them where the file says so and it is not there yet: a prompt.
+    pub fn with_bos(&self, mut ids: Vec<u32>) -> Vec<u32> {
+        if let Some(bos) = self.bos_to_add().filter(|bos| ids.first() != Some(bos)) {
+            ids.insert(0, bos);
+        }
+        ids
+    }
+
     /// Whether a prompt gets a BOS token before it.
     pub fn adds_bos(&self) -> bool {
         self.bos_to_add().is_some()

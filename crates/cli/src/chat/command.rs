@@ -2,8 +2,9 @@
 
 use clap::{Args, Command as Parser, FromArgMatches};
 
-use crate::args::{AnswerArgs, LogitBias};
+use crate::args::AnswerArgs;
 use crate::output;
+use crate::values::LogitBias;
 
 /// What a line can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

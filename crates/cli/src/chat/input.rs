@@ -8,6 +8,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
+use crate::folders;
+
 /// Lines of a chat.
 pub(super) enum Input {
     Terminal { editor: Box<Editor<(), FileHistory>>, history: Option<PathBuf> },
@@ -33,7 +35,7 @@ impl Input {
         let mut editor = Editor::with_config(config.behavior(behavior).build())?;
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
         editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
-        let history = history_file();
+        let history = folders::data().map(|folder| folder.join("chat_history"));
         if let Some(file) = &history
             && let Err(error) = editor.load_history(file)
         {
@@ -74,11 +76,4 @@ impl Input {
             tracing::warn!("the history cannot be kept in {}: {error}", file.display());
         }
     }
-}
-
-/// In the XDG Base Directory Specification's place for data.
-fn history_file() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let folder = folder.or_else(|| Some(std::env::home_dir()?.join(".local").join("share")))?;
-    Some(folder.join("rustorch").join("chat_history"))
 }

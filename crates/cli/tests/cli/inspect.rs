@@ -62,6 +62,13 @@ fn what_cannot_be_run_can_be_seen() {
     let error = home.run("run -m arch.gguf -p x").failed(1);
     assert!(error.contains("quux") && !error.contains('\u{1b}'), "{error:?}");
 
+    let mut metadata = spec.metadata();
+    metadata.insert("llama.\u{1b}[31mred", Value::from("\u{1b}[2J"));
+    file("key.gguf", &metadata, &spec.tensors());
+    let ran = home.run("run -m key.gguf --raw -p x -n 1 -v");
+    assert!(ran.code == Some(0) && ran.stderr.contains("[31mred"), "{ran:?}");
+    assert!(!ran.stderr.contains('\u{1b}'), "{ran:?}");
+
     file("vocab.gguf", &spec.metadata(), &[]);
     assert!(home.run("inspect vocab.gguf").quiet().contains("only a vocabulary"));
     assert!(home.run("tokenize -m vocab.gguf hi").quiet().contains("\"<s>\""));

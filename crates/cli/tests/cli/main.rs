@@ -8,4 +8,6 @@ mod malformed;
 mod mistakes;
 mod run;
 mod settings;
+#[cfg(unix)]
+mod terminal;
 mod tokens;

@@ -113,6 +113,19 @@ fn what_a_user_types_is_never_a_special_token() {
 }
 
 #[test]
+fn a_templated_prompt_has_the_templates_eos_and_no_other() {
+    let mut metadata = spec(Format::F32).metadata();
+    metadata.insert("tokenizer.ggml.add_eos_token", true);
+    let model = model_with(&metadata);
+    let mut engine = serve(&model, 1, Options::default());
+    let mut chat = chat(&mut engine);
+    chat.say(&mut engine, "Hello").unwrap();
+    let ids = chat.prompt(&model).unwrap();
+    assert_eq!(ids.iter().filter(|&&id| id == 2).count(), 1, "one message, one EOS: {ids:?}");
+    assert_ne!(ids.last(), Some(&2));
+}
+
+#[test]
 fn raw_messages_follow_each_other_as_text() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());

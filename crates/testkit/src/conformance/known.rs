@@ -1,6 +1,6 @@
 //! Answers worked out by hand.
 
-use backend::KvFormat;
+use backend::{KvFormat, Span, Step};
 use graph::{Pairing, Rope};
 
 use super::Make;
@@ -31,13 +31,14 @@ pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
     close(&net.run(y, make(), None, &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
 }
 
-/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such.
+/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such. The root mean
+/// square of a row is not the weight's.
 pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 2, &[3.0, 4.0, 1000.0, -1000.0]);
-    let w = net.matrix("w", 1, &[4.0, 2000.0]);
+    let w = net.matrix("w", 1, &[2000.0, 4.0]);
     let y = net.graph.rms_norm("y", x, w, 3.5);
-    close(&net.run(y, make(), None, &[rows(2)]), &[3.0, 2000.0, 4.0, -2000.0], 1e-5);
+    close(&net.run(y, make(), None, &[rows(2)]), &[1500.0, 4.0, 2000.0, -4.0], 1e-5);
 }
 
 /// Cosines and sines of the angles 1, 0.749894, 0.562341 (d = 64, theta = 10000) at position 1.
@@ -137,4 +138,19 @@ pub fn add_clips_nothing(make: Make<'_>) {
     let b = net.input("b", 1, &[1e3, -1e4, 2.0, 1e30]);
     let y = net.graph.add("y", a, b);
     close(&net.run(y, make(), None, &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
+}
+
+/// Ten times rows 1 and 3 of four; a step that wants no row computes none and disturbs nothing.
+pub fn only_wanted_rows_are_computed(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 4, &[1.0, 2.0, 3.0, 4.0]);
+    let x = net.graph.take_rows("taken", x);
+    let w = net.matrix("w", 1, &[10.0]);
+    let y = net.graph.linear("y", x, w);
+    let mut program = net.compile_wanted(y, make(), None).expect("a good graph");
+    for (wanted, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
+        let spans = vec![Span { past: 0, len: 4, pages: vec![0] }];
+        program.run(&Step::new(vec![0, 1, 2, 3], spans, wanted).expect("a good step")).expect("a good step");
+        close(program.output(), &expected, 0.0);
+    }
 }

@@ -54,22 +54,31 @@ impl Net {
         self.graph.embed(name, table)
     }
 
-    /// Compiles the graph for `output`.
+    /// Compiles the graph for the wanted rows of `output`.
     pub(super) fn compile(
-        self,
+        mut self,
         output: ValueId,
+        backend: Box<dyn Backend>,
+        kv: Option<KvLayout>,
+    ) -> Result<Box<dyn Program>, Error> {
+        let wanted = self.graph.take_rows("wanted", output);
+        self.compile_wanted(wanted, backend, kv)
+    }
+
+    /// Compiles the graph for `wanted`, which has the wanted rows already.
+    pub(super) fn compile_wanted(
+        self,
+        wanted: ValueId,
         mut backend: Box<dyn Backend>,
         kv: Option<KvLayout>,
     ) -> Result<Box<dyn Program>, Error> {
-        let mut graph = self.graph;
-        let wanted = graph.take_rows("wanted", output);
         for (name, weight) in self.weights {
             backend.load(&name, weight)?;
         }
         if let Some(kv) = kv {
             backend.allocate_kv(kv)?;
         }
-        backend.compile(&graph.finish(wanted), Bucket { rows: 64, wanted: 64 }, Taps::None)
+        backend.compile(&self.graph.finish(wanted), Bucket { rows: 64, wanted: 64 }, Taps::None)
     }
 
     /// The output of the last of `steps`.

@@ -1,0 +1,34 @@
+//! Whole models of floating-point weights against an independent exact forward pass
+//! (`tools/oracle/exact.py`), with K/V in f32: nothing is rounded to less than f32 anywhere.
+
+use backend::KvFormat;
+use backend_cpu::{Cpu, Isa};
+use testkit::conformance::random::nmse;
+use testkit::goldens;
+use testkit::whole::Whole;
+
+/// Sequences of the goldens that are run.
+const SEQUENCES: usize = 2;
+
+#[test]
+fn float_models_lose_nothing_but_the_rounding_of_f32() {
+    let models = testkit::llama::models();
+    for (name, spec) in models.into_iter().filter(|(_, spec)| spec.format.block_len() == 1) {
+        for isa in [Isa::detect(), Isa::Scalar] {
+            let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
+            let rows = goldens::POSITIONS;
+            let mut model = Whole::new(spec.file(), Box::new(cpu), KvFormat::F32, rows, rows);
+            let mut found = Vec::new();
+            for (sequence, tokens) in goldens::tokens().iter().take(SEQUENCES).enumerate() {
+                let logits = model.logits(tokens, rows);
+                for (position, row) in logits.chunks_exact(model.n_vocab).enumerate() {
+                    found.extend(goldens::columns(sequence, position).map(|column| row[column]));
+                }
+            }
+            let exact = goldens::exact_logits(&name);
+            let error = nmse(exact[..SEQUENCES * rows].as_flattened(), &found);
+            println!("{name} {}: NMSE {error:.2e}", isa.name());
+            assert!(error <= 1e-9, "{name} {}: NMSE {error:e}", isa.name());
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The user's folders: `~/.rustorch/models`, and those of the XDG Base Directory Specification.
+
+use std::path::PathBuf;
+
+/// For the configuration file.
+pub(crate) fn config() -> Option<PathBuf> {
+    xdg("XDG_CONFIG_HOME", &[".config"])
+}
+
+/// For the history of chats.
+pub(crate) fn data() -> Option<PathBuf> {
+    xdg("XDG_DATA_HOME", &[".local", "share"])
+}
+
+/// For models that are called by name.
+pub(crate) fn models() -> Option<PathBuf> {
+    Some(std::env::home_dir()?.join(".rustorch").join("models"))
+}
+
+/// Our folder in the one that `variable` names, or under home; the specification ignores relative paths.
+fn xdg(variable: &str, under_home: &[&str]) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let folder =
+        named.or_else(|| Some(std::env::home_dir()?.join(under_home.iter().collect::<PathBuf>())))?;
+    Some(folder.join("rustorch"))
+}

@@ -1,0 +1,69 @@
+//! What is different when somebody sits at a terminal.
+
+use std::process::Stdio;
+
+use rexpect::session::{PtySession, spawn_command};
+
+use crate::common::Home;
+
+/// The program on a terminal. Waits are guarded against hanging only.
+fn terminal(home: &Home, args: &str) -> PtySession {
+    let mut command = home.command(args);
+    command.env("TERM", "xterm-256color").stdin(Stdio::inherit());
+    spawn_command(command, Some(60_000)).expect("a terminal")
+}
+
+/// How the program ended, such as `Exited(Pid(7), 130)`.
+fn ended(session: &mut PtySession) -> String {
+    session.exp_eof().expect("the program ends");
+    format!("{:?}", session.process().wait().expect("a status"))
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_and_then_leaves() {
+    let home = Home::new();
+    let answer = home.pipe("chat -m MODEL -temp 0 -n 3", "Hello\n").quiet();
+    // The context is longer than it was trained on, so that there is time.
+    let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3 -c 100000");
+    session.exp_string("/help shows the commands").expect("a greeting");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("/set max-tokens -1").expect("typed");
+    session.exp_string("max-tokens: -1").expect("set");
+    session.send_line("/set ignore-eos").expect("typed");
+    session.exp_string("ignore-eos: on").expect("set");
+    session.send_line("Hello").expect("typed");
+    session.exp_string(answer.trim()).expect("the answer begins");
+    session.send_control('c').expect("typed");
+    session.exp_string("stopped; Ctrl-C again leaves").expect("stopped");
+    session.exp_string("> ").expect("a prompt");
+    session.send_control('c').expect("typed");
+    let ended = ended(&mut session);
+    assert!(ended.ends_with(" 130)"), "{ended}");
+
+    let history = home.path(".local/share/rustorch/chat_history");
+    assert!(std::fs::read_to_string(history).expect("a history").contains("Hello"));
+}
+
+#[test]
+fn ctrl_d_leaves() {
+    let home = Home::new();
+    let mut session = terminal(&home, "-m MODEL -temp 0 -n 3");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("/quack").expect("typed");
+    session.exp_string("unknown command /quack").expect("a hint");
+    session.exp_string("> ").expect("a prompt, all the same");
+    session.send_control('d').expect("typed");
+    let ended = ended(&mut session);
+    assert!(ended.ends_with(" 0)"), "{ended}");
+}
+
+/// Token 30 is the byte 0x1B, with which commands to a terminal begin.
+#[test]
+fn a_model_cannot_steer_the_terminal() {
+    let home = Home::new();
+    let args = "run -m MODEL --raw -p Hi -n 2 -l 30+10000 -temp 0";
+    assert_eq!(home.run(args).quiet(), "\u{1b}\u{1b}");
+    let mut session = terminal(&home, args);
+    let shown = session.exp_eof().expect("the program ends");
+    assert!(shown.contains("\\u{1b}\\u{1b}") && !shown.contains('\u{1b}'), "{shown:?}");
+}

@@ -1,0 +1,133 @@
+//! Test binaries of the copy: built, run, and what their output says.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::checkout::Checkout;
+use super::fault::Tests;
+
+/// How long tests may take: a fault that hangs is a poor fault.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Cargo in the copy.
+pub(super) struct Cargo<'a> {
+    checkout: &'a Checkout,
+}
+
+/// A built test binary.
+pub(super) struct Binary {
+    executable: PathBuf,
+    /// Its package's folder, where cargo runs it.
+    folder: PathBuf,
+}
+
+impl Cargo<'_> {
+    pub(super) fn new(checkout: &Checkout) -> Cargo<'_> {
+        Cargo { checkout }
+    }
+
+    /// Builds the binary of `tests`; or gives the compiler's errors.
+    pub(super) fn build(&self, tests: &Tests) -> Result<Result<Binary, String>> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
+        cargo.args(tests.target().split(' ')).current_dir(&self.checkout.root);
+        cargo.env("CARGO_TARGET_DIR", &self.checkout.target).env("CARGO_TERM_COLOR", "never");
+        // A fault changes a line or two.
+        cargo.env("CARGO_INCREMENTAL", "1");
+        let output = cargo.output().context("cargo")?;
+        if !output.status.success() {
+            return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"{")) {
+            let message: Value = serde_json::from_slice(line)?;
+            if let (Some(executable), Some(manifest)) =
+                (message["executable"].as_str(), message["manifest_path"].as_str())
+            {
+                let folder = Path::new(manifest).parent().context("a manifest in no folder")?.to_owned();
+                return Ok(Ok(Binary { executable: executable.into(), folder }));
+            }
+        }
+        bail!("cargo built no test binary for `{}`", tests.target())
+    }
+
+    /// Runs `tests`; those that failed.
+    pub(super) fn red(&self, binary: &Binary, tests: &Tests) -> Result<Vec<String>> {
+        let log = self.checkout.target.with_file_name("tests.log");
+        let file = File::create(&log)?;
+        let mut command = Command::new(&binary.executable);
+        command
+            .arg("--exact")
+            .args(&tests.names)
+            .current_dir(&binary.folder)
+            .env_remove("RUSTORCH_REQUIRE_SHARED");
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let status = wait(&mut command).with_context(|| tests.target())?;
+        red(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target())
+    }
+}
+
+/// Runs `command` to its end, which [`PATIENCE`] sets if it does not come.
+fn wait(command: &mut Command) -> Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            bail!("did not end in {PATIENCE:?}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Which of `names` failed, by the output of libtest; those it does not tell of failed when the process
+/// died.
+fn red(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
+    let result = |name: &String| {
+        let line = output.lines().rfind(|line| {
+            let rest = line.strip_prefix("test ").and_then(|rest| rest.strip_prefix(name.as_str()));
+            rest.is_some_and(|rest| rest.starts_with([' ', '\n']))
+        })?;
+        line.rsplit_once("... ").map(|(_, result)| result.trim())
+    };
+    let mut red = Vec::new();
+    for name in names {
+        match result(name) {
+            Some("ok") => {}
+            Some("ignored") => bail!("`{name}` is ignored"),
+            None if success => bail!("there is no test `{name}`; the header of a patch names it"),
+            _ => red.push(name.clone()),
+        }
+    }
+    ensure!(success == red.is_empty(), "the tests' output is not what libtest prints:\n{output}");
+    Ok(red)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(output: &str, success: bool) -> Result<Vec<String>> {
+        red(output, &["a::b".into(), "c".into()], success)
+    }
+
+    #[test]
+    fn output_tells_red_from_green() {
+        let none: [&str; 0] = [];
+        assert_eq!(of("test a::b ... ok\ntest c - should panic ... ok\n", true).expect("green"), none);
+        assert_eq!(of("running 2\ntest c ... FAILED\ntest a::b ... ok\n", false).expect("red"), ["c"]);
+        assert_eq!(of("test a::b ... ok\n", false).expect("died"), ["c"]);
+        assert!(of("test a::b ... ok\ntest cd ... ok\n", true).is_err(), "no such test");
+        assert!(of("test a::b ... ok\ntest c ... ignored\n", true).is_err());
+        assert!(of("test a::b ... ok\ntest c ... ok\n", false).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! A copy of the checkout to plant faults in, kept in `target/faults` from run to run.
+//!
+//! Only files that differ are written, so that cargo finds the rest built.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::fault::Fault;
+use crate::workspace::Workspace;
+
+/// The copy. One run at a time has it.
+pub(super) struct Checkout {
+    pub(super) root: PathBuf,
+    pub(super) target: PathBuf,
+    /// Held while this lives.
+    _lock: File,
+}
+
+impl Checkout {
+    /// A copy of what `workspace` holds now.
+    pub(super) fn make(workspace: &Workspace) -> Result<Checkout> {
+        let folder = workspace.target.join("faults");
+        let root = folder.join("checkout");
+        fs::create_dir_all(&root)?;
+        let lock = File::create(folder.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!("another run has {}; wait for it", folder.display()),
+            Err(TryLockError::Error(error)) => return Err(error).context("target/faults/lock"),
+        }
+        let files: BTreeSet<String> = workspace.files()?.into_iter().collect();
+        remove_others(&root, &root, &files)?;
+        for file in &files {
+            let (from, to) = (fs::read(workspace.root.join(file))?, root.join(file));
+            if fs::read(&to).ok().as_ref() != Some(&from) {
+                fs::create_dir_all(to.parent().context("a file in no folder")?)?;
+                fs::write(to, from)?;
+            }
+        }
+        Ok(Checkout { root, target: folder.join("target"), _lock: lock })
+    }
+
+    /// Plants `fault`; or says why the patch does not fit.
+    pub(super) fn apply(&self, fault: &Fault) -> Result<Result<(), String>> {
+        let output = self.git_apply(fault).output()?;
+        let why = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Ok(if output.status.success() { Ok(()) } else { Err(why()) })
+    }
+
+    /// Takes `fault` out again.
+    pub(super) fn take_back(&self, fault: &Fault) -> Result<()> {
+        let status = self.git_apply(fault).arg("--reverse").status()?;
+        ensure!(status.success(), "{} cannot be taken back from {}", fault.name, self.root.display());
+        Ok(())
+    }
+
+    fn git_apply(&self, fault: &Fault) -> Command {
+        let mut git = Command::new("git");
+        // The copy is no repository; the one it stands in must not be found.
+        git.env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root));
+        git.current_dir(&self.root).args(["apply", "--whitespace=nowarn"]).arg(&fault.patch);
+        git
+    }
+}
+
+/// Removes what is under `folder` and not among `files`, which are named from `root`.
+fn remove_others(root: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_others(root, &path, files)?;
+        } else if path.strip_prefix(root)?.to_str().is_none_or(|name| !files.contains(name)) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

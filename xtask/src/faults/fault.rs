@@ -1,0 +1,166 @@
+//! A mistake as a patch: `tools/faults/NAME.patch`.
+//!
+//! Before the diff stand lines `# mistake 6: what is wrong` and, once or more,
+//! `# test: -p PACKAGE --test TARGET NAME…` or `# test: -p PACKAGE --lib NAME…`: every test named must go
+//! red.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tidy::row;
+
+/// Where the patches are.
+pub(super) const FOLDER: &str = "tools/faults";
+
+/// A mistake that can be planted.
+pub(super) struct Fault {
+    /// The patch's name without its extension.
+    pub(super) name: String,
+    pub(super) patch: PathBuf,
+    /// Number of the mistake.
+    pub(super) mistake: u32,
+    /// The mistake.
+    pub(super) what: String,
+    pub(super) tests: Vec<Tests>,
+    /// How much builds on the code that is changed; see [`row`].
+    pub(super) row: usize,
+}
+
+/// Tests of one test binary.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tests {
+    pub(super) package: String,
+    /// An integration test; `None` for those inside the library.
+    pub(super) test: Option<String>,
+    pub(super) names: Vec<String>,
+}
+
+/// All faults, by name.
+pub(super) fn read_all(root: &Path) -> Result<Vec<Fault>> {
+    let folder = root.join(FOLDER);
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "patch") {
+            patches.push(path);
+        }
+    }
+    patches.sort();
+    let read = |patch: PathBuf| {
+        let text = fs::read_to_string(&patch)?;
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let context = format!("{FOLDER}/{name}.patch");
+        Fault::parse(name, patch, &text).context(context)
+    };
+    patches.into_iter().map(read).collect()
+}
+
+impl Fault {
+    fn parse(name: String, patch: PathBuf, text: &str) -> Result<Fault> {
+        let header = text.lines().take_while(|line| line.starts_with('#'));
+        let (mut mistake, mut tests) = (None, Vec::new());
+        for line in header {
+            if let Some(rest) = line.strip_prefix("# mistake ") {
+                let (number, what) = rest.split_once(": ").context("`# mistake NUMBER: WHAT` is expected")?;
+                mistake = Some((number.parse().with_context(|| format!("mistake {number}"))?, what));
+            } else if let Some(rest) = line.strip_prefix("# test: ") {
+                tests.push(Tests::parse(rest).with_context(|| format!("`{line}`"))?);
+            }
+        }
+        let (mistake, what) = mistake.context("no line `# mistake NUMBER: WHAT` before the diff")?;
+        ensure!(!tests.is_empty(), "no line `# test: …` before the diff");
+        let changed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
+        let rows = changed.iter().filter_map(|path| {
+            let mut parts = path.split('/');
+            row(&format!("{}/{}", parts.next()?, parts.next()?))
+        });
+        let row = rows.min().context("the diff changes no file of a crate")?;
+        Ok(Fault { name, patch, mistake, what: what.to_owned(), tests, row })
+    }
+}
+
+impl Tests {
+    fn parse(text: &str) -> Result<Tests> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let (package, test, names) = match words[..] {
+            ["-p", package, "--test", test, ref names @ ..] => (package, Some(test.to_owned()), names),
+            ["-p", package, "--lib", ref names @ ..] => (package, None, names),
+            _ => bail!("`-p PACKAGE --test TARGET NAME…` or `-p PACKAGE --lib NAME…` is expected"),
+        };
+        ensure!(!names.is_empty(), "names no test");
+        let names = names.iter().copied().map(str::to_owned).collect();
+        Ok(Tests { package: package.to_owned(), test, names })
+    }
+
+    /// The same tests, one value a binary.
+    pub(super) fn by_target<'a>(tests: impl IntoIterator<Item = &'a Tests>) -> Vec<Tests> {
+        let mut targets: BTreeMap<(&str, Option<&str>), BTreeSet<&str>> = BTreeMap::new();
+        for tests in tests {
+            let target = (tests.package.as_str(), tests.test.as_deref());
+            targets.entry(target).or_default().extend(tests.names.iter().map(String::as_str));
+        }
+        let gather = |((package, test), names): ((&str, Option<&str>), BTreeSet<&str>)| Tests {
+            package: package.to_owned(),
+            test: test.map(str::to_owned),
+            names: names.into_iter().map(str::to_owned).collect(),
+        };
+        targets.into_iter().map(gather).collect()
+    }
+
+    /// The binary, in cargo's words.
+    pub(super) fn target(&self) -> String {
+        match &self.test {
+            Some(test) => format!("-p {} --test {test}", self.package),
+            None => format!("-p {} --lib", self.package),
+        }
+    }
+}
+
+impl fmt::Display for Tests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.target(), self.names.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(header: &str) -> Result<Fault> {
+        let text = format!(
+            "{header}\n--- a/crates/gguf/src/x.rs\n+++ b/crates/gguf/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n"
+        );
+        Fault::parse("06a-x".into(), PathBuf::new(), &text)
+    }
+
+    #[test]
+    fn headers_say_what_and_how() {
+        let header = "# mistake 6: halves\n# More words.\n# test: -p a --test b c::d e\n# test: -p a --lib f";
+        let fault = parse(header).expect("a good header");
+        assert_eq!((fault.mistake, fault.what.as_str(), Some(fault.row)), (6, "halves", row("crates/gguf")));
+        let lines: Vec<String> = fault.tests.iter().map(Tests::to_string).collect();
+        assert_eq!(lines, ["-p a --test b c::d e", "-p a --lib f"]);
+    }
+
+    #[test]
+    fn headers_that_say_too_little_are_refused() {
+        for bad in ["", "# mistake 6: x", "# mistake six: x\n# test: -p a --lib b", "# test: -p a --lib b"] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        for bad in ["-p a --lib", "-p a b", "a", ""] {
+            assert!(Tests::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_binary_is_run_once() {
+        let tests = ["-p a --lib x y", "-p a --test b x", "-p a --lib y z"];
+        let tests: Vec<Tests> = tests.iter().map(|line| Tests::parse(line).expect("good")).collect();
+        let lines: Vec<String> = Tests::by_target(&tests).iter().map(Tests::to_string).collect();
+        assert_eq!(lines, ["-p a --lib x y z", "-p a --test b x"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Which crate may use which.
+
+use std::fs;
+
+use anyhow::Result;
+
+use super::{Finding, line_of};
+use crate::workspace::Workspace;
+
+/// Every crate and what it may use, tests aside; lower rows use upper ones.
+const MAY_USE: [(&str, &[&str]); 12] = [
+    ("quant", &[]),
+    ("gguf", &["quant"]),
+    ("tokenizer", &["gguf"]),
+    ("chat", &["gguf"]),
+    ("graph", &["quant"]),
+    ("models", &["gguf", "graph"]),
+    ("backend", &["graph", "quant"]),
+    ("backend-reference", &["backend", "graph", "quant"]),
+    ("backend-cpu", &["backend", "graph", "quant"]),
+    ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
+    ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
+    (
+        "cli",
+        &[
+            "quant",
+            "gguf",
+            "tokenizer",
+            "chat",
+            "graph",
+            "models",
+            "backend",
+            "backend-reference",
+            "backend-cpu",
+            "engine",
+        ],
+    ),
+];
+
+/// The row of a crate's folder, from the top: what builds on it has a larger one.
+pub(crate) fn row(dir: &str) -> Option<usize> {
+    let name = dir.strip_prefix("crates/")?;
+    MAY_USE.iter().position(|(crate_, _)| *crate_ == name)
+}
+
+pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for package in workspace.packages.iter().filter(|package| package.dir != "xtask") {
+        let path = format!("{}/Cargo.toml", package.dir);
+        let manifest = fs::read_to_string(workspace.root.join(&path))?;
+        let Some((_, allowed)) = row(&package.dir).map(|row| MAY_USE[row]) else {
+            let what = "a crate without a row: give it one in xtask/src/tidy/edges.rs and in ARCHITECTURE.md";
+            findings.push(Finding { path, line: 1, what: what.into() });
+            continue;
+        };
+        for used in &package.uses {
+            let name = used.strip_prefix("crates/").unwrap_or(used);
+            if !allowed.contains(&name) {
+                let what = format!(
+                    "uses {name}, but may use only {allowed:?} outside tests: take the dependency out, or \
+                     move the code to a lower row (the table is in xtask/src/tidy/edges.rs)"
+                );
+                findings.push(Finding { line: line_of(&manifest, name), path: path.clone(), what });
+            }
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_use_upper_rows_only() {
+        for (at, (name, uses)) in MAY_USE.iter().enumerate() {
+            for used in *uses {
+                let row = row(&format!("crates/{used}")).expect("a row");
+                assert!(row < at, "{name} may use {used}, which stands below it");
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The shape of Rust files, seen as the compiler's lexer sees them: words in comments and texts do not
+//! count.
+
+use std::fs;
+use std::str::FromStr;
+
+use anyhow::Result;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use super::Finding;
+use crate::workspace::Workspace;
+
+/// The longest file, in lines.
+const MAX_LINES: usize = 600;
+
+/// Where `unsafe` may stand: kernels, the thread pool, maps of files.
+const UNSAFE: [&str; 3] =
+    ["crates/backend-cpu/src/kernels/", "crates/backend-cpu/src/pool.rs", "crates/gguf/src/map"];
+
+/// Macros that say that something is missing or left over.
+const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
+
+pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    for path in files.iter().filter(|path| path.ends_with(".rs")) {
+        let source = fs::read_to_string(workspace.root.join(path))?;
+        let found = check_file(path, &source).into_iter();
+        findings.extend(found.map(|(line, what)| Finding { path: path.clone(), line, what }));
+    }
+    Ok(findings)
+}
+
+fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if !source.starts_with("//!") {
+        found.push((1, "does not begin with a `//!` line: say in one what the file is".into()));
+    }
+    let lines = source.lines().count();
+    if lines > MAX_LINES {
+        found.push((
+            MAX_LINES + 1,
+            format!("{lines} lines, at most {MAX_LINES}: it is two concepts, split it"),
+        ));
+    }
+    match TokenStream::from_str(source) {
+        Ok(tokens) => check_tokens(path, tokens, &mut found),
+        Err(error) => found.push((error.span().start().line, format!("is no Rust: {error}"))),
+    }
+    found
+}
+
+fn check_tokens(path: &str, tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+    let mut tokens = tokens.into_iter().peekable();
+    let mut after_hash = false;
+    while let Some(token) = tokens.next() {
+        let line = token.span().start().line;
+        match &token {
+            TokenTree::Ident(word)
+                if word == "unsafe" && !UNSAFE.iter().any(|place| path.starts_with(place)) =>
+            {
+                let what = format!("`unsafe` outside {UNSAFE:?}: do it without, or move it there");
+                found.push((line, what));
+            }
+            TokenTree::Ident(word)
+                if UNFINISHED.iter().any(|name| word == name) && is_bang(tokens.peek()) =>
+            {
+                found.push((line, format!("`{word}!`: finish it, or leave it out and say so")));
+            }
+            TokenTree::Group(group) => {
+                if after_hash && group.delimiter() == Delimiter::Bracket && allows(group.stream()) {
+                    let what = "`allow` of a lint: mend the cause, or write `#[expect(…, reason = \"…\")]`";
+                    found.push((line, what.into()));
+                }
+                check_tokens(path, group.stream(), found);
+            }
+            _ => {}
+        }
+        // `#[…]` and `#![…]`.
+        let is_hash = matches!(&token, TokenTree::Punct(mark) if mark.as_char() == '#');
+        after_hash = is_hash || after_hash && is_bang(Some(&token));
+    }
+}
+
+fn is_bang(token: Option<&TokenTree>) -> bool {
+    matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == '!')
+}
+
+/// Whether an attribute is or holds `allow(…)`.
+fn allows(attribute: TokenStream) -> bool {
+    let mut after_allow = false;
+    attribute.into_iter().any(|token| match token {
+        TokenTree::Group(group) => std::mem::take(&mut after_allow) || allows(group.stream()),
+        other => {
+            after_allow = matches!(&other, TokenTree::Ident(word) if word == "allow");
+            false
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: [usize; 0] = [];
+
+    fn lines(path: &str, source: &str) -> Vec<usize> {
+        check_file(path, source).into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn a_file_says_what_it_is_and_stays_short() {
+        assert_eq!(lines("a.rs", "//! A file.\n"), NONE);
+        assert_eq!(lines("a.rs", "// A file.\n"), [1]);
+        assert_eq!(lines("a.rs", &("//!\n".to_owned() + &"\n".repeat(MAX_LINES - 1))), NONE);
+        assert_eq!(lines("a.rs", &("//!\n".to_owned() + &"\n".repeat(MAX_LINES))), [MAX_LINES + 1]);
+    }
+
+    #[test]
+    fn unsafe_has_its_places() {
+        let source = "//!\n#![expect(unsafe_code)]\nfn f() {\n    unsafe { g() }\n}\n";
+        assert_eq!(lines("crates/quant/src/q8.rs", source), [4]);
+        assert_eq!(lines("crates/backend-cpu/src/pool.rs", source), NONE);
+        assert_eq!(lines("crates/gguf/src/map/guard.rs", source), NONE);
+    }
+
+    #[test]
+    fn nothing_is_left_over_or_allowed() {
+        let source =
+            "//!\n#![allow(dead_code)]\nfn f() {\n    todo!()\n}\n#[cfg_attr(x, allow(y))]\nfn g() {}\n";
+        assert_eq!(lines("a.rs", source), [2, 4, 6]);
+    }
+
+    #[test]
+    fn words_in_texts_and_comments_do_not_count() {
+        let source = "//! unsafe todo!()\n/// #[allow(x)]\nconst A: &str = \"dbg!() unsafe\"; // unsafe\n";
+        assert_eq!(lines("a.rs", source), NONE);
+        assert_eq!(lines("a.rs", "//!\nfn allow(todo: u8) { vec![allow(1)]; }\n"), NONE);
+    }
+}

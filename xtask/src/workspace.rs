@@ -1,0 +1,74 @@
+//! What cargo and git say of this checkout.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// A checkout.
+pub(crate) struct Workspace {
+    /// Its folder.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
+    /// Its packages.
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A package of the workspace.
+pub(crate) struct Package {
+    /// Its folder from the root, such as `crates/quant`.
+    pub(crate) dir: String,
+    /// The folders of the workspace's packages that it needs to be built, tests aside.
+    pub(crate) uses: Vec<String>,
+}
+
+impl Workspace {
+    /// The one this was built from.
+    pub(crate) fn find() -> Result<Workspace> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("Cargo.toml");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
+        let metadata: Value = serde_json::from_str(&output(&mut cargo)?)?;
+        let root = text(&metadata["workspace_root"])?;
+        let dir = |path: &Value| -> Result<String> {
+            let from_root = Path::new(text(path)?).strip_prefix(root)?;
+            Ok(from_root.to_str().context("a path that is no UTF-8")?.replace('\\', "/"))
+        };
+        let mut packages = Vec::new();
+        for package in list(&metadata["packages"])? {
+            let normal = list(&package["dependencies"])?
+                .iter()
+                .filter(|dependency| dependency["kind"] != "dev" && !dependency["path"].is_null());
+            packages.push(Package {
+                dir: dir(&package["manifest_path"])?.trim_end_matches("/Cargo.toml").to_owned(),
+                uses: normal.map(|dependency| dir(&dependency["path"])).collect::<Result<_>>()?,
+            });
+        }
+        Ok(Workspace { root: root.into(), target: text(&metadata["target_directory"])?.into(), packages })
+    }
+
+    /// The files of the checkout, from the root: those git tracks and those it does not ignore.
+    pub(crate) fn files(&self) -> Result<Vec<String>> {
+        let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"];
+        let listed = output(Command::new("git").args(args).current_dir(&self.root))?;
+        let there = |path: &&str| self.root.join(path).is_file();
+        Ok(listed.split_terminator('\0').filter(there).map(str::to_owned).collect())
+    }
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().context("cargo metadata has changed")
+}
+
+fn list(value: &Value) -> Result<&Vec<Value>> {
+    value.as_array().context("cargo metadata has changed")
+}
+
+/// What `command` prints; its complaints go to ours.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}
