@@ -54,6 +54,7 @@ const _: () = assert!(size_of::<BlockIQ4_XS>() == 136);
 
 impl BlockIQ4_XS {
     /// The scale of each group of 32, from -32 to 31.
+    #[inline]
     pub fn scales(&self) -> [i8; 8] {
         std::array::from_fn(|j| {
             let low = self.scales_l[j / 2] >> (j % 2 * 4) & 15;

@@ -32,6 +32,7 @@ const _: () = assert!(size_of::<BlockQ3_K>() == 110);
 
 impl BlockQ3_K {
     /// The scale of each group of 16, from -32 to 31.
+    #[inline]
     pub fn scales(&self) -> [i8; 16] {
         std::array::from_fn(|j| {
             let low = self.scales[j % 8] >> (j / 8 * 4) & 15;

@@ -32,12 +32,14 @@ const _: () = assert!(size_of::<BlockQ4_K>() == 144);
 
 impl BlockQ4_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
+    #[inline]
     pub fn scales_mins(&self) -> ([u8; 8], [u8; 8]) {
         scales_mins(&self.scales)
     }
 }
 
 /// The 6-bit scales and minimums of Q4_K and Q5_K.
+#[inline]
 pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     let (mut scales, mut mins) = ([0; 8], [0; 8]);
     for j in 0..4 {

@@ -36,6 +36,7 @@ const _: () = assert!(size_of::<BlockQ5_K>() == 176);
 
 impl BlockQ5_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
+    #[inline]
     pub fn scales_mins(&self) -> ([u8; 8], [u8; 8]) {
         scales_mins(&self.scales)
     }
