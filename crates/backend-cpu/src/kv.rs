@@ -63,14 +63,7 @@ impl Layer {
 
 impl<T: bytemuck::Zeroable> Rows<T> {
     fn new(layout: &KvLayout, dim: usize) -> Result<Rows<T>, Error> {
-        let heads = layout.kv_heads;
-        let data = bytemuck::allocation::try_zeroed_vec(layout.pages * PAGE * heads * dim);
-        let data = data.map_err(|()| Error::OutOfMemory {
-            what: "K/V cache",
-            bytes: layout.bytes(),
-            hint: "ask for a smaller context",
-        })?;
-        Ok(Rows { data, heads, dim })
+        Ok(Rows { data: layout.zeroed(dim)?, heads: layout.kv_heads, dim })
     }
 }
 

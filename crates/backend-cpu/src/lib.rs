@@ -38,7 +38,14 @@ pub struct Cpu {
 struct State {
     pool: Pool,
     kv: Option<Kv>,
+    /// What the programs' buffers take when their buckets are full.
     activation_bytes: u64,
+}
+
+impl State {
+    fn layout(&self) -> Option<KvLayout> {
+        self.kv.as_ref().map(|kv| kv.layout)
+    }
 }
 
 impl Cpu {
@@ -87,12 +94,9 @@ impl Backend for Cpu {
     }
 
     fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let mut state = lock(&self.state);
-        let layout = state.kv.as_ref().map(|kv| kv.layout);
+        let layout = lock(&self.state).layout();
         let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
-        let program = CpuProgram::new(bound, self.kernels, self.state.clone());
-        state.activation_bytes += program.activation_bytes();
-        Ok(Box::new(program))
+        Ok(Box::new(CpuProgram::new(bound, self.kernels, self.state.clone())))
     }
 
     fn memory(&self) -> Memory {
@@ -100,7 +104,7 @@ impl Backend for Cpu {
         Memory {
             weights_mapped: self.weights.values().map(|weight| weight.bytes.len() as u64).sum(),
             weights_owned: 0,
-            kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
+            kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
         }
     }

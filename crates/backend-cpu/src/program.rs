@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error, Program, Step};
-use graph::{Op, Pairing, Rope, Rows, ValueId, WeightId};
+use graph::{Op, Pairing, Rope, Rows, Value, ValueId, WeightId};
 
 use crate::attention::attend;
 use crate::kernels::{Input, Kernels, Linear, Q8, quantize};
@@ -70,6 +70,7 @@ impl CpuProgram {
             bound,
         };
         program.plan();
+        lock(&program.state).activation_bytes += program.activation_bytes();
         program
     }
 
@@ -113,7 +114,7 @@ impl CpuProgram {
                 }
             };
             self.places.push(place);
-            for dead in self.bound.dying_at(now) {
+            for &dead in self.bound.dying_at(now) {
                 let value = &values[dead];
                 free.push((value.rows, value.cols, self.places[dead]));
             }
@@ -121,20 +122,23 @@ impl CpuProgram {
     }
 
     /// Bytes the buffers take when the bucket is full.
-    pub(crate) fn activation_bytes(&self) -> u64 {
+    fn activation_bytes(&self) -> u64 {
         let bucket = self.bound.bucket();
-        let mut columns = vec![(Rows::Step, 0); self.buffers.len()];
+        let values = |value: &Value| match value.rows {
+            Rows::Step => bucket.rows.saturating_mul(value.cols) as u64,
+            Rows::Wanted => bucket.wanted.saturating_mul(value.cols) as u64,
+        };
+        let mut buffers = vec![0; self.buffers.len()];
         for (value, &place) in self.bound.values().iter().zip(&self.places) {
-            columns[place] = (value.rows, value.cols);
+            buffers[place] = values(value);
         }
-        let floats = columns
-            .iter()
-            .map(|&(rows, cols)| cols * if rows == Rows::Step { bucket.rows } else { bucket.wanted });
-        let widest = self.phases.iter().map(|phase| match phase {
-            Phase::Quantize(x) => self.bound.value(*x).cols / 32 * size_of::<Q8>() * bucket.rows,
+        let quantized = self.phases.iter().map(|phase| match phase {
+            Phase::Quantize(x) => values(self.bound.value(*x)) / 32,
             Phase::Compute(_) => 0,
         });
-        floats.sum::<usize>() as u64 * 4 + widest.max().unwrap_or(0) as u64
+        let floats = buffers.iter().fold(0u64, |sum, &values| sum.saturating_add(values));
+        let quantized = quantized.max().unwrap_or(0).saturating_mul(size_of::<Q8>() as u64);
+        floats.saturating_mul(size_of::<f32>() as u64).saturating_add(quantized)
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -152,11 +156,17 @@ fn keep_vector(vectors: &mut Vec<Vec<f32>>, bound: &Bound, id: WeightId) {
     weight.format.dequantize(&weight.bytes, &mut vectors[id.index()]);
 }
 
+impl Drop for CpuProgram {
+    fn drop(&mut self) {
+        lock(&self.state).activation_bytes -= self.activation_bytes();
+    }
+}
+
 impl Program for CpuProgram {
     fn run(&mut self, step: &Step) -> Result<(), Error> {
-        self.bound.check(step)?;
         let state = self.state.clone();
         let state = &mut *lock(&state);
+        self.bound.check(step, state.layout())?;
         for angles in &mut self.angles {
             angles.turn(step);
         }

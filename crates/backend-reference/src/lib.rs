@@ -45,7 +45,9 @@ impl Backend for Reference {
     }
 
     fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        *lock(&self.kv) = Some(Kv::new(KvLayout { format: KvFormat::F32, ..layout }));
+        // The old store goes first, so that there is room for the new one.
+        *lock(&self.kv) = None;
+        *lock(&self.kv) = Some(Kv::new(KvLayout { format: KvFormat::F32, ..layout })?);
         Ok(())
     }
 
@@ -74,11 +76,11 @@ struct Interpreter {
 
 impl Program for Interpreter {
     fn run(&mut self, step: &Step) -> Result<(), Error> {
-        self.bound.check(step)?;
         let mut kv = lock(&self.kv);
+        self.bound.check(step, kv.as_ref().map(|kv| kv.layout))?;
         for now in 0..self.results.len() {
             self.results[now] = ops::compute(&self.bound, now, &self.results, step, kv.as_mut());
-            for dead in self.bound.dying_at(now) {
+            for &dead in self.bound.dying_at(now) {
                 self.results[dead] = Vec::new();
             }
         }

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread;
 
-use backend::{Bound, KvLayout, PAGE, Step, Weight};
+use backend::{Bound, Error, KvLayout, PAGE, Step, Weight};
 use graph::{Op, Pairing, Rope, Rows, ValueId};
 
 /// Keys and values of every layer, in f32: `[layer][page * PAGE + place][kv head][dim]`.
@@ -15,10 +15,9 @@ pub(crate) struct Kv {
 }
 
 impl Kv {
-    pub(crate) fn new(layout: KvLayout) -> Kv {
-        let rows = layout.pages * PAGE * layout.kv_heads;
-        let store = |dim| (0..layout.layers).map(|_| vec![0.0; rows * dim]).collect();
-        Kv { layout, keys: store(layout.k_dim), values: store(layout.v_dim) }
+    pub(crate) fn new(layout: KvLayout) -> Result<Kv, Error> {
+        let store = |dim| (0..layout.layers).map(|_| layout.zeroed(dim)).collect::<Result<Vec<_>, _>>();
+        Ok(Kv { layout, keys: store(layout.k_dim)?, values: store(layout.v_dim)? })
     }
 }
 

@@ -12,11 +12,11 @@ pub struct Bound {
     values: Vec<Value>,
     weights: Vec<Weight>,
     tapped: Vec<bool>,
-    last_use: Vec<usize>,
+    dying: Vec<Vec<usize>>,
     output: ValueId,
     bucket: Bucket,
     n_vocab: usize,
-    pages: usize,
+    kv: Option<KvLayout>,
 }
 
 impl Bound {
@@ -67,17 +67,14 @@ impl Bound {
                 _ => {}
             }
         }
-        last_use[graph.output().index()] = values.len();
-        Ok(Bound {
-            tapped: values.iter().map(|value| taps.contains(&value.name)).collect(),
-            output: graph.output(),
-            pages: kv.map_or(usize::MAX, |kv| kv.pages),
-            last_use,
-            n_vocab,
-            values,
-            weights,
-            bucket,
-        })
+        let tapped: Vec<bool> = values.iter().map(|value| taps.contains(&value.name)).collect();
+        let mut dying = vec![Vec::new(); values.len()];
+        for (index, &last_use) in last_use.iter().enumerate() {
+            if index != graph.output().index() && !tapped[index] {
+                dying[last_use].push(index);
+            }
+        }
+        Ok(Bound { output: graph.output(), kv, tapped, dying, n_vocab, values, weights, bucket })
     }
 
     /// The graph's values, in the order to compute them.
@@ -105,18 +102,21 @@ impl Bound {
         self.bucket
     }
 
-    /// The values that nobody reads any more once value `now` has been computed, though somebody did
-    /// until then: neither a later value nor, by name, the caller.
-    pub fn dying_at(&self, now: usize) -> impl Iterator<Item = usize> {
-        (0..=now).filter(move |&index| self.last_use[index] == now && !self.tapped[index])
+    /// The values that are not needed any more once value `now` has been computed: it was the last that
+    /// read them, and they are neither tapped nor the output.
+    pub fn dying_at(&self, now: usize) -> &[usize] {
+        &self.dying[now]
     }
 
-    /// Checks a step against the bucket, the vocabulary and the store.
+    /// Checks a step against the bucket, the vocabulary and the store there is now.
     ///
     /// # Errors
-    /// See [`Step::check`].
-    pub fn check(&self, step: &Step) -> Result<(), Error> {
-        step.check(self.bucket, self.n_vocab, self.pages)
+    /// See [`Step::check`]; also when the store is not the one the graph was compiled for.
+    pub fn check(&self, step: &Step, kv: Option<KvLayout>) -> Result<(), Error> {
+        if kv != self.kv {
+            return Err(Error::Step("the K/V store is not the one the graph was compiled for".into()));
+        }
+        step.check(self.bucket, self.n_vocab, kv.map_or(usize::MAX, |kv| kv.pages))
     }
 
     /// The value called `name`, if it can be read after a step.

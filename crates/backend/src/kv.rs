@@ -1,5 +1,9 @@
 //! The K/V cache's shape.
 
+use bytemuck::Zeroable;
+
+use crate::Error;
+
 /// Positions a page.
 pub const PAGE: usize = 32;
 
@@ -43,14 +47,26 @@ pub struct KvLayout {
 }
 
 impl KvLayout {
-    /// Bytes of one page over all layers.
-    pub fn page_bytes(&self) -> u64 {
-        (self.layers * self.kv_heads * (self.k_dim + self.v_dim) * PAGE * self.format.bytes()) as u64
+    /// Bytes of the whole store; the largest number when there is none so large.
+    pub fn bytes(&self) -> u64 {
+        let factors = [self.layers, self.kv_heads, self.k_dim.saturating_add(self.v_dim), self.pages, PAGE];
+        factors.iter().fold(self.format.bytes() as u64, |bytes, &factor| bytes.saturating_mul(factor as u64))
     }
 
-    /// Bytes of the whole store.
-    pub fn bytes(&self) -> u64 {
-        self.pages as u64 * self.page_bytes()
+    /// The keys (`dim` = `k_dim`) or values (`v_dim`) of one layer, all zero. The memory is the system's
+    /// until it is written to.
+    ///
+    /// # Errors
+    /// When there is no room for it.
+    pub fn zeroed<T: Zeroable>(&self, dim: usize) -> Result<Vec<T>, Error> {
+        let factors = [self.pages, PAGE, self.kv_heads, dim];
+        let values = factors.iter().try_fold(1usize, |values, &factor| values.checked_mul(factor));
+        let store = values.and_then(|values| bytemuck::allocation::try_zeroed_vec(values).ok());
+        store.ok_or(Error::OutOfMemory {
+            what: "the K/V cache",
+            bytes: self.bytes(),
+            hint: "ask for a smaller context",
+        })
     }
 
     /// Whether the store serves an attention of this shape; the error says what differs.

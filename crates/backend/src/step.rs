@@ -45,7 +45,7 @@ impl Step {
     /// When the spans do not cover the tokens, lack pages, share a page they write to, or a wanted
     /// row does not exist or is out of order.
     pub fn new(tokens: Vec<u32>, spans: Vec<Span>, wanted: Vec<u32>) -> Result<Step, Error> {
-        let rows: usize = spans.iter().map(|span| span.len).sum();
+        let rows = spans.iter().fold(0usize, |rows, span| rows.saturating_add(span.len));
         if rows != tokens.len() || rows == 0 {
             return Err(Error::Step(format!("{rows} rows in spans, {} tokens", tokens.len())));
         }

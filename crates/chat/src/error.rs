@@ -2,7 +2,8 @@
 
 use std::error::Error as _;
 
-use crate::{MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, MAX_STEPS};
+use crate::budget::Exhausted;
+use crate::{MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, MAX_STEPS, MAX_WORK_BYTES};
 
 /// Why a template cannot be used or rendered.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,15 @@ pub enum Error {
         /// Line, from 1; 0 when it is not known.
         line: usize,
     },
+    /// The template makes too much text within, or reads too much of it.
+    #[error(
+        "the chat template makes more than {MAX_WORK_BYTES} bytes of text and lists, or reads eight times as many \
+         (stopped at line {line}): it is damaged or hostile, use a prompt without it (--raw)"
+    )]
+    TooMuchWork {
+        /// Line, from 1; 0 when it is not known.
+        line: usize,
+    },
     /// The template produces too much.
     #[error("the chat template produced more than {MAX_OUTPUT_BYTES} bytes")]
     TooMuchOutput,
@@ -74,6 +84,9 @@ impl From<minijinja::Error> for Error {
             if let Some(Raised(message)) = cause.downcast_ref() {
                 return Error::Raised { line, message: message.clone() };
             }
+            if cause.is::<Exhausted>() {
+                return Error::TooMuchWork { line };
+            }
             source = cause.source();
         }
         let message = || match error.detail() {
@@ -83,7 +96,6 @@ impl From<minijinja::Error> for Error {
         match error.kind() {
             ErrorKind::SyntaxError => Error::Syntax { line, message: message() },
             ErrorKind::OutOfFuel => Error::TooManySteps { line },
-            ErrorKind::WriteFailure => Error::TooMuchOutput,
             _ => Error::Render { line, message: message() },
         }
     }

@@ -8,6 +8,9 @@ use crate::MAX_OUTPUT_BYTES;
 /// Deepest nesting of arrays and objects that is written.
 pub(crate) const MAX_DEPTH: usize = 128;
 
+/// Longest indentation and longest separator.
+const MAX_WIDTH: usize = 64;
+
 /// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`; nothing is escaped for HTML.
 pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<Value> = options.get("indent")?;
@@ -17,7 +20,7 @@ pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
     options.assert_all_used()?;
     let indent = indent.filter(|indent| !indent.is_none()).map(|indent| match indent.as_str() {
         Some(text) => text.to_owned(),
-        None => " ".repeat(indent.as_usize().unwrap_or(0).min(64)),
+        None => " ".repeat(indent.as_usize().unwrap_or(0).min(MAX_WIDTH)),
     });
     let [between_items, after_key] = match separators.as_deref() {
         None if indent.is_some() => [",", ": "],
@@ -26,6 +29,10 @@ pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
         Some(_) => return Err(Error::new(ErrorKind::InvalidOperation, "`separators` takes two strings")),
     }
     .map(str::to_owned);
+    let widths = indent.iter().chain([&between_items, &after_key]).map(String::len);
+    if widths.max().unwrap_or(0) > MAX_WIDTH {
+        return Err(Error::new(ErrorKind::InvalidOperation, "`tojson` takes at most 64 bytes between items"));
+    }
     let mut writer = Writer {
         out: String::new(),
         indent,

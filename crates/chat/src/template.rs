@@ -1,13 +1,12 @@
 //! A file's chat template.
 
-use std::io::{self, Write};
-
 use minijinja::{Environment, Value};
 
+use crate::compile::compile;
 use crate::guard::{SpecialTokens, Strength};
 use crate::prompt::{Message, Prompt, Segment};
 use crate::stack::on_large_stack;
-use crate::{Error, MAX_OUTPUT_BYTES, jinja};
+use crate::{Error, MAX_SOURCE_BYTES, jinja};
 
 /// What a template needs to know about the vocabulary.
 #[derive(Clone, Debug, Default)]
@@ -47,11 +46,13 @@ pub enum TurnEnd {
     Text(String),
 }
 
-/// A compiled chat template.
+/// A chat template.
 #[derive(Debug)]
 pub struct Template {
     environment: Environment<'static>,
     source: String,
+    /// The source as it is compiled, anew for each rendering: instructions borrow it.
+    plain: String,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
@@ -66,9 +67,16 @@ impl Template {
 
     /// Compiles `source`.
     pub fn new(source: &str, specials: Specials) -> Result<Template, Error> {
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(Error::SourceTooLong { found: source.len() });
+        }
+        let environment = jinja::environment()?;
+        let plain = jinja::without_generation_tags(source);
+        on_large_stack(|| compile(&plain, environment.syntax()).map(drop))??;
         Ok(Template {
-            environment: on_large_stack(|| jinja::environment(source))??,
+            environment,
             source: source.to_owned(),
+            plain,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
@@ -83,7 +91,8 @@ impl Template {
     /// The prompt for a conversation.
     ///
     /// Fails when the template refuses the conversation or uses what is not supported, and when it
-    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS) or [`MAX_OUTPUT_BYTES`].
+    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`](crate::MAX_WORK_BYTES) or
+    /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let mut texts = vec![self.source.as_str()];
         texts.extend(messages.iter().flat_map(|message| [message.role.as_str(), message.content.as_str()]));
@@ -174,30 +183,8 @@ impl Template {
     }
 
     fn render_with(&self, context: impl Iterator<Item = (String, Value)> + Send) -> Result<String, Error> {
-        let mut output = Limited(Vec::new());
-        let rendered = on_large_stack(|| {
-            let template = self.environment.get_template(jinja::NAME)?;
-            template.render_captured_to(Value::from_pairs(context), &mut output).map(drop)
-        })?;
-        rendered?;
-        Ok(String::from_utf8_lossy(&output.0).into_owned())
-    }
-}
-
-/// A buffer that does not take more than [`MAX_OUTPUT_BYTES`].
-struct Limited(Vec<u8>);
-
-impl Write for Limited {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
-            return Err(io::Error::other("too much output"));
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        let context = Value::from_pairs(context);
+        on_large_stack(|| jinja::render(&self.environment, &self.plain, context))?
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Builder {
     by_name: HashMap<String, ValueId>,
     weights: Vec<Weight>,
     weights_by_name: HashMap<String, WeightId>,
+    layers: usize,
 }
 
 /// A value's name: a base, and the layer it belongs to.
@@ -120,7 +121,8 @@ impl Builder {
         for x in [q, k, v] {
             assert_eq!(self.shape(x).0, Rows::Step, "attention needs every row of the step");
         }
-        let layer = self.values.iter().filter(|value| matches!(value.op, Op::Attention { .. })).count();
+        let layer = self.layers;
+        self.layers += 1;
         let op = Op::Attention { q, k, v, layer, heads, kv_heads, scale };
         self.push(name, op, rows, heads * (v_cols / kv_heads))
     }
@@ -153,7 +155,13 @@ impl Builder {
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
         assert_eq!(self.shape(output).0, Rows::Wanted, "the output has the wanted rows");
-        Graph { values: self.values, weights: self.weights, output }
+        Graph {
+            values: self.values,
+            by_name: self.by_name,
+            weights: self.weights,
+            layers: self.layers,
+            output,
+        }
     }
 
     fn shape(&self, x: ValueId) -> (Rows, usize) {

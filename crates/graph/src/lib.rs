@@ -10,6 +10,8 @@ mod builder;
 mod op;
 mod print;
 
+use std::collections::HashMap;
+
 pub use builder::{Builder, Named};
 pub use op::{Op, Pairing, Rope, Rows, Value, ValueId, Weight, WeightId};
 
@@ -19,7 +21,9 @@ pub use op::{Op, Pairing, Rope, Rows, Value, ValueId, Weight, WeightId};
 #[derive(Debug)]
 pub struct Graph {
     values: Vec<Value>,
+    by_name: HashMap<String, ValueId>,
     weights: Vec<Weight>,
+    layers: usize,
     output: ValueId,
 }
 
@@ -36,7 +40,7 @@ impl Graph {
 
     /// The value with this name.
     pub fn find(&self, name: &str) -> Option<ValueId> {
-        self.values.iter().position(|value| value.name == name).map(|i| ValueId(i as u32))
+        self.by_name.get(name).copied()
     }
 
     /// All weights the graph uses, each once.
@@ -56,6 +60,6 @@ impl Graph {
 
     /// Number of attention layers, hence of K/V stores.
     pub fn layers(&self) -> usize {
-        self.values.iter().filter(|value| matches!(value.op, Op::Attention { .. })).count()
+        self.layers
     }
 }

@@ -106,6 +106,9 @@ const NEUTRAL: [(&str, f32, &str); 19] = [
     ("interleave_moe_layer_step", 0.0, "a mixture of experts"),
 ];
 
+/// Names of the usual order of values in `tensor_data_layout`.
+const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
+
 impl Config {
     /// Reads and checks the hyper-parameters of `file`.
     ///
@@ -119,7 +122,7 @@ impl Config {
         let architecture =
             architecture.ok_or_else(|| missing("general.architecture", "the model's family"))?;
         if architecture != "llama" {
-            return Err(Error::Architecture { found: architecture.to_owned() });
+            return Err(Error::Architecture { found: Value::String(architecture.to_owned()).to_string() });
         }
         let keys = Keys { metadata, prefix: "llama" };
         keys.refuse_what_is_not_built()?;
@@ -128,9 +131,9 @@ impl Config {
             return Err(Error::NoTensors);
         }
         let block_count = keys.size("block_count", "the number of layers")?;
-        // Every layer has at least nine tensors, so a larger number need not be tried.
-        if block_count > file.tensors().len() {
-            let expected = format!("no more than the file's {} tensors allow", file.tensors().len() / 9);
+        let first = |block: usize| format!("blk.{block}.attn_norm.weight");
+        if let Some(block) = (0..block_count).find(|&block| file.tensor(&first(block)).is_none()) {
+            let expected = format!("at most {block}, as there is no tensor `{}`", first(block));
             return Err(keys.bad("block_count", block_count, expected));
         }
         let embedding_length = keys.size("embedding_length", "the width of the residual stream")?;
@@ -253,7 +256,8 @@ impl Keys<'_> {
             "linear" if factor == 0.0 || factor == 1.0 => Ok(RopeScaling::None),
             "linear" => Ok(RopeScaling::Linear(factor)),
             _ => {
-                Err(Error::Unsupported { key, found: format!("{kind:?}"), what: "this kind of RoPE scaling" })
+                let found = Value::String(kind.to_owned()).to_string();
+                Err(Error::Unsupported { key, found, what: "this kind of RoPE scaling" })
             }
         }
     }
@@ -264,18 +268,23 @@ impl Keys<'_> {
             Some((key, name, value))
         });
         for (key, name, value) in ours {
-            if let Some((_, neutral, what)) = NEUTRAL.iter().find(|(neutral, _, _)| *neutral == name) {
-                if number(value) != Some(*neutral) {
-                    return Err(Error::Unsupported { key: key.to_owned(), found: value.to_string(), what });
+            let what = match NEUTRAL.iter().find(|(neutral, _, _)| *neutral == name) {
+                Some((_, neutral, what)) => (number(value) != Some(*neutral)).then_some(*what),
+                None if name == "tensor_data_layout" => {
+                    let usual = LAYOUTS.iter().any(|layout| *value == Value::String((*layout).to_owned()));
+                    (!usual).then_some("this order of the values in a tensor")
                 }
-            } else if name == "tensor_data_layout" {
-                if !matches!(value, Value::String(layout) if ["reference", "Meta AI original pth"].contains(&layout.as_str()))
-                {
-                    let what = "this order of the values in a tensor";
-                    return Err(Error::Unsupported { key: key.to_owned(), found: value.to_string(), what });
+                None if KNOWN.contains(&name) => None,
+                None if name.starts_with("attention.") || name.starts_with("rope.") => {
+                    Some("this option of attention or RoPE")
                 }
-            } else if !KNOWN.contains(&name) {
-                tracing::warn!("metadata key `{key}` ({value}) is not known and is ignored");
+                None => {
+                    tracing::warn!("metadata key `{key}` ({value}) is not known and is ignored");
+                    None
+                }
+            };
+            if let Some(what) = what {
+                return Err(Error::Unsupported { key: key.to_owned(), found: value.to_string(), what });
             }
         }
         Ok(())

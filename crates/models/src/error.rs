@@ -5,7 +5,9 @@
 #[non_exhaustive]
 pub enum Error {
     /// The file is of a family that is not built.
-    #[error("architecture `{found}` (key `general.architecture`) is not supported; supported: llama")]
+    #[error(
+        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: llama"
+    )]
     Architecture {
         /// The name found.
         found: String,

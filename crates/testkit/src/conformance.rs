@@ -25,6 +25,7 @@ macro_rules! conformance {
             rope_turns_neighbours_by_the_papers_angles
             rope_turns_halves
             rope_scales_positions_and_divides_by_factors
+            rope_leaves_the_columns_beyond_its_own
             attention_is_causal_and_counts_positions_from_the_cache
             attention_shares_key_heads_in_groups
             attention_weighs_by_softmax_of_scaled_scores
@@ -43,6 +44,7 @@ macro_rules! conformance {
             steps_must_fit
             values_must_be_tapped
             attention_needs_a_store_that_fits
+            the_store_must_be_the_one_compiled_for
         );
     };
     (@random $candidate:expr, $oracle:expr; $($name:ident)*) => {

@@ -11,6 +11,15 @@ pub mod whole;
 
 pub use vocabulary::VOCAB;
 
+/// `values` random values of standard deviation about `deviation`, as stored in `format`; the same for
+/// the same `seed`.
+///
+/// # Panics
+/// When `values` are not whole blocks.
+pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed: u64) -> Vec<u8> {
+    weights::matrix(format, values, deviation, random::Random::new(seed, format.name()))
+}
+
 use std::path::PathBuf;
 
 /// A file or folder of the material that stands beside a checkout (`../shared`), when it is there.

@@ -7,7 +7,6 @@ mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod scalar;
-mod weights;
 
 use half::f16;
 use quant::*;
@@ -188,6 +187,49 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => linear_table!(avx2, format),
             _ => linear_table!(scalar, format),
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    /// `rows` rows of activations times 7 rows of weights.
+    fn products(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
+        let mut out = vec![0.0; rows * 7];
+        let cols = x.len() / rows;
+        Pool::new(1).tiles(&mut out, 7, (rows, 7), |mut tile| match kernels.linear(format) {
+            Linear::Float(kernel) => kernel(weights, Input { data: x, stride: cols }, &mut tile),
+            Linear::Quantized(kernel) => {
+                let mut q8 = vec![Q8::default(); x.len() / 32];
+                quantize(x, &mut q8);
+                kernel(weights, Input { data: &q8, stride: cols / 32 }, &mut tile);
+            }
+        });
+        out
+    }
+
+    /// On the same 8-bit activations the vector kernel differs from the scalar one by rounding alone.
+    #[test]
+    fn vector_kernels_agree_with_the_scalar_ones() {
+        let (Some(scalar), Some(avx2)) = (Kernels::new(Isa::Scalar), Kernels::new(Isa::Avx2)) else {
+            eprintln!("skipped: this processor has no AVX2");
+            return;
+        };
+        let square = |x: f32| f64::from(x) * f64::from(x);
+        for format in Format::ALL {
+            for rows in [1, 6] {
+                let weights = testkit::random_matrix(format, 7 * 768, 0.1, 5);
+                let x: Vec<f32> =
+                    (0..rows * 768).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
+                let expected = products(&scalar, format, &weights, &x, rows);
+                let found = products(&avx2, format, &weights, &x, rows);
+                let error: f64 = expected.iter().zip(&found).map(|(a, b)| square(a - b)).sum();
+                let nmse = error / expected.iter().map(|&a| square(a)).sum::<f64>();
+                assert!(nmse < 1e-10, "{format}, {rows} rows: NMSE {nmse:e}");
+            }
         }
     }
 }

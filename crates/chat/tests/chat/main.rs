@@ -1,5 +1,6 @@
 //! Tests of chat templates from outside.
 
+mod bombs;
 mod goldens;
 mod limits;
 mod marks;

@@ -1,6 +1,6 @@
 //! What a backend must refuse, and how.
 
-use backend::{Bucket, Error, KvFormat, Span, Step, Taps, Weight};
+use backend::{Bucket, Error, KvFormat, KvLayout, Span, Step, Taps, Weight};
 use quant::Format;
 
 use super::Make;
@@ -94,4 +94,30 @@ pub fn attention_needs_a_store_that_fits(make: Make<'_>) {
             other => panic!("{kv:?}: {other:?}"),
         }
     }
+}
+
+/// A store too large for the machine is refused, and a program does not run on another store than its own.
+pub fn the_store_must_be_the_one_compiled_for(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 1, &[1.0]);
+    let y = net.graph.attention("y", [x, x, x], 1, 1, 1.0);
+    let y = net.graph.take_rows("wanted", y);
+    let graph = net.graph.finish(y);
+    let mut backend = make();
+    for (name, weight) in net.weights {
+        backend.load(&name, weight).expect("a good weight");
+    }
+    let small = store(1, 1, 1, 2, KvFormat::F16);
+    backend.allocate_kv(small).expect("room for a small store");
+    let bucket = Bucket { rows: 4, wanted: 4 };
+    let mut program = backend.compile(&graph, bucket, Taps::None).expect("a good graph");
+    program.run(&rows(1)).expect("a good step");
+    for pages in [1 << 50, usize::MAX] {
+        let error = backend.allocate_kv(KvLayout { pages, ..small }).expect_err("no machine has room for it");
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    }
+    backend.allocate_kv(KvLayout { pages: 1, ..small }).expect("room for a smaller one");
+    assert!(matches!(program.run(&rows(1)), Err(Error::Step(_))));
+    let mut program = backend.compile(&graph, bucket, Taps::None).expect("a good graph");
+    program.run(&rows(1)).expect("a good step");
 }

@@ -66,6 +66,24 @@ pub fn rope_scales_positions_and_divides_by_factors(make: Make<'_>) {
     close(&y[64..68], &[0.540302, 0.841471, half.cos(), half.sin()], 2e-6);
 }
 
+/// Of heads of four columns, two rotate: by a quarter turn at position 1 with scale pi / 2.
+pub fn rope_leaves_the_columns_beyond_its_own(make: Make<'_>) {
+    for (pairing, expected) in [
+        (Pairing::Interleaved, [-2.0, 1.0, 3.0, 4.0, -6.0, 5.0, 7.0, 8.0]),
+        (Pairing::Halves, [-2.0, 1.0, 3.0, 4.0, -6.0, 5.0, 7.0, 8.0]),
+    ] {
+        let mut net = Net::default();
+        let row = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        let x = net.input("x", 2, &[row, row].concat());
+        let scale = std::f32::consts::FRAC_PI_2;
+        let rope = Rope { head_dim: 4, dims: 2, pairing, theta: 10_000.0, scale, factors: None };
+        let y = net.graph.rope("y", x, &rope);
+        let found = net.run(y, make(), None, &[rows(2)]);
+        close(&found[..8], &row, 0.0);
+        close(&found[8..], &expected, 1e-6);
+    }
+}
+
 /// Two rows of one head, (1, 0) in every neighbouring pair, at positions 0 and 1.
 fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>) -> Vec<f32> {
     let mut net = Net::default();

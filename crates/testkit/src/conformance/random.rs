@@ -7,7 +7,6 @@ use super::Make;
 pub use super::net::nmse;
 use super::net::{Net, rows, store};
 use crate::random::Random;
-use crate::weights;
 
 /// The largest error of one operation with 8-bit activations, as NMSE.
 const QUANTIZED: f64 = 5e-4;
@@ -48,9 +47,8 @@ fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs
         let run = |make: Make<'_>| {
             let mut net = Net::default();
             let x = net.input("x", n, &normal("x", n * cols));
-            let random = Random::new(3, format.name());
             let w =
-                net.weight("w", format, outputs, cols, weights::matrix(format, outputs * cols, 0.1, random));
+                net.weight("w", format, outputs, cols, crate::random_matrix(format, outputs * cols, 0.1, 3));
             let y = net.graph.linear("y", x, w);
             net.run(y, make(), None, &[rows(n)])
         };
