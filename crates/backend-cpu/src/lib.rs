@@ -1,7 +1,7 @@
 //! The CPU backend: quantised weights are used where they lie in the file's map.
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
-//! ([`pool`]). Weights of a quantised format meet activations of 8 bits, others meet f32.
+//! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.
 //!
 //! A sequence's logits are the same bits whoever shares its batch, however its prompt was split into
 //! steps and however many threads run.
