@@ -10,9 +10,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<&'static str> {
             "-c N makes the context larger; in a chat, /clear begins a new conversation"
         }
         Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
-        Error::Backend(backend::Error::OutOfMemory { what: "K/V cache", .. }) => {
-            "-c N with fewer tokens makes the KV cache smaller"
-        }
+        Error::Backend(backend::Error::OutOfMemory { .. }) => "-c N with fewer tokens takes less memory",
         Error::Template(_) => "--raw sends text without the template; in a chat, /toggle does",
         _ => return None,
     })
