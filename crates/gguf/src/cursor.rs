@@ -115,7 +115,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// A length and as many bytes of UTF-8.
-    pub(crate) fn string(&mut self, what: &'static str) -> Result<&'a str, At> {
+    ///
+    /// The bytes are copied before they are checked: another program may write to the file meanwhile.
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<String, At> {
         let length = self.length(what)?;
         let offset = self.offset();
         let bytes = self.take(length, what)?;
@@ -123,14 +125,14 @@ impl<'a> Cursor<'a> {
             // The copy, the page it is read from, and the allocator's header.
             self.charge(length.saturating_mul(2).saturating_add(32))?;
         }
-        str::from_utf8(bytes).map_err(|error| At {
-            offset: offset + error.valid_up_to() as u64,
-            problem: Problem::BadUtf8 { what, at: error.valid_up_to() as u64 },
+        String::from_utf8(bytes.to_vec()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() as u64;
+            At { offset: offset + at, problem: Problem::BadUtf8 { what, at } }
         })
     }
 
     /// The name of a key or tensor.
-    pub(crate) fn name(&mut self, what: &'static str) -> Result<&'a str, At> {
+    pub(crate) fn name(&mut self, what: &'static str) -> Result<String, At> {
         let offset = self.offset();
         let name = self.string(what)?;
         match name.len() as u64 {

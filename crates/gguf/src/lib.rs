@@ -22,7 +22,7 @@ pub use error::{Error, Fault, Item, Problem, SplitProblem};
 pub use file::{Gguf, Version};
 pub use metadata::{Metadata, WrongType};
 pub use tensor::Tensor;
-pub use value::{Array, Value, ValueType};
+pub use value::{Array, Value, ValueType, quoted};
 pub use writer::{Layout, WriteError, Writer, write};
 
 /// Most dimensions a tensor has.
