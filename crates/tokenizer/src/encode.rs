@@ -134,8 +134,8 @@ impl Encoder<'_> {
 /// Longest text of a token that is found in text, in bytes; ten times that of real ones.
 const MAX_FOUND_BYTES: usize = 1024;
 
-/// Most states of the search; a vocabulary with 65,536 codes for sound needs a third of it.
-const MAX_STATES: usize = 1 << 18;
+/// Most states of the search; a vocabulary with 65,536 codes for sound needs less than half of them.
+const MAX_STATES: usize = 1 << 19;
 
 /// The number of different beginnings of `tokens`, which are sorted: as many states has their search.
 fn n_prefixes(tokens: &[(&str, u32)]) -> usize {

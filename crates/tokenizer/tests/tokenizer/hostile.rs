@@ -32,12 +32,12 @@ fn tokens_too_long_or_too_many_to_search_for_are_refused() {
         for part in ["token 259", "`tokenizer.ggml.tokens`", "1025 bytes", "1024"] {
             assert!(error.contains(part), "{error}");
         }
-        let error = load(&with_tokens(&numbered(5_000, 100), kind)).expect_err("too many").to_string();
-        assert!(error.contains("`tokenizer.ggml.tokens`") && error.contains("262144"), "{error}");
+        let error = load(&with_tokens(&numbered(6_000, 100), kind)).expect_err("too many").to_string();
+        assert!(error.contains("`tokenizer.ggml.tokens`") && error.contains("524288"), "{error}");
     }
     // Tokens that only merging makes are not searched for.
     assert!(load(&with_tokens(&["x".repeat(1025)], NORMAL)).is_ok());
-    assert!(load(&with_tokens(&numbered(5_000, 100), NORMAL)).is_ok());
+    assert!(load(&with_tokens(&numbered(6_000, 100), NORMAL)).is_ok());
 }
 
 #[test]
