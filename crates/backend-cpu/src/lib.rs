@@ -1,7 +1,7 @@
 //! The CPU backend: quantised weights are used where they lie in the file's map.
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
-//! ([`pool`]). Weights of a quantised format meet activations of 8 bits, others meet f32.
+//! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.
 //!
 //! A sequence's logits are the same bits whoever shares its batch, however its prompt was split into
 //! steps and however many threads run.
@@ -68,7 +68,7 @@ impl Backend for Cpu {
         let features: Vec<&str> = kernels::features().collect();
         Description {
             name: "cpu",
-            device: std::env::consts::ARCH.into(),
+            device: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             facts: vec![
                 ("threads", lock(&self.state).pool.threads().to_string()),
                 ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
@@ -110,7 +110,31 @@ impl Backend for Cpu {
     }
 }
 
+/// The processor's name, where the system has a file that says it (Linux on x86).
+fn processor() -> Option<String> {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
+    let name = name.trim();
+    (!name.is_empty()).then(|| format!("{name} ({})", std::env::consts::ARCH))
+}
+
 /// A step that panicked leaves the store with old or new rows, both of which the next step overwrites.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_is_named() {
+        let device = Cpu::new(None).describe().device;
+        assert!(device.contains(std::env::consts::ARCH), "{device}");
+        if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("Linux says it");
+            let (name, _) = device.rsplit_once(" (").expect("a name");
+            assert!(cpuinfo.contains(&format!("model name\t: {name}")), "{device}");
+        }
+    }
 }

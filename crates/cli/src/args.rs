@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::builder::{FalseyValueParser, RangedI64ValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::values::{LogitBias, TokenIds, from_1_to};
+use crate::output::Usage;
+use crate::values::{LogitBias, TokenIds, from_1_to, unescape};
 use crate::{argv, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -90,13 +91,24 @@ pub(crate) struct EngineArgs {
     pub(crate) batch_size: NonZero<usize>,
 }
 
-/// How long a sequence may be.
+/// How long a sequence may be, and how it is kept.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContextArgs {
     /// Tokens of context, prompt and answer together; 0 is what the model was trained on
     /// [default: that, but at most 4096]
     #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
     pub(crate) ctx_size: Option<usize>,
+    /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
+    #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
+    #[arg(env = "RUSTORCH_CACHE_TYPE")]
+    pub(crate) cache_type: CacheType,
+}
+
+/// The formats of the KV cache, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheType {
+    F16,
+    F32,
 }
 
 /// The backends, by name.
@@ -234,6 +246,22 @@ pub(crate) struct TemplateArgs {
     /// No chat template and no system message, only the text; '' starts from BOS alone
     #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
+    /// Read \n, \t, \r, \", \', \\ and \xHH in -p, --system and what is said in a chat as characters
+    #[arg(short, long)]
+    pub(crate) escape: bool,
+}
+
+impl TemplateArgs {
+    /// What `text`, which the user wrote, stands for.
+    pub(crate) fn read(&self, text: &str) -> Result<String, Usage> {
+        if self.escape { unescape(text).map_err(Usage) } else { Ok(text.to_owned()) }
+    }
+
+    /// Makes the system message what its text stands for. To be called once.
+    pub(crate) fn read_escapes(&mut self) -> Result<(), Usage> {
+        self.system = self.system.as_deref().map(|text| self.read(text)).transpose()?;
+        Ok(())
+    }
 }
 
 /// What `chat` is told.
@@ -332,14 +360,21 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Reads command line, variables and configuration file. Asking for help ends the program here, and
-/// so does a wrong command line.
+/// Reads command line, variables and configuration file. Asking for help ends the program here, whatever
+/// is in the file, and so does a wrong command line.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let command = settings::apply(Cli::command())?;
+    let (command, fault) = match settings::apply(Cli::command()) {
+        Ok(command) => (command, None),
+        Err(fault) => (Cli::command(), Some(fault)),
+    };
     let command = hide_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.or_else(|error| error.exit())
+    match (parsed, fault) {
+        (Err(help), _) if help.exit_code() == 0 => help.exit(),
+        (_, Some(fault)) => Err(fault),
+        (parsed, None) => parsed.or_else(|error| error.exit()),
+    }
 }
 
 /// The rule is said once in the help of the program, not at each option.

@@ -34,8 +34,7 @@ pub(crate) fn follow(
     mut each: impl FnMut(&Event) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
     let answering = Answering::begin();
-    let n_batch = engine.limits().n_batch;
-    let mut progress = Some(prefill_bar(prompt_tokens, n_batch));
+    let mut progress = Some(prefill_bar(prompt_tokens, engine.limits().n_batch));
     let (mut ids, mut answer) = (Vec::new(), String::new());
     loop {
         if answering.is_to_stop() {
@@ -43,7 +42,7 @@ pub(crate) fn follow(
         }
         let events = engine.step()?;
         if let Some(bar) = &progress {
-            bar.inc(n_batch as u64);
+            bar.set_position(engine.cached(id) as u64);
         }
         for event in events {
             if let Some(bar) = progress.take() {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use backend::Backend;
-use engine::{Engine, Model, Options};
+use engine::{Engine, KvFormat, Model, Options};
 use gguf::Gguf;
 
-use crate::args::{BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
 use crate::folders;
 use crate::output::Usage;
 
@@ -25,16 +25,20 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
-    let options =
-        Options { n_ctx: n_ctx(&args.context, &model), n_batch: args.batch_size.get(), ..Options::default() };
+    let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
     tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
     Ok(engine)
 }
 
-/// The context asked for; none leaves it to the engine.
-pub(crate) fn n_ctx(args: &ContextArgs, model: &Model) -> Option<usize> {
-    args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx })
+/// The engine's options with the context asked for; without one, the engine chooses.
+pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
+    let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
+    let kv_format = match args.cache_type {
+        CacheType::F16 => KvFormat::F16,
+        CacheType::F32 => KvFormat::F32,
+    };
+    Options { n_ctx, kv_format, ..Options::default() }
 }
 
 /// The backend asked for, empty.

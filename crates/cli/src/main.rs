@@ -1,5 +1,6 @@
 //! The `rustorch` program.
 
+mod advice;
 mod args;
 mod argv;
 mod chat;

@@ -14,9 +14,10 @@ use crate::output::{self, INTERRUPTED, TextOut};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
-pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.template.read_escapes()?;
     let text = match (&args.source.prompt, &args.source.file) {
-        (Some(text), _) => Some(text.clone()),
+        (Some(text), _) => Some(args.template.read(text)?),
         (None, Some(file)) => Some(read_prompt(file)?),
         (None, None) => None,
     };
@@ -29,12 +30,13 @@ pub(crate) fn run(args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         Event::Token { text, .. } if !args.json => out.push(text),
         _ => Ok(()),
     })?;
-    if out.is_terminal() {
-        out.end_line()?;
-    }
-    drop(out);
+    let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
+    out.end(verbose || full.is_some())?;
     if args.json {
         output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
+    }
+    if let Some(n_ctx) = full {
+        output::note(format_args!("the context of {n_ctx} tokens is full; -c N makes it larger"));
     }
     if verbose {
         output::note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));

@@ -12,6 +12,7 @@ use anyhow::Context;
 use clap::{Arg, Command};
 use toml::de::{DeTable, DeValue};
 
+use crate::args::{BackendName, CacheType};
 use crate::folders;
 
 /// Puts the values of the user's file, if there is one, into `command`.
@@ -73,9 +74,10 @@ fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
     let is = |id: TypeId| takes == id;
     let expected = if !arg.get_action().takes_values() {
         "true or false"
-    } else if [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<crate::args::BackendName>()]
-        .into_iter()
-        .any(is)
+    } else if is(TypeId::of::<String>())
+        || is(TypeId::of::<PathBuf>())
+        || is(TypeId::of::<BackendName>())
+        || is(TypeId::of::<CacheType>())
     {
         "a string"
     } else {

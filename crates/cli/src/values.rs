@@ -1,4 +1,4 @@
-//! Values of options that need reading: token ids, biases, bounded numbers.
+//! Values of options that need reading: token ids, biases, bounded numbers, escapes.
 
 use std::num::NonZero;
 use std::str::FromStr;
@@ -42,6 +42,30 @@ impl FromStr for LogitBias {
     }
 }
 
+/// `text` with llama.cpp's escapes read: `\n`, `\t`, `\r`, `\"`, `\'`, `\\` and bytes as `\xHH`. Other
+/// backslashes stay as they are.
+pub(crate) fn unescape(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        bytes.extend_from_slice(before.as_bytes());
+        let hex = after.strip_prefix('x').and_then(|hex| hex.get(..2));
+        let hex = hex.filter(|hex| hex.chars().all(|digit| digit.is_ascii_hexdigit()));
+        let (byte, len) = match (after.bytes().next(), hex) {
+            (Some(b'n'), _) => (b'\n', 1),
+            (Some(b't'), _) => (b'\t', 1),
+            (Some(b'r'), _) => (b'\r', 1),
+            (Some(same @ (b'"' | b'\'' | b'\\')), _) => (same, 1),
+            (_, Some(hex)) => (u8::from_str_radix(hex, 16).unwrap_or(b'?'), 3),
+            _ => (b'\\', 0),
+        };
+        bytes.push(byte);
+        rest = &after[len..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8(bytes).map_err(|_| format!("the bytes that {text:?} names with \\x are not UTF-8"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +89,21 @@ mod tests {
         for wrong in ["", "7", "7+", "+1", "7+-1", "7=1", "7--1"] {
             assert!(wrong.parse::<LogitBias>().is_err(), "{wrong}");
         }
+    }
+
+    /// Expected values by hand, after `string_process_escapes` of llama.cpp's `common/common.cpp`.
+    #[test]
+    fn escapes_are_those_of_llama_cpp() {
+        for (text, expected) in [
+            ("", ""),
+            (r"a\nb\tc\r", "a\nb\tc\r"),
+            (r#"\\n \"\'"#, "\\n \"'"),
+            (r"\x41\xc3\xa9\x0a", "Aé\n"),
+            (r"\q \x4 \xg1 \", r"\q \x4 \xg1 \"),
+            (r"é\é\xé", r"é\é\xé"),
+        ] {
+            assert_eq!(unescape(text).as_deref(), Ok(expected));
+        }
+        assert!(unescape(r"\xff").unwrap_err().contains("not UTF-8"));
     }
 }

@@ -35,7 +35,9 @@ pub struct Chat {
     pub template_options: ::chat::Options,
     sequence: SequenceId,
     messages: Vec<Message>,
+    /// Whether messages are to go through the template, where the model has one.
     templated: bool,
+    has_template: bool,
     turn_end: Option<TurnEnd>,
     pending: Option<Pending>,
 }
@@ -58,19 +60,36 @@ const SYSTEM: &str = "system";
 impl Chat {
     /// An empty conversation, through the model's template if it has one that can be used.
     pub fn new(engine: &mut Engine) -> Chat {
-        let sequence = engine.new_sequence();
         let template = engine.model().template().ok();
         Chat {
             sampling: Sampling::default(),
             max_tokens: None,
             stop: Stop::default(),
             template_options: ::chat::Options::default(),
-            sequence,
             messages: Vec::new(),
-            templated: template.is_some(),
+            templated: true,
+            has_template: template.is_some(),
             turn_end: template.and_then(::chat::Template::turn_end),
             pending: None,
+            sequence: engine.new_sequence(),
         }
+    }
+
+    /// Goes on on another engine, perhaps with another model: messages and settings stay, and the next
+    /// turn computes the whole conversation. Messages that were sent raw stay raw; others go through
+    /// the new model's template, if it has one that can be used.
+    ///
+    /// # Errors
+    /// While an answer has not ended. Nothing has changed then.
+    pub fn move_to(&mut self, engine: &mut Engine) -> Result<(), Error> {
+        if self.pending.is_some() {
+            return Err(Error::Answering);
+        }
+        let template = engine.model().template().ok();
+        self.has_template = template.is_some();
+        self.turn_end = template.and_then(::chat::Template::turn_end);
+        self.sequence = engine.new_sequence();
+        Ok(())
     }
 
     /// The messages so far, a system message first if there is one.
@@ -80,7 +99,7 @@ impl Chat {
 
     /// Whether messages go through the template.
     pub fn is_templated(&self) -> bool {
-        self.templated
+        self.templated && self.has_template
     }
 
     /// Sends messages through the template, or raw.

@@ -18,15 +18,25 @@ use crate::stop::StopReason;
 /// The context an engine gets when none is asked for, unless the model was trained on less.
 pub const DEFAULT_N_CTX: usize = 4096;
 
+/// The most requests that run at once.
+const MAX_SEQUENCES: usize = 1024;
+
+/// The most rows a step: more take memory and no less time.
+const MAX_N_BATCH: usize = 65536;
+
+/// The most pages: positions of all of them are counted in 32 bits.
+const MAX_PAGES: usize = u32::MAX as usize / PAGE;
+
 /// How much an engine can do at once. Memory of the KV cache grows with `n_ctx * sequences`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Tokens a sequence, prompt and generated ones together. `None` is what the model was trained on,
     /// but at most [`DEFAULT_N_CTX`].
     pub n_ctx: Option<usize>,
-    /// Requests that run at once; further ones wait.
+    /// Requests that run at once, at most 1024; further ones wait.
     pub sequences: usize,
-    /// Rows a step, at most: decoded tokens and chunks of prompts. At least `sequences` are taken.
+    /// Rows a step, at most: decoded tokens and chunks of prompts. No fewer than `sequences` are taken,
+    /// and no more than `n_ctx * sequences` or 65536.
     pub n_batch: usize,
     /// How keys and values are stored.
     pub kv_format: KvFormat,
@@ -43,21 +53,36 @@ impl Default for Options {
 
 impl Options {
     fn limits(&self, trained: usize) -> Result<Limits, Error> {
-        let n_ctx = self.n_ctx.unwrap_or(trained.min(DEFAULT_N_CTX));
+        let refuse = |name, value, expected| Err(Error::Option { name, value, expected });
+        let n_ctx = match self.n_ctx {
+            None if trained < 2 => return Err(Error::TrainedContext { trained }),
+            None => trained.min(DEFAULT_N_CTX),
+            Some(n_ctx) if n_ctx < 2 => {
+                return refuse("n_ctx", n_ctx, "at least 2 tokens, one of the prompt and one generated");
+            }
+            Some(n_ctx) => n_ctx,
+        };
+        let sequences = self.sequences;
+        if !(1..=MAX_SEQUENCES).contains(&sequences) {
+            return refuse("sequences", sequences, "a number from 1 to 1024");
+        }
+        if self.n_batch == 0 {
+            return refuse("n_batch", 0, "at least 1");
+        }
+        let n_batch = self.n_batch.min(n_ctx.saturating_mul(sequences)).min(MAX_N_BATCH);
+        let pages = match self.pages {
+            None => n_ctx.div_ceil(PAGE).saturating_mul(sequences),
+            Some(0) => return refuse("pages", 0, "at least 1"),
+            Some(pages) => pages,
+        };
+        if pages > MAX_PAGES {
+            return match self.pages {
+                None => refuse("n_ctx", n_ctx, "less: n_ctx times sequences must stay below 2^32"),
+                Some(_) => refuse("pages", pages, "less than 2^27, as positions must stay below 2^32"),
+            };
+        }
         if n_ctx > trained {
             tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
-        }
-        let at_least = |least: usize, name, value: usize, expected| {
-            if value < least { Err(Error::Option { name, value, expected }) } else { Ok(value) }
-        };
-        at_least(2, "n_ctx", n_ctx, "at least 2 tokens, one of the prompt and one generated")?;
-        let sequences = at_least(1, "sequences", self.sequences, "at least 1")?;
-        let n_batch = at_least(1, "n_batch", self.n_batch, "at least 1")?;
-        let pages = self.pages.unwrap_or(n_ctx.div_ceil(PAGE).saturating_mul(sequences));
-        at_least(1, "pages", pages, "at least 1")?;
-        if u32::try_from(pages.saturating_mul(PAGE)).is_err() {
-            let expected = "fewer: n_ctx times sequences must stay below 2^32";
-            return Err(Error::Option { name: "pages", value: pages, expected });
         }
         Ok(Limits { n_ctx, sequences, n_batch, pages })
     }
@@ -132,7 +157,8 @@ impl Engine {
         SequenceId(self.next_sequence)
     }
 
-    /// Frees the cache that is kept for `sequence`.
+    /// Frees the cache that is kept for `sequence`. Requests on it that have not ended go on, but leave
+    /// no cache.
     pub fn forget(&mut self, sequence: SequenceId) {
         self.notices.push(scheduler::Event::Forget(sequence));
     }
@@ -166,6 +192,12 @@ impl Engine {
             self.notices.push(scheduler::Event::End { id, intact: true });
             self.ready.push(Event::Done { id, reason: StopReason::Cancelled, usage });
         }
+    }
+
+    /// How many tokens of a request have been computed or were found in the cache: how far its prefill
+    /// has come. 0 while it waits and when it has ended.
+    pub fn cached(&self, id: RequestId) -> usize {
+        self.scheduler.cached(id)
     }
 
     /// Whether every request has ended and been reported.

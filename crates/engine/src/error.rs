@@ -26,19 +26,6 @@ pub enum Error {
         /// Why not.
         source: tokenizer::Error,
     },
-    /// The tokenizer has fewer or more tokens than the model.
-    #[error(
-        "{path}: the tokenizer has {tokenizer} tokens, the model's logits {model}; \
-         the file is damaged or was converted wrongly"
-    )]
-    Vocabulary {
-        /// The file.
-        path: String,
-        /// Tokens of the tokenizer.
-        tokenizer: usize,
-        /// Logits a row.
-        model: usize,
-    },
     /// The backend cannot do what is asked of it.
     #[error(transparent)]
     Backend(#[from] backend::Error),
@@ -51,6 +38,15 @@ pub enum Error {
         value: usize,
         /// What it may hold.
         expected: &'static str,
+    },
+    /// The model was trained on less context than any request needs, and no other was asked for.
+    #[error(
+        "the model was trained on {trained} tokens of context (metadata key `context_length` of its \
+         architecture), a request needs 2; set option `n_ctx`"
+    )]
+    TrainedContext {
+        /// Tokens of context.
+        trained: usize,
     },
     /// The prompt cannot be served.
     #[error(transparent)]
@@ -78,12 +74,12 @@ pub enum Error {
         why: String,
     },
     /// The chat template refuses the conversation.
-    #[error("{0}; raw text goes without the template (`--raw`, `/toggle` in a chat)")]
+    #[error("{0}; raw text goes without the template")]
     Template(#[from] chat::Error),
     /// The conversation has grown as long as the context.
     #[error(
         "the conversation has {tokens} tokens, but the context holds {n_ctx} and must have room for an answer; \
-         begin a new one (`/clear`) or start with a larger context (`-c`)"
+         begin a new one or make the context larger (`n_ctx`)"
     )]
     ConversationFull {
         /// Tokens of the conversation, with what was just said.

@@ -49,10 +49,6 @@ impl Model {
         let model = models::Model::new(&file).map_err(|source| Error::Model { path: path(), source })?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())
             .map_err(|source| Error::Tokenizer { path: path(), source })?;
-        let (found, n_vocab) = (tokenizer.vocab_size(), model.graph.value(model.graph.output()).cols);
-        if found != n_vocab {
-            return Err(Error::Vocabulary { path: path(), tokenizer: found, model: n_vocab });
-        }
         let template = template(&file, &tokenizer);
         if let Err(why @ NoTemplate::Unusable(_)) = &template {
             tracing::warn!("{}: {why}", file.file());

@@ -1,5 +1,7 @@
 //! Pages of the KV cache: which are free, and which hold a sequence.
 
+use std::ops::Range;
+
 use backend::PAGE;
 
 use crate::scheduler::SequenceId;
@@ -24,24 +26,27 @@ struct Idle {
 /// The pages of running requests are with the requests.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// Pages that were never used. A range, so that a cache that turns out too large costs nothing.
+    unused: Range<u32>,
+    /// Pages that were used and hold nothing now.
     free: Vec<u32>,
     idle: Vec<Idle>,
 }
 
 impl Pool {
     pub(crate) fn new(pages: usize) -> Pool {
-        let last = u32::try_from(pages).unwrap_or(u32::MAX);
-        Pool { free: (0..last).rev().collect(), idle: Vec::new() }
+        let end = u32::try_from(pages).unwrap_or(u32::MAX);
+        Pool { unused: 0..end, free: Vec::new(), idle: Vec::new() }
     }
 
     /// Pages that can be had without taking any from a running request.
     pub(crate) fn available(&self) -> usize {
-        self.free.len() + self.idle.iter().map(|idle| idle.cache.pages.len()).sum::<usize>()
+        self.free() + self.idle.iter().map(|idle| idle.cache.pages.len()).sum::<usize>()
     }
 
     /// Pages that hold nothing.
     pub(crate) fn free(&self) -> usize {
-        self.free.len()
+        self.free.len() + self.unused.len()
     }
 
     /// Lengthens `pages` until they hold `positions`; false, and nothing changed, when too few can be had.
@@ -50,11 +55,11 @@ impl Pool {
         if missing > self.available() {
             return false;
         }
-        while self.free.len() < missing {
+        while self.free() < missing {
             let oldest = self.idle.remove(0);
             self.free.extend(oldest.cache.pages);
         }
-        pages.extend(self.free.drain(self.free.len() - missing..).rev());
+        pages.extend((0..missing).filter_map(|_| self.free.pop().or_else(|| self.unused.next())));
         true
     }
 

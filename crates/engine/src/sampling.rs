@@ -12,6 +12,9 @@ use crate::random::{SplitMix64, random_seed};
 #[cfg(test)]
 mod tests;
 
+/// The largest penalty: far above every sensible one, far below what turns a logit into an infinity.
+const MAX_PENALTY: f32 = 1e6;
+
 /// How a request's tokens are chosen. The defaults are llama.cpp's.
 ///
 /// ```
@@ -31,11 +34,12 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keep tokens at least `min_p` times as probable as the best; 0 keeps all.
     pub min_p: f32,
-    /// Divides positive and multiplies negative logits of tokens seen before; 1 is off.
+    /// Divides positive and multiplies negative logits of tokens seen before; 1 is off. From 1e-6 to
+    /// 1e6.
     pub repeat_penalty: f32,
-    /// Taken from a token's logit for each time it was seen; 0 is off.
+    /// Taken from a token's logit for each time it was seen; 0 is off. From -1e6 to 1e6.
     pub frequency_penalty: f32,
-    /// Taken from a token's logit when it was seen; 0 is off.
+    /// Taken from a token's logit when it was seen; 0 is off. From -1e6 to 1e6.
     pub presence_penalty: f32,
     /// How many of the last tokens, prompt included, the three penalties look at; 0 is none.
     pub penalty_last_n: usize,
@@ -71,20 +75,22 @@ impl Sampling {
     }
 
     fn check(&self) -> Result<(), SamplingError> {
-        let finite = [
-            ("temperature", self.temperature),
-            ("frequency_penalty", self.frequency_penalty),
-            ("presence_penalty", self.presence_penalty),
+        let probability = |value: f32| ((0.0..=1.0).contains(&value), "a number from 0 to 1");
+        let penalty = |value: f32| (value.abs() <= MAX_PENALTY, "a number from -1000000 to 1000000");
+        let factor = |value: f32| {
+            ((1.0 / MAX_PENALTY..=MAX_PENALTY).contains(&value), "a number from 0.000001 to 1000000")
+        };
+        let finite = |value: f32| (value.is_finite(), "a finite number");
+        let checks = [
+            ("temperature", self.temperature, finite(self.temperature)),
+            ("typical_p", self.typical_p, probability(self.typical_p)),
+            ("top_p", self.top_p, probability(self.top_p)),
+            ("min_p", self.min_p, probability(self.min_p)),
+            ("repeat_penalty", self.repeat_penalty, factor(self.repeat_penalty)),
+            ("frequency_penalty", self.frequency_penalty, penalty(self.frequency_penalty)),
+            ("presence_penalty", self.presence_penalty, penalty(self.presence_penalty)),
         ];
-        let finite = finite.map(|(name, value)| (name, value, value.is_finite(), "a finite number"));
-        let (top_p, min_p) = (self.top_p, self.min_p);
-        let probabilities = [("typical_p", self.typical_p), ("top_p", top_p), ("min_p", min_p)];
-        let probabilities = probabilities
-            .map(|(name, value)| (name, value, (0.0..=1.0).contains(&value), "a number from 0 to 1"));
-        let repeat = self.repeat_penalty;
-        let positive = [("repeat_penalty", repeat, repeat.is_finite() && repeat > 0.0, "a number above 0")];
-        let wrong = finite.iter().chain(&probabilities).chain(&positive).find(|(.., fine, _)| !fine);
-        if let Some(&(name, value, _, expected)) = wrong {
+        if let Some(&(name, value, (_, expected))) = checks.iter().find(|(.., (fine, _))| !fine) {
             return Err(SamplingError::Parameter { name, value, expected });
         }
         match self.logit_bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
@@ -216,7 +222,9 @@ impl Sampler {
             *counts.entry(token).or_default() += 1;
         }
         for (token, count) in counts {
-            if let Some(logit) = self.logits.get_mut(token as usize) {
+            // A token that is ruled out stays so whatever the penalties are.
+            let logit = self.logits.get_mut(token as usize).filter(|logit| **logit > f32::NEG_INFINITY);
+            if let Some(logit) = logit {
                 *logit = if *logit <= 0.0 { *logit * repeat_penalty } else { *logit / repeat_penalty };
                 *logit = (*logit - (count as f32 * frequency_penalty + presence_penalty)).min(f32::MAX);
             }

@@ -66,7 +66,8 @@ pub enum Event {
         /// sequence's cache is then freed.
         intact: bool,
     },
-    /// The sequence will not be continued: its cache is freed. A running request on it goes on.
+    /// The sequence will not be continued: its cache is freed. Requests on it that were submitted
+    /// before go on, but leave no cache when they end.
     Forget(SequenceId),
 }
 
@@ -204,6 +205,11 @@ impl Scheduler {
         self.requests.iter().find(|request| request.id == id).map(|request| &*request.tokens)
     }
 
+    /// How many of a request's tokens are in the cache, or will be after the step that was planned.
+    pub fn cached(&self, id: RequestId) -> usize {
+        self.requests.iter().find(|request| request.id == id).map_or(0, |request| request.cached)
+    }
+
     /// How many tokens are kept for a sequence that no request uses.
     pub fn kept(&self, sequence: SequenceId) -> usize {
         self.pool.kept(sequence)
@@ -273,7 +279,7 @@ impl Scheduler {
             }
             Event::Forget(sequence) => {
                 self.pool.forget(sequence);
-                for request in self.requests.iter_mut().filter(|r| r.is_running()) {
+                for request in &mut self.requests {
                     request.sequence.take_if(|own| *own == sequence);
                 }
             }

@@ -1,7 +1,7 @@
 //! The scheduler against a model of everything around it: random traffic, a simulated KV cache, and a
 //! simulated language model whose next token depends on every token the cache gives for the sequence.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use backend::PAGE;
 use engine::scheduler::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
@@ -54,6 +54,8 @@ struct World {
     alive: BTreeMap<RequestId, Job>,
     /// What each sequence's last request ended with.
     histories: BTreeMap<SequenceId, Vec<u32>>,
+    /// The sequences on which a request has ended since they were last forgotten.
+    keepable: BTreeSet<SequenceId>,
     events: Vec<Event>,
     submitted: u64,
     ended: u64,
@@ -81,6 +83,7 @@ impl World {
             store: vec![None; pages * PAGE],
             alive: BTreeMap::new(),
             histories: BTreeMap::new(),
+            keepable: BTreeSet::new(),
             events: Vec::new(),
             submitted: 0,
             ended: 0,
@@ -127,6 +130,7 @@ impl World {
         let job = self.alive.remove(&id).expect("a request ends once");
         if let Some(sequence) = job.sequence {
             self.histories.insert(sequence, job.tokens);
+            self.keepable.insert(sequence);
         }
         self.events.push(Event::End { id, intact: self.random.chance(90) });
         self.ended += 1;
@@ -145,7 +149,8 @@ impl World {
         if self.random.chance(1) {
             let forgotten = SequenceId(self.random.below(3) as u64);
             self.events.push(Event::Forget(forgotten));
-            for job in self.alive.values_mut().filter(|job| job.running) {
+            self.keepable.remove(&forgotten);
+            for job in self.alive.values_mut() {
                 job.sequence.take_if(|sequence| *sequence == forgotten);
             }
         }
@@ -165,6 +170,10 @@ impl World {
         assert_eq!(distinct.len(), used.len(), "a page is shared");
         assert!(used.iter().all(|&page| (page as usize) < self.limits.pages));
         assert_eq!(used.len() + self.scheduler.free_pages(), self.limits.pages, "a page leaked");
+        let kept = (0..3).map(SequenceId).filter(|&sequence| self.scheduler.kept(sequence) > 0);
+        for sequence in kept {
+            assert!(self.keepable.contains(&sequence), "a forgotten sequence is kept");
+        }
     }
 
     fn check_plan(&mut self, plan: &Plan) {

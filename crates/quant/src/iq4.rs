@@ -18,8 +18,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::q4::nibbles;
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, nibbles, of_32};
+use crate::{F16Le, Format};
 
 /// The values that the 4-bit numbers of IQ4_NL and IQ4_XS stand for.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -54,6 +54,7 @@ const _: () = assert!(size_of::<BlockIQ4_XS>() == 136);
 
 impl BlockIQ4_XS {
     /// The scale of each group of 32, from -32 to 31.
+    #[inline]
     pub fn scales(&self) -> [i8; 8] {
         std::array::from_fn(|j| {
             let low = self.scales_l[j / 2] >> (j % 2 * 4) & 15;
@@ -63,28 +64,35 @@ impl BlockIQ4_XS {
     }
 }
 
-fn lookup(scale: f32, qs: &[u8; 16]) -> [f32; 32] {
-    nibbles(qs).map(|q| scale * f32::from(IQ4_VALUES[usize::from(q)]))
+/// The values that 16 bytes of indices stand for.
+fn lookup(qs: &[u8; 16]) -> [i8; 32] {
+    nibbles(qs).map(|q| IQ4_VALUES[usize::from(q)])
 }
 
-impl Block<32> for BlockIQ4_NL {
+impl Groups<1> for BlockIQ4_NL {
     const FORMAT: Format = Format::IQ4_NL;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 32] {
-        lookup(self.d.to_f32(), &self.qs)
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[0.0; 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [lookup(&self.qs)]
     }
 }
 
-impl Block<256> for BlockIQ4_XS {
+impl Groups<8> for BlockIQ4_XS {
     const FORMAT: Format = Format::IQ4_XS;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let d = self.d.to_f32();
-        let scales = self.scales();
-        let mut out = [0.0; 256];
-        for (j, values) in out.as_chunks_mut().0.iter_mut().enumerate() {
-            *values = lookup(d * f32::from(scales[j]), &self.qs[j]);
-        }
-        out
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (of_32(wide(self.d), self.scales()), [[0.0; 2]; 8])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        self.qs.each_ref().map(lookup)
     }
 }

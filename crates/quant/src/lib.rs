@@ -7,6 +7,7 @@
 mod block;
 mod float;
 mod format;
+mod groups;
 mod iq4;
 mod q2_k;
 mod q3_k;
@@ -20,6 +21,7 @@ mod q8;
 pub use block::Block;
 pub use float::{Bf16Le, F16Le, F32Le};
 pub use format::{Format, UnsupportedFormat};
+pub use groups::{Groups, Halves};
 pub use iq4::{BlockIQ4_NL, BlockIQ4_XS, IQ4_VALUES};
 pub use q2_k::BlockQ2_K;
 pub use q3_k::BlockQ3_K;

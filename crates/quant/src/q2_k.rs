@@ -11,7 +11,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, bits, of_16};
+use crate::{F16Le, Format};
 
 /// A block of Q2_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -29,19 +30,17 @@ pub struct BlockQ2_K {
 
 const _: () = assert!(size_of::<BlockQ2_K>() == 84);
 
-/// The 2-bit numbers of Q2_K and Q3_K in the order of their values.
-pub(crate) fn pairs(qs: &[u8; 64]) -> [u8; 256] {
-    std::array::from_fn(|v| qs[v / 128 * 32 + v % 32] >> (v % 128 / 32 * 2) & 3)
-}
-
-impl Block<256> for BlockQ2_K {
+impl Groups<8> for BlockQ2_K {
     const FORMAT: Format = Format::Q2_K;
+    const OFFSETS: bool = true;
+    const UNSIGNED: bool = true;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
-        let scale = self.scales.map(|s| d * f32::from(s & 15));
-        let min = self.scales.map(|s| dmin * f32::from(s >> 4));
-        let q = pairs(&self.qs);
-        std::array::from_fn(|v| scale[v / 16] * f32::from(q[v]) - min[v / 16])
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        let scales = of_16(wide(self.d), self.scales.map(|s| s & 15));
+        (scales, of_16(-wide(self.dmin), self.scales.map(|s| s >> 4)))
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        std::array::from_fn(|g| bits(&self.qs, g / 4 * 32, g % 4 * 2, 3).map(|q| q as i8))
     }
 }

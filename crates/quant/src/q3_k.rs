@@ -11,8 +11,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::q2_k::pairs;
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, bits, of_16};
+use crate::{F16Le, Format};
 
 /// A block of Q3_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -32,6 +32,7 @@ const _: () = assert!(size_of::<BlockQ3_K>() == 110);
 
 impl BlockQ3_K {
     /// The scale of each group of 16, from -32 to 31.
+    #[inline]
     pub fn scales(&self) -> [i8; 16] {
         std::array::from_fn(|j| {
             let low = self.scales[j % 8] >> (j / 8 * 4) & 15;
@@ -41,16 +42,20 @@ impl BlockQ3_K {
     }
 }
 
-impl Block<256> for BlockQ3_K {
+impl Groups<8> for BlockQ3_K {
     const FORMAT: Format = Format::Q3_K;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let d = self.d.to_f32();
-        let scale = self.scales().map(|s| d * f32::from(s));
-        let low = pairs(&self.qs);
-        std::array::from_fn(|v| {
-            let high = self.hmask[v % 32] >> (v / 32) & 1;
-            scale[v / 16] * (f32::from(low[v] | high << 2) - 4.0)
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (of_16(wide(self.d), self.scales()), [[0.0; 2]; 8])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        std::array::from_fn(|g| {
+            let low = bits(&self.qs, g / 4 * 32, g % 4 * 2, 3);
+            let high = bits(&self.hmask, 0, g, 1);
+            std::array::from_fn(|i| (low[i] | high[i] << 2) as i8 - 4)
         })
     }
 }

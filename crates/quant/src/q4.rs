@@ -17,7 +17,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, nibbles};
+use crate::{F16Le, Format};
 
 /// A block of Q4_0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -45,25 +46,30 @@ pub struct BlockQ4_1 {
 
 const _: () = assert!(size_of::<BlockQ4_1>() == 20);
 
-/// The nibbles of 16 bytes in the order of their values: all low ones, then all high ones.
-pub(crate) fn nibbles(qs: &[u8; 16]) -> [u8; 32] {
-    std::array::from_fn(|i| if i < 16 { qs[i] & 15 } else { qs[i - 16] >> 4 })
-}
-
-impl Block<32> for BlockQ4_0 {
+impl Groups<1> for BlockQ4_0 {
     const FORMAT: Format = Format::Q4_0;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 32] {
-        let d = self.d.to_f32();
-        nibbles(&self.qs).map(|q| d * (f32::from(q) - 8.0))
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[0.0; 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [nibbles(&self.qs).map(|q| q as i8 - 8)]
     }
 }
 
-impl Block<32> for BlockQ4_1 {
+impl Groups<1> for BlockQ4_1 {
     const FORMAT: Format = Format::Q4_1;
+    const OFFSETS: bool = true;
+    const UNSIGNED: bool = true;
 
-    fn dequantize(&self) -> [f32; 32] {
-        let (d, m) = (self.d.to_f32(), self.m.to_f32());
-        nibbles(&self.qs).map(|q| d * f32::from(q) + m)
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[wide(self.m); 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [nibbles(&self.qs).map(|q| q as i8)]
     }
 }

@@ -11,7 +11,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, bits, of_32};
+use crate::{F16Le, Format};
 
 /// A block of Q4_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -31,12 +32,14 @@ const _: () = assert!(size_of::<BlockQ4_K>() == 144);
 
 impl BlockQ4_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
+    #[inline]
     pub fn scales_mins(&self) -> ([u8; 8], [u8; 8]) {
         scales_mins(&self.scales)
     }
 }
 
 /// The 6-bit scales and minimums of Q4_K and Q5_K.
+#[inline]
 pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     let (mut scales, mut mins) = ([0; 8], [0; 8]);
     for j in 0..4 {
@@ -49,19 +52,17 @@ pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     (scales, mins)
 }
 
-/// The nibbles of Q4_K and Q5_K in the order of their values.
-pub(crate) fn nibbles(qs: &[u8; 128]) -> [u8; 256] {
-    std::array::from_fn(|v| qs[v / 64 * 32 + v % 32] >> (v % 64 / 32 * 4) & 15)
-}
-
-impl Block<256> for BlockQ4_K {
+impl Groups<8> for BlockQ4_K {
     const FORMAT: Format = Format::Q4_K;
+    const OFFSETS: bool = true;
+    const UNSIGNED: bool = true;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();
-        let (scale, min) = (scales.map(|s| d * f32::from(s)), mins.map(|m| dmin * f32::from(m)));
-        let q = nibbles(&self.qs);
-        std::array::from_fn(|v| scale[v / 32] * f32::from(q[v]) - min[v / 32])
+        (of_32(wide(self.d), scales), of_32(-wide(self.dmin), mins))
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        std::array::from_fn(|g| bits(&self.qs, g / 2 * 32, g % 2 * 4, 15).map(|q| q as i8))
     }
 }

@@ -19,8 +19,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::q4::nibbles;
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, nibbles};
+use crate::{F16Le, Format};
 
 /// A block of Q5_0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -58,20 +58,30 @@ fn quints(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
     std::array::from_fn(|i| low[i] | (qh[i / 8] >> (i % 8) & 1) << 4)
 }
 
-impl Block<32> for BlockQ5_0 {
+impl Groups<1> for BlockQ5_0 {
     const FORMAT: Format = Format::Q5_0;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 32] {
-        let d = self.d.to_f32();
-        quints(self.qh, &self.qs).map(|q| d * (f32::from(q) - 16.0))
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[0.0; 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [quints(self.qh, &self.qs).map(|q| q as i8 - 16)]
     }
 }
 
-impl Block<32> for BlockQ5_1 {
+impl Groups<1> for BlockQ5_1 {
     const FORMAT: Format = Format::Q5_1;
+    const OFFSETS: bool = true;
+    const UNSIGNED: bool = true;
 
-    fn dequantize(&self) -> [f32; 32] {
-        let (d, m) = (self.d.to_f32(), self.m.to_f32());
-        quints(self.qh, &self.qs).map(|q| d * f32::from(q) + m)
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[wide(self.m); 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [quints(self.qh, &self.qs).map(|q| q as i8)]
     }
 }

@@ -12,8 +12,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::q4_k::{nibbles, scales_mins};
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, bits, of_32};
+use crate::q4_k::scales_mins;
+use crate::{F16Le, Format};
 
 /// A block of Q5_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -35,22 +36,27 @@ const _: () = assert!(size_of::<BlockQ5_K>() == 176);
 
 impl BlockQ5_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
+    #[inline]
     pub fn scales_mins(&self) -> ([u8; 8], [u8; 8]) {
         scales_mins(&self.scales)
     }
 }
 
-impl Block<256> for BlockQ5_K {
+impl Groups<8> for BlockQ5_K {
     const FORMAT: Format = Format::Q5_K;
+    const OFFSETS: bool = true;
+    const UNSIGNED: bool = true;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();
-        let (scale, min) = (scales.map(|s| d * f32::from(s)), mins.map(|m| dmin * f32::from(m)));
-        let low = nibbles(&self.qs);
-        std::array::from_fn(|v| {
-            let high = self.qh[v % 32] >> (v / 32) & 1;
-            scale[v / 32] * f32::from(low[v] | high << 4) - min[v / 32]
+        (of_32(wide(self.d), scales), of_32(-wide(self.dmin), mins))
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        std::array::from_fn(|g| {
+            let low = bits(&self.qs, g / 2 * 32, g % 2 * 4, 15);
+            let high = bits(&self.qh, 0, g, 1);
+            std::array::from_fn(|i| (low[i] | high[i] << 4) as i8)
         })
     }
 }

@@ -11,8 +11,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::q2_k::pairs;
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves, bits, of_16};
+use crate::{F16Le, Format};
 
 /// A block of Q6_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -30,16 +30,21 @@ pub struct BlockQ6_K {
 
 const _: () = assert!(size_of::<BlockQ6_K>() == 210);
 
-impl Block<256> for BlockQ6_K {
+impl Groups<8> for BlockQ6_K {
     const FORMAT: Format = Format::Q6_K;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 256] {
-        let d = self.d.to_f32();
-        let scale = self.scales.map(|s| d * f32::from(s));
-        let high = pairs(&self.qh);
-        std::array::from_fn(|v| {
-            let low = self.ql[v / 128 * 64 + v % 64] >> (v % 128 / 64 * 4) & 15;
-            scale[v / 16] * (f32::from(low | high[v] << 4) - 32.0)
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (of_16(wide(self.d), self.scales), [[0.0; 2]; 8])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 8] {
+        std::array::from_fn(|g| {
+            let (half, part) = (g / 4, g % 4);
+            let low = bits(&self.ql, half * 64 + part % 2 * 32, part / 2 * 4, 15);
+            let high = bits(&self.qh, half * 32, part * 2, 3);
+            std::array::from_fn(|i| (low[i] | high[i] << 4) as i8 - 32)
         })
     }
 }

@@ -7,7 +7,8 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::{Block, F16Le, Format};
+use crate::groups::{Groups, Halves};
+use crate::{F16Le, Format};
 
 /// A block of Q8_0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -21,11 +22,16 @@ pub struct BlockQ8_0 {
 
 const _: () = assert!(size_of::<BlockQ8_0>() == 34);
 
-impl Block<32> for BlockQ8_0 {
+impl Groups<1> for BlockQ8_0 {
     const FORMAT: Format = Format::Q8_0;
+    const OFFSETS: bool = false;
+    const UNSIGNED: bool = false;
 
-    fn dequantize(&self) -> [f32; 32] {
-        let d = self.d.to_f32();
-        self.qs.map(|q| d * f32::from(q))
+    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[wide(self.d); 2]], [[0.0; 2]])
+    }
+
+    fn quants(&self) -> [[i8; 32]; 1] {
+        [self.qs]
     }
 }

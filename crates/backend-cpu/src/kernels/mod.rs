@@ -7,7 +7,6 @@ mod activations;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod scalar;
-mod weights;
 
 use half::f16;
 use quant::*;

@@ -1,10 +1,9 @@
 //! Kernels in plain Rust: every processor runs them, and the vector kernels are tested against them.
 
 use half::f16;
-use quant::{Block, F16Le};
+use quant::{Block, F16Le, Groups};
 
 use super::activations::Q8;
-use super::weights::Groups;
 use super::{Float, Input};
 use crate::pool::Tile;
 
@@ -28,8 +27,9 @@ fn dot_quantized<B: Groups<G>, const G: usize>(blocks: &[B], x: &[Q8]) -> f32 {
     let (mut sum, mut offset) = ([0.0f32; 2], [0.0f32; 2]);
     for (block, x) in blocks.iter().zip(x.as_chunks::<G>().0) {
         let (scales, offsets) = block.factors(F16Le::to_f32);
+        let quants = block.quants();
         for (g, x) in x.iter().enumerate() {
-            let halves = dot_halves(&block.quants(g), &x.q);
+            let halves = dot_halves(&quants[g], &x.q);
             for h in 0..2 {
                 sum[h] += halves[h] as f32 * (scales[g][h] * x.scale);
                 if B::OFFSETS {

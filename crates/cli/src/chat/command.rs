@@ -51,7 +51,7 @@ const TABLE: [(&str, &str, Takes, Command, &str); 11] = [
     ),
     ("/save", "FILE", Takes::Something, Command::Save, "writes the conversation to a file"),
     ("/load", "FILE", Takes::Something, Command::Load, "goes on with a conversation that was saved"),
-    ("/model", "FILE", Takes::Something, Command::Model, "loads another model and begins anew"),
+    ("/model", "FILE", Takes::Something, Command::Model, "goes on with another model"),
     ("/backend", "NAME", Takes::Something, Command::Backend, "goes on with another backend"),
     (
         "/set",

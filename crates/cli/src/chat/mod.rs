@@ -8,13 +8,14 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use engine::{Chat, Engine, Event, StopReason, Usage};
 
-use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs};
+use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
 use crate::output::{self, INTERRUPTED, TextOut, note};
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
 
-pub(crate) fn run(args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.template.read_escapes()?;
     interrupt::install()?;
     let mut session = Session::new(args, verbose)?;
     let mut input = Input::open()?;
@@ -89,7 +90,7 @@ impl Session {
     }
 
     fn answer(&mut self, text: &str, input: &Input) -> anyhow::Result<StopReason> {
-        let id = self.chat.say(&mut self.engine, text)?;
+        let id = self.chat.say(&mut self.engine, self.args.template.read(text)?)?;
         let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
         let mut out = TextOut::new();
         let chat = &mut self.chat;
@@ -116,7 +117,9 @@ impl Session {
             note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
         }
         match outcome.reason {
-            StopReason::ContextFull => note(format_args!("the context is full; /clear starts anew")),
+            StopReason::ContextFull => note(format_args!(
+                "the context is full; /clear begins anew, starting with -c N makes it larger"
+            )),
             StopReason::Cancelled if input.is_interactive() => {
                 note(format_args!("stopped; Ctrl-C again leaves"))
             }
@@ -134,7 +137,8 @@ impl Session {
                 note(format_args!("the conversation begins anew"));
             }
             Command::System => {
-                self.args.template.system = Some(rest.to_owned()).filter(|text| !text.is_empty());
+                let text = self.args.template.read(rest)?;
+                self.args.template.system = Some(text).filter(|text| !text.is_empty());
                 self.chat.set_system(self.args.template.system.clone());
                 note(format_args!(
                     "{}",
@@ -155,9 +159,9 @@ impl Session {
             }
             Command::Model => {
                 let model = ModelArgs { model: Some(rest.into()) };
-                let mut engine = load::engine(&model, &self.args.engine)?;
-                self.chat = new_chat(&mut engine, &ChatArgs { model: model.clone(), ..self.args.clone() })?;
-                (self.engine, self.args.model, self.last) = (engine, model, None);
+                let engine = load::engine(&model, &self.args.engine)?;
+                self.go_on(engine)?;
+                self.args.model = model;
                 self.greet();
             }
             Command::Backend => {
@@ -167,9 +171,10 @@ impl Session {
                     anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
                 })?;
                 let args = EngineArgs { backend, ..self.args.engine.clone() };
-                self.engine = load::engine(&self.args.model, &args)?;
-                (self.args.engine, self.last) = (args, None);
-                note(format_args!("the conversation goes on on backend {rest}"));
+                let engine = load::engine(&self.args.model, &args)?;
+                self.go_on(engine)?;
+                self.args.engine = args;
+                note(format_args!("running on backend {rest}"));
             }
             Command::Set => {
                 let mut answers = self.args.answers.clone();
@@ -179,6 +184,22 @@ impl Session {
                 note(format_args!("{shown}"));
             }
         }
+        Ok(())
+    }
+
+    /// Goes on with the conversation on `engine`, or begins anew where its model cannot take it.
+    fn go_on(&mut self, mut engine: Engine) -> anyhow::Result<()> {
+        self.chat.move_to(&mut engine)?;
+        say_if_raw(&engine, &self.args.template);
+        let prompt = self.chat.prompt(engine.model());
+        let fits = prompt.is_ok_and(|ids| ids.len() < engine.limits().n_ctx);
+        if !fits && self.chat.messages().iter().any(|message| message.role != "system") {
+            self.chat.clear(&mut engine);
+            note(format_args!(
+                "the model's template or context does not take this conversation: it begins anew"
+            ));
+        }
+        (self.engine, self.last) = (engine, None);
         Ok(())
     }
 
@@ -204,8 +225,14 @@ fn new_chat(engine: &mut Engine, args: &ChatArgs) -> anyhow::Result<Chat> {
     chat.set_system(args.template.system.clone());
     if args.template.raw {
         chat.set_templated(engine.model(), false)?;
-    } else if let Err(why) = engine.model().template() {
+    }
+    say_if_raw(engine, &args.template);
+    Ok(chat)
+}
+
+/// Says when there is no template for messages that ought to go through one.
+fn say_if_raw(engine: &Engine, args: &TemplateArgs) {
+    if let (Err(why), false) = (engine.model().template(), args.raw) {
         note(format_args!("{why}: messages are taken as they are"));
     }
-    Ok(chat)
 }

@@ -209,8 +209,8 @@ impl From<Choice> for Decision {
 /// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
 /// size of all pages without taking it.
 fn memory(model: Model, context: &ContextArgs) -> anyhow::Result<MemoryNeeded> {
-    let n_ctx = load::n_ctx(context, &model).unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
-    let options = Options { n_ctx: Some(n_ctx), pages: Some(1), ..Options::default() };
+    let options = Options { pages: Some(1), ..load::options(context, &model) };
+    let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
     let engine = Engine::new(Arc::new(model), Box::new(backend_cpu::Cpu::new(None)), options)?;
     let held = engine.backend().memory();
     let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);

@@ -1,5 +1,7 @@
 //! `chat` through a pipe.
 
+use testkit::llama::Spec;
+
 use crate::common::{Home, write};
 
 #[test]
@@ -61,13 +63,43 @@ fn turns_reuse_the_cache() {
 }
 
 #[test]
-fn models_can_be_changed() {
+fn a_conversation_goes_on_with_another_model() {
     let home = Home::new();
-    let other = write(&home.path("other.gguf"), std::fs::read(&home.model).expect("the model"));
-    let ran = home.pipe("chat -m MODEL -n 2 --temp 0", "Hi\n/model other.gguf\nHi\n");
-    assert_eq!(ran.code, Some(0), "{ran:?}");
-    let first = home.pipe("chat -m MODEL -n 2 --temp 0", "Hi\n").quiet();
-    assert_eq!(ran.stdout, first.repeat(2), "{}", other.display());
+    write(&home.path("other.gguf"), std::fs::read(&home.model).expect("the model"));
+    let args = "chat -m MODEL -n 2 --temp 0";
+    let stayed = home.pipe(args, "Hi\nHi\n").quiet();
+    for command in ["/model other.gguf", "/backend cpu"] {
+        let ran = home.pipe(args, &format!("Hi\n{command}\nHi\n"));
+        assert_eq!((ran.code, &ran.stdout), (Some(0), &stayed), "{command}: {}", ran.stderr);
+    }
+    let failed = home.pipe(args, "Hi\n/model no.gguf\n");
+    assert!(failed.code == Some(1) && failed.stderr.contains("no.gguf"), "{failed:?}");
+}
+
+#[test]
+fn a_model_that_refuses_the_conversation_begins_anew() {
+    let home = Home::new();
+    let spec = Spec { layers: 1, ..Spec::new(quant::Format::F32) };
+    let mut metadata = spec.metadata();
+    let template = "{% if messages | length > 1 %}{{ raise_exception('no memory') }}{% endif %}{{ messages[0].content }}";
+    metadata.insert("tokenizer.chat_template", template);
+    let forgetful = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a good model");
+    write(&home.path("forgetful.gguf"), forgetful);
+    let ran = home.pipe("chat -m MODEL -n 2 --temp 0", "Hello\n/model forgetful.gguf\nHi\n");
+    assert!(ran.stderr.contains("begins anew"), "{}", ran.stderr);
+    let alone = home.pipe("chat -m forgetful.gguf -n 2 --temp 0", "Hi\n").quiet();
+    assert!(ran.code == Some(0) && ran.stdout.ends_with(&alone), "{ran:?} {alone:?}");
+}
+
+#[test]
+fn escapes_are_read_when_asked_for() {
+    let home = Home::new();
+    let args = "chat -m MODEL -n 3 --temp 0";
+    let tab = home.pipe(args, "/system a\tb\nc\td\n").stdout;
+    let escaped = "/system a\\tb\nc\\td\n";
+    assert_eq!(home.pipe(&format!("{args} -e"), escaped).stdout, tab);
+    assert_eq!(home.pipe(&format!("{args} --escape -sys a\\tb"), "c\td\n").stdout, tab);
+    assert_ne!(home.pipe(args, escaped).stdout, tab);
 }
 
 #[test]
@@ -77,5 +109,5 @@ fn faults_end_a_piped_chat() {
     assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));
     let long = "word ".repeat(200) + "\n";
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);
-    assert!(error.contains("64"), "{error}");
+    assert!(error.contains("64") && error.contains("-c N") && error.contains("/clear"), "{error}");
 }

@@ -16,6 +16,8 @@ fn the_command_line_is_checked() {
         ("run -m MODEL -p a -t 99999", "expected a number from 1 to 1024"),
         ("run -m MODEL -p a -b 99999999999999", "expected a number from 1 to 65536"),
         ("run -m MODEL -p a -l 5", "such as 15043+1"),
+        ("run -m MODEL -e -p \\xff", "not UTF-8"),
+        ("run -m MODEL -p a --cache-type q8_0", "possible values: f16, f32"),
         ("run -m MODEL -p a -ngl 5", "unexpected argument '--ngl'"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("run -p hi", "Pass -m FILE"),
@@ -56,7 +58,13 @@ fn a_prompt_that_does_not_fit_is_counted() {
     let home = Home::new();
     let prompt = "word ".repeat(100);
     let error = home.run_with("run -m MODEL --raw -c 32 -p", &[&prompt]).failed(1);
-    assert!(error.contains("32") && error.contains("context"), "{error}");
+    assert!(error.contains("32") && error.contains("-c N"), "{error}");
+    let error = home.run("run -m MODEL -p x -c 1").failed(1);
+    assert!(error.contains("at least 2 tokens") && error.contains("-c N"), "{error}");
+    let error = home.run("run -m MODEL -p x -c 4294967295").failed(1);
+    assert!(error.contains("`n_ctx` is 4294967295") && error.contains("-c N"), "{error}");
+    let ran = home.run("run -m MODEL --raw -p x -c 8 --ignore-eos");
+    assert!(ran.stderr.ends_with("the context of 8 tokens is full; -c N makes it larger\n"), "{ran:?}");
     let error = home.run("run -m MODEL --tokens 1,99999").failed(1);
     assert!(error.contains("99999") && error.contains("512"), "{error}");
 }

@@ -14,6 +14,33 @@ fn only_text_goes_to_stdout() {
     assert!(!text.ends_with('\n') && !text.is_empty(), "{text:?}");
 }
 
+/// Where both streams are one, the summary begins a line of its own; stdout alone is the text alone.
+#[test]
+fn the_summary_is_on_its_own_line() {
+    let home = Home::new();
+    let args = "run -m MODEL --raw -n 8 --temp 0 -p Hello";
+    let text = home.run(args).quiet();
+    assert_eq!(home.run(&format!("{args} -v")).ok(), text);
+    for (flag, end) in [("-v", format!("{text}\nprompt: ")), ("", text.clone())] {
+        let both = std::fs::File::create(home.path("both.txt")).expect("a file");
+        let mut command = home.command(&format!("{args} {flag}"));
+        command.stdout(both.try_clone().expect("a second handle")).stderr(both);
+        assert!(command.status().expect("the program starts").success());
+        let both = std::fs::read_to_string(home.path("both.txt")).expect("UTF-8");
+        assert!(both.contains(&end) && (!flag.is_empty() || both == text), "{both:?}");
+    }
+}
+
+#[test]
+fn escapes_of_a_prompt_are_read_when_asked_for() {
+    let home = Home::new();
+    let ids = |flag: &str, text: &str| {
+        home.run_with(&format!("run -m MODEL -n 1 --json {flag} -p"), &[text]).json()["prompt_ids"].clone()
+    };
+    assert_eq!(ids("-e", r"a\n\tb\\n"), ids("", "a\n\tb\\n"));
+    assert_ne!(ids("", r"a\nb"), ids("", "a\nb"));
+}
+
 #[test]
 fn json_says_everything() {
     let home = Home::new();
@@ -151,6 +178,10 @@ fn logits_are_an_array_of_numpys() {
     let error: f64 = exact.iter().zip(&last).map(|(a, b)| f64::from(a - b).powi(2)).sum();
     let power: f64 = exact.iter().map(|a| f64::from(*a).powi(2)).sum();
     assert!(error / power < 1e-5, "{}", error / power);
+
+    home.run("logits -m MODEL --tokens 1,300,301 --last -o f32.npy --cache-type f32").quiet();
+    let error: f64 = exact.iter().zip(&read("f32.npy").1).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    assert!(error / power < 1e-9, "with the KV cache in f32: {}", error / power);
 
     let top = home.run("logits -m MODEL --tokens 1,300,301 --json").json();
     let best = last.iter().copied().fold(f32::NEG_INFINITY, f32::max);

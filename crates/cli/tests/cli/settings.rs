@@ -29,6 +29,11 @@ fn faults_in_the_file_are_named() {
     let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\nbogus = 1\n");
     let error = home.run("devices").failed(1);
     assert!(error.contains(&format!("{}:2: unknown key `bogus`", file.display())), "{error}");
+    let error = home.run("run --no-such-flag").failed(1);
+    assert!(error.contains("unknown key `bogus`"), "{error}");
+    for help in ["--help", "-h", "--version", "-V", "run --help", "chat -h"] {
+        assert!(home.run(help).quiet().contains("rustorch"), "{help}");
+    }
 }
 
 #[test]

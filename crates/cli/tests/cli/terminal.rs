@@ -67,3 +67,13 @@ fn a_model_cannot_steer_the_terminal() {
     let shown = session.exp_eof().expect("the program ends");
     assert!(shown.contains("\\u{1b}\\u{1b}") && !shown.contains('\u{1b}'), "{shown:?}");
 }
+
+#[test]
+fn a_newline_separates_text_and_summary() {
+    let home = Home::new();
+    let args = "run -m MODEL --raw -p Hi -n 2 -l 77+10000 -temp 0";
+    let text = home.run(args).quiet();
+    let mut session = terminal(&home, &format!("{args} -v"));
+    let shown = session.exp_eof().expect("the program ends");
+    assert!(shown.contains(&format!("{text}\r\nprompt: ")), "{shown:?}");
+}

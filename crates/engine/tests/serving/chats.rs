@@ -92,6 +92,33 @@ fn chats_do_not_disturb_each_other() {
 }
 
 #[test]
+fn a_conversation_moves_to_another_engine() {
+    let (first, second) = (model(Format::F32), with_template(None));
+    let mut engine = serve(&first, 1, Options::default());
+    let mut chat = chat(&mut engine);
+    ask(&mut engine, &mut chat, "Hello");
+    let before = chat.messages().to_vec();
+
+    // Another conversation has the first sequence of that engine.
+    let mut other = serve(&second, 1, Options::default());
+    let mut theirs = self::chat(&mut other);
+    ask(&mut other, &mut theirs, "Hello");
+    chat.move_to(&mut other).unwrap();
+    assert_eq!((chat.messages(), chat.is_templated()), (&*before, false));
+    assert_eq!(ask(&mut other, &mut chat, "And?").2.reused_tokens, 0, "the cache is another's");
+    assert!(ask(&mut other, &mut theirs, "Go on").2.reused_tokens > 0);
+
+    chat.say(&mut other, "And?").unwrap();
+    assert!(matches!(chat.move_to(&mut engine), Err(Error::Answering)));
+    chat.step_failed();
+    chat.move_to(&mut engine).unwrap();
+    assert!(chat.is_templated(), "back with the template");
+    chat.set_templated(&first, false).unwrap();
+    chat.move_to(&mut engine).unwrap();
+    assert!(!chat.is_templated(), "raw stays raw");
+}
+
+#[test]
 fn what_a_user_types_is_never_a_special_token() {
     let count = |ids: &[u32], id| ids.iter().filter(|&&other| other == id).count();
     let bos_too = "{{ bos_token }}{% for m in messages %}{{ m.content + eos_token }}{% endfor %}";
@@ -166,7 +193,7 @@ fn a_template_that_refuses_a_conversation_leaves_it_as_it_was() {
     let mut chat = chat(&mut engine);
     chat.set_system(Some("Be brief.".into()));
     let error = chat.say(&mut engine, "Hello").unwrap_err().to_string();
-    assert!(error.contains("no system role") && error.contains("/toggle"), "{error}");
+    assert!(error.contains("no system role") && error.contains("without the template"), "{error}");
     assert_eq!((chat.messages().len(), chat.pending()), (1, None));
     chat.set_system(None);
     ask(&mut engine, &mut chat, "Hello");
@@ -219,7 +246,7 @@ fn a_full_context_says_what_to_do() {
     let error = chat.say(&mut engine, "More").unwrap_err();
     assert!(matches!(error, Error::ConversationFull { n_ctx: 60, .. }), "{error}");
     let error = error.to_string();
-    assert!(error.contains("holds 60") && error.contains("/clear") && error.contains("-c"), "{error}");
+    assert!(error.contains("holds 60") && error.contains("new one") && error.contains("`n_ctx`"), "{error}");
     assert_eq!((chat.messages(), chat.pending()), (&*messages, None));
     chat.clear(&mut engine);
     ask(&mut engine, &mut chat, "Hi");

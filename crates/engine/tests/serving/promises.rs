@@ -69,6 +69,20 @@ fn chunks_of_a_prompt_make_no_difference() {
 }
 
 #[test]
+fn chunks_of_a_prompt_make_no_difference_on_the_reference_backend() {
+    let model = model(Format::Q8_0);
+    let serve = |n_batch| {
+        let options = Options { n_batch, ..Options::default() };
+        Engine::new(model.clone(), reference(), options).expect("the reference computes every model")
+    };
+    let whole = run(&mut serve(512), [greedy(prompt(3, 50), 6)]);
+    for n_batch in [1, 7, 32] {
+        let chunked = run(&mut serve(n_batch), [greedy(prompt(3, 50), 6)]);
+        assert_eq!(contents(&chunked), contents(&whole), "n_batch {n_batch}");
+    }
+}
+
+#[test]
 fn waiting_and_preemption_make_no_difference() {
     let model = model(Format::F32);
     // Four requests of 80 tokens take three pages each at their end; there are five.
@@ -245,15 +259,46 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
     for options in [
         Options { n_ctx: Some(1), ..Options::default() },
         Options { n_ctx: Some(usize::MAX), sequences: 3, ..Options::default() },
+        Options { n_ctx: Some(u32::MAX as usize), ..Options::default() },
         Options { sequences: 0, ..Options::default() },
+        Options { sequences: usize::MAX, ..Options::default() },
         Options { n_batch: 0, ..Options::default() },
         Options { pages: Some(0), ..Options::default() },
+        Options { pages: Some(usize::MAX), ..Options::default() },
     ] {
-        assert!(
-            matches!(Engine::new(model.clone(), cpu(1), options), Err(Error::Option { .. })),
-            "{options:?}"
-        );
+        let Err(Error::Option { name, .. }) = Engine::new(model.clone(), cpu(1), options) else {
+            panic!("{options:?} is taken");
+        };
+        let usual = Options::default();
+        let named = match name {
+            "n_ctx" => options.n_ctx != usual.n_ctx,
+            "sequences" => options.sequences != usual.sequences,
+            "n_batch" => options.n_batch != usual.n_batch,
+            "pages" => options.pages != usual.pages,
+            _ => false,
+        };
+        assert!(named, "`{name}` is blamed for {options:?}");
     }
+}
+
+#[test]
+fn a_batch_larger_than_the_context_is_the_context() {
+    let model = model(Format::F32);
+    let options = Options { n_ctx: Some(40), sequences: 2, n_batch: usize::MAX, ..Options::default() };
+    let mut engine = serve(&model, 1, options);
+    assert_eq!(engine.limits().n_batch, 80);
+    assert_eq!(run(&mut engine, [greedy(prompt(0, 30), 3)])[0].tokens.len(), 3);
+}
+
+#[test]
+fn a_model_trained_on_one_token_needs_a_context() {
+    let mut metadata = spec(Format::F32).metadata();
+    metadata.insert("llama.context_length", gguf::Value::U32(1));
+    let model = model_with(&metadata);
+    let error = Engine::new(model.clone(), cpu(1), Options::default()).unwrap_err().to_string();
+    assert!(error.contains("`context_length`") && error.contains("set option `n_ctx`"), "{error}");
+    let mut engine = serve(&model, 1, Options { n_ctx: Some(8), ..Options::default() });
+    assert_eq!(run(&mut engine, [greedy(prompt(0, 3), 3)])[0].tokens.len(), 3);
 }
 
 #[test]

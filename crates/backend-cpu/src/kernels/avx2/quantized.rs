@@ -136,7 +136,12 @@ mod tests {
                 for q in [std::array::from_fn(|_| (random() as i8).max(-127)), [127; 32], [-127; 32]] {
                     // SAFETY: `groups_match` has checked the features.
                     let found = unsafe { halves(block, g, &q) };
-                    assert_eq!(found, dot_halves(&block.quants(g), &q), "{} group {g}", B::FORMAT);
+                    assert_eq!(
+                        found,
+                        dot_halves(&block.quants()[g], &q),
+                        "{} group {g}",
+                        <B as Block<N>>::FORMAT
+                    );
                 }
             }
         }

@@ -4,11 +4,9 @@ use std::arch::x86_64::*;
 
 use quant::*;
 
-use crate::kernels::weights::Groups;
-
 /// A block whose groups unpack to a vector of 32 bytes.
 pub(crate) trait Quants<const G: usize>: Groups<G> {
-    /// [`Groups::quants`] as a vector.
+    /// One group of [`Groups::quants`] as a vector.
     ///
     /// # Safety
     /// The processor has AVX2. Inlined into kernels that are compiled for it.
