@@ -10,6 +10,9 @@ pub(crate) struct At {
     pub(crate) problem: Problem,
 }
 
+/// What the allocator takes for a small allocation, in bytes.
+const ALLOCATION: u64 = 32;
+
 /// Reads forward; counts what the result will occupy against [`MAX_METADATA_BYTES`].
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -76,6 +79,9 @@ impl<'a> Cursor<'a> {
     pub(crate) fn scalars<T: Scalar>(&mut self) -> Result<Vec<T>, At> {
         // Counted twice: the copy and the pages it is read from.
         let count = self.count("array elements", T::SIZE, 2 * T::SIZE)?;
+        if count > 0 {
+            self.charge(ALLOCATION)?;
+        }
         let offset = self.offset();
         let bytes = self.take(count as u64 * T::SIZE, "an array")?;
         let mut values = Vec::with_capacity(count);
@@ -115,22 +121,24 @@ impl<'a> Cursor<'a> {
     }
 
     /// A length and as many bytes of UTF-8.
-    pub(crate) fn string(&mut self, what: &'static str) -> Result<&'a str, At> {
+    ///
+    /// The bytes are copied before they are checked: another program may write to the file meanwhile.
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<String, At> {
         let length = self.length(what)?;
         let offset = self.offset();
         let bytes = self.take(length, what)?;
         if length > 0 {
-            // The copy, the page it is read from, and the allocator's header.
-            self.charge(length.saturating_mul(2).saturating_add(32))?;
+            // The copy, the page it is read from, and the allocation.
+            self.charge(length.saturating_mul(2).saturating_add(ALLOCATION))?;
         }
-        str::from_utf8(bytes).map_err(|error| At {
-            offset: offset + error.valid_up_to() as u64,
-            problem: Problem::BadUtf8 { what, at: error.valid_up_to() as u64 },
+        String::from_utf8(bytes.to_vec()).map_err(|error| {
+            let at = error.utf8_error().valid_up_to() as u64;
+            At { offset: offset + at, problem: Problem::BadUtf8 { what, at } }
         })
     }
 
     /// The name of a key or tensor.
-    pub(crate) fn name(&mut self, what: &'static str) -> Result<&'a str, At> {
+    pub(crate) fn name(&mut self, what: &'static str) -> Result<String, At> {
         let offset = self.offset();
         let name = self.string(what)?;
         match name.len() as u64 {

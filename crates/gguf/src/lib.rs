@@ -22,7 +22,7 @@ pub use error::{Error, Fault, Item, Problem, SplitProblem};
 pub use file::{Gguf, Version};
 pub use metadata::{Metadata, WrongType};
 pub use tensor::Tensor;
-pub use value::{Array, Value, ValueType};
+pub use value::{Array, Value, ValueType, quoted};
 pub use writer::{Layout, WriteError, Writer, write};
 
 /// Most dimensions a tensor has.
@@ -38,5 +38,5 @@ pub const MAX_NAME_BYTES: u64 = 65535;
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
 /// Bound on the memory that reading names, metadata and tensor list may take, in bytes. Real
-/// vocabularies need about 30 MiB.
-pub(crate) const MAX_METADATA_BYTES: u64 = 128 << 20;
+/// vocabularies need up to 60 MiB.
+pub(crate) const MAX_METADATA_BYTES: u64 = 96 << 20;

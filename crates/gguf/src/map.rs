@@ -32,9 +32,9 @@ impl Map {
             return Ok(None);
         }
         let file = File::open(path)?;
-        // SAFETY: the bytes are read as plain numbers and checked text copied out of the mapping, so if
-        // another program writes to the file the numbers change but nothing that safe code relies on;
-        // a file that shrinks is the guard's business.
+        // SAFETY: the bytes are read as plain numbers, and text is copied out of the mapping before it is
+        // checked, so if another program writes to the file the numbers change but nothing that safe
+        // code relies on; a file that shrinks is the guard's business.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Some(Map {
             #[cfg(unix)]

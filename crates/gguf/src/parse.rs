@@ -127,12 +127,13 @@ fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fa
             offset,
             problem,
         })?;
-        let fault = |At { offset, problem }| Fault { item: Item::Key(key.to_owned()), offset, problem };
+        let fault = |At { offset, problem }| Fault { item: Item::Key(key.clone()), offset, problem };
         offsets.push(cursor.offset());
         let value = typed_value(cursor).map_err(fault)?;
-        if metadata.insert(key, value).is_some() {
+        if metadata.contains(&key) {
             return Err(fault(At { offset: at, problem: Problem::Duplicate }));
         }
+        metadata.insert(key, value);
     }
     Ok((metadata, offsets))
 }
@@ -148,7 +149,7 @@ fn typed_value(cursor: &mut Cursor) -> Result<Value, At> {
         ValueType::I32 => Value::I32(cursor.scalar("an i32")?),
         ValueType::F32 => Value::F32(cursor.scalar("an f32")?),
         ValueType::Bool => Value::Bool(cursor.scalar("a bool")?),
-        ValueType::String => Value::String(cursor.string("a string")?.to_owned()),
+        ValueType::String => Value::String(cursor.string("a string")?),
         ValueType::Array => Value::Array(array(cursor, 1)?),
         ValueType::U64 => Value::U64(cursor.scalar("a u64")?),
         ValueType::I64 => Value::I64(cursor.scalar("an i64")?),
@@ -181,7 +182,7 @@ fn array(cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
             let count = cursor.count("strings", least, size_of::<String>() as u64 + least)?;
             let mut strings = Vec::with_capacity(count);
             for _ in 0..count {
-                strings.push(cursor.string("a string")?.to_owned());
+                strings.push(cursor.string("a string")?);
             }
             Array::String(strings)
         }
@@ -228,7 +229,6 @@ impl Entry {
 
 /// The tensor list, data not placed yet.
 fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault> {
-    let mut names = HashSet::with_capacity(tensors);
     let mut entries = Vec::with_capacity(tensors);
     for number in 1..=tensors as u64 {
         let at = cursor.offset();
@@ -237,18 +237,22 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
             offset,
             problem,
         })?;
-        let entry = match names.insert(name) {
-            true => entry(cursor, name, at),
-            false => cursor.fail(Problem::Duplicate),
-        };
-        let tensor = || Item::Tensor(name.to_owned());
-        entries.push(entry.map_err(|fault| Fault { item: tensor(), offset: at, problem: fault.problem })?);
+        entries.push(match placement(cursor) {
+            Ok((shape, format, start, len)) => {
+                Entry { info: Info { name, shape, format, range: 0..0 }, at, start, len }
+            }
+            Err(At { problem, .. }) => return Err(Fault { item: Item::Tensor(name), offset: at, problem }),
+        });
     }
-    Ok(entries)
+    let mut names = HashSet::with_capacity(tensors);
+    match entries.iter().find(|entry| !names.insert(&entry.info.name)) {
+        Some(twice) => Err(twice.fault(Problem::Duplicate)),
+        None => Ok(entries),
+    }
 }
 
-/// What follows a tensor's name.
-fn entry(cursor: &mut Cursor, name: &str, at: u64) -> Result<Entry, At> {
+/// What follows a tensor's name: shape, format, start and length of the data.
+fn placement(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> {
     let dims = cursor.scalar::<u32>("the number of dimensions")?;
     if dims as usize > MAX_DIMS {
         return cursor.fail(Problem::TooManyDims(dims));
@@ -264,7 +268,7 @@ fn entry(cursor: &mut Cursor, name: &str, at: u64) -> Result<Entry, At> {
     let Ok(shape) = shape.iter().map(|&dim| usize::try_from(dim)).collect() else {
         return cursor.fail(Problem::Overflow(shape));
     };
-    Ok(Entry { info: Info { name: name.to_owned(), shape, format, range: 0..0 }, at, start, len })
+    Ok((shape, format, start, len))
 }
 
 /// Turns offsets into ranges of the file, aligned, inside the file and apart from each other.

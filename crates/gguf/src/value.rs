@@ -155,9 +155,9 @@ impl fmt::Display for Value {
     }
 }
 
-/// `text` in quotes with control characters escaped, cut after 80 characters: what a message or a
+/// `text` in quotes, cut after 80 characters, with control characters escaped: what a message or a
 /// terminal can take from an untrusted file.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((cut, _)) => format!("{:?}…", &text[..cut]),
         None => format!("{text:?}"),

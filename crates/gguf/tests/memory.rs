@@ -59,16 +59,16 @@ fn arrays_one_after_the_other(name: &'static str) -> Case {
 
 fn cases() -> Vec<Case> {
     const GIB: u64 = 1 << 30;
-    let keys = (0..500_000).fold(Raw::new(), |file, i| file.key(&format!("{i:08}"), id::U8, [7]));
+    let keys = (0..400_000).fold(Raw::new(), |file, i| file.key(&format!("{i:08}"), id::U8, [7]));
     let tensors =
-        (0..230_000u64).fold(Raw::new(), |file, i| file.tensor(&format!("{i:08}"), &[8], 0, 32 * i));
+        (0..175_000u64).fold(Raw::new(), |file, i| file.tensor(&format!("{i:08}"), &[8], 0, 32 * i));
     let long_string = Raw::new().key("k", id::STRING, le(GIB));
     let many_tensors = Raw { tensor_count: Some(GIB / 64), ..Raw::new() };
     let many_keys = Raw { key_count: Some(GIB / 64), ..Raw::new() };
     vec![
-        array("as many strings as are accepted", true, id::STRING, 4_000_000, GIB),
-        array("as many arrays as are accepted", true, id::ARRAY, 3_000_000, GIB),
-        array("as many numbers as are accepted", true, id::U8, 67_000_000, GIB),
+        array("as many strings as are accepted", true, id::STRING, 3_100_000, GIB),
+        array("as many arrays as are accepted", true, id::ARRAY, 2_200_000, GIB),
+        array("as many numbers as are accepted", true, id::U8, 50_000_000, GIB),
         Case::new("as many keys as are accepted", true, keys.bytes(), GIB),
         Case::new("as many tensors as are accepted", true, tensors.bytes(), GIB),
         array("strings without end", false, id::STRING, GIB / 2, 5 * GIB),

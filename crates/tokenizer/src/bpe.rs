@@ -10,7 +10,7 @@ use crate::Error;
 use crate::alphabet::Alphabet;
 use crate::merge::{Join, Merger, Symbol};
 use crate::pretokenize::PreTokenizer;
-use crate::vocab::{Pieces, Vocab};
+use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
 pub(crate) struct BytePair {
     pre_tokenizer: PreTokenizer,
@@ -32,16 +32,17 @@ impl BytePair {
             Some(name) => PreTokenizer::from_name(name)
                 .ok_or_else(|| Error::UnsupportedPreTokenizer { found: name.to_owned() })?,
         };
-        let rules = metadata.strings(MERGES)?.ok_or(Error::Missing { key: MERGES })?;
+        let rules = strings(metadata, MERGES)?;
 
         let alphabet = Alphabet::new();
-        let n_tokens = u32::try_from(vocab.len()).map_err(|_| Error::TooManyTokens { found: vocab.len() })?;
-        let mut table = SymbolTable { symbols: Pieces::default(), next: n_tokens };
+        // At most `MAX_STRINGS`.
+        let n_tokens = u32::try_from(vocab.len()).unwrap_or(u32::MAX);
+        let mut table = SymbolTable { symbols: Pieces::with_capacity(vocab.len()), next: n_tokens };
         for (id, text, kind) in vocab.iter() {
             if kind.is_mergeable() && !text.is_empty() {
                 // A text outside the alphabet cannot come out of merging bytes.
                 if let Some(bytes) = alphabet.decode(text) {
-                    table.symbols.insert(bytes.into(), id);
+                    table.symbols.insert(&bytes, id);
                 }
             }
         }
@@ -59,6 +60,11 @@ impl BytePair {
                 left.extend(right);
                 // Of equal rules the first counts.
                 merges.entry(parts).or_insert_with(|| (rank, table.symbol(&left)));
+            }
+            let strangers = (table.next - n_tokens) as usize;
+            if strangers > MAX_STRINGS {
+                let unit = "parts that are no tokens";
+                return Err(Error::TooLarge { key: MERGES, found: strangers, unit, most: MAX_STRINGS });
             }
         }
         Ok(BytePair { pre_tokenizer, symbols: table.symbols, bytes, merges, n_tokens })
@@ -117,9 +123,8 @@ impl SymbolTable {
             return symbol;
         }
         let symbol = self.next;
-        self.symbols.insert(bytes.into(), symbol);
-        // Fewer than 2^31 tokens leave room for as many more; a file that long does not fit in memory.
-        self.next = self.next.saturating_add(1);
+        self.symbols.insert(bytes, symbol);
+        self.next += 1;
         symbol
     }
 }

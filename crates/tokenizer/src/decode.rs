@@ -5,50 +5,30 @@ use std::borrow::Borrow;
 use crate::Tokenizer;
 use crate::alphabet::Alphabet;
 use crate::tokenizer::Model;
-use crate::vocab::{Kind, Vocab};
+use crate::vocab::{ByteStrings, Kind, Vocab};
 
-/// The bytes every token stands for, one after the other.
-pub(crate) struct PieceBytes {
-    bytes: Vec<u8>,
-    /// By id, where its bytes end; those of the next begin there.
-    ends: Vec<usize>,
-}
-
-impl PieceBytes {
-    pub(crate) fn new(vocab: &Vocab, model: &Model) -> PieceBytes {
-        let alphabet = Alphabet::new();
-        let mut pieces = PieceBytes { bytes: Vec::new(), ends: Vec::with_capacity(vocab.len()) };
-        for (_, text, kind) in vocab.iter() {
-            match (kind, model) {
-                (Kind::Control | Kind::Unknown | Kind::UserDefined, _) => {
-                    pieces.bytes.extend_from_slice(text.as_bytes());
-                }
-                (Kind::Byte, _) => pieces.bytes.extend(byte_written(text)),
-                (Kind::Normal, Model::SentencePiece(_)) => {
-                    pieces.bytes.extend_from_slice(text.replace('▁', " ").as_bytes());
-                }
-                (Kind::Normal, Model::BytePair(_)) => match alphabet.decode(text) {
-                    Some(bytes) => pieces.bytes.extend(bytes),
-                    None => pieces.bytes.extend_from_slice(text.as_bytes()),
-                },
-                // As in llama.cpp, tokens without a use stand for nothing.
-                (Kind::Unused | Kind::Undefined, _) => {}
-            }
-            pieces.ends.push(pieces.bytes.len());
+/// By id, the bytes that a token stands for.
+pub(crate) fn piece_bytes(vocab: &Vocab, model: &Model) -> ByteStrings {
+    let alphabet = Alphabet::new();
+    let mut pieces = ByteStrings::with_capacity(vocab.len());
+    for (_, text, kind) in vocab.iter() {
+        match (kind, model) {
+            (Kind::Control | Kind::Unknown | Kind::UserDefined, _) => pieces.push(text.as_bytes()),
+            (Kind::Byte, _) => pieces.push(byte_written(text).as_slice()),
+            (Kind::Normal, Model::SentencePiece(_)) => pieces.push(text.replace('▁', " ").as_bytes()),
+            (Kind::Normal, Model::BytePair(_)) => match alphabet.decode(text) {
+                Some(bytes) => pieces.push(&bytes),
+                None => pieces.push(text.as_bytes()),
+            },
+            // As in llama.cpp, tokens without a use stand for nothing.
+            (Kind::Unused | Kind::Undefined, _) => pieces.push(&[]),
         }
-        pieces
     }
-
-    fn get(&self, id: u32) -> Option<&[u8]> {
-        let id = usize::try_from(id).ok()?;
-        let end = *self.ends.get(id)?;
-        let start = id.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
-        self.bytes.get(start..end)
-    }
+    pieces
 }
 
 /// The byte that a token such as `<0x0A>` is written for.
-fn byte_written(text: &str) -> Option<u8> {
+pub(crate) fn byte_written(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     u8::from_str_radix(digits, 16).ok()
 }

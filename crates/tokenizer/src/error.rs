@@ -1,5 +1,7 @@
 //! What can be wrong with a file's tokenizer.
 
+use gguf::quoted;
+
 /// Why a file's tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,11 +17,30 @@ pub enum Error {
     /// There are no tokens.
     #[error("metadata key `tokenizer.ggml.tokens` is an empty array, expected the vocabulary")]
     EmptyVocabulary,
-    /// There are more tokens than ids.
-    #[error("metadata key `tokenizer.ggml.tokens` holds {found} tokens, more than 31 bits can number")]
-    TooManyTokens {
-        /// Number of tokens.
+    /// A key holds more than any real tokenizer does.
+    #[error("metadata key `{key}` holds {found} {unit}, at most {most} are supported; the file is damaged")]
+    TooLarge {
+        /// The key.
+        key: &'static str,
+        /// How many were found; counting may have stopped there.
         found: usize,
+        /// What is counted, such as `strings`.
+        unit: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// A special or user-defined token is too long to be searched for.
+    #[error(
+        "token {id} (metadata key `tokenizer.ggml.tokens`) is looked for in text, but it has {length} bytes \
+         where at most {most} are supported; the file is damaged"
+    )]
+    LongToken {
+        /// The token.
+        id: u32,
+        /// Bytes of its text.
+        length: usize,
+        /// The limit.
+        most: usize,
     },
     /// An array that goes with the tokens has another length.
     #[error("metadata key `{key}` holds {found} values for {expected} tokens, expected one each")]
@@ -39,8 +60,9 @@ pub enum Error {
     },
     /// A kind of tokenizer that is not supported.
     #[error(
-        "tokenizer model `{found}` (metadata key `tokenizer.ggml.model`) is not supported, expected `llama` \
-         (SentencePiece) or `gpt2` (BPE)"
+        "tokenizer model {} (metadata key `tokenizer.ggml.model`) is not supported, expected `llama` \
+         (SentencePiece) or `gpt2` (BPE)",
+        quoted(found)
     )]
     UnsupportedModel {
         /// The value of `tokenizer.ggml.model`.
@@ -48,8 +70,9 @@ pub enum Error {
     },
     /// A pre-tokenizer that is not supported.
     #[error(
-        "pre-tokenizer `{found}` (metadata key `tokenizer.ggml.pre`) is not supported, expected `llama-bpe`, \
-         `qwen2`, `gpt-2` or another name of one of these"
+        "pre-tokenizer {} (metadata key `tokenizer.ggml.pre`) is not supported, expected `llama-bpe`, \
+         `qwen2`, `gpt-2` or another name of one of these",
+        quoted(found)
     )]
     UnsupportedPreTokenizer {
         /// The value of `tokenizer.ggml.pre`.
@@ -63,7 +86,8 @@ pub enum Error {
     MissingPreTokenizer,
     /// A merge rule is not two tokens with a space between.
     #[error(
-        "merge {index} (metadata key `tokenizer.ggml.merges`) is {found:?}, expected two parts and one space"
+        "merge {index} (metadata key `tokenizer.ggml.merges`) is {}, expected two parts and one space",
+        quoted(found)
     )]
     BadMerge {
         /// Place in the array.

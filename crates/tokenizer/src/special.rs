@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use gguf::{Metadata, WrongType};
 
-use crate::vocab::{Kind, Vocab, ids_by_text};
+use crate::vocab::{Kind, Pieces, Vocab};
 
 /// Ids of the tokens that have a task; `None` where a vocabulary has no such token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,18 +114,18 @@ impl SpecialIds {
         metadata: &Metadata,
         vocab: &mut Vocab,
     ) -> Result<SpecialIds, WrongType> {
-        let Vocab { texts, kinds } = vocab;
-        let by_text = ids_by_text(texts);
-        if by_text.len() < texts.len() {
+        let n_tokens = vocab.len();
+        let mut by_text = Pieces::with_capacity(n_tokens);
+        vocab.iter().for_each(|(id, text, _)| by_text.insert(text.as_bytes(), id));
+        if by_text.len() < n_tokens {
             tracing::warn!(
-                "{} of {} tokens repeat the text of another; the last of each text is used",
-                texts.len() - by_text.len(),
-                texts.len()
+                "{} of {n_tokens} tokens repeat the text of another; the last of each text is used",
+                n_tokens - by_text.len(),
             );
         }
         let mut find = |known_texts: &[&str]| {
-            let id = known_texts.iter().find_map(|text| by_text.get(text).copied())?;
-            *kinds.get_mut(id as usize)? = Kind::Control;
+            let id = known_texts.iter().find_map(|text| by_text.get(text.as_bytes()))?;
+            *vocab.kinds.get_mut(id as usize)? = Kind::Control;
             Some(id)
         };
 
@@ -146,14 +146,13 @@ impl SpecialIds {
             (&mut self.fim_sep, &["fim_sep"], FIM_SEP),
         ];
         for (id, names, known_texts) in roles {
-            *id = id.filter(|&id| (id as usize) < texts.len());
+            *id = id.filter(|&id| (id as usize) < n_tokens);
             for name in names {
                 let key = format!("tokenizer.ggml.{name}_token_id");
                 match metadata.u32(&key)? {
-                    Some(named) if (named as usize) < texts.len() => *id = Some(named),
+                    Some(named) if (named as usize) < n_tokens => *id = Some(named),
                     Some(named) => tracing::warn!(
-                        "`{key}` is {named}, outside the vocabulary of {} tokens; it is ignored",
-                        texts.len()
+                        "`{key}` is {named}, outside the vocabulary of {n_tokens} tokens; it is ignored"
                     ),
                     None => {}
                 }

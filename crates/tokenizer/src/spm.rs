@@ -7,8 +7,9 @@
 use gguf::Metadata;
 
 use crate::Error;
+use crate::decode::byte_written;
 use crate::merge::{Join, Merger, Symbol};
-use crate::vocab::{Pieces, Vocab, ids_by_text};
+use crate::vocab::{Pieces, Vocab};
 
 /// How tokens write a space (U+0020 and nothing else).
 const SPACE: char = '▁';
@@ -45,19 +46,23 @@ impl SentencePiece {
                 None => scores.iter().map(|&score| rank(score)).collect(),
             },
         };
-        let mut pieces = Pieces::default();
+        let mut pieces = Pieces::with_capacity(vocab.len());
+        let mut written = [None; 256];
         let mut words_stand_alone = true;
         for (id, text, kind) in vocab.iter() {
             if kind.is_mergeable() && !text.is_empty() {
-                pieces.insert(text.as_bytes().into(), id);
+                pieces.insert(text.as_bytes(), id);
                 words_stand_alone &= !text.trim_start_matches(SPACE).contains(SPACE);
             }
+            if let Some(byte) = byte_written(text)
+                && text == format!("<0x{byte:02X}>")
+            {
+                written[usize::from(byte)] = Some(id);
+            }
         }
-        let by_text = ids_by_text(&vocab.texts);
         let bytes = Box::new(std::array::from_fn(|byte| {
-            let written = by_text.get(format!("<0x{byte:02X}>").as_str()).copied();
             let itself = || u8::try_from(byte).ok().and_then(|byte| pieces.get(&[byte]));
-            written.or_else(itself).or(unknown)
+            written[byte].or_else(itself).or(unknown)
         }));
         Ok(SentencePiece { pieces, ranks, bytes, words_stand_alone })
     }

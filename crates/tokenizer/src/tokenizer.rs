@@ -6,18 +6,19 @@ use gguf::Metadata;
 
 use crate::Error;
 use crate::bpe::BytePair;
-use crate::decode::PieceBytes;
+use crate::decode::piece_bytes;
 use crate::encode::TokenFinder;
 use crate::special::SpecialIds;
 use crate::spm::SentencePiece;
-use crate::vocab::{Kind, Vocab};
+use crate::vocab::{ByteStrings, Kind, Vocab, last_of_each_text};
 
 /// Turns text into token ids and back.
 pub struct Tokenizer {
     vocab: Vocab,
     ids: SpecialIds,
     pub(crate) model: Model,
-    pub(crate) pieces: PieceBytes,
+    /// By id, the bytes a token stands for.
+    pub(crate) pieces: ByteStrings,
     /// Finds the tokens that are tokens in any text.
     pub(crate) user_defined: TokenFinder,
     /// Finds these and the special tokens.
@@ -107,7 +108,7 @@ impl Tokenizer {
             strips_after: strips_after(metadata, &vocab)?,
             user_defined: TokenFinder::new(&vocab, |kind| kind == Kind::UserDefined)?,
             special: TokenFinder::new(&vocab, |kind| kind == Kind::UserDefined || kind.is_special())?,
-            pieces: PieceBytes::new(&vocab, &model),
+            pieces: piece_bytes(&vocab, &model),
             vocab,
             ids,
             model,
@@ -132,7 +133,7 @@ impl Tokenizer {
     /// The text of token `id` as the file writes it (`▁Hello`, `Ġworld`, `<0x0A>`). `None` outside
     /// the vocabulary. See [`Tokenizer::token_bytes`] for what it stands for.
     pub fn token_text(&self, id: u32) -> Option<&str> {
-        self.vocab.texts.get(usize::try_from(id).ok()?).map(String::as_str)
+        self.vocab.text(id)
     }
 
     /// What token `id` is for; `None` outside the vocabulary.
@@ -140,10 +141,13 @@ impl Tokenizer {
         self.vocab.kinds.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// Ids and texts of the tokens that are found in text only when special tokens are parsed.
+    /// Ids and texts of the tokens that are found in text only when special tokens are parsed, in order;
+    /// of those with the same text the last.
     pub fn special_tokens(&self) -> impl Iterator<Item = (u32, &str)> {
         let special = self.vocab.iter().filter(|(_, text, kind)| kind.is_special() && !text.is_empty());
-        special.map(|(id, text, _)| (id, text))
+        let mut special = last_of_each_text(special.map(|(id, text, _)| (text, id)).collect());
+        special.sort_unstable_by_key(|&(_, id)| id);
+        special.into_iter().map(|(text, id)| (id, text))
     }
 
     /// `ids` with BOS before them where the file says so and it is not there yet: a prompt.

@@ -1,9 +1,34 @@
 //! The tokens of a file: text and kind, and finding tokens by their bytes.
 
+use std::hash::BuildHasher;
+
 use gguf::Metadata;
-use hashbrown::HashMap;
+use hashbrown::DefaultHashBuilder;
+use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::Error;
+
+/// The key of the vocabulary.
+pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
+
+/// Most strings that the vocabulary, and most that the merges may have: twice what real models do.
+pub(crate) const MAX_STRINGS: usize = 1 << 20;
+
+/// Most bytes of all of them together.
+const MAX_BYTES: usize = 16 << 20;
+
+/// The strings at `key`, bounded so that a hostile file costs neither memory nor time.
+pub(crate) fn strings<'a>(metadata: &'a Metadata, key: &'static str) -> Result<&'a [String], Error> {
+    let strings = metadata.strings(key)?.ok_or(Error::Missing { key })?;
+    let too_large = |found, unit, most| Err(Error::TooLarge { key, found, unit, most });
+    if strings.len() > MAX_STRINGS {
+        return too_large(strings.len(), "strings", MAX_STRINGS);
+    }
+    match strings.iter().map(String::len).sum() {
+        bytes if bytes > MAX_BYTES => too_large(bytes, "bytes of text", MAX_BYTES),
+        _ => Ok(strings),
+    }
+}
 
 /// What a token is for (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,64 +76,125 @@ impl Kind {
 
 /// Texts and kinds by id.
 pub(crate) struct Vocab {
-    pub(crate) texts: Vec<String>,
+    texts: ByteStrings,
     pub(crate) kinds: Vec<Kind>,
 }
 
 impl Vocab {
     pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Vocab, Error> {
-        const TOKENS: &str = "tokenizer.ggml.tokens";
         const TYPES: &str = "tokenizer.ggml.token_type";
-        let texts = metadata.strings(TOKENS)?.ok_or(Error::Missing { key: TOKENS })?.to_vec();
-        if texts.is_empty() {
+        let tokens = strings(metadata, TOKENS)?;
+        if tokens.is_empty() {
             return Err(Error::EmptyVocabulary);
         }
-        // Half of the 32-bit ids are kept for symbols that are not tokens.
-        if i32::try_from(texts.len()).is_err() {
-            return Err(Error::TooManyTokens { found: texts.len() });
-        }
         let kinds = match metadata.i32s(TYPES)? {
-            None => vec![Kind::Normal; texts.len()],
-            Some(numbers) if numbers.len() == texts.len() => {
+            None => vec![Kind::Normal; tokens.len()],
+            Some(numbers) if numbers.len() == tokens.len() => {
                 numbers.iter().map(|&number| Kind::from_number(number)).collect()
             }
             Some(numbers) => {
-                return Err(Error::Length { key: TYPES, found: numbers.len(), expected: texts.len() });
+                return Err(Error::Length { key: TYPES, found: numbers.len(), expected: tokens.len() });
             }
         };
+        let mut texts = ByteStrings::with_capacity(tokens.len());
+        tokens.iter().for_each(|text| texts.push(text.as_bytes()));
         Ok(Vocab { texts, kinds })
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.texts.len()
+        self.kinds.len()
+    }
+
+    /// The text of token `id`; `None` outside the vocabulary.
+    pub(crate) fn text(&self, id: u32) -> Option<&str> {
+        std::str::from_utf8(self.texts.get(id)?).ok()
     }
 
     /// Ids, texts and kinds in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &str, Kind)> {
-        (0..).zip(&self.texts).zip(&self.kinds).map(|((id, text), &kind)| (id, text.as_str(), kind))
+        (0..).zip(&self.kinds).filter_map(|(id, &kind)| Some((id, self.text(id)?, kind)))
     }
 }
 
-/// Ids by text. Of tokens with the same text the last counts, as in llama.cpp.
-pub(crate) fn ids_by_text(texts: &[String]) -> HashMap<&str, u32> {
-    texts.iter().map(String::as_str).zip(0..).collect()
+/// Of tokens with the same text the last, sorted by text.
+pub(crate) fn last_of_each_text(mut tokens: Vec<(&str, u32)>) -> Vec<(&str, u32)> {
+    tokens.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then(j.cmp(i)));
+    tokens.dedup_by_key(|(text, _)| *text);
+    tokens
+}
+
+/// Byte strings by number, one after the other: each takes four bytes beside its own.
+#[derive(Default)]
+pub(crate) struct ByteStrings {
+    bytes: Vec<u8>,
+    /// By number, where the string ends; the next begins there.
+    ends: Vec<u32>,
+}
+
+impl ByteStrings {
+    pub(crate) fn with_capacity(strings: usize) -> ByteStrings {
+        ByteStrings { bytes: Vec::new(), ends: Vec::with_capacity(strings) }
+    }
+
+    /// Appends a string, which gets the next number.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        // Few times `MAX_BYTES`, so never too large.
+        self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&[u8]> {
+        let number = number as usize;
+        let end = *self.ends.get(number)?;
+        let start = number.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
+        self.bytes.get(start as usize..end as usize)
+    }
 }
 
 /// Ids by bytes.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    ids: HashMap<Box<[u8]>, u32>,
+    texts: ByteStrings,
+    /// By number of the text.
+    ids: Vec<u32>,
+    /// Numbers, found by the hash of their text.
+    numbers: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     longest: usize,
 }
 
 impl Pieces {
+    pub(crate) fn with_capacity(pieces: usize) -> Pieces {
+        Pieces { numbers: HashTable::with_capacity(pieces), ..Pieces::default() }
+    }
+
     /// Adds a piece; of pieces with the same bytes the last counts.
-    pub(crate) fn insert(&mut self, bytes: Box<[u8]>, id: u32) {
-        self.longest = self.longest.max(bytes.len());
-        self.ids.insert(bytes, id);
+    pub(crate) fn insert(&mut self, bytes: &[u8], id: u32) {
+        let Pieces { texts, ids, numbers, hasher, longest } = self;
+        let same = |&number: &u32| texts.get(number) == Some(bytes);
+        let hash = |&number: &u32| hasher.hash_one(texts.get(number).unwrap_or_default());
+        match numbers.entry(hasher.hash_one(bytes), same, hash) {
+            Entry::Occupied(entry) => ids[*entry.get() as usize] = id,
+            Entry::Vacant(entry) => {
+                // Ids are 32 bits wide, and there are no more pieces than ids.
+                entry.insert(u32::try_from(ids.len()).unwrap_or(u32::MAX));
+                ids.push(id);
+                texts.push(bytes);
+                *longest = bytes.len().max(*longest);
+            }
+        }
     }
 
     pub(crate) fn get(&self, bytes: &[u8]) -> Option<u32> {
-        if bytes.len() > self.longest { None } else { self.ids.get(bytes).copied() }
+        if bytes.len() > self.longest {
+            return None;
+        }
+        let same = |&number: &u32| self.texts.get(number) == Some(bytes);
+        let number = *self.numbers.find(self.hasher.hash_one(bytes), same)?;
+        self.ids.get(number as usize).copied()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
     }
 }

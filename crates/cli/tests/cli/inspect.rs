@@ -79,7 +79,7 @@ fn what_cannot_be_run_can_be_seen() {
     metadata.insert("tokenizer.ggml.model", Value::from("bert"));
     file("tokenizer.gguf", &metadata, &spec.tensors());
     let text = home.run("inspect tokenizer.gguf").quiet();
-    assert!(text.contains("cannot be used: tokenizer model `bert`"), "{text}");
+    assert!(text.contains("cannot be used: tokenizer model \"bert\""), "{text}");
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod chat;
 mod common;
 mod inspect;
 mod known;
-mod malformed;
 mod mistakes;
 mod run;
 mod settings;

@@ -41,17 +41,21 @@ impl Llama {
     /// The keys of a SentencePiece tokenizer.
     fn vocabulary(self) -> Llama {
         const NORMAL: i32 = 1;
+        self.pieces(&["▁", "a", "b", "▁a", "ab"].map(|text| (text.to_owned(), NORMAL)))
+    }
+
+    /// The keys of a SentencePiece tokenizer that has these pieces of text, with their kinds, after special
+    /// tokens and bytes.
+    fn pieces(self, pieces: &[(String, i32)]) -> Llama {
         const UNKNOWN: i32 = 2;
         const CONTROL: i32 = 3;
         const BYTE: i32 = 6;
         let special = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)];
-        let pieces = ["▁", "a", "b", "▁a", "ab"];
         let mut tokens: Vec<(String, f32, i32)> = vec![];
         tokens.extend(special.map(|(text, kind)| (text.to_owned(), 0.0, kind)));
         tokens.extend((0..=255u8).map(|byte| (format!("<0x{byte:02X}>"), 0.0, BYTE)));
-        tokens.extend(
-            pieces.iter().zip(1u8..).map(|(text, rank)| ((*text).to_owned(), -f32::from(rank), NORMAL)),
-        );
+        let ranks = (1..).map(|rank: u32| -(rank as f32));
+        tokens.extend(pieces.iter().zip(ranks).map(|((text, kind), rank)| (text.clone(), rank, *kind)));
         let column = |id, pick: fn(&(String, f32, i32)) -> Vec<u8>| {
             array(id, &tokens.iter().map(pick).collect::<Vec<_>>())
         };
@@ -62,6 +66,21 @@ impl Llama {
             .set("tokenizer.ggml.bos_token_id", id::U32, le(1u32))
             .set("tokenizer.ggml.eos_token_id", id::U32, le(2u32))
             .set("tokenizer.ggml.unknown_token_id", id::U32, le(0u32))
+    }
+
+    /// The model with `texts` as user-defined tokens in place of its pieces, and matrices to match.
+    pub(super) fn user_defined(self, texts: impl IntoIterator<Item = String>) -> Llama {
+        const USER_DEFINED: i32 = 4;
+        let pieces: Vec<_> = texts.into_iter().map(|text| (text, USER_DEFINED)).collect();
+        let tokens = 3 + 256 + pieces.len() as u64;
+        let model = self.pieces(&pieces);
+        model.tensor("token_embd.weight", &[8, tokens]).tensor("output.weight", &[8, tokens])
+    }
+
+    /// Adds tensors of one value each.
+    pub(super) fn scalars(mut self, count: usize) -> Llama {
+        self.tensors.extend((0..count).map(|i| (format!("t{i}"), vec![])));
+        self
     }
 
     /// The tensors of a block.

@@ -75,6 +75,20 @@ fn hyper_parameters() -> Vec<Malformed> {
         case("feed-forward of 0", with_u32(FEED_FORWARD, 0), &[FEED_FORWARD, "0"]),
         case("0 heads", with_u32(HEADS, 0), &[HEADS, "0"]),
         case("0 key/value heads", with_u32(KV_HEADS, 0), &[KV_HEADS, "0"]),
+        case(
+            "20,000 blocks, and as many tensors that are none of theirs",
+            with_u32(BLOCKS, 20_000).scalars(20_000),
+            &[BLOCKS, "20000"],
+        ),
+        case(
+            "2,000,000 empty tokens",
+            Llama::new().set(
+                "tokenizer.ggml.tokens",
+                id::ARRAY,
+                [le(id::STRING), le(2_000_000u64), vec![0; 16_000_000]].concat(),
+            ),
+            &["token_embd.weight", "2000000"],
+        ),
         case("2^32-1 blocks", with_u32(BLOCKS, u32::MAX), &["4294967295"]),
         case("one block more than there is", with_u32(BLOCKS, 3), &["blk.2."]),
         case("embedding of 2^32-1", with_u32(EMBEDDING, u32::MAX), &["4294967295"]),

@@ -112,4 +112,43 @@ pub(super) fn cases() -> Vec<Malformed> {
             &["tokenizer.ggml.pre", "u32 3"],
         ),
     ]
+    .into_iter()
+    .chain(hostile())
+    .collect()
+}
+
+/// What would take time, memory or a terminal.
+fn hostile() -> Vec<Malformed> {
+    let long = || string("\u{1b}[2J".repeat(250_000));
+    // The counter comes first: the texts share no beginnings.
+    let different = (0..50_000).map(|i| format!("{i:05}").chars().rev().collect::<String>());
+    vec![
+        case(
+            "user-defined token of 20,000 equal bytes",
+            Llama::new().user_defined(["x".repeat(20_000)]),
+            &[TOKENS, "token 259", "20000"],
+        ),
+        case(
+            "user-defined token of 1 MB",
+            Llama::new().user_defined(["x".repeat(1_000_000)]),
+            &[TOKENS, "token 259", "1000000"],
+        ),
+        case(
+            "50,000 user-defined tokens of 100 bytes",
+            Llama::new().user_defined(different.map(|text| text.repeat(20))),
+            &[TOKENS, "user-defined"],
+        ),
+        case(
+            "tokens of 17 MiB",
+            Llama::new().user_defined((0..17).map(|_| "x".repeat(1 << 20))),
+            &[TOKENS, "17827340 bytes"],
+        ),
+        case("tokenizer model of 1 MB", with("tokenizer.ggml.model", id::STRING, long()), &[r"\u{1b}[2J"]),
+        case(
+            "pre-tokenizer of 1 MB",
+            bpe(&["a b"]).set("tokenizer.ggml.pre", id::STRING, long()),
+            &["tokenizer.ggml.pre", r"\u{1b}[2J"],
+        ),
+        case("merge of 1 MB", bpe(&[&"\u{1b}[2J".repeat(250_000)]), &[MERGES, r"\u{1b}[2J"]),
+    ]
 }
