@@ -6,7 +6,7 @@
 //! the rendering and while special tokens are looked for, and is then dropped, so text comes out as
 //! it went in.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::Error;
 use crate::prompt::Segment;
@@ -35,8 +35,12 @@ impl SpecialTokens {
     pub(crate) fn new(mut tokens: Vec<(u32, String)>) -> Result<SpecialTokens, Error> {
         tokens.retain(|(_, text)| !text.is_empty());
         let texts = || tokens.iter().map(|(_, text)| text);
-        let every = AhoCorasick::new(texts())?;
-        let longest = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(texts())?;
+        // This kind is built in time linear in the texts, which come from a file.
+        let build = |kind| {
+            let mut builder = AhoCorasick::builder();
+            builder.match_kind(kind).kind(Some(AhoCorasickKind::ContiguousNFA)).build(texts())
+        };
+        let (every, longest) = (build(MatchKind::Standard)?, build(MatchKind::LeftmostLongest)?);
         Ok(SpecialTokens { tokens, every, longest })
     }
 
