@@ -1,9 +1,10 @@
 //! Real trained models, where they are at hand.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Engine, Model, Options, Request, Sampling};
+use engine::{Chat, Engine, LogitRows, Model, Options, Request, Sampling};
 
 use crate::common::{cpu, reference, run, serve};
 
@@ -31,20 +32,75 @@ fn stories260k_tells_its_story() {
     }
 }
 
-/// `llama.cpp`'s answers for TinyLlama-1.1B-Chat-v1.0, Q8_0, for whoever has the file.
+/// What is known of TinyLlama-1.1B-Chat-v1.0 in Q8_0, for whoever has the file: shapes, embeddings,
+/// llama.cpp's logits and its answers at temperature 0.
 #[test]
 fn tinyllama_answers_as_llama_cpp() {
     let Some(path) = std::env::var_os("RUSTORCH_TINYLLAMA_GGUF") else {
         return eprintln!("skipped: RUSTORCH_TINYLLAMA_GGUF names no file");
     };
     let model = Arc::new(Model::open(Path::new(&path)).unwrap());
+    tinyllama_shapes(&model);
     let mut engine = serve(&model, 0, Options::default());
+
     let by_hand = [1, 529, 29989, 1792, 29989, 29958, 13, 29896, 29966, 29989, 465, 22137, 29989, 29958];
-    let hello = [1, 15043];
+    let mut last = Vec::new();
+    let keep = |_, row: &[f32]| {
+        last = row.to_vec();
+        ControlFlow::Continue(())
+    };
+    engine.logits(&by_hand, LogitRows::Last, keep).unwrap();
+    // llama.cpp's own rounding of activations allows for no more digits.
+    for (token, expected) in [(13, 19.808), (0, -7.701)] {
+        assert!((last[token] - expected).abs() < 0.2, "logit of {token}: {}", last[token]);
+    }
     for (prompt, expected) in
-        [(&by_hand[..], &[13, 8241, 29892][..]), (&hello, &[29892, 2787, 29991, 13, 13])]
+        [(&by_hand[..], &[13, 8241, 29892][..]), (&[1, 15043], &[29892, 2787, 29991, 13, 13])]
     {
         let request = Request::new(prompt.to_vec()).sampling(Sampling::greedy()).max_tokens(expected.len());
         assert_eq!(run(&mut engine, [request])[0].tokens, expected);
+    }
+
+    let mut chat = Chat::new(&mut engine);
+    chat.sampling = Sampling::greedy();
+    chat.max_tokens = Some(40);
+    chat.say(&mut engine, "What is the capital of France?").unwrap();
+    while chat.pending().is_some() {
+        for event in engine.step().unwrap() {
+            chat.hear(&event);
+        }
+    }
+    let answer = &chat.messages().last().unwrap().content;
+    assert!(answer.contains("Paris"), "{answer}");
+}
+
+fn tinyllama_shapes(model: &Model) {
+    let c = model.config();
+    assert_eq!(
+        (c.block_count, c.embedding_length, c.feed_forward_length, c.vocab_size),
+        (22, 2048, 5632, 32000)
+    );
+    assert_eq!((c.head_count, c.head_count_kv, c.key_length), (32, 4, 64));
+    assert_eq!((c.rms_epsilon, c.rope_freq_base), (1e-5, 10_000.0));
+    for (name, shape) in [
+        ("blk.0.attn_k", [2048, 256]),
+        ("blk.0.ffn_gate", [2048, 5632]),
+        ("blk.0.ffn_down", [5632, 2048]),
+        ("token_embd", [2048, 32000]),
+        ("output", [2048, 32000]),
+    ] {
+        assert_eq!(model.file().tensor(&format!("{name}.weight")).unwrap().shape, shape, "{name}");
+    }
+    let table = model.file().tensor("token_embd.weight").unwrap();
+    let first_of_29896 = [-0.005837917, -0.003361225, 0.000353813, 0.022467136, -0.004953384];
+    let first_of_1 = [-0.001099586, 0.001935959, -0.001671791];
+    for (token, first, rms) in [(29896, &first_of_29896[..], 0.008698901), (1, &first_of_1, 0.002229564)] {
+        let mut row = vec![0.0f32; 2048];
+        table.format.dequantize(table.row(token).unwrap(), &mut row);
+        for (found, expected) in row.iter().zip(first) {
+            assert!((found - expected).abs() < 1e-9, "row {token}: {found}, expected {expected}");
+        }
+        let found = (row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 2048.0).sqrt();
+        assert!((found - rms).abs() < 1e-8, "row {token}: RMS {found}");
     }
 }
