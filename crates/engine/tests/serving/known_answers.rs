@@ -89,16 +89,17 @@ fn tinyllama_shapes(model: &Model) {
         ("token_embd", [2048, 32000]),
         ("output", [2048, 32000]),
     ] {
-        assert_eq!(model.file().tensor(&format!("{name}.weight")).unwrap().shape, shape, "{name}");
+        let tensor = model.file().tensor(&format!("{name}.weight"));
+        assert_eq!(tensor.expect(name).shape, shape, "{name}");
     }
-    let table = model.file().tensor("token_embd.weight").unwrap();
+    let table = model.file().tensor("token_embd.weight").expect("it has just been seen");
     let first_of_29896 = [-0.005837917, -0.003361225, 0.000353813, 0.022467136, -0.004953384];
     let first_of_1 = [-0.001099586, 0.001935959, -0.001671791];
     for (token, first, rms) in [(29896, &first_of_29896[..], 0.008698901), (1, &first_of_1, 0.002229564)] {
         let mut row = vec![0.0f32; 2048];
-        table.format.dequantize(table.row(token).unwrap(), &mut row);
+        table.format.dequantize(table.row(token).expect("there are 32000"), &mut row);
         for (found, expected) in row.iter().zip(first) {
-            assert!((found - expected).abs() < 1e-9, "row {token}: {found}, expected {expected}");
+            assert!((found - expected).abs() < 3e-9, "row {token}: {found}, expected {expected}");
         }
         let found = (row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 2048.0).sqrt();
         assert!((found - rms).abs() < 1e-8, "row {token}: RMS {found}");
