@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::Usage;
 use crate::values::{LogitBias, TokenIds, from_1_to, unescape};
-use crate::{argv, output, settings};
+use crate::{argv, mistakes, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
 
@@ -34,7 +34,7 @@ variables, variables over the file. A model named without a path is also looked 
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
-#[command(propagate_version = true, disable_help_subcommand = true)]
+#[command(propagate_version = true, args_override_self = true)]
 #[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
     /// Says on stderr what is being done and how long it took
@@ -370,6 +370,7 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     let command = hide_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.map_err(mistakes::explain);
     match (parsed, fault) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),
         (_, Some(fault)) => Err(fault),

@@ -3,14 +3,17 @@
 //! - A long name may have one dash, as llama.cpp's users type it: `-sys` becomes `--sys`.
 //! - The command may be left out: `run` is meant when there is a prompt, else `chat`. It may also come
 //!   after its options.
+//! - A word with one dash that is no option becomes one with two, so that clap names all of it.
 //!
 //! Names and whether they take values are clap's own, so there is no second table. Values are never
 //! touched.
 
+use std::any::TypeId;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
-use clap::Command;
+use clap::{Arg, Command};
 
 /// The names of the options that give a prompt.
 const PROMPTS: [&str; 3] = ["prompt", "file", "tokens"];
@@ -21,55 +24,110 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     let mut args = args.into_iter();
     let mut rewritten: Vec<OsString> = args.next().into_iter().collect();
     let start = rewritten.len();
-    let (mut named, mut has_prompt, mut asks_about_program) = (None, false, false);
+    let (mut named, mut question, mut has_prompt, mut unknown) = (None, None, false, Vec::new());
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().filter(|text| text.len() > 1 && text.starts_with('-')) else {
-            named = named.or(Some(rewritten.len()));
+            // After an option that is not known, it may be the option's value.
+            let is_name = unknown.is_empty() || is_command(&arg, command);
+            named = named.or(is_name.then_some(rewritten.len()));
             rewritten.push(arg);
             continue;
         };
         if text == "--" {
-            named = named.or(Some(rewritten.len()));
             rewritten.push(arg);
             rewritten.extend(args);
             break;
         }
-        let (text, flag) = flags.find(text);
-        has_prompt |= flag.is_some_and(|flag| PROMPTS.contains(&flag.id));
-        asks_about_program |= ["-h", "--help", "-V", "--version"].contains(&&*text);
-        rewritten.push(text.into());
-        if flag.is_some_and(|flag| flag.value_follows) {
-            rewritten.extend(args.next());
+        if ["-h", "--help", "-V", "--version"].contains(&text) {
+            question = question.or(Some(arg.clone()));
+        }
+        match flags.find(text) {
+            Some(Typed { text, id, value_follows }) => {
+                has_prompt |= PROMPTS.contains(&id);
+                rewritten.push(text.into());
+                rewritten.extend(args.by_ref().take(usize::from(value_follows)));
+            }
+            None => {
+                unknown.push(rewritten.len());
+                rewritten.push(arg);
+            }
         }
     }
-    let is_command = |at: &usize| {
-        let name = rewritten.get(*at).and_then(|name| name.to_str());
-        name.is_some_and(|name| command.find_subcommand(name).is_some())
-    };
-    match named {
-        Some(at) if is_command(&at) => {
-            let name = rewritten.remove(at);
-            rewritten.insert(start, name);
+    if !named.and_then(|at| rewritten.get(at)).is_some_and(|name| takes_dashes(name, command)) {
+        for at in unknown {
+            spell_out(&mut rewritten[at]);
         }
-        None if !asks_about_program => {
-            rewritten.insert(start, if has_prompt { "run" } else { "chat" }.into());
-        }
-        _ => {}
+    }
+    match (named, question) {
+        (Some(at), _) => rewritten[start..=at].rotate_right(1),
+        (None, Some(question)) => rewritten.splice(start.., [question]).for_each(drop),
+        (None, None) => rewritten.insert(start, if has_prompt { "run" } else { "chat" }.into()),
     }
     rewritten
+}
+
+/// Makes of `-ngl`, which is no option, `--ngl`, so that clap does not take it for `-n gl`.
+fn spell_out(arg: &mut OsString) {
+    let word = arg.to_str().and_then(|text| text.strip_prefix('-'));
+    let is_word = |word: &&str| !word.starts_with('-') && word.chars().take(2).all(char::is_alphabetic);
+    if let Some(word) = word.filter(|word| is_word(word) && word.chars().nth(1).is_some()) {
+        *arg = format!("--{word}").into();
+    }
+}
+
+fn is_command(name: &OsStr, command: &Command) -> bool {
+    name.to_str().is_some_and(|name| command.find_subcommand(name).is_some())
+}
+
+/// Whether what begins with a dash can be the text that the command `name` takes.
+fn takes_dashes(name: &OsStr, command: &Command) -> bool {
+    let command = name.to_str().and_then(|name| command.find_subcommand(name));
+    command.is_some_and(|command| command.get_positionals().any(Arg::is_allow_hyphen_values_set))
 }
 
 /// What must be known of an option to tell it from a value.
 #[derive(Clone, Copy)]
 struct Flag<'a> {
     id: &'a str,
-    takes_value: bool,
+    takes: Takes,
+}
+
+/// What follows an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Text,
+    Number,
+}
+
+impl Takes {
+    fn of(arg: &Arg) -> Takes {
+        let value = arg.get_value_parser().type_id();
+        if !arg.get_action().takes_values() {
+            Takes::Nothing
+        } else if value == TypeId::of::<String>() || value == TypeId::of::<PathBuf>() {
+            Takes::Text
+        } else {
+            Takes::Number
+        }
+    }
+
+    /// Whether `rest`, directly behind the letter of an option, is its value. Where it could as well be
+    /// the rest of a word, such as an option of llama.cpp that is not known here, it is none.
+    fn begins(self, rest: &str) -> bool {
+        match self {
+            Takes::Nothing => false,
+            Takes::Text => !rest.chars().all(|c| c.is_alphabetic() || c == '-'),
+            Takes::Number => rest.starts_with(|c: char| c.is_ascii_digit() || "=-+[".contains(c)),
+        }
+    }
 }
 
 /// An option as it was typed.
-#[derive(Clone, Copy)]
 struct Typed<'a> {
     id: &'a str,
+    /// How clap is to read it.
+    text: String,
     /// The next argument is its value.
     value_follows: bool,
 }
@@ -81,9 +139,15 @@ struct Flags<'a> {
 
 impl<'a> Flags<'a> {
     fn new(command: &'a Command) -> Flags<'a> {
-        let mut flags = Flags { long: HashMap::new(), short: HashMap::new() };
+        // Clap adds these two when it reads the arguments.
+        let own = [("help", 'h'), ("version", 'V')];
+        let own = own.map(|(id, short)| (Flag { id, takes: Takes::Nothing }, short));
+        let mut flags = Flags {
+            long: own.iter().map(|&(flag, _)| (flag.id, flag)).collect(),
+            short: own.iter().map(|&(flag, short)| (short, flag)).collect(),
+        };
         for arg in command.get_subcommands().chain([command]).flat_map(Command::get_arguments) {
-            let flag = Flag { id: arg.get_id().as_str(), takes_value: arg.get_action().takes_values() };
+            let flag = Flag { id: arg.get_id().as_str(), takes: Takes::of(arg) };
             let names = arg.get_long_and_visible_aliases().unwrap_or_default();
             let hidden = arg.get_all_aliases().unwrap_or_default();
             flags.long.extend(names.into_iter().chain(hidden).map(|name| (name, flag)));
@@ -92,32 +156,33 @@ impl<'a> Flags<'a> {
         flags
     }
 
-    /// The option that `text`, which begins with a dash, names, and how clap is to read it.
-    fn find(&self, text: &str) -> (String, Option<Typed<'a>>) {
+    /// The option that `text`, which begins with a dash, names.
+    fn find(&self, text: &str) -> Option<Typed<'a>> {
         let name = text.trim_start_matches('-');
-        let (long, value) = match name.split_once('=') {
+        let (long, has_value) = match name.split_once('=') {
             Some((long, _)) => (long, true),
             None => (name, false),
         };
         let single = text.len() - name.len() == 1;
         if let Some(flag) = self.long.get(long).filter(|_| !single || long.chars().nth(1).is_some()) {
-            let typed = Typed { id: flag.id, value_follows: flag.takes_value && !value };
-            return (format!("--{name}"), Some(typed));
+            let value_follows = flag.takes != Takes::Nothing && !has_value;
+            return Some(Typed { id: flag.id, text: format!("--{name}"), value_follows });
         }
-        let mut typed = None;
         let mut shorts = name.chars();
-        while let Some(flag) = shorts.next().filter(|_| single).and_then(|short| self.short.get(&short)) {
-            let rest = shorts.as_str();
-            typed = Some(Typed { id: flag.id, value_follows: flag.takes_value && rest.is_empty() });
-            if flag.takes_value && rest.chars().all(|c| c.is_ascii_alphabetic()) && !rest.is_empty() {
-                // An option of llama.cpp that is not known here, such as `-ngl`, is no `-n gl`.
-                return (format!("--{name}"), None);
+        let mut last = None;
+        while let Some(short) = shorts.next() {
+            let flag = self.short.get(&short).filter(|_| single)?;
+            let (rest, value_follows) = (shorts.as_str(), flag.takes != Takes::Nothing);
+            last = Some(Typed { id: flag.id, text: text.to_owned(), value_follows });
+            if flag.takes.begins(rest) {
+                return last.map(|last| Typed { value_follows: false, ..last });
             }
-            if flag.takes_value {
-                break;
+            // Nothing follows a question: `-hf` is an option of llama.cpp.
+            if (value_follows || ["help", "version"].contains(&flag.id)) && !rest.is_empty() {
+                return None;
             }
         }
-        (text.to_owned(), typed)
+        last
     }
 }
 
@@ -141,7 +206,20 @@ mod tests {
         check(&["run", "-sys", "Be brief", "-p", "x"], &["run", "--sys", "Be brief", "-p", "x"]);
         check(&["run", "-temp=0", "-top-k", "1"], &["run", "--temp=0", "--top-k", "1"]);
         check(&["run", "-n5", "-vmx.gguf", "-c", "4"], &["run", "-n5", "-vmx.gguf", "-c", "4"]);
-        check(&["run", "-ngl", "99"], &["run", "--ngl", "99"]);
+        check(&["run", "-vn", "4"], &["run", "-vn", "4"]);
+    }
+
+    #[test]
+    fn words_that_are_no_options_stay_whole() {
+        for word in ["ngl", "no-cnv", "cnv", "fa", "hf", "mg", "vx"] {
+            let (typed, spelt) = (format!("-{word}"), format!("--{word}"));
+            check(&["run", &typed, "9"], &["run", &spelt, "9"]);
+            check(&["-m", "x", "-p", "hi", &typed, "9"], &["run", "-m", "x", "-p", "hi", &spelt, "9"]);
+            check(&["-m", "x", &typed, "9", "inspect"], &["inspect", "-m", "x", &spelt, "9"]);
+            check(&[&typed, "9"], &["chat", &spelt, "9"]);
+            check(&["tokenize", &typed], &["tokenize", &typed]);
+        }
+        check(&["run", "-x", "-5"], &["run", "-x", "-5"]);
     }
 
     #[test]
@@ -163,6 +241,10 @@ mod tests {
         check(&["-m", "x", "-v", "inspect"], &["inspect", "-m", "x", "-v"]);
         check(&["--help"], &["--help"]);
         check(&["-V"], &["-V"]);
-        check(&["-m", "x", "frobnicate"], &["-m", "x", "frobnicate"]);
+        check(&["-m", "x", "-h"], &["-h"]);
+        check(&["-m", "x", "--nothing", "x", "--help"], &["--help"]);
+        check(&["run", "-m", "x", "-h"], &["run", "-m", "x", "-h"]);
+        check(&["-m", "x", "frobnicate"], &["frobnicate", "-m", "x"]);
+        check(&["-m", "x", "--", "run"], &["chat", "-m", "x", "--", "run"]);
     }
 }

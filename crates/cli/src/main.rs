@@ -11,6 +11,7 @@ mod inspect;
 mod interrupt;
 mod load;
 mod logits;
+mod mistakes;
 mod npy;
 mod output;
 mod run;

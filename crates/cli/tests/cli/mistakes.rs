@@ -18,7 +18,16 @@ fn the_command_line_is_checked() {
         ("run -m MODEL -p a -l 5", "such as 15043+1"),
         ("run -m MODEL -e -p \\xff", "not UTF-8"),
         ("run -m MODEL -p a --cache-type q8_0", "possible values: f16, f32"),
-        ("run -m MODEL -p a -ngl 5", "unexpected argument '--ngl'"),
+        ("run -m MODEL -p a -ngl 5", "unexpected argument '-ngl'"),
+        ("-m MODEL -p a -ngl 99", "unexpected argument '-ngl'"),
+        ("-m MODEL -ngl=99", "unexpected argument '-ngl'"),
+        ("-m MODEL --gpu-layers 99", "unexpected argument '--gpu-layers'"),
+        ("run -m MODEL -p a -no-cnv", "unexpected argument '-no-cnv'"),
+        ("-m MODEL -p a -no-cnv", "unexpected argument '-no-cnv'"),
+        ("-hf some/model", "unexpected argument '-hf'"),
+        ("model.gguf", "to name a model, use '-m model.gguf'"),
+        ("run -m MODEL", "to read the prompt from stdin, use '-f -'"),
+        ("-m MODEL frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("run -p hi", "Pass -m FILE"),
         ("chat", "Pass -m FILE"),
@@ -29,7 +38,11 @@ fn the_command_line_is_checked() {
     }
     assert!(home.run("--version").quiet().starts_with("rustorch "));
     assert!(home.run("--help").quiet().contains("Examples:"));
-    assert!(home.run("run --help").quiet().contains("Sampling:"));
+    assert!(home.run("-m MODEL -h").quiet().contains("Examples:"));
+    assert_eq!(home.run("help").quiet(), home.run("--help").quiet());
+    for help in ["run --help", "help run"] {
+        assert!(home.run(help).quiet().contains("Sampling:"), "{help}");
+    }
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! What clap says of a wrong command line, in the words of the one who typed it.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// `error` with options as they were typed and with what was probably meant.
+pub(crate) fn explain(mut error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnknownArgument => name_as_typed(&mut error),
+        ErrorKind::InvalidSubcommand => {
+            let name = string(&error, ContextKind::InvalidSubcommand);
+            if let Some(name) = name.filter(|name| is_model(Path::new(name))) {
+                suggest(&mut error, format!("to name a model, use '-m {name}'"));
+            }
+        }
+        ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && !io::stdin().is_terminal() => {
+            suggest(&mut error, "to read the prompt from stdin, use '-f -'".to_owned());
+        }
+        _ => {}
+    }
+    error
+}
+
+/// Undoes what [`crate::argv`] did: names `-ngl`, not `--ngl`.
+fn name_as_typed(error: &mut Error) {
+    let Some(read) = string(error, ContextKind::InvalidArg) else { return };
+    let Some(typed) = read.strip_prefix('-').filter(|typed| typed.starts_with('-')) else { return };
+    let is_it = |arg: &OsStr| arg.to_str().and_then(|arg| arg.split('=').next()) == Some(typed);
+    if std::env::args_os().any(|arg| is_it(&arg)) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(typed.to_owned()));
+    }
+}
+
+fn is_model(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.is_file()
+}
+
+fn string(error: &Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Whether the option is among those that are missing.
+fn lacks(error: &Error, option: &str) -> bool {
+    let missing = error.get(ContextKind::InvalidArg);
+    matches!(missing, Some(ContextValue::Strings(all)) if all.iter().any(|usage| usage.contains(option)))
+}
+
+fn suggest(error: &mut Error, advice: String) {
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
+}
