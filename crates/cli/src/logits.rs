@@ -23,45 +23,47 @@ pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
     let TokenIds(tokens) = &args.tokens;
     let prints = args.json || args.output.is_none();
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
-    let last = match &args.output {
-        None => compute(&mut engine, tokens, wanted, &mut io::sink())?,
-        Some(path) if path == Path::new("-") => {
-            compute(&mut engine, tokens, wanted, &mut io::stdout().lock())?
-        }
-        Some(path) => {
-            let context = || format!("cannot write {}", path.display());
-            let mut file = File::create(path).with_context(context)?;
-            compute(&mut engine, tokens, wanted, &mut file).with_context(context)?
-        }
-    };
+    let last = compute(&mut engine, tokens, wanted, args.output.as_deref())?;
     if prints {
         print(&engine, tokens, &last, args.json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the rows as they come; returns the last.
+/// Writes the rows as they come to `path`, if there is one; returns the last. The file is made when
+/// there is a row, so that one that is there outlives tokens that cannot be computed.
 fn compute(
     engine: &mut Engine,
     tokens: &[u32],
     wanted: LogitRows,
-    out: &mut impl Write,
+    path: Option<&Path>,
 ) -> anyhow::Result<Vec<f32>> {
     let rows = if wanted == LogitRows::Last { 1 } else { tokens.len() };
-    let mut out = BufWriter::with_capacity(1 << 20, out);
-    let mut written = npy::write_header(&mut out, rows, engine.model().tokenizer().vocab_size());
+    let mut out = None;
+    let mut written = Ok(());
     let mut last = Vec::new();
     engine.logits(tokens, wanted, |position, row| {
         if position + 1 == tokens.len() {
             last = row.to_vec();
         }
-        if written.is_ok() {
-            written = npy::write_row(&mut out, row);
-        }
+        written = path.map_or(Ok(()), |path| {
+            if out.is_none() {
+                npy::write_header(out.insert(create(path)?), rows, row.len())?;
+            }
+            out.as_mut().map_or(Ok(()), |out| npy::write_row(out, row))
+        });
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    written.and_then(|()| out.flush())?;
+    written = written.and_then(|()| out.map_or(Ok(()), |mut out| out.flush()));
+    written.with_context(|| format!("cannot write {}", path.unwrap_or(Path::new("")).display()))?;
     Ok(last)
+}
+
+/// The file at `path`, emptied; `-` is stdout.
+fn create(path: &Path) -> io::Result<BufWriter<Box<dyn Write>>> {
+    let out: Box<dyn Write> =
+        if path == Path::new("-") { Box::new(io::stdout()) } else { Box::new(File::create(path)?) };
+    Ok(BufWriter::with_capacity(1 << 20, out))
 }
 
 /// One of the most probable tokens.

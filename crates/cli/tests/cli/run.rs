@@ -108,6 +108,27 @@ fn sampling_flags_arrive() {
     assert!(!ids("--temp 0 -l 2+10000 --ignore-eos").contains(&2));
 }
 
+/// As in llama.cpp, so that an alias of a shell can be overruled.
+#[test]
+fn the_last_of_repeated_flags_wins() {
+    let home = Home::new();
+    let answer = |args: &str| {
+        let json = home.run(&format!("run -m MODEL --raw -n 6 --json {args}")).json();
+        (json["prompt_ids"].clone(), json["ids"].clone(), json["stop_reason"].clone())
+    };
+    let once = answer("-p Hi --temp 0 --ignore-eos");
+    assert_eq!(answer("-m MODEL -p Hello -p Hi --temp 3 --temp 0 --raw --ignore-eos --ignore-eos"), once);
+    assert_eq!(answer("-n 1 -p Hi --temperature 2 -temp 0 --ignore-eos -n 6"), once);
+    let (_, ids, _) = answer("-p Hi -l 77+10000 -l 77-inf -l 78+10000");
+    assert_eq!(ids, serde_json::json!(vec![78; 6]), "biases add up");
+    let text = home.run("run -m MODEL --raw -p Hi -n 6 --temp 0").quiet();
+    let first = text.chars().next().expect("a text").to_string();
+    for stops in [["-r", &first, "-r", "never"], ["-r", "never", "-r", &first]] {
+        let json = home.run_with("run -m MODEL --raw -p Hi -n 6 --temp 0 --json", &stops).json();
+        assert_eq!(json["stop_string"], *first);
+    }
+}
+
 #[test]
 fn stop_strings_end_the_text() {
     let home = Home::new();
@@ -160,6 +181,22 @@ fn npy(bytes: &[u8]) -> (String, Vec<f32>) {
     let shape = header.split(['(', ')']).nth(1).expect("a shape").to_owned();
     let values = bytes[10 + len..].chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four")));
     (shape, values.collect())
+}
+
+#[test]
+fn a_file_outlives_logits_that_cannot_be_computed() {
+    let home = Home::new();
+    let kept = write(&home.path("kept.npy"), "precious");
+    for args in ["--tokens 1,99999 -o kept.npy", "--tokens 1,2,3,4,5 -c 4 -o kept.npy"] {
+        let error = home.run(&format!("logits -m MODEL {args}")).failed(1);
+        assert!(!error.contains("cannot write"), "{error}");
+        assert_eq!(std::fs::read_to_string(&kept).expect("the file"), "precious", "{args}");
+    }
+    home.run("logits -m MODEL --tokens 99999 -o new.npy").failed(1);
+    assert!(!home.path("new.npy").exists());
+    home.run("logits -m MODEL --tokens 99999 -o -").failed(1);
+    let error = home.run("logits -m MODEL --tokens 1 -o no/such.npy").failed(1);
+    assert!(error.contains("cannot write no/such.npy: No such file"), "{error}");
 }
 
 #[test]
