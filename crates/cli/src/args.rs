@@ -8,11 +8,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::{FalseyValueParser, RangedI64ValueParser};
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::Usage;
-use crate::values::{LogitBias, TokenIds, from_1_to, unescape};
+use crate::values::{LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, mistakes, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -124,7 +124,7 @@ pub(crate) enum BackendName {
 pub(crate) struct SamplingArgs {
     /// 0 takes the most probable token, more takes others more often [short: --temp]
     #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = finite)]
     pub(crate) temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
     #[arg(
@@ -137,23 +137,27 @@ pub(crate) struct SamplingArgs {
     pub(crate) top_k: i64,
     /// Keep the most probable tokens up to probability P; 1 keeps all
     #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
+    #[arg(allow_negative_numbers = true, value_parser = probability)]
     pub(crate) top_p: f32,
     /// Keep tokens at least P times as probable as the best; 0 keeps all
     #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
+    #[arg(allow_negative_numbers = true, value_parser = probability)]
     pub(crate) min_p: f32,
     /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
     #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
+    #[arg(allow_negative_numbers = true, value_parser = probability)]
     pub(crate) typical_p: f32,
     /// Make tokens that were there before less probable; 1 is off
     #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
+    #[arg(allow_negative_numbers = true, value_parser = factor)]
     pub(crate) repeat_penalty: f32,
     /// The same, more for each time they were there; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = penalty)]
     pub(crate) frequency_penalty: f32,
     /// The same, once; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = penalty)]
     pub(crate) presence_penalty: f32,
     /// How many of the last tokens the penalties look at; -1 is all, 0 none
     #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
@@ -189,6 +193,7 @@ pub(crate) struct LengthArgs {
     pub(crate) max_tokens: i64,
     /// Stop before this text; may be repeated
     #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) stop: Vec<String>,
     /// Go on after the model's end-of-generation tokens
     #[arg(long)]

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
@@ -16,7 +16,7 @@ pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
     let tokenizer = open(&args)?;
     let encode = |text: &str| ids(&tokenizer, text, &args);
     if args.jsonl {
-        lines("a JSON string", |text: String| encode(&text))?;
+        lines("a JSON string", |text: String| Ok(encode(&text)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let ids = encode(&text(&args)?);
@@ -27,10 +27,11 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
     let tokenizer = open(&args)?;
     let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
     if args.jsonl {
-        lines("a JSON array of token ids", |ids: Vec<u32>| decode(&ids))?;
+        lines("a JSON array of token ids", |ids: Vec<u32>| check(&tokenizer, &ids).map(|()| decode(&ids)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let TokenIds(ids) = text(&args)?.parse().map_err(anyhow::Error::msg)?;
+    check(&tokenizer, &ids)?;
     if args.json || args.ids {
         return print(&tokenizer, &ids, &args);
     }
@@ -62,6 +63,15 @@ fn ids(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> Vec<u32> {
     if args.no_bos { ids } else { tokenizer.with_bos(ids) }
 }
 
+/// Refuses ids that are no tokens.
+fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
+    let size = tokenizer.vocab_size();
+    match ids.iter().find(|&&id| usize::try_from(id).map_or(true, |id| id >= size)) {
+        Some(id) => bail!("token id {id} is not in the vocabulary, which has {size} tokens"),
+        None => Ok(()),
+    }
+}
+
 /// The text that [`ids`] with the same options makes these ids of.
 fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> String {
     let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos() && !args.no_bos);
@@ -80,7 +90,10 @@ fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> String {
 }
 
 /// Reads a JSON value from each line of stdin and prints what `make` makes of it, one a line.
-fn lines<T: DeserializeOwned, U: Serialize>(expected: &str, make: impl Fn(T) -> U) -> anyhow::Result<()> {
+fn lines<T: DeserializeOwned, U: Serialize>(
+    expected: &str,
+    make: impl Fn(T) -> anyhow::Result<U>,
+) -> anyhow::Result<()> {
     let mut input = io::stdin().lock();
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
@@ -89,8 +102,9 @@ fn lines<T: DeserializeOwned, U: Serialize>(expected: &str, make: impl Fn(T) -> 
         if input.read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
             break;
         }
-        let made = serde_json::from_slice(&line).map(&make);
-        let made = made.with_context(|| format!("line {number} of stdin is not {expected}"));
+        let read = serde_json::from_slice(&line);
+        let read = read.with_context(|| format!("line {number} of stdin is not {expected}"));
+        let made = read.and_then(|value| make(value).with_context(|| format!("line {number} of stdin")));
         if made.is_err() {
             out.flush()?;
         }

@@ -9,6 +9,31 @@ pub(crate) fn from_1_to<const MOST: usize>(text: &str) -> Result<NonZero<usize>,
     number.ok_or_else(|| format!("expected a number from 1 to {MOST}"))
 }
 
+/// A temperature; below 0 is as 0.
+pub(crate) fn finite(text: &str) -> Result<f32, String> {
+    number(text, f32::is_finite, "a finite number")
+}
+
+/// A part of all probability.
+pub(crate) fn probability(text: &str) -> Result<f32, String> {
+    number(text, |value| (0.0..=1.0).contains(&value), "a number from 0 to 1")
+}
+
+/// What a logit is divided by or multiplied with.
+pub(crate) fn factor(text: &str) -> Result<f32, String> {
+    number(text, |value| (1e-6..=1e6).contains(&value), "a number from 0.000001 to 1000000")
+}
+
+/// What a logit is made lower by.
+pub(crate) fn penalty(text: &str) -> Result<f32, String> {
+    number(text, |value| value.abs() <= 1e6, "a number from -1000000 to 1000000")
+}
+
+/// The ranges are those that the engine takes; here they are checked before a model is loaded.
+fn number(text: &str, is_fine: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
+    text.parse().ok().filter(|&value| is_fine(value)).ok_or_else(|| format!("expected {expected}"))
+}
+
 /// Token ids such as `1, 2`, `1 2` or `[1,2]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenIds(pub(crate) Vec<u32>);
@@ -36,7 +61,8 @@ impl FromStr for LogitBias {
         let parsed = text.find(['+', '-']).and_then(|sign| {
             let (id, bias) = text.split_at(sign);
             let unsigned = bias.get(1..)?.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '.');
-            Some(LogitBias(id.trim().parse().ok()?, bias.parse().ok().filter(|_| unsigned)?))
+            let bias = bias.parse().ok().filter(|bias: &f32| unsigned && *bias < f32::INFINITY)?;
+            Some(LogitBias(id.trim().parse().ok()?, bias))
         });
         parsed.ok_or_else(|| "expected a token id, a sign and a number, such as 15043+1".to_owned())
     }
@@ -86,7 +112,7 @@ mod tests {
         assert_eq!("15043+1".parse(), Ok(LogitBias(15043, 1.0)));
         assert_eq!("7-0.5".parse(), Ok(LogitBias(7, -0.5)));
         assert_eq!("7-inf".parse(), Ok(LogitBias(7, f32::NEG_INFINITY)));
-        for wrong in ["", "7", "7+", "+1", "7+-1", "7=1", "7--1"] {
+        for wrong in ["", "7", "7+", "+1", "7+-1", "7=1", "7--1", "7+inf", "7+nan"] {
             assert!(wrong.parse::<LogitBias>().is_err(), "{wrong}");
         }
     }

@@ -54,3 +54,17 @@ fn a_bad_line_is_named_after_the_good_ones() {
     );
     assert!(home.run("detokenize -m MODEL 1,x").failed(1).contains("\"x\" is not a token id"));
 }
+
+#[test]
+fn an_id_outside_the_vocabulary_is_named() {
+    let home = Home::new();
+    let said = "token id 512 is not in the vocabulary, which has 512 tokens";
+    for flags in ["", "--ids", "--json", "--parse-special"] {
+        let error = home.run(&format!("detokenize -m MODEL 1,511,512 {flags}")).failed(1);
+        assert!(error.contains(said), "{flags}: {error}");
+    }
+    home.run("detokenize -m MODEL 511").quiet();
+    let ran = home.pipe("detokenize -m MODEL --jsonl", "[1]\n[512]\n");
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), "\"\"\n"));
+    assert!(ran.stderr.contains(&format!("line 2 of stdin: {said}")), "{}", ran.stderr);
+}
