@@ -9,13 +9,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::Usage;
 use crate::values::{LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, mistakes, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
+
+/// How the help of `--escape` begins.
+const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,6 +50,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Talks with the model, line by line; what runs without a command
+    #[command(mut_args(in_a_chat))]
     Chat(ChatArgs),
     /// Continues a prompt; the text goes to stdout
     Run(RunArgs),
@@ -55,6 +59,7 @@ pub(crate) enum Command {
     /// Turns text into token ids
     Tokenize(TokenizeArgs),
     /// Turns token ids into text
+    #[command(mut_args(from_ids))]
     Detokenize(TokenizeArgs),
     /// Shows what is in a GGUF file and the memory it needs
     Inspect(InspectArgs),
@@ -62,6 +67,27 @@ pub(crate) enum Command {
     Devices(DevicesArgs),
     /// Prints a completion script for a shell
     Completions(CompletionsArgs),
+}
+
+/// What options that `run` has as well say in the help of `chat`.
+fn in_a_chat(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "system" => arg.help("System message, the first of the conversation [short: -sys]"),
+        "raw" => arg.help("No chat template and no system message, only the text"),
+        "escape" => arg.help(format!("{ESCAPES} in --system and in messages as characters")),
+        _ => arg,
+    }
+}
+
+/// What options that `tokenize` has as well say in the help of `detokenize`.
+fn from_ids(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "text" => arg.value_name("IDS").help("The ids, such as 1,15043 [default: stdin]"),
+        "parse_special" => arg.help("Write the text of special tokens, too"),
+        "no_bos" => arg.help("Keep a BOS token at the start; --parse-special writes its text"),
+        "jsonl" => arg.help("Read one array of ids a line from stdin and print one JSON string a line"),
+        _ => arg,
+    }
 }
 
 /// Which model.
@@ -251,8 +277,7 @@ pub(crate) struct TemplateArgs {
     /// No chat template and no system message, only the text; '' starts from BOS alone
     #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
-    /// Read \n, \t, \r, \", \', \\ and \xHH in -p, --system and what is said in a chat as characters
-    #[arg(short, long)]
+    #[arg(short, long, help = format!("{ESCAPES} in -p and --system as characters"))]
     pub(crate) escape: bool,
 }
 
@@ -312,17 +337,16 @@ pub(crate) struct LogitsArgs {
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-    /// The text, or for `detokenize` the ids [default: stdin]
+    /// The text [default: stdin]
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: Option<String>,
-    /// Take special tokens for what they are, not for text (`detokenize`: write their text)
+    /// Take special tokens for what they are, not for text
     #[arg(long)]
     pub(crate) parse_special: bool,
-    /// No BOS token before the text (`detokenize`: keep one that is there)
+    /// No BOS token before the text
     #[arg(long)]
     pub(crate) no_bos: bool,
-    /// Read one JSON string a line from stdin and print one array of ids a line (`detokenize`: the
-    /// other way round)
+    /// Read one JSON string a line from stdin and print one array of ids a line
     #[arg(long, conflicts_with_all = ["text", "json", "ids"])]
     pub(crate) jsonl: bool,
     /// Print one JSON object with ids and pieces
@@ -372,7 +396,7 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         Ok(command) => (command, None),
         Err(fault) => (Cli::command(), Some(fault)),
     };
-    let command = hide_env(command);
+    let command = tend_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
     let parsed = parsed.map_err(mistakes::explain);
@@ -383,9 +407,13 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     }
 }
 
-/// The rule is said once in the help of the program, not at each option.
-fn hide_env(command: clap::Command) -> clap::Command {
-    command.mut_args(|arg| arg.hide_env(true)).mut_subcommands(hide_env)
+/// An empty variable counts as unset. The rule of their names is said once in the help of the program,
+/// not at each option.
+fn tend_env(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| if is_empty(&arg) { arg.env(None) } else { arg.hide_env(true) })
+        .mut_subcommands(tend_env)
 }
 
 /// Prints a completion script.

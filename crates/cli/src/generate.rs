@@ -7,8 +7,9 @@ use anyhow::bail;
 use engine::{Chat, Engine, Event, RequestId, Sampling, Stop, StopReason, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::AnswerArgs;
+use crate::args::{AnswerArgs, TemplateArgs};
 use crate::interrupt::Answering;
+use crate::output::note;
 use crate::values::LogitBias;
 
 /// How a request went.
@@ -93,6 +94,13 @@ pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
         logit_bias: sampling.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
         seed: u32::try_from(sampling.seed).ok(),
     };
+}
+
+/// Says when there is a system message, but no template that would put it anywhere.
+pub(crate) fn say_system_is_unused(args: &TemplateArgs) {
+    if args.system.is_some() {
+        note(format_args!("the system message is not used: text is taken as it is"));
+    }
 }
 
 /// What a request took, in a line for people.

@@ -61,12 +61,15 @@ fn submit(
         }
         (Some(text), template) => {
             if let (Err(why), false) = (template, args.template.raw) {
-                let system = args.template.system.as_ref().map_or("", |_| ", without the system message");
-                output::note(format_args!("{why}: the prompt is taken as it is{system}"));
+                output::note(format_args!("{why}: the prompt is taken as it is"));
             }
+            generate::say_system_is_unused(&args.template);
             engine.model().encode_prompt(&text, args.parse_special)
         }
-        (None, _) => args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids),
+        (None, _) => {
+            generate::say_system_is_unused(&args.template);
+            args.source.tokens.clone().map_or_else(Vec::new, |TokenIds(ids)| ids)
+        }
     };
     let request =
         Request::new(prompt.clone()).sampling(chat.sampling).stop(chat.stop).max_tokens(chat.max_tokens);

@@ -115,8 +115,8 @@ fn describe(value: &DeValue<'_>) -> String {
 }
 
 fn set_default(command: Command, id: &str, value: &str) -> Command {
-    let has = command.get_arguments().any(|arg| arg.get_id() == id);
-    let command = if has { command.mut_arg(id, |arg| arg.default_value(value.to_owned())) } else { command };
+    let is_it = |arg: &Arg| arg.get_id() == id;
+    let command = command.mut_args(|arg| if is_it(&arg) { arg.default_value(value.to_owned()) } else { arg });
     command.mut_subcommands(|sub| set_default(sub, id, value))
 }
 

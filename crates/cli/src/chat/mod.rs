@@ -225,6 +225,7 @@ fn new_chat(engine: &mut Engine, args: &ChatArgs) -> anyhow::Result<Chat> {
     chat.set_system(args.template.system.clone());
     if args.template.raw {
         chat.set_templated(engine.model(), false)?;
+        generate::say_system_is_unused(&args.template);
     }
     say_if_raw(engine, &args.template);
     Ok(chat)
@@ -234,5 +235,6 @@ fn new_chat(engine: &mut Engine, args: &ChatArgs) -> anyhow::Result<Chat> {
 fn say_if_raw(engine: &Engine, args: &TemplateArgs) {
     if let (Err(why), false) = (engine.model().template(), args.raw) {
         note(format_args!("{why}: messages are taken as they are"));
+        generate::say_system_is_unused(args);
     }
 }

@@ -90,3 +90,17 @@ fn a_prompt_that_does_not_fit_is_counted() {
     let error = home.run("run -m MODEL --tokens 1,99999").failed(1);
     assert!(error.contains("99999") && error.contains("512"), "{error}");
 }
+
+#[test]
+fn help_speaks_of_its_own_command() {
+    let home = Home::new();
+    let chat = home.run("chat --help").quiet();
+    assert!(
+        !chat.contains("in -p") && !chat.contains("the prompt by") && chat.contains("messages as"),
+        "{chat}"
+    );
+    let detokenize = home.run("detokenize --help").quiet();
+    assert!(detokenize.contains("[IDS]") && !detokenize.contains("The text ["), "{detokenize}");
+    assert!(!home.run("tokenize --help").quiet().contains("`detokenize`"));
+    assert!(home.run("run --help").quiet().contains("in -p and --system"));
+}

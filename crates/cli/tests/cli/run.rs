@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::process::Stdio;
 
+use testkit::llama::Spec;
+
 use crate::common::{Home, Ran, ids, write};
 
 #[test]
@@ -86,6 +88,28 @@ fn the_template_is_applied_to_messages() {
     assert!(!raw.contains(&2) && raw.len() < plain.len());
     assert_eq!(prompt_ids("-p </s> --raw --parse-special"), [1, 2]);
     assert!(!prompt_ids("-p </s> --raw").contains(&2), "typed text is no special token");
+}
+
+#[test]
+fn a_system_message_that_is_not_used_is_said_once() {
+    let home = Home::new();
+    let spec = Spec { layers: 1, ..Spec::new(quant::Format::F32) };
+    let mut metadata = spec.metadata();
+    metadata.remove("tokenizer.chat_template");
+    let plain = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a good model");
+    write(&home.path("plain.gguf"), plain);
+    for args in ["-m MODEL --raw", "-m plain.gguf"] {
+        for command in ["run -n 1 -p Hi", "chat -n 1"] {
+            let ran = home.pipe(&format!("{command} {args} -sys Hello"), "Hi\nHi\n");
+            let said = ran.stderr.matches("the system message is not used").count();
+            assert_eq!((ran.code, said), (Some(0), 1), "{command} {args}: {}", ran.stderr);
+            let without = home.pipe(&format!("{command} {args}"), "Hi\nHi\n");
+            assert!(!without.stderr.contains("system message"), "{}", without.stderr);
+        }
+    }
+    let ran = home.run("run -m MODEL --tokens 1 -n 1 -sys Hello");
+    assert_eq!(ran.stderr, "the system message is not used: text is taken as it is\n");
+    home.run("run -m MODEL -p Hi -n 1 -sys Hello").quiet();
 }
 
 #[test]

@@ -24,6 +24,18 @@ fn flags_win_over_variables_over_the_file() {
 }
 
 #[test]
+fn an_empty_variable_is_unset() {
+    let home = Home::new();
+    let model = home.model.display();
+    write(&home.path(".config/rustorch/config.toml"), format!("model = '{model}'\nmax-tokens = 3\n"));
+    let mut command = home.command("run -p Hi --ignore-eos --json");
+    for name in ["MODEL", "MAX_TOKENS", "TEMPERATURE", "THREADS", "BACKEND", "SYSTEM", "RAW", "DEBUG"] {
+        command.env(format!("RUSTORCH_{name}"), "");
+    }
+    assert_eq!(generated(Ran::from(command.output().expect("the program starts"))), 3);
+}
+
+#[test]
 fn faults_in_the_file_are_named() {
     let home = Home::new();
     let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\nbogus = 1\n");
