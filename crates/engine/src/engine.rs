@@ -36,7 +36,8 @@ pub struct Options {
     /// Requests that run at once, at most 1024; further ones wait.
     pub sequences: usize,
     /// Rows a step, at most: decoded tokens and chunks of prompts. No fewer than `sequences` are taken,
-    /// and no more than `n_ctx * sequences` or 65536.
+    /// and no more than `n_ctx * sequences` or 65536. More are hardly faster, and nothing is reported
+    /// or cancelled before a step ends.
     pub n_batch: usize,
     /// How keys and values are stored.
     pub kv_format: KvFormat,
@@ -47,7 +48,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { n_ctx: None, sequences: 1, n_batch: 512, kv_format: KvFormat::default(), pages: None }
+        Options { n_ctx: None, sequences: 1, n_batch: 128, kv_format: KvFormat::default(), pages: None }
     }
 }
 
