@@ -112,7 +112,7 @@ pub(crate) struct EngineArgs {
     #[command(flatten)]
     pub(crate) context: ContextArgs,
     /// Tokens of a prompt that are computed at once
-    #[arg(short, long, value_name = "N", default_value = "512", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
 }
