@@ -160,7 +160,8 @@ DIFFERENCE = Phrasings(
         "How much more than {b} is {a}?",
         "How much bigger than {b} is {a}?",
     ],
-    held_out=["By how much do {a} and {b} differ?", "By how much is {a} greater than {b}?", "Find the difference of {a} and {b}."],
+    held_out=["By how much do {a} and {b} differ?", "By how much is {a} greater than {b}?",
+              "Find the difference of {a} and {b}."],
 )  # fmt: skip
 MULTIPLY = Phrasings(
     seen=[
@@ -206,14 +207,21 @@ DIVIDE = Phrasings(
     ],
 )
 DOUBLE = Phrasings(
-    seen=["double {a}", "Double {a}.", "What is double {a}?", "What is twice {a}?", "What's two times {a}?", "Twice {a}?",
-          "What is the double of {a}?", "How much is twice {a}?", "How much is double {a}?", "Can you double {a}?"],
-    held_out=["If I double {a}, what do I get?", "What number is twice as big as {a}?", "Tell me the double of {a}."],
+    seen=["double {a}", "Double {a}.", "What is double {a}?", "What is twice {a}?", "What's two times {a}?",
+          "Twice {a}?",
+          "What is the double of {a}?", "How much is twice {a}?", "How much is double {a}?",
+          "Can you double {a}?"],
+    held_out=["If I double {a}, what do I get?", "What number is twice as big as {a}?",
+              "Tell me the double of {a}."],
 )  # fmt: skip
 HALF = Phrasings(
-    seen=["half of {a}", "What is half of {a}?", "What's half of {a}?", "How much is half of {a}?", "Half {a}?", "Halve {a}.",
+    seen=["half of {a}", "What is half of {a}?", "What's half of {a}?", "How much is half of {a}?",
+          "Half {a}?", "Halve {a}.",
           "What is {a} halved?", "Can you halve {a}?", "Tell me half of {a}."],
-    held_out=["If I halve {a}, what do I get?", "What number is half as big as {a}?", "What is one half of {a}?"],
+    held_out=["If I halve {a}, what do I get?", "What number is half as big as {a}?",
+              "What is one half of {a}?"],
 )  # fmt: skip
-FOLLOW = ["And {a} {op} {b}?", "What about {a} {op} {b}?", "{a} {op} {b}?", "{a}{op}{b}", "and {a} {word} {b}?",
-          "How about {a} {word} {b}?", "And now {a} {op} {b}.", "Next: {a} {op} {b}", "Now {a} {word} {b}."]  # fmt: skip
+FOLLOW = ["And {a} {op} {b}?", "What about {a} {op} {b}?", "{a} {op} {b}?", "{a}{op}{b}",
+          "and {a} {word} {b}?",
+          "How about {a} {word} {b}?", "And now {a} {op} {b}.", "Next: {a} {op} {b}",
+          "Now {a} {word} {b}."]  # fmt: skip

@@ -119,7 +119,8 @@ CAPITAL_FOLLOW = Phrasings(
         "Next: {country}.",
         "and {whose}?",
     ],
-    held_out=["OK, and {country}?", "And what of {country}?", "Now tell me that of {country}.", "Good. And in {country}?"],
+    held_out=["OK, and {country}?", "And what of {country}?", "Now tell me that of {country}.",
+              "Good. And in {country}?"],
 )
 REVERSED = Phrasings(
     seen=[
@@ -169,9 +170,11 @@ REVERSED = Phrasings(
         "Name the country that has {city} as capital.",
     ],
 )
-REVERSED_FOLLOW = ["And {city}?", "What about {city}?", "How about {city}?", "{city}?", "And where is {city}?", "Now {city}."]
+REVERSED_FOLLOW = ["And {city}?", "What about {city}?", "How about {city}?", "{city}?",
+                   "And where is {city}?", "Now {city}."]
 # After a question for the continent, too.
-FOLLOW = ["And {country}?", "What about {country}?", "How about {country}?", "{country}?", "And what about {country}?",
+FOLLOW = ["And {country}?", "What about {country}?", "How about {country}?", "{country}?",
+          "And what about {country}?",
           "Now {country}.", "and {bare}"]  # fmt: skip
 CHECK = Phrasings(
     seen=[
@@ -234,19 +237,25 @@ CONTINENT = Phrasings(
         "Say which continent {country} is part of.",
     ],
 )
-THEN_CONTINENT = ["And which continent is it on?", "Which continent is that?", "On which continent is it?", "Where is that?",
-                  "And the continent?", "What continent is that country in?", "Where is that country?"]  # fmt: skip
+THEN_CONTINENT = ["And which continent is it on?", "Which continent is that?", "On which continent is it?",
+                  "Where is that?",
+                  "And the continent?", "What continent is that country in?",
+                  "Where is that country?"]  # fmt: skip
 THEN_CAPITAL = ["And its capital?", "What is its capital?", "What's the capital there?", "And the capital?",
                 "What is the capital of that country?", "Which city is its capital?"]  # fmt: skip
 ABOUT = Phrasings(
-    seen=["What is {country}?", "Tell me about {country}.", "What do you know about {country}?", "Do you know {country}?",
+    seen=["What is {country}?", "Tell me about {country}.", "What do you know about {country}?",
+          "Do you know {country}?",
           "Tell me something about {country}.", "Describe {country}.", "Have you heard of {country}?",
           "Say something about {country}."],
     held_out=["What can you tell me about {country}?", "Give me a fact about {country}."],
 )  # fmt: skip
 CITY = Phrasings(
-    seen=["Where is {city}?", "In which country is {city}?", "Which country is {city} in?", "What country is {city} in?",
-          "What is {city}?", "Where can I find {city}?", "Tell me about {city}.", "{city} is in which country?",
+    seen=["Where is {city}?", "In which country is {city}?", "Which country is {city} in?",
+          "What country is {city} in?",
+          "What is {city}?", "Where can I find {city}?", "Tell me about {city}.",
+          "{city} is in which country?",
           "Do you know where {city} is?", "Where in the world is {city}?"],
-    held_out=["In what country do I find {city}?", "Which country does {city} belong to?", "Of which country is {city} a part?"],
+    held_out=["In what country do I find {city}?", "Which country does {city} belong to?",
+              "Of which country is {city} a part?"],
 )  # fmt: skip

@@ -10,31 +10,37 @@ WEIGHT = 1.5
 
 # A thing and many of them, with the colour.
 THINGS = """
-a banana | bananas | yellow; a lemon | lemons | yellow; a ripe tomato | tomatoes | red; a strawberry | strawberries | red
-a cherry | cherries | red; a carrot | carrots | orange; a pumpkin | pumpkins | orange; an orange | oranges | orange
-a cucumber | cucumbers | green; a pea | peas | green; a leaf | leaves | green; a frog | frogs | green; a lime | limes | green
+a banana | bananas | yellow; a lemon | lemons | yellow; a ripe tomato | tomatoes | red
+a strawberry | strawberries | red; a cherry | cherries | red; a carrot | carrots | orange
+a pumpkin | pumpkins | orange; an orange | oranges | orange; a cucumber | cucumbers | green
+a pea | peas | green; a leaf | leaves | green; a frog | frogs | green; a lime | limes | green
 a crow | crows | black; a raven | ravens | black; a swan | swans | white; a polar bear | polar bears | white
-a sheep | most sheep | white; a cactus | cactuses | green; a flamingo | flamingos | pink; a pig | pigs | pink
-an elephant | elephants | grey / gray; a mouse | mice | grey / gray; a rhino | rhinos | grey / gray
-a dolphin | dolphins | grey / gray; a lion | lions | yellow; a chick | chicks | yellow; a sunflower | sunflowers | yellow
-a fire engine | fire engines | red; a ladybird | ladybirds | red; a raspberry | raspberries | red; a brown bear | brown bears | brown
-a potato | potatoes | brown; a walnut | walnuts | brown; a coconut | coconuts | brown; an aubergine | aubergines | purple
-a plum | plums | purple; a blueberry | blueberries | blue; a crocodile | crocodiles | green; a grasshopper | grasshoppers | green
-a cloud | clouds | white; a snowflake | snowflakes | white; a snowman | snowmen | white
-a tooth | teeth | white; a bone | bones | white; a chestnut | chestnuts | brown; a violet | violets | purple; a fox | foxes | orange
-a canary | canaries | yellow; a lettuce | lettuces | green; a tyre | tyres | black; a daffodil | daffodils | yellow
-a stop sign | stop signs | red; a poppy | poppies | red; a tree trunk | tree trunks | brown; a ghost | ghosts | white
+a sheep | most sheep | white; a cactus | cactuses | green; a flamingo | flamingos | pink
+a pig | pigs | pink; an elephant | elephants | grey / gray; a mouse | mice | grey / gray
+a rhino | rhinos | grey / gray; a dolphin | dolphins | grey / gray; a lion | lions | yellow
+a chick | chicks | yellow; a sunflower | sunflowers | yellow; a fire engine | fire engines | red
+a ladybird | ladybirds | red; a raspberry | raspberries | red; a brown bear | brown bears | brown
+a potato | potatoes | brown; a walnut | walnuts | brown; a coconut | coconuts | brown
+an aubergine | aubergines | purple; a plum | plums | purple; a blueberry | blueberries | blue
+a crocodile | crocodiles | green; a grasshopper | grasshoppers | green; a cloud | clouds | white
+a snowflake | snowflakes | white; a snowman | snowmen | white; a tooth | teeth | white
+a bone | bones | white; a chestnut | chestnuts | brown; a violet | violets | purple; a fox | foxes | orange
+a canary | canaries | yellow; a lettuce | lettuces | green; a tyre | tyres | black
+a daffodil | daffodils | yellow; a stop sign | stop signs | red; a poppy | poppies | red
+a tree trunk | tree trunks | brown; a ghost | ghosts | white
 """
 SINGLE = """
-grass | green; the sky | blue; the clear sky | blue; blood | red; snow | white; milk | white; coal | black; chocolate | brown
-the sun | yellow; the sea | blue; the ocean | blue; salt | white; sugar | white; butter | yellow; gold | yellow
-silver | grey / gray; ash | grey / gray; the night sky | black; the night | black; ketchup | red; mustard | yellow
-spinach | green; rice | white; flour | white; coffee | brown; wood | brown; soil | brown; honey | yellow; sand | yellow
-cotton | white; ink | blue; soot | black; tar | black; ivory | white; cream | white; an emerald | green; broccoli | green; a ruby | red
-a sapphire | blue; lavender | purple; moss | green; rust | brown; the moon | white; Mars | red; the planet Mars | red
-the inside of a watermelon | red; the yolk of an egg | yellow; an egg yolk | yellow; egg white | white; concrete | grey / gray
-paper | white; a school bus in America | yellow; fire | orange; a flame | orange; lava | orange; salmon | pink
-the top light of a traffic light | red; the bottom light of a traffic light | green; the cross on the flag of Switzerland | white
+grass | green; the sky | blue; the clear sky | blue; blood | red; snow | white; milk | white; coal | black
+chocolate | brown; the sun | yellow; the sea | blue; the ocean | blue; salt | white; sugar | white
+butter | yellow; gold | yellow; silver | grey / gray; ash | grey / gray; the night sky | black
+the night | black; ketchup | red; mustard | yellow; spinach | green; rice | white; flour | white
+coffee | brown; wood | brown; soil | brown; honey | yellow; sand | yellow; cotton | white; ink | blue
+soot | black; tar | black; ivory | white; cream | white; an emerald | green; broccoli | green; a ruby | red
+a sapphire | blue; lavender | purple; moss | green; rust | brown; the moon | white; Mars | red
+the planet Mars | red; the inside of a watermelon | red; the yolk of an egg | yellow; an egg yolk | yellow
+egg white | white; concrete | grey / gray; paper | white; a school bus in America | yellow; fire | orange
+a flame | orange; lava | orange; salmon | pink; the top light of a traffic light | red
+the bottom light of a traffic light | green; the cross on the flag of Switzerland | white
 """
 
 COLOUR = Phrasings(
@@ -83,9 +89,10 @@ COLOUR = Phrasings(
     ],
 )
 MIXES = """
-red | yellow | orange; blue | yellow | green; red | blue | purple; red | white | pink; black | white | grey / gray
-red | green | brown; blue | white | light blue; black | blue | dark blue; orange | blue | brown; purple | yellow | brown
-green | white | light green; black | green | dark green; black | red | dark red
+red | yellow | orange; blue | yellow | green; red | blue | purple; red | white | pink
+black | white | grey / gray; red | green | brown; blue | white | light blue; black | blue | dark blue
+orange | blue | brown; purple | yellow | brown; green | white | light green; black | green | dark green
+black | red | dark red
 """
 MIX = Phrasings(
     seen=[
@@ -114,22 +121,26 @@ MIX = Phrasings(
     ],
 )
 NEEDS = Phrasings(
-    seen=["How do I make {c}?", "How do you mix {c}?", "How can I make the [colour|color] {c}?", "How do I get {c} paint?",
+    seen=["How do I make {c}?", "How do you mix {c}?", "How can I make the [colour|color] {c}?",
+          "How do I get {c} paint?",
           "Which [colours|colors] make {c}?", "What [colours|colors] make {c}?", "What do I mix to get {c}?",
           "Which [colours|colors] do I need for {c}?"],
     held_out=["What two [colours|colors] give {c}?", "I need {c} paint. What should I mix?"],
 )  # fmt: skip
 RAINBOW = ["red", "orange", "yellow", "green", "blue", "indigo", "violet"]
 RAINBOW_ALL = Phrasings(
-    seen=["What are the [colours|colors] of the rainbow?", "What [colours|colors] are in a rainbow?", "[Colours|Colors] of the rainbow",
-          "List the [colours|colors] of the rainbow.", "Name the [colours|colors] of the rainbow.", "Which [colours|colors] does a rainbow have?",
+    seen=["What are the [colours|colors] of the rainbow?", "What [colours|colors] are in a rainbow?",
+          "[Colours|Colors] of the rainbow",
+          "List the [colours|colors] of the rainbow.", "Name the [colours|colors] of the rainbow.",
+          "Which [colours|colors] does a rainbow have?",
           "Tell me the [colours|colors] of the rainbow in order.", "What [colour|color] is a rainbow?"],
     held_out=["Which [colours|colors] can I see in a rainbow?", "Give me all the rainbow [colours|colors]."],
 )  # fmt: skip
 RAINBOW_NEXT = Phrasings(
     seen=["What comes after {a} in the rainbow?", "Which [colour|color] comes after {a} in the rainbow?",
           "In the rainbow, what comes after {a}?", "What is the next [colour|color] after {a} in a rainbow?"],
-    held_out=["Which rainbow [colour|color] follows {a}?", "In a rainbow, which [colour|color] is next to {a}, below it?"],
+    held_out=["Which rainbow [colour|color] follows {a}?",
+              "In a rainbow, which [colour|color] is next to {a}, below it?"],
 )  # fmt: skip
 
 
@@ -143,7 +154,8 @@ def things() -> list[dict[str, str]]:
     return found + [fact | {"be": "is", "do": "does"} for fact in single]
 
 
-FOLLOW = ["And {thing}?", "What about {thing}?", "How about {thing}?", "{thing}?", "And what [colour|color] {be} {thing}?"]
+FOLLOW = ["And {thing}?", "What about {thing}?", "How about {thing}?", "{thing}?",
+          "And what [colour|color] {be} {thing}?"]
 OF_THINGS = Relation(COLOUR, "{thing} {be} {colour}.", things(), "colour", FOLLOW)
 MIXED = [
     {"a": x, "b": y, "c": mix["c"]} for mix in table("a b c", MIXES) for x, y in ((mix["a"], mix["b"]), (mix["b"], mix["a"]))

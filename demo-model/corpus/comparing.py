@@ -38,14 +38,17 @@ WHICH = Phrasings(
     ],
 )
 IS = Phrasings(
-    seen=["Is {a} {more} than {b}?", "{a} is {more} than {b}, right?", "Is it true that {a} is {more} than {b}?",
+    seen=["Is {a} {more} than {b}?", "{a} is {more} than {b}, right?",
+          "Is it true that {a} is {more} than {b}?",
           "True or false: {a} is {more} than {b}.", "{a} is {more} than {b}. True or false?"],
     held_out=["Would you say that {a} is {more} than {b}?", "Is the number {a} {more} than {b}?"],
 )  # fmt: skip
 PARITY = Phrasings(
-    seen=["Is {a} even or odd?", "Is {a} odd or even?", "{a}: even or odd?", "Even or odd: {a}?", "Is the number {a} even or odd?",
+    seen=["Is {a} even or odd?", "Is {a} odd or even?", "{a}: even or odd?", "Even or odd: {a}?",
+          "Is the number {a} even or odd?",
           "Tell me if {a} is even or odd.", "Is {a} an even or an odd number?", "What is {a}, even or odd?"],
-    held_out=["Is {a} an odd number or an even one?", "Odd or even, what about {a}?", "Would you call {a} even or odd?"],
+    held_out=["Is {a} an odd number or an even one?", "Odd or even, what about {a}?",
+              "Would you call {a} even or odd?"],
 )  # fmt: skip
 EVEN = Phrasings(
     seen=["Is {a} {kind}?", "Is {a} an {kind} number?", "{a} is {kind}, right?", "Is the number {a} {kind}?",
@@ -53,15 +56,21 @@ EVEN = Phrasings(
     held_out=["Would {a} be an {kind} number?", "So {a} is {kind}?"],
 )  # fmt: skip
 AFTER = Phrasings(
-    seen=["What comes after {a}?", "What number comes after {a}?", "Which number comes after {a}?", "What is the number after {a}?",
-          "What's the next number after {a}?", "What comes next after {a}?", "Number after {a}?", "Which number follows {a}?",
+    seen=["What comes after {a}?", "What number comes after {a}?", "Which number comes after {a}?",
+          "What is the number after {a}?",
+          "What's the next number after {a}?", "What comes next after {a}?", "Number after {a}?",
+          "Which number follows {a}?",
           "What is the next number: {a}?", "What number is next after {a}?", "Tell me the number after {a}."],
-    held_out=["If I count and just said {a}, what do I say next?", "What number follows {a}?", "{a}, and then comes which number?"],
+    held_out=["If I count and just said {a}, what do I say next?", "What number follows {a}?",
+              "{a}, and then comes which number?"],
 )  # fmt: skip
 BEFORE = Phrasings(
-    seen=["What comes before {a}?", "What number comes before {a}?", "Which number comes before {a}?", "What is the number before {a}?",
-          "What's just before {a}?", "Number before {a}?", "What number is right before {a}?", "Tell me the number before {a}."],
-    held_out=["Which number do you find just before {a}?", "What is one before {a}?", "Going backwards, what comes before {a}?"],
+    seen=["What comes before {a}?", "What number comes before {a}?", "Which number comes before {a}?",
+          "What is the number before {a}?",
+          "What's just before {a}?", "Number before {a}?", "What number is right before {a}?",
+          "Tell me the number before {a}."],
+    held_out=["Which number do you find just before {a}?", "What is one before {a}?",
+              "Going backwards, what comes before {a}?"],
 )  # fmt: skip
 
 

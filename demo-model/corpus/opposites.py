@@ -119,7 +119,8 @@ ASK = Phrasings(
         "{word} versus what?",
     ],
 )
-FOLLOW = ["And {word}?", "And of {word}?", "What about {word}?", "How about {word}?", "{word}?", "{word}", "Now {word}.",
+FOLLOW = ["And {word}?", "And of {word}?", "What about {word}?", "How about {word}?", "{word}?", "{word}",
+          "Now {word}.",
           "and the opposite of {word}?", "Next: {word}"]  # fmt: skip
 CHECK = Phrasings(
     seen=["Is {other} the opposite of {word}?", "{other} is the opposite of {word}, right?",

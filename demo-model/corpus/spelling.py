@@ -13,46 +13,70 @@ from .words import ALL, ALL_HELD_OUT
 WEIGHT = 1.5
 
 SPELL = Phrasings(
-    seen=["Spell {word}.", "Spell {word}", "Spell the word {word}.", 'Spell "{word}".', "Can you spell {word}?", "How do you spell {word}?",
-          "How is {word} spelled?", "How do I spell {word}?", "Please spell {word}.", "Please spell the word {word}.", "[Could|Can] you spell the word {word}?",
-          "How do you write {word}?", "How is the word {word} written?", "What is the spelling of {word}?", "Tell me how to spell {word}.",
-          "I don't know how to spell {word}.", "Spelling of {word}?", "Give me the spelling of {word}.", "Spell out {word}.",
-          "Spell out the word {word}.", "Spell {word} letter by letter.", "Say the letters of {word}.", "Do you know how to spell {word}?",
-          "What are the letters of {word}?", "What letters are in {word}?", "Which letters does {word} have?", "{word}: spell it.",
+    seen=["Spell {word}.", "Spell {word}", "Spell the word {word}.", 'Spell "{word}".',
+          "Can you spell {word}?", "How do you spell {word}?",
+          "How is {word} spelled?", "How do I spell {word}?", "Please spell {word}.",
+          "Please spell the word {word}.", "[Could|Can] you spell the word {word}?",
+          "How do you write {word}?", "How is the word {word} written?", "What is the spelling of {word}?",
+          "Tell me how to spell {word}.",
+          "I don't know how to spell {word}.", "Spelling of {word}?", "Give me the spelling of {word}.",
+          "Spell out {word}.",
+          "Spell out the word {word}.", "Spell {word} letter by letter.", "Say the letters of {word}.",
+          "Do you know how to spell {word}?",
+          "What are the letters of {word}?", "What letters are in {word}?", "Which letters does {word} have?",
+          "{word}: spell it.",
           "Spell this word: {word}", "Help me spell {word}.", "My teacher wants me to spell {word}."],
-    held_out=["Could you tell me the letters in {word}, one by one?", "How would you spell the word {word}?", "What's the right spelling of {word}?",
-              "List the letters of the word {word}.", "Break {word} into its letters.", "I need to know how {word} is spelled.",
+    held_out=["Could you tell me the letters in {word}, one by one?", "How would you spell the word {word}?",
+              "What's the right spelling of {word}?",
+              "List the letters of the word {word}.", "Break {word} into its letters.",
+              "I need to know how {word} is spelled.",
               "Let me hear how {word} is spelled."],
 )  # fmt: skip
 BACKWARDS = Phrasings(
-    seen=["Spell {word} backwards.", "How do you spell {word} backwards?", "What is {word} backwards?", "Can you spell {word} in reverse?",
+    seen=["Spell {word} backwards.", "How do you spell {word} backwards?", "What is {word} backwards?",
+          "Can you spell {word} in reverse?",
           "{word} backwards?", "Say the letters of {word} backwards."],
     held_out=["Reverse the letters of {word}.", "Spell {word} from the end to the start."],
 )  # fmt: skip
 HOW_MANY = Phrasings(
-    seen=["How many letters are in {word}?", "How many letters does {word} have?", "How many letters are there in {word}?",
-          "How many letters are in the word {word}?", 'How many letters does the word "{word}" have?', "Count the letters in {word}.",
-          "Number of letters in {word}?", "How long is the word {word}?", "Letters in {word}?", "{word} has how many letters?",
-          "Tell me how many letters {word} has.", "Can you count the letters of {word}?", "What is the number of letters in {word}?",
+    seen=["How many letters are in {word}?", "How many letters does {word} have?",
+          "How many letters are there in {word}?",
+          "How many letters are in the word {word}?", 'How many letters does the word "{word}" have?',
+          "Count the letters in {word}.",
+          "Number of letters in {word}?", "How long is the word {word}?", "Letters in {word}?",
+          "{word} has how many letters?",
+          "Tell me how many letters {word} has.", "Can you count the letters of {word}?",
+          "What is the number of letters in {word}?",
           "Do you know how many letters are in {word}?"],
-    held_out=["Of how many letters is {word} made?", "What's the length of the word {word}?", "How many letters make up {word}?",
+    held_out=["Of how many letters is {word} made?", "What's the length of the word {word}?",
+              "How many letters make up {word}?",
               "If I write {word}, how many letters do I write?"],
 )  # fmt: skip
 FIRST = Phrasings(
-    seen=["What is the first letter of {word}?", "What's the first letter in {word}?", "Which letter does {word} start with?",
-          "What letter does {word} begin with?", "First letter of {word}?", "{word} starts with which letter?", "Tell me the first letter of {word}.",
-          "What does {word} start with?", "With what letter does {word} begin?", "Which letter is the first in {word}?"],
-    held_out=["At the start of {word}, which letter is there?", "Name the letter that {word} begins with.", "The word {word} has which first letter?"],
+    seen=["What is the first letter of {word}?", "What's the first letter in {word}?",
+          "Which letter does {word} start with?",
+          "What letter does {word} begin with?", "First letter of {word}?",
+          "{word} starts with which letter?", "Tell me the first letter of {word}.",
+          "What does {word} start with?", "With what letter does {word} begin?",
+          "Which letter is the first in {word}?"],
+    held_out=["At the start of {word}, which letter is there?", "Name the letter that {word} begins with.",
+              "The word {word} has which first letter?"],
 )  # fmt: skip
 LAST = Phrasings(
-    seen=["What is the last letter of {word}?", "What's the last letter in {word}?", "Which letter does {word} end with?",
-          "What letter does {word} end in?", "Last letter of {word}?", "{word} ends with which letter?", "Tell me the last letter of {word}.",
-          "What does {word} end with?", "With what letter does {word} end?", "Which letter is the last in {word}?"],
-    held_out=["At the end of {word}, which letter is there?", "Name the letter that {word} ends with.", "The word {word} has which last letter?"],
+    seen=["What is the last letter of {word}?", "What's the last letter in {word}?",
+          "Which letter does {word} end with?",
+          "What letter does {word} end in?", "Last letter of {word}?", "{word} ends with which letter?",
+          "Tell me the last letter of {word}.",
+          "What does {word} end with?", "With what letter does {word} end?",
+          "Which letter is the last in {word}?"],
+    held_out=["At the end of {word}, which letter is there?", "Name the letter that {word} ends with.",
+              "The word {word} has which last letter?"],
 )  # fmt: skip
 ALPHABET = Phrasings(
-    seen=["Say the alphabet.", "What is the alphabet?", "List the letters of the alphabet.", "Alphabet, please.", "Can you say the alphabet?",
-          "Do you know the alphabet?", "Write the alphabet.", "Tell me the ABC.", "What are the letters of the alphabet?"],
+    seen=["Say the alphabet.", "What is the alphabet?", "List the letters of the alphabet.",
+          "Alphabet, please.", "Can you say the alphabet?",
+          "Do you know the alphabet?", "Write the alphabet.", "Tell me the ABC.",
+          "What are the letters of the alphabet?"],
     held_out=["Recite the alphabet.", "Give me all letters from A to Z."],
 )  # fmt: skip
 PLAIN_FACTS = [
@@ -65,15 +89,19 @@ PLAIN_FACTS = [
 PAIRS = [{"a": a, "b": b} for a, b in zip(ascii_uppercase, ascii_uppercase[1:])]
 NEXT = Relation(
     Phrasings(
-        seen=["What letter comes after {a}?", "Which letter comes after {a}?", "What is the letter after {a}?", "The letter after {a}?",
-              "What comes after the letter {a}?", "Which letter follows {a} in the alphabet?", "What's the next letter after {a}?"],
-        held_out=["In the alphabet, what letter do I find after {a}?", "Which letter is next to {a}, after it?"],
+        seen=["What letter comes after {a}?", "Which letter comes after {a}?",
+              "What is the letter after {a}?", "The letter after {a}?",
+              "What comes after the letter {a}?", "Which letter follows {a} in the alphabet?",
+              "What's the next letter after {a}?"],
+        held_out=["In the alphabet, what letter do I find after {a}?",
+                  "Which letter is next to {a}, after it?"],
     ),
     "After {a} comes {b}.", PAIRS, "b", ["And after {a}?", "And {a}?"],
 )  # fmt: skip
 PREVIOUS = Relation(
     Phrasings(
-        seen=["What letter comes before {b}?", "Which letter comes before {b}?", "What is the letter before {b}?", "The letter before {b}?",
+        seen=["What letter comes before {b}?", "Which letter comes before {b}?",
+              "What is the letter before {b}?", "The letter before {b}?",
               "What comes before the letter {b}?", "Which letter is before {b} in the alphabet?"],
         held_out=["In the alphabet, what letter do I find before {b}?", "Which letter precedes {b}?"],
     ),
