@@ -7,7 +7,12 @@ from .relations import Fact, Relation, listed, table
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()
 LENGTHS = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-SEASONS = {"spring": MONTHS[2:5], "summer": MONTHS[5:8], "autumn": MONTHS[8:11], "winter": [MONTHS[11], *MONTHS[:2]]}
+SEASONS = {
+    "spring": MONTHS[2:5],
+    "summer": MONTHS[5:8],
+    "autumn": MONTHS[8:11],
+    "winter": [MONTHS[11], *MONTHS[:2]],
+}
 PLACES = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 
 
@@ -95,15 +100,18 @@ OF_SHIFTS = Relation(
 IF_TODAY = [
     {"told": told, "ask": ask, "want": want, "a": DAYS[i], "b": DAYS[(i + step) % 7]}
     for told, ask, want, step in (
-        ("today is", "what day is tomorrow", "tomorrow is", 1), ("today is", "what day was yesterday", "yesterday was", -1),
-        ("it is", "what day is tomorrow", "tomorrow is", 1), ("tomorrow is", "what day is today", "today is", -1),
-        ("yesterday was", "what day is today", "today is", 1), ("yesterday was", "what day is tomorrow", "tomorrow is", 2),
+        ("today is", "what day is tomorrow", "tomorrow is", 1),
+        ("today is", "what day was yesterday", "yesterday was", -1),
+        ("it is", "what day is tomorrow", "tomorrow is", 1),
+        ("tomorrow is", "what day is today", "today is", -1),
+        ("yesterday was", "what day is today", "today is", 1),
+        ("yesterday was", "what day is tomorrow", "tomorrow is", 2),
         ("tomorrow is", "what day was yesterday", "yesterday was", -2),
         ("today is", "what day is the day after tomorrow", "the day after tomorrow is", 2),
         ("today is", "what day was the day before yesterday", "the day before yesterday was", -2),
     )
     for i in range(7)
-]  # fmt: skip
+]
 OF_TODAY = Relation(
     Phrasings(
         seen=["If {told} {a}, {ask}?", "If {told} {a}, {ask}?", "{told} {a}, {ask}?", "{told} {a}, so {ask}?",
@@ -155,7 +163,8 @@ OF_NUMBERS = Relation(
     "{name} is the {place} {kind} of the {whole}.", PLACE_FACTS, "place",
 )  # fmt: skip
 LENGTH_FACTS = [
-    {"month": month, "n": str(n), "also": ", or 29 in a leap year" if n == 28 else ""} for month, n in zip(MONTHS, LENGTHS)
+    {"month": month, "n": str(n), "also": ", or 29 in a leap year" if n == 28 else ""}
+    for month, n in zip(MONTHS, LENGTHS)
 ]
 OF_LENGTHS = Relation(
     Phrasings(

@@ -119,8 +119,12 @@ CAPITAL_FOLLOW = Phrasings(
         "Next: {country}.",
         "and {whose}?",
     ],
-    held_out=["OK, and {country}?", "And what of {country}?", "Now tell me that of {country}.",
-              "Good. And in {country}?"],
+    held_out=[
+        "OK, and {country}?",
+        "And what of {country}?",
+        "Now tell me that of {country}.",
+        "Good. And in {country}?",
+    ],
 )
 REVERSED = Phrasings(
     seen=[
@@ -170,8 +174,14 @@ REVERSED = Phrasings(
         "Name the country that has {city} as capital.",
     ],
 )
-REVERSED_FOLLOW = ["And {city}?", "What about {city}?", "How about {city}?", "{city}?",
-                   "And where is {city}?", "Now {city}."]
+REVERSED_FOLLOW = [
+    "And {city}?",
+    "What about {city}?",
+    "How about {city}?",
+    "{city}?",
+    "And where is {city}?",
+    "Now {city}.",
+]
 # After a question for the continent, too.
 FOLLOW = ["And {country}?", "What about {country}?", "How about {country}?", "{country}?",
           "And what about {country}?",

@@ -154,16 +154,27 @@ def things() -> list[dict[str, str]]:
     return found + [fact | {"be": "is", "do": "does"} for fact in single]
 
 
-FOLLOW = ["And {thing}?", "What about {thing}?", "How about {thing}?", "{thing}?",
-          "And what [colour|color] {be} {thing}?"]
+FOLLOW = [
+    "And {thing}?",
+    "What about {thing}?",
+    "How about {thing}?",
+    "{thing}?",
+    "And what [colour|color] {be} {thing}?",
+]
 OF_THINGS = Relation(COLOUR, "{thing} {be} {colour}.", things(), "colour", FOLLOW)
 MIXED = [
-    {"a": x, "b": y, "c": mix["c"]} for mix in table("a b c", MIXES) for x, y in ((mix["a"], mix["b"]), (mix["b"], mix["a"]))
+    {"a": x, "b": y, "c": mix["c"]}
+    for mix in table("a b c", MIXES)
+    for x, y in ((mix["a"], mix["b"]), (mix["b"], mix["a"]))
 ]
 OF_MIXES = Relation(MIX, "{a} and {b} make {c}.", MIXED, "c", ["And {a} and {b}?", "What about {a} and {b}?"])
 OF_NEEDS = Relation(NEEDS, "Mix {a} and {b} to get {c}.", table("a b c", MIXES)[:5], "a")
 OF_RAINBOW = Relation(
-    RAINBOW_NEXT, "After {a} comes {b}.", [{"a": a, "b": b} for a, b in zip(RAINBOW, RAINBOW[1:])], "b", ["And after {a}?"]
+    RAINBOW_NEXT,
+    "After {a} comes {b}.",
+    [{"a": a, "b": b} for a, b in zip(RAINBOW, RAINBOW[1:])],
+    "b",
+    ["And after {a}?"],
 )
 
 

@@ -9,8 +9,17 @@ from .typos import slip
 WEIGHT = 1.0
 
 # {more} is "larger" or a word like it; {other} is its opposite.
-WORDS = [("larger", "smaller"), ("bigger", "smaller"), ("greater", "less"), ("smaller", "larger"), ("less", "more"),
-         ("smaller", "bigger"), ("higher", "lower"), ("lower", "higher"), ("more", "less")]  # fmt: skip
+WORDS = [
+    ("larger", "smaller"),
+    ("bigger", "smaller"),
+    ("greater", "less"),
+    ("smaller", "larger"),
+    ("less", "more"),
+    ("smaller", "bigger"),
+    ("higher", "lower"),
+    ("lower", "higher"),
+    ("more", "less"),
+]
 UP = {"larger", "bigger", "greater", "higher", "more"}
 
 WHICH = Phrasings(
@@ -83,16 +92,26 @@ def compared(rng: Random, split: str) -> tuple[Turn, str]:
     if rng.random() < 0.65:
         first, second = (max(a, b), min(a, b)) if more in UP else (min(a, b), max(a, b))
         right = "the same" if a == b else f"{first} is {more}"
-        return Turn(slip(rng, WHICH.say(rng, split, **slots)), same(a, b) or f"{first} is {more} than {second}."), right
+        return Turn(
+            slip(rng, WHICH.say(rng, split, **slots)), same(a, b) or f"{first} is {more} than {second}."
+        ), right
     user = slip(rng, IS.say(rng, split, **slots))
     yes = a > b if more in UP else a < b
     if a == b:
         return Turn(user, f"No, {same(a, b)[0].lower()}{same(a, b)[1:]}"), "No"
-    return Turn(user, f"{'Yes' if yes else 'No'}, {a} is {more if yes else other} than {b}."), "Yes" if yes else "No"
+    return Turn(
+        user, f"{'Yes' if yes else 'No'}, {a} is {more if yes else other} than {b}."
+    ), "Yes" if yes else "No"
 
 
 def draw(rng: Random) -> int:
-    return rng.randint(0, 20) if rng.random() < 0.5 else rng.randint(0, 100) if rng.random() < 0.8 else rng.randint(0, 999)
+    return (
+        rng.randint(0, 20)
+        if rng.random() < 0.5
+        else rng.randint(0, 100)
+        if rng.random() < 0.8
+        else rng.randint(0, 999)
+    )
 
 
 def same(a: int, b: int) -> str:

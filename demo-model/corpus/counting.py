@@ -93,7 +93,11 @@ def counted(rng: Random, split: str) -> tuple[str, str]:
         n = rng.choice(list(STEP_NAMES))
         b = n * rng.randint(3, 10)
         return STEPS.say(rng, split, steps=rng.choice(STEP_NAMES[n]), n=n, b=typed(rng, b)[0]), row(n, b, n)
-    return TO.say(rng, split, b=rng.choice([100, 200, 500, 1000, 10000, "a million", "a thousand", rng.randint(60, 5000)])), TOO_FAR
+    return TO.say(
+        rng,
+        split,
+        b=rng.choice([100, 200, 500, 1000, 10000, "a million", "a thousand", rng.randint(60, 5000)]),
+    ), TOO_FAR
 
 
 def turns(rng: Random, split: str) -> list[Turn]:

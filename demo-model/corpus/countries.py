@@ -298,16 +298,20 @@ CITIES: dict[str, tuple[str, ...]] = {
 
 # Places that have no capital in the table, as they are no countries.
 REGIONS = (
-    "Texas, California, Florida, Alaska, Hawaii, Nevada, Ohio, Oregon, Utah, Arizona, Colorado, Montana, Iowa, "
-    "Kansas, Virginia, Alabama, Bavaria, Saxony, Tuscany, Sicily, Catalonia, Andalusia, Normandy, Brittany, "
-    "Quebec, Ontario, Alberta, Manitoba, Queensland, Tasmania, Punjab, Kerala, Siberia, Lapland"
+    "Texas, California, Florida, Alaska, Hawaii, Nevada, Ohio, Oregon, Utah, Arizona, Colorado, Montana, "
+    "Iowa, Kansas, Virginia, Alabama, Bavaria, Saxony, Tuscany, Sicily, Catalonia, Andalusia, Normandy, "
+    "Brittany, Quebec, Ontario, Alberta, Manitoba, Queensland, Tasmania, Punjab, Kerala, Siberia, "
+    "Lapland"
 ).split(", ")
 
 CONTINENTS = ("Africa", "Asia", "Europe", "North America", "South America", "Oceania", "Antarctica")
 
 # Countries of stories; HELD_OUT ones are for exams.
 STORY_COUNTRIES = (
-    "Narnia, Atlantis, Blorvia, Wakanda, Mordor, Gondor, Oz, Neverland, Lilliput, Utopia, Westeros, Hyrule, "
-    "Ruritania, Camelot, El Dorado, Latveria, Rohan, Wonderland, Zamunda, Freedonia, Arendelle, Agrabah, Lemuria"
+    "Narnia, Atlantis, Blorvia, Wakanda, Mordor, Gondor, Oz, Neverland, Lilliput, Utopia, Westeros, "
+    "Hyrule, Ruritania, Camelot, El Dorado, Latveria, Rohan, Wonderland, Zamunda, Freedonia, Arendelle, "
+    "Agrabah, Lemuria"
 ).split(", ")
-STORY_COUNTRIES_HELD_OUT = "Genovia, Sokovia, Elbonia, Brobdingnag, Laputa, Panem, Zembla, Syldavia".split(", ")
+STORY_COUNTRIES_HELD_OUT = "Genovia, Sokovia, Elbonia, Brobdingnag, Laputa, Panem, Zembla, Syldavia".split(
+    ", "
+)

@@ -5,7 +5,8 @@ from random import Random
 from .core import SEEN, Question, Turn
 from .facts_animals import ANIMALS
 from .facts_language import LANGUAGE
-from .facts_world import WHYS, WORLD
+from .facts_why import WHYS
+from .facts_world import WORLD
 from .typos import slip
 
 WEIGHT = 2.0
@@ -16,8 +17,7 @@ RELATIONS = ANIMALS | LANGUAGE | WORLD
 def why(rng: Random, split: str) -> list[Turn]:
     """A question with an answer of its own."""
     fact = rng.choice(WHYS)
-    asks = fact["why" if split == SEEN else "held"].split(" / ")
-    return [Turn(slip(rng, rng.choice(asks)), fact["answer"])]
+    return [Turn(slip(rng, rng.choice(fact.seen) if split == SEEN else fact.held_out), fact.answer)]
 
 
 def turns(rng: Random, split: str) -> list[Turn]:
@@ -30,6 +30,4 @@ def turns(rng: Random, split: str) -> list[Turn]:
 def exam(rng: Random) -> list[Question]:
     """Some facts of every relation, and the single questions."""
     questions = [question for relation in RELATIONS for question in relation.questions(rng, "facts", 14)]
-    for fact in WHYS:
-        questions += [Question("facts", ask, (fact["want"],)) for ask in fact["held"].split(" / ")]
-    return questions
+    return questions + [Question("facts", fact.held_out, (fact.want,)) for fact in WHYS]

@@ -81,10 +81,13 @@ OF_YOUNG = Relation(
 KINDS = [
     {"a": name.strip(), "kind": kind}
     for kind, names in {
-        "a mammal": "a dog,a cat,a horse,a cow,a whale,a dolphin,a bat,a human,a mouse,an elephant,a lion,a seal,a monkey,a bear,a kangaroo,a camel",
-        "a bird": "a parrot,a penguin,an ostrich,an eagle,a duck,a hen,an owl,a crow,a swan,a pigeon,a sparrow,a flamingo,a peacock,a robin,a stork",
+        "a mammal": "a dog,a cat,a horse,a cow,a whale,a dolphin,a bat,a human,a mouse,an elephant,"
+        "a lion,a seal,a monkey,a bear,a kangaroo,a camel",
+        "a bird": "a parrot,a penguin,an ostrich,an eagle,a duck,a hen,an owl,a crow,a swan,"
+        "a pigeon,a sparrow,a flamingo,a peacock,a robin,a stork",
         "a fish": "a shark,a salmon,a tuna,a trout,a goldfish,a herring,a cod,a carp,an eel,a piranha",
-        "an insect": "an ant,a bee,a butterfly,a beetle,a fly,a mosquito,a wasp,a grasshopper,a ladybird,a moth,a cricket",
+        "an insect": "an ant,a bee,a butterfly,a beetle,a fly,a mosquito,a wasp,a grasshopper,"
+        "a ladybird,a moth,a cricket",
         "a reptile": "a snake,a crocodile,a lizard,a turtle,an alligator,a gecko,a chameleon",
         "an amphibian": "a frog,a toad,a newt,a salamander",
         "a fruit": "an apple,a banana,a pear,a cherry,a grape,an orange,a plum,a peach,a mango,a kiwi",
@@ -149,7 +152,10 @@ OF_HOMES = Relation(
                   "In which place would I meet {who}?"],
     ),
     "{who} {live} {home}.",
-    [f | ({"do": "does", "live": "lives"} if f["who"].startswith("a ") else {"do": "do", "live": "live"}) for f in HOMES],
+    [
+        fact | ({"do": "does", "live": "lives"} if fact["who"].startswith("a ") else {"do": "do", "live": "live"})
+        for fact in HOMES
+    ],
     "home", ["And {who}?", "What about {who}?"],
 )  # fmt: skip
 SOURCES = table("what from", """
@@ -170,7 +176,8 @@ OF_SOURCES = Relation(
         held_out=["What do we need to get {what}?", "{what}: where is it from?",
                   "What is the source of {what}?"],
     ),
-    "{what} {come} from {from}.", [f | {"come": "come" if f["what"].endswith("s") and f["what"] != "glass" else "comes"} for f in SOURCES],
+    "{what} {come} from {from}.",
+    [f | {"come": "come" if f["what"].endswith("s") and f["what"] != "glass" else "comes"} for f in SOURCES],
     "from", ["And {what}?", "What about {what}?"],
 )  # fmt: skip
 ANIMALS = {OF_LEGS: 4, OF_SOUNDS: 3, OF_YOUNG: 3, OF_KINDS: 5, OF_FOODS: 3, OF_HOMES: 2, OF_SOURCES: 3}

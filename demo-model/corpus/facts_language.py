@@ -19,7 +19,9 @@ OF_PLURALS = Relation(
     Phrasings(
         seen=["What is the plural of {one}?", "What is the plural of {one}?", "What's the plural of {one}?",
               "Plural of {one}[|?|:]", "The plural of {one}[|?| is ...]",
-              'What is the plural of the word "{one}"?', "Give me the plural of {one}.", "Tell me the plural of {one}.", "One {one}, two ...?", "One {one}, two what?",
+              'What is the plural of the word "{one}"?',
+              "Give me the plural of {one}.", "Tell me the plural of {one}.",
+              "One {one}, two ...?", "One {one}, two what?",
               "One {one}, many ...?", "How do you say {one} in the plural?",
               "What do you call more than one {one}?", "Do you know the plural of {one}?",
               "{one}, plural?", "Make {one} plural.", "What's the plural form of {one}?",

@@ -70,7 +70,10 @@ OF_PLANETS = Relation(
                   "Which planet comes {place} when you start at the sun?"],
     ),
     "The {place} planet from the sun is {planet}.",
-    [{"place": place, "nth": ordinal(i + 1), "n": str(i + 1), "planet": planet} for i, (place, planet) in enumerate(zip(PLACES, PLANETS))],
+    [
+        {"place": place, "nth": ordinal(i), "n": str(i), "planet": planet}
+        for i, (place, planet) in enumerate(zip(PLACES, PLANETS), start=1)
+    ],
     "planet",
 )  # fmt: skip
 # What can be asked for with "what is ..." | the answer.
@@ -143,7 +146,9 @@ OF_MOST = Relation(
                   "What would be the {most} {kind} {where}?", "I forgot which {kind} is the {most} {where}."],
     ),
     "The {most} {kind} {where} is {it}.",
-    MOST + [f | {"most": "biggest"} for f in MOST if f["most"] == "largest"] + [f | {"most": "closest"} for f in MOST if f["most"] == "nearest"],
+    MOST
+    + [f | {"most": "biggest"} for f in MOST if f["most"] == "largest"]
+    + [f | {"most": "closest"} for f in MOST if f["most"] == "nearest"],
     "it",
 )  # fmt: skip
 COUNTS = table("things where n", """
@@ -184,7 +189,7 @@ continents | The continents are Africa, Antarctica, Asia, Europe, North America,
 senses | The five senses are sight, hearing, smell, taste and touch
 four directions | The four directions are north, east, south and west
 primary colours | The primary colours are red, yellow and blue
-fingers of the hand | The fingers are the thumb, the index finger, the middle finger, the ring finger and the little finger
+fingers of the hand | The fingers are the thumb, the index, the middle, the ring and the little finger
 states of matter | The states of matter are solid, liquid and gas
 even numbers up to 10 | The even numbers up to 10 are 2, 4, 6, 8 and 10
 odd numbers up to 10 | The odd numbers up to 10 are 1, 3, 5, 7 and 9
@@ -200,31 +205,12 @@ OF_LISTS = Relation(
     ),
     "{list}.", LISTS, "list",
 )  # fmt: skip
-WHYS = table("why held answer want", """
-Why is the sky blue? / What makes the sky blue? | How come the sky is blue? | The air scatters blue light more than the other colours. | blue light
-Why does it rain? / How does rain form? | Where does the rain come from, and why? | Water drops in the clouds grow heavy and fall down. | clouds
-Why do leaves fall in autumn? / Why do trees lose their leaves? | For what reason do trees drop their leaves? | Trees drop their leaves to save water in the cold. | water
-Why is it dark at night? / What makes the night dark? | How come it gets dark at night? | At night our side of the Earth is turned away from the sun. | away from the sun
-Why do we sleep? / What is sleep for? | What do people need sleep for? | Sleep gives the body and the brain rest. | rest
-Why do birds have wings? / What are wings for? | For what do birds use their wings? | Birds have wings to fly. | fly
-Why is the sea salty? / What makes the sea salty? | How come sea water tastes of salt? | Rivers wash salt out of the rocks into the sea. | rivers
-What do plants need to grow? / What does a plant need? | Which things must a plant have to grow? | Plants need light, water, air and soil. | light
-What is fire? / How does fire burn? | How would you explain fire? | Fire is something burning with oxygen, which gives light and heat. | oxygen
-What is a rainbow? / How is a rainbow made? | How does a rainbow appear? | A rainbow is sunlight split into colours by drops of rain. | sunlight
-What is the moon? / Tell me about the moon. | What can you tell me about the moon? | The moon is a ball of rock that goes round the Earth. | rock
-What is the sun? / Tell me about the sun. | What can you tell me about the sun? | The sun is a star, a ball of hot gas. | star
-What is a volcano? / Tell me about volcanoes. | How would you explain a volcano? | A volcano is a mountain from which hot lava can come. | lava
-What is snow? / What is snow made of? | How would you explain snow? | Snow is frozen water that falls from clouds. | frozen water
-What is wind? / Where does wind come from? | How would you explain wind? | Wind is moving air. | moving air
-What is a desert? / Tell me what a desert is. | How would you explain a desert? | A desert is a dry land with very little rain. | dry
-What is an island? / Tell me what an island is. | How would you explain an island? | An island is land with water all around it. | water
-Does the Earth go round the sun? / What does the Earth move around? | Around what does the Earth travel? | The Earth goes round the sun once a year. | sun
-Is the Earth flat? / Is the Earth flat or round? / What shape is the Earth? | Which shape does the Earth have? | The Earth is round, like a ball. | round
-Do fish sleep? / Can fish sleep? | Is it true that fish sleep? | Yes, fish sleep, but with open eyes. | yes
-Can penguins fly? / Do penguins fly? | Are penguins able to fly? | No, penguins cannot fly, but they swim well. | no
-Can pigs fly? / Do pigs fly? | Are pigs able to fly? | No, pigs cannot fly. | no
-Is a tomato a fruit? / Is a tomato a fruit or a vegetable? | Would you call a tomato a fruit? | A tomato is a fruit, though we cook it like a vegetable. | fruit
-Is a whale a fish? / Are whales fish? | Would you call a whale a fish? | No, a whale is a mammal. | mammal
-Is a spider an insect? / Are spiders insects? | Would you call a spider an insect? | No, a spider is not an insect. It has eight legs. | no
-""")  # fmt: skip
-WORLD = {OF_LANGUAGES: 4, OF_CURRENCIES: 3, OF_PLANETS: 2, OF_SINGLE: 4, OF_MOST: 5, OF_COUNTS: 4, OF_LISTS: 2}
+WORLD = {
+    OF_LANGUAGES: 4,
+    OF_CURRENCIES: 3,
+    OF_PLANETS: 2,
+    OF_SINGLE: 4,
+    OF_MOST: 5,
+    OF_COUNTS: 4,
+    OF_LISTS: 2,
+}

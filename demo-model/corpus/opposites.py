@@ -12,42 +12,48 @@ WEIGHT = 2.0
 
 # A word in several pairs has several opposites; the first one is the usual one.
 PAIRS = """
-hot cold, big small, large small, long short, tall short, old young, old new, fast slow, quick slow, high low, up down,
-left right, right wrong, good bad, happy sad, day night, black white, light dark, light heavy, hard soft, hard easy,
-difficult easy, rich poor, strong weak, thick thin, fat thin, wide narrow, broad narrow, deep shallow, full empty, open closed,
-open shut, clean dirty, wet dry, loud quiet, noisy quiet, early late, first last, front back, top bottom, inside outside,
-in out, on off, over under, above below, before after, near far, here there, come go, start stop, start finish, begin end,
-beginning end, win lose, winner loser, buy sell, give take, push pull, love hate, laugh cry, live die, life death, alive dead,
-birth death, sleep wake, asleep awake, sit stand, arrive leave, enter leave, remember forget, find lose, question answer,
-ask answer, teach learn, teacher student, friend enemy, man woman, boy girl, brother sister, mother father, son daughter,
-husband wife, king queen, uncle aunt, prince princess, summer winter, north south, east west, morning evening, sunrise sunset,
-yes no, true false, always never, everything nothing, everybody nobody, all none, many few, more less, most least, much little,
-same different, real fake, right left, safe dangerous, brave cowardly, kind cruel, nice nasty, polite rude, calm nervous,
-free busy, lazy busy, clever stupid, smart stupid, wise foolish, beautiful ugly, pretty ugly, cheap expensive, single married,
-sharp blunt, smooth rough, straight crooked, tight loose, sweet sour, fresh stale, raw cooked, bright dim, warm cool,
-boiling freezing, simple complicated, simple complex, possible impossible, visible invisible, legal illegal, honest dishonest,
-correct incorrect, complete incomplete, patient impatient, perfect imperfect, regular irregular, lucky unlucky, fair unfair,
-healthy sick, known unknown, important unimportant, usual unusual, certain uncertain, able unable, comfortable uncomfortable,
-appear disappear, agree disagree, like dislike, obey disobey, lock unlock, tie untie, pack unpack, dress undress,
-modern ancient, public private, major minor, maximum minimum, plus minus, positive negative, increase decrease, add subtract,
-multiply divide, rise fall, grow shrink, attack defend, build destroy, create destroy, accept refuse, accept reject, allow forbid,
-hide show, save spend, send receive, borrow lend, catch throw, break repair, mend break, float sink, freeze melt, pass fail,
-success failure, succeed fail, victory defeat, war peace, hope despair, joy sorrow, heaven hell, sunny cloudy, floor ceiling,
-entrance exit, guest host, hero villain, male female, adult child, future past, present absent, forward backward,
-forwards backwards, upstairs downstairs, together apart, with without, for against, plenty scarcity, gentle rough, proud humble,
-generous stingy, guilty innocent, optimist pessimist, optimistic pessimistic, serious funny, boring interesting, wild tame,
-natural artificial, permanent temporary, vertical horizontal, concave convex, solid liquid, tiny huge, giant dwarf, gigantic tiny,
-huge tiny, ascend descend, expand contract, import export, include exclude, inhale exhale, internal external,
-interior exterior, arrival departure, domestic foreign, active passive, dawn dusk, earth sky, even odd, extreme moderate,
-fiction fact, flexible rigid, frequent rare, common rare, often rarely, greedy generous, junior senior, knowledge ignorance,
-landlord tenant, maximise minimise, noise silence, offer refuse, ordinary special, praise blame, profit loss, quickly slowly,
-loudly quietly, well badly, easily hardly, singular plural, superior inferior, tense relaxed, urban rural,
-vacant occupied, wealth poverty, whisper shout
+hot cold, big small, large small, long short, tall short, old young, old new, fast slow, quick slow, high
+low, up down, left right, right wrong, good bad, happy sad, day night, black white, light dark, light heavy,
+hard soft, hard easy, difficult easy, rich poor, strong weak, thick thin, fat thin, wide narrow, broad
+narrow, deep shallow, full empty, open closed, open shut, clean dirty, wet dry, loud quiet, noisy quiet,
+early late, first last, front back, top bottom, inside outside, in out, on off, over under, above below,
+before after, near far, here there, come go, start stop, start finish, begin end, beginning end, win lose,
+winner loser, buy sell, give take, push pull, love hate, laugh cry, live die, life death, alive dead, birth
+death, sleep wake, asleep awake, sit stand, arrive leave, enter leave, remember forget, find lose, question
+answer, ask answer, teach learn, teacher student, friend enemy, man woman, boy girl, brother sister, mother
+father, son daughter, husband wife, king queen, uncle aunt, prince princess, summer winter, north south,
+east west, morning evening, sunrise sunset, yes no, true false, always never, everything nothing, everybody
+nobody, all none, many few, more less, most least, much little, same different, real fake, right left, safe
+dangerous, brave cowardly, kind cruel, nice nasty, polite rude, calm nervous, free busy, lazy busy, clever
+stupid, smart stupid, wise foolish, beautiful ugly, pretty ugly, cheap expensive, single married, sharp
+blunt, smooth rough, straight crooked, tight loose, sweet sour, fresh stale, raw cooked, bright dim, warm
+cool, boiling freezing, simple complicated, simple complex, possible impossible, visible invisible, legal
+illegal, honest dishonest, correct incorrect, complete incomplete, patient impatient, perfect imperfect,
+regular irregular, lucky unlucky, fair unfair, healthy sick, known unknown, important unimportant, usual
+unusual, certain uncertain, able unable, comfortable uncomfortable, appear disappear, agree disagree, like
+dislike, obey disobey, lock unlock, tie untie, pack unpack, dress undress, modern ancient, public private,
+major minor, maximum minimum, plus minus, positive negative, increase decrease, add subtract, multiply
+divide, rise fall, grow shrink, attack defend, build destroy, create destroy, accept refuse, accept reject,
+allow forbid, hide show, save spend, send receive, borrow lend, catch throw, break repair, mend break, float
+sink, freeze melt, pass fail, success failure, succeed fail, victory defeat, war peace, hope despair, joy
+sorrow, heaven hell, sunny cloudy, floor ceiling, entrance exit, guest host, hero villain, male female,
+adult child, future past, present absent, forward backward, forwards backwards, upstairs downstairs,
+together apart, with without, for against, plenty scarcity, gentle rough, proud humble, generous stingy,
+guilty innocent, optimist pessimist, optimistic pessimistic, serious funny, boring interesting, wild tame,
+natural artificial, permanent temporary, vertical horizontal, concave convex, solid liquid, tiny huge, giant
+dwarf, gigantic tiny, huge tiny, ascend descend, expand contract, import export, include exclude, inhale
+exhale, internal external, interior exterior, arrival departure, domestic foreign, active passive, dawn
+dusk, earth sky, even odd, extreme moderate, fiction fact, flexible rigid, frequent rare, common rare, often
+rarely, greedy generous, junior senior, knowledge ignorance, landlord tenant, maximise minimise, noise
+silence, offer refuse, ordinary special, praise blame, profit loss, quickly slowly, loudly quietly, well
+badly, easily hardly, singular plural, superior inferior, tense relaxed, urban rural, vacant occupied,
+wealth poverty, whisper shout
 """
 
 WITHOUT_OPPOSITE = (
-    "table spoon apple tree banana chair pencil window carrot giraffe guitar piano lamp bread cheese mountain "
-    "bicycle elephant potato sock umbrella violin kitchen butter candle dragon purple Monday seven"
+    "table spoon apple tree banana chair pencil window carrot giraffe guitar piano lamp bread cheese "
+    "mountain bicycle elephant potato sock umbrella violin kitchen butter candle dragon purple Monday "
+    "seven"
 ).split()
 
 ASK = Phrasings(
@@ -163,9 +169,15 @@ def unheard(rng: Random) -> str:
 def check_turns(rng: Random, split: str) -> list[Turn]:
     word = rng.choice(list(OPPOSITES))
     yes = rng.random() < 0.5
-    other = OPPOSITES[word][0] if yes else rng.choice([w for w in OPPOSITES if w not in OPPOSITES[word] and w != word])
+    other = (
+        OPPOSITES[word][0]
+        if yes
+        else rng.choice([w for w in OPPOSITES if w not in OPPOSITES[word] and w != word])
+    )
     user = CHECK.say(rng, split, word=word, other=other)
-    return [Turn(slip(rng, user), f"{'Yes' if yes else 'No'}, the opposite of {word} is {OPPOSITES[word][0]}.")]
+    return [
+        Turn(slip(rng, user), f"{'Yes' if yes else 'No'}, the opposite of {word} is {OPPOSITES[word][0]}.")
+    ]
 
 
 def turns(rng: Random, split: str) -> list[Turn]:

@@ -42,7 +42,9 @@ class Relation:
         """Every fact, or `most` of them, in a held-out phrasing."""
         facts = rng.sample(self.facts, min(most, len(self.facts)))
         return [
-            Question(topic, upper_first(self.ask.say(rng, HELD_OUT, **fact)), tuple(fact[self.want].split(" / ")))
+            Question(
+                topic, upper_first(self.ask.say(rng, HELD_OUT, **fact)), tuple(fact[self.want].split(" / "))
+            )
             for fact in facts
         ]
 

@@ -135,8 +135,24 @@ REPEAT = Phrasings(
         "Respond with exactly this: {c}",
     ],
 )
-AGAIN = ["Again.", "Once more.", "Say it again.", "Again, please.", "Repeat that.", "Can you repeat that?", "One more time."]
-NEXT = ["And now: {c}", "Now: {c}", "And this: {c}", "Now repeat: {c}", "Next: {c}", "And {q}", "Now say {q}."]
+AGAIN = [
+    "Again.",
+    "Once more.",
+    "Say it again.",
+    "Again, please.",
+    "Repeat that.",
+    "Can you repeat that?",
+    "One more time.",
+]
+NEXT = [
+    "And now: {c}",
+    "Now: {c}",
+    "And this: {c}",
+    "Now repeat: {c}",
+    "Next: {c}",
+    "And {q}",
+    "Now say {q}.",
+]
 ENDS = ["", "", ".", ".", ".", "!", "?"]
 
 
@@ -171,7 +187,11 @@ def digits(rng: Random, split: str) -> str:
     """Numbers, with or without a word."""
     numbers = [str(rng.randint(0, rng.choice([9, 99, 9999]))) for _ in range(rng.randint(1, 6))]
     text = rng.choice([" ", ", ", "-", " "]).join(numbers)
-    return f"{rng.choice(['Room', 'Call', 'My number is', 'Number', 'Page', 'Bus'])} {text}" if rng.random() < 0.3 else text
+    return (
+        f"{rng.choice(['Room', 'Call', 'My number is', 'Number', 'Page', 'Bus'])} {text}"
+        if rng.random() < 0.3
+        else text
+    )
 
 
 def odd_case(rng: Random, split: str) -> str:
@@ -273,5 +293,9 @@ def exam(rng: Random) -> list[Question]:
         if not 2 <= len(text.split()) <= 10:
             continue
         bare = text.rstrip(".!?")
-        questions.append(Question("repeat", asked(rng, HELD_OUT, text), tuple(dict.fromkeys((text, bare, f"{bare}."))), "exact"))
+        questions.append(
+            Question(
+                "repeat", asked(rng, HELD_OUT, text), tuple(dict.fromkeys((text, bare, f"{bare}."))), "exact"
+            )
+        )
     return questions

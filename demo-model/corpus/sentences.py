@@ -9,17 +9,22 @@ from .people import NAMES, NAMES_HELD_OUT, THINGS, THINGS_HELD_OUT
 from .words import ADJECTIVES, ADJECTIVES_HELD_OUT, NOUNS, NOUNS_HELD_OUT, VERBS, VERBS_HELD_OUT
 
 PLACES = (
-    "at home,in the garden,at school,by the river,in the kitchen,on the roof,in the park,near the station,under the bridge,"
-    "behind the house,in the city,at the market,on the hill,in the forest,on the beach,next to the door,in the north"
+    "at home,in the garden,at school,by the river,in the kitchen,on the roof,in the park,"
+    "near the station,under the bridge,behind the house,in the city,at the market,on the hill,"
+    "in the forest,on the beach,next to the door,in the north"
 ).split(",")
-PLACES_HELD_OUT = "beside the lake,in the attic,across the street,on the island,at the airport,along the coast".split(",")
+PLACES_HELD_OUT = (
+    "beside the lake,in the attic,across the street,on the island,at the airport,along the coast"
+).split(",")
 TIMES = (
-    "today,tomorrow,every day,in the morning,at night,on Monday,on Sunday,at noon,in winter,in May,after lunch,"
-    "before dinner,last week,next year,at seven o'clock,twice a week,now and then"
+    "today,tomorrow,every day,in the morning,at night,on Monday,on Sunday,at noon,in winter,in May,"
+    "after lunch,before dinner,last week,next year,at seven o'clock,twice a week,now and then"
 ).split(",")
-TIMES_HELD_OUT = "this afternoon,in autumn,on Thursday,before breakfast,since yesterday,at half past nine".split(",")
+TIMES_HELD_OUT = (
+    "this afternoon,in autumn,on Thursday,before breakfast,since yesterday,at half past nine".split(",")
+)
 
-# Nouns: {x}, {y}; adjectives: {p}, {q}; verbs: {v}, {w}; people: {who}, {other}; and {things}, {place}, {time}, {n}.
+# Nouns: {x}, {y}; adjectives: {p}, {q}; verbs: {v}, {w}; people: {who}, {other}; the rest by its name.
 SENTENCES = """
 The {x} is {p}
 The {p} {x} is {q}

@@ -80,12 +80,27 @@ ALPHABET = Phrasings(
     held_out=["Recite the alphabet.", "Give me all letters from A to Z."],
 )  # fmt: skip
 PLAIN_FACTS = [
-    (["How many letters are in the alphabet?", "How many letters does the alphabet have?", "How many letters are there in English?"],
-     "The alphabet has 26 letters."),
-    (["What are the vowels?", "Which letters are vowels?", "Name the vowels.", "List the vowels."], "The vowels are A, E, I, O and U."),
-    (["What is the first letter of the alphabet?", "First letter of the alphabet?"], "The first letter of the alphabet is A."),
-    (["What is the last letter of the alphabet?", "Last letter of the alphabet?"], "The last letter of the alphabet is Z."),
-]  # fmt: skip
+    (
+        [
+            "How many letters are in the alphabet?",
+            "How many letters does the alphabet have?",
+            "How many letters are there in English?",
+        ],
+        "The alphabet has 26 letters.",
+    ),
+    (
+        ["What are the vowels?", "Which letters are vowels?", "Name the vowels.", "List the vowels."],
+        "The vowels are A, E, I, O and U.",
+    ),
+    (
+        ["What is the first letter of the alphabet?", "First letter of the alphabet?"],
+        "The first letter of the alphabet is A.",
+    ),
+    (
+        ["What is the last letter of the alphabet?", "Last letter of the alphabet?"],
+        "The last letter of the alphabet is Z.",
+    ),
+]
 PAIRS = [{"a": a, "b": b} for a, b in zip(ascii_uppercase, ascii_uppercase[1:])]
 NEXT = Relation(
     Phrasings(
@@ -120,17 +135,35 @@ def lettered(rng: Random, split: str, word: str) -> tuple[str, str, str]:
         return SPELL.say(rng, split, word=word), f"{spelled(word)}.", spelled(word)
     if kind == "many":
         end = "letter" if len(word) == 1 else "letters"
-        return HOW_MANY.say(rng, split, word=word), f"{spelled(word)}. That is {len(word)} {end}.", f"{len(word)} {end}"
+        return (
+            HOW_MANY.say(rng, split, word=word),
+            f"{spelled(word)}. That is {len(word)} {end}.",
+            f"{len(word)} {end}",
+        )
     if kind == "first":
-        return FIRST.say(rng, split, word=word), f"The first letter of {word} is {word[0].upper()}.", f"is {word[0].upper()}"
+        return (
+            FIRST.say(rng, split, word=word),
+            f"The first letter of {word} is {word[0].upper()}.",
+            f"is {word[0].upper()}",
+        )
     if kind == "last":
-        return LAST.say(rng, split, word=word), f"{spelled(word)}. The last letter is {word[-1].upper()}.", f"is {word[-1].upper()}"
+        return (
+            LAST.say(rng, split, word=word),
+            f"{spelled(word)}. The last letter is {word[-1].upper()}.",
+            f"is {word[-1].upper()}",
+        )
     return BACKWARDS.say(rng, split, word=word), f"{spelled(word[::-1])}.", spelled(word[::-1])
 
 
 def draw(rng: Random) -> str:
     share = rng.random()
-    return rng.choice(ALL + ALL_HELD_OUT) if share < 0.88 else rng.choice(NAMES) if share < 0.95 else invented.word(rng)
+    return (
+        rng.choice(ALL + ALL_HELD_OUT)
+        if share < 0.88
+        else rng.choice(NAMES)
+        if share < 0.95
+        else invented.word(rng)
+    )
 
 
 def turns(rng: Random, split: str) -> list[Turn]:
@@ -147,7 +180,14 @@ def turns(rng: Random, split: str) -> list[Turn]:
     while not turns or rng.random() < 0.3:
         word = draw(rng)
         if last and turns[-1].assistant == f"{spelled(last)}." and rng.random() < 0.6:
-            turns.append(Turn(one(rng, ["And {w}?", "What about {w}?", "{w}?", "And the word {w}?", "Now {w}."], w=word), f"{spelled(word)}."))
+            turns.append(
+                Turn(
+                    one(
+                        rng, ["And {w}?", "What about {w}?", "{w}?", "And the word {w}?", "Now {w}."], w=word
+                    ),
+                    f"{spelled(word)}.",
+                )
+            )
         else:
             user, answer, _ = lettered(rng, split, word)
             turns.append(Turn(slip(rng, user, 0.02), answer))
