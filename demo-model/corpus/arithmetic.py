@@ -182,7 +182,7 @@ def beyond_turns(rng: Random, split: str) -> list[Turn]:
 def big(rng: Random) -> tuple[str, int, int]:
     """A sum with a number of three digits and more, or a product with one of two digits above twenty."""
     op = draw_op(rng) if rng.random() < 0.5 else "*"
-    least = 21 if op == "*" and rng.random() < 0.4 else 201
+    least = 21 if op == "*" and rng.random() < 0.4 else 101
     a = rng.randint(least, rng.choice([99 if least < 100 else 999, 999, 9999, 999999]))
     b = rng.randint(least if rng.random() < 0.6 else 3, rng.choice([99 if least < 100 else 999, 9999]))
     if op == "/":

@@ -127,13 +127,13 @@ OF_TODAY = Relation(
     "If {told} {a}, {want} {b}.", IF_TODAY, "b",
 )  # fmt: skip
 PLACE_FACTS = [
-    {"kind": kind, "whole": whole, "place": place, "nth": ordinal(i + 1), "n": str(i + 1), "name": name}
+    {"kind": kind, "whole": whole, "place": place, "nth": ordinal(i + 1), "name": name}
     for kind, whole, names in (("day", "week", DAYS), ("month", "year", MONTHS))
     for i, (place, name) in enumerate(zip(PLACES, names))
 ]  # fmt: skip
 LAST_FACTS = [
-    {"kind": "day", "whole": "week", "place": "last", "nth": "last", "n": "7", "name": "Sunday"},
-    {"kind": "month", "whole": "year", "place": "last", "nth": "last", "n": "12", "name": "December"},
+    {"kind": "day", "whole": "week", "place": "last", "nth": "last", "name": "Sunday"},
+    {"kind": "month", "whole": "year", "place": "last", "nth": "last", "name": "December"},
 ]
 OF_PLACES = Relation(
     Phrasings(
@@ -143,7 +143,7 @@ OF_PLACES = Relation(
               "{place} {kind} of the {whole}",
               "What's the {place} {kind} of the {whole}?", "Which {kind} is the {nth} {kind} of the {whole}?",
               "Tell me the {place} {kind} of the {whole}.",
-              "Name the {nth} {kind} of the {whole}.", "What {kind} is number {n} of the {whole}?",
+              "Name the {nth} {kind} of the {whole}.", "What {kind} is the {nth} of the {whole}?",
               "What is the {place} {kind}?"],
         held_out=["Which {kind} comes {place} in the {whole}?",
                   "What do we call the {place} {kind} of the {whole}?",

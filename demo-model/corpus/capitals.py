@@ -201,10 +201,9 @@ def city_turns(rng: Random, split: str) -> list[Turn]:
     """A city that is no capital."""
     name, cities = rng.choice(list(CITIES.items()))
     city = rng.choice(cities)
-    if rng.random() < 0.2:
-        user = ask(rng, REVERSED, split, city=typed(rng, city))
-        return [Turn(user, f"{city} is a city in {name}, but not its capital.")]
-    return [Turn(ask(rng, CITY, split, city=typed(rng, city)), f"{city} is a city in {name}.")]
+    phrasings = REVERSED if rng.random() < 0.3 else CITY
+    user = ask(rng, phrasings, split, city=typed(rng, city))
+    return [Turn(user, f"{city} is a city in {name}, but not its capital.")]
 
 
 KINDS = {

@@ -290,8 +290,8 @@ CITIES: dict[str, tuple[str, ...]] = {
         "Ukraine": "Odesa, Lviv, Kharkiv",
         "the United Arab Emirates": "Dubai, Sharjah",
         "the United Kingdom": "Manchester, Liverpool, Oxford, Glasgow, Birmingham, Leeds",
-        "the United States": "New York, Los Angeles, Chicago, Boston, Seattle, Miami, San Francisco, Houston, "
-        "Las Vegas, New Orleans, Dallas, Denver",
+        "the United States": "New York, Los Angeles, Chicago, Boston, Seattle, Miami, San Francisco, "
+        "Houston, Las Vegas, New Orleans, Dallas, Denver",
         "Vietnam": "Ho Chi Minh City, Da Nang",
     }.items()
 }

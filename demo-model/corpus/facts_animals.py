@@ -153,8 +153,8 @@ OF_HOMES = Relation(
     ),
     "{who} {live} {home}.",
     [
-        fact | ({"do": "does", "live": "lives"} if fact["who"].startswith("a ") else {"do": "do", "live": "live"})
-        for fact in HOMES
+        f | ({"do": "does", "live": "lives"} if f["who"].startswith("a ") else {"do": "do", "live": "live"})
+        for f in HOMES
     ],
     "home", ["And {who}?", "What about {who}?"],
 )  # fmt: skip
@@ -164,7 +164,7 @@ bread | flour; flour | wheat; cheese | milk; butter | milk; chocolate | cocoa be
 glass | sand; raisins | grapes; chips | potatoes; rain | clouds; wood | trees; apples | apple trees
 light | the sun; leather | animal skin; ketchup | tomatoes; yoghurt | milk; cotton | a plant; tea | leaves
 coffee | beans; ice | water; feathers | birds; acorns | oak trees; juice | fruit; steel | iron
-popcorn | corn; snow | clouds
+popcorn | corn
 """)  # fmt: skip
 OF_SOURCES = Relation(
     Phrasings(

@@ -87,7 +87,7 @@ the river that flows through Cairo | the Nile; the frozen form of water | ice
 the gas we breathe to live | oxygen; the hardest natural stone | diamond
 the chemical formula of water | H2O; the symbol of gold | Au
 the temperature at which water boils | 100 degrees Celsius
-the temperature at which water freezes | 0 degrees Celsius; the largest organ of the body | the skin
+the temperature at which water freezes | 0 degrees Celsius
 the organ that pumps blood | the heart; the direction where the sun rises | east
 the direction where the sun sets | west; the author of Romeo and Juliet | William Shakespeare / Shakespeare
 the painter of the Mona Lisa | Leonardo da Vinci; the city with the Eiffel Tower | Paris
@@ -161,7 +161,7 @@ wheels | on a tricycle | three / 3; squares | on a chessboard | 64; eggs | in a 
 players | in a chess game | two / 2; metres | in a kilometre | 1000; grams | in a kilogram | 1000
 centimetres | in a metre | 100; millimetres | in a centimetre | 10; cents | in a dollar | 100
 cents | in a euro | 100; pence | in a pound | 100; inches | in a foot | twelve / 12
-feet | in a yard | three / 3; letters | in the alphabet | 26; vowels | in the alphabet | five / 5
+feet | in a yard | three / 3; vowels | in the alphabet | five / 5
 states | in the United States | 50; stars | on the flag of the United States | 50
 teeth | in the mouth of an adult | 32; senses | in the human body | five / 5; eyes | in a face | two / 2
 sides | on a coin | two / 2; cards | in a deck of cards | 52; keys | on a piano | 88

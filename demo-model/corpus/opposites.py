@@ -157,7 +157,9 @@ COMMON = replace(RELATION, facts=FACTS[:220])
 def unknown_turns(rng: Random, split: str) -> list[Turn]:
     """A word without an opposite, or no word at all."""
     word = rng.choice(WITHOUT_OPPOSITE) if rng.random() < 0.35 else unheard(rng)
-    return [Turn(slip(rng, ASK.say(rng, split, word=word)), f"I do not know an opposite of {word}.")]
+    return [
+        Turn(slip(rng, ASK.say(rng, split, word=word), keep=[word]), f"I do not know an opposite of {word}.")
+    ]
 
 
 def unheard(rng: Random) -> str:
@@ -176,7 +178,10 @@ def check_turns(rng: Random, split: str) -> list[Turn]:
     )
     user = CHECK.say(rng, split, word=word, other=other)
     return [
-        Turn(slip(rng, user), f"{'Yes' if yes else 'No'}, the opposite of {word} is {OPPOSITES[word][0]}.")
+        Turn(
+            slip(rng, user, keep=[word, other]),
+            f"{'Yes' if yes else 'No'}, the opposite of {word} is {OPPOSITES[word][0]}.",
+        )
     ]
 
 

@@ -23,7 +23,8 @@ class Relation:
     follow: Sequence[str] = ()
 
     def turn(self, rng: Random, split: str, fact: Fact) -> Turn:
-        return Turn(slip(rng, upper_first(self.ask.say(rng, split, **fact))), self.told(fact))
+        user = upper_first(self.ask.say(rng, split, **fact))
+        return Turn(slip(rng, user, keep=" ".join(fact.values()).split()), self.told(fact))
 
     def turns(self, rng: Random, split: str, more: float = 0.25) -> list[Turn]:
         """One fact, and perhaps more of the same kind."""

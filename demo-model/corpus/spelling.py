@@ -190,7 +190,7 @@ def turns(rng: Random, split: str) -> list[Turn]:
             )
         else:
             user, answer, _ = lettered(rng, split, word)
-            turns.append(Turn(slip(rng, user, 0.02), answer))
+            turns.append(Turn(slip(rng, user, keep=[word]), answer))
         last = word
     return turns
 
