@@ -39,7 +39,7 @@ the Gambia | Banjul | Africa
 Ghana | Accra | Africa
 Guinea | Conakry | Africa
 Guinea-Bissau | Bissau | Africa
-Ivory Coast = the Ivory Coast = Côte d'Ivoire | Yamoussoukro | Africa
+Ivory Coast = Côte d'Ivoire | Yamoussoukro | Africa
 Kenya | Nairobi | Africa
 Lesotho | Maseru | Africa
 Liberia | Monrovia | Africa
@@ -57,7 +57,7 @@ Nigeria | Abuja | Africa
 Rwanda | Kigali | Africa
 São Tomé and Príncipe | São Tomé | Africa
 Senegal | Dakar | Africa
-the Seychelles = Seychelles | Victoria | Africa
+the Seychelles | Victoria | Africa
 Sierra Leone | Freetown | Africa
 Somalia | Mogadishu | Africa
 South Africa | Pretoria | Africa | Parliament sits in Cape Town.
@@ -210,7 +210,7 @@ New Zealand | Wellington | Oceania
 Palau | Ngerulmud | Oceania
 Papua New Guinea | Port Moresby | Oceania
 Samoa | Apia | Oceania
-the Solomon Islands = Solomon Islands | Honiara | Oceania
+the Solomon Islands | Honiara | Oceania
 Tonga | Nuku'alofa | Oceania
 Tuvalu | Funafuti | Oceania
 Vanuatu | Port Vila | Oceania

@@ -6,7 +6,7 @@ from random import Random
 
 
 def slip(rng: Random, text: str, share: float = 0.04, keep: Collection[str] = ()) -> str:
-    """The text, now and then with one lower-case word misspelt; names and the words to keep are left alone."""
+    """The text, now and then with one lower-case word misspelt; names and words to keep stay."""
     words = text.split(" ")
     places = [i for i, word in enumerate(words) if misspellable(word) and word not in keep]
     if not places or rng.random() >= share:
