@@ -10,7 +10,7 @@ TOPICS = [
     import_module(f"corpus.{name}")
     for name in (
         "capitals", "arithmetic", "opposites", "colours", "calendar", "counting", "spelling", "repeat", "facts",
-        "comparing", "smalltalk", "about", "refusals", "stories", "tasks",
+        "comparing", "smalltalk", "memory", "about", "refusals", "stories", "tasks",
     )
 ]  # fmt: skip
 STORIES = next(topic for topic in TOPICS if topic.__name__ == "corpus.stories")
