@@ -33,7 +33,7 @@ Pisa Porto Prague Quito Riga Rome Rotterdam Salzburg Santiago Seattle Seoul Sevi
 Stuttgart Sydney Tallinn Tokyo Toronto Turin Utrecht Valencia Venice Vienna Vilnius Warsaw York Zagreb
 Zurich""".split()
 
-TOWNS_OF_WORDS = ("New York", "San Francisco", "Los Angeles", "Cape Town", "Mexico City", "Hong Kong", "Buenos Aires")
+TOWNS_OF_WORDS = ("New York", "San Francisco", "Los Angeles", "Cape Town", "Mexico City", "Hong Kong", "Quebec City")
 
 STARTS = "B Br C Ch D Dr F Fl G Gr H J K L M N P Qu R S Sh T Tr V W Z Th Kr Sl".split()
 VOWELS = "a e i o u a e i o ia ee ai oo".split()

@@ -15,11 +15,11 @@ REACTIONS = (
            ("All right. Is there anything else that I can do for you?",), ("all right",), 1.5),
     Intent(("[OK|ok|Okay|okay|k|All right|Alright|Fine then|Good|good|Great|great|Nice|nice|Cool|cool|"
             "Super|Perfect|Wonderful|Excellent|Awesome|Amazing|Wow|wow|Oh|oh|Ah|Aha|Hm|hm|Hmm|hmm|"
-            "Interesting|I see|Got it|Understood|Fair enough|Well|So|Right then|Sounds good|Very good|Very "
+            "Interesting|I see|Got it|Understood|Fair enough|Well|So|Right then|Sounds good|Very "
             "nice|Brilliant|Fantastic][|!|.]",
-            "That is [nice|good|great|interesting|cool|funny|amazing|strange|weird][|.|!]",
+            "That is [nice|good|great|interesting|cool|amazing|strange|weird][|.|!]",
             "How [nice|interesting|funny|strange|lovely][|!|.]",
-            "[I like that|I love it|I like it|Not bad][|.|!]"),
+            "[I like that|I love it|I like it][|.|!]"),
            ("Oh, I see[|.|!]", "Good to know[|.|!]", "Splendid[|!]", "Now I get it[|.]"),
            ("Good! What would you like to do next?",), ("good", "next"), 2),
     Intent(("[Really|really|Seriously|Truly|Is that so|Is that true|For real|Are you serious|No kidding|Is "

@@ -66,7 +66,7 @@ FACTS = (
     "Why [is the sky blue|is the sea salty|do we dream|do we yawn|do leaves fall|did Rome fall|is the "
     "grass green|do cats purr]?", "How many [bones does a human have|stars are there|people are there on "
     "Earth|languages are there|books are there]?",
-    "What does [the word |]{word} mean?", "Define {word}[|.]", 
+    "What does [the word |]{word} mean?", "Define {word}[|.]",
 )
 FACTS_HELD_OUT = (
     "In which year did [the Berlin Wall fall|Columbus sail|Einstein die|the war begin]?",
