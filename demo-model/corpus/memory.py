@@ -89,7 +89,8 @@ FACTS = (
             ("I am {a} years old[|.]", "I'm {a} years old[|.]", "I am {a}[|.]", "My age is {a}[|.]",
             "I turned {a} [last week|yesterday|this year|in May][|.]", "I have just turned {a}[|.]",
             "I'm {a}[|.]"),
-            ("I celebrated birthday number {a} last month[|.]", "I have lived for {a} years now[|.]", "Age: {a}[|.]")),
+            ("I celebrated birthday number {a} last month[|.]", "I have lived for {a} years now[|.]",
+             "Age: {a}[|.]")),
         "You are {a} years old. Thank you for telling me!",
         Phrasings(
             ("How old am I?", "What is my age?", "What's my age?", "Do you [know|remember] how old I am?",

@@ -121,9 +121,10 @@ REACTIONS = (
             "Can I tell you [something|a secret]?"),
            ("There is something I must tell you[|.]", "You'll never guess what happened[|!|.]"),
            ("Now I am curious! What is it?",), ("curious",), 0.7),
-    Intent(("I am [a|an] [teacher|doctor|student|nurse|driver|cook|baker|farmer|pilot|engineer|programmer|"
-            "painter|writer|singer|gardener|child|pupil|lawyer|waiter|scientist|parent|mother|father|"
-            "grandmother][|.]", "I work [as a teacher|in a shop|in an office|at a school|on a farm|from "
+    Intent(("I am [a teacher|a doctor|a student|a nurse|a driver|a cook|a baker|a farmer|a pilot][|.]",
+            "I am [a programmer|a painter|a writer|a singer|a gardener|a pupil|a lawyer|a waiter][|.]",
+            "I am [a parent|a scientist|an engineer|a mother|a father|a grandmother|an artist|an actor|an office worker][|.]",
+            "I work [as a teacher|in a shop|in an office|at a school|on a farm|from "
             "home|in a hospital|at night|a lot|too much][|.]", "I go to school[|.]", "I am at [work|school|"
             "home|the office][|.]"),
            ("My job is [teaching|cooking|driving a bus|selling shoes][|.]",

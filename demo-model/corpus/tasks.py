@@ -94,11 +94,6 @@ YES_NO = Phrasings(
      "Am I right that {x} is {a}?"),
     ("Does {x} count as {a}?", "I think {x} is {a}. Do you agree?", "Would it be right to call {x} {a}?",
      "Could {x} be {a}?"))
-WHAT_KIND = Phrasings(
-    ("What kind of thing is {x}?", "What sort of thing is {x}?", "What type of thing is {x}?",
-     "To which group does {x} belong?", "In which category is {x}?", "Which category does {x} belong to?",
-     "Classify {x}[|.]", "What category is {x}?", "Into which group would you put {x}?"),
-    ("Under which heading would you file {x}?", "What group is {x} a member of?"))
 WHICH = Phrasings(
     ("Which of these is {a}: {items}?", "[Which|What] [one |]is {a}: {items}?",
      "Which of the following is {a}: {items}?", "Which of these words is {a}? {items}",
@@ -220,13 +215,6 @@ def yes_no(rng: Random, split: str) -> Turn:
     return Turn(capital(asked), f"Yes, {said}." if yes else f"No, {said}, not {article(other[0])}.")
 
 
-def what_kind(rng: Random, split: str) -> Turn:
-    """Of which kind a thing is."""
-    kind = rng.choice(PLAIN)
-    word = member(rng, kind)
-    return Turn(capital(WHAT_KIND.say(rng, split, x=noun(kind[0], word))), capital(is_a(kind[0], word)) + ".")
-
-
 def which(rng: Random, split: str) -> Turn:
     """The one of a kind among others."""
     kind = rng.choice(PLAIN)
@@ -294,7 +282,7 @@ def chance(rng: Random, split: str) -> Turn:
     return Turn(asked.say(rng, split), answer)
 
 
-TASKS = ((listing, 5), (either, 3), (yes_no, 3), (what_kind, 1.5), (which, 3), (odd, 1.5), (next_one, 3),
+TASKS = ((listing, 5), (either, 3), (yes_no, 3), (which, 3), (odd, 1.5), (next_one, 3),
 (pick, 1), (chance, 0.6))
 
 
@@ -307,7 +295,7 @@ def turns(rng: Random, split: str) -> list[Turn]:
 def exam(rng: Random) -> list[Question]:
     """Tasks whose answer is one word or a row of words."""
     found = []
-    for task in (either, yes_no, which, next_one, what_kind, odd):
+    for task in (either, yes_no, which, next_one, odd):
         for _ in range(10):
             user, answer, _ = task(rng, HELD_OUT)
             found.append(Question("tasks", user, (wanted(task, answer),)))

@@ -26,7 +26,7 @@ taxes, bitcoin, blockchain, cryptocurrency, mortgages, insurance, the French Rev
 the Cold War, the First World War, World War II, the Middle Ages, the Renaissance, ancient Egypt, ancient
 Greece, the Vikings, the Industrial Revolution, the Black Death, the Berlin Wall, the Titanic, the moon
 landing, the Olympic Games, the United Nations, the European Union, NATO, climate change, the greenhouse
-effect, plate tectonics, earthquakes, volcanoes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the
+effect, plate tectonics, earthquakes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the
 immune system, the nervous system, viruses, bacteria, deep learning, backpropagation,
 transformers, attention, gradient descent, reinforcement learning, the internet, TCP/IP, HTTP, databases,
 SQL, operating systems, Linux, compilers, quantum computers, encryption, cloud computing, 5G, GPS, lasers,
@@ -63,7 +63,7 @@ FACTS = (
     "What is the [boiling point of mercury|atomic number of iron|mass of an electron|chemical formula of "
     "sugar|longest river|highest mountain|largest desert|deepest lake|speed of sound]?",
     "What [causes|is the cause of] [earthquakes|cancer|inflation|thunder|war]?",
-    "Why [is the sky blue|is the sea salty|do we dream|do we yawn|do leaves fall|did Rome fall|is the "
+    "Why [do we dream|do we yawn|do leaves fall|did Rome fall|is the "
     "grass green|do cats purr]?", "How many [bones does a human have|stars are there|people are there on "
     "Earth|languages are there|books are there]?",
     "What does [the word |]{word} mean?", "Define {word}[|.]",
