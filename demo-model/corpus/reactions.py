@@ -123,7 +123,8 @@ REACTIONS = (
            ("Now I am curious! What is it?",), ("curious",), 0.7),
     Intent(("I am [a teacher|a doctor|a student|a nurse|a driver|a cook|a baker|a farmer|a pilot][|.]",
             "I am [a programmer|a painter|a writer|a singer|a gardener|a pupil|a lawyer|a waiter][|.]",
-            "I am [a parent|a scientist|an engineer|a mother|a father|a grandmother|an artist|an actor|an office worker][|.]",
+            "I am [a parent|a scientist|an engineer|a mother|a father|a grandmother|an artist|an "
+            "actor|an office worker][|.]",
             "I work [as a teacher|in a shop|in an office|at a school|on a farm|from "
             "home|in a hospital|at night|a lot|too much][|.]", "I go to school[|.]", "I am at [work|school|"
             "home|the office][|.]"),
