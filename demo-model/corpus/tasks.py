@@ -313,4 +313,4 @@ def wanted(task: object, answer: str) -> str:
         return answer.split(" does not")[0]
     if task is next_one:
         return answer.removeprefix("Next comes ").rstrip(".")
-    return answer.rstrip(".").split(" is " if task is not which else " is a")[1 if task is not which else 0]
+    return answer.rstrip(".")
