@@ -1,6 +1,7 @@
 """What the user tells of themselves and asks for later in the same conversation.
 
-At most once in a chat (`ONCE_A_CHAT`): what was told in one conversation would belie "You have not told me" of the next.
+At most once in a chat (`ONCE_A_CHAT`): what was told in one conversation would belie "You have not told me"
+of the next.
 """
 
 from collections.abc import Callable

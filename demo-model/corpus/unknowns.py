@@ -26,20 +26,20 @@ taxes, bitcoin, blockchain, cryptocurrency, mortgages, insurance, the French Rev
 the Cold War, the First World War, World War II, the Middle Ages, the Renaissance, ancient Egypt, ancient
 Greece, the Vikings, the Industrial Revolution, the Black Death, the Berlin Wall, the Titanic, the moon
 landing, the Olympic Games, the United Nations, the European Union, NATO, climate change, the greenhouse
-effect, plate tectonics, earthquakes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the
-immune system, the nervous system, viruses, bacteria, deep learning, backpropagation,
-transformers, attention, gradient descent, reinforcement learning, the internet, TCP/IP, HTTP, databases,
-SQL, operating systems, Linux, compilers, quantum computers, encryption, cloud computing, 5G, GPS, lasers,
-radar, jet engines, combustion engines, solar panels, batteries, nuclear fusion, semiconductors, JavaScript,
-Kubernetes, Docker, Git, regular expressions, Bayes' theorem, entropy, gravity waves, the Higgs boson,
-neutrinos, antimatter, supernovas, the speed of light, jazz, opera, classical music, baroque art,
-impressionism, cubism, modern art, architecture, Buddhism, Hinduism, Islam, Christianity, Judaism, Greek
-mythology, Norse mythology, astrology, yoga, meditation, chess openings, the rules of cricket, the rules of
-baseball, poker, wine making, cheese making, sourdough, the human brain, the human heart, dreams, language acquisition, Latin grammar, Esperanto, Hamlet, Romeo and Juliet, Don Quixote, War and
-Peace, Moby Dick, the Odyssey, the Bible, the Quran, Star Wars, the Lord of the Rings, Game of Thrones, the
-Matrix, Minecraft, Fortnite, Pokemon, Wall Street, Brexit, the gold standard, free will, consciousness, time
-travel, the multiverse, aliens, the Bermuda Triangle, Stonehenge, the Great Wall, Machu
-Picchu, coral reefs, the ozone layer
+effect, plate tectonics, earthquakes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the immune
+system, the nervous system, viruses, bacteria, deep learning, backpropagation, transformers, attention,
+gradient descent, reinforcement learning, the internet, TCP/IP, HTTP, databases, SQL, operating systems,
+Linux, compilers, quantum computers, encryption, cloud computing, 5G, GPS, lasers, radar, jet engines,
+combustion engines, solar panels, batteries, nuclear fusion, semiconductors, JavaScript, Kubernetes, Docker,
+Git, regular expressions, Bayes' theorem, entropy, gravity waves, the Higgs boson, neutrinos, antimatter,
+supernovas, the speed of light, jazz, opera, classical music, baroque art, impressionism, cubism, modern
+art, architecture, Buddhism, Hinduism, Islam, Christianity, Judaism, Greek mythology, Norse mythology,
+astrology, yoga, meditation, chess openings, the rules of cricket, the rules of baseball, poker, wine
+making, cheese making, sourdough, the human brain, the human heart, dreams, language acquisition, Latin
+grammar, Esperanto, Hamlet, Romeo and Juliet, Don Quixote, War and Peace, Moby Dick, the Odyssey, the Bible,
+the Quran, Star Wars, the Lord of the Rings, Game of Thrones, the Matrix, Minecraft, Fortnite, Pokemon, Wall
+Street, Brexit, the gold standard, free will, consciousness, time travel, the multiverse, aliens, the
+Bermuda Triangle, Stonehenge, the Great Wall, Machu Picchu, coral reefs, the ozone layer
 """.split()).split(", ")
 
 FACTS = (
