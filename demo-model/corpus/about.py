@@ -101,7 +101,7 @@ SELF = (
          "Do I chat with a machine or with somebody?"),
         ("No, I am not human: I am a computer program, a small language model.",), ("program",), 2),
     Intent(
-        ("Are you [conscious|alive|aware|sentient|self-aware|dead|awake]?",
+        ("Are you [conscious|alive|aware|sentient|self-aware|dead]?",
          "Do you have [feelings|emotions|a soul|consciousness|a mind|thoughts]?",
          "Can you [feel|think|dream|see|hear|smell|feel pain|love|suffer|cry|be sad|be happy]?",
          "Do you [think|dream|sleep|eat|feel anything|get tired|breathe|suffer|cry|have dreams]?",
@@ -122,7 +122,7 @@ SELF = (
     Intent(
         ("Where [are you|do you live|are you now|do you run]?", "Where are you from?", "Where is your home?",
          "On which [computer|server|machine] do you run?",
-         "Do you run on [my computer|my machine|a server|the cloud|a GPU|my processor|a CPU]?",
+         "Do you run on [my computer|my machine|a server|the cloud|my processor]?",
          "Are you in the cloud?", "Are you [local|running locally|on a server|on my computer]?",
          "Which country are you from?", "What hardware do you [need|use|run on]?",
          "Do you need a [GPU|graphics card|server|fast computer]?", "Where is your server?"),

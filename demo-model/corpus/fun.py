@@ -1,44 +1,47 @@
 """Jokes, riddles, curious facts, short poems and favourites."""
 
+from .core import Phrasings
 from .intents import Intent
 
 JOKES = (
-    "Why did the bicycle take a nap? Because it was two tired.",
-    "What did one wall say to the other? Let us meet at the corner!",
-    "Why was the math book unhappy? It had too many problems.",
-    "What do you call a sleeping bull? A bulldozer.",
-    "Why did the tomato blush? It saw the salad dressing.",
-    "What has ears but cannot hear? A field of corn.",
-    "Why did the computer go to the doctor? It had caught a virus.",
-    "Where do fish keep their money? In the river bank.",
-    "Why did the clock get into trouble at school? It tocked too much.",
-    "What do you call a bear without teeth? A gummy bear.",
-    "Why can a bank never keep a secret? It has too many tellers.",
-    "What did the sea say to the beach? Nothing, it just waved.",
-    "Why did the robot eat the lamp? It wanted a light lunch.",
-    "What is the favourite music of a balloon? Anything but pop.",
-    "Why do bees have sticky hair? Because they use honeycombs.",
-    "What kind of tree fits in a hand? A palm tree.",
-    "Why did the cookie go to the nurse? It felt crumby.",
-    "What do clouds wear under their coats? Thunderwear.",
-    "Why was the broom late? It overswept.",
-    "What goes up and never comes down? Your age.",
-    "Why did the pencil go to bed early? It was feeling dull.",
-    "What do snowmen eat for breakfast? Frosted flakes.",
-    "Why did the egg stay at home? It did not want to crack up.",
-    "What did the big chimney say to the small one? You are too young to smoke.",
-    "Why did the scarecrow get a prize? It was outstanding in its field.",
-    "What kind of shoes do spies wear? Sneakers.",
-    "Why did the snail paint an S on its car? So that people say: look at that S car go!",
-    "How does the moon cut its hair? Eclipse it.",
-    "Why did the owl visit the library? It wanted to know whooo wrote the books.",
-    "What do you get when a snowman meets a vampire? Frostbite.",
     "Why did the little model sit near the window? It wanted a larger context.",
-    "Why do programmers like the dark? Because light attracts bugs.",
     "Why was the token sad? Its word had been split in two.",
-    "What did the hat say to the scarf? You hang around, I will go on ahead.",
-    "Why did the music teacher need a ladder? To reach the high notes.",
-    "What did the left eye say to the right eye? Between us, something smells.",
+    "Why did the calendar look so worried? Its days were numbered.",
+    "Why did the robot bring a blanket to work? It kept freezing.",
+    "Why did the spoon leave the party? Things got too stirred up.",
+    "Why did the map go to the doctor? It felt lost.",
+    "What did the kettle say to the cup? You always pour out my heart.",
+    "Why did the snail buy a watch? To see how late it was.",
+    "Why was the staircase so proud? It was always a step ahead.",
+    "What did the pillow say to the alarm clock? Please sleep on it.",
+    "Why did the piano stay outside? It had lost its keys.",
+    "Why did the potato win the race? It kept its eyes open.",
+    "What did the candle say to the dark? You bring out the best in me.",
+    "Why do clouds make bad secret agents? They always drift off.",
+    "Why did the sock go on a journey? To find its other half.",
+    "What did the mountain say to the climber? You are on top of me again.",
+    "Why did the onion stay single? It made everyone cry.",
+    "What did the river say to the bridge? I cannot get over you.",
+    "Why did the umbrella feel sick? It was under the weather.",
+    "Why was the ladder a bad friend? It let everybody step on it, and then it fell out with them.",
+    "Why did the duck open a bank account? It had too many bills.",
+    "Why did the letter go to school? It wanted to be a word.",
+    "What did the zero say to the one? You look so thin today.",
+    "Why did the crab never share its toys? It was a little shellfish.",
+    "Why did the lamp pass the exam? It was very bright.",
+    "Why did the suitcase see a doctor? It could not keep it together.",
+    "What did the tree say to the spring? What a relief!",
+    "Why did the baker work at night? He needed the dough.",
+    "Why did the cow look at the stars? It was thinking about the Milky Way.",
+    "What did the hammer say to the nail? I hope that this does not hit you too hard.",
+    "Why did the shoe keep quiet? Somebody had tied its tongue.",
+    "Why did the window blush? It saw the curtains drawn.",
+    "Why did the computer sneeze? Somebody had left a window open.",
+    "What does a polite ghost say? Thank you for having me through.",
+    "Why did the goldfish skip school? It was already in one.",
+    "What did the soup say to the salt? You have good taste.",
+    "Why was the blanket late? It was caught in a cover story.",
+    "Why did the fish never play tennis? It was afraid of the net.",
 )
 
 RIDDLES = (
@@ -89,6 +92,14 @@ POEMS = (
     "long,\nAnd I went home and sang a song.",
 )
 
+# Asked after a joke, a story or the like.
+AGAIN = Phrasings(
+    ("[Another|One more|Another one|One more, please|Again|More|Next|Next one|Another, please][|!|.]",
+     "Do you [have|know] [another|more|one more]?",
+     "[Can|Could] you [tell|give] me [another|one more]?", "[Tell|Give] me [another|one more][| one][|.|!]",
+     "I want [another one|more][|.|!]"),
+    ("Let me hear one more[|.]", "That was nice, go on with another[|.]", "And what else do you have?"))
+
 NEUTRAL = "I am a program and have no favourite {0}, but many people like {1}."
 FAVOURITES = (
     ("colour", "blue"), ("color", "blue"), ("animal", "dogs and cats"), ("food", "pizza"), ("fruit",
@@ -123,7 +134,7 @@ FUN = (
          "please]", "[Can|Could|Will|Would] you tell [me |]a [|good |funny ]joke?", "[joke|Joke|A joke|"
          "jokes][|, please|!|.]", "Do you know [a|any|some|a good] joke[|s]?",
          "[Make|Can you make] me laugh[|.|!]", "I want to hear a joke[|.|!]",
-         "[Another|One more|Next] [one|joke][|, please|.|!]", "Say something funny[|.|!]",
+         "[Another|One more] joke[|, please|.|!]", "Say something funny[|.|!]",
          "Something funny[|, please][|.]", "Be funny[|!|.]", "Tell me something funny[|.]",
          "Do you have a joke for me?", "Got [a joke|any jokes]?", "I [need|would like] a joke[|.]",
          "Tell me another joke[|.|!]", "Are you funny?", "A [funny|short] joke[|, please][|.|!]"),
@@ -145,7 +156,7 @@ FUN = (
          "random |amazing |]fact[|.|!| please]", "[fun fact|Fun fact|A fun fact|random fact|Surprise me|"
          "Amaze me|Teach me something][|.|!|, please]", "Do you know [something interesting|a fun fact|an "
          "interesting fact|something curious]?",
-         "Say something [interesting|nice|clever|smart][|.|!]",
+         "Say something [interesting|clever|smart][|.|!]",
          "[Can|Could] you tell me something [interesting|new|nice]?", "I want to learn something[| new][|.]",
          "Another fact[|, please|.]", "What is the most interesting thing you know?",
          "Did you know something about animals?"),
@@ -176,9 +187,8 @@ FUN = (
          "coffee|chocolate|pizza|apples|people|children|jokes|math|summer|winter|snow|rain|your job|Rust|"
          "computers|cheese|bananas|humans|animals]?",
          "Do you [love|enjoy|hate|prefer] [music|books|cats|dogs|talking|your work|questions|people|tea|"
-         "coffee|chess|poems|jokes]?", "[Cats|Tea|Summer|Dogs|Apples|Pizza|The sea] or [dogs|coffee|winter|"
-         "pears|pasta|mountains]?", "What do you like[| to do| best| doing]?", "What are your hobbies?",
-         "Do you have [hobbies|a hobby|friends|a family|a dream|dreams|wishes]?"),
+         "coffee|chess|poems|jokes]?", "What do you like[| to do| best| doing]?", "What are your hobbies?",
+         "Do you have [hobbies|a hobby|friends|wishes]?"),
         ("Are you fond of [music|cats|poems|cake]?", "What do you do in your free time?",
          "Is there anything that you enjoy?"),
         ("I am a program, so I do not like or dislike things, but I am happy to talk about them.",),

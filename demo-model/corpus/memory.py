@@ -1,6 +1,7 @@
 """What the user tells of themselves and asks for later in the same conversation.
 
-At most once in a chat: what was told in one conversation would belie "You have not told me" of the next.
+At most once in a chat (`ONCE_A_CHAT`): what was told in one conversation would belie "You have not told me"
+of the next.
 """
 
 from collections.abc import Callable
@@ -89,7 +90,8 @@ FACTS = (
             ("I am {a} years old[|.]", "I'm {a} years old[|.]", "I am {a}[|.]", "My age is {a}[|.]",
             "I turned {a} [last week|yesterday|this year|in May][|.]", "I have just turned {a}[|.]",
             "I'm {a}[|.]"),
-            ("I celebrated birthday number {a} last month[|.]", "I have lived for {a} years now[|.]", "Age: {a}[|.]")),
+            ("I celebrated birthday number {a} last month[|.]", "I have lived for {a} years now[|.]",
+             "Age: {a}[|.]")),
         "You are {a} years old. Thank you for telling me!",
         Phrasings(
             ("How old am I?", "What is my age?", "What's my age?", "Do you [know|remember] how old I am?",

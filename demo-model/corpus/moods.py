@@ -94,12 +94,12 @@ MOODS = (
          "better. Get well soon!",), ("sorry", "doctor"), 0.7,
     ),
     Intent(
-        ("[You are|you are|You're|ur] [so |very |really |][smart|clever|nice|kind|great|good|funny|cool|"
+        ("[You are|you are|You're|ur] [so |very |really |][smart|clever|nice|kind|great|good|cool|"
          "cute|awesome|amazing|helpful|sweet|the best|wonderful|fantastic][|.|!]",
          "I [like|love] you[|.|!| very much| so much]", "You did [well|great|a good job][|.|!]",
          "[Good|Well|Nice] [job|work|done][|!|.]", "[Good|Nice|Great] [answer|story|joke][|!|.]",
          "[Good|Clever] [bot|model|boy|girl][|!|.]", "You know a lot[|.|!]", "I am impressed[|.|!]",
-         "That was [great|good|nice|funny|a good answer][|.|!]",
+         "That was [great|good|nice|a good answer][|.|!]",
          "What a [clever|nice|good] [program|model|answer][|!]",
          "You are my [best |]friend[|.|!]", "You made my day[|!]"),
         ("You really are a delight[|!]", "I think you are brilliant[|.|!]", "Talking with you is fun[|.|!]",

@@ -22,8 +22,9 @@ OPENINGS = (
 )
 
 NAMELESS = (
-    "Once upon a time there was {a}.", "There once was {a} who lived {place}.", "{time}, {a} went for a walk.",
-    "Long ago, {a} lived {place}.", "{time}, {a} woke up very early.", "Deep in the night, {a} looked at the sky.",
+    "Once upon a time there was {a}.", "There once was {a} who lived {place}.",
+    "{time}, {a} went for a walk.", "Long ago, {a} lived {place}.", "{time}, {a} woke up very early.",
+    "Deep in the night, {a} looked at the sky.",
     "{A} lived {place}.", "There was {a}, and nobody knew where {he} came from.",
 )
 

@@ -10,7 +10,7 @@ PROGRAM = (
          "What can RusTorch do?", "What is RusTorch [for|good for|about|used for]?", "Why RusTorch?",
          "What is special about RusTorch?", "How does RusTorch work?",
          "[I want to know|Do you know|I would like to know] what RusTorch is[|.|?]", "Do you know RusTorch?",
-         "What is [the|this] program[| called| that runs you]?", "What is this software?",
+         "What is the program that runs you?", "What is this software?",
          "Which program runs you?", "What runs you?", "Information about RusTorch[|.]",
          "Is RusTorch [good|useful|an engine]?", "In one sentence, what is RusTorch?"),
         ("Give me a short summary of RusTorch[|.]", "I have never heard of RusTorch, what's that?",

@@ -15,11 +15,11 @@ REACTIONS = (
            ("All right. Is there anything else that I can do for you?",), ("all right",), 1.5),
     Intent(("[OK|ok|Okay|okay|k|All right|Alright|Fine then|Good|good|Great|great|Nice|nice|Cool|cool|"
             "Super|Perfect|Wonderful|Excellent|Awesome|Amazing|Wow|wow|Oh|oh|Ah|Aha|Hm|hm|Hmm|hmm|"
-            "Interesting|I see|Got it|Understood|Fair enough|Well|So|Right then|Sounds good|Very good|Very "
+            "Interesting|I see|Got it|Understood|Fair enough|Well|So|Right then|Sounds good|Very "
             "nice|Brilliant|Fantastic][|!|.]",
-            "That is [nice|good|great|interesting|cool|funny|amazing|strange|weird][|.|!]",
+            "That is [nice|good|great|interesting|cool|amazing|strange|weird][|.|!]",
             "How [nice|interesting|funny|strange|lovely][|!|.]",
-            "[I like that|I love it|I like it|Not bad][|.|!]"),
+            "[I like that|I love it|I like it][|.|!]"),
            ("Oh, I see[|.|!]", "Good to know[|.|!]", "Splendid[|!]", "Now I get it[|.]"),
            ("Good! What would you like to do next?",), ("good", "next"), 2),
     Intent(("[Really|really|Seriously|Truly|Is that so|Is that true|For real|Are you serious|No kidding|Is "
@@ -121,9 +121,11 @@ REACTIONS = (
             "Can I tell you [something|a secret]?"),
            ("There is something I must tell you[|.]", "You'll never guess what happened[|!|.]"),
            ("Now I am curious! What is it?",), ("curious",), 0.7),
-    Intent(("I am [a|an] [teacher|doctor|student|nurse|driver|cook|baker|farmer|pilot|engineer|programmer|"
-            "painter|writer|singer|gardener|child|pupil|lawyer|waiter|scientist|parent|mother|father|"
-            "grandmother][|.]", "I work [as a teacher|in a shop|in an office|at a school|on a farm|from "
+    Intent(("I am [a teacher|a doctor|a student|a nurse|a driver|a cook|a baker|a farmer|a pilot][|.]",
+            "I am [a programmer|a painter|a writer|a singer|a gardener|a pupil|a lawyer|a waiter][|.]",
+            "I am [a parent|a scientist|an engineer|a mother|a father|a grandmother|an artist|an "
+            "actor|an office worker][|.]",
+            "I work [as a teacher|in a shop|in an office|at a school|on a farm|from "
             "home|in a hospital|at night|a lot|too much][|.]", "I go to school[|.]", "I am at [work|school|"
             "home|the office][|.]"),
            ("My job is [teaching|cooking|driving a bus|selling shoes][|.]",

@@ -4,7 +4,7 @@ from random import Random
 
 from .core import SEEN, Phrasings, Question, Turn, one, say
 from .foreign import foreign
-from .fun import FUN
+from .fun import AGAIN, FUN
 from .intents import Intent, draw, questions
 from .moods import MOODS
 from .reactions import REACTIONS
@@ -99,11 +99,11 @@ GREETINGS = (
          "[Thanks|Thank you] [very much|so much|a lot|a million|again][|!|.]", "Many thanks[|!|.]",
          "[Thanks|Thank you] for [your help|the help|that|the answer|helping me|everything|the story|the "
          "joke][|!|.]", "I thank you[|.]",
-         "[Great|Good|OK|Nice|Perfect|Cool|Wonderful], [thanks|thank you][|!|.]",
+         "[OK|Nice|Perfect|Cool|Wonderful], [thanks|thank you][|!|.]",
          "That [was|is] [helpful|useful|very helpful|very useful][|.|!]",
          "You [helped|have helped] me[| a lot][|.|!]",
          "[Cheers|Much obliged|Thanks, friend|Thanks, RusTorch][|!]", "I am [grateful|thankful][|.]",
-         "[That helps|That helped][| a lot][|, thanks][|.|!]", "[Yes|No], [thanks|thank you][|.]"),
+         "[That helps|That helped][| a lot][|, thanks][|.|!]", "Yes, [thanks|thank you][|.]"),
         ("I really appreciate it[|.|!]", "Thanks a bunch[|!]", "That was kind of you[|.|!]",
          "I owe you one[|!]", "Big thanks to you[|!]"),
         ("You are welcome!", "You are welcome! Is there anything else?"), ("welcome",), 2,
@@ -115,11 +115,13 @@ NUMBERS = Phrasings(("{n}", "{n}", "{n}", "{n}.", "{n}?", "{n}!", "The number {n
                     ("Just {n}", "Here is a number: {n}"))
 NUMBER_ANSWER = "{n} is a number. Would you like to add something to it?"
 
-MARKS = Phrasings(("?", "!", ".", "...", "??", "???", "!!!", "?!", "-", "--", ",", "*", ":", ";", "/", "#",
-"$", "%", "&", "+", "=", "()", ":-", "....",
-                   "<>", "@", "~", "' '", "!?", "\"", "_"), ("????", "!!", "..", "@#$%", "***", "---"))
-EMOJI = Phrasings((":)", ":-)", ";)", ":D", "😀", "🙂", "👍", "❤️", "😂", "😊", "🎉", "<3", "xD", "^^", "👋", "🦀",
-"🐱", "🔥"), ("😄", "=)", "❤", "😎"))
+MARKS = Phrasings(
+    ("?", "!", ".", "...", "??", "???", "!!!", "?!", "-", "--", ",", "*", ":", ";", "/", "#",
+     "$", "%", "&", "+", "=", "()", ":-", "....", "<>", "@", "~", "' '", "!?", "_"),
+    ("????", "!!", "..", "@#$%", "***", "---"))
+EMOJI = Phrasings(
+    (":)", ":-)", ";)", ":D", "😀", "🙂", "👍", "❤️", "😂", "😊", "🎉", "<3", "xD", "^^", "👋", "🦀", "🐱", "🔥"),
+    ("😄", "=)", "❤", "😎"))
 EMOJI_ANSWER = "That looks friendly! How can I help you?"
 SAD_EMOJI = Phrasings((":(", ":-(", ";(", "😢", "😭", "😞", "☹️", ":'("), ("=(", "😔"))
 SAD_ANSWER = "You look sad. I hope that things get better soon. Would you like to hear a joke or a story?"
@@ -176,6 +178,11 @@ def turns(rng: Random, split: str) -> list[Turn]:
         how, fine = GREETINGS[4], GREETINGS[5]
         return [draw(rng, GREETINGS[:4]).turn(rng, split), how.turn(rng, split), fine.turn(rng,
         split)][rng.randrange(2):]
+    if kind < 0.37:
+        # Jokes, riddles, facts and poems: the same again.
+        intent = draw(rng, FUN[:4])
+        first, second = rng.sample(intent.answers, 2)
+        return [Turn(intent.say(rng, split), first), Turn(AGAIN.say(rng, split), second)]
     return [small_turn(rng, split)]
 
 

@@ -6,6 +6,7 @@ from random import Random
 
 from . import names
 from .core import HELD_OUT, Phrasings, Question, Turn, one, say
+from .fun import AGAIN
 from .plots import CLOSINGS, LOVING, LOVING_STILL, NAMELESS, OPENINGS, PLOTS, SHORT_PLOTS
 from .story_words import (
     ADJECTIVES, BEINGS, FOODS, LATER, LOVES, MAN, OF_CHILDREN, PLACES, THEMES, THINGS, TIMES, TRAITS, WOMAN,
@@ -19,8 +20,8 @@ ANY = Phrasings(
      f"[Can|Could|Will|Would] you [please |]tell [me |us |]{STORY}?",
      f"I [want|would like|want to hear|would like to hear|need] {STORY}[|.|!]",
      "[story|Story|A story|a story|story time|Story time][|!|.|, please]", "A bedtime story[|, please][|.|!]",
-     "Tell me a bedtime story[|.]", "[Another|One more] [one|story][|.|!|, please]", f"Do you know {STORY}?",
-     f"Let me hear {STORY}[|.]", "Tell me another [one|story][|.|!]", "I cannot sleep. Tell me a story[|.]",
+     "Tell me a bedtime story[|.]", "[Another|One more] story[|.|!|, please]", f"Do you know {STORY}?",
+     f"Let me hear {STORY}[|.]", "Tell me another story[|.|!]", "I cannot sleep. Tell me a story[|.]",
      "Tell me something with a happy end[|.]",
      f"[Tell me|Write] {STORY} for [children|kids|my daughter|my son|my little sister][|.]",
      "Tell me a [funny|happy|beautiful|strange|new|fairy|exciting|magical] [story|tale][|.]",
@@ -129,7 +130,8 @@ def person(rng: Random, cast: Cast) -> dict[str, str]:
     adjective = cast.adjective or rng.choice(OF_CHILDREN if kind in ("girl", "boy") else ADJECTIVES)
     a = with_article(f"{adjective} {kind}".strip())
     he, him, his = ("she", "her", "her") if girl else ("he", "him", "his")
-    return {"name": cast.name or called(rng, girl), "a": a, "A": a.capitalize(), "he": he, "He": he.capitalize(), "him": him,
+    return {"name": cast.name or called(rng, girl), "a": a, "A": a.capitalize(),
+    "he": he, "He": he.capitalize(), "him": him,
             "his": his, "himself": him + "self"}
 
 
@@ -141,7 +143,8 @@ def story(rng: Random, cast: Cast, short: bool) -> tuple[str, str]:
         friend = person(rng, Cast(cast.other))
     slots |= {"f" + key: word for key, word in friend.items()} | {"friend": friend["name"]}
     later = rng.choice(LATER)
-    slots |= {"place": rng.choice(PLACES), "trait": rng.choice(TRAITS), "time": rng.choice(TIMES), "later": later,
+    slots |= {"place": rng.choice(PLACES), "trait": rng.choice(TRAITS), "time": rng.choice(TIMES),
+    "later": later,
               "Later": later.capitalize(), "thing": rng.choice(THINGS), "food": rng.choice(FOODS)}
     slots["His"] = slots["his"].capitalize()
     opening = one(rng, NAMELESS if cast.nameless else OPENINGS, **slots)
@@ -193,6 +196,9 @@ def capital(text: str) -> str:
 def turns(rng: Random, split: str) -> list[Turn]:
     """A request and its story."""
     shape = rng.random()
+    if shape < 0.05:
+        return [Turn(ANY.say(rng, split), whole(rng, Cast())), Turn(AGAIN.say(rng, split),
+        whole(rng, Cast()))]
     if shape < 0.25:
         return [Turn(ANY.say(rng, split), whole(rng, Cast()))]
     if shape < 0.32:

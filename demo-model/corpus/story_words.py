@@ -22,18 +22,21 @@ ADJECTIVES = ("small", "little", "young", "old", "tiny", "brave", "shy", "clever
 "cheerful", "curious", "quiet", "funny",
               "friendly", "sleepy", "lively", "gentle", "grey", "green", "blue", "round", "very small",
               "rather old", "")
-OF_CHILDREN = ("small", "little", "young", "tiny", "brave", "shy", "clever", "kind", "lonely", "cheerful", "curious",
-               "quiet", "funny", "friendly", "sleepy", "lively", "gentle", "bold", "")
+OF_CHILDREN = ("small", "little", "young", "tiny", "brave", "shy", "clever", "kind", "lonely", "cheerful",
+               "curious", "quiet", "funny", "friendly", "sleepy", "lively", "gentle", "bold", "")
 PLACES = (
-    "in a small village by the sea", "in a quiet valley", "in a wide green forest", "in a town with crooked houses",
-    "in a house with a red door", "in an old mill", "near a little harbour", "in the mountains of the north",
+    "in a small village by the sea", "in a quiet valley", "in a wide green forest",
+    "in a town with crooked houses", "in a house with a red door", "in an old mill",
+    "near a little harbour", "in the mountains of the north",
     "in a garden full of roses", "in a busy city", "on a farm with a blue gate", "on an island in a lake",
     "in a castle on a hill", "in a street with tall trees", "in a land of snow and ice",
-    "at the edge of a great desert", "in a village where it always rained", "in a wooden hut in the hills",
+    "at the edge of a great desert", "in a village where it always rained",
+    "in a wooden hut in the hills",
     "in a town on the river", "near a meadow full of poppies", "in a cave behind a waterfall",
     "near a lighthouse on the cliffs", "in a big old library", "in the last house of the village",
     "beside a sleepy railway station", "in an orchard of plum trees", "on a windy coast", "in a market town",
-    "in a village of clockmakers", "in a park with a pond", "under the roof of a school", "behind the old bakery",
+    "in a village of clockmakers", "in a park with a pond", "under the roof of a school",
+    "behind the old bakery",
     "at the end of a long road", "at the foot of a blue mountain", "in a tower without stairs",
 )
 TIMES = ("One morning", "One evening", "One day", "One fine day", "One spring morning", "On a hot summer day",

@@ -49,12 +49,15 @@ def kinds_of(text: str) -> tuple[tuple[str, str, list[str]], ...]:
 LISTS = kinds_of(KINDS)
 # What these are is not a matter of opinion, and none is in two of them.
 PLAIN = tuple(kind for kind in LISTS if kind[0] in (
-    "fruit", "vegetable", "animal", "bird", "insect", "colour", "metal", "drink", "month", "day", "country",
-    "planet",
-    "garment", "instrument", "vehicle", "job", "sport", "season"))
-AMBIGUOUS = {"orange", "violet", "lead", "Mercury", "March", "May", "pink", "running", "swimming", "cycling",
-"train", "plane", "Earth", "spring",
-        "driver", "fly", "duck", "cricket", "top", "juice"}
+    "fruit", "vegetable", "animal", "bird", "fish", "insect", "colour", "tree", "flower", "metal", "tool",
+    "drink",
+    "month", "day", "country", "planet", "garment", "instrument", "vehicle", "job", "sport", "season",
+    "language"))
+AMBIGUOUS = ("orange", "violet", "lead", "Mercury", "March", "May", "pink", "running", "swimming", "cycling",
+"train",
+             "plane", "Earth", "spring", "driver", "fly", "duck", "cricket", "juice", "trousers", "pliers",
+             "ash", "file",
+             "pike", "saw")
 WORDS = ("one", "two", "three", "four", "five")
 
 LIST = Phrasings(
@@ -80,7 +83,7 @@ EITHER = Phrasings(
     ("Is {x} {a} or {b}?", "is {x} {a} or {b}", "What is {x}, {a} or {b}?", "{x}: {a} or {b}?",
      "Would you say {x} is {a} or {b}?", "Is {x} {a}, or is it {b}?", "Tell me, is {x} {a} or {b}?",
      "Do you think {x} is {a} or {b}?", "Decide: is {x} {a} or {b}?", "{x} is {a} or {b}?",
-     "Is the word {x} {a} or {b}?", "Which is it, is {x} {a} or {b}?", "{a} or {b}: what is {x}?"),
+     "Which is it, is {x} {a} or {b}?", "{a} or {b}: what is {x}?"),
     ("Should I call {x} {a} or {b}?", "Does {x} count as {a} or as {b}?",
      "If you think of {x}, is that {a} or {b}?", "My friend says {x} is {a}. Is that right, or is it {b}?"))
 YES_NO = Phrasings(
@@ -91,11 +94,6 @@ YES_NO = Phrasings(
      "Am I right that {x} is {a}?"),
     ("Does {x} count as {a}?", "I think {x} is {a}. Do you agree?", "Would it be right to call {x} {a}?",
      "Could {x} be {a}?"))
-WHAT_KIND = Phrasings(
-    ("What kind of thing is {x}?", "What sort of thing is {x}?", "What type of thing is {x}?",
-     "To which group does {x} belong?", "In which category is {x}?", "Which category does {x} belong to?",
-     "Classify {x}[|.]", "What category is {x}?", "Into which group would you put {x}?"),
-    ("Under which heading would you file {x}?", "What group is {x} a member of?"))
 WHICH = Phrasings(
     ("Which of these is {a}: {items}?", "[Which|What] [one |]is {a}: {items}?",
      "Which of the following is {a}: {items}?", "Which of these words is {a}? {items}",
@@ -141,7 +139,7 @@ NUMBER = Phrasings(
      ".]", "Any number[|, please]", "Think of a number[|.]"), ("I need a random number[|.]", "Any number "
      "will do, just say one[|.]"))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-BARE = ("drink", "metal", "sport", "colour", "month", "day", "country", "planet", "season")
+BARE = ("drink", "metal", "sport", "colour", "month", "day", "country", "planet", "season", "language")
 
 
 def article(word: str) -> str:
@@ -170,10 +168,15 @@ def listing(rng: Random, split: str) -> Turn:
     return Turn(capital(asked), capital(enumeration(members[:n])) + ".")
 
 
+def share(a: str, b: str) -> bool:
+    """Whether something may be of both kinds: birds, fish and insects are animals."""
+    return a == b or {a, b} <= {"animal", "bird", "fish", "insect"}
+
+
 def two_kinds(rng: Random) -> list[tuple[str, str, list[str]]]:
-    """Two kinds that share nothing: a bird and an insect are animals, too."""
+    """Two kinds that share nothing."""
     kinds = rng.sample(PLAIN, 2)
-    while {kind[0] for kind in kinds} < {"animal", "bird", "insect"}:
+    while share(kinds[0][0], kinds[1][0]):
         kinds = rng.sample(PLAIN, 2)
     return kinds
 
@@ -185,12 +188,12 @@ def member(rng: Random, kind: tuple[str, str, list[str]]) -> str:
 
 def noun(kind: str, word: str) -> str:
     """The word as a sentence has it, with an article where it needs one."""
-    return word if kind in BARE or word in ("spinach", "broccoli", "trousers") else article(word)
+    return word if kind in BARE or word in ("spinach", "broccoli") else article(word)
 
 
 def is_a(kind: str, word: str) -> str:
     """That the word is of the kind."""
-    return f"{noun(kind, word)} {'are clothes' if word == 'trousers' else 'is ' + article(kind)}"
+    return f"{noun(kind, word)} is {article(kind)}"
 
 
 def either(rng: Random, split: str) -> Turn:
@@ -212,21 +215,12 @@ def yes_no(rng: Random, split: str) -> Turn:
     return Turn(capital(asked), f"Yes, {said}." if yes else f"No, {said}, not {article(other[0])}.")
 
 
-def what_kind(rng: Random, split: str) -> Turn:
-    """Of which kind a thing is."""
-    kind = rng.choice(PLAIN)
-    word = member(rng, kind)
-    return Turn(capital(WHAT_KIND.say(rng, split, x=noun(kind[0], word))), capital(is_a(kind[0], word)) + ".")
-
-
 def which(rng: Random, split: str) -> Turn:
     """The one of a kind among others."""
-    kind, other = two_kinds(rng)
+    kind = rng.choice(PLAIN)
     word = member(rng, kind)
-    third = [each for each in PLAIN if {each[0], kind[0]} != {each[0], kind[0]} & {"animal", "bird",
-    "insect"}]
-    others = [each for each in (other, *rng.sample(third, 3)) if each[0] != kind[0]]
-    items = list(dict.fromkeys([word] + [member(rng, each) for each in others]))[: rng.randint(2, 4)]
+    others = [each for each in PLAIN if not share(each[0], kind[0])]
+    items = [word] + [member(rng, each) for each in rng.sample(others, rng.randint(1, 3))]
     rng.shuffle(items)
     said = rng.choice((", ".join(items), ", ".join(items[:-1]) + " or " + items[-1]))
     asked = WHICH.say(rng, split, a=article(kind[0]), one=kind[0], items=said)
@@ -252,8 +246,8 @@ def row(rng: Random) -> list[str]:
         letters = LETTERS[start: start + n + 1]
         return list(rng.choice((letters, letters.upper())))
     if shape == 1:
-        words = next(kind[2] for kind in LISTS if kind[0] == rng.choice(("day", "month",
-        "day")) or kind[0] == "day")
+        drawn = rng.choice(("day", "month"))
+        words = next(members for kind, _, members in LISTS if kind == drawn)
         start = rng.randrange(len(words) - 3)
         return words[start: start + 4]
     if shape == 2:
@@ -288,7 +282,7 @@ def chance(rng: Random, split: str) -> Turn:
     return Turn(asked.say(rng, split), answer)
 
 
-TASKS = ((listing, 5), (either, 3), (yes_no, 3), (what_kind, 1.5), (which, 3), (odd, 1.5), (next_one, 3),
+TASKS = ((listing, 5), (either, 3), (yes_no, 3), (which, 3), (odd, 1.5), (next_one, 3),
 (pick, 1), (chance, 0.6))
 
 
@@ -301,7 +295,7 @@ def turns(rng: Random, split: str) -> list[Turn]:
 def exam(rng: Random) -> list[Question]:
     """Tasks whose answer is one word or a row of words."""
     found = []
-    for task in (either, yes_no, which, next_one, what_kind, odd):
+    for task in (either, yes_no, which, next_one, odd):
         for _ in range(10):
             user, answer, _ = task(rng, HELD_OUT)
             found.append(Question("tasks", user, (wanted(task, answer),)))

@@ -26,28 +26,27 @@ taxes, bitcoin, blockchain, cryptocurrency, mortgages, insurance, the French Rev
 the Cold War, the First World War, World War II, the Middle Ages, the Renaissance, ancient Egypt, ancient
 Greece, the Vikings, the Industrial Revolution, the Black Death, the Berlin Wall, the Titanic, the moon
 landing, the Olympic Games, the United Nations, the European Union, NATO, climate change, the greenhouse
-effect, plate tectonics, earthquakes, volcanoes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the
-immune system, the nervous system, viruses, bacteria, deep learning, backpropagation,
-transformers, attention, gradient descent, reinforcement learning, the internet, TCP/IP, HTTP, databases,
-SQL, operating systems, Linux, compilers, quantum computers, encryption, cloud computing, 5G, GPS, lasers,
-radar, jet engines, combustion engines, solar panels, batteries, nuclear fusion, semiconductors, JavaScript,
-Kubernetes, Docker, Git, regular expressions, Bayes' theorem, entropy, gravity waves, the Higgs boson,
-neutrinos, antimatter, supernovas, the speed of light, jazz, opera, classical music, baroque art,
-impressionism, cubism, modern art, architecture, Buddhism, Hinduism, Islam, Christianity, Judaism, Greek
-mythology, Norse mythology, astrology, yoga, meditation, chess openings, the rules of cricket, the rules of
-baseball, poker, wine making, cheese making, sourdough, the human brain, the human heart, sleep, memory,
-dreams, language acquisition, Latin grammar, Esperanto, Hamlet, Romeo and Juliet, Don Quixote, War and
-Peace, Moby Dick, the Odyssey, the Bible, the Quran, Star Wars, the Lord of the Rings, Game of Thrones, the
-Matrix, Minecraft, Fortnite, Pokemon, Wall Street, Brexit, the gold standard, free will, consciousness, time
-travel, the multiverse, aliens, the Bermuda Triangle, Stonehenge, the pyramids, the Great Wall, Machu
-Picchu, the Amazon rainforest, coral reefs, the Sahara, the ozone layer
+effect, plate tectonics, earthquakes, tsunamis, vaccines, antibiotics, diabetes, cancer, DNA, the immune
+system, the nervous system, viruses, bacteria, deep learning, backpropagation, transformers, attention,
+gradient descent, reinforcement learning, the internet, TCP/IP, HTTP, databases, SQL, operating systems,
+Linux, compilers, quantum computers, encryption, cloud computing, 5G, GPS, lasers, radar, jet engines,
+combustion engines, solar panels, batteries, nuclear fusion, semiconductors, JavaScript, Kubernetes, Docker,
+Git, regular expressions, Bayes' theorem, entropy, gravity waves, the Higgs boson, neutrinos, antimatter,
+supernovas, the speed of light, jazz, opera, classical music, baroque art, impressionism, cubism, modern
+art, architecture, Buddhism, Hinduism, Islam, Christianity, Judaism, Greek mythology, Norse mythology,
+astrology, yoga, meditation, chess openings, the rules of cricket, the rules of baseball, poker, wine
+making, cheese making, sourdough, the human brain, the human heart, dreams, language acquisition, Latin
+grammar, Esperanto, Hamlet, Romeo and Juliet, Don Quixote, War and Peace, Moby Dick, the Odyssey, the Bible,
+the Quran, Star Wars, the Lord of the Rings, Game of Thrones, the Matrix, Minecraft, Fortnite, Pokemon, Wall
+Street, Brexit, the gold standard, free will, consciousness, time travel, the multiverse, aliens, the
+Bermuda Triangle, Stonehenge, the Great Wall, Machu Picchu, coral reefs, the ozone layer
 """.split()).split(", ")
 
 FACTS = (
     "How tall is [Mount Everest|the Eiffel Tower|the tallest building|Mont Blanc]?",
     "How [deep is the ocean|far is the moon|far is the sun|old is the Earth|old is the universe|big is the "
     "universe|fast is light|heavy is the Earth]?",
-    "Who [wrote Hamlet|wrote Faust|painted the Mona Lisa|discovered America|invented the telephone|"
+    "Who [wrote Hamlet|wrote Faust|discovered America|invented the telephone|"
     "invented the light bulb|built the pyramids|discovered penicillin|composed the Magic Flute|wrote the "
     "Bible]?",
     "When [did World War II end|did the Titanic sink|was the French Revolution|did Rome fall|was the moon "
@@ -61,12 +60,12 @@ FACTS = (
     "is it from {town} to {other}?", "How do I get from {town} to {other}?",
     "What is the [square root|logarithm|cube root] of {big}?",
     "What is the [boiling point of mercury|atomic number of iron|mass of an electron|chemical formula of "
-    "sugar|longest river|highest mountain|largest desert|deepest lake|speed of sound]?",
+    "sugar|speed of sound]?",
     "What [causes|is the cause of] [earthquakes|cancer|inflation|thunder|war]?",
-    "Why [is the sky blue|is the sea salty|do we dream|do we yawn|do leaves fall|did Rome fall|is the "
-    "grass green|do cats purr]?", "How many [bones does a human have|stars are there|people are there on "
+    "Why [do we dream|do we yawn|did Rome fall|is the "
+    "grass green|do cats purr]?", "How many [stars are there|people are there on "
     "Earth|languages are there|books are there]?",
-    "What does [the word |]{word} mean?", "Define {word}[|.]", 
+    "What does [the word |]{word} mean?", "Define {word}[|.]",
 )
 FACTS_HELD_OUT = (
     "In which year did [the Berlin Wall fall|Columbus sail|Einstein die|the war begin]?",
@@ -74,7 +73,7 @@ FACTS_HELD_OUT = (
     "Guernica][|.]", "Could you tell me the population of {country}?",
     "At what temperature does [iron melt|gold boil]?", "I need to know who rules {country}[|.]",
     "Tell me the story behind the events of {year}[|.]", "Which road leads from {town} to {other}?",
-    "What's the explanation for [tides|rainbows|lightning]?",
+    "What's the explanation for [tides|lightning|fog]?",
 )
 
 NOW = (
