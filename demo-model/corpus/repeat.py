@@ -11,7 +11,7 @@ from .people import NAMES, NAMES_HELD_OUT
 from .sentences import sentence
 from .words import ALL, ALL_HELD_OUT
 
-WEIGHT = 4.0
+WEIGHT = 5.0
 
 QUOTES = ['"{}"', '"{}"', '"{}"', "'{}'", "“{}”"]
 
@@ -174,6 +174,14 @@ def ended_sentence(rng: Random, split: str) -> str:
     return text + rng.choice([".", ".", ".", "!", ""])
 
 
+def shuffled(rng: Random, split: str) -> str:
+    """A sentence's words in any order, so that any word is met at the start."""
+    words = sentence(rng, split).split()
+    rng.shuffle(words)
+    text = " ".join(words)
+    return text[:1].upper() + text[1:] + rng.choice(ENDS)
+
+
 def two_sentences(rng: Random, split: str) -> str:
     return f"{sentence(rng, split)}{rng.choice('.!')} {sentence(rng, split)}{rng.choice('.!')}"
 
@@ -240,6 +248,7 @@ def of_other_topics(rng: Random, split: str) -> str:
 KINDS = {
     ended_sentence: 34,
     row_of_words: 18,
+    shuffled: 14,
     of_other_topics: 12,
     two_sentences: 5,
     names: 4,
