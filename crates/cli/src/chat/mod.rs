@@ -42,6 +42,7 @@ struct Session {
 impl Session {
     fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
         let mut engine = load::engine(&args.model, &args.engine)?;
+        load::introduce(&args.model, engine.model().file());
         let chat = new_chat(&mut engine, &args)?;
         Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
     }

@@ -38,9 +38,6 @@ fn the_command_line_is_checked() {
         ("run -m MODEL", "to read the prompt from stdin, use '-f -'"),
         ("-m MODEL frobnicate", "unrecognized subcommand 'frobnicate'"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
-        ("run -p hi", "Pass -m FILE"),
-        ("chat", "Pass -m FILE"),
-        ("", "Pass -m FILE"),
     ] {
         let error = home.run(args).failed(2);
         assert!(error.contains(said), "{args}: {error}");
