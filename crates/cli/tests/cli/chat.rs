@@ -21,6 +21,8 @@ fn a_conversation_has_a_memory() {
     let two = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\nHello\n").quiet();
     let forgotten = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n/clear\nHello\n");
     assert_eq!(forgotten.code, Some(0));
+    let reset = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n/reset\nHello\n/bye\nnever\n/quack\n");
+    assert_eq!((reset.code, &reset.stdout), (Some(0), &forgotten.stdout), "other names");
     let one = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n").quiet();
     assert_eq!(forgotten.stdout, one.repeat(2));
     assert_ne!(two, forgotten.stdout);
