@@ -301,6 +301,7 @@ impl TemplateArgs {
 #[command(after_help = "\
 Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
 answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+The first line that cannot be obeyed or answered ends such a chat with exit code 1.
 On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]

@@ -107,7 +107,16 @@ fn escapes_are_read_when_asked_for() {
 #[test]
 fn faults_end_a_piped_chat() {
     let home = Home::new();
-    assert!(home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1).contains("unknown command /quack"));
+    let error = home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1);
+    assert!(
+        error.starts_with("error: line 1 of stdin, where the chat ends: unknown command /quack"),
+        "{error}"
+    );
+    let ran = home.pipe("chat -m MODEL -n 1", "Hi\n\n/load no.json\nHi\n");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: line 3 of stdin") && ran.stderr.contains("no.json"), "{ran:?}");
+    let error = home.pipe("chat -m MODEL -e", "\\xff\n").failed(1);
+    assert!(error.contains("line 1 of stdin") && error.contains("not UTF-8"), "{error}");
     assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));
     let long = "word ".repeat(200) + "\n";
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);
