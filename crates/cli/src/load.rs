@@ -37,7 +37,17 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
     let model = Model::new(file(model)?)?;
     let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
-    tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
+    let (memory, limits) = (engine.backend().memory(), engine.limits());
+    tracing::debug!(
+        "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
+         a context of {} tokens, prompts in steps of {}",
+        output::size(memory.weights_mapped),
+        output::size(memory.weights_owned),
+        output::size(memory.kv),
+        output::size(memory.activations),
+        limits.n_ctx,
+        limits.n_batch,
+    );
     Ok(engine)
 }
 
