@@ -399,10 +399,11 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         Ok(command) => (command, None),
         Err(fault) => (Cli::command(), Some(fault)),
     };
-    let command = tend_env(command);
+    let mut command = tend_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
-    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    let parsed = parsed.map_err(mistakes::explain);
+    let matches = command.try_get_matches_from_mut(args);
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.map_err(|error| mistakes::explain(error, &command));
     match (parsed, fault) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),
         (_, Some(fault)) => Err(fault),

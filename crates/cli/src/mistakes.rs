@@ -4,12 +4,14 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, Error};
 
-/// `error` with options as they were typed and with what was probably meant.
-pub(crate) fn explain(mut error: Error) -> Error {
+/// What clap says of the command line for `command`, with options as they were typed and with what was
+/// probably meant.
+pub(crate) fn explain(mut error: Error, command: &Command) -> Error {
     match error.kind() {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => name_variable(&mut error, command),
         ErrorKind::UnknownArgument => name_as_typed(&mut error),
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
@@ -32,6 +34,21 @@ fn name_as_typed(error: &mut Error) {
     let is_it = |arg: &OsStr| arg.to_str().and_then(|arg| arg.split('=').next()) == Some(typed);
     if std::env::args_os().any(|arg| is_it(&arg)) {
         error.insert(ContextKind::InvalidArg, ContextValue::String(typed.to_owned()));
+    }
+}
+
+/// Names the variable that the value is from.
+fn name_variable(error: &mut Error, command: &Command) {
+    // As clap shows an option: `--top-k <K>`.
+    let shown = string(error, ContextKind::InvalidArg);
+    let long = shown.as_deref().and_then(|shown| shown.strip_prefix("--")?.split(' ').next());
+    let value = string(error, ContextKind::InvalidValue);
+    let mut args = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
+    let variable = args.find(|arg| long.is_some() && arg.get_long() == long).and_then(Arg::get_env);
+    let held = variable.and_then(std::env::var_os).map(|held| held.to_string_lossy().into_owned());
+    if let Some(variable) = variable.filter(|_| held.is_some() && held == value) {
+        let name = variable.to_string_lossy().into_owned();
+        error.insert(ContextKind::InvalidArg, ContextValue::String(name));
     }
 }
 

@@ -37,6 +37,25 @@ fn an_empty_variable_is_unset() {
 }
 
 #[test]
+fn faults_in_variables_name_them() {
+    let home = Home::new();
+    for (name, value) in
+        [("TOP_K", "abc"), ("TEMPERATURE", "nan"), ("BACKEND", "gpu"), ("THREADS", "0"), ("SEED", "-2")]
+    {
+        let name = format!("RUSTORCH_{name}");
+        for args in ["run -m MODEL -p x", "chat -m MODEL"] {
+            let ran = home.command(args).env(&name, value).output().expect("the program starts");
+            let error = Ran::from(ran).failed(2);
+            assert!(error.contains(&format!("invalid value '{value}' for '{name}'")), "{args}: {error}");
+        }
+    }
+    let mut command = home.command("run -m MODEL -p x --top-k few");
+    let ran = command.env("RUSTORCH_TOP_K", "abc").output().expect("the program starts");
+    let error = Ran::from(ran).failed(2);
+    assert!(error.contains("invalid value 'few' for '--top-k <K>'"), "the flag wins: {error}");
+}
+
+#[test]
 fn faults_in_the_file_are_named() {
     let home = Home::new();
     let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\nbogus = 1\n");
