@@ -5,21 +5,31 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use backend::Backend;
+use bytes::Bytes;
 use engine::{Engine, KvFormat, Model, Options};
 use gguf::Gguf;
 
 use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
-use crate::folders;
-use crate::output::Usage;
+use crate::{folders, output};
 
-/// Opens the model's file, for commands that need no more.
+/// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
-    let Some(named) = &args.model else {
-        let message = "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
-            configuration file";
-        return Err(Usage(message.to_owned()).into());
-    };
-    Ok(Gguf::open(find(named)?)?)
+    Ok(match &args.model {
+        Some(named) => Gguf::open(find(named)?)?,
+        None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
+    })
+}
+
+/// Says of the embedded model, `file`, what it is and how to use another; of one that was named, nothing.
+pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
+    if args.model.is_none() {
+        let parameters = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum();
+        let parameters = output::count(parameters);
+        output::note(format_args!(
+            "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
+             -m model.gguf uses a real one"
+        ));
+    }
 }
 
 /// Puts the model on its backend.
@@ -27,7 +37,17 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
     let model = Model::new(file(model)?)?;
     let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
-    tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
+    let (memory, limits) = (engine.backend().memory(), engine.limits());
+    tracing::debug!(
+        "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
+         a context of {} tokens, prompts in steps of {}",
+        output::size(memory.weights_mapped),
+        output::size(memory.weights_owned),
+        output::size(memory.kv),
+        output::size(memory.activations),
+        limits.n_ctx,
+        limits.n_batch,
+    );
     Ok(engine)
 }
 

@@ -43,6 +43,7 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
 
 fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
     let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
     Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
 }
 

@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
+    ("demo-model", &[]),
     ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
     (
         "cli",
@@ -33,13 +34,14 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "backend-reference",
             "backend-cpu",
             "engine",
+            "demo-model",
         ],
     ),
 ];
 
 /// The row of a crate's folder, from the top: what builds on it has a larger one.
 pub(crate) fn row(dir: &str) -> Option<usize> {
-    let name = dir.strip_prefix("crates/")?;
+    let name = dir.strip_prefix("crates/").unwrap_or(dir);
     MAY_USE.iter().position(|(crate_, _)| *crate_ == name)
 }
 
