@@ -112,8 +112,6 @@ CAPITAL = Phrasings(
         "{country} has its capital where?",
         "Where does {country} have its capital?",
         "Where [is|lies|would I find] {whose} capital?",
-        "Where does the government of {country} sit?",
-        "In which city does the government of {country} sit?",
         "What is the national capital of {country}?",
         "{whose} national capital?",
         "State the capital of {country}.",
