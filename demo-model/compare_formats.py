@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tools/oracle"))
 from corpus import chats  # noqa: E402
 from llama import Llama  # noqa: E402
-from model import CONTROLS  # noqa: E402
+from template import CONTROLS  # noqa: E402
 
 # Positions compared, at least; every document is whole.
 POSITIONS = 4096

@@ -7,7 +7,8 @@ import gguf
 import sentencepiece
 import torch
 
-from model import CHAT_TEMPLATE, Config, Llama
+from model import Config, Llama
+from template import CHAT_TEMPLATE
 
 
 def tokenizer_fields(writer: gguf.GGUFWriter, path: Path) -> None:

@@ -32,7 +32,7 @@ def write(path: Path, parts) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--chats", type=int, default=1_000_000, help="training documents")
+    parser.add_argument("--chats", type=int, default=900_000, help="training documents")
     parser.add_argument("--held-out", type=int, default=400, help="held-out documents")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "build")
     args = parser.parse_args()

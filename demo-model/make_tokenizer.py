@@ -8,7 +8,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from model import CONTROLS, Config
+from model import Config
+from template import CONTROLS
 
 # Enough for every word to be seen; more only takes longer.
 DOCUMENTS = 100_000

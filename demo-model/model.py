@@ -10,15 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# Pieces of their own in the tokenizer, at ids 3, 4 and 5.
-SYSTEM, USER, ASSISTANT = CONTROLS = ["<|system|>", "<|user|>", "<|assistant|>"]
-
-# What `encode` in train.py writes, as a template.
-CHAT_TEMPLATE = (
-    "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token + '\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
-)
-
 
 @dataclass(frozen=True)
 class Config:

@@ -13,7 +13,8 @@ import sentencepiece
 import torch
 import torch.nn.functional as F
 
-from model import ASSISTANT, SYSTEM, USER, Config, Linear, Llama
+from model import Config, Linear, Llama
+from template import ASSISTANT, SYSTEM, USER
 
 # What a token of the user's side counts against one of the model's.
 USER_WEIGHT = 0.1
@@ -112,7 +113,7 @@ def held_out_loss(model: Llama, corpus: Corpus, rounds: bool) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=Path(__file__).parent / "build")
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=6400)
     parser.add_argument("--tokens", type=int, default=1 << 17, help="tokens of a batch, padding counted")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--dropout", type=float, default=0.1)
