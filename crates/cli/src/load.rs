@@ -34,7 +34,11 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
 
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
-    let model = Model::new(file(model)?)?;
+    on_backend(Model::new(file(model)?)?, args)
+}
+
+/// Puts a model that has been read on its backend.
+pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
     let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
     let (memory, limits) = (engine.backend().memory(), engine.limits());

@@ -6,6 +6,7 @@ mod embedded;
 mod inspect;
 mod known;
 mod mistakes;
+mod perplexity;
 mod run;
 mod settings;
 #[cfg(unix)]
