@@ -1,15 +1,16 @@
 """Perplexity of a text and divergence from a base, from llama.cpp's or exact logits, in NumPy.
 
-    python perplexity.py score MODEL.gguf TEXT [-c N] [--save BASE]   # llama.cpp's perplexity, and a base of it
+    python perplexity.py score MODEL.gguf TEXT [-c N] [--save BASE] [--beside JSON]   # llama.cpp's perplexity
     python perplexity.py compare MODEL.gguf BASE                      # llama.cpp's distance from a base
     python perplexity.py goldens MODELS                               # makes crates/cli/goldens/perplexity
 
 The definitions and the file's layout are those of llama.cpp's tools/perplexity/perplexity.cpp: windows of
 N tokens, BOS in the first place of each where the tokenizer adds one, tokens scored in the second half.
-How far RusTorch is from llama.cpp on the same file, with a paired standard error:
+How far RusTorch is from llama.cpp on the same file, with a paired standard error (a base would not do:
+it does not tell apart what is more than 16 below the highest log-probability):
 
-    python perplexity.py score MODEL.gguf TEXT --save /tmp/base
-    rustorch perplexity -m MODEL.gguf --kl-base /tmp/base
+    rustorch perplexity -m MODEL.gguf -f TEXT --json > /tmp/ours.json
+    python perplexity.py score MODEL.gguf TEXT --beside /tmp/ours.json
 """
 
 import argparse
@@ -83,6 +84,17 @@ def times(estimate: dict, factor: float) -> dict:
 def perplexity(log_probs: np.ndarray, following: np.ndarray) -> dict:
     nll = mean_and_error(-log_probs[np.arange(len(following)), following])
     return {"scored_tokens": len(following), "nll": nll, "perplexity": times(nll, float(np.exp(nll["value"])))}
+
+
+def beside(log_probs: np.ndarray, following: np.ndarray, ours: dict) -> dict:
+    """How far our negative log-likelihoods are from llama.cpp's, token by token."""
+    theirs = -log_probs[np.arange(len(following)), following]
+    if len(theirs) != len(ours["token_nll"]):
+        raise SystemExit("other windows: give both the same text and -c")
+    difference = mean_and_error(np.array(ours["token_nll"]) - theirs)
+    ratio = float(np.expm1(difference["value"]))
+    errors = abs(difference["value"]) / difference["standard_error"]
+    return {"nll_difference": difference, "perplexity_ratio_less_1": ratio, "standard_errors": errors}
 
 
 def write_base(path: Path, text: np.ndarray, logits: np.ndarray) -> None:
@@ -206,7 +218,8 @@ def main() -> None:
     score.add_argument("model", type=Path)
     score.add_argument("text", type=Path)
     score.add_argument("-c", "--ctx-size", type=int, default=512)
-    score.add_argument("--save", type=Path)
+    score.add_argument("--save", type=Path, help="write the logits as a base")
+    score.add_argument("--beside", type=Path, help="what `rustorch perplexity --json` printed")
     compare = commands.add_parser("compare")
     compare.add_argument("model", type=Path)
     compare.add_argument("base", type=Path)
@@ -220,7 +233,10 @@ def main() -> None:
         rows, following = llama_logits(args.model, text, bos)
         if args.save:
             write_base(args.save, text, rows)
-        print(json.dumps(perplexity(log_softmax(rows), following), indent=1))
+        figures = perplexity(log_softmax(rows), following)
+        if args.beside:
+            figures["beside"] = beside(log_softmax(rows), following, json.loads(args.beside.read_text()))
+        print(json.dumps(figures, indent=1))
     else:
         text, base = read_base(args.base)
         rows, following = llama_logits(args.model, text, bos)

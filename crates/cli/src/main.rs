@@ -19,6 +19,7 @@ mod run;
 mod settings;
 mod tokenize;
 mod values;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
         args::Command::Perplexity(args) => perplexity::run(args),
+        args::Command::Verify(args) => verify::run(args),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),

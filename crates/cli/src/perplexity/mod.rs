@@ -107,7 +107,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         }
         (None, None) => Beside::Nothing,
     };
-    let mut score = Score { likelihood: Likelihood::default(), window_nll: Vec::new(), beside };
+    let mut score = Score { likelihood: Likelihood::default(), token_nll: Vec::new(), beside };
     score.run(&mut engine, &scored)?;
     let file = engine.model().file().file();
     report::print(&report::Report::new(file, &scored, score.finish()?), args.json)?;
@@ -117,8 +117,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 /// What is counted while windows run.
 struct Score {
     likelihood: Likelihood,
-    /// Mean negative log-likelihood of each window's scored tokens.
-    window_nll: Vec<f64>,
+    /// Negative log-likelihood of each scored token.
+    token_nll: Vec<f32>,
     beside: Beside,
 }
 
@@ -134,7 +134,7 @@ enum Beside {
 /// What has been counted.
 struct Counted {
     likelihood: Likelihood,
-    window_nll: Vec<f64>,
+    token_nll: Vec<f32>,
     divergence: Option<Divergence>,
 }
 
@@ -145,7 +145,6 @@ impl Score {
         let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos());
         let bar = progress(scored);
         for (number, window) in scored.tokens.chunks_exact(scored.n_ctx).enumerate() {
-            let before = (self.likelihood.total(), self.likelihood.count());
             // What follows the last token is not known.
             let mut tokens = window[..window.len() - 1].to_vec();
             if let Some(bos) = bos {
@@ -160,8 +159,6 @@ impl Score {
                 if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             })?;
             result?;
-            let count = self.likelihood.count() - before.1;
-            self.window_nll.push((self.likelihood.total() - before.0) / count as f64);
             bar.set_message(format!("{:.4}", self.likelihood.perplexity().value));
         }
         bar.finish_and_clear();
@@ -177,6 +174,7 @@ impl Score {
             );
         }
         let nll = self.likelihood.add(logits, next);
+        self.token_nll.push(nll as f32);
         match &mut self.beside {
             Beside::Nothing => {}
             Beside::Save(writer, path) => writer.push(logits).with_context(|| cannot_write(path))?,
@@ -191,7 +189,7 @@ impl Score {
 
     /// Finishes the file that is written, if there is one.
     fn finish(self) -> anyhow::Result<Counted> {
-        let Score { likelihood, window_nll, beside } = self;
+        let Score { likelihood, token_nll, beside } = self;
         let divergence = match beside {
             Beside::Nothing => None,
             Beside::Save(writer, path) => {
@@ -200,7 +198,7 @@ impl Score {
             }
             Beside::Base(base, _) => Some(base.1.divergence(&likelihood)),
         };
-        Ok(Counted { likelihood, window_nll, divergence })
+        Ok(Counted { likelihood, token_nll, divergence })
     }
 }
 

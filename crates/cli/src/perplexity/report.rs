@@ -20,15 +20,15 @@ pub(crate) struct Report<'a> {
     perplexity: Estimate,
     /// Mean negative log-likelihood of a scored token, in nats.
     nll: Estimate,
-    /// The same for each window alone.
-    window_nll: Vec<f64>,
+    /// That of each token, for paired comparisons.
+    token_nll: Vec<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     divergence: Option<Divergence>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(model: &'a str, scored: &Scored, counted: Counted) -> Report<'a> {
-        let Counted { likelihood, window_nll, divergence } = counted;
+        let Counted { likelihood, token_nll, divergence } = counted;
         Report {
             model,
             n_ctx: scored.n_ctx,
@@ -37,7 +37,7 @@ impl<'a> Report<'a> {
             scored_tokens: likelihood.count(),
             perplexity: likelihood.perplexity(),
             nll: likelihood.mean(),
-            window_nll,
+            token_nll,
             divergence,
         }
     }

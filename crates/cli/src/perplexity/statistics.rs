@@ -74,11 +74,6 @@ impl Likelihood {
         nll
     }
 
-    /// Sum of the negative log-likelihoods.
-    pub(crate) fn total(&self) -> f64 {
-        self.0.sum
-    }
-
     /// Scored tokens.
     pub(crate) fn count(&self) -> usize {
         self.0.count

@@ -12,3 +12,4 @@ mod settings;
 #[cfg(unix)]
 mod terminal;
 mod tokens;
+mod verify;

@@ -76,9 +76,9 @@ fn a_text_is_as_perplexing_as_exact_logits_say() {
         agree(&found, &figures()["whole"], backend);
         let windows = figures()["tokens"].as_u64().expect("a number") / N_CTX as u64;
         assert_eq!((&found["windows"], &found["n_ctx"]), (&windows.into(), &N_CTX.into()));
-        let means = found["window_nll"].as_array().expect("an array");
-        let mean = means.iter().filter_map(Value::as_f64).sum::<f64>() / means.len() as f64;
-        agree(&found["nll"]["value"], &mean.into(), "mean of the windows");
+        let each = found["token_nll"].as_array().expect("an array");
+        let mean = each.iter().filter_map(Value::as_f64).sum::<f64>() / each.len() as f64;
+        agree(&found["nll"]["value"], &mean.into(), "mean of the tokens");
     }
     let printed = goldens.home.run("perplexity -m MODEL -f text.txt -c 24 --cache-type f32").quiet();
     assert_eq!(
