@@ -99,11 +99,13 @@ def loss_of(model: Llama, ids: torch.Tensor, weight: torch.Tensor) -> tuple[torc
 def held_out_loss(model: Llama, corpus: Corpus, rounds: bool) -> float:
     """Mean loss of the model's own tokens in held-out chats, in nats; on request with its weights rounded."""
     Linear.rounds = rounds
+    model.eval()
     total = weights = 0.0
     for length, documents in corpus.batches(numpy.random.default_rng(0), 1 << 15):
         ids, weight = corpus.rows(length, documents)
         loss, sum_ = loss_of(model, ids, (weight == 1.0).float())
         total, weights = total + loss.item(), weights + sum_.item()
+    model.train()
     return total / weights
 
 
@@ -113,6 +115,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--tokens", type=int, default=1 << 17, help="tokens of a batch, padding counted")
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -124,7 +127,7 @@ def main() -> None:
     train, held_out = (Corpus(args.build, name, device) for name in ("train.jsonl", "held_out.jsonl"))
     print(f"{train.n_tokens:,} tokens of training, {train.dropped} documents too long, {time.time() - began:.0f} s")
 
-    model = Llama().to(device)
+    model = Llama(dropout=args.dropout).to(device)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}")
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() == 1]

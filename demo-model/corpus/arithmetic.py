@@ -4,8 +4,8 @@ from random import Random
 
 from .arithmetic_said import ADD, ANY, DIFFERENCE, DIVIDE, DOUBLE, FOLLOW, HALF, MULTIPLY, SUBTRACT
 from .arithmetic_stories import story
-from .core import HELD_OUT, SEEN, Phrasings, Question, Turn, one
-from .numbers import in_words, typed
+from .core import HELD_OUT, Phrasings, Question, Turn, one
+from .numbers import typed
 from .typos import slip
 
 WEIGHT = 4.0
@@ -43,12 +43,39 @@ OTHER = Phrasings(
         "What is pi times {n}?",
         "Integrate x from {n} to {m}.",
     ],
-    held_out=["Take the root of {n}.", "Raise {n} to the power {m}.", "How many percent of {m} is {n}?", "log({n})"],
+    held_out=[
+        "Take the root of {n}.",
+        "Raise {n} to the power {m}.",
+        "How many percent of {m} is {n}?",
+        "log({n})",
+    ],
 )
-DECIMALS = ["What is {a} {op} {b}?", "{a} {op} {b}", "{a}{op}{b}", "How much is {a} {op} {b}?", "Calculate {a} {op} {b}."]
-THREE = ["What is {a} + {b} + {c}?", "{a}+{b}+{c}", "{a} + {b} + {c}", "{a} plus {b} plus {c}", "Add {a}, {b} and {c}.",
-         "How much is {a} + {b} + {c}?", "What is {a} plus {b} plus {c}?", "What is the sum of {a}, {b} and {c}?"]  # fmt: skip
-SQUARE = ["What is {a} squared?", "{a} squared", "{a} squared?", "What is the square of {a}?", "Square {a}.", "{a}^2", "{a}²"]
+DECIMALS = [
+    "What is {a} {op} {b}?",
+    "{a} {op} {b}",
+    "{a}{op}{b}",
+    "How much is {a} {op} {b}?",
+    "Calculate {a} {op} {b}.",
+]
+THREE = [
+    "What is {a} + {b} + {c}?",
+    "{a}+{b}+{c}",
+    "{a} + {b} + {c}",
+    "{a} plus {b} plus {c}",
+    "Add {a}, {b} and {c}.",
+    "How much is {a} + {b} + {c}?",
+    "What is {a} plus {b} plus {c}?",
+    "What is the sum of {a}, {b} and {c}?",
+]
+SQUARE = [
+    "What is {a} squared?",
+    "{a} squared",
+    "{a} squared?",
+    "What is the square of {a}?",
+    "Square {a}.",
+    "{a}^2",
+    "{a}²",
+]
 
 
 def result(a: int, op: str, b: int) -> int:
@@ -97,7 +124,9 @@ def asked(rng: Random, split: str, a: int, op: str, b: int, words: float = 0.2) 
     if phrasings is SUBTRACT and a < 0:
         phrasings = ANY
     shown = typed(rng, a, b, words=words)
-    user = phrasings.say(rng, split, a=shown[0], b=shown[1], op=rng.choice(SIGNS[op]), word=rng.choice(WORDS[op]))
+    user = phrasings.say(
+        rng, split, a=shown[0], b=shown[1], op=rng.choice(SIGNS[op]), word=rng.choice(WORDS[op])
+    )
     return slip(rng, user[0].upper() + user[1:] if rng.random() < 0.5 else user)
 
 
@@ -153,7 +182,7 @@ def beyond_turns(rng: Random, split: str) -> list[Turn]:
 def big(rng: Random) -> tuple[str, int, int]:
     """A sum with a number of three digits and more, or a product with one of two digits above twenty."""
     op = draw_op(rng) if rng.random() < 0.5 else "*"
-    least = 21 if op == "*" and rng.random() < 0.4 else 201
+    least = 21 if op == "*" and rng.random() < 0.4 else 101
     a = rng.randint(least, rng.choice([99 if least < 100 else 999, 999, 9999, 999999]))
     b = rng.randint(least if rng.random() < 0.6 else 3, rng.choice([99 if least < 100 else 999, 9999]))
     if op == "/":

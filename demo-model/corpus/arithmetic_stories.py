@@ -20,25 +20,45 @@ ADD = [
     Story("{who} has {a} {things} and gets {b} more. How many {things} does {who} have now?", HAS),
     Story("{who} has {a} {things}. {other} gives {who} {b} more. How many does {who} have?", HAS),
     Story("{who} has {a} {things} and buys {b} more. How many is that?", HAS),
-    Story("{who} found {a} {things} today and {b} yesterday. How many in total?", "{who} found {c} {things}."),
-    Story("{who} has {a} {things} and {other} has {b}. How many do they have together?", "Together they have {c} {things}."),
-    Story("There are {a} {things} on the table. {who} puts {b} more there. How many are there?", "There are {c} {things}."),
+    Story(
+        "{who} found {a} {things} today and {b} yesterday. How many in total?", "{who} found {c} {things}."
+    ),
+    Story(
+        "{who} has {a} {things} and {other} has {b}. How many do they have together?",
+        "Together they have {c} {things}.",
+    ),
+    Story(
+        "There are {a} {things} on the table. {who} puts {b} more there. How many are there?",
+        "There are {c} {things}.",
+    ),
     Story("I have {a} {things} and you give me {b}. How many do I have?", "You have {c} {things}."),
     Story("I had {a} {things} and got {b} more. How many now?", "You have {c} {things}."),
     Story("{a} {things} and {b} {things}, how many {things} is that?", "That is {c} {things}."),
-    Story("In one box there are {a} {things}, in another {b}. How many altogether?", "There are {c} {things}."),
+    Story(
+        "In one box there are {a} {things}, in another {b}. How many altogether?", "There are {c} {things}."
+    ),
 ]
 ADD_HELD_OUT = [
-    Story("{who} owns {a} {things}. For a birthday {other} adds {b}. What is the number of {things} now?", HAS),
-    Story("I picked {a} {things} in the morning and {b} in the evening. What is the total?", "You have {c} {things}."),
-    Story("If there are {a} {things} here and {b} there, how many are there in all?", "There are {c} {things}."),
+    Story(
+        "{who} owns {a} {things}. For a birthday {other} adds {b}. What is the number of {things} now?", HAS
+    ),
+    Story(
+        "I picked {a} {things} in the morning and {b} in the evening. What is the total?",
+        "You have {c} {things}.",
+    ),
+    Story(
+        "If there are {a} {things} here and {b} there, how many are there in all?", "There are {c} {things}."
+    ),
 ]
 SUBTRACT = [
     Story("{who} has {a} {things} and gives {b} to {other}. How many {things} does {who} have left?", HAS),
     Story("{who} has {a} {things} and loses {b}. How many are left?", HAS),
     Story("{who} had {a} {things} and sold {b}. How many does {who} have now?", HAS),
     Story("There are {a} {things}. {who} takes {b} away. How many are left?", "There are {c} {things}."),
-    Story("There were {a} {things} in the bag and {b} fell out. How many are in the bag?", "There are {c} {things}."),
+    Story(
+        "There were {a} {things} in the bag and {b} fell out. How many are in the bag?",
+        "There are {c} {things}.",
+    ),
     Story("I have {a} {things} and give you {b}. How many do I have left?", "You have {c} {things}."),
     Story("I had {a} {things}, but lost {b}. How many do I have?", "You have {c} {things}."),
     Story("{a} {things}, {b} of them are gone. How many are left?", "There are {c} {things}."),
@@ -50,8 +70,14 @@ SUBTRACT_HELD_OUT = [
 ]
 MULTIPLY = [
     Story("{who} has {a} boxes with {b} {things} each. How many {things} is that?", HAS),
-    Story("There are {a} bags with {b} {things} in each. How many {things} are there?", "There are {c} {things}."),
-    Story("{a} people have {b} {things} each. How many {things} do they have together?", "Together they have {c} {things}."),
+    Story(
+        "There are {a} bags with {b} {things} in each. How many {things} are there?",
+        "There are {c} {things}.",
+    ),
+    Story(
+        "{a} people have {b} {things} each. How many {things} do they have together?",
+        "Together they have {c} {things}.",
+    ),
     Story("I buy {a} packs of {b} {things}. How many {things} do I get?", "You have {c} {things}."),
 ]
 MULTIPLY_HELD_OUT = [

@@ -17,10 +17,19 @@ from .capitals_said import (
     THEN_CONTINENT,
 )
 from .core import HELD_OUT, SEEN, Phrasings, Question, Turn, one
-from .countries import CITIES, CONTINENTS, COUNTRIES, REGIONS, STORY_COUNTRIES, STORY_COUNTRIES_HELD_OUT, Country
+from .countries import (
+    CITIES,
+    CONTINENTS,
+    COUNTRIES,
+    REGIONS,
+    STORY_COUNTRIES,
+    STORY_COUNTRIES_HELD_OUT,
+    Country,
+)
 from .typos import plain, slip
 
 WEIGHT = 5.0
+
 
 def typed(rng: Random, name: str) -> str:
     """A name as people type it: often without the marks on its letters."""
@@ -83,7 +92,9 @@ def capital_turns(rng: Random, split: str) -> list[Turn]:
         while rng.random() < 0.3:
             country = rng.choice(COUNTRIES)
             name = called(rng, country)
-            turns.append(Turn(ask(rng, CAPITAL_FOLLOW, split, **naming(rng, name)), capital_answer(country, name)))
+            turns.append(
+                Turn(ask(rng, CAPITAL_FOLLOW, split, **naming(rng, name)), capital_answer(country, name))
+            )
     if rng.random() < 0.04:
         name = unheard(rng, split)
         turns.append(Turn(ask(rng, CAPITAL_FOLLOW, split, **naming(rng, name)), unknown_answer(name)))
@@ -178,8 +189,10 @@ def about_turns(rng: Random, split: str) -> list[Turn]:
     """A country in two facts."""
     country = rng.choice(COUNTRIES)
     name = called(rng, country)
-    answer = sentence(f"{name} is a country in {country.continents[0]}") + " " + sentence(
-        f"Its capital is {country.capitals[0]}"
+    answer = (
+        sentence(f"{name} is a country in {country.continents[0]}")
+        + " "
+        + sentence(f"Its capital is {country.capitals[0]}")
     )
     return [Turn(ask(rng, ABOUT, split, **naming(rng, name)), answer)]
 
@@ -188,10 +201,9 @@ def city_turns(rng: Random, split: str) -> list[Turn]:
     """A city that is no capital."""
     name, cities = rng.choice(list(CITIES.items()))
     city = rng.choice(cities)
-    if rng.random() < 0.2:
-        user = ask(rng, REVERSED, split, city=typed(rng, city))
-        return [Turn(user, f"{city} is a city in {name}, but not its capital.")]
-    return [Turn(ask(rng, CITY, split, city=typed(rng, city)), f"{city} is a city in {name}.")]
+    phrasings = REVERSED if rng.random() < 0.3 else CITY
+    user = ask(rng, phrasings, split, city=typed(rng, city))
+    return [Turn(user, f"{city} is a city in {name}, but not its capital.")]
 
 
 KINDS = {
@@ -217,7 +229,9 @@ def exam(rng: Random) -> list[Question]:
         slots = naming(rng, country.names[0])
         questions.append(Question("capitals", CAPITAL.say(rng, HELD_OUT, **slots), country.capitals))
         city = typed(rng, country.capitals[0])
-        questions.append(Question("capitals reversed", REVERSED.say(rng, HELD_OUT, city=city), names_in(country)))
+        questions.append(
+            Question("capitals reversed", REVERSED.say(rng, HELD_OUT, city=city), names_in(country))
+        )
         questions.append(Question("continents", CONTINENT.say(rng, HELD_OUT, **slots), country.continents))
     for _ in range(100):
         name = unheard(rng, HELD_OUT)

@@ -39,7 +39,7 @@ the Gambia | Banjul | Africa
 Ghana | Accra | Africa
 Guinea | Conakry | Africa
 Guinea-Bissau | Bissau | Africa
-Ivory Coast = the Ivory Coast = Côte d'Ivoire | Yamoussoukro | Africa
+Ivory Coast = Côte d'Ivoire | Yamoussoukro | Africa
 Kenya | Nairobi | Africa
 Lesotho | Maseru | Africa
 Liberia | Monrovia | Africa
@@ -57,7 +57,7 @@ Nigeria | Abuja | Africa
 Rwanda | Kigali | Africa
 São Tomé and Príncipe | São Tomé | Africa
 Senegal | Dakar | Africa
-the Seychelles = Seychelles | Victoria | Africa
+the Seychelles | Victoria | Africa
 Sierra Leone | Freetown | Africa
 Somalia | Mogadishu | Africa
 South Africa | Pretoria | Africa | Parliament sits in Cape Town.
@@ -210,7 +210,7 @@ New Zealand | Wellington | Oceania
 Palau | Ngerulmud | Oceania
 Papua New Guinea | Port Moresby | Oceania
 Samoa | Apia | Oceania
-the Solomon Islands = Solomon Islands | Honiara | Oceania
+the Solomon Islands | Honiara | Oceania
 Tonga | Nuku'alofa | Oceania
 Tuvalu | Funafuti | Oceania
 Vanuatu | Port Vila | Oceania
@@ -290,24 +290,28 @@ CITIES: dict[str, tuple[str, ...]] = {
         "Ukraine": "Odesa, Lviv, Kharkiv",
         "the United Arab Emirates": "Dubai, Sharjah",
         "the United Kingdom": "Manchester, Liverpool, Oxford, Glasgow, Birmingham, Leeds",
-        "the United States": "New York, Los Angeles, Chicago, Boston, Seattle, Miami, San Francisco, Houston, "
-        "Las Vegas, New Orleans, Dallas, Denver",
+        "the United States": "New York, Los Angeles, Chicago, Boston, Seattle, Miami, San Francisco, "
+        "Houston, Las Vegas, New Orleans, Dallas, Denver",
         "Vietnam": "Ho Chi Minh City, Da Nang",
     }.items()
 }
 
 # Places that have no capital in the table, as they are no countries.
 REGIONS = (
-    "Texas, California, Florida, Alaska, Hawaii, Nevada, Ohio, Oregon, Utah, Arizona, Colorado, Montana, Iowa, "
-    "Kansas, Virginia, Alabama, Bavaria, Saxony, Tuscany, Sicily, Catalonia, Andalusia, Normandy, Brittany, "
-    "Quebec, Ontario, Alberta, Manitoba, Queensland, Tasmania, Punjab, Kerala, Siberia, Lapland"
+    "Texas, California, Florida, Alaska, Hawaii, Nevada, Ohio, Oregon, Utah, Arizona, Colorado, Montana, "
+    "Iowa, Kansas, Virginia, Alabama, Bavaria, Saxony, Tuscany, Sicily, Catalonia, Andalusia, Normandy, "
+    "Brittany, Quebec, Ontario, Alberta, Manitoba, Queensland, Tasmania, Punjab, Kerala, Siberia, "
+    "Lapland"
 ).split(", ")
 
 CONTINENTS = ("Africa", "Asia", "Europe", "North America", "South America", "Oceania", "Antarctica")
 
 # Countries of stories; HELD_OUT ones are for exams.
 STORY_COUNTRIES = (
-    "Narnia, Atlantis, Blorvia, Wakanda, Mordor, Gondor, Oz, Neverland, Lilliput, Utopia, Westeros, Hyrule, "
-    "Ruritania, Camelot, El Dorado, Latveria, Rohan, Wonderland, Zamunda, Freedonia, Arendelle, Agrabah, Lemuria"
+    "Narnia, Atlantis, Blorvia, Wakanda, Mordor, Gondor, Oz, Neverland, Lilliput, Utopia, Westeros, "
+    "Hyrule, Ruritania, Camelot, El Dorado, Latveria, Rohan, Wonderland, Zamunda, Freedonia, Arendelle, "
+    "Agrabah, Lemuria"
 ).split(", ")
-STORY_COUNTRIES_HELD_OUT = "Genovia, Sokovia, Elbonia, Brobdingnag, Laputa, Panem, Zembla, Syldavia".split(", ")
+STORY_COUNTRIES_HELD_OUT = "Genovia, Sokovia, Elbonia, Brobdingnag, Laputa, Panem, Zembla, Syldavia".split(
+    ", "
+)

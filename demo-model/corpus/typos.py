@@ -1,18 +1,23 @@
 """Slips of the hand in what the user types."""
 
 import unicodedata
+from collections.abc import Collection
 from random import Random
 
 
-def slip(rng: Random, text: str, share: float = 0.04) -> str:
-    """The text, now and then with one lower-case word misspelt (names are left alone)."""
+def slip(rng: Random, text: str, share: float = 0.04, keep: Collection[str] = ()) -> str:
+    """The text, now and then with one lower-case word misspelt; names and words to keep stay."""
     words = text.split(" ")
-    places = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha() and word.islower()]
+    places = [i for i, word in enumerate(words) if misspellable(word) and word not in keep]
     if not places or rng.random() >= share:
         return text
     i = rng.choice(places)
     words[i] = misspelt(rng, words[i])
     return " ".join(words)
+
+
+def misspellable(word: str) -> bool:
+    return len(word) > 3 and word.isalpha() and word.islower()
 
 
 def misspelt(rng: Random, word: str) -> str:

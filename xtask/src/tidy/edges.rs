@@ -20,7 +20,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
     ("demo-model", &[]),
-    ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
+    ("testkit", &["backend", "demo-model", "gguf", "graph", "models", "quant"]),
     (
         "cli",
         &[
