@@ -34,8 +34,8 @@ const N_CTX: usize = 512;
 /// What `perplexity` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Perplexity is that of llama-perplexity: windows of -c tokens, of each the second half is scored. Files of
-log-probabilities have its format, too: either program reads what the other has written.")]
+Perplexity is that of llama-perplexity: of each window of -c tokens the second half is scored.
+Files of log-probabilities have its format, too: either program reads what the other has written.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
@@ -205,7 +205,7 @@ impl Score {
 /// A bar on stderr, when that is a terminal.
 fn progress(scored: &Scored) -> ProgressBar {
     let bar = ProgressBar::new(scored.tokens.len() as u64);
-    let template = "scoring {bar:30} {pos}/{len} tokens, {eta} left, perplexity so far {msg}";
+    let template = "scoring {bar:20} {pos}/{len} tokens, {eta} left, perplexity {msg}";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }

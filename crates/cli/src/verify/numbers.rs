@@ -25,6 +25,9 @@ const WORK: usize = 16_000_000_000;
 /// The same for the many steps that are compared by their bits.
 const WORK_OF_STEPS: usize = WORK / 10;
 
+/// Parameters of a model that is large for plain Rust.
+const LARGE: usize = 2_000_000_000;
+
 /// Mean squared error of logits, as a part of their mean square, where no weight makes activations be
 /// rounded to 8 bits.
 const FLOAT_NMSE: f64 = 1e-5;
@@ -46,8 +49,16 @@ pub(super) fn tokens(model: &Model) -> Vec<u32> {
 }
 
 fn affordable(model: &Model, work: usize) -> usize {
-    let parameters = model.graph().weights().map(|(_, weight)| weight.rows * weight.cols).sum::<usize>();
-    (work / parameters.max(1)).clamp(LEAST, MOST)
+    (work / parameters(model).max(1)).clamp(LEAST, MOST)
+}
+
+fn parameters(model: &Model) -> usize {
+    model.graph().weights().map(|(_, weight)| weight.rows * weight.cols).sum()
+}
+
+/// Whether even the fewest tokens take minutes in plain Rust.
+pub(super) fn is_large(model: &Model) -> bool {
+    parameters(model) > LARGE
 }
 
 /// The logits after each of `tokens`, which are numbers.

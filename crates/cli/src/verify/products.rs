@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use quant::Format;
 
 use super::numbers::nmse;
+use super::report::measure;
 use crate::load::Candidate;
 
 /// Rows of activations: one alone and all together may be computed by different code.
@@ -61,7 +62,7 @@ pub(super) fn agree(
     let total: usize = tensors.iter().map(|tensor| tensor.rows() * tensor.row_len()).sum();
     let (mut truth_backend, mut candidate_backend) = ((truth.make)(), (candidate.make)());
     let (mut rows, mut all_rows, mut worst) = (0, 0, (0.0, ""));
-    bar.set_length(tensors.len() as u64);
+    measure(bar, tensors.len());
     for tensor in &tensors {
         let weight = sample(tensor, total);
         let limit = limits.nmse(tensor.format);

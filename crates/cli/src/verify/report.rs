@@ -151,13 +151,23 @@ fn print(check: &Check) -> std::io::Result<()> {
     out.flush()
 }
 
-/// A bar on stderr, when that is a terminal: a check says how long it is when it knows.
+/// What is being checked and for how long, on stderr when that is a terminal.
 fn progress(name: &str) -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {bar:30} {percent}% {elapsed}") {
-        bar.set_style(style);
-    }
+    let bar = ProgressBar::new_spinner();
+    style(&bar, "{spinner} {msg}, {elapsed}");
     bar.set_message(name.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+/// Shows how far a check of `parts` parts has come.
+pub(super) fn measure(bar: &ProgressBar, parts: usize) {
+    style(bar, "{spinner} {msg} {bar:20} {percent}%, {eta} left");
+    bar.set_length(parts as u64);
+}
+
+fn style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
 }

@@ -7,6 +7,8 @@ use anyhow::ensure;
 use gguf::{Gguf, Tensor};
 use indicatif::ProgressBar;
 
+use super::report::measure;
+
 /// Values that are looked at together: whole blocks of every format.
 const PIECE: usize = 1 << 16;
 
@@ -34,7 +36,7 @@ pub(super) fn are_finite(
         starts.push(pieces);
         pieces += values(tensor).div_ceil(PIECE);
     }
-    bar.set_length(pieces as u64);
+    measure(bar, pieces);
     let next = AtomicUsize::new(0);
     let look = || {
         let (mut bad, mut first, mut buffer) = (0, None::<Place>, vec![0.0; PIECE]);
