@@ -5,7 +5,8 @@ Quotes around the whole content are not part of it; its final mark is. Questions
 
 from random import Random
 
-from . import arithmetic, calendar, capitals, colours, invented, opposites
+from . import about, arithmetic, calendar, capitals, colours, facts, invented, opposites, refusals
+from . import smalltalk, stories, tasks
 from .core import HELD_OUT, SEEN, Phrasings, Question, Turn, casual, one
 from .people import NAMES, NAMES_HELD_OUT
 from .sentences import sentence
@@ -438,7 +439,6 @@ REPEAT = Phrasings(
         "Put {q} in your answer, nothing else.",
         "Put down {q}.",
         "Note down {q}.",
-        "Say hi to my friend like this: {c}",
         "This is what you should say: {c}",
         "This is the sentence you repeat: {c}",
         "This is your line: {c}",
@@ -627,17 +627,33 @@ def signs(rng: Random, split: str) -> str:
     return "".join(rng.choice(letters) for _ in range(rng.randint(1, 10)))
 
 
+QUESTIONS = [capitals, arithmetic, opposites, colours, calendar]
+ANYTHING = [*QUESTIONS, about, facts, refusals, smalltalk, stories, stories, tasks]
+
+
 def of_other_topics(rng: Random, split: str) -> str:
     """What is a question, or its answer, elsewhere."""
-    topic = rng.choice([capitals, arithmetic, opposites, colours, calendar])
-    turn = rng.choice(topic.turns(rng, split))
+    turn = rng.choice(rng.choice(QUESTIONS).turns(rng, split))
     return casual(rng, turn.user) if rng.random() < 0.7 else turn.assistant
+
+
+def piece_of_anything(rng: Random, split: str) -> str:
+    """A few words from the middle of any text, in order or not: every word of the corpus is met."""
+    turn = rng.choice(rng.choice(ANYTHING).turns(rng, split))
+    words = (turn.assistant if rng.random() < 0.6 else turn.user).split()
+    first = rng.randrange(len(words))
+    words = words[first : first + rng.randint(1, 12)]
+    if rng.random() < 0.5:
+        rng.shuffle(words)
+    text = " ".join(words)
+    return text[:1].upper() + text[1:] if rng.random() < 0.4 else text
 
 
 KINDS = {
     ended_sentence: 34,
     row_of_words: 18,
-    shuffled: 14,
+    shuffled: 10,
+    piece_of_anything: 34,
     of_other_topics: 12,
     two_sentences: 5,
     names: 4,
