@@ -13,7 +13,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::Usage;
 use crate::values::{LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
-use crate::{argv, mistakes, output, settings};
+use crate::{argv, mistakes, output, perplexity, settings, verify};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
 
@@ -58,6 +58,11 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Writes the logits after each token of a sequence
     Logits(LogitsArgs),
+    /// Scores a text: perplexity, and divergence from a base's log-probabilities
+    #[command(mut_args(perplexity::in_windows))]
+    Perplexity(perplexity::Args),
+    /// Checks a model on this machine: file, tokenizer, kernels, backends, known answers
+    Verify(verify::Args),
     /// Turns text into token ids
     Tokenize(TokenizeArgs),
     /// Turns token ids into text

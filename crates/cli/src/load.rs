@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use backend::Backend;
+use backend_cpu::{Cpu, Isa};
+use backend_reference::Reference;
 use bytes::Bytes;
 use engine::{Engine, KvFormat, Model, Options};
 use gguf::Gguf;
@@ -34,7 +36,11 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
 
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
-    let model = Model::new(file(model)?)?;
+    on_backend(Model::new(file(model)?)?, args)
+}
+
+/// Puts a model that has been read on its backend.
+pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
     let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
     let engine = Engine::new(Arc::new(model), backend(args), options)?;
     let (memory, limits) = (engine.backend().memory(), engine.limits());
@@ -64,14 +70,40 @@ pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
 /// The backend asked for, empty.
 fn backend(args: &EngineArgs) -> Box<dyn Backend> {
     match args.backend {
-        BackendName::Cpu => Box::new(backend_cpu::Cpu::new(args.threads)),
-        BackendName::Reference => Box::new(backend_reference::Reference::new()),
+        BackendName::Cpu => Box::new(Cpu::new(args.threads)),
+        BackendName::Reference => Box::new(Reference::new()),
     }
 }
 
 /// Every backend of this program.
 pub(crate) fn backends(threads: Option<std::num::NonZero<usize>>) -> [Box<dyn Backend>; 2] {
-    [Box::new(backend_cpu::Cpu::new(threads)), Box::new(backend_reference::Reference::new())]
+    [Box::new(Cpu::new(threads)), Box::new(Reference::new())]
+}
+
+/// A way to compute on this machine: a backend, or one of its kernel sets.
+pub(crate) struct Candidate {
+    /// For people, such as `cpu (avx2)`.
+    pub(crate) name: String,
+    /// Which backend it is.
+    pub(crate) backend: BackendName,
+    /// Makes an instance without a model.
+    pub(crate) make: Box<dyn Fn() -> Box<dyn Backend>>,
+}
+
+/// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
+/// last, then the reference.
+pub(crate) fn candidates(threads: Option<std::num::NonZero<usize>>) -> Vec<Candidate> {
+    let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
+        name: format!("cpu ({})", isa.name()),
+        backend: BackendName::Cpu,
+        make: Box::new(move || Box::new(Cpu::with_isa(threads, isa).expect("it has just been found"))),
+    });
+    let reference = Candidate {
+        name: "reference".to_owned(),
+        backend: BackendName::Reference,
+        make: Box::new(|| Box::new(Reference::new())),
+    };
+    sets.chain([reference]).collect()
 }
 
 /// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.

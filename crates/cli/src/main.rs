@@ -14,10 +14,12 @@ mod logits;
 mod mistakes;
 mod npy;
 mod output;
+mod perplexity;
 mod run;
 mod settings;
 mod tokenize;
 mod values;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Chat(args) => chat::run(args, cli.verbose),
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
+        args::Command::Perplexity(args) => perplexity::run(args),
+        args::Command::Verify(args) => verify::run(args),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),

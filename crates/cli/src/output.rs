@@ -11,7 +11,8 @@ use crate::advice::advice;
 
 /// For names and headings on a terminal.
 pub(crate) const BOLD: Style = Style::new().bold();
-const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 
 /// The exit code after Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;

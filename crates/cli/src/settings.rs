@@ -115,7 +115,7 @@ fn describe(value: &DeValue<'_>) -> String {
 }
 
 fn set_default(command: Command, id: &str, value: &str) -> Command {
-    let is_it = |arg: &Arg| arg.get_id() == id;
+    let is_it = |arg: &Arg| arg.get_id() == id && arg.get_env().is_some();
     let command = command.mut_args(|arg| if is_it(&arg) { arg.default_value(value.to_owned()) } else { arg });
     command.mut_subcommands(|sub| set_default(sub, id, value))
 }

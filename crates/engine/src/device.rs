@@ -71,13 +71,15 @@ impl Device {
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
-    /// Runs `tokens` as positions from `past` on of a sequence in `pages`; returns the logits of all.
+    /// Runs `tokens` as positions from `past` on of a sequence in `pages`; returns the logits of those
+    /// from position `first` on.
     pub(crate) fn all_logits(
         &mut self,
         graph: &Graph,
         tokens: &[u32],
         past: usize,
         pages: &[u32],
+        first: usize,
     ) -> Result<std::slice::ChunksExact<'_, f32>, Error> {
         let rows = self.all_logits_rows();
         let program = match &mut self.all_logits {
@@ -85,7 +87,8 @@ impl Device {
             none => none.insert(self.backend.compile(graph, Bucket { rows, wanted: rows }, Taps::None)?),
         };
         let span = Span { past, len: tokens.len(), pages: pages.to_vec() };
-        program.run(&Step::new(tokens.to_vec(), vec![span], (0..tokens.len() as u32).collect())?)?;
+        let wanted = (0..tokens.len() as u32).skip(first - past).collect();
+        program.run(&Step::new(tokens.to_vec(), vec![span], wanted)?)?;
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 

@@ -94,6 +94,8 @@ impl Options {
 pub enum LogitRows {
     /// Those after every token.
     All,
+    /// Those after every token from this position on.
+    From(usize),
     /// Those after the last token.
     Last,
 }
@@ -306,22 +308,24 @@ impl Engine {
         pages: &[u32],
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let most = match rows {
-            LogitRows::All => self.device.all_logits_rows(),
-            LogitRows::Last => self.scheduler.limits().n_batch,
+        let (most, from) = match rows {
+            LogitRows::All => (self.device.all_logits_rows(), 0),
+            LogitRows::From(position) => (self.device.all_logits_rows(), position),
+            LogitRows::Last => (self.scheduler.limits().n_batch, tokens.len() - 1),
         };
         let mut past = 0;
         for tokens_now in tokens.chunks(most) {
             let end = past + tokens_now.len();
-            let (first, logits) = match rows {
-                LogitRows::All => {
-                    (past, self.device.all_logits(self.model.graph(), tokens_now, past, pages)?)
+            let first = from.max(past);
+            let logits = match rows {
+                LogitRows::All | LogitRows::From(_) => {
+                    self.device.all_logits(self.model.graph(), tokens_now, past, pages, first)?
                 }
                 LogitRows::Last => {
                     let (tokens_now, pages) = (tokens_now.to_vec(), pages.to_vec());
                     let logits = end == tokens.len();
                     let id = RequestId(u64::MAX);
-                    (end - 1, self.device.run(&[Chunk { id, tokens: tokens_now, past, pages, logits }])?)
+                    self.device.run(&[Chunk { id, tokens: tokens_now, past, pages, logits }])?
                 }
             };
             self.model.file().check_intact()?;

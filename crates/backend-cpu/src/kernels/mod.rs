@@ -24,6 +24,9 @@ pub enum Isa {
 }
 
 impl Isa {
+    /// All of them, plain Rust first.
+    pub const ALL: [Isa; 2] = [Isa::Scalar, Isa::Avx2];
+
     /// The best one this processor has.
     pub fn detect() -> Isa {
         if Isa::Avx2.is_available() { Isa::Avx2 } else { Isa::Scalar }

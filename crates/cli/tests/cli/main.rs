@@ -6,8 +6,10 @@ mod embedded;
 mod inspect;
 mod known;
 mod mistakes;
+mod perplexity;
 mod run;
 mod settings;
 #[cfg(unix)]
 mod terminal;
 mod tokens;
+mod verify;

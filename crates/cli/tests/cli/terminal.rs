@@ -91,3 +91,17 @@ fn a_newline_separates_text_and_summary() {
     let shown = session.exp_eof().expect("the program ends");
     assert!(shown.contains(&format!("{text}\r\nprompt: ")), "{shown:?}");
 }
+
+#[test]
+fn checks_have_colours_and_long_work_has_a_bar() {
+    let home = Home::new();
+    let mut session = terminal(&home, "verify -m MODEL");
+    session.exp_string("\u{1b}[32mok").expect("green");
+    session.exp_string("checks are good").expect("all of them");
+    assert!(ended(&mut session).ends_with(" 0)"));
+    crate::common::write(&home.path("text.txt"), "It was a dark and stormy night. ".repeat(40));
+    let mut session = terminal(&home, "perplexity -m MODEL -f text.txt -c 64");
+    session.exp_string("scoring ").expect("a bar");
+    session.exp_string("Final estimate: PPL = ").expect("a result");
+    assert!(ended(&mut session).ends_with(" 0)"));
+}

@@ -336,6 +336,10 @@ fn logits_are_the_same_bits_however_they_are_asked_for() {
     for n_batch in [1, 7, 64] {
         assert_eq!(logits(n_batch, LogitRows::All), all);
         assert_eq!(logits(n_batch, LogitRows::Last), all[69..]);
+        for from in [0, 33, 64, 69] {
+            assert_eq!(logits(n_batch, LogitRows::From(from)), all[from..]);
+        }
+        assert_eq!(logits(n_batch, LogitRows::From(70)), []);
     }
 
     let mut engine = serve(&model, 1, Options::default());

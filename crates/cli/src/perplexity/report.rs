@@ -1,0 +1,111 @@
+//! What `rustorch perplexity` prints: figures under the names that `llama-perplexity` gives them.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::Counted;
+use super::base::Scored;
+use super::statistics::{Divergence, Estimate, Spread};
+use crate::output;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    model: &'a str,
+    n_ctx: usize,
+    windows: usize,
+    tokens: usize,
+    scored_tokens: usize,
+    perplexity: Estimate,
+    /// Mean negative log-likelihood of a scored token, in nats.
+    nll: Estimate,
+    /// That of each token, for paired comparisons.
+    token_nll: Vec<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    divergence: Option<Divergence>,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(model: &'a str, scored: &Scored, counted: Counted) -> Report<'a> {
+        let Counted { likelihood, token_nll, divergence } = counted;
+        Report {
+            model,
+            n_ctx: scored.n_ctx,
+            windows: scored.windows(),
+            tokens: scored.tokens.len(),
+            scored_tokens: likelihood.count(),
+            perplexity: likelihood.perplexity(),
+            nll: likelihood.mean(),
+            token_nll,
+            divergence,
+        }
+    }
+}
+
+pub(crate) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
+    if json {
+        return output::json(report);
+    }
+    let mut out = output::stdout();
+    let Report { windows, n_ctx, scored_tokens, perplexity, .. } = report;
+    writeln!(out, "{windows} windows of {n_ctx} tokens, {scored_tokens} tokens scored")?;
+    match &report.divergence {
+        None => {
+            let Estimate { value, standard_error } = perplexity;
+            writeln!(out, "Final estimate: PPL = {value:.4} +/- {standard_error:.5}")?;
+        }
+        Some(divergence) => print_divergence(&mut out, divergence)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn print_divergence(out: &mut impl Write, found: &Divergence) -> std::io::Result<()> {
+    let line = |out: &mut dyn Write, name: &str, Estimate { value, standard_error }: Estimate| {
+        writeln!(out, "{name:<30}: {value:>10.6} ± {standard_error:>10.6}")
+    };
+    writeln!(out, "\n====== Perplexity statistics ======")?;
+    line(out, "Mean PPL(Q)", found.perplexity)?;
+    line(out, "Mean PPL(base)", found.base_perplexity)?;
+    writeln!(out, "Cor(ln(PPL(Q)), ln(PPL(base))): {:6.2}%", 100.0 * found.correlation)?;
+    line(out, "Mean ln(PPL(Q)/PPL(base))", found.log_ratio)?;
+    line(out, "Mean PPL(Q)/PPL(base)", found.ratio)?;
+    line(out, "Mean PPL(Q)-PPL(base)", found.difference)?;
+
+    let kl = found.kl_spread;
+    writeln!(out, "\n====== KL divergence statistics ======")?;
+    writeln!(out, "Mean    KLD: {:>10.6} ± {:>10.6}", found.kl.value, found.kl.standard_error)?;
+    for (name, value) in named(&kl).into_iter().filter(|(name, _)| !["75.0%", "25.0%"].contains(name)) {
+        writeln!(out, "{name:<7} KLD: {value:>10.6}")?;
+    }
+
+    let percent = |Estimate { value, standard_error }: Estimate| {
+        format!("{:>6.3} ± {:>5.3} %", 100.0 * value, 100.0 * standard_error)
+    };
+    writeln!(out, "\n====== Token probability statistics ======")?;
+    writeln!(out, "Mean    Δp: {}", percent(found.p_diff))?;
+    for (name, value) in named(&found.p_diff_spread) {
+        writeln!(out, "{name:<7} Δp: {:>6.3}%", 100.0 * value)?;
+    }
+    writeln!(out, "RMS Δp    : {}", percent(found.p_diff_rms))?;
+    writeln!(out, "Same top p: {}", percent(found.same_top))
+}
+
+/// A spread's values under llama.cpp's names, the highest first.
+fn named(spread: &Spread) -> [(&'static str, f32); 13] {
+    [
+        ("Maximum", spread.maximum),
+        ("99.9%", spread.p99_9),
+        ("99.0%", spread.p99),
+        ("95.0%", spread.p95),
+        ("90.0%", spread.p90),
+        ("75.0%", spread.p75),
+        ("Median", spread.median),
+        ("25.0%", spread.p25),
+        ("10.0%", spread.p10),
+        (" 5.0%", spread.p5),
+        (" 1.0%", spread.p1),
+        (" 0.1%", spread.p0_1),
+        ("Minimum", spread.minimum),
+    ]
+}

@@ -1,0 +1,248 @@
+//! What is made of logits and of a base's log-probabilities, as `llama-perplexity` defines it. Sums are
+//! in f64.
+
+use serde::Serialize;
+
+/// Base log-probabilities that are not more than this add nothing to a divergence.
+const LEAST_LOG_PROB: f32 = -16.0;
+
+/// A figure and its standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Estimate {
+    pub(crate) value: f64,
+    pub(crate) standard_error: f64,
+}
+
+impl Estimate {
+    /// `exp` of it.
+    fn exp(self) -> Estimate {
+        let value = self.value.exp();
+        Estimate { value, standard_error: value * self.standard_error }
+    }
+
+    /// Its square root.
+    fn sqrt(self) -> Estimate {
+        let value = self.value.sqrt();
+        let standard_error = if value > 0.0 { 0.5 / value * self.standard_error } else { 0.0 };
+        Estimate { value, standard_error }
+    }
+}
+
+/// `ln(sum_i exp(logits[i] - max))`, `max` the highest of them.
+pub(crate) fn log_sum_exp(logits: &[f32], max: f32) -> f64 {
+    logits.iter().map(|&logit| (f64::from(logit) - f64::from(max)).exp()).sum::<f64>().ln()
+}
+
+/// Sums of a quantity over positions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, x: f64) {
+        self.count += 1;
+        self.sum += x;
+        self.squares += x * x;
+    }
+
+    /// Mean, and its standard error with `count - 1` degrees of freedom.
+    pub(crate) fn mean(&self) -> Estimate {
+        let count = self.count as f64;
+        let value = self.sum / count;
+        let variance = (self.squares / count - value * value).max(0.0);
+        Estimate {
+            value,
+            standard_error: if self.count > 1 { (variance / (count - 1.0)).sqrt() } else { 0.0 },
+        }
+    }
+}
+
+/// Negative log-likelihoods of a text's scored tokens, in nats.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Likelihood(Sums);
+
+impl Likelihood {
+    /// Takes the logits of a position and the token that follows it. Returns the token's negative
+    /// log-likelihood.
+    pub(crate) fn add(&mut self, logits: &[f32], next: u32) -> f64 {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let nll = f64::from(max) + log_sum_exp(logits, max) - f64::from(logits[next as usize]);
+        self.0.add(nll);
+        nll
+    }
+
+    /// Scored tokens.
+    pub(crate) fn count(&self) -> usize {
+        self.0.count
+    }
+
+    /// Mean negative log-likelihood.
+    pub(crate) fn mean(&self) -> Estimate {
+        self.0.mean()
+    }
+
+    /// `exp` of the mean.
+    pub(crate) fn perplexity(&self) -> Estimate {
+        self.mean().exp()
+    }
+}
+
+/// A model's distributions beside a base's, over positions of a text.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    base: Sums,
+    /// Sum of the products of both negative log-likelihoods.
+    products: f64,
+    kl: Sums,
+    kl_values: Vec<f32>,
+    p_diff: Sums,
+    p_diff_squares: Sums,
+    p_diff_values: Vec<f32>,
+    same_top: usize,
+}
+
+impl Comparison {
+    /// Takes the model's logits and the base's log-probabilities of a position, the token that follows
+    /// it, and the model's negative log-likelihood of that.
+    pub(crate) fn add(&mut self, nll: f64, logits: &[f32], base: &[f32], next: u32) {
+        let base_nll = -f64::from(base[next as usize]);
+        self.base.add(base_nll);
+        self.products += nll * base_nll;
+
+        let (top, base_top) = (argmax(logits), argmax(base));
+        self.same_top += usize::from(top == base_top);
+        let max = logits[top];
+        let total = f64::from(max) + log_sum_exp(logits, max);
+        let told = base.iter().zip(logits).filter(|(base, _)| **base > LEAST_LOG_PROB);
+        let kl = told.map(|(&base, &logit)| {
+            let base = f64::from(base);
+            base.exp() * (base - (f64::from(logit) - total))
+        });
+        let kl: f64 = kl.sum();
+        self.kl.add(kl);
+        self.kl_values.push(kl as f32);
+
+        let p_diff = (-nll).exp() - (-base_nll).exp();
+        self.p_diff.add(p_diff);
+        self.p_diff_squares.add(p_diff * p_diff);
+        self.p_diff_values.push(p_diff as f32);
+    }
+
+    /// All figures; `likelihood` is the model's, of the same positions.
+    pub(crate) fn divergence(mut self, likelihood: &Likelihood) -> Divergence {
+        let count = likelihood.count() as f64;
+        let (model, base) = (likelihood.mean(), self.base.mean());
+        let covariance = if count > 1.0 {
+            (self.products / count - model.value * base.value) / (count - 1.0)
+        } else {
+            0.0
+        };
+        let errors = model.standard_error * base.standard_error;
+        let spread = |a: f64, b: f64, covariance: f64| (a * a + b * b - 2.0 * covariance).max(0.0).sqrt();
+        let log_ratio = Estimate {
+            value: model.value - base.value,
+            standard_error: spread(model.standard_error, base.standard_error, covariance),
+        };
+        let (ppl, base_ppl) = (model.exp(), base.exp());
+        let difference = Estimate {
+            value: ppl.value - base_ppl.value,
+            standard_error: spread(
+                ppl.standard_error,
+                base_ppl.standard_error,
+                ppl.value * base_ppl.value * covariance,
+            ),
+        };
+        let same_top = self.same_top as f64 / count;
+        let same_top_error = (same_top * (1.0 - same_top) / (count - 1.0).max(1.0)).sqrt();
+        Divergence {
+            perplexity: ppl,
+            base_perplexity: base_ppl,
+            correlation: if errors > 0.0 { covariance / errors } else { 0.0 },
+            log_ratio,
+            ratio: log_ratio.exp(),
+            difference,
+            kl: self.kl.mean(),
+            kl_spread: Spread::of(&mut self.kl_values),
+            p_diff: self.p_diff.mean(),
+            p_diff_rms: self.p_diff_squares.mean().sqrt(),
+            p_diff_spread: Spread::of(&mut self.p_diff_values),
+            same_top: Estimate { value: same_top, standard_error: same_top_error },
+        }
+    }
+}
+
+/// The place of the highest; the first of equals.
+fn argmax(values: &[f32]) -> usize {
+    (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
+}
+
+/// How far a model is from a base. Divergences are in nats, probabilities from 0 to 1.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Divergence {
+    pub(crate) perplexity: Estimate,
+    pub(crate) base_perplexity: Estimate,
+    /// Of both logarithms of perplexity.
+    pub(crate) correlation: f64,
+    /// `ln(perplexity / base_perplexity)`; its error is that of paired positions.
+    pub(crate) log_ratio: Estimate,
+    pub(crate) ratio: Estimate,
+    pub(crate) difference: Estimate,
+    /// `KL(base ‖ model)` of a position.
+    pub(crate) kl: Estimate,
+    pub(crate) kl_spread: Spread,
+    /// Probability of the text's token less the base's.
+    pub(crate) p_diff: Estimate,
+    pub(crate) p_diff_rms: Estimate,
+    pub(crate) p_diff_spread: Spread,
+    /// Share of positions where both find the same token most probable.
+    pub(crate) same_top: Estimate,
+}
+
+/// How values are spread: percentiles, between two values by proportion.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) maximum: f32,
+    pub(crate) p99_9: f32,
+    pub(crate) p99: f32,
+    pub(crate) p95: f32,
+    pub(crate) p90: f32,
+    pub(crate) p75: f32,
+    pub(crate) median: f32,
+    pub(crate) p25: f32,
+    pub(crate) p10: f32,
+    pub(crate) p5: f32,
+    pub(crate) p1: f32,
+    pub(crate) p0_1: f32,
+    pub(crate) minimum: f32,
+}
+
+impl Spread {
+    /// Sorts `values`, of which there is one at least.
+    fn of(values: &mut [f32]) -> Spread {
+        values.sort_by(f32::total_cmp);
+        let at = |percent: f64| {
+            let place = percent / 100.0 * (values.len() - 1) as f64;
+            let (below, above) = (place.floor() as usize, place.ceil() as usize);
+            let part = place - place.floor();
+            ((1.0 - part) * f64::from(values[below]) + part * f64::from(values[above])) as f32
+        };
+        Spread {
+            maximum: at(100.0),
+            p99_9: at(99.9),
+            p99: at(99.0),
+            p95: at(95.0),
+            p90: at(90.0),
+            p75: at(75.0),
+            median: at(50.0),
+            p25: at(25.0),
+            p10: at(10.0),
+            p5: at(5.0),
+            p1: at(1.0),
+            p0_1: at(0.1),
+            minimum: at(0.0),
+        }
+    }
+}

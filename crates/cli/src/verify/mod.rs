@@ -1,0 +1,160 @@
+//! `rustorch verify`: checks that this file is computed rightly on this machine, a line a check.
+//!
+//! A check either says what it looked at or what is wrong, and where to look further. None trusts
+//! another: a file with a bad weight still has its kernels checked.
+
+mod known;
+mod numbers;
+mod products;
+mod report;
+mod runner;
+#[cfg(test)]
+mod tests;
+mod text;
+mod weights;
+
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use engine::{Model, NoTemplate};
+use gguf::Gguf;
+use tokenizer::Tokenizer;
+
+use crate::args::{BackendName, ModelArgs};
+use crate::load::{self, Candidate};
+use crate::values::from_1_to;
+use report::Report;
+
+/// What `verify` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit code 0 when all is good, 1 when something is not. Numbers are checked with this model's own
+weights: each kernel set against plain Rust and the reference, each backend's logits against the
+reference's, and that batches and chunks of prompts change no bit. Large models are checked on
+fewer rows and tokens.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Check this backend [default: all that are compared with the reference]
+    #[arg(long, value_enum, help_heading = "Engine")]
+    backend: Option<BackendName>,
+    /// Threads [default: as many as the system says are useful]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    #[arg(help_heading = "Engine")]
+    threads: Option<NonZero<usize>>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut report = Report::new(&args.model, args.json);
+    let Some(file) = report.get("file", "inspect", |_| {
+        let file = load::file(&args.model)?;
+        let detail = file_facts(&file);
+        Ok((detail, file))
+    }) else {
+        return report.finish();
+    };
+    load::introduce(&args.model, &file);
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    report.check("weights", "inspect --json", |bar| weights::are_finite(&file, threads, bar));
+    let is_computable = report.check("model", "inspect", |_| {
+        let models::Model { config, graph } = models::Model::new(&file)?;
+        Ok(format!(
+            "{}: {} layers of width {}, {} operations, every tensor in its place",
+            config.architecture,
+            config.block_count,
+            config.embedding_length,
+            graph.values().len()
+        ))
+    });
+    report.check("tokenizer", "tokenize", |_| text::round_trips(&Tokenizer::from_metadata(file.metadata())?));
+    let model = match Model::new(file) {
+        Ok(model) if is_computable => model,
+        _ => {
+            report.skip("numbers", "without a model and a tokenizer there is nothing to compute");
+            return report.finish();
+        }
+    };
+    let model = Arc::new(model);
+    match model.template() {
+        Err(NoTemplate::Absent) => report.skip("chat template", "the file has none"),
+        _ => _ = report.check("chat template", "run -p Hello -n 1", |_| text::template_renders(&model)),
+    }
+    check_numbers(&mut report, &model, &args);
+    report.finish()
+}
+
+fn file_facts(file: &Gguf) -> String {
+    let (files, bytes) = file.files().fold((0, 0), |(files, bytes), (_, len)| (files + 1, bytes + len));
+    let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
+    let tensors = file.tensors().count();
+    format!(
+        "GGUF {}, {}{parts}, {tensors} tensors, none outside the file",
+        file.version(),
+        crate::output::size(bytes)
+    )
+}
+
+/// Everything that computes with the model.
+fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
+    let all = load::candidates(args.threads);
+    let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
+    let (plain, exact) = (all.first(), all.iter().find(reference));
+    let (Some(plain), Some(exact)) = (plain, exact) else { return };
+    // The reference is what others are compared with; what it promises itself is checked when asked for.
+    let is_wanted = |candidate: &&Candidate| match args.backend {
+        Some(backend) => candidate.backend == backend,
+        None => !reference(candidate),
+    };
+    let chosen: Vec<&Candidate> = all.iter().filter(is_wanted).collect();
+    let tokens = numbers::tokens(model);
+    let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+    let logits = |backend: &str| format!("logits --tokens {} --backend {backend}", ids.join(","));
+
+    let exact_logits = report
+        .get("reference: logits", &logits("reference"), |_| numbers::logits(model, &exact.make, &tokens));
+    for candidate in &chosen {
+        let name = &candidate.name;
+        let more = logits(if reference(candidate) { "reference" } else { "cpu" });
+        if candidate.backend == plain.backend && candidate.name != plain.name {
+            report.check(&format!("{name}: kernels"), &more, |bar| {
+                products::agree(model, plain, candidate, products::Limits::SameActivations, bar)
+            });
+        }
+        if !reference(candidate) {
+            report.check(&format!("{name}: products"), &more, |bar| {
+                products::agree(model, exact, candidate, products::Limits::Exact, bar)
+            });
+            if candidate.name == plain.name && chosen.len() > 1 && numbers::is_large(model) {
+                report
+                    .skip(&format!("{name}: model"), "it is large: plain Rust computes only products of it");
+                continue;
+            }
+            match &exact_logits {
+                Some(exact) => {
+                    _ = report.check(&format!("{name}: logits"), &more, |_| {
+                        numbers::logits_agree(model, exact, &candidate.make, &tokens)
+                    })
+                }
+                None => report.skip(&format!("{name}: logits"), "there is nothing to compare with"),
+            }
+        }
+        report.check(&format!("{name}: batch"), &more, |_| {
+            numbers::batch_is_single(model, &candidate.make, &tokens)
+        });
+        report.check(&format!("{name}: chunks"), &more, |_| {
+            numbers::chunks_are_whole(model, &candidate.make, &tokens)
+        });
+    }
+    // The best of the CPU's, or the reference when only that was asked for.
+    let best = chosen.iter().rfind(|candidate| !reference(candidate)).or(chosen.first());
+    match (known::recognise(model), best) {
+        (Some(known), Some(best)) => {
+            report.check("known answers", "chat", |_| known.hold(model, (best.make)()));
+        }
+        _ => report.skip("known answers", "none are known of this model"),
+    }
+}

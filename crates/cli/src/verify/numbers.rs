@@ -1,0 +1,213 @@
+//! Logits of the whole model: near the reference's, and the same bits whatever a step is like.
+
+use anyhow::{bail, ensure};
+use backend::Backend;
+use engine::Model;
+
+use super::runner::{Part, Runner};
+
+/// Makes an instance of a backend, without a model.
+pub(super) type Make = dyn Fn() -> Box<dyn Backend>;
+
+/// What is read. A few dozen tokens of every vocabulary.
+const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
+    going to be like?\" asked the youngest of the sailors; nobody knew, and nobody minded.";
+
+/// Most tokens that are read.
+const MOST: usize = 32;
+
+/// Fewest tokens that are read: enough to share a step and to be cut in chunks.
+const LEAST: usize = 4;
+
+/// Products of the reference that take some ten seconds on a small machine: tokens times parameters.
+const WORK: usize = 16_000_000_000;
+
+/// The same for the many steps that are compared by their bits.
+const WORK_OF_STEPS: usize = WORK / 10;
+
+/// Parameters of a model that is large for plain Rust.
+const LARGE: usize = 2_000_000_000;
+
+/// Mean squared error of logits, as a part of their mean square, where no weight makes activations be
+/// rounded to 8 bits.
+const FLOAT_NMSE: f64 = 1e-5;
+
+/// The same where some do. A limit of this size is far above what rounding does (some 4e-4 in shallow
+/// models) and far below what a wrong value does; how close to exact each format is in fact, the
+/// project's tests measure against llama.cpp's error.
+const QUANTIZED_NMSE: f64 = 2e-2;
+
+/// Mean divergence from the reference in nats, with the same reasons.
+const QUANTIZED_KL: f64 = 5e-2;
+
+/// Tokens to compute with in one step: fewer for a large model.
+pub(super) fn tokens(model: &Model) -> Vec<u32> {
+    let mut tokens = model.encode_prompt(TEXT, false);
+    tokens.truncate(affordable(model, WORK));
+    tokens.resize(tokens.len().max(LEAST), 0);
+    tokens
+}
+
+fn affordable(model: &Model, work: usize) -> usize {
+    (work / parameters(model).max(1)).clamp(LEAST, MOST)
+}
+
+fn parameters(model: &Model) -> usize {
+    model.graph().weights().map(|(_, weight)| weight.rows * weight.cols).sum()
+}
+
+/// Whether even the fewest tokens take minutes in plain Rust.
+pub(super) fn is_large(model: &Model) -> bool {
+    parameters(model) > LARGE
+}
+
+/// The logits after each of `tokens`, which are numbers.
+pub(super) fn logits(model: &Model, make: &Make, tokens: &[u32]) -> anyhow::Result<(String, Vec<f32>)> {
+    let mut runner = Runner::new(model, make(), 1, tokens.len())?;
+    let logits = runner.step(&[Part { sequence: 0, past: 0, tokens }])?;
+    model.file().check_intact()?;
+    let n_vocab = runner.n_vocab();
+    if let Some(at) = logits.iter().position(|logit| !logit.is_finite()) {
+        bail!("at position {} the logit of token {} is {}", at / n_vocab, at % n_vocab, logits[at]);
+    }
+    let low = logits.iter().copied().fold(f32::INFINITY, f32::min);
+    let high = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    Ok((format!("{} tokens: all are finite, from {low:.1} to {high:.1}", tokens.len()), logits))
+}
+
+/// That a backend's logits are the reference's, `exact`, within the limits.
+pub(super) fn logits_agree(
+    model: &Model,
+    exact: &[f32],
+    candidate: &Make,
+    tokens: &[u32],
+) -> anyhow::Result<String> {
+    let (_, found) = logits(model, candidate, tokens)?;
+    let is_float = model.file().tensors().all(|tensor| tensor.format.block_len() == 1);
+    let most = if is_float { FLOAT_NMSE } else { QUANTIZED_NMSE };
+    let nmse = nmse(exact, &found);
+    let n_vocab = exact.len() / tokens.len();
+    let rows = || exact.chunks_exact(n_vocab).zip(found.chunks_exact(n_vocab));
+    let each: Vec<f64> = rows().map(|(a, b)| kl(a, b)).collect();
+    let kl = each.iter().sum::<f64>() / tokens.len() as f64;
+    // A comparison that NaN does not pass.
+    let is_near = nmse <= most && kl <= QUANTIZED_KL;
+    if !is_near {
+        let at = (0..each.len()).max_by(|&a, &b| each[a].total_cmp(&each[b])).unwrap_or(0);
+        bail!(
+            "logits are not the reference's: NMSE {nmse:.2e}, mean KL {kl:.2e}, at most {most:.0e} and \
+             {QUANTIZED_KL:.0e} are to be expected; of {} tokens the worst is at position {at}",
+            tokens.len()
+        );
+    }
+    let same = rows().filter(|(a, b)| top(a) == top(b)).count();
+    Ok(format!(
+        "{} tokens: NMSE {nmse:.1e} (at most {most:.0e}), mean KL {kl:.1e}, same top token at {same}",
+        tokens.len()
+    ))
+}
+
+/// That sequences get the same logits alone and in steps that they share.
+pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -> anyhow::Result<String> {
+    let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
+    let tokens = &tokens[..n];
+    let mut runner = Runner::new(model, candidate(), 3, n)?;
+    let sequences: Vec<Vec<u32>> = (0..3).map(|by| turned(tokens, by)).collect();
+    let alone =
+        (0..3).map(|sequence| runner.step(&[Part { sequence, past: 0, tokens: &sequences[sequence] }]));
+    let alone = alone.collect::<anyhow::Result<Vec<_>>>()?;
+    // Single tokens beside the beginning, the rest and the whole of a prompt.
+    let (half, last) = (n / 2, n - 1);
+    let steps: [&[(usize, usize, usize)]; 3] =
+        [&[(0, 0, last)], &[(0, last, n), (1, 0, half)], &[(2, 0, n), (1, half, n)]];
+    let width = runner.n_vocab();
+    let mut shared = vec![Vec::new(); 3];
+    for step in steps {
+        let part = |&(sequence, from, to): &(usize, usize, usize)| Part {
+            sequence,
+            past: from,
+            tokens: &sequences[sequence][from..to],
+        };
+        let parts: Vec<Part<'_>> = step.iter().map(part).collect();
+        let mut logits = &runner.step(&parts)?[..];
+        for part in parts {
+            let (own, others) = logits.split_at(part.tokens.len() * width);
+            shared[part.sequence].extend_from_slice(own);
+            logits = others;
+        }
+    }
+    model.file().check_intact()?;
+    for (sequence, (alone, shared)) in alone.iter().zip(&shared).enumerate() {
+        same_bits(alone, shared, width, ["alone", "beside others"])
+            .map_err(|difference| anyhow::anyhow!("sequence {sequence}: {difference}"))?;
+    }
+    Ok(format!("3 sequences of {n} tokens: the same bits alone and beside others"))
+}
+
+/// That a prompt gets the same logits whole and in chunks.
+pub(super) fn chunks_are_whole(model: &Model, candidate: &Make, tokens: &[u32]) -> anyhow::Result<String> {
+    let tokens = &tokens[..tokens.len().min(affordable(model, WORK_OF_STEPS))];
+    let mut runner = Runner::new(model, candidate(), 1, tokens.len())?;
+    let whole = runner.step(&[Part { sequence: 0, past: 0, tokens }])?;
+    for chunk in [1, 3] {
+        let mut logits = Vec::with_capacity(whole.len());
+        for (i, tokens) in tokens.chunks(chunk).enumerate() {
+            logits.extend(runner.step(&[Part { sequence: 0, past: i * chunk, tokens }])?);
+        }
+        same_bits(&whole, &logits, runner.n_vocab(), ["whole", &format!("in chunks of {chunk}")])?;
+    }
+    model.file().check_intact()?;
+    Ok(format!("{} tokens: the same bits whole and in chunks of 1 and 3", tokens.len()))
+}
+
+/// `tokens` in another order; the first, which may be BOS, stays.
+fn turned(tokens: &[u32], by: usize) -> Vec<u32> {
+    let mut tokens = tokens.to_vec();
+    if let [_, rest @ ..] = &mut tokens[..]
+        && !rest.is_empty()
+    {
+        let by = by % rest.len();
+        rest.rotate_left(by);
+    }
+    tokens
+}
+
+fn same_bits(a: &[f32], b: &[f32], width: usize, how: [&str; 2]) -> anyhow::Result<()> {
+    ensure!(a.len() == b.len(), "{} logits {}, {} {}", a.len(), how[0], b.len(), how[1]);
+    match a.iter().zip(b).position(|(a, b)| a.to_bits() != b.to_bits()) {
+        None => Ok(()),
+        Some(at) => bail!(
+            "at position {} the logit of token {} is {} {} and {} {}",
+            at / width,
+            at % width,
+            a[at],
+            how[0],
+            b[at],
+            how[1]
+        ),
+    }
+}
+
+/// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference.
+pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let pairs = reference.iter().zip(found).map(|(&a, &b)| (f64::from(a), f64::from(b)));
+    let (error, size) =
+        pairs.fold((0.0, 0.0), |(error, size), (a, b)| (error + square(a - b), size + square(a)));
+    if error == 0.0 { 0.0 } else { error / size }
+}
+
+/// `sum p ln(p / q)` of the distributions that two rows of logits stand for, in nats.
+fn kl(reference: &[f32], found: &[f32]) -> f64 {
+    let logs = |logits: &[f32]| -> Vec<f64> {
+        let max = logits.iter().fold(f64::NEG_INFINITY, |max, &x| max.max(f64::from(x)));
+        let total = logits.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>().ln();
+        logits.iter().map(|&x| f64::from(x) - max - total).collect()
+    };
+    logs(reference).iter().zip(logs(found)).map(|(&p, q)| p.exp() * (p - q)).sum()
+}
+
+/// The token with the largest logit.
+fn top(logits: &[f32]) -> usize {
+    (0..logits.len()).fold(0, |best, i| if logits[i] > logits[best] { i } else { best })
+}

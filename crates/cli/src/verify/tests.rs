@@ -1,0 +1,181 @@
+//! Each check of numbers on a backend with the mistake that it is there for.
+
+use std::sync::Arc;
+
+use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use bytes::Bytes;
+use engine::Model;
+use gguf::{Gguf, Value};
+use graph::Graph;
+use indicatif::ProgressBar;
+use quant::Format;
+use testkit::llama::Spec;
+
+use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, tokens};
+use super::products::{self, Limits};
+use super::{known, load::Candidate};
+use crate::args::BackendName;
+
+/// What a faulty backend gets wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    None,
+    /// One output of a linear layer.
+    Product,
+    /// Outputs that are no numbers.
+    Nan,
+    /// The last bit of a logit where sequences share a step.
+    Shared,
+    /// The last bit of a logit of a row that is not its sequence's first.
+    Continued,
+}
+
+/// The CPU backend with a fault.
+struct Faulty(Box<dyn Backend>, Fault);
+
+struct FaultyProgram {
+    program: Box<dyn Program>,
+    fault: Fault,
+    output: Vec<f32>,
+}
+
+impl Backend for Faulty {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
+        self.0.load(name, weight)
+    }
+
+    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
+        self.0.allocate_kv(layout)
+    }
+
+    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let program = self.0.compile(graph, bucket, taps)?;
+        Ok(Box::new(FaultyProgram { program, fault: self.1, output: Vec::new() }))
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.memory()
+    }
+}
+
+impl Program for FaultyProgram {
+    fn run(&mut self, step: &Step) -> Result<(), Error> {
+        self.program.run(step)?;
+        self.output = self.program.output().to_vec();
+        let at = self.output.len() / 2;
+        let value = &mut self.output[at];
+        let next = f32::from_bits(value.to_bits() ^ 1);
+        match self.fault {
+            Fault::Product => *value += 100.0,
+            Fault::Nan => *value = f32::NAN,
+            Fault::Shared if step.spans().len() > 1 => *value = next,
+            Fault::Continued if step.spans().iter().any(|span| span.past > 0) => *value = next,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn output(&self) -> &[f32] {
+        &self.output
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        self.program.read(name)
+    }
+}
+
+fn cpu(fault: Fault) -> Candidate {
+    let make = move || -> Box<dyn Backend> {
+        Box::new(Faulty(Box::new(backend_cpu::Cpu::new(1.try_into().ok())), fault))
+    };
+    Candidate { name: format!("{fault:?}"), backend: BackendName::Cpu, make: Box::new(make) }
+}
+
+fn reference() -> Candidate {
+    let make = || -> Box<dyn Backend> { Box::new(backend_reference::Reference::new()) };
+    Candidate { name: "reference".into(), backend: BackendName::Reference, make: Box::new(make) }
+}
+
+fn model(format: Format) -> Model {
+    let spec = Spec { layers: 2, ..Spec::new(format) };
+    Model::new(Gguf::from_bytes(spec.file().into()).expect("a good file")).expect("a good model")
+}
+
+/// What each check says of a fault: products beside the same and the exact, logits, batch, chunks.
+fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 5] {
+    let (truth, candidate, bar) = (cpu(Fault::None), cpu(fault), ProgressBar::hidden());
+    let tokens = tokens(model);
+    let (_, exact) = logits(model, &reference().make, &tokens).expect("good logits");
+    [
+        products::agree(model, &truth, &candidate, Limits::SameActivations, &bar),
+        products::agree(model, &reference(), &candidate, Limits::Exact, &bar),
+        logits_agree(model, &exact, &candidate.make, &tokens),
+        batch_is_single(model, &candidate.make, &tokens),
+        chunks_are_whole(model, &candidate.make, &tokens),
+    ]
+    .map(|outcome| outcome.map_err(|error| format!("{error:#}")))
+}
+
+#[test]
+fn each_fault_is_seen_by_the_checks_that_are_there_for_it() {
+    for format in [Format::F16, Format::Q4_K] {
+        let model = model(format);
+        for (fault, seen) in [
+            (Fault::None, [false; 5]),
+            (Fault::Product, [true, true, true, true, true]),
+            (Fault::Nan, [true, true, true, true, true]),
+            (Fault::Shared, [false, false, false, true, false]),
+            (Fault::Continued, [false, false, false, true, true]),
+        ] {
+            let found = outcomes(&model, fault);
+            assert_eq!(found.each_ref().map(Result::is_err), seen, "{format} {fault:?}: {found:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let model = model(Format::Q8_0);
+    let [same, exact, logits, ..] = outcomes(&model, Fault::Product);
+    let said = [same, exact, logits].map(|outcome| outcome.expect_err("a fault"));
+    assert!(
+        said[0].starts_with("`blk.0.attn_q.weight` (Q8_0): products with 1 rows are not those of None: NMSE")
+    );
+    assert!(said[1].contains("not those of reference"), "{}", said[1]);
+    assert!(said[2].contains("of 32 tokens the worst is at position 16"), "{}", said[2]);
+    let [.., batch, _] = outcomes(&model, Fault::Shared);
+    let batch = batch.expect_err("a fault");
+    assert!(batch.starts_with("sequence ") && batch.contains("beside others"), "{batch}");
+    let [.., chunks] = outcomes(&model, Fault::Continued);
+    let chunks = chunks.expect_err("a fault");
+    assert!(chunks.contains("whole and") && chunks.contains("in chunks of 1"), "{chunks}");
+}
+
+#[test]
+fn a_model_that_claims_to_be_another_is_found_out() {
+    let spec = Spec { layers: 1, ..Spec::new(Format::F32) };
+    let mut metadata = spec.metadata();
+    metadata.insert("general.name", Value::String("RusTorch demo".into()));
+    let file = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a good file");
+    let model =
+        Arc::new(Model::new(Gguf::from_bytes(Bytes::from(file)).expect("a good file")).expect("a model"));
+    let known = known::recognise(&model).expect("by its name");
+    let error = known.hold(&model, (cpu(Fault::None).make)()).expect_err("it has learnt nothing");
+    assert!(error.to_string().starts_with("\"What is the capital of France?\" is answered by "), "{error}");
+    assert!(known::recognise(&self::model(Format::F32)).is_none());
+}
+
+/// Whoever has the file can have it checked; it is one of few whose answers are known.
+#[test]
+fn tinyllama_is_as_it_should_be() {
+    let Some(path) = std::env::var_os("RUSTORCH_TINYLLAMA_GGUF") else {
+        return eprintln!("skipped: RUSTORCH_TINYLLAMA_GGUF names no file");
+    };
+    let model = Arc::new(Model::open(path).expect("a good model"));
+    let known = known::recognise(&model).expect("a model that is known");
+    println!("{}", known.hold(&model, (cpu(Fault::None).make)()).expect("its answers"));
+}

@@ -1,0 +1,198 @@
+//! `verify`: good models are good, and each kind of damage is seen.
+
+use gguf::{Array, Metadata, Tensor, Value};
+use quant::Format;
+use serde_json::Value as Json;
+use testkit::llama::Spec;
+
+use crate::common::{Home, Ran, write};
+
+fn spec(format: Format) -> Spec {
+    Spec { layers: 1, ..Spec::new(format) }
+}
+
+/// A home whose model was changed.
+fn with(spec: &Spec, change: impl FnOnce(&mut Metadata, &mut Vec<Tensor>)) -> Home {
+    let home = Home::with(spec);
+    let (mut metadata, mut tensors) = (spec.metadata(), spec.tensors());
+    change(&mut metadata, &mut tensors);
+    write(&home.model, gguf::write(Vec::new(), &metadata, &tensors).expect("it can be written"));
+    home
+}
+
+/// The checks of a run that ended with `code`, as JSON.
+#[track_caller]
+fn checks(home: &Home, args: &str, code: i32) -> Vec<Json> {
+    let ran = home.run(&format!("verify -m MODEL --json {args}"));
+    assert_eq!(ran.code, Some(code), "{ran:?}");
+    let json: Json = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(json["good"], code == 0, "{json}");
+    json["checks"].as_array().expect("an array").clone()
+}
+
+fn named<'a>(checks: &'a [Json], outcome: &str) -> Vec<&'a str> {
+    let found = checks.iter().filter(|check| check["outcome"] == outcome);
+    found.filter_map(|check| check["name"].as_str()).collect()
+}
+
+/// The check `name` is bad, says `detail`, and the command that it names shows more.
+#[track_caller]
+fn is_bad(home: &Home, name: &str, detail: &str) -> Vec<Json> {
+    let checks = checks(home, "--backend cpu", 1);
+    let check = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{checks:#?}"));
+    assert_eq!(check["outcome"], "bad", "{check}");
+    assert!(check["detail"].as_str().is_some_and(|text| text.contains(detail)), "{check}");
+    let more = check["more"].as_str().and_then(|more| more.strip_prefix("rustorch ")).expect("a command");
+    let ran = home.run(more);
+    assert_ne!(ran.code, Some(2), "{more}: {ran:?}");
+    let printed = home.run("verify -m MODEL --backend cpu");
+    assert_eq!(printed.code, Some(1), "{printed:?}");
+    assert!(
+        printed.stdout.contains(&format!("FAIL  {name}")) && printed.stdout.contains("      more: rustorch ")
+    );
+    assert!(printed.stdout.ends_with("checks failed\n"), "{printed:?}");
+    checks
+}
+
+#[test]
+fn good_models_are_good() {
+    for format in [Format::F32, Format::Q8_0, Format::Q4_K] {
+        let home = Home::with(&spec(format));
+        let printed = home.run("verify -m MODEL").quiet();
+        let good = printed.lines().filter(|line| line.starts_with("ok  ")).count();
+        assert!(good >= 11, "{printed}");
+        assert!(printed.ends_with(&format!("all {good} checks are good\n")), "{printed}");
+        assert!(!printed.contains('\u{1b}'), "no colours in a pipe");
+    }
+    let home = Home::with(&spec(Format::F16));
+    let all = checks(&home, "", 0);
+    assert_eq!(named(&all, "skipped"), ["known answers"]);
+    let names = named(&all, "good");
+    for name in [
+        "file",
+        "weights",
+        "model",
+        "tokenizer",
+        "chat template",
+        "reference: logits",
+        "cpu (scalar): logits",
+    ] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    let reference = checks(&home, "--backend reference", 0);
+    assert!(!named(&reference, "good").iter().any(|name| name.starts_with("cpu")), "{reference:?}");
+    assert!(named(&reference, "good").contains(&"reference: chunks"), "{reference:?}");
+}
+
+#[test]
+fn the_embedded_model_is_good() {
+    let home = Home::new();
+    let ran = home.run("verify --json");
+    assert!(ran.stderr.starts_with("rustorch: the embedded demo model"), "{ran:?}");
+    let json = ran.json();
+    assert_eq!((&json["model"], &json["good"]), (&"embedded model".into(), &true.into()));
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_named() {
+    let row = 256 * size_of::<f32>();
+    let home = with(&spec(Format::F32), |_, tensors| {
+        let tensor =
+            tensors.iter_mut().find(|tensor| tensor.name == "blk.0.ffn_up.weight").expect("it is there");
+        let mut data = tensor.data.to_vec();
+        data[3 * row + 4 * 5..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        data[400 * row..][..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
+        tensor.data = data.into();
+    });
+    let said =
+        "2 values are no finite numbers; the first is NaN in `blk.0.ffn_up.weight` (F32), row 3, column 5";
+    let checks = is_bad(&home, "weights", said);
+    assert!(named(&checks, "good").contains(&"tokenizer"), "what is good is still said to be");
+
+    // The scale of a block makes all of its values infinite.
+    let home = with(&spec(Format::Q8_0), |_, tensors| {
+        let tensor =
+            tensors.iter_mut().find(|tensor| tensor.name == "token_embd.weight").expect("it is there");
+        let mut data = tensor.data.to_vec();
+        data[34..36].copy_from_slice(&0x7c00u16.to_le_bytes());
+        tensor.data = data.into();
+    });
+    is_bad(&home, "weights", "in `token_embd.weight` (Q8_0), row 0, column 3");
+}
+
+#[test]
+fn a_damaged_file_is_bad() {
+    let home = Home::with(&spec(Format::F32));
+    let file = std::fs::read(&home.model).expect("it is there");
+    write(&home.model, &file[..file.len() - 100]);
+    let checks = is_bad(&home, "file", "model.gguf");
+    assert_eq!(checks.len(), 1);
+
+    let home = with(&spec(Format::F32), |_, tensors| {
+        tensors.retain(|tensor| tensor.name != "blk.0.attn_q.weight");
+    });
+    let checks = is_bad(&home, "model", "blk.0.attn_q.weight");
+    assert_eq!(named(&checks, "skipped"), ["numbers"]);
+    assert_eq!(named(&checks, "good"), ["file", "weights", "tokenizer"]);
+}
+
+#[test]
+fn a_template_that_makes_no_prompts_is_bad() {
+    for (template, said) in [
+        ("{% for message in messages %}{{ message.content }}", "expected"),
+        ("{{ raise_exception('no') }}", "no"),
+        ("Say something: {{ messages[0].role }}", "what the user said is not in the prompt"),
+        ("{{ messages[0].content }}", "a second turn: what the assistant said is not in the prompt"),
+    ] {
+        let home = with(&spec(Format::F32), |metadata, _| {
+            metadata.insert("tokenizer.chat_template", Value::String(template.into()));
+        });
+        let checks = is_bad(&home, "chat template", said);
+        assert_eq!(named(&checks, "bad"), ["chat template"], "{template}");
+    }
+    let home = with(&spec(Format::F32), |metadata, _| {
+        metadata.remove("tokenizer.chat_template");
+    });
+    assert!(named(&checks(&home, "--backend cpu", 0), "skipped").contains(&"chat template"));
+}
+
+#[test]
+fn a_tokenizer_that_loses_text_is_bad() {
+    // Two tokens for bytes have changed places.
+    let home = with(&spec(Format::F32), |metadata, _| {
+        let Some(Value::Array(Array::String(tokens))) = metadata.get("tokenizer.ggml.tokens") else {
+            panic!("tokens are strings")
+        };
+        let mut tokens = tokens.clone();
+        let of = |byte: &str| tokens.iter().position(|token| token == byte).expect("a byte");
+        let (a, b) = (of("<0xF0>"), of("<0xE2>"));
+        tokens[a] = "<0xE2>".into();
+        tokens[b] = "<0xE2>".into();
+        metadata.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
+    });
+    is_bad(&home, "tokenizer", "and these become");
+}
+
+#[test]
+fn a_model_that_forgot_its_answers_is_bad() {
+    let home = with(&spec(Format::F32), |metadata, _| {
+        metadata.insert("general.name", Value::String("RusTorch demo".into()));
+    });
+    let checks = is_bad(&home, "known answers", "\"What is the capital of France?\" is answered by");
+    assert_eq!(named(&checks, "bad"), ["known answers"]);
+}
+
+#[test]
+fn the_command_line_is_checked() {
+    let home = Home::new();
+    for args in ["verify --backend gpu", "verify -t 0", "verify here", "verify -c 5"] {
+        home.run(args).failed(2);
+    }
+    let ran = Ran::from(home.command("verify -m no/such.gguf").output().expect("the program starts"));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.starts_with("FAIL  file ") && ran.stdout.contains("no/such.gguf"), "{ran:?}");
+    let spaced = home.path("a model's.gguf");
+    write(&spaced, b"GGUF");
+    let ran = home.run_with("verify -m", &[&spaced.display().to_string()]);
+    assert!(ran.stdout.contains(r"a model'\''s.gguf'"), "{ran:?}");
+}
