@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
+    ("trace", &["models", "backend", "gguf", "graph", "quant"]),
     ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
     (
         "cli",
@@ -33,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 12] = [
             "backend-reference",
             "backend-cpu",
             "engine",
+            "trace",
         ],
     ),
 ];

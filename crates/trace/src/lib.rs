@@ -1,0 +1,14 @@
+//! Recording the values of a run by name, to files that other programs can write and read, too.
+//!
+//! A [`Trace`] is a safetensors file with one matrix a value, `[positions, columns]`, named as in the
+//! graph, and a [`Meta`] that says how it came about. A [`Writer`] makes one as the values come.
+
+mod error;
+mod meta;
+mod trace;
+mod writer;
+
+pub use error::Error;
+pub use meta::Meta;
+pub use trace::{Shape, Trace};
+pub use writer::Writer;
