@@ -35,6 +35,12 @@ pub enum Error {
         /// What is not there.
         why: String,
     },
+    /// Traces that cannot be compared.
+    #[error("the traces cannot be compared: {0}")]
+    Compare(String),
+    /// A backend refuses what is to be computed.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
 }
 
 impl Error {

@@ -1,0 +1,230 @@
+//! Why a value is wrong: hypotheses, each an alternative computation on the inputs that were recorded,
+//! whose result is held against what was recorded.
+//!
+//! A hypothesis that the recorded value bears out within the one-operation limit is likely; one that takes
+//! away much of the error, but not all of it, is possible. What explains nothing is not told.
+
+mod attention;
+mod blocks;
+mod elementwise;
+mod embed;
+mod general;
+mod linear;
+mod norm;
+mod rope;
+mod words;
+
+use graph::{Op, Value, ValueId};
+use serde::Serialize;
+
+use crate::judge::{self, Region};
+use crate::metrics::{difference, ratio};
+use crate::oracle::Call;
+use crate::{Error, Oracle, Table};
+
+pub(crate) use words::place;
+
+/// The most causes that are told.
+const MOST: usize = 6;
+
+/// What may have gone wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    /// What kind of mistake it is, in a word or two for programs, such as `rope-pairs`.
+    pub kind: &'static str,
+    /// What to look at, for people.
+    pub text: String,
+    /// NMSE of the value against what this mistake would give.
+    pub nmse: f64,
+    /// The part of the error that it explains, from 0 to 1.
+    pub explained: f64,
+    /// Whether the value is, within the limit of one operation, what this mistake gives.
+    pub likely: bool,
+}
+
+/// A value that is wrong although its inputs are given.
+pub(crate) struct Suspect<'a> {
+    pub(crate) oracle: Oracle<'a>,
+    pub(crate) id: ValueId,
+    pub(crate) tokens: &'a [u32],
+    pub(crate) call: Call,
+    /// What it was computed from.
+    pub(crate) inputs: Vec<Table>,
+    /// What was recorded.
+    pub(crate) found: Table,
+    /// What it should be.
+    pub(crate) expected: Table,
+    pub(crate) region: Region,
+    pub(crate) limit: f64,
+    /// Energies of columns when nothing cancels; see [`judge::judge`].
+    pub(crate) natural: Vec<f64>,
+    /// Any value that was recorded.
+    pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Table>,
+}
+
+impl Suspect<'_> {
+    fn value(&self) -> &Value {
+        self.oracle.graph().value(self.id)
+    }
+
+    fn name(&self, id: ValueId) -> &str {
+        &self.oracle.graph().value(id).name
+    }
+
+    /// The operation on other inputs.
+    fn on(&self, inputs: &[&Table]) -> Result<Table, Error> {
+        self.oracle.run(&self.call, inputs)
+    }
+
+    /// Columns of a head, where the value has heads: for what attention and rotation make and read.
+    pub(crate) fn head_dim(&self) -> Option<usize> {
+        head_dim(&self.oracle, self.id)
+    }
+
+    /// Square errors of `against` over the whole value and over the wrong region.
+    fn error(&self, against: &Table, region: bool) -> f64 {
+        let square = |r: usize, c: usize| difference(against.at(r, c), self.found.at(r, c)).powi(2);
+        if region {
+            self.region.rows.iter().map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>()).sum()
+        } else {
+            (0..self.found.rows).map(|r| (0..self.found.cols).map(|c| square(r, c)).sum::<f64>()).sum()
+        }
+    }
+
+    /// `inside` in the wrong region, what should be elsewhere.
+    fn only_in_region(&self, inside: &Table) -> Table {
+        let mut mixed = self.expected.clone();
+        for &r in &self.region.rows {
+            for &c in &self.region.cols {
+                mixed.data[r * mixed.cols + c] = inside.at(r, c);
+            }
+        }
+        mixed
+    }
+}
+
+/// Columns of a head of the value `id`; `None` when it has no heads.
+pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let graph = oracle.graph();
+    let of = |id: ValueId| match &graph.value(id).op {
+        Op::Rope { rope, .. } => Some(rope.head_dim),
+        Op::Attention { heads, .. } => Some(graph.value(id).cols / heads),
+        _ => None,
+    };
+    let read_by = |reader: &Value| match &reader.op {
+        Op::Rope { x, rope } if *x == id => Some(rope.head_dim),
+        Op::Attention { q, k, v, heads, kv_heads, .. } => {
+            let cols = graph.value(id).cols;
+            (*q == id).then_some(cols / heads).or((*k == id || *v == id).then_some(cols / kv_heads))
+        }
+        _ => None,
+    };
+    of(id).or_else(|| graph.values().find_map(|(_, reader)| read_by(reader)))
+}
+
+/// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A known mistake, with nothing fitted to the data.
+    Known,
+    /// A known mistake with a number estimated from the data.
+    Estimated,
+    /// The same for any operation.
+    General,
+    /// Says how it looks, with many numbers fitted.
+    Fitted,
+}
+
+/// Hypotheses that were borne out.
+struct Hunt<'a> {
+    suspect: &'a Suspect<'a>,
+    /// With rank, and whether they hold only in the wrong region.
+    causes: Vec<(Rank, bool, Cause)>,
+    error: f64,
+    region_error: f64,
+}
+
+impl<'a> Hunt<'a> {
+    fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
+        let expected = &suspect.expected;
+        let (error, region_error) = (suspect.error(expected, false), suspect.error(expected, true));
+        Hunt { suspect, causes: Vec::new(), error, region_error }
+    }
+
+    /// The part of the error that is left in the wrong region when `made` is what was meant.
+    fn left(&self, made: &Table) -> f64 {
+        ratio(self.suspect.error(made, true), self.region_error)
+    }
+
+    /// Holds what a mistake would have made against what was recorded.
+    fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Table) {
+        let left = self.left(made);
+        if left.is_nan() || left > 0.5 {
+            return;
+        }
+        // Everywhere or only where the value is wrong: the former says more.
+        let everywhere = ratio(self.suspect.error(made, false), self.error) <= left.max(1e-9) * 1.5;
+        let mixed;
+        let made = if everywhere {
+            made
+        } else {
+            mixed = self.suspect.only_in_region(made);
+            &mixed
+        };
+        let s = self.suspect;
+        let natural = |c: usize| s.natural.get(c).copied().unwrap_or(0.0);
+        let judged = judge::judge(made, &s.found, s.limit, natural);
+        let mut text = text.into();
+        if !everywhere {
+            text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
+        }
+        let likely = judged.region.is_none() && left <= 0.1;
+        let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
+        self.causes.push((rank, !everywhere, cause));
+    }
+
+    /// The same for a computation that may fail; what cannot be computed is no hypothesis.
+    fn try_run(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: Result<Table, Error>) {
+        if let Ok(made) = made {
+            self.try_out(kind, rank, text, &made);
+        }
+    }
+
+    /// What was borne out, the best first.
+    fn finish(self) -> Vec<Cause> {
+        // Below this, fits differ by rounding alone.
+        let noise = if self.suspect.limit > 1e-4 { self.suspect.limit } else { self.suspect.limit * 1e-3 };
+        let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
+        let mut causes = self.causes;
+        causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
+        let any_likely = causes.first().is_some_and(|(_, _, cause)| cause.likely);
+        let mut told: Vec<Cause> = Vec::new();
+        for (_, _, cause) in causes {
+            let is_new = told.iter().all(|other| other.text != cause.text);
+            if is_new && (cause.likely || !any_likely) && told.len() < MOST {
+                told.push(cause);
+            }
+        }
+        told
+    }
+}
+
+/// The causes that the evidence supports, the best first.
+pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
+    if let Some(cause) = general::not_finite(suspect) {
+        return vec![cause];
+    }
+    let mut hunt = Hunt::new(suspect);
+    match &suspect.value().op {
+        Op::Embed { .. } => embed::hunt(&mut hunt),
+        Op::Linear { .. } => linear::hunt(&mut hunt),
+        Op::RmsNorm { .. } => norm::hunt(&mut hunt),
+        Op::Rope { .. } => rope::hunt(&mut hunt),
+        Op::Attention { .. } => attention::hunt(&mut hunt),
+        Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
+        Op::Add { .. } => elementwise::add(&mut hunt),
+        Op::TakeRows { .. } => {}
+    }
+    general::hunt(&mut hunt);
+    hunt.finish()
+}

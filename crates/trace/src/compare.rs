@@ -1,0 +1,533 @@
+//! Two traces side by side: how far values are apart, and which operation is to blame.
+//!
+//! Error that an operation gets with its inputs is not its own. So each operation is judged alone: the
+//! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
+//! of its result is held against that. The first operation beyond the one-operation limit is guilty.
+
+use std::cell::OnceCell;
+
+use backend::KvFormat;
+use graph::{Op, ValueId};
+use half::f16;
+use serde::Serialize;
+
+use crate::causes::{self, Cause, Suspect, head_dim};
+use crate::judge::{self, Judgement, Region, judge};
+use crate::metrics::{Metrics, measure};
+use crate::oracle::Call;
+use crate::{Error, Oracle, Table, Trace};
+
+/// What is appended to the output's name for what a watched program computed; the plain name is that of
+/// a program that is not watched.
+pub const TAPPED: &str = ".tapped";
+
+/// Operations that are replayed in a row where a trace lacks what lies between, at most.
+const CHAIN: usize = 4;
+
+/// The largest error of a whole model with weights of F32, F16 or BF16.
+const WHOLE_FLOAT: f64 = 1e-5;
+
+/// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
+/// accumulates over layers, so this can only tell what is grossly wrong.
+const WHOLE_QUANTIZED: f64 = 1e-2;
+
+/// How two traces were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Each operation alone, on the inputs that were recorded.
+    Replay,
+    /// Bit by bit: both come from one backend and one model.
+    Bits,
+    /// By accumulated error alone: there is no model to replay operations with.
+    Accumulated,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// The file, or what was run.
+    pub trace: String,
+    /// The program that made it.
+    pub producer: String,
+    /// The backend.
+    pub backend: String,
+    /// The model's path or name.
+    pub model: String,
+    /// Formats of its weights.
+    pub types: String,
+}
+
+/// What came of comparing two traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Whether nothing is wrong.
+    pub alike: bool,
+    /// How it was found out.
+    pub method: Method,
+    /// The trace under suspicion.
+    pub a: Side,
+    /// The one it is compared with.
+    pub b: Side,
+    /// Positions compared.
+    pub positions: usize,
+    /// The first wrong value.
+    pub first: Option<First>,
+    /// Every value of A, in the order of computation.
+    pub values: Vec<Compared>,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+}
+
+/// The first wrong value.
+#[derive(Clone, Debug, Serialize)]
+pub struct First {
+    /// Its name.
+    pub name: String,
+    /// The trace it is wrong in: `a` or `b`.
+    pub side: &'static str,
+    /// The first wrong position.
+    pub position: usize,
+    /// What makes it, as the graph says it.
+    pub operation: Option<String>,
+    /// The line of the model that makes it.
+    pub line: Option<String>,
+    /// Its own error; accumulated where there was no replay.
+    pub nmse: f64,
+    /// The largest error allowed.
+    pub limit: f64,
+    /// Where it is wrong, in words.
+    pub place: String,
+    /// Rows and columns in which it is wrong.
+    pub region: Region,
+    /// What may be the cause, the most likely first.
+    pub causes: Vec<Cause>,
+}
+
+/// One value of both traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub name: String,
+    /// Positions compared.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// A's operation alone against the reference's on A's inputs.
+    pub local: Option<Metrics>,
+    /// The largest local error allowed.
+    pub limit: Option<f64>,
+    /// A against B; `None` when B lacks it.
+    pub accumulated: Option<Metrics>,
+    /// Whether it is right.
+    pub verdict: Verdict,
+}
+
+/// What is known of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within the limit.
+    Right,
+    /// Beyond the limit.
+    Wrong,
+    /// Not judged, and why.
+    NotJudged(String),
+}
+
+/// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
+/// is one, which must be of the model that was traced.
+///
+/// # Errors
+/// When the traces have no position or no value in common, or one cannot be read.
+pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Report, Error> {
+    let (a_tokens, b_tokens) = (&a.meta().tokens, &b.meta().tokens);
+    let positions = a_tokens.iter().zip(b_tokens).take_while(|(a, b)| a == b).count();
+    if positions == 0 {
+        let why = format!("they begin with other tokens: {:?} and {:?}", a_tokens.first(), b_tokens.first());
+        return Err(Error::Compare(why + "; record both with the same --tokens"));
+    }
+    let mut notes = Vec::new();
+    if positions < a_tokens.len().max(b_tokens.len()) {
+        notes.push(format!(
+            "A has {} tokens, B {}; the first {positions} are the same and are compared",
+            a_tokens.len(),
+            b_tokens.len()
+        ));
+    }
+    if let (Some(a), Some(b)) = (&a.meta().model_digest, &b.meta().model_digest)
+        && a != b
+    {
+        notes.push("the traces come from different model files; accumulated error includes that".to_owned());
+    }
+    let bits = same_bits_expected(a, b);
+    let method = match (bits, oracle.is_some()) {
+        (true, _) => Method::Bits,
+        (false, true) => Method::Replay,
+        (false, false) => Method::Accumulated,
+    };
+    if method == Method::Accumulated {
+        notes.push(
+            "without the model (-m) operations cannot be replayed: errors are accumulated, and where they \
+             begin is a guess"
+                .to_owned(),
+        );
+    }
+    let mut sides = Sides { a, b, positions, values: Vec::new() };
+    sides.measure()?;
+    if sides.values.iter().all(|value| value.accumulated.is_none()) {
+        return Err(Error::Compare("the traces have no value in common".to_owned()));
+    }
+    let first = match method {
+        Method::Bits => sides.first_unequal(oracle)?,
+        Method::Accumulated => sides.first_far(),
+        Method::Replay => {
+            let oracle = oracle.ok_or_else(|| Error::Compare("there is no model".to_owned()))?;
+            let mut first = Replay { trace: a, side: "a", positions, oracle }.all(Some(&mut sides.values))?;
+            if first.is_none() && b.meta().backend != "reference" {
+                first = Replay { trace: b, side: "b", positions, oracle }.all(None)?;
+            }
+            first
+        }
+    };
+    let side = |trace: &Trace| {
+        let meta = trace.meta();
+        Side {
+            trace: trace.path().display().to_string(),
+            producer: meta.producer.clone(),
+            backend: meta.backend.clone(),
+            model: meta.model.clone(),
+            types: meta.types.clone(),
+        }
+    };
+    let values = sides.values;
+    Ok(Report { alike: first.is_none(), method, a: side(a), b: side(b), positions, first, values, notes })
+}
+
+/// Whether both runs must have computed the same bits: one backend with the same kernels, one model, one
+/// format of the cache.
+fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.backend == b.backend
+        && a.facts == b.facts
+        && a.kv == b.kv
+        && a.model_digest.is_some()
+        && a.model_digest == b.model_digest
+}
+
+/// Two traces and what is known of their values.
+struct Sides<'a> {
+    a: &'a Trace,
+    b: &'a Trace,
+    positions: usize,
+    values: Vec<Compared>,
+}
+
+impl Sides<'_> {
+    /// Accumulated error of every value.
+    fn measure(&mut self) -> Result<(), Error> {
+        for shape in self.a.values() {
+            let rows = shape.rows.min(self.positions);
+            let same_shape = self.b.value(&shape.name).filter(|b| b.cols == shape.cols && b.rows >= rows);
+            let accumulated = match same_shape {
+                Some(_) => {
+                    let (a, b) = (read(self.a, &shape.name, rows)?, read(self.b, &shape.name, rows)?);
+                    Some(measure(&b, &a))
+                }
+                None => None,
+            };
+            let (name, cols) = (shape.name.clone(), shape.cols);
+            let verdict = Verdict::NotJudged("it was not replayed".to_owned());
+            self.values.push(Compared { name, rows, cols, local: None, limit: None, accumulated, verdict });
+        }
+        Ok(())
+    }
+
+    /// The first value whose bits differ.
+    fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
+        let mut first = None;
+        for value in &mut self.values {
+            if value.accumulated.is_none() {
+                continue;
+            }
+            let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
+            let is_equal = |r: usize, c: usize| a.at(r, c).to_bits() == b.at(r, c).to_bits();
+            let rows: Vec<usize> = (0..a.rows).filter(|&r| (0..a.cols).any(|c| !is_equal(r, c))).collect();
+            value.limit = Some(0.0);
+            value.verdict = if rows.is_empty() { Verdict::Right } else { Verdict::Wrong };
+            if rows.is_empty() || first.is_some() {
+                continue;
+            }
+            let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
+            let region = Region { rows, cols };
+            first = Some(First {
+                nmse: measure(&b, &a).nmse,
+                ..First::new(&value.name, "a", region, &a, oracle.as_ref())
+            });
+        }
+        // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
+        if let (Some(first), Some(oracle)) = (&mut first, oracle) {
+            for (trace, side) in [(self.a, "a"), (self.b, "b")] {
+                let replay = Replay { trace, side, positions: self.positions, oracle };
+                if let Some(id) = oracle.graph().find(&first.name)
+                    && let Some(guilty) = replay.one(id)?.and_then(|replayed| replayed.guilty(&replay, id))
+                {
+                    (first.side, first.causes) = (side, guilty.causes);
+                    break;
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    /// The first value that is further apart than a whole model may be.
+    fn first_far(&mut self) -> Option<First> {
+        let is_quantized = |types: &str| types.split([' ', ',']).any(|word| word.starts_with(['Q', 'I']));
+        let quantized = is_quantized(&self.a.meta().types) || is_quantized(&self.b.meta().types);
+        let limit = if quantized { WHOLE_QUANTIZED } else { WHOLE_FLOAT };
+        let mut first = None;
+        for value in &mut self.values {
+            let Some(metrics) = value.accumulated else { continue };
+            let is_wrong = metrics.nmse > limit;
+            value.limit = Some(limit);
+            value.verdict = if is_wrong { Verdict::Wrong } else { Verdict::Right };
+            if is_wrong && first.is_none() {
+                let pair = read(self.a, &value.name, value.rows).ok().zip(read(self.b, &value.name, value.rows).ok());
+                let Some((a, b)) = pair else { continue };
+                let region = judge(&b, &a, limit, |_| 0.0).region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
+                first = Some(First { nmse: metrics.nmse, limit, ..First::new(&value.name, "a", region, &a, None) });
+            }
+        }
+        first
+    }
+}
+
+impl First {
+    fn new(name: &str, side: &'static str, region: Region, value: &Table, oracle: Option<&Oracle<'_>>) -> First {
+        let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
+        let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
+        let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
+        let operation = id.and_then(|(oracle, _)| {
+            let text = oracle.graph().to_string();
+            text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
+        });
+        First {
+            name: name.to_owned(),
+            side,
+            position: region.rows.first().copied().unwrap_or(0),
+            operation,
+            line,
+            nmse: 0.0,
+            limit: 0.0,
+            place: causes::place(&region, value, dim),
+            region,
+            causes: Vec::new(),
+        }
+    }
+}
+
+/// The first rows of a value.
+fn read(trace: &Trace, name: &str, rows: usize) -> Result<Table, Error> {
+    let cols = trace.value(name).map_or(1, |shape| shape.cols);
+    Ok(Table::new(cols, trace.read_rows(name, 0..rows)?))
+}
+
+/// The replay of one trace.
+struct Replay<'a> {
+    trace: &'a Trace,
+    side: &'static str,
+    positions: usize,
+    oracle: Oracle<'a>,
+}
+
+/// What the replay of one operation gave.
+struct Replayed {
+    call: Call,
+    inputs: Vec<Table>,
+    found: Table,
+    expected: Table,
+    judgement: Judgement,
+    natural: Vec<f64>,
+}
+
+impl Replay<'_> {
+    fn tokens(&self) -> &[u32] {
+        &self.trace.meta().tokens[..self.positions]
+    }
+
+    /// What was recorded of a value; of the output, what the watched program computed.
+    fn recorded(&self, id: ValueId) -> Result<Option<Table>, Error> {
+        let value = self.oracle.graph().value(id);
+        let tapped = format!("{}{TAPPED}", value.name);
+        let name = if self.trace.value(&tapped).is_some() { &tapped } else { &value.name };
+        match self.trace.value(name) {
+            Some(shape) if shape.cols == value.cols && shape.rows >= self.positions => {
+                read(self.trace, name, self.positions).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Inputs of `id`: recorded, or computed from what was; or the name of what is missing. With the
+    /// largest limit of what was computed.
+    fn inputs(&self, id: ValueId, depth: usize) -> Result<Result<(Vec<Table>, f64), String>, Error> {
+        let (mut inputs, mut most) = (Vec::new(), 0.0f64);
+        for input in self.oracle.graph().value(id).op.inputs() {
+            if let Some(table) = self.recorded(input)? {
+                inputs.push(table);
+                continue;
+            }
+            if depth == 0 {
+                return Ok(Err(self.oracle.graph().value(input).name.clone()));
+            }
+            match self.inputs(input, depth - 1)? {
+                Err(missing) => return Ok(Err(missing)),
+                Ok((before, limit)) => {
+                    let call = self.oracle.call(input, self.tokens())?;
+                    most = most.max(limit).max(judge::limit(&call, self.trace.meta().kv));
+                    let before: Vec<&Table> = before.iter().collect();
+                    inputs.push(self.oracle.run(&call, &before)?);
+                }
+            }
+        }
+        Ok(Ok((inputs, most)))
+    }
+
+    /// Replays what makes `id`; `None` when it was not recorded.
+    fn one(&self, id: ValueId) -> Result<Option<Replayed>, Error> {
+        match self.replay(id)? {
+            Some(Ok(replayed)) => Ok(Some(replayed)),
+            _ => Ok(None),
+        }
+    }
+
+    fn replay(&self, id: ValueId) -> Result<Option<Result<Replayed, String>>, Error> {
+        let Some(found) = self.recorded(id)? else { return Ok(None) };
+        let (mut inputs, chain) = match self.inputs(id, CHAIN)? {
+            Ok(inputs) => inputs,
+            Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
+        };
+        let kv = self.trace.meta().kv;
+        if kv == KvFormat::F16 && matches!(self.oracle.graph().value(id).op, Op::Attention { .. }) {
+            // As the cache stores them.
+            inputs.iter_mut().skip(1).for_each(|x| *x = x.map(|x| f16::from_f32(x).to_f32()));
+        }
+        let call = self.oracle.call(id, self.tokens())?;
+        let borrowed: Vec<&Table> = inputs.iter().collect();
+        let expected = self.oracle.run(&call, &borrowed)?;
+        let energies: OnceCell<Vec<f64>> = OnceCell::new();
+        let natural = |c: usize| match &call {
+            Call::Linear(weight) => energies.get_or_init(|| judge::natural_energies(&inputs[0], weight))[c],
+            _ => 0.0,
+        };
+        let limit = judge::limit(&call, kv).max(chain);
+        let judgement = judge(&expected, &found, limit, natural);
+        let natural = energies.into_inner().unwrap_or_default();
+        Ok(Some(Ok(Replayed { call, inputs, found, expected, judgement, natural })))
+    }
+
+    /// Replays every operation; the first that is guilty, with its causes. Judgements go to `values`.
+    fn all(&self, mut values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
+        let mut first: Option<First> = None;
+        for (id, value) in self.oracle.graph().values() {
+            let Some(replayed) = self.replay(id)? else { continue };
+            let (verdict, judgement) = match &replayed {
+                Err(why) => (Verdict::NotJudged(why.clone()), None),
+                Ok(Replayed { judgement, .. }) => {
+                    let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
+                    (verdict, Some(judgement))
+                }
+            };
+            let tapped = format!("{}{TAPPED}", value.name);
+            if let Some(values) = values.as_deref_mut()
+                && let Some(row) = values
+                    .iter_mut()
+                    .find(|row| row.name == tapped)
+                    .map(|row| row.name.clone())
+                    .or_else(|| Some(value.name.clone()))
+                && let Some(row) = values.iter_mut().find(|compared| compared.name == row)
+            {
+                row.local = judgement.map(|judgement| judgement.metrics);
+                row.limit = judgement.map(|judgement| judgement.limit);
+                row.verdict = verdict;
+            }
+            if first.is_none()
+                && let Ok(replayed) = replayed
+            {
+                first = replayed.guilty(self, id);
+            }
+        }
+        if first.is_none() {
+            first = self.unwatched(values)?;
+        }
+        Ok(first)
+    }
+
+    /// Whether the program that is not watched computes the same output.
+    fn unwatched(&self, values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
+        let graph = self.oracle.graph();
+        let name = &graph.value(graph.output()).name;
+        let tapped = format!("{name}{TAPPED}");
+        let (Some(watched), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
+            return Ok(None);
+        };
+        let rows = watched.rows.min(plain.rows).min(self.positions);
+        let (watched, plain) = (read(self.trace, &tapped, rows)?, read(self.trace, name, rows)?);
+        let quantized = graph.weights().any(|(id, _)| {
+            self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1)
+        });
+        let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
+        let judgement = judge(&watched, &plain, limit, |_| 0.0);
+        if let Some(row) = values.and_then(|values| values.iter_mut().find(|row| row.name == *name)) {
+            row.local = Some(judgement.metrics);
+            row.limit = Some(limit);
+            row.verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
+        }
+        let Some(region) = judgement.region else { return Ok(None) };
+        let cause = Cause {
+            kind: "not-watched",
+            text: "the program that is not watched computes something else than the one whose values are \
+                   recorded, in which every operation is right: a fused kernel is wrong where the single \
+                   operations are right, or a buffer is used again too early"
+                .to_owned(),
+            nmse: 0.0,
+            explained: 1.0,
+            likely: true,
+        };
+        Ok(Some(First {
+            nmse: judgement.metrics.nmse,
+            limit,
+            causes: vec![cause],
+            ..First::new(name, self.side, region, &plain, Some(&self.oracle))
+        }))
+    }
+}
+
+impl Replayed {
+    /// The value with its causes, if it is wrong.
+    fn guilty(self, replay: &Replay<'_>, id: ValueId) -> Option<First> {
+        let Replayed { call, inputs, found, expected, judgement, natural } = self;
+        let region = judgement.region?;
+        let name = &replay.oracle.graph().value(id).name;
+        let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
+        let first = First {
+            nmse: judgement.metrics.nmse,
+            limit: judgement.limit,
+            ..First::new(name, replay.side, region.clone(), &found, Some(&replay.oracle))
+        };
+        let suspect = Suspect {
+            oracle: replay.oracle,
+            id,
+            tokens: replay.tokens(),
+            call,
+            inputs,
+            found,
+            expected,
+            region,
+            limit: judgement.limit,
+            natural,
+            recorded: &recorded,
+        };
+        Some(First { causes: causes::find(&suspect), ..first })
+    }
+}
