@@ -12,7 +12,7 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64Value
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::output::Usage;
-use crate::values::{LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
+use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, mistakes, output, settings};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Writes the logits after each token of a sequence
     Logits(LogitsArgs),
+    /// Records what a model computes, value by value
+    Trace(TraceArgs),
     /// Turns text into token ids
     Tokenize(TokenizeArgs),
     /// Turns token ids into text
@@ -330,6 +332,47 @@ pub(crate) struct LogitsArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+/// What `trace` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Values are named as llama.cpp names them: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
+result_norm, result_output. The model runs twice: result_output.tapped is the output of the run
+whose values were recorded, result_output that of a run as everyone else gets it.
+tools/oracle has programs that record the same from llama.cpp and transformers.")]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) sequence: SequenceArgs,
+    /// Only values whose names match this regular expression, anywhere in the name
+    #[arg(long, value_name = "REGEX", help_heading = "Values")]
+    pub(crate) filter: Option<regex::Regex>,
+    /// Only values of these decoder layers, such as 0-3 or 5
+    #[arg(long, value_name = "LAYERS", help_heading = "Values")]
+    pub(crate) layers: Option<Layers>,
+    /// Write the values to a safetensors file, float32 [positions, columns] each
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// A sequence of tokens: one of these.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+pub(crate) struct SequenceArgs {
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    pub(crate) tokens: Option<TokenIds>,
+    /// Text, taken as it is without a chat template, after BOS where the file says so
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
 }
 
 /// What `tokenize` and `detokenize` are told.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use backend::Backend;
 use engine::{Engine, KvFormat, Model, Options};
 use gguf::Gguf;
+use tokenizer::Tokenizer;
 
 use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
 use crate::folders;
@@ -20,6 +21,11 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
         return Err(Usage(message.to_owned()).into());
     };
     Ok(Gguf::open(find(named)?)?)
+}
+
+/// The file's tokenizer.
+pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
+    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
 }
 
 /// Puts the model on its backend.
@@ -42,7 +48,7 @@ pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
 }
 
 /// The backend asked for, empty.
-fn backend(args: &EngineArgs) -> Box<dyn Backend> {
+pub(crate) fn backend(args: &EngineArgs) -> Box<dyn Backend> {
     match args.backend {
         BackendName::Cpu => Box::new(backend_cpu::Cpu::new(args.threads)),
         BackendName::Reference => Box::new(backend_reference::Reference::new()),

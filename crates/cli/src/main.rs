@@ -17,6 +17,7 @@ mod output;
 mod run;
 mod settings;
 mod tokenize;
+mod trace;
 mod values;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Chat(args) => chat::run(args, cli.verbose),
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
+        args::Command::Trace(args) => trace::run(args),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),
