@@ -1,12 +1,14 @@
 //! Finding models and making them ready: the one place that knows files and backends.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use backend::Backend;
 use engine::{Engine, KvFormat, Model, Options};
 use gguf::Gguf;
+use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
 use crate::folders;
@@ -22,6 +24,26 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     Ok(Gguf::open(find(named)?)?)
 }
 
+/// The file's tokenizer.
+pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
+    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
+}
+
+/// What `prompt` stands for as it is, without a chat template: BOS where the file says so, no EOS.
+pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> {
+    let tokenizer = tokenizer(file)?;
+    let text = Encode { add_special: false, parse_special: false };
+    Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
+}
+
+/// The format of the cache asked for.
+pub(crate) fn kv_format(cache_type: CacheType) -> KvFormat {
+    match cache_type {
+        CacheType::F16 => KvFormat::F16,
+        CacheType::F32 => KvFormat::F32,
+    }
+}
+
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
@@ -34,23 +56,24 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
 /// The engine's options with the context asked for; without one, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
-    let kv_format = match args.cache_type {
-        CacheType::F16 => KvFormat::F16,
-        CacheType::F32 => KvFormat::F32,
-    };
-    Options { n_ctx, kv_format, ..Options::default() }
+    Options { n_ctx, kv_format: kv_format(args.cache_type), ..Options::default() }
 }
 
 /// The backend asked for, empty.
-fn backend(args: &EngineArgs) -> Box<dyn Backend> {
-    match args.backend {
-        BackendName::Cpu => Box::new(backend_cpu::Cpu::new(args.threads)),
+pub(crate) fn backend(args: &EngineArgs) -> Box<dyn Backend> {
+    backend_called(args.backend, args.threads)
+}
+
+/// The backend of this name, empty.
+pub(crate) fn backend_called(name: BackendName, threads: Option<NonZero<usize>>) -> Box<dyn Backend> {
+    match name {
+        BackendName::Cpu => Box::new(backend_cpu::Cpu::new(threads)),
         BackendName::Reference => Box::new(backend_reference::Reference::new()),
     }
 }
 
 /// Every backend of this program.
-pub(crate) fn backends(threads: Option<std::num::NonZero<usize>>) -> [Box<dyn Backend>; 2] {
+pub(crate) fn backends(threads: Option<NonZero<usize>>) -> [Box<dyn Backend>; 2] {
     [Box::new(backend_cpu::Cpu::new(threads)), Box::new(backend_reference::Reference::new())]
 }
 

@@ -4,6 +4,7 @@ mod advice;
 mod args;
 mod argv;
 mod chat;
+mod compare;
 mod devices;
 mod folders;
 mod generate;
@@ -17,6 +18,7 @@ mod output;
 mod run;
 mod settings;
 mod tokenize;
+mod trace;
 mod values;
 
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Chat(args) => chat::run(args, cli.verbose),
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
+        args::Command::Trace(args) => trace::run(args),
+        args::Command::Compare(args) => Ok(compare::run(&args)),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),

@@ -42,8 +42,7 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
-    let file = load::file(&args.model)?;
-    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
+    load::tokenizer(&load::file(&args.model)?)
 }
 
 /// The text of the command line, or of stdin as it is.

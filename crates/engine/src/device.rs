@@ -1,7 +1,7 @@
 //! A model on a backend: weights, KV cache and the programs compiled from its graph.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, Program, Span, Step, Taps, Weight};
-use graph::{Graph, Op};
+use graph::Graph;
 
 use crate::Error;
 use crate::model::Model;
@@ -38,7 +38,7 @@ impl Device {
                 backend.load(&weight.name, Weight { format: tensor.format, rows, cols, bytes })?;
             }
         }
-        if let Some(layout) = kv_layout(graph, limits.pages, format) {
+        if let Some(layout) = KvLayout::of(graph, limits.pages, format) {
             backend.allocate_kv(layout)?;
         }
         let wanted = limits.sequences;
@@ -94,16 +94,4 @@ impl Device {
         let fitting = LOGITS_BYTES / (size_of::<f32>() * self.n_vocab.max(1));
         fitting.clamp(1, self.limits.n_batch)
     }
-}
-
-/// The store that `graph` needs; none when it does not attend.
-fn kv_layout(graph: &Graph, pages: usize, format: KvFormat) -> Option<KvLayout> {
-    graph.values().find_map(|(_, value)| match value.op {
-        Op::Attention { k, v, kv_heads, .. } => {
-            let dim = |x| graph.value(x).cols / kv_heads;
-            let layers = graph.layers();
-            Some(KvLayout { layers, kv_heads, k_dim: dim(k), v_dim: dim(v), pages, format })
-        }
-        _ => None,
-    })
 }

@@ -9,17 +9,12 @@ use std::cell::OnceCell;
 use backend::KvFormat;
 use graph::{Op, ValueId};
 use half::f16;
-use serde::Serialize;
 
 use crate::causes::{self, Cause, Suspect, head_dim};
 use crate::judge::{self, Judgement, Region, judge};
-use crate::metrics::{Metrics, measure};
+use crate::metrics::measure;
 use crate::oracle::Call;
-use crate::{Error, Oracle, Table, Trace};
-
-/// What is appended to the output's name for what a watched program computed; the plain name is that of
-/// a program that is not watched.
-pub const TAPPED: &str = ".tapped";
+use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict, tapped_name};
 
 /// Operations that are replayed in a row where a trace lacks what lies between, at most.
 const CHAIN: usize = 4;
@@ -30,110 +25,6 @@ const WHOLE_FLOAT: f64 = 1e-5;
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
 /// accumulates over layers, so this can only tell what is grossly wrong.
 const WHOLE_QUANTIZED: f64 = 1e-2;
-
-/// How two traces were compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// Each operation alone, on the inputs that were recorded.
-    Replay,
-    /// Bit by bit: both come from one backend and one model.
-    Bits,
-    /// By accumulated error alone: there is no model to replay operations with.
-    Accumulated,
-}
-
-/// One side of a comparison.
-#[derive(Clone, Debug, Serialize)]
-pub struct Side {
-    /// The file, or what was run.
-    pub trace: String,
-    /// The program that made it.
-    pub producer: String,
-    /// The backend.
-    pub backend: String,
-    /// The model's path or name.
-    pub model: String,
-    /// Formats of its weights.
-    pub types: String,
-}
-
-/// What came of comparing two traces.
-#[derive(Clone, Debug, Serialize)]
-pub struct Report {
-    /// Whether nothing is wrong.
-    pub alike: bool,
-    /// How it was found out.
-    pub method: Method,
-    /// The trace under suspicion.
-    pub a: Side,
-    /// The one it is compared with.
-    pub b: Side,
-    /// Positions compared.
-    pub positions: usize,
-    /// The first wrong value.
-    pub first: Option<First>,
-    /// Every value of A, in the order of computation.
-    pub values: Vec<Compared>,
-    /// What a reader must know besides.
-    pub notes: Vec<String>,
-}
-
-/// The first wrong value.
-#[derive(Clone, Debug, Serialize)]
-pub struct First {
-    /// Its name.
-    pub name: String,
-    /// The trace it is wrong in: `a` or `b`.
-    pub side: &'static str,
-    /// The first wrong position.
-    pub position: usize,
-    /// What makes it, as the graph says it.
-    pub operation: Option<String>,
-    /// The line of the model that makes it.
-    pub line: Option<String>,
-    /// Its own error; accumulated where there was no replay.
-    pub nmse: f64,
-    /// The largest error allowed.
-    pub limit: f64,
-    /// Where it is wrong, in words.
-    pub place: String,
-    /// Rows and columns in which it is wrong.
-    pub region: Region,
-    /// What may be the cause, the most likely first.
-    pub causes: Vec<Cause>,
-}
-
-/// One value of both traces.
-#[derive(Clone, Debug, Serialize)]
-pub struct Compared {
-    /// Its name.
-    pub name: String,
-    /// Positions compared.
-    pub rows: usize,
-    /// Columns.
-    pub cols: usize,
-    /// A's operation alone against the reference's on A's inputs.
-    pub local: Option<Metrics>,
-    /// The largest local error allowed.
-    pub limit: Option<f64>,
-    /// A against B; `None` when B lacks it.
-    pub accumulated: Option<Metrics>,
-    /// Whether it is right.
-    pub verdict: Verdict,
-}
-
-/// What is known of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Within the limit.
-    Right,
-    /// Beyond the limit.
-    Wrong,
-    /// Not judged, and why.
-    NotJudged(String),
-}
 
 /// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
 /// is one, which must be of the model that was traced.
@@ -303,7 +194,7 @@ impl Sides<'_> {
 }
 
 impl First {
-    fn new(name: &str, side: &'static str, region: Region, value: &Table, oracle: Option<&Oracle<'_>>) -> First {
+    fn new(name: &str, side: &'static str, region: Region, value: &Matrix, oracle: Option<&Oracle<'_>>) -> First {
         let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
         let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
         let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
@@ -327,9 +218,9 @@ impl First {
 }
 
 /// The first rows of a value.
-fn read(trace: &Trace, name: &str, rows: usize) -> Result<Table, Error> {
+fn read(trace: &Trace, name: &str, rows: usize) -> Result<Matrix, Error> {
     let cols = trace.value(name).map_or(1, |shape| shape.cols);
-    Ok(Table::new(cols, trace.read_rows(name, 0..rows)?))
+    Ok(Matrix::new(cols, trace.read_rows(name, 0..rows)?))
 }
 
 /// The replay of one trace.
@@ -343,9 +234,9 @@ struct Replay<'a> {
 /// What the replay of one operation gave.
 struct Replayed {
     call: Call,
-    inputs: Vec<Table>,
-    found: Table,
-    expected: Table,
+    inputs: Vec<Matrix>,
+    found: Matrix,
+    expected: Matrix,
     judgement: Judgement,
     natural: Vec<f64>,
 }
@@ -356,9 +247,9 @@ impl Replay<'_> {
     }
 
     /// What was recorded of a value; of the output, what the watched program computed.
-    fn recorded(&self, id: ValueId) -> Result<Option<Table>, Error> {
+    fn recorded(&self, id: ValueId) -> Result<Option<Matrix>, Error> {
         let value = self.oracle.graph().value(id);
-        let tapped = format!("{}{TAPPED}", value.name);
+        let tapped = tapped_name(&value.name);
         let name = if self.trace.value(&tapped).is_some() { &tapped } else { &value.name };
         match self.trace.value(name) {
             Some(shape) if shape.cols == value.cols && shape.rows >= self.positions => {
@@ -370,7 +261,7 @@ impl Replay<'_> {
 
     /// Inputs of `id`: recorded, or computed from what was; or the name of what is missing. With the
     /// largest limit of what was computed.
-    fn inputs(&self, id: ValueId, depth: usize) -> Result<Result<(Vec<Table>, f64), String>, Error> {
+    fn inputs(&self, id: ValueId, depth: usize) -> Result<Result<(Vec<Matrix>, f64), String>, Error> {
         let (mut inputs, mut most) = (Vec::new(), 0.0f64);
         for input in self.oracle.graph().value(id).op.inputs() {
             if let Some(table) = self.recorded(input)? {
@@ -385,7 +276,7 @@ impl Replay<'_> {
                 Ok((before, limit)) => {
                     let call = self.oracle.call(input, self.tokens())?;
                     most = most.max(limit).max(judge::limit(&call, self.trace.meta().kv));
-                    let before: Vec<&Table> = before.iter().collect();
+                    let before: Vec<&Matrix> = before.iter().collect();
                     inputs.push(self.oracle.run(&call, &before)?);
                 }
             }
@@ -413,7 +304,7 @@ impl Replay<'_> {
             inputs.iter_mut().skip(1).for_each(|x| *x = x.map(|x| f16::from_f32(x).to_f32()));
         }
         let call = self.oracle.call(id, self.tokens())?;
-        let borrowed: Vec<&Table> = inputs.iter().collect();
+        let borrowed: Vec<&Matrix> = inputs.iter().collect();
         let expected = self.oracle.run(&call, &borrowed)?;
         let energies: OnceCell<Vec<f64>> = OnceCell::new();
         let natural = |c: usize| match &call {
@@ -438,7 +329,7 @@ impl Replay<'_> {
                     (verdict, Some(judgement))
                 }
             };
-            let tapped = format!("{}{TAPPED}", value.name);
+            let tapped = tapped_name(&value.name);
             if let Some(values) = values.as_deref_mut()
                 && let Some(row) = values
                     .iter_mut()
@@ -467,7 +358,7 @@ impl Replay<'_> {
     fn unwatched(&self, values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
-        let tapped = format!("{name}{TAPPED}");
+        let tapped = tapped_name(name);
         let (Some(watched), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
             return Ok(None);
         };
@@ -518,7 +409,6 @@ impl Replayed {
         let suspect = Suspect {
             oracle: replay.oracle,
             id,
-            tokens: replay.tokens(),
             call,
             inputs,
             found,

@@ -38,9 +38,18 @@ pub enum Error {
     /// Traces that cannot be compared.
     #[error("the traces cannot be compared: {0}")]
     Compare(String),
-    /// A backend refuses what is to be computed.
+    /// There is nothing to run.
+    #[error("there are no tokens to run; give at least one")]
+    NoTokens,
+    /// There is nothing to record.
+    #[error("no value of the model is selected; its graph lists their names")]
+    NothingSelected,
+    /// The backend cannot compute the model or the tokens.
     #[error(transparent)]
     Backend(#[from] backend::Error),
+    /// The model's file was truncated while it was used.
+    #[error(transparent)]
+    File(#[from] gguf::Error),
 }
 
 impl Error {

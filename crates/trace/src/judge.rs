@@ -9,7 +9,7 @@
 use backend::{KvFormat, Weight};
 use serde::Serialize;
 
-use crate::Table;
+use crate::Matrix;
 use crate::metrics::{Metrics, difference, measure, ratio};
 use crate::oracle::Call;
 
@@ -64,7 +64,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn new(reference: &Table, found: &Table, counts: impl Fn(usize, usize) -> bool) -> Sums {
+    fn new(reference: &Matrix, found: &Matrix, counts: impl Fn(usize, usize) -> bool) -> Sums {
         let mut sums = Sums { rows: vec![[0.0; 2]; reference.rows], cols: vec![[0.0; 2]; reference.cols] };
         for r in 0..reference.rows {
             for c in 0..reference.cols {
@@ -86,8 +86,8 @@ impl Sums {
 /// Judges `found` by what its operation must give. `natural` tells what energy a column would have if
 /// nothing cancelled: rounding errors are relative to that, not to what is left.
 pub(crate) fn judge(
-    reference: &Table,
-    found: &Table,
+    reference: &Matrix,
+    found: &Matrix,
     limit: f64,
     natural: impl Fn(usize) -> f64,
 ) -> Judgement {
@@ -97,8 +97,8 @@ pub(crate) fn judge(
 }
 
 fn region(
-    reference: &Table,
-    found: &Table,
+    reference: &Matrix,
+    found: &Matrix,
     limit: f64,
     whole: bool,
     natural: impl Fn(usize) -> f64,
@@ -160,7 +160,7 @@ fn region(
 
 /// The energy of each column of a product if inputs and weights were independent:
 /// `|w_o|^2 * sum |x|^2 / K`.
-pub(crate) fn natural_energies(x: &Table, weight: &Weight) -> Vec<f64> {
+pub(crate) fn natural_energies(x: &Matrix, weight: &Weight) -> Vec<f64> {
     let energy: f64 = x.data.iter().filter(|x| x.is_finite()).map(|&x| f64::from(x).powi(2)).sum();
     let mut row = vec![0.0; weight.cols];
     let column = |o: usize| {
@@ -176,13 +176,13 @@ mod tests {
     use super::*;
 
     /// Numbers of size 1 that look random.
-    fn noise(rows: usize, cols: usize, size: f32, seed: f32) -> Table {
-        Table::from_fn(rows, cols, |r, c| ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size)
+    fn noise(rows: usize, cols: usize, size: f32, seed: f32) -> Matrix {
+        Matrix::from_fn(rows, cols, |r, c| ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size)
     }
 
     fn judged(change: impl Fn(usize, usize, f32) -> f32, limit: f64) -> Option<Region> {
         let (a, e) = (noise(32, 64, 1.0, 1.0), noise(32, 64, 0.005, 2.0));
-        let b = Table::from_fn(32, 64, |r, c| change(r, c, a.at(r, c) + e.at(r, c)));
+        let b = Matrix::from_fn(32, 64, |r, c| change(r, c, a.at(r, c) + e.at(r, c)));
         judge(&a, &b, limit, |_| f64::INFINITY.min(32.0 / 3.0)).region
     }
 

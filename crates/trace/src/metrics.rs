@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Table;
+use crate::Matrix;
 
 /// The distance of a matrix from its reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -30,7 +30,7 @@ pub struct Largest {
 }
 
 /// Measures `found` against `reference`, which has the same shape.
-pub fn measure(reference: &Table, found: &Table) -> Metrics {
+pub(crate) fn measure(reference: &Matrix, found: &Matrix) -> Metrics {
     let (mut error, mut energy, mut found_energy, mut product) = (0.0, 0.0, 0.0, 0.0);
     let (mut largest, mut not_finite) = (Largest::default(), 0);
     for (i, (&a, &b)) in reference.data.iter().zip(&found.data).enumerate() {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn of(a: &[f32], b: &[f32]) -> Metrics {
-        measure(&Table::new(2, a.to_vec()), &Table::new(2, b.to_vec()))
+        measure(&Matrix::new(2, a.to_vec()), &Matrix::new(2, b.to_vec()))
     }
 
     /// By hand: differences 0, 1, 0, 2; energy 1 + 4 + 9 + 16 = 30; product 1 + 6 + 9 + 8 = 24.

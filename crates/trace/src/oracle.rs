@@ -4,7 +4,7 @@ use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Span, Step, Taps, Weigh
 use gguf::Gguf;
 use graph::{Builder, Graph, Op, Rope, ValueId, WeightId};
 
-use crate::{Error, Table};
+use crate::{Error, Matrix};
 
 /// Makes an empty reference backend.
 pub type MakeBackend<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
@@ -82,7 +82,7 @@ impl<'a> Oracle<'a> {
     ///
     /// # Errors
     /// When the backend refuses it.
-    pub(crate) fn run(&self, call: &Call, inputs: &[&Table]) -> Result<Table, Error> {
+    pub(crate) fn run(&self, call: &Call, inputs: &[&Matrix]) -> Result<Matrix, Error> {
         if let Call::TakeRows = call {
             return Ok(inputs[0].clone());
         }
@@ -145,16 +145,16 @@ impl Net {
     }
 
     /// Values whose row for token `i` is row `i` of a table.
-    fn inputs(&mut self, tables: &[&Table]) -> Result<Vec<ValueId>, Error> {
+    fn inputs(&mut self, tables: &[&Matrix]) -> Result<Vec<ValueId>, Error> {
         let names = ["x0", "x1", "x2"];
-        let input = |(&name, table): (&&'static str, &&Table)| {
+        let input = |(&name, table): (&&'static str, &&Matrix)| {
             let weight = self.weight(name, table.weight())?;
             Ok(self.graph.embed(name, weight))
         };
         names.iter().zip(tables).map(input).collect()
     }
 
-    fn run(mut self, y: ValueId, tokens: Vec<u32>, past: usize) -> Result<Table, Error> {
+    fn run(mut self, y: ValueId, tokens: Vec<u32>, past: usize) -> Result<Matrix, Error> {
         let wanted = self.graph.take_rows("wanted", y);
         let graph = self.graph.finish(wanted);
         let rows = tokens.len();
@@ -164,6 +164,6 @@ impl Net {
         let span = Span { past, len: rows, pages };
         let page_store = Step::new(tokens, vec![span], (0..rows as u32).collect())?;
         program.run(&page_store)?;
-        Ok(Table::new(graph.value(wanted).cols, program.output().to_vec()))
+        Ok(Matrix::new(graph.value(wanted).cols, program.output().to_vec()))
     }
 }

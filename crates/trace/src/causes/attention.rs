@@ -1,7 +1,7 @@
 //! Mistakes of attention: scale, mask, heads, and rows of the cache.
 
 use super::{Hunt, Rank, Suspect, words};
-use crate::Table;
+use crate::Matrix;
 use crate::metrics::difference;
 use crate::oracle::Call;
 
@@ -13,9 +13,9 @@ const MOST_ROWS: usize = 256;
 
 /// Attention with everything that may be wrong about it.
 struct Attention<'a> {
-    q: &'a Table,
-    k: &'a Table,
-    v: &'a Table,
+    q: &'a Matrix,
+    k: &'a Matrix,
+    v: &'a Matrix,
     heads: usize,
     kv_heads: usize,
     scale: f64,
@@ -67,9 +67,9 @@ impl Attention<'_> {
     }
 
     /// All rows: `[rows, heads * v_dim]`.
-    fn all(&self) -> Table {
+    fn all(&self) -> Matrix {
         let rows = (0..self.q.rows).flat_map(|r| (0..self.heads).flat_map(move |h| self.head(r, h)));
-        Table::new(self.heads * self.v_dim(), rows.map(|y| y as f32).collect())
+        Matrix::new(self.heads * self.v_dim(), rows.map(|y| y as f32).collect())
     }
 }
 
@@ -144,7 +144,7 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
 }
 
 /// The scale that explains most, by golden-section search over its logarithm in a few rows.
-fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Table) {
+fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
     let scale = base().scale;
     let rows: Vec<usize> = s.region.rows.iter().rev().take(3).copied().collect();
     let error = |log: f64| -> f64 {

@@ -12,7 +12,7 @@ use zerocopy::FromBytes;
 
 use super::linear::Close;
 use super::{Hunt, Rank};
-use crate::Table;
+use crate::Matrix;
 use crate::oracle::Call;
 
 /// The part of the error that may be left in the columns looked at for a mistake to be tried in full.
@@ -227,7 +227,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
     for mistake in mistakes(format) {
         let mut misread_rows = Vec::with_capacity(close.cols.len() * weight.cols);
         close.cols.iter().for_each(|&c| misread(&mistake, format, weight.row(c), &mut misread_rows));
-        let rows = Table::new(weight.cols, misread_rows);
+        let rows = Matrix::new(weight.cols, misread_rows);
         if rows.data == close.weights.data {
             continue;
         }

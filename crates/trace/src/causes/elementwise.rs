@@ -1,12 +1,12 @@
 //! Mistakes of gates and sums.
 
 use super::{Hunt, Rank};
-use crate::Table;
+use crate::Matrix;
 
 /// Of two inputs, number by number.
-fn zip(a: &Table, b: &Table, of: impl Fn(f64, f64) -> f64) -> Table {
+fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f64, f64) -> f64) -> Matrix {
     let data = a.data.iter().zip(&b.data).map(|(&a, &b)| of(f64::from(a), f64::from(b)) as f32);
-    Table { data: data.collect(), ..*a }
+    Matrix { data: data.collect(), ..*a }
 }
 
 fn sigmoid(x: f64) -> f64 {

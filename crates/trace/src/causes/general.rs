@@ -3,7 +3,7 @@
 use graph::ValueId;
 
 use super::{Cause, Hunt, Rank, Suspect, words};
-use crate::Table;
+use crate::Matrix;
 use crate::metrics::difference;
 use crate::oracle::Call;
 
@@ -92,7 +92,7 @@ fn rows(hunt: &mut Hunt<'_>) {
         (-1, "each position has the row of the position after it"),
     ] {
         let from = |r: usize| (r as i64 - shift).rem_euclid(rows as i64) as usize;
-        let made = Table::from_fn(rows, s.found.cols, |r, c| s.expected.at(from(r), c));
+        let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from(r), c));
         // The first or last row has none to take.
         hunt.try_out("row-shift", Rank::General, text, &made);
     }
@@ -108,7 +108,7 @@ fn rows(hunt: &mut Hunt<'_>) {
     }
     let moved: Vec<usize> = s.region.rows.iter().copied().filter(|&r| from[r] != r).collect();
     if let Some(&first) = moved.first() {
-        let made = Table::from_fn(rows, s.found.cols, |r, c| s.expected.at(from[r], c));
+        let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from[r], c));
         let text = format!(
             "rows hold what belongs to other positions: position {first} has the row of position {}: was it \
              left from another row, or is the row's index wrong?",
@@ -123,7 +123,7 @@ fn columns(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
     let cols = s.found.cols;
     let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
-        hunt.try_out(kind, rank, text, &Table::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c))));
+        hunt.try_out(kind, rank, text, &Matrix::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c))));
     };
     permuted("column-shift", Rank::General, "columns are shifted by one to the right".into(), &|c| (c + cols - 1) % cols);
     permuted("column-shift", Rank::General, "columns are shifted by one to the left".into(), &|c| (c + 1) % cols);
@@ -196,7 +196,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
             if graph.value(id).cols != cols || id == other {
                 continue;
             }
-            let mut given: Vec<&Table> = s.inputs.iter().collect();
+            let mut given: Vec<&Matrix> = s.inputs.iter().collect();
             given[slot] = &table;
             if !screened(hunt, &given) {
                 continue;
@@ -208,7 +208,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
 }
 
 /// Whether a product on these inputs is worth computing in full.
-pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Table]) -> bool {
+pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Matrix]) -> bool {
     let s = hunt.suspect;
     match &s.call {
         Call::Linear(weight) => worth(hunt, inputs[0], &s.call, weight.rows * weight.cols),
@@ -217,7 +217,7 @@ pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Table]) -> bool {
 }
 
 /// Whether the first wrong rows bear out a product of `x`; small ones always.
-pub(super) fn worth(hunt: &Hunt<'_>, x: &Table, call: &Call, products: usize) -> bool {
+pub(super) fn worth(hunt: &Hunt<'_>, x: &Matrix, call: &Call, products: usize) -> bool {
     let s = hunt.suspect;
     if products < 1 << 18 {
         return true;

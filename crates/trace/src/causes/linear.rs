@@ -6,7 +6,7 @@ use backend::Weight;
 use graph::Op;
 
 use super::{Hunt, Rank, blocks, general};
-use crate::Table;
+use crate::Matrix;
 use crate::metrics::difference;
 use crate::oracle::Call;
 
@@ -28,7 +28,7 @@ pub(super) fn transposed(weight: &Weight) -> Option<Weight> {
     }
     let mut flat = vec![0.0; rows * cols];
     weight.format.dequantize(&weight.bytes, &mut flat);
-    Some(Table::from_fn(rows, cols, |o, k| flat[k * rows + o]).weight())
+    Some(Matrix::from_fn(rows, cols, |o, k| flat[k * rows + o]).weight())
 }
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
@@ -66,7 +66,7 @@ pub(super) struct Close {
     /// Their numbers.
     pub(super) cols: Vec<usize>,
     /// Their rows of the weight: `[cols.len(), K]`.
-    pub(super) weights: Table,
+    pub(super) weights: Matrix,
     /// What was recorded less what should be: `[cols.len()][rows]`.
     pub(super) errors: Vec<Vec<f64>>,
 }
@@ -88,7 +88,7 @@ impl Close {
         }
         let difference = |r: usize, c: usize| f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));
         let errors = cols.iter().map(|&c| (0..s.found.rows).map(|r| difference(r, c)).collect()).collect();
-        Close { cols, weights: Table::new(weight.cols, weights), errors }
+        Close { cols, weights: Matrix::new(weight.cols, weights), errors }
     }
 }
 
@@ -111,9 +111,9 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
     if let Some(part) = best(&sums, close, &all, &s.region.rows, x.cols) {
         let Range { start, end } = part.range;
         let whole = start == 0 && end == x.cols;
-        let masked = Table::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
+        let masked = Matrix::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
         if !whole && part.left < 0.5 && let Ok(lost) = s.oracle.run(&s.call, &[&masked]) {
-            let made = Table::from_fn(s.found.rows, s.found.cols, |r, c| {
+            let made = Matrix::from_fn(s.found.rows, s.found.cols, |r, c| {
                 s.expected.at(r, c) + ((part.factor - 1.0) * f64::from(lost.at(r, c))) as f32
             });
             hunt.try_out("part-of-sum", Rank::Estimated, told(&part, weight, None), &made);
@@ -158,7 +158,7 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
 }
 
 /// `[rows][K / PART + 1]` sums of products up to an input.
-fn prefix_sums(x: &Table, w: &[f32]) -> Vec<Vec<f64>> {
+fn prefix_sums(x: &Matrix, w: &[f32]) -> Vec<Vec<f64>> {
     let row = |r: usize| {
         let (mut sum, mut sums) = (0.0, vec![0.0]);
         for (x, w) in x.row(r).chunks(PART).zip(w.chunks(PART)) {

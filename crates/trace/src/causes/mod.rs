@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::judge::{self, Region};
 use crate::metrics::{difference, ratio};
 use crate::oracle::Call;
-use crate::{Error, Oracle, Table};
+use crate::{Error, Oracle, Matrix};
 
 pub(crate) use words::place;
 
@@ -46,20 +46,19 @@ pub struct Cause {
 pub(crate) struct Suspect<'a> {
     pub(crate) oracle: Oracle<'a>,
     pub(crate) id: ValueId,
-    pub(crate) tokens: &'a [u32],
     pub(crate) call: Call,
     /// What it was computed from.
-    pub(crate) inputs: Vec<Table>,
+    pub(crate) inputs: Vec<Matrix>,
     /// What was recorded.
-    pub(crate) found: Table,
+    pub(crate) found: Matrix,
     /// What it should be.
-    pub(crate) expected: Table,
+    pub(crate) expected: Matrix,
     pub(crate) region: Region,
     pub(crate) limit: f64,
     /// Energies of columns when nothing cancels; see [`judge::judge`].
     pub(crate) natural: Vec<f64>,
     /// Any value that was recorded.
-    pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Table>,
+    pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Matrix>,
 }
 
 impl Suspect<'_> {
@@ -72,7 +71,7 @@ impl Suspect<'_> {
     }
 
     /// The operation on other inputs.
-    fn on(&self, inputs: &[&Table]) -> Result<Table, Error> {
+    fn on(&self, inputs: &[&Matrix]) -> Result<Matrix, Error> {
         self.oracle.run(&self.call, inputs)
     }
 
@@ -82,7 +81,7 @@ impl Suspect<'_> {
     }
 
     /// Square errors of `against` over the whole value and over the wrong region.
-    fn error(&self, against: &Table, region: bool) -> f64 {
+    fn error(&self, against: &Matrix, region: bool) -> f64 {
         let square = |r: usize, c: usize| difference(against.at(r, c), self.found.at(r, c)).powi(2);
         if region {
             self.region.rows.iter().map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>()).sum()
@@ -92,7 +91,7 @@ impl Suspect<'_> {
     }
 
     /// `inside` in the wrong region, what should be elsewhere.
-    fn only_in_region(&self, inside: &Table) -> Table {
+    fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mut mixed = self.expected.clone();
         for &r in &self.region.rows {
             for &c in &self.region.cols {
@@ -152,12 +151,12 @@ impl<'a> Hunt<'a> {
     }
 
     /// The part of the error that is left in the wrong region when `made` is what was meant.
-    fn left(&self, made: &Table) -> f64 {
+    fn left(&self, made: &Matrix) -> f64 {
         ratio(self.suspect.error(made, true), self.region_error)
     }
 
     /// Holds what a mistake would have made against what was recorded.
-    fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Table) {
+    fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
         let left = self.left(made);
         if left.is_nan() || left > 0.5 {
             return;
@@ -184,7 +183,7 @@ impl<'a> Hunt<'a> {
     }
 
     /// The same for a computation that may fail; what cannot be computed is no hypothesis.
-    fn try_run(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: Result<Table, Error>) {
+    fn try_run(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: Result<Matrix, Error>) {
         if let Ok(made) = made {
             self.try_out(kind, rank, text, &made);
         }

@@ -4,7 +4,7 @@ use backend::Weight;
 use graph::Op;
 
 use super::{Hunt, Rank};
-use crate::Table;
+use crate::Matrix;
 use crate::oracle::Call;
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
@@ -21,7 +21,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let (means, squares) = (sums(1), sums(2));
     let scales: Vec<f64> = squares.iter().map(|square| 1.0 / (square + eps).sqrt()).collect();
     let make = |of: &dyn Fn(f64, usize, usize) -> f64| {
-        Table::from_fn(rows, cols, |r, c| of(f64::from(x.at(r, c)), r, c) as f32)
+        Matrix::from_fn(rows, cols, |r, c| of(f64::from(x.at(r, c)), r, c) as f32)
     };
     let mut known = |kind, text: &str, of: &dyn Fn(f64, usize, usize) -> f64| {
         hunt.try_out(kind, Rank::Known, text, &make(of));
@@ -58,7 +58,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
 }
 
 /// The eps that the sizes of the rows show, when they agree on one.
-fn fitted_eps(found: &Table, x: &Table, w: &[f64], squares: &[f64], rows: &[usize]) -> Option<f64> {
+fn fitted_eps(found: &Matrix, x: &Matrix, w: &[f64], squares: &[f64], rows: &[usize]) -> Option<f64> {
     let mut fits: Vec<f64> = Vec::new();
     for &r in rows {
         let (mut product, mut energy) = (0.0, 0.0);

@@ -9,7 +9,7 @@ use graph::{Pairing, Rope};
 
 use super::{Hunt, Rank, Suspect};
 use crate::oracle::Call;
-use crate::{Error, Table};
+use crate::{Error, Matrix};
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
@@ -68,26 +68,26 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
 }
 
 /// Position −1 for the first row: the rotation there is the inverse of position 1.
-fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Table, Error> {
+fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Matrix, Error> {
     let Call::Rope(_, factors, _) = &s.call else { return Ok(s.expected.clone()) };
     // Turning everything by its position and back by one is turning from the row before.
     let inverse = Rope { scale: -rope.scale, ..rope.clone() };
     let x = &s.expected;
-    let rows: Result<Vec<Table>, Error> = (0..x.rows)
+    let rows: Result<Vec<Matrix>, Error> = (0..x.rows)
         .map(|r| s.oracle.run(&Call::Rope(inverse.clone(), factors.clone(), 1), &[&x.take_rows(&[r])]))
         .collect();
-    Ok(Table::new(x.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
+    Ok(Matrix::new(x.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
 }
 
 /// Positions that count from 0 in every chunk of rows.
-fn restarted(s: &Suspect<'_>, at: &dyn Fn(usize) -> Result<Table, Error>, chunk: usize) -> Result<Table, Error> {
+fn restarted(s: &Suspect<'_>, at: &dyn Fn(usize) -> Result<Matrix, Error>, chunk: usize) -> Result<Matrix, Error> {
     let _ = at;
     let mut data = Vec::with_capacity(s.found.data.len());
     let rows: Vec<usize> = (0..s.found.rows).collect();
     for chunk in rows.chunks(chunk) {
         data.extend(s.oracle.run(&s.call, &[&s.inputs[0].take_rows(chunk)])?.data);
     }
-    Ok(Table::new(s.found.cols, data))
+    Ok(Matrix::new(s.found.cols, data))
 }
 
 /// A rotation as the recorded values show it.
@@ -112,7 +112,7 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
         let (a, b) = columns(i);
         let mut sum = [0.0; 2];
         for head in (0..x.cols).step_by(rope.head_dim) {
-            let at = |table: &Table| [a, b].map(|c| f64::from(table.at(r, head + c)));
+            let at = |table: &Matrix| [a, b].map(|c| f64::from(table.at(r, head + c)));
             let ([xr, xi], [yr, yi]) = (at(x), at(y));
             sum[0] += yr * xr + yi * xi;
             sum[1] += yi * xr - yr * xi;

@@ -1,6 +1,6 @@
 //! Places and numbers in words.
 
-use crate::Table;
+use crate::Matrix;
 use crate::judge::Region;
 
 /// Numbers such as `3`, `4–7` or `0, 2, 4, …`.
@@ -25,7 +25,7 @@ pub(crate) fn list(numbers: &[usize]) -> String {
 }
 
 /// Where a value is wrong, such as `positions 28–31, heads 4–7`.
-pub(crate) fn place(region: &Region, value: &Table, head_dim: Option<usize>) -> String {
+pub(crate) fn place(region: &Region, value: &Matrix, head_dim: Option<usize>) -> String {
     let mut parts = Vec::new();
     let plural = |word: &str, n: usize| if n == 1 { word.to_owned() } else { format!("{word}s") };
     if region.rows.len() < value.rows {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn places_are_read_at_a_glance() {
-        let value = Table::from_fn(8, 16, |_, _| 0.0);
+        let value = Matrix::from_fn(8, 16, |_, _| 0.0);
         let of = |rows: &[usize], cols: &[usize]| {
             place(&Region { rows: rows.to_vec(), cols: cols.to_vec() }, &value, Some(4))
         };

@@ -5,7 +5,7 @@ use quant::Format;
 
 /// A matrix of f32, row after row.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct Matrix {
     /// Rows: positions.
     pub rows: usize,
     /// Columns.
@@ -14,21 +14,21 @@ pub struct Table {
     pub data: Vec<f32>,
 }
 
-impl Table {
+impl Matrix {
     /// The matrix of `cols` columns that `data` holds.
     ///
     /// # Panics
     /// When `data` are not whole rows.
-    pub fn new(cols: usize, data: Vec<f32>) -> Table {
+    pub fn new(cols: usize, data: Vec<f32>) -> Matrix {
         let rows = data.len() / cols.max(1);
         assert_eq!(rows * cols, data.len(), "whole rows of {cols}");
-        Table { rows, cols, data }
+        Matrix { rows, cols, data }
     }
 
     /// The matrix whose number at a row and a column is `value` of them.
-    pub fn from_fn(rows: usize, cols: usize, mut value: impl FnMut(usize, usize) -> f32) -> Table {
+    pub fn from_fn(rows: usize, cols: usize, mut value: impl FnMut(usize, usize) -> f32) -> Matrix {
         let data = (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c))).map(|(r, c)| value(r, c)).collect();
-        Table { rows, cols, data }
+        Matrix { rows, cols, data }
     }
 
     /// One row.
@@ -42,19 +42,19 @@ impl Table {
     }
 
     /// The same shape, each number changed.
-    pub fn map(&self, change: impl Fn(f32) -> f32) -> Table {
-        Table { data: self.data.iter().copied().map(change).collect(), ..*self }
+    pub fn map(&self, change: impl Fn(f32) -> f32) -> Matrix {
+        Matrix { data: self.data.iter().copied().map(change).collect(), ..*self }
     }
 
     /// Some rows, in the order asked for.
-    pub fn take_rows(&self, rows: &[usize]) -> Table {
+    pub fn take_rows(&self, rows: &[usize]) -> Matrix {
         let data = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
-        Table { rows: rows.len(), cols: self.cols, data }
+        Matrix { rows: rows.len(), cols: self.cols, data }
     }
 
     /// Some columns, in the order asked for.
-    pub fn take_cols(&self, cols: &[usize]) -> Table {
-        Table::from_fn(self.rows, cols.len(), |r, c| self.at(r, cols[c]))
+    pub fn take_cols(&self, cols: &[usize]) -> Matrix {
+        Matrix::from_fn(self.rows, cols.len(), |r, c| self.at(r, cols[c]))
     }
 
     /// As a weight of F32.
