@@ -154,8 +154,16 @@ fn region(
         let listed: Vec<usize> = (0..bad.len()).filter(|&i| bad[i]).collect();
         if listed.is_empty() || listed.len() > most { (0..bad.len()).collect() } else { listed }
     };
-    // Some columns of a value that is wrong throughout are right by chance.
-    Some(Region { rows: listed(&bad_rows, rows), cols: listed(&bad_cols, cols * 9 / 10) })
+    // Some rows and columns of a value that is wrong throughout are right by chance.
+    let (mut wrong, right_by_chance) = (listed(&bad_rows, rows), cols * 9 / 10);
+    if let (Some(&first), Some(&last)) = (wrong.first(), wrong.last())
+        && wrong.len() * 2 > last - first
+    {
+        // Up to the end where the gap is no longer than those between.
+        let end = if rows - last <= 1 + rows / 8 { rows } else { last + 1 };
+        wrong = (first..end).collect();
+    }
+    Some(Region { rows: wrong, cols: listed(&bad_cols, right_by_chance) })
 }
 
 /// The energy of each column of a product if inputs and weights were independent:

@@ -172,7 +172,7 @@ fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     let mut mask = |rank, text: String, sees: &dyn Fn(usize, usize) -> bool| {
         hunt.try_out("attention-mask", rank, text, &Attention { sees, ..base() }.all());
     };
-    mask(Rank::Known, "causal mask off by one: a row does not see its own position".into(), &|r, p| p < r || r == 0);
+    mask(Rank::Known, "causal mask off by one: a row does not see its own position".into(), &|r, p| p < r || (r == 0 && p == 0));
     mask(Rank::Known, "causal mask off by one: a row sees the position after it".into(), &|r, p| p <= r + 1);
     mask(Rank::Known, "there is no causal mask: rows see all positions of the prompt".into(), &|_, _| true);
     mask(Rank::Known, "the first position is not seen".into(), &|r, p| p <= r && (p > 0 || r == 0));
@@ -270,7 +270,10 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         };
         let text = match holds {
             Some(holds) => format!("the cache's row of position {slot} holds {what} of position {holds}: it was overwritten, or is written to the wrong place"),
-            None => format!("the cache's row of position {slot} is empty: {what} was not written"),
+            None => format!(
+                "the cache has zeros for {what} of position {slot}: it was not written, or overwritten by a row \
+                 whose own place stayed empty"
+            ),
         };
         let made = Attention { key_at: &at(keys), value_at: &at(values), ..base() }.all();
         hunt.try_out("cache-row", Rank::Estimated, text, &made);

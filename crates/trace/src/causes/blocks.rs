@@ -161,6 +161,31 @@ fn mistakes(format: Format) -> Vec<Mistake> {
         grouped(format!("the minimums of groups g and g ^ {other} are exchanged"), Box::new(move |groups| from(groups, &|g, o| Group { offset: o.offset, ..g })));
         grouped(format!("scales and minimums of groups g and g ^ {other} are exchanged"), Box::new(move |groups| from(groups, &|g, o| Group { quants: g.quants, ..o })));
     }
+    if n == 8 {
+        for order in ORDERS {
+            let taken = move |groups: &[Group], of: fn(i8, i8) -> i8, bias: i8| -> Vec<Group> {
+                let from = |g: usize| groups[g / 4 * 4 + order[g % 4]];
+                let quants = |g: usize, group: &Group| {
+                    std::array::from_fn(|i| of(group.quants[i] + bias, from(g).quants[i] + bias) - bias)
+                };
+                groups.iter().enumerate().map(|(g, group)| Group { quants: quants(g, group), ..*group }).collect()
+            };
+            let text = |what: &str| format!("{what} of each four groups of 32 are taken in the order {order:?}: the planes of bits");
+            grouped(text("the integers"), Box::new(move |groups| taken(groups, |_, other| other, 0)));
+            match format {
+                Format::Q6_K | Format::Q5_K => {
+                    let bias = if format == Format::Q6_K { 32 } else { 0 };
+                    grouped(text("the low nibbles"), Box::new(move |groups| taken(groups, |own, other| own & !15 | other & 15, bias)));
+                    grouped(text("the high bits"), Box::new(move |groups| taken(groups, |own, other| own & 15 | other & !15, bias)));
+                }
+                Format::Q3_K => {
+                    grouped(text("the low bits"), Box::new(move |groups| taken(groups, |own, other| own & !3 | other & 3, 4)));
+                    grouped(text("the high bits"), Box::new(move |groups| taken(groups, |own, other| own & 3 | other & !3, 4)));
+                }
+                _ => {}
+            }
+        }
+    }
     for g in 0..if n > 1 { n } else { 0 } {
         let values = format!("values {}–{} of each {}", 32 * g, 32 * g + 31, format.block_len());
         let only = move |change: &dyn Fn(&[Group]) -> Group, groups: &[Group]| -> Vec<Group> {
@@ -186,6 +211,21 @@ fn order(other: usize) -> &'static str {
         _ => "each 128 values with the next 128",
     }
 }
+
+/// Orders of four things other than their own: all that exchange two, turn round, or shift.
+const ORDERS: [[usize; 4]; 11] = [
+    [1, 0, 2, 3],
+    [0, 2, 1, 3],
+    [0, 1, 3, 2],
+    [2, 1, 0, 3],
+    [0, 3, 2, 1],
+    [3, 1, 2, 0],
+    [1, 0, 3, 2],
+    [2, 3, 0, 1],
+    [3, 2, 1, 0],
+    [1, 2, 3, 0],
+    [3, 0, 1, 2],
+];
 
 /// Where the F16 scale and the F16 scale of the minimums lie.
 fn two_scales(format: Format) -> Option<(usize, usize)> {

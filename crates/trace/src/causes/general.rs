@@ -1,6 +1,6 @@
 //! What can go wrong with any operation.
 
-use graph::ValueId;
+use graph::{Op, Value, ValueId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
 use crate::Matrix;
@@ -166,13 +166,15 @@ fn inputs(hunt: &mut Hunt<'_>) {
     let graph = s.oracle.graph();
     let ids: Vec<ValueId> = s.value().op.inputs().collect();
     for (&id, input) in ids.iter().zip(&s.inputs) {
-        if (input.rows, input.cols) == (s.found.rows, s.found.cols) {
+        if ids.len() == 1 && (input.rows, input.cols) == (s.found.rows, s.found.cols) {
             let text = format!("it is its input `{}` unchanged: the operation was not done", s.name(id));
             hunt.try_out("unchanged", Rank::Known, text, input);
         }
     }
     let near = |other: &ValueId| other.index().abs_diff(s.id.index());
-    let mut others: Vec<ValueId> = graph.values().map(|(id, _)| id).filter(|&id| id != s.id).collect();
+    let is_copy = |value: &Value| matches!(value.op, Op::TakeRows { .. });
+    let mut others: Vec<ValueId> =
+        graph.values().filter(|(id, value)| *id != s.id && !is_copy(value)).map(|(id, _)| id).collect();
     others.sort_by_key(near);
     let mut tried = 0;
     for other in others {

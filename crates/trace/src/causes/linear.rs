@@ -108,7 +108,9 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
     let x = &s.inputs[0];
     let sums: Vec<Vec<Vec<f64>>> = (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
     let all: Vec<usize> = (0..close.cols.len()).collect();
-    if let Some(part) = best(&sums, close, &all, &s.region.rows, x.cols) {
+    if close.cols.len() > 1
+        && let Some(part) = best(&sums, close, &all, &s.region.rows, x.cols)
+    {
         let Range { start, end } = part.range;
         let whole = start == 0 && end == x.cols;
         let masked = Matrix::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
@@ -146,6 +148,11 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
         format!("count {} times", super::words::factor(part.factor, &[]))
     };
     let row = column.map_or("of every wrong row".to_owned(), |column| format!("of row {column}"));
+    if let Some(column) = column
+        && (start, end) == (0, weight.cols)
+    {
+        return format!("row {column} of the weight {what}: its blocks are lost, or its output is not computed");
+    }
     let block = weight.format.block_len();
     let place = if block > 1 && start.is_multiple_of(block) && end - start == block {
         format!(" (block {} of {})", start / block, weight.format)
@@ -175,7 +182,7 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
     let parts = k.div_ceil(PART);
     let aligned = (0..).map(|i| 1usize << i).take_while(|&len| len < parts);
     let mut ranges: Vec<(usize, usize)> = aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
-    ranges.extend((1..parts).map(|at| (at, parts)));
+    ranges.extend((0..parts).map(|at| (at, parts)));
     ranges.extend((1..parts).map(|at| (0, at)));
     let mut best: Option<Part> = None;
     for (start, end) in ranges {

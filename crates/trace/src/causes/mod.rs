@@ -27,6 +27,9 @@ pub(crate) use words::place;
 /// The most causes that are told.
 const MOST: usize = 6;
 
+/// Wrong numbers from which something that holds only for them is believed: one is explained by chance.
+const ENOUGH: usize = 8;
+
 /// What may have gone wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
@@ -177,7 +180,8 @@ impl<'a> Hunt<'a> {
         if !everywhere {
             text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
         }
-        let likely = judged.region.is_none() && left <= 0.1;
+        let enough = everywhere || s.region.rows.len() * s.region.cols.len() >= ENOUGH;
+        let likely = judged.region.is_none() && left <= 0.1 && enough;
         let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
         self.causes.push((rank, !everywhere, cause));
     }
@@ -196,11 +200,21 @@ impl<'a> Hunt<'a> {
         let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
         let mut causes = self.causes;
         causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
-        let any_likely = causes.first().is_some_and(|(_, _, cause)| cause.likely);
+        let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
         let mut told: Vec<Cause> = Vec::new();
-        for (_, _, cause) in causes {
+        for (rank, part, cause) in causes {
             let is_new = told.iter().all(|other| other.text != cause.text);
-            if is_new && (cause.likely || !any_likely) && told.len() < MOST {
+            let worth = match best {
+                // What is borne out makes what is not idle, and so it does with what only describes it, with
+                // what holds in a part where it holds everywhere, and with an estimate of the same.
+                Some((best, best_part, true)) => {
+                    let describes = rank == Rank::Fitted && best < Rank::Fitted;
+                    let same = told.iter().any(|other| other.kind == cause.kind) && rank > best;
+                    cause.likely && !describes && part <= best_part && !same
+                }
+                _ => true,
+            };
+            if is_new && worth && told.len() < MOST {
                 told.push(cause);
             }
         }

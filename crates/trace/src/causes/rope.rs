@@ -18,7 +18,11 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         Pairing::Interleaved => (Pairing::Halves, "halves (x[i], x[i + d/2]) are rotated instead of neighbouring pairs (x[2i], x[2i + 1])"),
         Pairing::Halves => (Pairing::Interleaved, "neighbouring pairs (x[2i], x[2i + 1]) are rotated instead of halves (x[i], x[i + d/2])"),
     };
-    let run = |rope: Rope, first: usize| s.oracle.run(&Call::Rope(rope, factors.clone(), first), &[&s.inputs[0]]);
+    let run = |other: Rope, first: usize| {
+        // The factors are one a pair.
+        let factors = factors.clone().filter(|_| other.dims == rope.dims);
+        s.oracle.run(&Call::Rope(other, factors, first), &[&s.inputs[0]])
+    };
     let at = |first: usize| run(rope.clone(), first);
     hunt.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..rope.clone() }, 0));
     hunt.try_run(
@@ -37,15 +41,12 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     ) {
         if chunk < s.found.rows {
             let kind = if chunk == 1 { "unchanged" } else { "rope-position" };
-            hunt.try_run(kind, Rank::Known, text, restarted(s, &at, chunk));
+            hunt.try_run(kind, Rank::Known, text, restarted(s, chunk));
         }
     }
     if rope.dims == rope.head_dim && rope.dims >= 4 {
-        for (dims, text) in [
-            (rope.dims / 2, "only the first half of each head is rotated, with angles for so many columns"),
-        ] {
-            hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims, ..rope.clone() }, 0));
-        }
+        let text = "only the first half of each head is rotated, with angles for so many columns";
+        hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..rope.clone() }, 0));
     } else {
         hunt.try_run(
             "rope-dims",
@@ -80,8 +81,7 @@ fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Matrix, Error> {
 }
 
 /// Positions that count from 0 in every chunk of rows.
-fn restarted(s: &Suspect<'_>, at: &dyn Fn(usize) -> Result<Matrix, Error>, chunk: usize) -> Result<Matrix, Error> {
-    let _ = at;
+fn restarted(s: &Suspect<'_>, chunk: usize) -> Result<Matrix, Error> {
     let mut data = Vec::with_capacity(s.found.data.len());
     let rows: Vec<usize> = (0..s.found.rows).collect();
     for chunk in rows.chunks(chunk) {
@@ -164,8 +164,7 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         if angles.coherence < 0.5 {
             continue;
         }
-        let turned = "halves" .to_owned();
-        let pairs = if pairing == rope.pairing { String::new() } else { format!("{turned} and pairs are exchanged, and ") };
+        let pairs = if pairing == rope.pairing { "" } else { "halves and pairs are exchanged, and " };
         // The factors of the file divide the angles; without them the line is straight.
         let sign = angles.frequencies.first().map_or(1.0, |frequency| frequency.signum());
         let points: Vec<(f64, f64)> = angles
@@ -181,16 +180,25 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         let Some((slope, intercept)) = line(&points) else { continue };
         let theta = nice((-slope * rope.dims as f64 / 2.0).exp());
         let scale = nice(intercept.exp()) * sign;
-        let first = (angles.offsets.first().copied().unwrap_or(0.0) / (scale * 1.0)).round().clamp(0.0, 64.0);
+        let first = (angles.offsets.first().copied().unwrap_or(0.0) / scale).round().clamp(0.0, 64.0);
         let made = |theta: f64, scale: f64, first: usize| {
             let rope = Rope { theta: theta as f32, scale: scale as f32, pairing, ..rope.clone() };
             s.oracle.run(&Call::Rope(rope, None, first), &[&s.inputs[0]])
         };
-        let own = f64::from(rope.scale);
-        hunt.try_run("rope-base", Rank::Estimated, format!("{pairs}the base of the angles is {theta}, not {}: rope.freq_base", rope.theta), made(theta, own, 0));
-        hunt.try_run("rope-scale", Rank::Estimated, format!("{pairs}positions are scaled by {scale}, not {own}: rope.scaling"), made(f64::from(rope.theta), scale, 0));
-        let text = format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
-        hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
+        let (own_theta, own_scale) = (f64::from(rope.theta), f64::from(rope.scale));
+        let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 5e-3;
+        if differ(theta, own_theta) {
+            let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
+            hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
+        }
+        if differ(scale.abs(), own_scale) {
+            let text = format!("{pairs}positions are scaled by {scale}, not {own_scale}: rope.scaling");
+            hunt.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
+        }
+        if differ(theta, own_theta) || differ(scale, own_scale) || first != 0.0 {
+            let text = format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
+            hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
+        }
     }
 }
 
