@@ -58,7 +58,9 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
                 record(args, file, model, &tokens, *backend, &path)?;
                 Trace::open(path)?
             }
-            (Side::Backend(_), ..) => return Err(Usage("a backend needs a model: pass -m FILE".into()).into()),
+            (Side::Backend(_), ..) => {
+                return Err(Usage("a backend needs a model: pass -m FILE".into()).into());
+            }
             (Side::Trace(path), ..) => Trace::open(path)?,
         });
     }
@@ -91,7 +93,11 @@ fn sides(args: &CompareArgs) -> Result<[Side<'_>; 2], Usage> {
         ([b], Some(a), None) => [a, Side::Trace(b)],
         ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: leave one away"),
         ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::Reference))],
-        _ => return usage("what is to be compared? Two traces, a trace with -m FILE, or --a BACKEND with -m FILE"),
+        _ => {
+            return usage(
+                "what is to be compared? Two traces, a trace with -m FILE, or --a BACKEND with -m FILE",
+            );
+        }
     })
 }
 
@@ -100,7 +106,9 @@ fn tokens(args: &CompareArgs, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> any
     for side in sides {
         if let Side::Trace(path) = side {
             if args.tokens.is_some() || args.prompt.is_some() {
-                return Err(Usage("the tokens are those of the trace: leave --tokens and -p away".into()).into());
+                return Err(
+                    Usage("the tokens are those of the trace: leave --tokens and -p away".into()).into()
+                );
             }
             return Ok(Trace::open(path)?.meta().tokens.clone());
         }
@@ -136,7 +144,9 @@ fn record(
 
 /// Refuses a model that is not the one the trace was recorded from.
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
-    let (Some(recorded), Some(found)) = (&trace.meta().model_digest, trace::digest(file)?) else { return Ok(()) };
+    let (Some(recorded), Some(found)) = (&trace.meta().model_digest, trace::digest(file)?) else {
+        return Ok(());
+    };
     if *recorded != found {
         let (trace, model) = (trace.path().display(), &trace.meta().model);
         anyhow::bail!(

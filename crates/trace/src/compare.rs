@@ -183,10 +183,18 @@ impl Sides<'_> {
             value.limit = Some(limit);
             value.verdict = if is_wrong { Verdict::Wrong } else { Verdict::Right };
             if is_wrong && first.is_none() {
-                let pair = read(self.a, &value.name, value.rows).ok().zip(read(self.b, &value.name, value.rows).ok());
+                let pair = read(self.a, &value.name, value.rows)
+                    .ok()
+                    .zip(read(self.b, &value.name, value.rows).ok());
                 let Some((a, b)) = pair else { continue };
-                let region = judge(&b, &a, limit, |_| 0.0).region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-                first = Some(First { nmse: metrics.nmse, limit, ..First::new(&value.name, "a", region, &a, None) });
+                let region = judge(&b, &a, limit, |_| 0.0)
+                    .region
+                    .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
+                first = Some(First {
+                    nmse: metrics.nmse,
+                    limit,
+                    ..First::new(&value.name, "a", region, &a, None)
+                });
             }
         }
         first
@@ -194,7 +202,13 @@ impl Sides<'_> {
 }
 
 impl First {
-    fn new(name: &str, side: &'static str, region: Region, value: &Matrix, oracle: Option<&Oracle<'_>>) -> First {
+    fn new(
+        name: &str,
+        side: &'static str,
+        region: Region,
+        value: &Matrix,
+        oracle: Option<&Oracle<'_>>,
+    ) -> First {
         let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
         let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
         let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
@@ -364,9 +378,9 @@ impl Replay<'_> {
         };
         let rows = watched.rows.min(plain.rows).min(self.positions);
         let (watched, plain) = (read(self.trace, &tapped, rows)?, read(self.trace, name, rows)?);
-        let quantized = graph.weights().any(|(id, _)| {
-            self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1)
-        });
+        let quantized = graph
+            .weights()
+            .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
         let judgement = judge(&watched, &plain, limit, |_| 0.0);
         if let Some(row) = values.and_then(|values| values.iter_mut().find(|row| row.name == *name)) {

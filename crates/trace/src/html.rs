@@ -91,10 +91,10 @@ impl Report {
             let decades = nmse.max(1e-300).log10().clamp(f64::from(LOWEST), f64::from(HIGHEST));
             TOP + (f64::from(HIGHEST) - decades) / f64::from(HIGHEST - LOWEST) * HEIGHT
         };
-        let mut svg = format!(
+        let mut svg = String::from(
             "<h2>Error by layer and value</h2>\n<p class=\"legend\"><span class=\"local\">●</span> own error of \
              the operation <span class=\"accumulated\">━</span> accumulated error <span class=\"limit\">┄</span> \
-             limit of one operation <label>value <select id=\"kind\"><option value=\"\">all</option>"
+             limit of one operation <label>value <select id=\"kind\"><option value=\"\">all</option>",
         );
         let mut kinds: Vec<&str> = Vec::new();
         for value in &values {
@@ -122,7 +122,10 @@ impl Report {
         }
         svg += &layers(&values, &x);
         let mut line = |class: &str, of: &dyn Fn(&Compared) -> Option<f64>| {
-            let points = values.iter().enumerate().filter_map(|(i, value)| Some(format!("{:.1},{:.1}", x(i), y(of(value)?))));
+            let points = values
+                .iter()
+                .enumerate()
+                .filter_map(|(i, value)| Some(format!("{:.1},{:.1}", x(i), y(of(value)?))));
             let points: Vec<String> = points.collect();
             if !points.is_empty() {
                 let _ = writeln!(svg, "<polyline class=\"{class}\" points=\"{}\"/>", points.join(" "));
@@ -202,7 +205,8 @@ impl Report {
                 Verdict::NotJudged(why) => (format!("not judged: {why}"), "open"),
             };
             let accumulated = value.accumulated;
-            let place = accumulated.map_or(String::new(), |m| format!("{}, {}", m.largest.position, m.largest.column));
+            let place = accumulated
+                .map_or(String::new(), |m| format!("{}, {}", m.largest.position, m.largest.column));
             let _ = writeln!(
                 html,
                 "<tr class=\"{class}\"><td data-value=\"{i}\">{i}</td><td><code>{}</code></td><td>{} × {}</td>{}{}{}{}{}<td>{place}</td><td>{}</td></tr>",
@@ -237,7 +241,15 @@ fn layers(values: &[&Compared], x: &dyn Fn(usize) -> f64) -> String {
         let layer = value.name.rsplit_once('-').and_then(|(_, layer)| layer.parse().ok());
         match runs.last_mut() {
             // Values without a layer between those of one layer belong to it.
-            Some((last, _, end)) if *last == layer || (layer.is_none() && values[i + 1..].iter().any(|v| last.is_some_and(|l| v.name.ends_with(&format!("-{l}"))))) => *end = i,
+            Some((last, _, end))
+                if *last == layer
+                    || (layer.is_none()
+                        && values[i + 1..]
+                            .iter()
+                            .any(|v| last.is_some_and(|l| v.name.ends_with(&format!("-{l}"))))) =>
+            {
+                *end = i
+            }
             _ => runs.push((layer, i, i)),
         }
     }
@@ -246,7 +258,11 @@ fn layers(values: &[&Compared], x: &dyn Fn(usize) -> f64) -> String {
         let Some(layer) = layer else { continue };
         let (from, to) = (x(first) - half, x(last) + half);
         if layer % 2 == 1 {
-            let _ = writeln!(svg, "<rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{HEIGHT}\"/>", to - from);
+            let _ = writeln!(
+                svg,
+                "<rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{HEIGHT}\"/>",
+                to - from
+            );
         }
         if to - from > 18.0 {
             let name = if to - from > 60.0 { format!("layer {layer}") } else { layer.to_string() };

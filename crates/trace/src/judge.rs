@@ -69,7 +69,8 @@ impl Sums {
         for r in 0..reference.rows {
             for c in 0..reference.cols {
                 let (a, b) = (reference.at(r, c), found.at(r, c));
-                let squares = [difference(a, b).powi(2), if a.is_finite() { f64::from(a).powi(2) } else { 0.0 }];
+                let squares =
+                    [difference(a, b).powi(2), if a.is_finite() { f64::from(a).powi(2) } else { 0.0 }];
                 for (i, square) in squares.into_iter().enumerate() {
                     // Errors count everywhere or where asked for, energies everywhere.
                     if i == 1 || counts(r, c) {
@@ -108,9 +109,8 @@ fn region(
     let mean = |sums: &[[f64; 2]]| sums.iter().map(|sum| sum[1]).sum::<f64>() / sums.len().max(1) as f64;
     // Of a row that is next to nothing, nothing can be said beside rows that are not.
     let (row_floor, col_floor) = (mean(&all.rows) * 1e-6, mean(&all.cols) * 1e-6);
-    let row_is_wrong = |[error, energy]: [f64; 2]| -> bool {
-        ratio(error, energy.max(row_floor)) > limit * allowance(cols)
-    };
+    let row_is_wrong =
+        |[error, energy]: [f64; 2]| -> bool { ratio(error, energy.max(row_floor)) > limit * allowance(cols) };
     let col_is_wrong = |c: usize, [error, energy]: [f64; 2]| -> bool {
         let allowed = limit * allowance(rows);
         ratio(error, energy.max(col_floor)) > allowed && ratio(error, natural(c)) > allowed
@@ -125,10 +125,10 @@ fn region(
     };
     let mut bad_rows: Vec<bool> = all.rows.iter().copied().map(row_is_wrong).collect();
     let mut bad_cols: Vec<bool> = (0..cols).map(|c| col_is_wrong(c, all.cols[c])).collect();
-    for r in 0..rows {
-        for c in 0..cols {
+    for (r, bad_row) in bad_rows.iter_mut().enumerate() {
+        for (c, bad_col) in bad_cols.iter_mut().enumerate() {
             if number_is_wrong(r, c) {
-                (bad_rows[r], bad_cols[c]) = (true, true);
+                (*bad_row, *bad_col) = (true, true);
             }
         }
     }
@@ -185,7 +185,9 @@ mod tests {
 
     /// Numbers of size 1 that look random.
     fn noise(rows: usize, cols: usize, size: f32, seed: f32) -> Matrix {
-        Matrix::from_fn(rows, cols, |r, c| ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size)
+        Matrix::from_fn(rows, cols, |r, c| {
+            ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size
+        })
     }
 
     fn judged(change: impl Fn(usize, usize, f32) -> f32, limit: f64) -> Option<Region> {

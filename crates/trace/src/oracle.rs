@@ -53,10 +53,8 @@ impl<'a> Oracle<'a> {
     /// When the file does not hold it.
     pub(crate) fn weight(&self, id: WeightId) -> Result<Weight, Error> {
         let graph::Weight { name, rows, cols } = self.graph.weight(id);
-        let tensor = self
-            .file
-            .tensor(name)
-            .ok_or_else(|| backend::Error::MissingWeight { name: name.clone() })?;
+        let tensor =
+            self.file.tensor(name).ok_or_else(|| backend::Error::MissingWeight { name: name.clone() })?;
         Ok(Weight { format: tensor.format, rows: *rows, cols: *cols, bytes: tensor.data.clone() })
     }
 

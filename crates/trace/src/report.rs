@@ -198,7 +198,9 @@ impl Report {
         let (all, positions) = (self.values.len(), self.positions);
         match self.method {
             Method::Bits => format!("alike: all bits of {judged} values at {positions} positions are equal"),
-            Method::Accumulated => format!("alike: {judged} values at {positions} positions are near each other"),
+            Method::Accumulated => {
+                format!("alike: {judged} values at {positions} positions are near each other")
+            }
             Method::Replay => format!(
                 "alike: every operation is right on its own, {judged} of {all} values judged at {positions} positions"
             ),
@@ -215,5 +217,11 @@ impl fmt::Display for Side {
 
 /// Such as `3.2e-7`; 0 is `0`.
 pub(crate) fn scientific(x: f64) -> String {
-    if x == 0.0 { "0".to_owned() } else if x.is_finite() { format!("{x:.1e}") } else { "inf".to_owned() }
+    if x == 0.0 {
+        "0".to_owned()
+    } else if x.is_finite() {
+        format!("{x:.1e}")
+    } else {
+        "inf".to_owned()
+    }
 }

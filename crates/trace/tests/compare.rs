@@ -84,7 +84,10 @@ impl Bench {
 }
 
 /// `value`, with its numbers changed where it is called `name`.
-fn only(name: &'static str, change: impl Fn(usize, usize, f32) -> f32) -> impl Fn(&str, Matrix) -> Option<Matrix> {
+fn only(
+    name: &'static str,
+    change: impl Fn(usize, usize, f32) -> f32,
+) -> impl Fn(&str, Matrix) -> Option<Matrix> {
     move |value, x| {
         Some(match value == name {
             true => Matrix::from_fn(x.rows, x.cols, |r, c| change(r, c, x.at(r, c))),
@@ -101,7 +104,8 @@ fn error_that_accumulates_is_no_fault() {
         assert!(report.alike, "{format}: {report}");
         assert_eq!(report.method, Method::Replay);
         assert!(report.values.iter().all(|value| value.verdict == Verdict::Right), "{report}");
-        let far = report.values.iter().filter_map(|value| value.accumulated).map(|m| m.nmse).fold(0.0, f64::max);
+        let far =
+            report.values.iter().filter_map(|value| value.accumulated).map(|m| m.nmse).fold(0.0, f64::max);
         assert!(format == Format::F32 || far > 1e-5, "{far}");
     }
 }
@@ -135,7 +139,11 @@ fn causes_hold_where_they_hold() {
     let bad = bench.changed(&cpu, only("attn_out-0", |r, _, x| if r >= 20 { x / 8.0 } else { x }));
     let report = bench.compare(&bad, &reference);
     let first = report.first.as_ref().expect("a wrong value");
-    assert_eq!((&*first.name, first.position, first.causes[0].kind), ("attn_out-0", 20, "scaled"), "{report}");
+    assert_eq!(
+        (&*first.name, first.position, first.causes[0].kind),
+        ("attn_out-0", 20, "scaled"),
+        "{report}"
+    );
     assert!(first.causes[0].text.contains("1/8 (only positions from 20)"), "{}", first.causes[0].text);
     assert!(first.causes[0].likely);
     // What follows no mistake has no likely cause.
@@ -159,16 +167,36 @@ fn the_program_that_is_not_watched_is_judged_too() {
 fn what_is_missing_is_computed_or_said() {
     let bench = Bench::new(Format::F32);
     let reference = bench.reference();
-    let lacks = |names: &'static [&'static str]| bench.changed(&bench.cpu(), |name, x| (!names.contains(&name)).then_some(x));
+    let lacks = |names: &'static [&'static str]| {
+        bench.changed(&bench.cpu(), |name, x| (!names.contains(&name)).then_some(x))
+    };
     let report = bench.compare(&lacks(&["Qcur_pre-0", "Kcur_pre-0"]), &reference);
     let verdict = |report: &Report, name: &str| {
         report.values.iter().find(|value| value.name == name).map(|value| value.verdict.clone())
     };
     assert_eq!(verdict(&report, "Qcur-0"), Some(Verdict::Right));
     assert!(report.alike);
-    let layer = &["embd", "attn_norm-0", "Qcur_pre-0", "Qcur-0", "Kcur_pre-0", "Kcur-0", "Vcur-0", "kqv_out-0", "attn_out-0", "ffn_inp-0", "ffn_norm-0", "ffn_gate-0", "ffn_up-0", "ffn_swiglu-0", "ffn_out-0"];
+    let layer = &[
+        "embd",
+        "attn_norm-0",
+        "Qcur_pre-0",
+        "Qcur-0",
+        "Kcur_pre-0",
+        "Kcur-0",
+        "Vcur-0",
+        "kqv_out-0",
+        "attn_out-0",
+        "ffn_inp-0",
+        "ffn_norm-0",
+        "ffn_gate-0",
+        "ffn_up-0",
+        "ffn_swiglu-0",
+        "ffn_out-0",
+    ];
     let report = bench.compare(&lacks(layer), &reference);
-    assert!(matches!(verdict(&report, "l_out-0"), Some(Verdict::NotJudged(why)) if why.contains("was not recorded")));
+    assert!(
+        matches!(verdict(&report, "l_out-0"), Some(Verdict::NotJudged(why)) if why.contains("was not recorded"))
+    );
     assert_eq!(verdict(&report, "attn_norm-1"), Some(Verdict::Right));
 }
 
@@ -211,7 +239,12 @@ fn the_page_stands_alone() {
     let bad = bench.changed(&bench.cpu(), only("ffn_up-1", |_, _, x| -x));
     let report = bench.compare(&bad, &bench.reference());
     let page = report.html();
-    for part in ["<code>ffn_up-1</code>", "id=\"first-divergence\"", "first wrong: ffn_up-1", "the result is scaled by −1"] {
+    for part in [
+        "<code>ffn_up-1</code>",
+        "id=\"first-divergence\"",
+        "first wrong: ffn_up-1",
+        "the result is scaled by −1",
+    ] {
         assert!(page.contains(part), "{part}");
     }
     for outside in ["http://", "https://", "src=", "href=", "@import", "url("] {

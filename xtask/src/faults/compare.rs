@@ -63,7 +63,8 @@ impl Fault {
         };
         let needed = |key: &str| line(key).with_context(|| format!("no line `# {key}: …` before the diff"));
         needed("fault")?;
-        let (value, position) = needed("value")?.split_once(", position ").context("`# value: NAME, position N`")?;
+        let (value, position) =
+            needed("value")?.split_once(", position ").context("`# value: NAME, position N`")?;
         let cause = needed("cause")?;
         let (kind, words) = cause.split_once(", ").unwrap_or((cause, ""));
         Ok(Fault {
@@ -117,7 +118,10 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         let found = plant(&checkout, &work, &good, fault);
         let (line, trouble) = match &found {
             Ok(found) => {
-                let cause = found.cause.as_ref().map_or("no likely cause".to_owned(), |(kind, text)| format!("{kind}: {text}"));
+                let cause = found
+                    .cause
+                    .as_ref()
+                    .map_or("no likely cause".to_owned(), |(kind, text)| format!("{kind}: {text}"));
                 (format!("{}, position {}; {cause}", found.value, found.position), fault.judge(found))
             }
             Err(error) => (format!("{error:#}"), Some("it must be found".to_owned())),
@@ -141,7 +145,10 @@ fn read_all(root: &Path) -> Result<Vec<Fault>> {
         }
     }
     patches.sort();
-    patches.into_iter().map(|patch| Fault::parse(patch.clone()).with_context(|| patch.display().to_string())).collect()
+    patches
+        .into_iter()
+        .map(|patch| Fault::parse(patch.clone()).with_context(|| patch.display().to_string()))
+        .collect()
 }
 
 fn cargo(checkout: &Checkout) -> Command {

@@ -119,7 +119,10 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         (1.0 / d, "scores are scaled by 1/d, not by 1/√d"),
         (d.sqrt(), "scores are multiplied by √d, not divided"),
         (scale * scale, "scores are scaled twice"),
-        (1.0 / (d * a.heads as f64).sqrt(), "scores are scaled by 1/√(heads * d): the width of the model, not of a head"),
+        (
+            1.0 / (d * a.heads as f64).sqrt(),
+            "scores are scaled by 1/√(heads * d): the width of the model, not of a head",
+        ),
     ] {
         if (wrong / scale - 1.0).abs() > 1e-6 {
             let text = format!("softmax scale: {text}");
@@ -130,15 +133,29 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         let total: f64 = scores.iter().sum();
         scores.iter_mut().for_each(|score| *score /= total);
     };
-    hunt.try_out("attention-softmax", Rank::Known, "scores are not exponentiated before they are normalised", &Attention { weigh: &no_exp, ..base() }.all());
+    hunt.try_out(
+        "attention-softmax",
+        Rank::Known,
+        "scores are not exponentiated before they are normalised",
+        &Attention { weigh: &no_exp, ..base() }.all(),
+    );
     let not_normalised = |scores: &mut [f64]| {
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
     };
-    hunt.try_out("attention-softmax", Rank::Known, "probabilities are not divided by their sum", &Attention { weigh: &not_normalised, ..base() }.all());
+    hunt.try_out(
+        "attention-softmax",
+        Rank::Known,
+        "probabilities are not divided by their sum",
+        &Attention { weigh: &not_normalised, ..base() }.all(),
+    );
     let (found, fit) = fitted_scale(hunt.suspect, base);
     if (found / scale - 1.0).abs() > 1e-3 {
-        let text = format!("softmax scale: scores are scaled by {}, not by {}", words::factor(found, &[d as usize]), words::factor(scale, &[d as usize]));
+        let text = format!(
+            "softmax scale: scores are scaled by {}, not by {}",
+            words::factor(found, &[d as usize]),
+            words::factor(scale, &[d as usize])
+        );
         hunt.try_out("attention-scale", Rank::Estimated, text, &fit);
     }
 }
@@ -157,7 +174,8 @@ fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
         };
         rows.iter().map(|&r| (0..heads).map(|h| square(r, h)).sum::<f64>()).sum()
     };
-    let coarse = (-32..=32).map(|i| f64::from(i) / 4.0).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap_or(0.0);
+    let coarse =
+        (-32..=32).map(|i| f64::from(i) / 4.0).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap_or(0.0);
     let (mut low, mut high) = (coarse - 0.25, coarse + 0.25);
     for _ in 0..30 {
         let (a, b) = (high - (high - low) * 0.618, low + (high - low) * 0.618);
@@ -172,16 +190,32 @@ fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     let mut mask = |rank, text: String, sees: &dyn Fn(usize, usize) -> bool| {
         hunt.try_out("attention-mask", rank, text, &Attention { sees, ..base() }.all());
     };
-    mask(Rank::Known, "causal mask off by one: a row does not see its own position".into(), &|r, p| p < r || (r == 0 && p == 0));
+    mask(Rank::Known, "causal mask off by one: a row does not see its own position".into(), &|r, p| {
+        p < r || (r == 0 && p == 0)
+    });
     mask(Rank::Known, "causal mask off by one: a row sees the position after it".into(), &|r, p| p <= r + 1);
     mask(Rank::Known, "there is no causal mask: rows see all positions of the prompt".into(), &|_, _| true);
     mask(Rank::Known, "the first position is not seen".into(), &|r, p| p <= r && (p > 0 || r == 0));
     mask(Rank::Known, "rows see their own position only".into(), &|r, p| p == r);
-    mask(Rank::Known, "the causal mask is turned round: rows see their own and later positions".into(), &|r, p| p >= r);
+    mask(
+        Rank::Known,
+        "the causal mask is turned round: rows see their own and later positions".into(),
+        &|r, p| p >= r,
+    );
     let chunks = (1..=7).map(|i| 1usize << i).filter(|&chunk| chunk < n);
     for chunk in chunks {
-        mask(Rank::Known, format!("rows see only their own step of {chunk} positions: what the cache holds before it is not read"), &|r, p| p <= r && p / chunk == r / chunk);
-        mask(Rank::Known, format!("rows see all positions of their step of {chunk}: no causal mask within a step"), &|r, p| p / chunk <= r / chunk);
+        mask(
+            Rank::Known,
+            format!(
+                "rows see only their own step of {chunk} positions: what the cache holds before it is not read"
+            ),
+            &|r, p| p <= r && p / chunk == r / chunk,
+        );
+        mask(
+            Rank::Known,
+            format!("rows see all positions of their step of {chunk}: no causal mask within a step"),
+            &|r, p| p / chunk <= r / chunk,
+        );
     }
     // The first row that misses something tells how far rows see.
     if let Some(&first) = hunt.suspect.region.rows.first().filter(|&&first| first > 0) {
@@ -199,7 +233,12 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     let modulo = |h: usize| h % kv_heads;
     let of = |text: &str| format!("head grouping: {text} (there are {share} query heads to each)");
     let text = of("query head h reads key/value head h % kv_heads in place of h / group");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, value_head: &modulo, ..base() }.all());
+    hunt.try_out(
+        "attention-heads",
+        Rank::Known,
+        text,
+        &Attention { key_head: &modulo, value_head: &modulo, ..base() }.all(),
+    );
     let text = of("query head h reads key head h % kv_heads; its value head is right");
     hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, ..base() }.all());
     let text = of("query head h reads value head h % kv_heads; its key head is right");
@@ -207,11 +246,21 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     for only in 0..kv_heads {
         let one = move |_| only;
         let text = of(&format!("every query head reads key/value head {only}"));
-        hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &one, value_head: &one, ..base() }.all());
+        hunt.try_out(
+            "attention-heads",
+            Rank::Known,
+            text,
+            &Attention { key_head: &one, value_head: &one, ..base() }.all(),
+        );
     }
     let reversed = |h: usize| kv_heads - 1 - h / share;
     let text = of("key/value heads are in reverse order");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &reversed, value_head: &reversed, ..base() }.all());
+    hunt.try_out(
+        "attention-heads",
+        Rank::Known,
+        text,
+        &Attention { key_head: &reversed, value_head: &reversed, ..base() }.all(),
+    );
 }
 
 /// What the cache may hold where it should hold position `slot`.
@@ -229,18 +278,40 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     let (v, n) = (base().v, s.found.rows);
     let (k, (kv_heads, heads)) = (base().k, (base().kv_heads, base().heads));
     if k.cols == v.cols && kv_heads > 0 {
-        hunt.try_out("attention-kv", Rank::Known, "keys and values are exchanged in the cache", &Attention { k: v, v: k, ..base() }.all());
-        hunt.try_out("attention-kv", Rank::Known, "the cache holds keys where values belong", &Attention { v: k, ..base() }.all());
+        hunt.try_out(
+            "attention-kv",
+            Rank::Known,
+            "keys and values are exchanged in the cache",
+            &Attention { k: v, v: k, ..base() }.all(),
+        );
+        hunt.try_out(
+            "attention-kv",
+            Rank::Known,
+            "the cache holds keys where values belong",
+            &Attention { v: k, ..base() }.all(),
+        );
     }
     let shifted = |_: usize, p: usize| p.checked_sub(1);
-    hunt.try_out("cache-row", Rank::Known, "K and V are written one position too late in the cache", &Attention { key_at: &shifted, value_at: &shifted, ..base() }.all());
+    hunt.try_out(
+        "cache-row",
+        Rank::Known,
+        "K and V are written one position too late in the cache",
+        &Attention { key_at: &shifted, value_at: &shifted, ..base() }.all(),
+    );
     let ahead = |_: usize, p: usize| if p + 1 < n { Some(p + 1) } else { None };
-    hunt.try_out("cache-row", Rank::Known, "K and V are read one position too far in the cache", &Attention { key_at: &ahead, value_at: &ahead, ..base() }.all());
+    hunt.try_out(
+        "cache-row",
+        Rank::Known,
+        "K and V are read one position too far in the cache",
+        &Attention { key_at: &ahead, value_at: &ahead, ..base() }.all(),
+    );
     let Some(&first) = s.region.rows.first().filter(|_| n <= MOST_ROWS) else { return };
     // A wrong row of the cache is first seen by the row that reads it; the row tells which it is.
     let head = (0..heads).find(|h| s.region.cols.iter().any(|c| c * heads / s.found.cols == *h)).unwrap_or(0);
     let made_of = |stale: Stale, r: usize| {
-        let at = move |on: bool| move |_: usize, p: usize| if on && p == stale.slot { stale.holds } else { Some(p) };
+        let at = move |on: bool| {
+            move |_: usize, p: usize| if on && p == stale.slot { stale.holds } else { Some(p) }
+        };
         Attention { key_at: &at(stale.keys), value_at: &at(stale.values), ..base() }.head(r, head)
     };
     let mut found: Vec<(f64, Stale)> = Vec::new();
@@ -262,14 +333,17 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     found.sort_by(|a, b| a.0.total_cmp(&b.0));
     for &(_, stale) in found.iter().take(PAIRS) {
         let Stale { slot, holds, keys, values } = stale;
-        let at = |on: bool| move |r: usize, p: usize| if on && r >= first && p == slot { holds } else { Some(p) };
+        let at =
+            |on: bool| move |r: usize, p: usize| if on && r >= first && p == slot { holds } else { Some(p) };
         let what = match (keys, values) {
             (true, true) => "K and V",
             (true, false) => "K",
             _ => "V",
         };
         let text = match holds {
-            Some(holds) => format!("the cache's row of position {slot} holds {what} of position {holds}: it was overwritten, or is written to the wrong place"),
+            Some(holds) => format!(
+                "the cache's row of position {slot} holds {what} of position {holds}: it was overwritten, or is written to the wrong place"
+            ),
             None => format!(
                 "the cache has zeros for {what} of position {slot}: it was not written, or overwritten by a row \
                  whose own place stayed empty"

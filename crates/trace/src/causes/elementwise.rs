@@ -24,11 +24,19 @@ pub(super) fn swiglu(hunt: &mut Hunt<'_>) {
     let mut known = |kind, text: &str, of: &dyn Fn(f64, f64) -> f64| {
         hunt.try_out(kind, Rank::Known, text, &zip(gate, up, of));
     };
-    known("gate-exchanged", "gate and up are exchanged: gate * silu(up)", &|gate, up| gate * up * sigmoid(up));
+    known("gate-exchanged", "gate and up are exchanged: gate * silu(up)", &|gate, up| {
+        gate * up * sigmoid(up)
+    });
     known("gate-function", "the gate goes through GELU, not SiLU", &|gate, up| gelu(gate) * up);
-    known("gate-function", "the gate goes through a quick GELU, x * sigmoid(1.702 x), not SiLU", &|gate, up| gate * sigmoid(1.702 * gate) * up);
+    known(
+        "gate-function",
+        "the gate goes through a quick GELU, x * sigmoid(1.702 x), not SiLU",
+        &|gate, up| gate * sigmoid(1.702 * gate) * up,
+    );
     known("gate-function", "the gate goes through ReLU, not SiLU", &|gate, up| gate.max(0.0) * up);
-    known("gate-function", "the gate goes through the sigmoid alone: SiLU is x * sigmoid(x)", &|gate, up| sigmoid(gate) * up);
+    known("gate-function", "the gate goes through the sigmoid alone: SiLU is x * sigmoid(x)", &|gate, up| {
+        sigmoid(gate) * up
+    });
     known("gate-function", "the gate goes through no function: gate * up", &|gate, up| gate * up);
     known("gate-sign", "the exponent of SiLU has the wrong sign", &|gate, up| gate * sigmoid(-gate) * up);
     known("gate-missing", "up is missing: it is silu(gate) alone", &|gate, _| gate * sigmoid(gate));

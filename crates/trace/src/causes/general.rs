@@ -28,7 +28,9 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
         }
         Call::SwiGlu => ": does exp overflow for large negative gates?",
         Call::RmsNorm(..) => ": is eps under the root, and is the sum of squares in f32?",
-        Call::Linear(_) => ": is a scale of the weight's blocks read from the wrong place, or memory read past its end?",
+        Call::Linear(_) => {
+            ": is a scale of the weight's blocks read from the wrong place, or memory read past its end?"
+        }
         _ => "",
     };
     let text = format!(
@@ -40,7 +42,12 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
-    hunt.try_out("zero", Rank::General, "the value is zero: it was never written, or not added up", &s.expected.map(|_| 0.0));
+    hunt.try_out(
+        "zero",
+        Rank::General,
+        "the value is zero: it was never written, or not added up",
+        &s.expected.map(|_| 0.0),
+    );
     scaled(hunt);
     clipped(hunt);
     rows(hunt);
@@ -66,7 +73,8 @@ fn scaled(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
     let factor = fitted(s, &s.region.rows, &s.region.cols);
     if factor.abs() > 1e-6 {
-        let dims: Vec<usize> = s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
+        let dims: Vec<usize> =
+            s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
         let text = format!("the result is scaled by {}", words::factor(factor, &dims));
         hunt.try_out("scaled", Rank::General, text, &s.expected.map(|x| (f64::from(x) * factor) as f32));
     }
@@ -123,10 +131,19 @@ fn columns(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
     let cols = s.found.cols;
     let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
-        hunt.try_out(kind, rank, text, &Matrix::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c))));
+        hunt.try_out(
+            kind,
+            rank,
+            text,
+            &Matrix::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c))),
+        );
     };
-    permuted("column-shift", Rank::General, "columns are shifted by one to the right".into(), &|c| (c + cols - 1) % cols);
-    permuted("column-shift", Rank::General, "columns are shifted by one to the left".into(), &|c| (c + 1) % cols);
+    permuted("column-shift", Rank::General, "columns are shifted by one to the right".into(), &|c| {
+        (c + cols - 1) % cols
+    });
+    permuted("column-shift", Rank::General, "columns are shifted by one to the left".into(), &|c| {
+        (c + 1) % cols
+    });
     let Some(dim) = s.head_dim().filter(|dim| dim.is_multiple_of(2) && *dim <= cols) else { return };
     let half = dim / 2;
     permuted(
@@ -148,11 +165,15 @@ fn columns(hunt: &mut Hunt<'_>) {
         return;
     }
     let distance = |head: usize, other: usize| -> f64 {
-        let square = |r: usize, i: usize| difference(s.found.at(r, head * dim + i), s.expected.at(r, other * dim + i)).powi(2);
+        let square = |r: usize, i: usize| {
+            difference(s.found.at(r, head * dim + i), s.expected.at(r, other * dim + i)).powi(2)
+        };
         s.region.rows.iter().map(|&r| (0..dim).map(|i| square(r, i)).sum::<f64>()).sum()
     };
     let from: Vec<usize> = (0..heads)
-        .map(|head| (0..heads).min_by(|&a, &b| distance(head, a).total_cmp(&distance(head, b))).unwrap_or(head))
+        .map(|head| {
+            (0..heads).min_by(|&a, &b| distance(head, a).total_cmp(&distance(head, b))).unwrap_or(head)
+        })
         .collect();
     if let Some(first) = (0..heads).find(|&head| from[head] != head) {
         let text = format!("heads are exchanged: head {first} holds head {}", from[first]);
@@ -187,7 +208,8 @@ fn inputs(hunt: &mut Hunt<'_>) {
         tried += 1;
         let name = s.name(other);
         if cols == s.found.cols && !ids.contains(&other) {
-            let text = format!("it is the value `{name}`: a buffer that was not written, or the wrong one read");
+            let text =
+                format!("it is the value `{name}`: a buffer that was not written, or the wrong one read");
             hunt.try_out("other-value", Rank::General, text, &table);
         }
         // What comes later cannot be an input, whatever goes wrong.
@@ -251,7 +273,12 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let factor = fitted(s, rows, &[c]);
             rows.iter().for_each(|&r| made.data[r * made.cols + c] *= factor as f32);
         }
-        hunt.try_out("column-scaled", Rank::Fitted, "each column is scaled by a factor of its own: a vector is missing or multiplied twice", &made);
+        hunt.try_out(
+            "column-scaled",
+            Rank::Fitted,
+            "each column is scaled by a factor of its own: a vector is missing or multiplied twice",
+            &made,
+        );
         let mut made = s.expected.clone();
         for &c in cols {
             let difference = |r: usize| f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));

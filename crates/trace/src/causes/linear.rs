@@ -41,7 +41,9 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         if general::worth(hunt, x, &call, products) {
             let text = format!(
                 "the weight is read transposed: `{}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {2} + k] * x[k]",
-                graph.weight(*own).name, weight.rows, weight.cols
+                graph.weight(*own).name,
+                weight.rows,
+                weight.cols
             );
             hunt.try_run("transposed", Rank::Known, text, s.oracle.run(&call, &[x]));
         }
@@ -106,15 +108,20 @@ struct Part {
 fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
     let s = hunt.suspect;
     let x = &s.inputs[0];
-    let sums: Vec<Vec<Vec<f64>>> = (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
+    let sums: Vec<Vec<Vec<f64>>> =
+        (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
     let all: Vec<usize> = (0..close.cols.len()).collect();
     if close.cols.len() > 1
         && let Some(part) = best(&sums, close, &all, &s.region.rows, x.cols)
     {
         let Range { start, end } = part.range;
         let whole = start == 0 && end == x.cols;
-        let masked = Matrix::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
-        if !whole && part.left < 0.5 && let Ok(lost) = s.oracle.run(&s.call, &[&masked]) {
+        let masked =
+            Matrix::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
+        if !whole
+            && part.left < 0.5
+            && let Ok(lost) = s.oracle.run(&s.call, &[&masked])
+        {
             let made = Matrix::from_fn(s.found.rows, s.found.cols, |r, c| {
                 s.expected.at(r, c) + ((part.factor - 1.0) * f64::from(lost.at(r, c))) as f32
             });
@@ -134,7 +141,11 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
         }
         text.get_or_insert_with(|| told(&part, weight, Some(c)));
     }
-    let many = if close.cols.len() > 1 { format!("; {} columns are wrong so", close.cols.len()) } else { String::new() };
+    let many = if close.cols.len() > 1 {
+        format!("; {} columns are wrong so", close.cols.len())
+    } else {
+        String::new()
+    };
     if let Some(text) = text {
         hunt.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
     }
@@ -151,7 +162,9 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
     if let Some(column) = column
         && (start, end) == (0, weight.cols)
     {
-        return format!("row {column} of the weight {what}: its blocks are lost, or its output is not computed");
+        return format!(
+            "row {column} of the weight {what}: its blocks are lost, or its output is not computed"
+        );
     }
     let block = weight.format.block_len();
     let place = if block > 1 && start.is_multiple_of(block) && end - start == block {
@@ -181,7 +194,8 @@ fn prefix_sums(x: &Matrix, w: &[f32]) -> Vec<Vec<f64>> {
 fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize], k: usize) -> Option<Part> {
     let parts = k.div_ceil(PART);
     let aligned = (0..).map(|i| 1usize << i).take_while(|&len| len < parts);
-    let mut ranges: Vec<(usize, usize)> = aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
+    let mut ranges: Vec<(usize, usize)> =
+        aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
     ranges.extend((0..parts).map(|at| (at, parts)));
     ranges.extend((1..parts).map(|at| (0, at)));
     let mut best: Option<Part> = None;

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::judge::{self, Region};
 use crate::metrics::{difference, ratio};
 use crate::oracle::Call;
-use crate::{Error, Oracle, Matrix};
+use crate::{Error, Matrix, Oracle};
 
 pub(crate) use words::place;
 
@@ -87,7 +87,11 @@ impl Suspect<'_> {
     fn error(&self, against: &Matrix, region: bool) -> f64 {
         let square = |r: usize, c: usize| difference(against.at(r, c), self.found.at(r, c)).powi(2);
         if region {
-            self.region.rows.iter().map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>()).sum()
+            self.region
+                .rows
+                .iter()
+                .map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>())
+                .sum()
         } else {
             (0..self.found.rows).map(|r| (0..self.found.cols).map(|c| square(r, c)).sum::<f64>()).sum()
         }
@@ -187,7 +191,13 @@ impl<'a> Hunt<'a> {
     }
 
     /// The same for a computation that may fail; what cannot be computed is no hypothesis.
-    fn try_run(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: Result<Matrix, Error>) {
+    fn try_run(
+        &mut self,
+        kind: &'static str,
+        rank: Rank,
+        text: impl Into<String>,
+        made: Result<Matrix, Error>,
+    ) {
         if let Ok(made) = made {
             self.try_out(kind, rank, text, &made);
         }

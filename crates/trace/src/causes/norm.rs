@@ -16,7 +16,9 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     weight.format.dequantize(&weight.bytes, &mut w);
     let w: Vec<f64> = w.into_iter().map(f64::from).collect();
     let sums = |power: i32| -> Vec<f64> {
-        (0..rows).map(|r| x.row(r).iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / cols as f64).collect()
+        (0..rows)
+            .map(|r| x.row(r).iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / cols as f64)
+            .collect()
     };
     let (means, squares) = (sums(1), sums(2));
     let scales: Vec<f64> = squares.iter().map(|square| 1.0 / (square + eps).sqrt()).collect();
@@ -28,8 +30,14 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     };
     known("norm-weight", "the norm's weight is not multiplied", &|x, r, _| x * scales[r]);
     known("norm-weight", "the norm's weight is multiplied twice", &|x, r, c| x * scales[r] * w[c] * w[c]);
-    known("norm-weight", "1 is added to the norm's weight, as Gemma's files want it", &|x, r, c| x * scales[r] * (1.0 + w[c]));
-    known("norm-missing", "the row is not divided by its root mean square, only multiplied with the weight", &|x, _, c| x * w[c]);
+    known("norm-weight", "1 is added to the norm's weight, as Gemma's files want it", &|x, r, c| {
+        x * scales[r] * (1.0 + w[c])
+    });
+    known(
+        "norm-missing",
+        "the row is not divided by its root mean square, only multiplied with the weight",
+        &|x, _, c| x * w[c],
+    );
     known("norm-mean", "the mean is subtracted: this is LayerNorm, the model wants RMSNorm", &|x, r, c| {
         (x - means[r]) / (squares[r] - means[r] * means[r] + eps).sqrt() * w[c]
     });
@@ -38,18 +46,29 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     known("norm-sum", "the sum of squares is not divided by the number of columns", &|x, r, c| {
         x / (squares[r] * cols as f64 + eps).sqrt() * w[c]
     });
-    known("norm-root", "it is divided by the mean square, not by its root", &|x, r, c| x / (squares[r] + eps) * w[c]);
+    known("norm-root", "it is divided by the mean square, not by its root", &|x, r, c| {
+        x / (squares[r] + eps) * w[c]
+    });
     let size = |row: &mut dyn Iterator<Item = f64>| (row.map(|x| x * x).sum::<f64>() / cols as f64).sqrt();
     let weight_size = size(&mut w.iter().copied());
-    let row_sizes: Vec<f64> = (0..rows).map(|r| size(&mut (0..cols).map(|c| f64::from(s.expected.at(r, c))))).collect();
-    known("norm-rescaled", "each row is scaled again, to the size of the weight: the norm ends with the weight", &|x, r, c| {
-        x * scales[r] * w[c] * weight_size / row_sizes[r]
-    });
+    let row_sizes: Vec<f64> =
+        (0..rows).map(|r| size(&mut (0..cols).map(|c| f64::from(s.expected.at(r, c))))).collect();
+    known(
+        "norm-rescaled",
+        "each row is scaled again, to the size of the weight: the norm ends with the weight",
+        &|x, r, c| x * scales[r] * w[c] * weight_size / row_sizes[r],
+    );
 
     if let Some(found) = fitted_eps(&s.found, x, &w, &squares, &s.region.rows) {
         let near = |other: f64| (found / other - 1.0).abs() < 0.02;
         let digits = format!("{found:.0e}").parse::<f64>().ok().filter(|&round| near(round)).unwrap_or(found);
-        let times = if near(eps * 10.0) { ", ten times too much" } else if near(eps / 10.0) { ", a tenth of it" } else { "" };
+        let times = if near(eps * 10.0) {
+            ", ten times too much"
+        } else if near(eps / 10.0) {
+            ", a tenth of it"
+        } else {
+            ""
+        };
         let text = format!("eps is {digits:e}, not {eps:e}{times}: attention.layer_norm_rms_epsilon");
         let made = make(&|x, r, c| x / (squares[r] + digits).sqrt() * w[c]);
         hunt.try_out("norm-eps", Rank::Estimated, text, &made);
@@ -86,7 +105,8 @@ fn other_weights(hunt: &mut Hunt<'_>, own: &Weight, eps: f32) {
             continue;
         }
         let text = format!("the norm's weight is `{}` in place of `{own_name}`", other.name);
-        let made = s.oracle.weight(id).and_then(|weight| s.oracle.run(&Call::RmsNorm(weight, eps), &[&s.inputs[0]]));
+        let made =
+            s.oracle.weight(id).and_then(|weight| s.oracle.run(&Call::RmsNorm(weight, eps), &[&s.inputs[0]]));
         hunt.try_run("wrong-weight", Rank::Known, text, made);
     }
 }

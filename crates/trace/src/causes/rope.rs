@@ -15,8 +15,14 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
     let Call::Rope(rope, factors, _) = &s.call else { return };
     let (with, other) = match rope.pairing {
-        Pairing::Interleaved => (Pairing::Halves, "halves (x[i], x[i + d/2]) are rotated instead of neighbouring pairs (x[2i], x[2i + 1])"),
-        Pairing::Halves => (Pairing::Interleaved, "neighbouring pairs (x[2i], x[2i + 1]) are rotated instead of halves (x[i], x[i + d/2])"),
+        Pairing::Interleaved => (
+            Pairing::Halves,
+            "halves (x[i], x[i + d/2]) are rotated instead of neighbouring pairs (x[2i], x[2i + 1])",
+        ),
+        Pairing::Halves => (
+            Pairing::Interleaved,
+            "neighbouring pairs (x[2i], x[2i + 1]) are rotated instead of halves (x[i], x[i + d/2])",
+        ),
     };
     let run = |other: Rope, first: usize| {
         // The factors are one a pair.
@@ -32,13 +38,26 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         run(Rope { scale: -rope.scale, ..rope.clone() }, 0),
     );
     for first in [1, 2] {
-        let text = format!("positions are too large by {first}: row r is rotated as if at position r + {first}");
+        let text =
+            format!("positions are too large by {first}: row r is rotated as if at position r + {first}");
         hunt.try_run("rope-position", Rank::Known, text, at(first));
     }
-    hunt.try_run("rope-position", Rank::Known, "positions are too small by 1: row r is rotated as if at position r − 1", at_minus_one(s, rope));
-    for (chunk, text) in [(1, "every row is rotated as if at position 0")].into_iter().chain(
-        [2, 4, 8, 16, 32, 64].map(|chunk| (chunk, "positions begin at 0 again in every step: the number of tokens already there is not added")),
-    ) {
+    hunt.try_run(
+        "rope-position",
+        Rank::Known,
+        "positions are too small by 1: row r is rotated as if at position r − 1",
+        at_minus_one(s, rope),
+    );
+    for (chunk, text) in
+        [(1, "every row is rotated as if at position 0")]
+            .into_iter()
+            .chain([2, 4, 8, 16, 32, 64].map(|chunk| {
+            (
+                chunk,
+                "positions begin at 0 again in every step: the number of tokens already there is not added",
+            )
+        }))
+    {
         if chunk < s.found.rows {
             let kind = if chunk == 1 { "unchanged" } else { "rope-position" };
             hunt.try_run(kind, Rank::Known, text, restarted(s, chunk));
@@ -56,12 +75,27 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         );
     }
     if rope.scale != 1.0 {
-        hunt.try_run("rope-scale", Rank::Known, format!("positions are not scaled by {}", rope.scale), run(Rope { scale: 1.0, ..rope.clone() }, 0));
-        hunt.try_run("rope-scale", Rank::Known, format!("positions are divided by {} instead of multiplied", rope.scale), run(Rope { scale: 1.0 / rope.scale, ..rope.clone() }, 0));
+        hunt.try_run(
+            "rope-scale",
+            Rank::Known,
+            format!("positions are not scaled by {}", rope.scale),
+            run(Rope { scale: 1.0, ..rope.clone() }, 0),
+        );
+        hunt.try_run(
+            "rope-scale",
+            Rank::Known,
+            format!("positions are divided by {} instead of multiplied", rope.scale),
+            run(Rope { scale: 1.0 / rope.scale, ..rope.clone() }, 0),
+        );
     }
     if factors.is_some() {
         let call = Call::Rope(rope.clone(), None, 0);
-        hunt.try_run("rope-factors", Rank::Known, "the factors of rope_freqs.weight are not used", s.oracle.run(&call, &[&s.inputs[0]]));
+        hunt.try_run(
+            "rope-factors",
+            Rank::Known,
+            "the factors of rope_freqs.weight are not used",
+            s.oracle.run(&call, &[&s.inputs[0]]),
+        );
     }
     let twice = at(0).and_then(|once| s.oracle.run(&s.call, &[&once]));
     hunt.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
@@ -142,7 +176,10 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
         };
         // What is left between the first and the second half corrects the frequency.
         let half = turns.len() / 2;
-        let [first, second] = [phase(frequency, &|r| f64::from(u8::from(r < half))), phase(frequency, &|r| f64::from(u8::from(r >= half)))];
+        let [first, second] = [
+            phase(frequency, &|r| f64::from(u8::from(r < half))),
+            phase(frequency, &|r| f64::from(u8::from(r >= half))),
+        ];
         let left = multiply(second, [first[0], -first[1]]);
         frequency += left[1].atan2(left[0]) / half.max(1) as f64;
         let offset = phase(frequency, &|_| 1.0);
@@ -178,7 +215,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
             continue;
         }
         let Some((slope, intercept)) = line(&points) else { continue };
-        let theta = nice((-slope * rope.dims as f64 / 2.0).exp());
+        let exact = (-slope * rope.dims as f64 / 2.0).exp();
+        let theta = nice(exact);
         let scale = nice(intercept.exp()) * sign;
         let first = (angles.offsets.first().copied().unwrap_or(0.0) / scale).round().clamp(0.0, 64.0);
         let made = |theta: f64, scale: f64, first: usize| {
@@ -187,7 +225,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         };
         let (own_theta, own_scale) = (f64::from(rope.theta), f64::from(rope.scale));
         let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 5e-3;
-        if differ(theta, own_theta) {
+        // A round number, or the estimate as it is.
+        for theta in [theta, exact].into_iter().filter(|&theta| differ(theta, own_theta)) {
             let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
             hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
         }
@@ -196,7 +235,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
             hunt.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
         }
         if differ(theta, own_theta) || differ(scale, own_scale) || first != 0.0 {
-            let text = format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
+            let text =
+                format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
             hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
         }
     }
@@ -206,7 +246,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
 fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
     let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let (xx, xy) = points.iter().fold((0.0, 0.0), |(xx, xy), (x, y)| (xx + (x - mx).powi(2), xy + (x - mx) * (y - my)));
+    let (xx, xy) =
+        points.iter().fold((0.0, 0.0), |(xx, xy), (x, y)| (xx + (x - mx).powi(2), xy + (x - mx) * (y - my)));
     (xx > 0.0).then(|| (xy / xx, my - xy / xx * mx))
 }
 

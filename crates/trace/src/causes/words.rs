@@ -37,7 +37,8 @@ pub(crate) fn place(region: &Region, value: &Matrix, head_dim: Option<usize>) ->
         });
     }
     if region.cols.len() < value.cols {
-        let heads = head_dim.filter(|&dim| dim < value.cols).and_then(|dim| whole_heads(region, value.cols, dim));
+        let heads =
+            head_dim.filter(|&dim| dim < value.cols).and_then(|dim| whole_heads(region, value.cols, dim));
         parts.push(match heads {
             Some(heads) => format!("{} {}", plural("head", heads.len()), list(&heads)),
             None => format!("{} {}", plural("column", region.cols.len()), list(&region.cols)),
