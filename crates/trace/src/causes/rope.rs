@@ -226,7 +226,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         let (own_theta, own_scale) = (f64::from(rope.theta), f64::from(rope.scale));
         let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 5e-3;
         // A round number, or the estimate as it is.
-        for theta in [theta, exact].into_iter().filter(|&theta| differ(theta, own_theta)) {
+        let candidates = [Some(theta), Some(exact).filter(|exact| (exact / theta - 1.0).abs() > 1e-4)];
+        for theta in candidates.into_iter().flatten().filter(|&theta| differ(theta, own_theta)) {
             let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
             hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
         }
