@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use engine::KvFormat;
 
 use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
@@ -105,14 +106,25 @@ pub(crate) struct ModelArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// Print a table of every value of each step to stderr; RUSTORCH_DEBUG=1 does, and implies -v
+    #[arg(long, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    pub(crate) debug: bool,
+}
+
+/// What computes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct BackendArgs {
     /// What computes: cpu is fast, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
     /// Threads [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
-    #[command(flatten)]
-    pub(crate) context: ContextArgs,
     /// Tokens of a prompt that are computed at once
     #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
@@ -126,10 +138,27 @@ pub(crate) struct ContextArgs {
     /// [default: that, but at most 4096]
     #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
     pub(crate) ctx_size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+}
+
+/// How keys and values are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CacheArgs {
     /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
     #[arg(env = "RUSTORCH_CACHE_TYPE")]
     pub(crate) cache_type: CacheType,
+}
+
+impl CacheArgs {
+    /// The format they are kept in.
+    pub(crate) fn format(&self) -> KvFormat {
+        match self.cache_type {
+            CacheType::F16 => KvFormat::F16,
+            CacheType::F32 => KvFormat::F32,
+        }
+    }
 }
 
 /// The formats of the KV cache, by name.
@@ -359,7 +388,9 @@ pub(crate) struct TraceArgs {
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
 }
 
 /// A sequence of tokens: one of these.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use backend::Backend;
-use engine::{Engine, KvFormat, Model, Options};
+use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
 
-use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
-use crate::folders;
+use crate::args::{BackendArgs, BackendName, ContextArgs, EngineArgs, ModelArgs};
 use crate::output::Usage;
+use crate::{folders, trace};
 
 /// Opens the model's file, for commands that need no more.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -31,8 +31,11 @@ pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
-    let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
-    let engine = Engine::new(Arc::new(model), backend(args), options)?;
+    let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
+    let mut engine = Engine::new(Arc::new(model), backend(&args.backend), options)?;
+    if args.debug {
+        trace::show_steps(&mut engine)?;
+    }
     tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
     Ok(engine)
 }
@@ -40,15 +43,11 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
 /// The engine's options with the context asked for; without one, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
-    let kv_format = match args.cache_type {
-        CacheType::F16 => KvFormat::F16,
-        CacheType::F32 => KvFormat::F32,
-    };
-    Options { n_ctx, kv_format, ..Options::default() }
+    Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
 }
 
 /// The backend asked for, empty.
-pub(crate) fn backend(args: &EngineArgs) -> Box<dyn Backend> {
+pub(crate) fn backend(args: &BackendArgs) -> Box<dyn Backend> {
     match args.backend {
         BackendName::Cpu => Box::new(backend_cpu::Cpu::new(args.threads)),
         BackendName::Reference => Box::new(backend_reference::Reference::new()),

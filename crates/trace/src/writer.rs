@@ -84,13 +84,13 @@ impl Writer {
             return Err(Error::value(&self.path, name, "was not announced"));
         };
         let Shape { rows, cols, .. } = value.shape;
-        let row = (first * cols) as u64;
-        if cols == 0 || !data.len().is_multiple_of(cols) || first + data.len() / cols > rows {
+        let given = data.len().checked_div(cols).unwrap_or(0);
+        if given * cols != data.len() || first > rows || given > rows - first {
             let why = format!("has {rows} rows of {cols}, not {} values from row {first} on", data.len());
             return Err(Error::value(&self.path, name, why));
         }
-        value.rows += data.len() / cols;
-        let at = value.start + row * size_of::<f32>() as u64;
+        value.rows += given;
+        let at = value.start + (first * cols * size_of::<f32>()) as u64;
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.write_at(at, &bytes)
     }
