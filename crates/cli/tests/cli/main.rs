@@ -10,3 +10,4 @@ mod settings;
 #[cfg(unix)]
 mod terminal;
 mod tokens;
+mod trace;
