@@ -23,12 +23,14 @@ const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;
 
 const EXAMPLES: &str = "\
 Examples:
+  rustorch
   rustorch chat -m model.gguf
   rustorch run -m model.gguf -p 'Why is the sky blue?' -n 200 --temp 0
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
 
-Without a command, `run` is meant when there is a prompt, else `chat`.
+Without a command, `run` is meant when there is a prompt, else `chat`. Without a model, the small
+one in the program answers; a line on stderr says so.
 
 Options that RUSTORCH_NAME variables set (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) can also stand in
 ~/.config/rustorch/config.toml by their long names (model = \"...\", top-k = 20). Flags win over
@@ -97,7 +99,7 @@ fn from_ids(arg: Arg) -> Arg {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// GGUF file, or the name of one in ~/.rustorch/models
+    /// GGUF file, or the name of one in ~/.rustorch/models [default: the small model in the program]
     #[arg(short, long, value_name = "FILE", env = "RUSTORCH_MODEL")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -330,6 +332,7 @@ impl TemplateArgs {
 #[command(after_help = "\
 Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
 answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+The first line that cannot be obeyed or answered ends such a chat with exit code 1.
 On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
@@ -434,7 +437,7 @@ pub(crate) struct TokenizeArgs {
 /// What `inspect` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
-    /// The GGUF file; the same as -m FILE
+    /// The GGUF file; the same as -m FILE [default: the small model in the program]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -470,10 +473,11 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         Ok(command) => (command, None),
         Err(fault) => (Cli::command(), Some(fault)),
     };
-    let command = tend_env(command);
+    let mut command = tend_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
-    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    let parsed = parsed.map_err(mistakes::explain);
+    let matches = command.try_get_matches_from_mut(&args);
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
     match (parsed, fault) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),
         (_, Some(fault)) => Err(fault),

@@ -5,22 +5,32 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use backend::Backend;
+use bytes::Bytes;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
 
 use crate::args::{BackendArgs, BackendName, ContextArgs, EngineArgs, ModelArgs};
-use crate::output::Usage;
-use crate::{folders, trace};
+use crate::{folders, output, trace};
 
-/// Opens the model's file, for commands that need no more.
+/// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
-    let Some(named) = &args.model else {
-        let message = "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
-            configuration file";
-        return Err(Usage(message.to_owned()).into());
-    };
-    Ok(Gguf::open(find(named)?)?)
+    Ok(match &args.model {
+        Some(named) => Gguf::open(find(named)?)?,
+        None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
+    })
+}
+
+/// Says of the embedded model, `file`, what it is and how to use another; of one that was named, nothing.
+pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
+    if args.model.is_none() {
+        let parameters = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum();
+        let parameters = output::count(parameters);
+        output::note(format_args!(
+            "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
+             -m model.gguf uses a real one"
+        ));
+    }
 }
 
 /// The file's tokenizer.
@@ -36,7 +46,17 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
     if args.debug {
         trace::show_steps(&mut engine)?;
     }
-    tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
+    let (memory, limits) = (engine.backend().memory(), engine.limits());
+    tracing::debug!(
+        "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
+         a context of {} tokens, prompts in steps of {}",
+        output::size(memory.weights_mapped),
+        output::size(memory.weights_owned),
+        output::size(memory.kv),
+        output::size(memory.activations),
+        limits.n_ctx,
+        limits.n_batch,
+    );
     Ok(engine)
 }
 

@@ -19,6 +19,7 @@ pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION")
 
 pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
     let model = Model::new(&file)?;
     let tokens = match (args.sequence.tokens, &args.sequence.prompt) {
         (Some(TokenIds(tokens)), _) => tokens,

@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod embedded;
 mod inspect;
 mod known;
 mod mistakes;
