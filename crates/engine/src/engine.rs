@@ -157,7 +157,8 @@ impl Engine {
     /// Takes the place of an earlier observer; without names there is none to read but the output.
     ///
     /// What a backend would compute at once to be faster, it computes value by value where these are
-    /// read, so steps can take longer and logits can differ as much as two orders of summing do.
+    /// read, so steps can take longer and logits can differ as much as two orders of summing do. The
+    /// values of a whole step are held in memory; a smaller `n_batch` makes them fewer.
     ///
     /// # Errors
     /// When the graph has no such value, or the backend has no room. Nothing has changed then.

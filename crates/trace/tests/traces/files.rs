@@ -104,7 +104,8 @@ fn rows_that_do_not_fit_are_refused() {
     }
     for (values, said) in [
         ([shape("a", 1, 1), shape("a", 1, 1)], "named twice"),
-        ([shape("a", 1, 1), shape("b", usize::MAX, 8)], "too large"),
+        ([shape("a", 1, 1), shape("b", usize::MAX, 8)], "empty or too large"),
+        ([shape("a", 1, 1), shape("b", 3, 0)], "empty or too large"),
     ] {
         let error = Writer::create(&path, &meta(), values).expect_err("a mistake").to_string();
         assert!(error.contains(said), "{error}");
@@ -156,6 +157,14 @@ fn damaged_files_are_refused() {
             file(&header(r#"{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}"#), 8),
             "F32 [4611686018427387904, 4]",
         ),
+        (
+            file(&header(r#"{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}"#), 8),
+            "F32 [0",
+        ),
+        (
+            file(&header(r#"{"dtype":"F32","shape":[18446744073709551615,0],"data_offsets":[0,0]}"#), 8),
+            "0] at",
+        ),
     ] {
         std::fs::write(&path, &bytes).expect("written");
         let error = Trace::open(&path).expect_err(said).to_string();
@@ -163,4 +172,32 @@ fn damaged_files_are_refused() {
     }
     let error = Trace::open(folder.path().join("none")).expect_err("no file").to_string();
     assert!(error.contains("none: cannot open it"), "{error}");
+}
+
+/// Whatever byte is damaged, a trace is refused or can be read to its end.
+#[test]
+fn damage_is_never_fatal() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t.safetensors");
+    write(&path, &meta());
+    let good = std::fs::read(&path).expect("the file");
+    let (mut refused, mut read) = (0, 0);
+    for at in 0..good.len() {
+        for mask in [1, 32] {
+            let mut bytes = good.clone();
+            bytes[at] ^= mask;
+            std::fs::write(&path, &bytes).expect("written");
+            match Trace::open(&path) {
+                Err(_) => refused += 1,
+                Ok(trace) => {
+                    for shape in trace.values() {
+                        let values = trace.read(&shape.name).expect("what is announced");
+                        assert_eq!(values.len(), shape.rows * shape.cols);
+                    }
+                    read += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 50 && read > 50, "{refused} refused, {read} read");
 }
