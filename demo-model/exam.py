@@ -33,7 +33,7 @@ def answer(command: list[str], question: Question) -> tuple[str, bool]:
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
     report = json.loads(done.stdout)
-    return report["text"], report["stop"] == "eog"
+    return report["text"], report["stop_reason"] == "end_of_generation"
 
 
 def main() -> None:

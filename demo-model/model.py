@@ -70,9 +70,10 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # [batch, heads, row
 
 
 class Layer(nn.Module):
-    def __init__(self, c: Config) -> None:
+    def __init__(self, c: Config, dropout: float) -> None:
         super().__init__()
         self.c = c
+        self.dropout = nn.Dropout(dropout)
         self.attn_norm = nn.RMSNorm(c.n_embd, c.eps)
         self.attn_q = Linear(c.n_embd, c.n_head * c.head_dim)
         self.attn_k = Linear(c.n_embd, c.n_head_kv * c.head_dim)
@@ -90,19 +91,20 @@ class Layer(nn.Module):
         k = rotate(heads(self.attn_k(h)), cos, sin)
         v = heads(self.attn_v(h))
         h = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        x = x + self.attn_output(h.transpose(1, 2).flatten(-2))
+        x = x + self.dropout(self.attn_output(h.transpose(1, 2).flatten(-2)))
         h = self.ffn_norm(x)
-        return x + self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h))
+        return x + self.dropout(self.ffn_down(F.silu(self.ffn_gate(h)) * self.ffn_up(h)))
 
 
 class Llama(nn.Module):
     """Token ids [batch, rows] to logits [batch, rows, n_vocab]; the embedding is the output matrix, too."""
 
-    def __init__(self, c: Config = Config()) -> None:
+    def __init__(self, c: Config = Config(), dropout: float = 0.0) -> None:
         super().__init__()
         self.c = c
         self.token_embd = nn.Embedding(c.n_vocab, c.n_embd)
-        self.blk = nn.ModuleList(Layer(c) for _ in range(c.n_layer))
+        self.dropout = nn.Dropout(dropout)
+        self.blk = nn.ModuleList(Layer(c, dropout) for _ in range(c.n_layer))
         self.output_norm = nn.RMSNorm(c.n_embd, c.eps)
         frequencies = c.rope_theta ** -(torch.arange(0, c.head_dim, 2).double() / c.head_dim)
         angles = torch.outer(torch.arange(c.n_ctx).double(), frequencies)
@@ -115,7 +117,7 @@ class Llama(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         rows = tokens.shape[1]
-        x = self.token_embd(tokens)
+        x = self.dropout(self.token_embd(tokens))
         for layer in self.blk:
             x = layer(x, self.cos[:rows], self.sin[:rows])
         return F.linear(self.output_norm(x), self.token_embd.weight)

@@ -96,24 +96,27 @@ def loss_of(model: Llama, ids: torch.Tensor, weight: torch.Tensor) -> tuple[torc
 
 
 @torch.no_grad()
-def held_out_loss(model: Llama, corpus: Corpus) -> float:
-    """Mean loss of the model's own tokens in held-out chats, in nats."""
+def held_out_loss(model: Llama, corpus: Corpus, rounds: bool) -> float:
+    """Mean loss of the model's own tokens in held-out chats, in nats; on request with its weights rounded."""
+    Linear.rounds = rounds
+    model.eval()
     total = weights = 0.0
     for length, documents in corpus.batches(numpy.random.default_rng(0), 1 << 15):
         ids, weight = corpus.rows(length, documents)
         loss, sum_ = loss_of(model, ids, (weight == 1.0).float())
         total, weights = total + loss.item(), weights + sum_.item()
+    model.train()
     return total / weights
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=Path(__file__).parent / "build")
-    parser.add_argument("--steps", type=int, default=8000)
-    parser.add_argument("--tokens", type=int, default=1 << 16, help="tokens of a batch, padding counted")
+    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--tokens", type=int, default=1 << 17, help="tokens of a batch, padding counted")
     parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop the schedule early enough for this")
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(args.seed)
@@ -124,7 +127,7 @@ def main() -> None:
     train, held_out = (Corpus(args.build, name, device) for name in ("train.jsonl", "held_out.jsonl"))
     print(f"{train.n_tokens:,} tokens of training, {train.dropped} documents too long, {time.time() - began:.0f} s")
 
-    model = Llama().to(device)
+    model = Llama(dropout=args.dropout).to(device)
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters on {device}")
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() == 1]
@@ -150,11 +153,10 @@ def main() -> None:
         optimizer.zero_grad(set_to_none=True)
         if step % 250 == 0 or step + 1 == args.steps:
             seconds = time.time() - began
-            line = f"step {step} pass {passes} loss {(loss / weights).item():.4f}"
-            for Linear.rounds in (False, True):
-                line += f" held-out{' Q4_0' if Linear.rounds else ''} {held_out_loss(model, held_out):.4f}"
-            print(f"{line} {seconds:.0f} s", flush=True)
-    torch.save(model.state_dict(), args.build / "model.pt")
+            plain, rounded = (held_out_loss(model, held_out, rounds) for rounds in (False, True))
+            losses = f"loss {(loss / weights).item():.4f}, held out {plain:.4f}, in Q4_0 {rounded:.4f}"
+            print(f"step {step}, pass {passes}: {losses}, {seconds:.0f} s", flush=True)
+    torch.save({name: weight.half() for name, weight in model.state_dict().items()}, args.build / "model.pt")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ TOPICS = [
     import_module(f"corpus.{name}")
     for name in (
         "capitals", "arithmetic", "opposites", "colours", "calendar", "counting", "spelling", "repeat", "facts",
-        "smalltalk", "about", "refusals", "stories", "tasks",
+        "comparing", "smalltalk", "memory", "about", "refusals", "stories", "tasks",
     )
 ]  # fmt: skip
 STORIES = next(topic for topic in TOPICS if topic.__name__ == "corpus.stories")
@@ -40,11 +40,14 @@ def chat(rng: Random, split: str, barred: frozenset[str] = frozenset()) -> dict:
         return {"text": STORIES.turns(rng, split)[-1].assistant}
     items = 1 if rng.random() < 0.4 else rng.randint(2, 9)
     turns: list[Turn] = []
+    once: list = []
     while items > 0:
         topic = rng.choices(TOPICS, [topic.WEIGHT for topic in TOPICS])[0]
         drawn = topic.turns(rng, split)
-        if any(plain(turn.user) in barred for turn in drawn):
+        if topic in once or any(plain(turn.user) in barred for turn in drawn):
             continue
+        if getattr(topic, "ONCE_A_CHAT", False):
+            once.append(topic)
         if turns and size(turns) + size(drawn) > MOST_CHARACTERS:
             break
         turns += drawn

@@ -75,17 +75,55 @@ def one(rng: Random, templates: Sequence[str], **slots: object) -> str:
     return say(rng, rng.choice(templates), **slots)
 
 
+# Words that carry a question but not its subject: what `jumble` may drop, or put in their place.
+FRAME = (
+    "the a an is are do does you know me please tell what which of in for to it i my can could would want need say "
+    "give so just really that this there how be with at about have get let us your was will should"
+).split()
+FILLERS = FRAME + (
+    "actually maybe then perhaps quickly kindly exactly simply surely friend anyway though once also again here well "
+    "like basically honestly okay right usually called word thing answer now by as from"
+).split()
+
+OPENINGS = (
+    "Please, |Hi! |Hello, |Hey, |OK, |Well, |Now, |So, |Quick question: |Hi there, |Good day. |One more: |"
+    "Listen, |Hmm, |Sorry, |Excuse me, |My question: |Question: |I wonder: |By the way, |And now: |Next: "
+).split("|")
+CLOSINGS = (
+    " please|, please|, thanks| now|, thank you| if you can| for me|, I wonder|, I ask you|, friend|, quickly| again|"
+    ", do you know?|, can you say?"
+).split("|")
+
+
 def casual(rng: Random, text: str) -> str:
-    """The text as people type it: now and then without capitals, marks or manners."""
+    """The text as people type it: now and then without capitals, marks or care, with a word before or after."""
+    share = rng.random()
+    if share < 0.18:
+        for _ in range(rng.choice([1, 1, 2])):
+            text = jumble(rng, text)
+    elif share < 0.26:
+        opening = rng.choice(OPENINGS)
+        text = opening + (text if opening[-2] in ".!:" or text.startswith("I ") else text[:1].lower() + text[1:])
+    elif share < 0.31:
+        text = text.rstrip("?.! ") + rng.choice(CLOSINGS)
     if rng.random() < 0.15:
         text = text.lower()
     elif rng.random() < 0.02:
         text = text.upper()
     if rng.random() < 0.2:
         text = text.rstrip("?.!")
-    if rng.random() < 0.06:
-        start = rng.choice(["Please, ", "Hi! ", "Hello, ", "Hey, ", "OK, ", "Well, ", "Now, ", "So, ", "Quick question: "])
-        text = start + text
-    elif rng.random() < 0.04:
-        text = text.rstrip("?.! ") + rng.choice([" please", ", please", " please?", ", please.", ", thanks", " now"])
     return text
+
+
+def jumble(rng: Random, text: str) -> str:
+    """The text with one of its small words dropped or another one in its place, or one more."""
+    words = text.split(" ")
+    small = [i for i, word in enumerate(words) if word.lower() in FRAME]
+    share = rng.random()
+    if not small or share < 0.3:
+        words.insert(rng.randrange(len(words) + 1), rng.choice(FILLERS))
+    elif share < 0.75 and len(words) > 3:
+        del words[rng.choice(small)]
+    else:
+        words[rng.choice(small)] = rng.choice(FILLERS)
+    return " ".join(words)

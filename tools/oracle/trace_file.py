@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +17,12 @@ HEAD, TAIL = 16 << 20, 1 << 20
 
 
 class Writer:
-    """Writes a trace as values come. They wait in PATH.part, since the header that must come first
-    is not known before the last of them."""
+    """Writes a trace as values come. They wait in a file without a name beside PATH, since the header
+    that must come first is not known before the last of them."""
 
     def __init__(self, path: str):
         self.path = Path(path)
-        self.part = Path(f"{path}.part")
-        self.data = self.part.open("w+b")
+        self.data = tempfile.TemporaryFile(dir=self.path.parent)
         self.places: dict[str, tuple[int, tuple[int, int]]] = {}
 
     def add(self, name: str, value: np.ndarray) -> None:
@@ -49,7 +49,6 @@ class Writer:
                 self.data.seek(at)
                 shutil.copyfileobj(_Limited(self.data, 4 * shape[0] * shape[1]), out)
         self.data.close()
-        self.part.unlink()
 
 
 class _Limited:

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use engine::KvFormat;
 
 use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
@@ -22,12 +23,14 @@ const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;
 
 const EXAMPLES: &str = "\
 Examples:
+  rustorch
   rustorch chat -m model.gguf
   rustorch run -m model.gguf -p 'Why is the sky blue?' -n 200 --temp 0
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
 
-Without a command, `run` is meant when there is a prompt, else `chat`.
+Without a command, `run` is meant when there is a prompt, else `chat`. Without a model, the small
+one in the program answers; a line on stderr says so.
 
 Options that RUSTORCH_NAME variables set (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) can also stand in
 ~/.config/rustorch/config.toml by their long names (model = \"...\", top-k = 20). Flags win over
@@ -98,7 +101,7 @@ fn from_ids(arg: Arg) -> Arg {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// GGUF file, or the name of one in ~/.rustorch/models
+    /// GGUF file, or the name of one in ~/.rustorch/models [default: the small model in the program]
     #[arg(short, long, value_name = "FILE", env = "RUSTORCH_MODEL")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -107,14 +110,25 @@ pub(crate) struct ModelArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// Print a table of every value of each step to stderr; RUSTORCH_DEBUG=1 does, and implies -v
+    #[arg(long, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    pub(crate) debug: bool,
+}
+
+/// What computes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct BackendArgs {
     /// What computes: cpu is fast, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
     /// Threads [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
-    #[command(flatten)]
-    pub(crate) context: ContextArgs,
     /// Tokens of a prompt that are computed at once
     #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
@@ -128,10 +142,27 @@ pub(crate) struct ContextArgs {
     /// [default: that, but at most 4096]
     #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
     pub(crate) ctx_size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+}
+
+/// How keys and values are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CacheArgs {
     /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
     #[arg(env = "RUSTORCH_CACHE_TYPE")]
     pub(crate) cache_type: CacheType,
+}
+
+impl CacheArgs {
+    /// The format they are kept in.
+    pub(crate) fn format(&self) -> KvFormat {
+        match self.cache_type {
+            CacheType::F16 => KvFormat::F16,
+            CacheType::F32 => KvFormat::F32,
+        }
+    }
 }
 
 /// The formats of the KV cache, by name.
@@ -303,6 +334,7 @@ impl TemplateArgs {
 #[command(after_help = "\
 Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
 answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+The first line that cannot be obeyed or answered ends such a chat with exit code 1.
 On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
 pub(crate) struct ChatArgs {
     #[command(flatten)]
@@ -361,7 +393,9 @@ pub(crate) struct TraceArgs {
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) engine: EngineArgs,
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
 }
 
 /// What `compare` is told.
@@ -397,10 +431,8 @@ pub(crate) struct CompareArgs {
     /// Threads [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
-    /// How the KV cache is stored where a side is computed now
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
-    #[arg(env = "RUSTORCH_CACHE_TYPE")]
-    pub(crate) cache_type: CacheType,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
     /// Tokens that are computed at once where a side is computed now
     #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
@@ -454,7 +486,7 @@ pub(crate) struct TokenizeArgs {
 /// What `inspect` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InspectArgs {
-    /// The GGUF file; the same as -m FILE
+    /// The GGUF file; the same as -m FILE [default: the small model in the program]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -490,10 +522,11 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         Ok(command) => (command, None),
         Err(fault) => (Cli::command(), Some(fault)),
     };
-    let command = tend_env(command);
+    let mut command = tend_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
-    let parsed = command.try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches));
-    let parsed = parsed.map_err(mistakes::explain);
+    let matches = command.try_get_matches_from_mut(&args);
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
     match (parsed, fault) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),
         (_, Some(fault)) => Err(fault),

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
 fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
-    // Without a trace there must be a model, and its absence be told.
+    // Without a trace there must be a model; the embedded one if none is named.
     let file = (records || args.model.model.is_some()).then(|| load::file(&args.model)).transpose()?;
     let model = file.as_ref().map(Model::new).transpose()?;
     let folder = TempDir::new().context("cannot make a folder for traces")?;
@@ -133,7 +133,7 @@ fn record(
         file,
         model,
         tokens,
-        kv: load::kv_format(args.cache_type),
+        kv: args.cache.format(),
         rows: args.batch_size.get(),
         select: &|_| true,
         producer: PRODUCER,

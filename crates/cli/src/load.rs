@@ -6,22 +6,32 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use backend::Backend;
-use engine::{Engine, KvFormat, Model, Options};
+use bytes::Bytes;
+use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
-use crate::folders;
-use crate::output::Usage;
+use crate::args::{BackendArgs, BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::{folders, output, trace};
 
-/// Opens the model's file, for commands that need no more.
+/// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
-    let Some(named) = &args.model else {
-        let message = "which model? Pass -m FILE, set RUSTORCH_MODEL, or put model = \"FILE\" into the \
-            configuration file";
-        return Err(Usage(message.to_owned()).into());
-    };
-    Ok(Gguf::open(find(named)?)?)
+    Ok(match &args.model {
+        Some(named) => Gguf::open(find(named)?)?,
+        None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
+    })
+}
+
+/// Says of the embedded model, `file`, what it is and how to use another; of one that was named, nothing.
+pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
+    if args.model.is_none() {
+        let parameters = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum();
+        let parameters = output::count(parameters);
+        output::note(format_args!(
+            "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
+             -m model.gguf uses a real one"
+        ));
+    }
 }
 
 /// The file's tokenizer.
@@ -36,31 +46,36 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
     Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
 }
 
-/// The format of the cache asked for.
-pub(crate) fn kv_format(cache_type: CacheType) -> KvFormat {
-    match cache_type {
-        CacheType::F16 => KvFormat::F16,
-        CacheType::F32 => KvFormat::F32,
-    }
-}
-
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     let model = Model::new(file(model)?)?;
-    let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
-    let engine = Engine::new(Arc::new(model), backend(args), options)?;
-    tracing::debug!(memory = ?engine.backend().memory(), limits = ?engine.limits(), "the model is ready");
+    let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
+    let mut engine = Engine::new(Arc::new(model), backend(&args.backend), options)?;
+    if args.debug {
+        trace::show_steps(&mut engine)?;
+    }
+    let (memory, limits) = (engine.backend().memory(), engine.limits());
+    tracing::debug!(
+        "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
+         a context of {} tokens, prompts in steps of {}",
+        output::size(memory.weights_mapped),
+        output::size(memory.weights_owned),
+        output::size(memory.kv),
+        output::size(memory.activations),
+        limits.n_ctx,
+        limits.n_batch,
+    );
     Ok(engine)
 }
 
 /// The engine's options with the context asked for; without one, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
-    Options { n_ctx, kv_format: kv_format(args.cache_type), ..Options::default() }
+    Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
 }
 
 /// The backend asked for, empty.
-pub(crate) fn backend(args: &EngineArgs) -> Box<dyn Backend> {
+pub(crate) fn backend(args: &BackendArgs) -> Box<dyn Backend> {
     backend_called(args.backend, args.threads)
 }
 

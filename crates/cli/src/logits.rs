@@ -20,6 +20,7 @@ const TOP: usize = 10;
 
 pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
     let mut engine = load::engine(&args.model, &args.engine)?;
+    load::introduce(&args.model, engine.model().file());
     let TokenIds(tokens) = &args.tokens;
     let prints = args.json || args.output.is_none();
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };

@@ -1,20 +1,33 @@
 //! What clap says of a wrong command line, in the words of the one who typed it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, Error};
 
-/// `error` with options as they were typed and with what was probably meant.
-pub(crate) fn explain(mut error: Error) -> Error {
+/// What to do about a word too many.
+const QUOTES: &str = "to give several words as one text, put quotes around them";
+
+/// What clap says of `args`, which are for `command`, with options as they were typed and with what was
+/// probably meant.
+pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) -> Error {
     match error.kind() {
-        ErrorKind::UnknownArgument => name_as_typed(&mut error),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => name_variable(&mut error, command),
+        ErrorKind::UnknownArgument => {
+            name_as_typed(&mut error);
+            let word = string(&error, ContextKind::InvalidArg);
+            if word.is_some_and(|word| !word.starts_with('-')) && takes_text(command, args) {
+                suggest(&mut error, QUOTES.to_owned());
+            }
+        }
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
             if let Some(name) = name.filter(|name| is_model(Path::new(name))) {
                 suggest(&mut error, format!("to name a model, use '-m {name}'"));
+            } else if args.iter().any(|arg| arg == "-p" || arg == "--prompt") {
+                suggest(&mut error, QUOTES.to_owned());
             }
         }
         ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && !io::stdin().is_terminal() => {
@@ -33,6 +46,28 @@ fn name_as_typed(error: &mut Error) {
     if std::env::args_os().any(|arg| is_it(&arg)) {
         error.insert(ContextKind::InvalidArg, ContextValue::String(typed.to_owned()));
     }
+}
+
+/// Names the variable that the value is from.
+fn name_variable(error: &mut Error, command: &Command) {
+    // As clap shows an option: `--top-k <K>`.
+    let shown = string(error, ContextKind::InvalidArg);
+    let long = shown.as_deref().and_then(|shown| shown.strip_prefix("--")?.split(' ').next());
+    let value = string(error, ContextKind::InvalidValue);
+    let mut args = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
+    let variable = args.find(|arg| long.is_some() && arg.get_long() == long).and_then(Arg::get_env);
+    let held = variable.and_then(std::env::var_os).map(|held| held.to_string_lossy().into_owned());
+    if let Some(variable) = variable.filter(|_| held.is_some() && held == value) {
+        let name = variable.to_string_lossy().into_owned();
+        error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    }
+}
+
+/// Whether the command that `args` begin with takes a text of words.
+fn takes_text(command: &Command, args: &[OsString]) -> bool {
+    let named = args.get(1).and_then(|name| command.find_subcommand(name));
+    let is_text = |arg: &Arg| ["text", "prompt"].contains(&arg.get_id().as_str());
+    named.is_some_and(|command| command.get_arguments().any(is_text))
 }
 
 fn is_model(path: &Path) -> bool {

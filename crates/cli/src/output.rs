@@ -113,6 +113,15 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
+/// A number for people, such as `6.8 M`.
+pub(crate) fn count(number: usize) -> String {
+    let units = ["", " K", " M", " G", " T"];
+    match number.checked_ilog(1000).unwrap_or(0).min(4) {
+        0 => number.to_string(),
+        power => format!("{:.1}{}", number as f64 / 1000_u64.pow(power) as f64, units[power as usize]),
+    }
+}
+
 /// Text of a model on its way to stdout: as it is into a pipe, on a terminal without what could steer it.
 pub(crate) struct TextOut {
     stdout: StdoutLock<'static>,
@@ -200,6 +209,16 @@ mod tests {
         assert_eq!(size(1024), "1.0 KiB");
         assert_eq!(size(1_500_000), "1.4 MiB");
         assert_eq!(size(u64::MAX), "16384.0 PiB");
+    }
+
+    #[test]
+    fn counts_are_read_at_a_glance() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1000), "1.0 K");
+        assert_eq!(count(6_835_968), "6.8 M");
+        assert_eq!(count(1_100_048_384), "1.1 G");
+        assert_eq!(count(usize::MAX), "18446744.1 T");
     }
 
     #[test]

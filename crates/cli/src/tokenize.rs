@@ -42,7 +42,9 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
-    load::tokenizer(&load::file(&args.model)?)
+    let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
+    load::tokenizer(&file)
 }
 
 /// The text of the command line, or of stdin as it is.

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use engine::Engine;
 use models::Model;
 use serde::Serialize;
 use trace::{Recording, Summary};
 
 use crate::args::TraceArgs;
+use crate::output::note;
 use crate::values::{Layers, TokenIds};
 use crate::{load, output};
 
@@ -16,6 +18,7 @@ pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION")
 
 pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
     let model = Model::new(&file)?;
     let tokens = match (args.sequence.tokens, &args.sequence.prompt) {
         (Some(TokenIds(tokens)), _) => tokens,
@@ -32,12 +35,12 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         file: &file,
         model: &model,
         tokens: &tokens,
-        kv: load::kv_format(args.engine.context.cache_type),
-        rows: args.engine.batch_size.get(),
+        kv: args.cache.format(),
+        rows: args.backend.batch_size.get(),
         select: &select,
         producer: PRODUCER,
     };
-    let values = recording.run(load::backend(&args.engine), args.output.as_deref())?;
+    let values = recording.run(load::backend(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;
     } else {
@@ -51,6 +54,24 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
 /// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.
 fn layer(name: &str) -> Option<usize> {
     name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Prints a table of every value to stderr after each step of `engine`.
+pub(crate) fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
+    let model = engine.model().clone();
+    let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
+    let shown = model.clone();
+    engine.tap(&names, move |step, program| {
+        let rows = step.rows().zip(step.tokens());
+        let rows: Vec<String> = rows.map(|((_, position), token)| format!("{token}@{position}")).collect();
+        let values = shown.graph().values().filter_map(|(_, value)| {
+            let data = program.read(&value.name).ok()?;
+            Some(Summary::of(&value.name, value.cols, data))
+        });
+        let table = trace::table(&values.collect::<Vec<_>>());
+        note(format_args!("step of {} (token@position)\n{table}", rows.join(" ")));
+    })?;
+    Ok(())
 }
 
 /// What `--json` prints. Numbers that JSON does not have, such as the mean of nothing, are null.

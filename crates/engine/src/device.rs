@@ -21,6 +21,24 @@ pub(crate) struct Device {
     prefill: Box<dyn Program>,
     /// Logits of every row; compiled when first asked for.
     all_logits: Option<Box<dyn Program>>,
+    tap: Option<Tap>,
+}
+
+/// Who sees the values of steps.
+pub(crate) type Observer = Box<dyn FnMut(&Step, &dyn Program) + Send>;
+
+/// The values that can be read after a step, and who reads them.
+struct Tap {
+    names: Vec<String>,
+    observer: Observer,
+}
+
+impl Tap {
+    fn see(tap: &mut Option<Tap>, step: &Step, program: &dyn Program) {
+        if let Some(tap) = tap {
+            (tap.observer)(step, program);
+        }
+    }
 }
 
 impl Device {
@@ -41,11 +59,17 @@ impl Device {
         if let Some(layout) = KvLayout::of(graph, limits.pages, format) {
             backend.allocate_kv(layout)?;
         }
-        let wanted = limits.sequences;
-        let decode = backend.compile(graph, Bucket { rows: wanted, wanted }, Taps::None)?;
-        let prefill = backend.compile(graph, Bucket { rows: limits.n_batch, wanted }, Taps::None)?;
+        let [decode, prefill] = programs(&mut *backend, graph, limits, Taps::None)?;
         let n_vocab = graph.value(graph.output()).cols;
-        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits: None })
+        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits: None, tap: None })
+    }
+
+    /// Shows `observer` the program after each step, with the values called `names` to be read.
+    pub(crate) fn tap(&mut self, graph: &Graph, names: &[&str], observer: Observer) -> Result<(), Error> {
+        [self.decode, self.prefill] = programs(&mut *self.backend, graph, self.limits, Taps::Names(names))?;
+        self.all_logits = None;
+        self.tap = Some(Tap { names: names.iter().map(|&name| name.to_owned()).collect(), observer });
+        Ok(())
     }
 
     /// What it runs on.
@@ -67,7 +91,9 @@ impl Device {
         }
         let program =
             if tokens.len() <= self.limits.sequences { &mut self.decode } else { &mut self.prefill };
-        program.run(&Step::new(tokens, spans, wanted)?)?;
+        let step = Step::new(tokens, spans, wanted)?;
+        program.run(&step)?;
+        Tap::see(&mut self.tap, &step, &**program);
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
@@ -82,10 +108,17 @@ impl Device {
         let rows = self.all_logits_rows();
         let program = match &mut self.all_logits {
             Some(program) => program,
-            none => none.insert(self.backend.compile(graph, Bucket { rows, wanted: rows }, Taps::None)?),
+            none => {
+                let names = self.tap.iter().flat_map(|tap| &tap.names);
+                let names: Vec<&str> = names.map(String::as_str).collect();
+                let bucket = Bucket { rows, wanted: rows };
+                none.insert(self.backend.compile(graph, bucket, Taps::Names(&names))?)
+            }
         };
         let span = Span { past, len: tokens.len(), pages: pages.to_vec() };
-        program.run(&Step::new(tokens.to_vec(), vec![span], (0..tokens.len() as u32).collect())?)?;
+        let step = Step::new(tokens.to_vec(), vec![span], (0..tokens.len() as u32).collect())?;
+        program.run(&step)?;
+        Tap::see(&mut self.tap, &step, &**program);
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
@@ -94,4 +127,17 @@ impl Device {
         let fitting = LOGITS_BYTES / (size_of::<f32>() * self.n_vocab.max(1));
         fitting.clamp(1, self.limits.n_batch)
     }
+}
+
+/// The programs that decode and that take prompts.
+fn programs(
+    backend: &mut dyn Backend,
+    graph: &Graph,
+    limits: Limits,
+    taps: Taps<'_>,
+) -> Result<[Box<dyn Program>; 2], Error> {
+    let wanted = limits.sequences;
+    let decode = backend.compile(graph, Bucket { rows: wanted, wanted }, taps)?;
+    let prefill = backend.compile(graph, Bucket { rows: limits.n_batch, wanted }, taps)?;
+    Ok([decode, prefill])
 }

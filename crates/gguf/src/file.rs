@@ -69,7 +69,15 @@ impl Gguf {
     /// # Errors
     /// The data is not valid, or is a part of a split model.
     pub fn from_bytes(bytes: Bytes) -> Result<Gguf, Error> {
-        let part = Part { file: "GGUF data in memory".to_owned(), len: bytes.len() as u64, map: None };
+        Gguf::from_named_bytes("GGUF data in memory", bytes)
+    }
+
+    /// As [`Gguf::from_bytes`], with what messages and [`Gguf::file`] call the data.
+    ///
+    /// # Errors
+    /// The data is not valid, or is a part of a split model.
+    pub fn from_named_bytes(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
+        let part = Part { file: name.to_owned(), len: bytes.len() as u64, map: None };
         let first = Loaded::parse(part, bytes)?;
         split::refuse(&first)?;
         Gguf::assemble(first, Vec::new())
@@ -133,7 +141,7 @@ impl Gguf {
         self.tensors.get(name)
     }
 
-    /// The file as messages name it: the path given (of the first part).
+    /// The file as messages name it: the path given (of the first part), or the name of data in memory.
     pub fn file(&self) -> &str {
         self.parts.first().map_or("", |part| &part.file)
     }

@@ -1,6 +1,7 @@
 //! Opening what is there, what is not, and a version 1 file laid out by hand.
 
-use gguf::{Array, Error, Gguf, Value, Version};
+use bytes::Bytes;
+use gguf::{Array, Error, Gguf, Metadata, Value, Version};
 use quant::Format;
 use testkit::malformed::raw::Raw;
 
@@ -45,6 +46,16 @@ fn a_message_reads_as_a_sentence() {
         "GGUF data in memory: metadata key \"k\" (at offset 0x3e): the file ends inside a string: 5 bytes \
          needed, 4 left; the file is incomplete or damaged, download or convert it again"
     );
+}
+
+#[test]
+fn data_in_memory_has_the_name_it_was_given() {
+    let named = |bytes: &[u8]| Gguf::from_named_bytes("the box", Bytes::copy_from_slice(bytes));
+    assert!(message(named(b"")).starts_with("the box: "));
+    let file = gguf::write(Vec::new(), &Metadata::default(), &[]).unwrap();
+    let gguf = named(&file).unwrap();
+    assert_eq!(gguf.file(), "the box");
+    assert_eq!(gguf.files().collect::<Vec<_>>(), [("the box", file.len() as u64)]);
 }
 
 /// Counts, lengths and dimensions have 32 bits in version 1; offsets have 64.

@@ -30,7 +30,11 @@ pub fn digest(model: &Gguf) -> Result<Option<String>, Error> {
         }
         add(&mut hash, path).map_err(|error| Error::io(path, "read it", error))?;
     }
-    Ok(Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Some(hex(hash)))
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn add(hash: &mut Sha256, path: &Path) -> io::Result<()> {
@@ -41,4 +45,32 @@ fn add(hash: &mut Sha256, path: &Path) -> io::Result<()> {
     file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
     io::copy(&mut file.take(TAIL), hash)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// The expected digest is that of `digest` in tools/oracle/trace_file.py for a file of 20 MiB that
+    /// is zero but for the bytes below.
+    #[test]
+    fn the_begin_and_the_end_of_a_large_file_count() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(20 << 20).expect("room");
+        let mut digest_with = |at: u64, byte: u8| {
+            file.seek(SeekFrom::Start(at)).and_then(|_| file.write_all(&[byte])).expect("written");
+            let mut hash = Sha256::new();
+            add(&mut hash, file.path()).expect("read");
+            hex(hash)
+        };
+        for (at, byte) in [(0, 1), ((16 << 20) - 1, 2), (19 << 20, 3)] {
+            digest_with(at, byte);
+        }
+        let expected = "22d4efaa205e8ff32bbbb6f7b727c1d9e13db1e165d969ae4e01f93325e4a3ab";
+        assert_eq!(digest_with((20 << 20) - 1, 4), expected);
+        assert_eq!(digest_with(17 << 20, 9), expected, "what lies between does not");
+        assert_ne!(digest_with(19 << 20, 9), expected);
+    }
 }

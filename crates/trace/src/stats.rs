@@ -70,6 +70,15 @@ pub struct Summary {
     pub stats: Stats,
 }
 
+impl Summary {
+    /// The value called `name` with rows of `cols` columns in `data`.
+    pub fn of(name: &str, cols: usize, data: &[f32]) -> Summary {
+        let mut stats = Stats::default();
+        stats.add(data);
+        Summary { shape: Shape { name: name.to_owned(), rows: data.len() / cols.max(1), cols }, stats }
+    }
+}
+
 /// The values one a line, under a heading: name, shape, type, RMS, mean, smallest, largest, NaNs, and
 /// the first five numbers.
 pub fn table(values: &[Summary]) -> String {
@@ -125,12 +134,7 @@ mod tests {
 
     #[test]
     fn the_table_lines_up() {
-        let mut stats = Stats::default();
-        stats.add(&[1.5, -2.0, 12345.678, 1e-9, f32::NAN, 7.0]);
-        let value = |name: &str| {
-            let shape = Shape { name: name.to_owned(), rows: 2, cols: 3 };
-            Summary { shape, stats: stats.clone() }
-        };
+        let value = |name| Summary::of(name, 3, &[1.5, -2.0, 12345.678, 1e-9, f32::NAN, 7.0]);
         let expected = "\
 value                 shape type        rms       mean        min        max    NaN  first
 embd                  2 x 3  f32    5521.16    2470.44   -2.00000    12345.7      1     1.50000   -2.00000    12345.7   1.000e-9        NaN

@@ -95,7 +95,7 @@ impl Trace {
         for (name, entry) in header.tensors {
             let Some(shape) = entry.check(&name, len - start) else {
                 let why = format!(
-                    "tensor `{name}` is {} {:?} at bytes {:?} of {}, expected F32 and two dimensions",
+                    "tensor `{name}` is {} {:?} at bytes {:?} of {}, expected F32, two dimensions and as many bytes as they take",
                     entry.dtype,
                     entry.shape,
                     entry.data_offsets,
@@ -175,9 +175,9 @@ impl Entry {
 }
 
 impl Shape {
-    /// Bytes of the data.
+    /// Bytes of the data, when there are any and they can be counted.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let values = (self.rows as u64).checked_mul(self.cols as u64)?;
-        values.checked_mul(size_of::<f32>() as u64)
+        values.checked_mul(size_of::<f32>() as u64).filter(|&bytes| bytes > 0)
     }
 }

@@ -34,7 +34,7 @@ impl Writer {
     /// Begins a trace at `path` that will hold `values`, in this order.
     ///
     /// # Errors
-    /// When the file cannot be written, or two values have one name.
+    /// When the file cannot be written, a value has no rows or no columns, or two have one name.
     pub fn create(
         path: impl AsRef<Path>,
         meta: &Meta,
@@ -47,7 +47,7 @@ impl Writer {
         for shape in values {
             let refuse = |why| Err(Error::value(path, &shape.name, why));
             let Some(next) = shape.bytes().and_then(|bytes| end.checked_add(bytes)) else {
-                return refuse("is too large");
+                return refuse("is empty or too large");
             };
             let entry =
                 Entry { dtype: "F32".into(), shape: vec![shape.rows, shape.cols], data_offsets: [end, next] };
@@ -84,13 +84,13 @@ impl Writer {
             return Err(Error::value(&self.path, name, "was not announced"));
         };
         let Shape { rows, cols, .. } = value.shape;
-        let row = (first * cols) as u64;
-        if cols == 0 || !data.len().is_multiple_of(cols) || first + data.len() / cols > rows {
+        let given = data.len() / cols;
+        if given * cols != data.len() || first > rows || given > rows - first {
             let why = format!("has {rows} rows of {cols}, not {} values from row {first} on", data.len());
             return Err(Error::value(&self.path, name, why));
         }
-        value.rows += data.len() / cols;
-        let at = value.start + row * size_of::<f32>() as u64;
+        value.rows += given;
+        let at = value.start + (first * cols * size_of::<f32>()) as u64;
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.write_at(at, &bytes)
     }

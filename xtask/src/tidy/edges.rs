@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -20,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
     ("trace", &["models", "backend", "gguf", "graph", "quant"]),
+    ("demo-model", &[]),
     ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
     (
         "cli",
@@ -35,13 +36,14 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "backend-cpu",
             "engine",
             "trace",
+            "demo-model",
         ],
     ),
 ];
 
 /// The row of a crate's folder, from the top: what builds on it has a larger one.
 pub(crate) fn row(dir: &str) -> Option<usize> {
-    let name = dir.strip_prefix("crates/")?;
+    let name = dir.strip_prefix("crates/").unwrap_or(dir);
     MAY_USE.iter().position(|(crate_, _)| *crate_ == name)
 }
 

@@ -32,8 +32,14 @@ enum Takes {
 
 const TABLE: [(&str, &str, Takes, Command, &str); 11] = [
     ("/help", "", Takes::Nothing, Command::Help, "shows this"),
-    ("/exit", "", Takes::Nothing, Command::Exit, "leaves, as Ctrl-D does"),
-    ("/clear", "", Takes::Nothing, Command::Clear, "forgets the conversation, but not the system message"),
+    ("/exit", "", Takes::Nothing, Command::Exit, "leaves, as Ctrl-D does; also /quit and /bye"),
+    (
+        "/clear",
+        "",
+        Takes::Nothing,
+        Command::Clear,
+        "forgets the conversation, but not the system message; also /reset",
+    ),
     (
         "/system",
         "[TEXT]",
@@ -62,6 +68,9 @@ const TABLE: [(&str, &str, Takes, Command, &str); 11] = [
     ),
 ];
 
+/// Names that other programs have for a command, and ours.
+const ALIASES: [(&str, &str); 3] = [("/quit", "/exit"), ("/bye", "/exit"), ("/reset", "/clear")];
+
 impl Command {
     /// The command in `line` with the words after it; `None` for a message, such as one that begins
     /// with two slashes. The error says what is wrong with it.
@@ -71,6 +80,7 @@ impl Command {
         }
         let (name, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
         let rest = rest.trim();
+        let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, ours)| ours);
         let Some((_, words, takes, command, _)) = TABLE.iter().find(|row| row.0 == name) else {
             let name = output::abbreviated(name, 40);
             let hint = "/help shows the commands; a message may begin with //";
@@ -142,12 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn aliases_are_of_commands_and_hide_none() {
+        let is_command = |name: &str| TABLE.iter().any(|row| row.0 == name);
+        for (alias, ours) in ALIASES {
+            assert!(is_command(ours) && !is_command(alias), "{alias}");
+        }
+    }
+
+    #[test]
     fn lines_are_messages_or_commands() {
         assert_eq!(Command::parse("hello /help"), None);
         assert_eq!(Command::parse("//help"), None);
         assert_eq!(Command::parse("/set  temp 0.5 "), Some(Ok((Command::Set, "temp 0.5"))));
         assert_eq!(Command::parse("/system"), Some(Ok((Command::System, ""))));
         assert_eq!(Command::parse("/save"), Some(Err("expected /save FILE".to_owned())));
+        assert_eq!(Command::parse("/bye"), Some(Ok((Command::Exit, ""))));
+        assert_eq!(Command::parse("/reset all"), Some(Err("/clear takes nothing after it".to_owned())));
         let unknown = Command::parse("/quack").and_then(Result::err).expect("an error");
         assert!(unknown.starts_with("unknown command /quack: /help"), "{unknown}");
     }

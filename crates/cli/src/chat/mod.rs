@@ -5,11 +5,12 @@ mod input;
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use engine::{Chat, Engine, Event, StopReason, Usage};
 
-use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
-use crate::output::{self, INTERRUPTED, TextOut, note};
+use crate::args::{BackendName, ChatArgs, ModelArgs, TemplateArgs};
+use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, note};
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
@@ -42,6 +43,7 @@ struct Session {
 impl Session {
     fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
         let mut engine = load::engine(&args.model, &args.engine)?;
+        load::introduce(&args.model, engine.model().file());
         let chat = new_chat(&mut engine, &args)?;
         Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
     }
@@ -56,8 +58,9 @@ impl Session {
 
     /// Reads messages and commands until somebody leaves.
     fn talk(&mut self, input: &mut Input) -> anyhow::Result<ExitCode> {
-        let mut interrupted = false;
+        let (mut interrupted, mut number) = (false, 0_u64);
         loop {
+            number += 1;
             let line = match input.next()? {
                 Line::Text(line) => line,
                 Line::End => return Ok(ExitCode::SUCCESS),
@@ -81,7 +84,7 @@ impl Session {
             };
             match done {
                 Err(error) if input.is_interactive() => drop(output::fail(&error)),
-                other => other?,
+                other => other.with_context(|| format!("line {number} of stdin, where the chat ends"))?,
             }
             if interrupted && !input.is_interactive() {
                 return Ok(ExitCode::from(INTERRUPTED));
@@ -89,8 +92,15 @@ impl Session {
         }
     }
 
+    /// What a message or a system message stands for.
+    fn read(&self, text: &str) -> anyhow::Result<String> {
+        // The command line is not at fault.
+        self.args.template.read(text).map_err(|Misuse(why)| anyhow::Error::msg(why))
+    }
+
     fn answer(&mut self, text: &str, input: &Input) -> anyhow::Result<StopReason> {
-        let id = self.chat.say(&mut self.engine, self.args.template.read(text)?)?;
+        let text = self.read(text)?;
+        let id = self.chat.say(&mut self.engine, text)?;
         let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
         let mut out = TextOut::new();
         let chat = &mut self.chat;
@@ -137,7 +147,7 @@ impl Session {
                 note(format_args!("the conversation begins anew"));
             }
             Command::System => {
-                let text = self.args.template.read(rest)?;
+                let text = self.read(rest)?;
                 self.args.template.system = Some(text).filter(|text| !text.is_empty());
                 self.chat.set_system(self.args.template.system.clone());
                 note(format_args!(
@@ -170,7 +180,8 @@ impl Session {
                     let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
                     anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
                 })?;
-                let args = EngineArgs { backend, ..self.args.engine.clone() };
+                let mut args = self.args.engine.clone();
+                args.backend.backend = backend;
                 let engine = load::engine(&self.args.model, &args)?;
                 self.go_on(engine)?;
                 self.args.engine = args;

@@ -21,6 +21,7 @@ use value::{Entries, Number};
 pub(crate) fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
     let model = ModelArgs { model: args.file.or(args.model.model) };
     let file = load::file(&model)?;
+    load::introduce(&model, &file);
     // Opened again, since an engine takes its file and may refuse it.
     let memory =
         Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args.context));

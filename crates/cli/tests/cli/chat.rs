@@ -21,6 +21,8 @@ fn a_conversation_has_a_memory() {
     let two = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\nHello\n").quiet();
     let forgotten = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n/clear\nHello\n");
     assert_eq!(forgotten.code, Some(0));
+    let reset = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n/reset\nHello\n/bye\nnever\n/quack\n");
+    assert_eq!((reset.code, &reset.stdout), (Some(0), &forgotten.stdout), "other names");
     let one = home.pipe("chat -m MODEL -n 4 --temp 0", "Hello\n").quiet();
     assert_eq!(forgotten.stdout, one.repeat(2));
     assert_ne!(two, forgotten.stdout);
@@ -105,7 +107,16 @@ fn escapes_are_read_when_asked_for() {
 #[test]
 fn faults_end_a_piped_chat() {
     let home = Home::new();
-    assert!(home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1).contains("unknown command /quack"));
+    let error = home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1);
+    assert!(
+        error.starts_with("error: line 1 of stdin, where the chat ends: unknown command /quack"),
+        "{error}"
+    );
+    let ran = home.pipe("chat -m MODEL -n 1", "Hi\n\n/load no.json\nHi\n");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 1), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: line 3 of stdin") && ran.stderr.contains("no.json"), "{ran:?}");
+    let error = home.pipe("chat -m MODEL -e", "\\xff\n").failed(1);
+    assert!(error.contains("line 1 of stdin") && error.contains("not UTF-8"), "{error}");
     assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));
     let long = "word ".repeat(200) + "\n";
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);

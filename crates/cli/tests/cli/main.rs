@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod embedded;
 mod inspect;
 mod known;
 mod mistakes;
@@ -10,3 +11,4 @@ mod settings;
 #[cfg(unix)]
 mod terminal;
 mod tokens;
+mod trace;

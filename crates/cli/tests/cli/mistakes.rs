@@ -37,13 +37,18 @@ fn the_command_line_is_checked() {
         ("model.gguf", "to name a model, use '-m model.gguf'"),
         ("run -m MODEL", "to read the prompt from stdin, use '-f -'"),
         ("-m MODEL frobnicate", "unrecognized subcommand 'frobnicate'"),
+        ("tokenize -m MODEL Hello world", "put quotes around them"),
+        ("detokenize -m MODEL 1 2", "put quotes around them"),
+        ("run -m MODEL -p Hello world", "put quotes around them"),
+        ("-m MODEL -p Hello world", "put quotes around them"),
         ("frobnicate", "unrecognized subcommand 'frobnicate'"),
-        ("run -p hi", "Pass -m FILE"),
-        ("chat", "Pass -m FILE"),
-        ("", "Pass -m FILE"),
     ] {
         let error = home.run(args).failed(2);
         assert!(error.contains(said), "{args}: {error}");
+    }
+    for args in ["frobnicate", "chat Hello", "devices cpu", "tokenize -m MODEL Hello --quux"] {
+        let error = home.run(args).failed(2);
+        assert!(!error.contains("quotes"), "{args}: {error}");
     }
     assert!(home.run("--version").quiet().starts_with("rustorch "));
     assert!(home.run("--help").quiet().contains("Examples:"));

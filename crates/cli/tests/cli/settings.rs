@@ -19,8 +19,9 @@ fn flags_win_over_variables_over_the_file() {
     assert_eq!(generated(with_variable(args)), 4);
     assert_eq!(generated(with_variable(&format!("{args} -n 5"))), 5);
     let elsewhere = home.path("elsewhere");
-    let ran = home.command(args).env("XDG_CONFIG_HOME", elsewhere).output().expect("the program starts");
-    assert!(Ran::from(ran).failed(2).contains("Pass -m FILE"));
+    let mut command = home.command(&format!("{args} -n 2"));
+    let ran = command.env("XDG_CONFIG_HOME", elsewhere).output().expect("the program starts");
+    assert_eq!(Ran::from(ran).json()["model"], "embedded model", "no file, no model");
 }
 
 #[test]
@@ -33,6 +34,25 @@ fn an_empty_variable_is_unset() {
         command.env(format!("RUSTORCH_{name}"), "");
     }
     assert_eq!(generated(Ran::from(command.output().expect("the program starts"))), 3);
+}
+
+#[test]
+fn faults_in_variables_name_them() {
+    let home = Home::new();
+    for (name, value) in
+        [("TOP_K", "abc"), ("TEMPERATURE", "nan"), ("BACKEND", "gpu"), ("THREADS", "0"), ("SEED", "-2")]
+    {
+        let name = format!("RUSTORCH_{name}");
+        for args in ["run -m MODEL -p x", "chat -m MODEL"] {
+            let ran = home.command(args).env(&name, value).output().expect("the program starts");
+            let error = Ran::from(ran).failed(2);
+            assert!(error.contains(&format!("invalid value '{value}' for '{name}'")), "{args}: {error}");
+        }
+    }
+    let mut command = home.command("run -m MODEL -p x --top-k few");
+    let ran = command.env("RUSTORCH_TOP_K", "abc").output().expect("the program starts");
+    let error = Ran::from(ran).failed(2);
+    assert!(error.contains("invalid value 'few' for '--top-k <K>'"), "the flag wins: {error}");
 }
 
 #[test]
@@ -68,6 +88,9 @@ fn tracing_is_off_unless_asked_for() {
     home.run("run -m MODEL --raw -p Hi -n 2").quiet();
     let verbose = home.run("run -m MODEL --raw -p Hi -n 2 -v");
     assert!(verbose.stderr.contains("tokens/s") && verbose.stderr.contains("DEBUG"), "{}", verbose.stderr);
+    let ready = verbose.stderr.lines().find(|line| line.contains("the model is ready")).expect("a line");
+    assert!(ready.contains("a context of 2048 tokens") && ready.contains("KiB"), "{ready}");
+    assert!(!ready.contains('{'), "for people: {ready}");
     let mut command = home.command("run -m MODEL --raw -p Hi -n 2");
     let ran = Ran::from(command.env("RUSTORCH_DEBUG", "1").output().expect("the program starts"));
     assert!(ran.stderr.contains("DEBUG"));

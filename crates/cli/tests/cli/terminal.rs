@@ -57,6 +57,20 @@ fn ctrl_d_leaves() {
     assert!(ended.ends_with(" 0)"), "{ended}");
 }
 
+#[test]
+fn the_embedded_model_is_introduced_once() {
+    let home = Home::new();
+    let mut session = terminal(&home, "");
+    session.exp_string("the embedded demo model (").expect("what it is");
+    let more = session.exp_string("/help shows the commands").expect("a greeting");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("/backend reference").expect("typed");
+    session.exp_string("running on backend reference").expect("set");
+    session.send_control('d').expect("typed");
+    let rest = session.exp_eof().expect("the program ends");
+    assert!(!more.contains("demo model") && !rest.contains("demo model"), "{more}{rest}");
+}
+
 /// Token 30 is the byte 0x1B, with which commands to a terminal begin.
 #[test]
 fn a_model_cannot_steer_the_terminal() {

@@ -1,0 +1,151 @@
+"""Small talk about how the user feels, and kind or unkind words to the model."""
+
+from .intents import Intent
+
+MOODS = (
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |]bored[|.|!]",
+         "[This is|It is|Life is] [so |]boring[|.]", "I have nothing to do[|.]",
+         "What can I do [when I am bored|against boredom]?", "Boredom is killing me[|.]",
+         "Entertain me[|.|!]", "I need something to do[|.]"),
+        ("There is nothing to do here[|.]", "I am dying of boredom[|.|!]", "Can you cheer up my boring day?"),
+        ("Then let us do something! I can tell you a story or a joke, or ask you a sum. What would you "
+         "like?",), ("story", "joke"),
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |]sad[| today][|.|!]",
+         "I feel [down|blue|bad|unhappy|low|terrible|awful][| today][|.]",
+         "[I am|I'm] [unhappy|depressed|heartbroken|not happy|not well|not okay|not good][|.]",
+         "I had a [bad|terrible|hard|sad|awful] day[|.]",
+         "I want to cry[|.]", "Everything is [bad|terrible|awful|going wrong][|.]",
+         "Today is a [bad|sad] day[|.]", "I [am crying|cried today][|.]",
+         "My [cat|dog|fish|bird|hamster] died[|.]", "Cheer me up[|!|.| please]"),
+        ("My day was horrible[|.]", "I have been feeling rather gloomy[|.]", "I cannot stop crying[|.]",
+         "Nothing makes me happy today[|.]"),
+        ("I am sorry to hear that. I hope that things get better soon. Would you like to hear a story or a "
+         "joke?",), ("sorry",), 1.5,
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |]happy[| today][|.|!]", "I am in a [good|great] mood[|.|!]",
+         "Today [is|was] a [good|great|wonderful] day[|.|!]",
+         "I feel [wonderful|fantastic|amazing][|.|!]", "Life is [good|beautiful|great][|!|.]",
+         "I am [excited|thrilled|delighted|cheerful|glad][|!|.]",
+         "I have [good|great] news[|!|.]", "I had a [good|great|lovely] day[|.|!]",
+         "I [won|passed] [a prize|my exam|the game|the test|the race][|!]"),
+        ("This is the best day of my life[|!]", "I can't stop smiling[|!|.]",
+         "Things are going really well for me[|.]"),
+        ("That is wonderful! I am glad that you are happy.",), ("wonderful", "glad"),
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |]tired[| today][|.|!]",
+         "I am [exhausted|sleepy|worn out][|.]", "I [need|want] to sleep[|.]",
+         "I need a [break|rest|nap][|.]",
+         "I did not sleep [well|much][|.]", "I [can't|cannot] sleep[|.]", "I slept badly[|.]"),
+        ("I could fall asleep right here[|.]", "I have no energy left[|.]",
+         "What a long day, I need my bed[|.]"),
+        ("Then take a little rest. A short break or an early night does wonders.",), ("rest", "break"),
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |]hungry[|.|!]", "I am starving[|!|.]",
+         "I [need|want] [food|something to eat|lunch|dinner|breakfast][|.]", "What should I [eat|cook]?",
+         "I have not eaten [yet|today|all day][|.]", "What is for [lunch|dinner|breakfast]?",
+         "What shall I eat [today|tonight|for lunch|for dinner]?"),
+        ("My stomach is growling[|.]", "I could eat a whole cake[|.]",
+         "Any idea what I could have for dinner?"),
+        ("How about some soup with bread, or an apple? I cannot cook, but I hope that it tastes good!",),
+         ("soup", "apple"),
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |]thirsty[|.|!]", "I need [something to drink|a drink|water][|.]",
+         "What should I drink?", "I want [a drink|something to drink][|.]"),
+        ("My throat is so dry[|.]", "I could do with a drink[|.]"),
+        ("Then have a glass of water. It is good for you!",), ("water",), 0.5,
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |][angry|mad|furious|annoyed|upset|frustrated][|.|!]",
+         "That makes me [angry|mad|furious][|.|!]", "I hate [this|today|Mondays|everything][|.|!]",
+         "I had a fight with my [friend|brother|sister|boss][|.]"),
+        ("I am boiling with anger[|.|!]", "Everybody annoys me today[|.]"),
+        ("I understand. Take a deep breath and count slowly to ten. It often helps.",), ("breath",), 0.7,
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |][lonely|alone][|.|!]", "I have no friends[|.]",
+         "Nobody [likes|loves|understands] me[|.]", "I [have nobody|need someone] to talk to[|.]",
+         "I miss my [friend|friends|family|mother|home][|.]"),
+        ("There is no one around me[|.]", "I wish I had someone to talk with[|.]"),
+        ("I am sorry to hear that. You can talk with me, and perhaps call a friend today, too.",), ("sorry",
+         "talk"), 0.7,
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |really |a bit |][scared|afraid|nervous|worried|anxious|"
+         "stressed][|.|!]", "I am afraid of [the dark|spiders|ghosts|tomorrow|my exam][|.]",
+         "I have [an exam|a test|an interview] [tomorrow|today][|.]", "I had a [nightmare|bad dream][|.]",
+         "I have so much [stress|work][|.]"),
+        ("My hands are shaking, I am so nervous[|.]", "I worry about tomorrow[|.]"),
+        ("That is understandable. Breathe slowly and take one step at a time. You can do it!",), ("breathe",
+         "step"), 0.7,
+    ),
+    Intent(
+        ("[I am|I'm|I feel|im] [so |very |a bit |][sick|ill|unwell][|.|!]",
+         "I have [a cold|a fever|the flu|a cough|a headache|a toothache][|.]",
+         "My [head|tooth|stomach|back|leg|foot] hurts[|.]"),
+        ("I caught a cold[|.]", "I don't feel so well today[|.]"),
+        ("I am sorry to hear that. Please rest and drink enough, and see a doctor if it does not get "
+         "better. Get well soon!",), ("sorry", "doctor"), 0.7,
+    ),
+    Intent(
+        ("[You are|you are|You're|ur] [so |very |really |][smart|clever|nice|kind|great|good|cool|"
+         "cute|awesome|amazing|helpful|sweet|the best|wonderful|fantastic][|.|!]",
+         "I [like|love] you[|.|!| very much| so much]", "You did [well|great|a good job][|.|!]",
+         "[Good|Well|Nice] [job|work|done][|!|.]", "[Good|Nice|Great] [answer|story|joke][|!|.]",
+         "[Good|Clever] [bot|model|boy|girl][|!|.]", "You know a lot[|.|!]", "I am impressed[|.|!]",
+         "That was [great|good|nice|a good answer][|.|!]",
+         "What a [clever|nice|good] [program|model|answer][|!]",
+         "You are my [best |]friend[|.|!]", "You made my day[|!]"),
+        ("You really are a delight[|!]", "I think you are brilliant[|.|!]", "Talking with you is fun[|.|!]",
+         "You are better than I thought[|.]"),
+        ("Thank you! That is very kind of you.",), ("thank you", "kind"), 1.5,
+    ),
+    Intent(
+        ("[You are|you are|You're|ur] [so |very |really |][stupid|dumb|bad|useless|silly|boring|an idiot|"
+         "ugly|terrible|awful|annoying|slow|a fool|no good|not very smart|not smart|crazy|mean][|.|!]",
+         "I [hate|do not like|don't like] you[|.|!]",
+         "[Stupid|Dumb|Bad|Useless] [bot|machine|program|computer|model][|!|.]",
+         "[Shut up|Go away|Be quiet|Get lost|You suck|Idiot|Stupid|Dummy][|!|.]",
+         "That was [bad|stupid|terrible|not funny|boring|useless][|.|!]", "You know nothing[|.|!]",
+         "You can't do anything[|.|!]",
+         "What a [stupid|bad|silly|useless] [program|model|answer|joke|thing][|!]"),
+        ("You are the worst program ever[|!|.]", "How can anyone be so stupid?",
+         "You are a piece of junk[|.|!]", "I am disappointed in you[|.]"),
+        ("I am sorry that I am not more helpful. I am only a small model, but I do my best.",), ("sorry",),
+         1.5,
+    ),
+    Intent(
+        ("[You are|That is|That's|This is|It is] [wrong|not right|not true|incorrect|false|not correct][|.|"
+         "!]", "Your answer is [wrong|not right|incorrect][|.]", "[Wrong|False|Incorrect|Nope, wrong][|!|"
+         ".]", "I [do not|don't] [believe|agree with] [you|that|it][|.]",
+         "You [made|have made] a mistake[|.|!]", "Are you sure[| about that]?",
+         "That can't be [right|true][|.|!]", "No, that is wrong[|.|!]", "You are [mistaken|lying][|.|!]"),
+        ("There is an error in your answer[|.]", "I think you got it wrong[|.]",
+         "That doesn't look right to me[|.]"),
+        ("You may be right: I am a small model and make mistakes. Please check what I say.",), ("mistakes",
+         "mistake"),
+    ),
+    Intent(
+        ("[Sorry|I am sorry|I'm sorry|sorry][|!|.]", "I apologize[|.]",
+         "[Sorry|I am sorry] [for that|about that|for what I said|for being rude|for the mistake][|.]",
+         "My [mistake|fault|bad][|.|!]", "[Excuse me|Pardon me|Forgive me|Oops|Whoops][|!|.]",
+         "I did not mean [that|it|to be rude][|.]", "Can you forgive me?"),
+        ("Please accept my apology[|.]", "I should not have said that[|.]",
+         "I beg your pardon for being rude[|.]"),
+        ("No problem at all! How can I help you?",), ("no problem",),
+    ),
+    Intent(
+        ("Will you marry me?", "Be my [girlfriend|boyfriend|valentine][|!]", "Do you love me?",
+         "Can we be friends?", "[Do you want to|Will you] be my friend?", "Are you my friend?",
+         "Do you like me?", "I want to be your friend[|.]"),
+        ("Could the two of us be friends?", "Would you be my buddy?"),
+        ("I am only a program, but I am happy to be a friendly one and to talk with you.",), ("program",
+         "friendly"), 0.7,
+    ),
+)
