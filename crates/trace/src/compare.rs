@@ -4,23 +4,14 @@
 //! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
 //! of its result is held against that. The first operation beyond the one-operation limit is guilty.
 
-use std::cell::OnceCell;
-
-use backend::KvFormat;
-use graph::{Op, ValueId};
-use half::f16;
-
-use crate::causes::{self, Cause, Suspect, head_dim};
-use crate::judge::{self, Judgement, Region, judge};
+use crate::causes::{self, head_dim};
+use crate::judge::{Limit, Region, judge};
 use crate::metrics::measure;
-use crate::oracle::Call;
-use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict, tapped_name};
-
-/// Operations that are replayed in a row where a trace lacks what lies between, at most.
-const CHAIN: usize = 4;
+use crate::replay::Replay;
+use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
 
 /// The largest error of a whole model with weights of F32, F16 or BF16.
-const WHOLE_FLOAT: f64 = 1e-5;
+pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
 /// accumulates over layers, so this can only tell what is grossly wrong.
@@ -151,10 +142,7 @@ impl Sides<'_> {
             }
             let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
             let region = Region { rows, cols };
-            first = Some(First {
-                nmse: measure(&b, &a).nmse,
-                ..First::new(&value.name, "a", region, &a, oracle.as_ref())
-            });
+            first = Some(First::new(&value.name, "a", region, (&b, &a), 0.0, oracle.as_ref()));
         }
         // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, oracle) {
@@ -187,14 +175,10 @@ impl Sides<'_> {
                     .ok()
                     .zip(read(self.b, &value.name, value.rows).ok());
                 let Some((a, b)) = pair else { continue };
-                let region = judge(&b, &a, limit, |_| 0.0)
+                let region = judge(&b, &a, &Limit::same(limit, a.rows), |_| 0.0)
                     .region
                     .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-                first = Some(First {
-                    nmse: metrics.nmse,
-                    limit,
-                    ..First::new(&value.name, "a", region, &a, None)
-                });
+                first = Some(First::new(&value.name, "a", region, (&b, &a), limit, None));
             }
         }
         first
@@ -202,11 +186,13 @@ impl Sides<'_> {
 }
 
 impl First {
-    fn new(
+    /// The value `name`, of which the reference and what was recorded are given, without causes.
+    pub(crate) fn new(
         name: &str,
         side: &'static str,
         region: Region,
-        value: &Matrix,
+        (reference, found): (&Matrix, &Matrix),
+        limit: f64,
         oracle: Option<&Oracle<'_>>,
     ) -> First {
         let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
@@ -222,9 +208,10 @@ impl First {
             position: region.rows.first().copied().unwrap_or(0),
             operation,
             line,
-            nmse: 0.0,
-            limit: 0.0,
-            place: causes::place(&region, value, dim),
+            nmse: region.nmse(reference, found),
+            whole: measure(reference, found).nmse,
+            limit,
+            place: causes::place(&region, found, dim),
             region,
             causes: Vec::new(),
         }
@@ -232,206 +219,7 @@ impl First {
 }
 
 /// The first rows of a value.
-fn read(trace: &Trace, name: &str, rows: usize) -> Result<Matrix, Error> {
+pub(crate) fn read(trace: &Trace, name: &str, rows: usize) -> Result<Matrix, Error> {
     let cols = trace.value(name).map_or(1, |shape| shape.cols);
     Ok(Matrix::new(cols, trace.read_rows(name, 0..rows)?))
-}
-
-/// The replay of one trace.
-struct Replay<'a> {
-    trace: &'a Trace,
-    side: &'static str,
-    positions: usize,
-    oracle: Oracle<'a>,
-}
-
-/// What the replay of one operation gave.
-struct Replayed {
-    call: Call,
-    inputs: Vec<Matrix>,
-    found: Matrix,
-    expected: Matrix,
-    judgement: Judgement,
-    natural: Vec<f64>,
-}
-
-impl Replay<'_> {
-    fn tokens(&self) -> &[u32] {
-        &self.trace.meta().tokens[..self.positions]
-    }
-
-    /// What was recorded of a value; of the output, what the watched program computed.
-    fn recorded(&self, id: ValueId) -> Result<Option<Matrix>, Error> {
-        let value = self.oracle.graph().value(id);
-        let tapped = tapped_name(&value.name);
-        let name = if self.trace.value(&tapped).is_some() { &tapped } else { &value.name };
-        match self.trace.value(name) {
-            Some(shape) if shape.cols == value.cols && shape.rows >= self.positions => {
-                read(self.trace, name, self.positions).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Inputs of `id`: recorded, or computed from what was; or the name of what is missing. With the
-    /// largest limit of what was computed.
-    fn inputs(&self, id: ValueId, depth: usize) -> Result<Result<(Vec<Matrix>, f64), String>, Error> {
-        let (mut inputs, mut most) = (Vec::new(), 0.0f64);
-        for input in self.oracle.graph().value(id).op.inputs() {
-            if let Some(table) = self.recorded(input)? {
-                inputs.push(table);
-                continue;
-            }
-            if depth == 0 {
-                return Ok(Err(self.oracle.graph().value(input).name.clone()));
-            }
-            match self.inputs(input, depth - 1)? {
-                Err(missing) => return Ok(Err(missing)),
-                Ok((before, limit)) => {
-                    let call = self.oracle.call(input, self.tokens())?;
-                    most = most.max(limit).max(judge::limit(&call, self.trace.meta().kv));
-                    let before: Vec<&Matrix> = before.iter().collect();
-                    inputs.push(self.oracle.run(&call, &before)?);
-                }
-            }
-        }
-        Ok(Ok((inputs, most)))
-    }
-
-    /// Replays what makes `id`; `None` when it was not recorded.
-    fn one(&self, id: ValueId) -> Result<Option<Replayed>, Error> {
-        match self.replay(id)? {
-            Some(Ok(replayed)) => Ok(Some(replayed)),
-            _ => Ok(None),
-        }
-    }
-
-    fn replay(&self, id: ValueId) -> Result<Option<Result<Replayed, String>>, Error> {
-        let Some(found) = self.recorded(id)? else { return Ok(None) };
-        let (mut inputs, chain) = match self.inputs(id, CHAIN)? {
-            Ok(inputs) => inputs,
-            Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
-        };
-        let kv = self.trace.meta().kv;
-        if kv == KvFormat::F16 && matches!(self.oracle.graph().value(id).op, Op::Attention { .. }) {
-            // As the cache stores them.
-            inputs.iter_mut().skip(1).for_each(|x| *x = x.map(|x| f16::from_f32(x).to_f32()));
-        }
-        let call = self.oracle.call(id, self.tokens())?;
-        let borrowed: Vec<&Matrix> = inputs.iter().collect();
-        let expected = self.oracle.run(&call, &borrowed)?;
-        let energies: OnceCell<Vec<f64>> = OnceCell::new();
-        let natural = |c: usize| match &call {
-            Call::Linear(weight) => energies.get_or_init(|| judge::natural_energies(&inputs[0], weight))[c],
-            _ => 0.0,
-        };
-        let limit = judge::limit(&call, kv).max(chain);
-        let judgement = judge(&expected, &found, limit, natural);
-        let natural = energies.into_inner().unwrap_or_default();
-        Ok(Some(Ok(Replayed { call, inputs, found, expected, judgement, natural })))
-    }
-
-    /// Replays every operation; the first that is guilty, with its causes. Judgements go to `values`.
-    fn all(&self, mut values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
-        let mut first: Option<First> = None;
-        for (id, value) in self.oracle.graph().values() {
-            let Some(replayed) = self.replay(id)? else { continue };
-            let (verdict, judgement) = match &replayed {
-                Err(why) => (Verdict::NotJudged(why.clone()), None),
-                Ok(Replayed { judgement, .. }) => {
-                    let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-                    (verdict, Some(judgement))
-                }
-            };
-            let tapped = tapped_name(&value.name);
-            if let Some(values) = values.as_deref_mut()
-                && let Some(row) = values
-                    .iter_mut()
-                    .find(|row| row.name == tapped)
-                    .map(|row| row.name.clone())
-                    .or_else(|| Some(value.name.clone()))
-                && let Some(row) = values.iter_mut().find(|compared| compared.name == row)
-            {
-                row.local = judgement.map(|judgement| judgement.metrics);
-                row.limit = judgement.map(|judgement| judgement.limit);
-                row.verdict = verdict;
-            }
-            if first.is_none()
-                && let Ok(replayed) = replayed
-            {
-                first = replayed.guilty(self, id);
-            }
-        }
-        if first.is_none() {
-            first = self.unwatched(values)?;
-        }
-        Ok(first)
-    }
-
-    /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
-        let graph = self.oracle.graph();
-        let name = &graph.value(graph.output()).name;
-        let tapped = tapped_name(name);
-        let (Some(watched), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
-            return Ok(None);
-        };
-        let rows = watched.rows.min(plain.rows).min(self.positions);
-        let (watched, plain) = (read(self.trace, &tapped, rows)?, read(self.trace, name, rows)?);
-        let quantized = graph
-            .weights()
-            .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
-        let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
-        let judgement = judge(&watched, &plain, limit, |_| 0.0);
-        if let Some(row) = values.and_then(|values| values.iter_mut().find(|row| row.name == *name)) {
-            row.local = Some(judgement.metrics);
-            row.limit = Some(limit);
-            row.verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-        }
-        let Some(region) = judgement.region else { return Ok(None) };
-        let cause = Cause {
-            kind: "not-watched",
-            text: "the program that is not watched computes something else than the one whose values are \
-                   recorded, in which every operation is right: a fused kernel is wrong where the single \
-                   operations are right, or a buffer is used again too early"
-                .to_owned(),
-            nmse: 0.0,
-            explained: 1.0,
-            likely: true,
-        };
-        Ok(Some(First {
-            nmse: judgement.metrics.nmse,
-            limit,
-            causes: vec![cause],
-            ..First::new(name, self.side, region, &plain, Some(&self.oracle))
-        }))
-    }
-}
-
-impl Replayed {
-    /// The value with its causes, if it is wrong.
-    fn guilty(self, replay: &Replay<'_>, id: ValueId) -> Option<First> {
-        let Replayed { call, inputs, found, expected, judgement, natural } = self;
-        let region = judgement.region?;
-        let name = &replay.oracle.graph().value(id).name;
-        let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
-        let first = First {
-            nmse: judgement.metrics.nmse,
-            limit: judgement.limit,
-            ..First::new(name, replay.side, region.clone(), &found, Some(&replay.oracle))
-        };
-        let suspect = Suspect {
-            oracle: replay.oracle,
-            id,
-            call,
-            inputs,
-            found,
-            expected,
-            region,
-            limit: judgement.limit,
-            natural,
-            recorded: &recorded,
-        };
-        Some(First { causes: causes::find(&suspect), ..first })
-    }
 }

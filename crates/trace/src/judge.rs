@@ -5,8 +5,13 @@
 //! further from its expectation than that of many, so a slice of `n` numbers is allowed
 //! `1 + 6 sqrt(2/n) + 20/n` times the limit: six standard deviations of a chi-square mean and its
 //! exponential tail.
+//!
+//! Engines round the activations of a product to the precision of its weights: to 8 bits where these are
+//! quantised, to BF16 where they are that. What that costs follows from the recorded input (outliers make
+//! it dear), and twice as much is allowed where it is more than the limit.
 
 use backend::{KvFormat, Weight};
+use quant::Format;
 use serde::Serialize;
 
 use crate::Matrix;
@@ -24,13 +29,56 @@ const QUANTIZED: f64 = 5e-4;
 /// with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_F16: f64 = 1e-5;
 
-/// The one-operation limit of `call`.
-pub(crate) fn limit(call: &Call, kv: KvFormat) -> f64 {
-    match call {
-        Call::Linear(weight) if weight.format.block_len() > 1 => QUANTIZED,
-        Call::Attention { .. } if kv == KvFormat::F16 => ATTENTION_F16,
-        _ => FLOAT,
+/// How large an error may be.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    /// Of the value as a whole.
+    pub(crate) whole: f64,
+    /// Of each row.
+    rows: Vec<f64>,
+}
+
+impl Limit {
+    /// The same everywhere.
+    pub(crate) fn same(limit: f64, rows: usize) -> Limit {
+        Limit { whole: limit, rows: vec![limit; rows] }
     }
+
+    /// The one-operation limit of `call` on `inputs`, and at least `least`.
+    pub(crate) fn of(call: &Call, kv: KvFormat, inputs: &[Matrix], least: f64, rows: usize) -> Limit {
+        let base = match call {
+            Call::Linear(weight) if weight.format.block_len() > 1 => QUANTIZED,
+            Call::Attention { .. } if kv == KvFormat::F16 => ATTENTION_F16,
+            _ => FLOAT,
+        };
+        let base = base.max(least);
+        let (Call::Linear(weight), Some(x)) = (call, inputs.first()) else { return Limit::same(base, rows) };
+        let (mut whole, mut limits) = ([0.0; 2], Vec::with_capacity(rows));
+        for r in 0..x.rows {
+            let row = x.row(r);
+            let (error, energy) = (rounding(row, weight.format), energy(row));
+            limits.push(base.max(2.0 * ratio(error, energy)));
+            whole = [whole[0] + error, whole[1] + energy];
+        }
+        Limit { whole: base.max(2.0 * ratio(whole[0], whole[1])), rows: limits }
+    }
+}
+
+fn energy(x: &[f32]) -> f64 {
+    x.iter().filter(|x| x.is_finite()).map(|&x| f64::from(x).powi(2)).sum()
+}
+
+/// The square error that is made when `x` is rounded as engines do for products with weights of `format`:
+/// to 127 steps of the largest of each block, an error of a twelfth of a step squared; or to BF16 by
+/// cutting off.
+fn rounding(x: &[f32], format: Format) -> f64 {
+    let block = format.block_len();
+    if block > 1 {
+        let step = |block: &[f32]| block.iter().fold(0.0f32, |most, x| most.max(x.abs())) / 127.0;
+        return x.chunks(block).map(|block| block.len() as f64 * f64::from(step(block)).powi(2) / 12.0).sum();
+    }
+    let cut = |x: f32| f64::from(x) - f64::from(f32::from_bits(x.to_bits() & 0xFFFF_0000));
+    if format == Format::BF16 { x.iter().map(|&x| cut(x).powi(2)).sum() } else { 0.0 }
 }
 
 /// The rows and columns in which a value is wrong.
@@ -46,7 +94,6 @@ pub struct Region {
 #[derive(Clone, Debug)]
 pub(crate) struct Judgement {
     pub(crate) metrics: Metrics,
-    pub(crate) limit: f64,
     /// Where it is wrong; `None` when it is right.
     pub(crate) region: Option<Region>,
 }
@@ -89,18 +136,18 @@ impl Sums {
 pub(crate) fn judge(
     reference: &Matrix,
     found: &Matrix,
-    limit: f64,
+    limit: &Limit,
     natural: impl Fn(usize) -> f64,
 ) -> Judgement {
     let metrics = measure(reference, found);
-    let region = region(reference, found, limit, metrics.nmse > limit, natural);
-    Judgement { metrics, limit, region }
+    let region = region(reference, found, limit, metrics.nmse > limit.whole, natural);
+    Judgement { metrics, region }
 }
 
 fn region(
     reference: &Matrix,
     found: &Matrix,
-    limit: f64,
+    limit: &Limit,
     whole: bool,
     natural: impl Fn(usize) -> f64,
 ) -> Option<Region> {
@@ -109,10 +156,11 @@ fn region(
     let mean = |sums: &[[f64; 2]]| sums.iter().map(|sum| sum[1]).sum::<f64>() / sums.len().max(1) as f64;
     // Of a row that is next to nothing, nothing can be said beside rows that are not.
     let (row_floor, col_floor) = (mean(&all.rows) * 1e-6, mean(&all.cols) * 1e-6);
-    let row_is_wrong =
-        |[error, energy]: [f64; 2]| -> bool { ratio(error, energy.max(row_floor)) > limit * allowance(cols) };
+    let row_is_wrong = |(r, [error, energy]): (usize, &[f64; 2])| {
+        ratio(*error, energy.max(row_floor)) > limit.rows[r] * allowance(cols)
+    };
     let col_is_wrong = |c: usize, [error, energy]: [f64; 2]| -> bool {
-        let allowed = limit * allowance(rows);
+        let allowed = limit.whole * allowance(rows);
         ratio(error, energy.max(col_floor)) > allowed && ratio(error, natural(c)) > allowed
     };
     // A single number: relative to its row and column, as it may be near 0 itself.
@@ -120,10 +168,10 @@ fn region(
         let error = difference(reference.at(r, c), found.at(r, c)).powi(2);
         let energy = (all.rows[r][1] / cols as f64).max(all.cols[c][1] / rows as f64);
         error > 0.0
-            && ratio(error, energy.max(f64::from(reference.at(r, c)).powi(2))) > limit * allowance(1)
-            && ratio(error, natural(c) / rows as f64) > limit * allowance(1)
+            && ratio(error, energy.max(f64::from(reference.at(r, c)).powi(2))) > limit.rows[r] * allowance(1)
+            && ratio(error, natural(c) / rows as f64) > limit.rows[r] * allowance(1)
     };
-    let mut bad_rows: Vec<bool> = all.rows.iter().copied().map(row_is_wrong).collect();
+    let mut bad_rows: Vec<bool> = all.rows.iter().enumerate().map(row_is_wrong).collect();
     let mut bad_cols: Vec<bool> = (0..cols).map(|c| col_is_wrong(c, all.cols[c])).collect();
     for (r, bad_row) in bad_rows.iter_mut().enumerate() {
         for (c, bad_col) in bad_cols.iter_mut().enumerate() {
@@ -142,13 +190,13 @@ fn region(
         let energy = |r: usize| -> f64 {
             (0..cols).filter(|&c| bad_cols[c]).map(|c| f64::from(reference.at(r, c)).powi(2)).sum()
         };
-        bad_rows = (0..rows).map(|r| ratio(part.rows[r][0], energy(r)) > limit).collect();
+        bad_rows = (0..rows).map(|r| ratio(part.rows[r][0], energy(r)) > limit.rows[r]).collect();
     } else if any(&bad_rows) && !any(&bad_cols) {
         let part = Sums::new(reference, found, |r, _| bad_rows[r]);
         let energy = |c: usize| -> f64 {
             (0..rows).filter(|&r| bad_rows[r]).map(|r| f64::from(reference.at(r, c)).powi(2)).sum()
         };
-        bad_cols = (0..cols).map(|c| ratio(part.cols[c][0], energy(c)) > limit).collect();
+        bad_cols = (0..cols).map(|c| ratio(part.cols[c][0], energy(c)) > limit.whole).collect();
     }
     let listed = |bad: &[bool], most: usize| -> Vec<usize> {
         let listed: Vec<usize> = (0..bad.len()).filter(|&i| bad[i]).collect();
@@ -166,10 +214,24 @@ fn region(
     Some(Region { rows: wrong, cols: listed(&bad_cols, right_by_chance) })
 }
 
+impl Region {
+    /// NMSE within the region; infinite where what should be there is nothing.
+    pub(crate) fn nmse(&self, reference: &Matrix, found: &Matrix) -> f64 {
+        let (mut error, mut energy) = (0.0, 0.0);
+        for &r in &self.rows {
+            for &c in &self.cols {
+                error += difference(reference.at(r, c), found.at(r, c)).powi(2);
+                energy += f64::from(reference.at(r, c)).powi(2);
+            }
+        }
+        ratio(error, energy)
+    }
+}
+
 /// The energy of each column of a product if inputs and weights were independent:
 /// `|w_o|^2 * sum |x|^2 / K`.
 pub(crate) fn natural_energies(x: &Matrix, weight: &Weight) -> Vec<f64> {
-    let energy: f64 = x.data.iter().filter(|x| x.is_finite()).map(|&x| f64::from(x).powi(2)).sum();
+    let energy = energy(&x.data);
     let mut row = vec![0.0; weight.cols];
     let column = |o: usize| {
         weight.format.dequantize(weight.row(o), &mut row);
@@ -193,7 +255,7 @@ mod tests {
     fn judged(change: impl Fn(usize, usize, f32) -> f32, limit: f64) -> Option<Region> {
         let (a, e) = (noise(32, 64, 1.0, 1.0), noise(32, 64, 0.005, 2.0));
         let b = Matrix::from_fn(32, 64, |r, c| change(r, c, a.at(r, c) + e.at(r, c)));
-        judge(&a, &b, limit, |_| f64::INFINITY.min(32.0 / 3.0)).region
+        judge(&a, &b, &Limit::same(limit, 32), |_| f64::INFINITY.min(32.0 / 3.0)).region
     }
 
     #[test]

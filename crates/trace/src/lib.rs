@@ -16,6 +16,7 @@ mod meta;
 mod metrics;
 mod oracle;
 mod record;
+mod replay;
 mod report;
 mod stats;
 mod trace;

@@ -67,8 +67,10 @@ pub struct First {
     pub operation: Option<String>,
     /// The line of the model that makes it.
     pub line: Option<String>,
-    /// Its own error; accumulated where there was no replay.
+    /// NMSE of its wrong rows and columns; accumulated where there was no replay.
     pub nmse: f64,
+    /// NMSE of the value as a whole.
+    pub whole: f64,
     /// The largest error allowed.
     pub limit: f64,
     /// Where it is wrong, in words.
@@ -129,7 +131,12 @@ impl First {
         if let (Some(operation), Some(line)) = (&self.operation, &self.line) {
             writeln!(f, "  {operation}  ({line})")?;
         }
-        writeln!(f, "  wrong: {}", self.place)?;
+        match self.place.as_str() {
+            "everywhere" => writeln!(f, "  wrong: everywhere")?,
+            place => {
+                writeln!(f, "  wrong: {place}; the error over the whole value is {}", scientific(self.whole))?
+            }
+        }
         let likely = self.causes.iter().filter(|cause| cause.likely).count();
         match self.causes.first() {
             None => writeln!(f, "  cause: none of the mistakes that are tried explains it")?,
