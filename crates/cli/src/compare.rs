@@ -144,10 +144,8 @@ fn record(
 
 /// Refuses a model that is not the one the trace was recorded from.
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
-    let (Some(recorded), Some(found)) = (&trace.meta().model_digest, trace::digest(file)?) else {
-        return Ok(());
-    };
-    if *recorded != found {
+    let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
+    if trace::digest(file)?.as_ref() != Some(recorded) {
         let (trace, model) = (trace.path().display(), &trace.meta().model);
         anyhow::bail!(
             "{trace} was recorded from another model file, {model}, than {}; pass that one with -m",

@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod compare;
 mod embedded;
 mod inspect;
 mod known;

@@ -4,6 +4,7 @@
 //! their groups after; the product with the recorded input is held against what was recorded.
 
 mod mistakes;
+mod places;
 
 use backend::Weight;
 use quant::{
@@ -100,6 +101,11 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
         if left < PROMISING * total {
             promising.push((left, mistake));
         }
+    }
+    if promising.is_empty()
+        && let Some(text) = places::told(x, close, weight, name)
+    {
+        hunt.note("block-positions", text);
     }
     promising.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (_, mistake) in promising.into_iter().take(4) {

@@ -64,13 +64,13 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
 }
 
 /// The wrong output columns that are looked at closely: those with the largest errors.
-pub(super) struct Close {
+pub(in crate::causes) struct Close {
     /// Their numbers.
-    pub(super) cols: Vec<usize>,
+    pub(in crate::causes) cols: Vec<usize>,
     /// Their rows of the weight: `[cols.len(), K]`.
-    pub(super) weights: Matrix,
+    pub(in crate::causes) weights: Matrix,
     /// What was recorded less what should be: `[cols.len()][rows]`.
-    pub(super) errors: Vec<Vec<f64>>,
+    pub(in crate::causes) errors: Vec<Vec<f64>>,
 }
 
 impl Close {

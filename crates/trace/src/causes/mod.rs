@@ -192,7 +192,13 @@ impl<'a> Hunt<'a> {
         self.causes.push((rank, !everywhere, cause));
     }
 
-    /// The same for a computation that may fail; what cannot be computed is no hypothesis.
+    /// Tells what does not explain the error, but says where it comes from.
+    fn note(&mut self, kind: &'static str, text: String) {
+        let nmse = self.suspect.region.nmse(&self.suspect.expected, &self.suspect.found);
+        self.causes.push((Rank::Fitted, true, Cause { kind, text, nmse, explained: 0.0, likely: false }));
+    }
+
+    /// Tries out a computation that may fail; what cannot be computed is no hypothesis.
     fn try_run(
         &mut self,
         kind: &'static str,
