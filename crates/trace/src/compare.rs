@@ -5,7 +5,7 @@
 //! of its result is held against that. The first operation beyond the one-operation limit is guilty.
 
 use crate::causes::{self, head_dim};
-use crate::judge::{Limit, Region, judge};
+use crate::judge::{NO_NOISE, Region, judge};
 use crate::metrics::measure;
 use crate::replay::Replay;
 use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
@@ -175,7 +175,7 @@ impl Sides<'_> {
                     .ok()
                     .zip(read(self.b, &value.name, value.rows).ok());
                 let Some((a, b)) = pair else { continue };
-                let region = judge(&b, &a, &Limit::same(limit, a.rows), |_| 0.0)
+                let region = judge(&b, &a, limit, || &NO_NOISE)
                     .region
                     .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
                 first = Some(First::new(&value.name, "a", region, (&b, &a), limit, None));

@@ -8,7 +8,7 @@ use half::f16;
 
 use crate::causes::{self, Cause, Suspect};
 use crate::compare::{WHOLE_FLOAT, read};
-use crate::judge::{self, Judgement, Limit, judge};
+use crate::judge::{self, Judgement, NO_NOISE, Noise, judge};
 use crate::oracle::Call;
 use crate::{Compared, Error, First, Matrix, Oracle, Trace, Verdict, tapped_name};
 
@@ -30,8 +30,8 @@ pub(crate) struct Replayed {
     found: Matrix,
     expected: Matrix,
     judgement: Judgement,
-    limit: Limit,
-    natural: Vec<f64>,
+    limit: f64,
+    noise: Noise,
 }
 
 impl Replay<'_> {
@@ -68,8 +68,7 @@ impl Replay<'_> {
                 Err(missing) => return Ok(Err(missing)),
                 Ok((before, limit)) => {
                     let call = self.oracle.call(input, self.tokens())?;
-                    let of = Limit::of(&call, self.trace.meta().kv, &before, limit, self.positions);
-                    most = most.max(of.whole);
+                    most = most.max(limit).max(judge::limit(&call, self.trace.meta().kv));
                     let before: Vec<&Matrix> = before.iter().collect();
                     inputs.push(self.oracle.run(&call, &before)?);
                 }
@@ -100,15 +99,15 @@ impl Replay<'_> {
         let call = self.oracle.call(id, self.tokens())?;
         let borrowed: Vec<&Matrix> = inputs.iter().collect();
         let expected = self.oracle.run(&call, &borrowed)?;
-        let energies: OnceCell<Vec<f64>> = OnceCell::new();
-        let natural = |c: usize| match &call {
-            Call::Linear(weight) => energies.get_or_init(|| judge::natural_energies(&inputs[0], weight))[c],
-            _ => 0.0,
+        let once: OnceCell<Noise> = OnceCell::new();
+        let noise = || match &call {
+            Call::Linear(weight) => once.get_or_init(|| Noise::of(&inputs[0], weight)),
+            _ => &NO_NOISE,
         };
-        let limit = Limit::of(&call, kv, &inputs, chain, found.rows);
-        let judgement = judge(&expected, &found, &limit, natural);
-        let natural = energies.into_inner().unwrap_or_default();
-        Ok(Some(Ok(Replayed { call, inputs, found, expected, judgement, limit, natural })))
+        let limit = judge::limit(&call, kv).max(chain);
+        let judgement = judge(&expected, &found, limit, noise);
+        let noise = once.into_inner().unwrap_or_default();
+        Ok(Some(Ok(Replayed { call, inputs, found, expected, judgement, limit, noise })))
     }
 
     /// Replays every operation; the first that is guilty, with its causes. Judgements go to `values`.
@@ -120,7 +119,7 @@ impl Replay<'_> {
                 Err(why) => (Verdict::NotJudged(why.clone()), None),
                 Ok(Replayed { judgement, limit, .. }) => {
                     let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-                    (verdict, Some((judgement.metrics, limit.whole)))
+                    (verdict, Some((judgement.metrics, *limit)))
                 }
             };
             if let Some(values) = values.as_deref_mut() {
@@ -159,7 +158,7 @@ impl Replay<'_> {
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
-        let judgement = judge(&watched, &plain, &Limit::same(limit, rows), |_| 0.0);
+        let judgement = judge(&watched, &plain, limit, || &NO_NOISE);
         if let Some(row) = values.and_then(|values| values.iter_mut().find(|row| row.name == *name)) {
             row.local = Some(judgement.metrics);
             row.limit = Some(limit);
@@ -185,25 +184,15 @@ impl Replay<'_> {
 impl Replayed {
     /// The value with its causes, if it is wrong.
     pub(crate) fn guilty(self, replay: &Replay<'_>, id: ValueId) -> Option<First> {
-        let Replayed { call, inputs, found, expected, judgement, limit, natural } = self;
+        let Replayed { call, inputs, found, expected, judgement, limit, noise } = self;
         let region = judgement.region?;
         let oracle = replay.oracle;
         let name = &oracle.graph().value(id).name;
         let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
         let pair = (&expected, &found);
-        let first = First::new(name, replay.side, region.clone(), pair, limit.whole, Some(&oracle));
-        let suspect = Suspect {
-            oracle,
-            id,
-            call,
-            inputs,
-            found,
-            expected,
-            region,
-            limit,
-            natural,
-            recorded: &recorded,
-        };
+        let first = First::new(name, replay.side, region.clone(), pair, limit, Some(&oracle));
+        let suspect =
+            Suspect { oracle, id, call, inputs, found, expected, region, limit, noise, recorded: &recorded };
         Some(First { causes: causes::find(&suspect), ..first })
     }
 }

@@ -103,6 +103,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
         }
     }
     if promising.is_empty()
+        && s.region.rows.len() >= places::ENOUGH
         && let Some(text) = places::told(x, close, weight, name)
     {
         hunt.note("block-positions", text);

@@ -163,7 +163,7 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
         && (start, end) == (0, weight.cols)
     {
         return format!(
-            "row {column} of the weight {what}: its blocks are lost, or its output is not computed"
+            "all weights of row {column} {what}: its blocks are lost, or its output is not computed"
         );
     }
     let block = weight.format.block_len();

@@ -17,7 +17,7 @@ mod words;
 use graph::{Op, Value, ValueId};
 use serde::Serialize;
 
-use crate::judge::{self, Limit, Region};
+use crate::judge::{self, Noise, Region};
 use crate::metrics::{difference, ratio};
 use crate::oracle::Call;
 use crate::{Error, Matrix, Oracle};
@@ -57,9 +57,9 @@ pub(crate) struct Suspect<'a> {
     /// What it should be.
     pub(crate) expected: Matrix,
     pub(crate) region: Region,
-    pub(crate) limit: Limit,
-    /// Energies of columns when nothing cancels; see [`judge::judge`].
-    pub(crate) natural: Vec<f64>,
+    pub(crate) limit: f64,
+    /// What rounding its inputs costs.
+    pub(crate) noise: Noise,
     /// Any value that was recorded.
     pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Matrix>,
 }
@@ -180,8 +180,7 @@ impl<'a> Hunt<'a> {
             &mixed
         };
         let s = self.suspect;
-        let natural = |c: usize| s.natural.get(c).copied().unwrap_or(0.0);
-        let judged = judge::judge(made, &s.found, &s.limit, natural);
+        let judged = judge::judge(made, &s.found, s.limit, || &s.noise);
         let mut text = text.into();
         if !everywhere {
             text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
@@ -214,7 +213,7 @@ impl<'a> Hunt<'a> {
     /// What was borne out, the best first.
     fn finish(self) -> Vec<Cause> {
         // Below this, fits differ by rounding alone.
-        let limit = self.suspect.limit.whole;
+        let limit = self.suspect.limit;
         let noise = if limit > 1e-4 { limit } else { limit * 1e-3 };
         let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
         let mut causes = self.causes;

@@ -19,7 +19,7 @@ const STEP: usize = 16;
 const OUT: f64 = 1.25;
 
 /// Outputs and rows that are needed to tell.
-const ENOUGH: usize = 16;
+pub(super) const ENOUGH: usize = 16;
 
 /// Which values of each block the errors come from, in words; `None` when none stand out.
 pub(super) fn told(x: &Matrix, close: &Close, weight: &Weight, name: &str) -> Option<String> {
