@@ -1,5 +1,7 @@
 //! Mistakes of attention: scale, mask, heads, and rows of the cache.
 
+use graph::Op;
+
 use super::{Hunt, Rank, Suspect, words};
 use crate::Matrix;
 use crate::metrics::difference;
@@ -9,7 +11,7 @@ use crate::oracle::Call;
 const PAIRS: usize = 8;
 
 /// Positions from which the search for a cache row is not made.
-const MOST_ROWS: usize = 256;
+const MOST_ROWS: usize = 128;
 
 /// Attention with everything that may be wrong about it.
 struct Attention<'a> {
@@ -105,6 +107,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     scores(hunt, &base);
     masks(hunt, &base);
     grouping(hunt, &base, share);
+    layers(hunt, &base);
     cache(hunt, &base);
 }
 
@@ -271,6 +274,29 @@ struct Stale {
     holds: Option<usize>,
     keys: bool,
     values: bool,
+}
+
+/// Keys and values of another layer.
+fn layers(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
+    let s = hunt.suspect;
+    let graph = s.oracle.graph();
+    for (id, value) in graph.values().filter(|(id, _)| *id != s.id) {
+        let Op::Attention { k, v, .. } = value.op else { continue };
+        let [Some(keys), Some(values)] = [k, v].map(|id| (s.recorded)(id)) else { continue };
+        let same = |a: &Matrix, b: &Matrix| (a.rows, a.cols) == (b.rows, b.cols);
+        // What comes later is not in the cache yet.
+        if id > s.id || !same(&keys, base().k) || !same(&values, base().v) {
+            continue;
+        }
+        let text = format!(
+            "the cache is that of another layer: it holds `{}` and `{}`, the keys and values of `{}`",
+            s.name(k),
+            s.name(v),
+            value.name
+        );
+        let made = Attention { k: &keys, v: &values, ..base() }.all();
+        hunt.try_out("cache-layer", Rank::Known, text, &made);
+    }
 }
 
 fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {

@@ -50,6 +50,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     );
     scaled(hunt);
     clipped(hunt);
+    squashed(hunt);
     rows(hunt);
     columns(hunt);
     inputs(hunt);
@@ -89,6 +90,29 @@ fn clipped(hunt: &mut Hunt<'_>) {
         let text = format!("values are clipped to ±{bound}: nothing may bound them");
         hunt.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
     }
+}
+
+/// `c * tanh(x / c)`, with the `c` that the largest numbers show.
+fn squashed(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let cap = |c: f64| move |x: f32| (c * (f64::from(x) / c).tanh()) as f32;
+    let Some((&most, &found)) =
+        s.expected.data.iter().zip(&s.found.data).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
+    else {
+        return;
+    };
+    let (most, found) = (f64::from(most.abs()), f64::from(found.abs()));
+    if !(0.1 * most < found && found < 0.999 * most) {
+        return;
+    }
+    // The result for the largest number grows with c, from c to that number.
+    let (mut low, mut high) = (found, most * 100.0);
+    for _ in 0..60 {
+        let c = f64::midpoint(low, high);
+        if c * (most / c).tanh() < found { low = c } else { high = c }
+    }
+    let text = format!("values are softcapped: {low:.4} * tanh(x / {low:.4})");
+    hunt.try_out("softcap", Rank::Estimated, text, &s.expected.map(cap(low)));
 }
 
 /// Rows that hold what belongs into others.
