@@ -132,7 +132,8 @@ def check_turns(rng: Random, split: str) -> list[Turn]:
     city = country.capitals[0] if yes else wrong_city(rng, country)
     user = ask(rng, CHECK, split, city=typed(rng, city), **naming(rng, name))
     answer = capital_answer(country, name)
-    return [Turn(user, f"{'Yes' if yes else 'No'}, t{answer[1:]}")]
+    # The fact first: what follows can then be read off it.
+    return [Turn(user, f"{answer[:-1]}, so {'yes' if yes else 'no'}.")]
 
 
 def continent_turns(rng: Random, split: str) -> list[Turn]:

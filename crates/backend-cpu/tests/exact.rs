@@ -12,20 +12,22 @@ const SEQUENCES: usize = 2;
 
 #[test]
 fn float_models_lose_nothing_but_the_rounding_of_f32() {
-    let models = testkit::llama::models();
-    for (name, spec) in models.into_iter().filter(|(_, spec)| spec.format.block_len() == 1) {
+    for case in testkit::cases().into_iter().filter(|case| case.is_float) {
+        let name = &case.name;
         for isa in [Isa::detect(), Isa::Scalar] {
             let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
             let rows = goldens::POSITIONS;
-            let mut model = Whole::new(spec.file(), Box::new(cpu), KvFormat::F32, rows, rows);
+            let mut model = Whole::new(case.file(), Box::new(cpu), KvFormat::F32, rows, rows);
             let mut found = Vec::new();
-            for (sequence, tokens) in goldens::tokens().iter().take(SEQUENCES).enumerate() {
+            for (sequence, tokens) in case.tokens().iter().take(SEQUENCES).enumerate() {
                 let logits = model.logits(tokens, rows);
                 for (position, row) in logits.chunks_exact(model.n_vocab).enumerate() {
-                    found.extend(goldens::columns(sequence, position).map(|column| row[column]));
+                    found.extend(
+                        goldens::columns(sequence, position, model.n_vocab).map(|column| row[column]),
+                    );
                 }
             }
-            let exact = goldens::exact_logits(&name);
+            let exact = goldens::exact_logits(name);
             let error = nmse(exact[..SEQUENCES * rows].as_flattened(), &found);
             println!("{name} {}: NMSE {error:.2e}", isa.name());
             assert!(error <= 1e-9, "{name} {}: NMSE {error:e}", isa.name());

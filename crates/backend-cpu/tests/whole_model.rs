@@ -1,13 +1,13 @@
-//! Whole models with random weights on the CPU backend, in every format: against the reference backend,
+//! Whole models, random ones in every format and the demo model, on the CPU backend: against the reference backend,
 //! and that against llama.cpp's error on the same file and tokens (`tools/oracle`).
 
 use backend::{Backend, KvFormat};
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use testkit::conformance::random::nmse;
-use testkit::goldens;
-use testkit::llama::{Spec, models};
+use testkit::llama::models;
 use testkit::whole::{Whole, kl, top1};
+use testkit::{Case, goldens};
 
 fn cpu(threads: usize, isa: Isa) -> Box<Cpu> {
     Box::new(Cpu::with_isa(threads.try_into().ok(), isa).expect("a detected instruction set"))
@@ -23,14 +23,15 @@ struct Distance {
 }
 
 /// The logits of all positions of the golden sequences.
-fn logits(spec: &Spec, backend: Box<dyn Backend>) -> Vec<f32> {
-    let mut model = Whole::new(spec.file(), backend, KvFormat::F16, goldens::POSITIONS, goldens::POSITIONS);
-    goldens::tokens().iter().flat_map(|tokens| model.logits(tokens, goldens::POSITIONS)).collect()
+fn logits(case: &Case, backend: Box<dyn Backend>) -> Vec<f32> {
+    let mut model = Whole::new(case.file(), backend, KvFormat::F16, goldens::POSITIONS, goldens::POSITIONS);
+    case.tokens().iter().flat_map(|tokens| model.logits(tokens, goldens::POSITIONS)).collect()
 }
 
 fn distance(name: &str, truth: &[f32], found: &[f32]) -> Distance {
-    let rows = || truth.chunks_exact(testkit::VOCAB).zip(found.chunks_exact(testkit::VOCAB));
     let theirs = goldens::llama_cpp_top1(name);
+    let n_vocab = truth.len() / theirs.len();
+    let rows = || truth.chunks_exact(n_vocab).zip(found.chunks_exact(n_vocab));
     Distance {
         nmse: nmse(truth, found),
         mean_kl: rows().map(|(a, b)| kl(a, b)).sum::<f64>() / theirs.len() as f64,
@@ -53,22 +54,22 @@ fn worse_by(distance: &Distance) -> f64 {
 /// 4,096 positions of every model, with the vector kernels and with those that every processor has.
 #[test]
 fn no_further_from_exact_than_llama_cpp() {
-    for (name, spec) in models() {
-        let truth = logits(&spec, Box::new(Reference::new()));
+    for case in testkit::cases() {
+        let truth = logits(&case, Box::new(Reference::new()));
         for isa in [Isa::detect(), Isa::Scalar] {
-            let found = distance(&name, &truth, &logits(&spec, cpu(2, isa)));
-            judge(&format!("{name} {}", isa.name()), &name, &spec, &found);
+            let found = distance(&case.name, &truth, &logits(&case, cpu(2, isa)));
+            judge(&format!("{} {}", case.name, isa.name()), &case, &found);
         }
     }
 }
 
-fn judge(label: &str, name: &str, spec: &Spec, found: &Distance) {
-    if spec.format.block_len() == 1 {
+fn judge(label: &str, case: &Case, found: &Distance) {
+    if case.is_float {
         println!("{label}: NMSE {:.2e}", found.nmse);
         assert!(found.nmse <= 1e-5, "{label}: NMSE {:e}", found.nmse);
         return;
     }
-    let theirs = goldens::llama_cpp_kl(name);
+    let theirs = goldens::llama_cpp_kl(&case.name);
     let ratio = found.mean_kl / (theirs.iter().map(|&kl| f64::from(kl)).sum::<f64>() / theirs.len() as f64);
     let worse = worse_by(found);
     println!(

@@ -1,5 +1,5 @@
-//! Committed results of outside implementations on [`llama::models`](crate::llama::models): an exact
-//! forward pass in float64 and llama.cpp. `tools/oracle/README.md` says how they are made.
+//! Committed results of outside implementations on [`cases`](crate::cases()): an exact forward pass in
+//! float64 and llama.cpp. `tools/oracle/README.md` says how they are made.
 //!
 //! All functions panic when a file is missing or not what it should be: it is part of the checkout.
 
@@ -14,9 +14,18 @@ pub const POSITIONS: usize = 256;
 /// Columns of the exact logits that are kept of every position.
 pub const COLUMNS: usize = 2;
 
-/// The token ids; every sequence starts at position 0.
+/// The token ids for random models; every sequence starts at position 0.
 pub fn tokens() -> Vec<[u32; POSITIONS]> {
-    let ids: Vec<u32> = read("tokens", "<u4", &[SEQUENCES, POSITIONS], u32::from_le_bytes);
+    sequences("tokens")
+}
+
+/// The beginnings of chats for the demo model, in phrasings that it was not trained on.
+pub fn demo_tokens() -> Vec<[u32; POSITIONS]> {
+    sequences("demo.tokens")
+}
+
+fn sequences(name: &str) -> Vec<[u32; POSITIONS]> {
+    let ids: Vec<u32> = read(name, "<u4", &[SEQUENCES, POSITIONS], u32::from_le_bytes);
     ids.as_chunks().0.to_vec()
 }
 
@@ -37,10 +46,11 @@ pub fn exact_logits(model: &str) -> Vec<[f32; COLUMNS]> {
     logits.as_chunks().0.to_vec()
 }
 
-/// The tokens whose logits [`exact_logits`] holds at a position of a sequence: a rule by which every
-/// token is met in every sequence and at positions that differ from sequence to sequence.
-pub fn columns(sequence: usize, position: usize) -> [usize; COLUMNS] {
-    std::array::from_fn(|j| (37 * position + 31 * sequence + 256 * j) % crate::VOCAB)
+/// The tokens, of `n_vocab`, whose logits [`exact_logits`] holds at a position of a sequence: a rule by
+/// which every token of a random model is met in every sequence, at positions that differ from sequence
+/// to sequence.
+pub fn columns(sequence: usize, position: usize, n_vocab: usize) -> [usize; COLUMNS] {
+    std::array::from_fn(|j| (37 * position + 31 * sequence + 256 * j) % n_vocab)
 }
 
 /// The values of a committed `.npy` file of this element type and shape.

@@ -1,5 +1,6 @@
 //! GGUF files made for tests, expected values for them, and where tests find shared material.
 
+mod cases;
 pub mod conformance;
 pub mod goldens;
 pub mod llama;
@@ -9,6 +10,7 @@ mod vocabulary;
 mod weights;
 pub mod whole;
 
+pub use cases::{Case, cases};
 pub use vocabulary::VOCAB;
 
 /// `values` random values of standard deviation about `deviation`, as stored in `format`; the same for

@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
     ("trace", &["models", "backend", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
-    ("testkit", &["backend", "gguf", "graph", "models", "quant"]),
+    ("testkit", &["backend", "demo-model", "gguf", "graph", "models", "quant"]),
     (
         "cli",
         &[

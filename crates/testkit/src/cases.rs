@@ -1,0 +1,54 @@
+//! Every model that [`goldens`] exist for: random weights in all formats, and the demo model.
+
+use quant::Format;
+
+use crate::goldens::{self, POSITIONS};
+use crate::llama::{self, Spec};
+
+/// A model and the sequences that its goldens are about.
+pub struct Case {
+    /// The name of its goldens.
+    pub name: String,
+    /// Whether its weights are floating-point numbers.
+    pub is_float: bool,
+    source: Source,
+}
+
+enum Source {
+    Random(Box<Spec>),
+    Demo(&'static [u8]),
+}
+
+impl Case {
+    /// The GGUF file.
+    pub fn file(&self) -> Vec<u8> {
+        match &self.source {
+            Source::Random(spec) => spec.file(),
+            Source::Demo(file) => file.to_vec(),
+        }
+    }
+
+    /// The sequences, each from position 0.
+    pub fn tokens(&self) -> Vec<[u32; POSITIONS]> {
+        match self.source {
+            Source::Random(_) => goldens::tokens(),
+            Source::Demo(_) => goldens::demo_tokens(),
+        }
+    }
+}
+
+/// All of them.
+pub fn cases() -> Vec<Case> {
+    let random = llama::models().into_iter().map(|(name, spec)| Case {
+        name,
+        is_float: spec.format.block_len() == 1,
+        source: Source::Random(Box::new(spec)),
+    });
+    let demo = |format: Format, file| Case {
+        name: format!("demo-{}", format.name().to_lowercase()),
+        is_float: format.block_len() == 1,
+        source: Source::Demo(file),
+    };
+    let demo = [demo(Format::F16, demo_model::MASTER_F16), demo(Format::Q6_K, demo_model::EMBEDDED)];
+    random.chain(demo).collect()
+}
