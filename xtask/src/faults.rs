@@ -5,6 +5,7 @@
 
 mod cargo;
 mod checkout;
+mod compare;
 mod fault;
 
 use std::collections::BTreeSet;
@@ -21,12 +22,21 @@ use fault::{FOLDER, Fault, Tests};
 const MISTAKES: u32 = 13;
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    suite: Option<Suite>,
     /// Faults to plant, by the beginning of their name, such as 11 or 11a; all when none is given
     names: Vec<String>,
     /// List them and what guards against them
     #[arg(long)]
     list: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Suite {
+    /// Plants each mistake of tools/faults/compare and sees that `rustorch compare` names it
+    Compare(compare::Args),
 }
 
 /// What became of a planted fault.
@@ -40,6 +50,9 @@ struct Outcome {
 
 /// Plants the faults asked for; whether all were caught.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    if let Some(Suite::Compare(args)) = &args.suite {
+        return compare::run(workspace, args);
+    }
     let all = fault::read_all(&workspace.root)?;
     let faults: Vec<&Fault> = match &args.names[..] {
         [] => all.iter().collect(),
@@ -105,7 +118,7 @@ fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
 
 fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Outcome> {
     let start = Instant::now();
-    if let Err(why) = checkout.apply(fault)? {
+    if let Err(why) = checkout.apply(&fault.patch)? {
         let trouble = format!(
             "the patch no longer applies\n{why}\nplant the mistake by hand in the code as it is now, put \
              `git diff -U1` below the header of {FOLDER}/{}.patch and take the change back",
@@ -114,7 +127,7 @@ fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Outcome> {
         return Ok(Outcome { caught_by: Vec::new(), trouble: Some(trouble), time: start.elapsed() });
     }
     let tried = fault.tests.iter().map(|tests| try_tests(cargo, tests)).collect::<Result<Vec<_>>>();
-    checkout.take_back(fault)?;
+    checkout.take_back(&fault.patch)?;
     let (mut caught_by, mut trouble) = (Vec::new(), None);
     for tried in tried? {
         match tried {

@@ -1,6 +1,7 @@
 //! The K/V cache's shape.
 
 use bytemuck::Zeroable;
+use graph::{Graph, Op};
 
 use crate::Error;
 
@@ -47,6 +48,18 @@ pub struct KvLayout {
 }
 
 impl KvLayout {
+    /// The store that `graph` needs; none when it does not attend.
+    pub fn of(graph: &Graph, pages: usize, format: KvFormat) -> Option<KvLayout> {
+        graph.values().find_map(|(_, value)| match value.op {
+            Op::Attention { k, v, kv_heads, .. } => {
+                let dim = |x| graph.value(x).cols / kv_heads;
+                let layers = graph.layers();
+                Some(KvLayout { layers, kv_heads, k_dim: dim(k), v_dim: dim(v), pages, format })
+            }
+            _ => None,
+        })
+    }
+
     /// Bytes of the whole store; the largest number when there is none so large.
     pub fn bytes(&self) -> u64 {
         let factors = [self.layers, self.kv_heads, self.k_dim.saturating_add(self.v_dim), self.pages, PAGE];

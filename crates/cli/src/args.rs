@@ -10,9 +10,10 @@ use std::process::ExitCode;
 
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use engine::KvFormat;
 
 use crate::output::Usage;
-use crate::values::{LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
+use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, mistakes, output, perplexity, settings, verify};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
@@ -63,6 +64,10 @@ pub(crate) enum Command {
     Perplexity(perplexity::Args),
     /// Checks a model on this machine: file, tokenizer, kernels, backends, known answers
     Verify(verify::Args),
+    /// Records what a model computes, value by value
+    Trace(TraceArgs),
+    /// Finds the first value in which two runs part, and says why
+    Compare(CompareArgs),
     /// Turns text into token ids
     Tokenize(TokenizeArgs),
     /// Turns token ids into text
@@ -110,14 +115,25 @@ pub(crate) struct ModelArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) context: ContextArgs,
+    /// Print a table of every value of each step to stderr; RUSTORCH_DEBUG=1 does, and implies -v
+    #[arg(long, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    pub(crate) debug: bool,
+}
+
+/// What computes.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct BackendArgs {
     /// What computes: cpu is fast, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
     /// Threads [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
-    #[command(flatten)]
-    pub(crate) context: ContextArgs,
     /// Tokens of a prompt that are computed at once
     #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
@@ -131,10 +147,27 @@ pub(crate) struct ContextArgs {
     /// [default: that, but at most 4096]
     #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
     pub(crate) ctx_size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+}
+
+/// How keys and values are kept.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CacheArgs {
     /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
     #[arg(env = "RUSTORCH_CACHE_TYPE")]
     pub(crate) cache_type: CacheType,
+}
+
+impl CacheArgs {
+    /// The format they are kept in.
+    pub(crate) fn format(&self) -> KvFormat {
+        match self.cache_type {
+            CacheType::F16 => KvFormat::F16,
+            CacheType::F32 => KvFormat::F32,
+        }
+    }
 }
 
 /// The formats of the KV cache, by name.
@@ -338,6 +371,96 @@ pub(crate) struct LogitsArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+}
+
+/// What `trace` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Values are named as llama.cpp names them: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
+result_norm, result_output. The model runs twice: result_output.tapped is the output of the run
+whose values were recorded, result_output that of a run as everyone else gets it.
+tools/oracle has programs that record the same from llama.cpp and transformers.")]
+pub(crate) struct TraceArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) sequence: SequenceArgs,
+    /// Only values whose names match this regular expression, anywhere in the name
+    #[arg(long, value_name = "REGEX", help_heading = "Values")]
+    pub(crate) filter: Option<regex::Regex>,
+    /// Only values of these decoder layers, such as 0-3 or 5
+    #[arg(long, value_name = "LAYERS", help_heading = "Values")]
+    pub(crate) layers: Option<Layers>,
+    /// Write the values to a safetensors file, float32 [positions, columns] each
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) backend: BackendArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+}
+
+/// What `compare` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A is the run under suspicion. Each side is a trace (of `rustorch trace` or of a program in
+tools/oracle) or a backend that computes the model now: A from --a, B from --b. With one trace and
+neither, B is the reference backend.
+
+With a model, each operation of A is done again by the reference backend on the inputs that A had.
+The first whose own error is beyond the limit of one operation is guilty; error that it was given
+does not count. Without one, only accumulated error is known.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 it could not be found out.")]
+pub(crate) struct CompareArgs {
+    /// Traces: A, then B
+    #[arg(value_name = "TRACE", num_args = 0..=2)]
+    pub(crate) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    /// Record A now, on this backend
+    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Sides")]
+    pub(crate) a: Option<BackendName>,
+    /// Record B now, on this backend
+    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Sides")]
+    pub(crate) b: Option<BackendName>,
+    /// Token ids, such as 1,15043, when neither side is a trace
+    #[arg(long, value_name = "IDS", help_heading = "Sides", conflicts_with = "prompt")]
+    pub(crate) tokens: Option<TokenIds>,
+    /// Text in their place, taken as it is without a chat template
+    #[arg(short, long, value_name = "TEXT", help_heading = "Sides", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// Threads [default: as many as the system says are useful]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    pub(crate) threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    /// Tokens that are computed at once where a side is computed now
+    #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(value_parser = from_1_to::<65536>)]
+    pub(crate) batch_size: NonZero<usize>,
+    /// Write a page with a chart and the table; it needs nothing from outside
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// A sequence of tokens: one of these.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+pub(crate) struct SequenceArgs {
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    pub(crate) tokens: Option<TokenIds>,
+    /// Text, taken as it is without a chat template, after BOS where the file says so
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
 }
 
 /// What `tokenize` and `detokenize` are told.

@@ -1,18 +1,20 @@
 //! Finding models and making them ready: the one place that knows files and backends.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use backend::Backend;
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use bytes::Bytes;
-use engine::{Engine, KvFormat, Model, Options};
+use engine::{Engine, Model, Options};
 use gguf::Gguf;
+use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{BackendName, CacheType, ContextArgs, EngineArgs, ModelArgs};
-use crate::{folders, output};
+use crate::args::{BackendArgs, BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::{folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -34,6 +36,18 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     }
 }
 
+/// The file's tokenizer.
+pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
+    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
+}
+
+/// What `prompt` stands for as it is, without a chat template: BOS where the file says so, no EOS.
+pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> {
+    let tokenizer = tokenizer(file)?;
+    let text = Encode { add_special: false, parse_special: false };
+    Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
+}
+
 /// Puts the model on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     on_backend(Model::new(file(model)?)?, args)
@@ -41,8 +55,11 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
 
 /// Puts a model that has been read on its backend.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
-    let options = Options { n_batch: args.batch_size.get(), ..options(&args.context, &model) };
-    let engine = Engine::new(Arc::new(model), backend(args), options)?;
+    let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
+    let mut engine = Engine::new(Arc::new(model), backend(&args.backend), options)?;
+    if args.debug {
+        trace::show_steps(&mut engine)?;
+    }
     let (memory, limits) = (engine.backend().memory(), engine.limits());
     tracing::debug!(
         "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
@@ -60,23 +77,24 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engi
 /// The engine's options with the context asked for; without one, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
-    let kv_format = match args.cache_type {
-        CacheType::F16 => KvFormat::F16,
-        CacheType::F32 => KvFormat::F32,
-    };
-    Options { n_ctx, kv_format, ..Options::default() }
+    Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
 }
 
 /// The backend asked for, empty.
-fn backend(args: &EngineArgs) -> Box<dyn Backend> {
-    match args.backend {
-        BackendName::Cpu => Box::new(Cpu::new(args.threads)),
+pub(crate) fn backend(args: &BackendArgs) -> Box<dyn Backend> {
+    backend_called(args.backend, args.threads)
+}
+
+/// The backend of this name, empty.
+pub(crate) fn backend_called(name: BackendName, threads: Option<NonZero<usize>>) -> Box<dyn Backend> {
+    match name {
+        BackendName::Cpu => Box::new(Cpu::new(threads)),
         BackendName::Reference => Box::new(Reference::new()),
     }
 }
 
 /// Every backend of this program.
-pub(crate) fn backends(threads: Option<std::num::NonZero<usize>>) -> [Box<dyn Backend>; 2] {
+pub(crate) fn backends(threads: Option<NonZero<usize>>) -> [Box<dyn Backend>; 2] {
     [Box::new(Cpu::new(threads)), Box::new(Reference::new())]
 }
 
@@ -92,7 +110,7 @@ pub(crate) struct Candidate {
 
 /// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
 /// last, then the reference.
-pub(crate) fn candidates(threads: Option<std::num::NonZero<usize>>) -> Vec<Candidate> {
+pub(crate) fn candidates(threads: Option<NonZero<usize>>) -> Vec<Candidate> {
     let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
         name: format!("cpu ({})", isa.name()),
         backend: BackendName::Cpu,

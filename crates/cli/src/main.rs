@@ -4,6 +4,7 @@ mod advice;
 mod args;
 mod argv;
 mod chat;
+mod compare;
 mod devices;
 mod folders;
 mod generate;
@@ -18,6 +19,7 @@ mod perplexity;
 mod run;
 mod settings;
 mod tokenize;
+mod trace;
 mod values;
 mod verify;
 
@@ -38,6 +40,8 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Logits(args) => logits::run(args),
         args::Command::Perplexity(args) => perplexity::run(args),
         args::Command::Verify(args) => verify::run(args),
+        args::Command::Trace(args) => trace::run(args),
+        args::Command::Compare(args) => Ok(compare::run(&args)),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),

@@ -44,7 +44,7 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
 fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
-    Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
+    load::tokenizer(&file)
 }
 
 /// The text of the command line, or of stdin as it is.

@@ -1,6 +1,7 @@
 //! Values of options that need reading: token ids, biases, bounded numbers, escapes.
 
 use std::num::NonZero;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// A number of things that each take memory.
@@ -68,6 +69,22 @@ impl FromStr for LogitBias {
     }
 }
 
+/// Decoder layers from one to another, such as `0-3`, or one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Layers(pub(crate) RangeInclusive<usize>);
+
+impl FromStr for Layers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layers, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let layers = first.trim().parse().ok().zip(last.trim().parse().ok());
+        let layers = layers.filter(|(first, last)| first <= last);
+        let layers = layers.map(|(first, last): (usize, usize)| Layers(first..=last));
+        layers.ok_or_else(|| "expected a layer or the first and last of some, such as 5 or 0-3".to_owned())
+    }
+}
+
 /// `text` with llama.cpp's escapes read: `\n`, `\t`, `\r`, `\"`, `\'`, `\\` and bytes as `\xHH`. Other
 /// backslashes stay as they are.
 pub(crate) fn unescape(text: &str) -> Result<String, String> {
@@ -105,6 +122,15 @@ mod tests {
         assert_eq!(ids(""), Ok(vec![]));
         assert_eq!(ids("1,-2"), Err("\"-2\" is not a token id".to_owned()));
         assert_eq!(ids("4294967296"), Err("\"4294967296\" is not a token id".to_owned()));
+    }
+
+    #[test]
+    fn layers_are_one_or_a_range() {
+        assert_eq!("0-3".parse(), Ok(Layers(0..=3)));
+        assert_eq!("5".parse(), Ok(Layers(5..=5)));
+        for wrong in ["", "-1", "3-", "3-0", "0-3-5", "a"] {
+            assert!(wrong.parse::<Layers>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A model on a backend: weights, KV cache and the programs compiled from its graph.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, Program, Span, Step, Taps, Weight};
-use graph::{Graph, Op};
+use graph::Graph;
 
 use crate::Error;
 use crate::model::Model;
@@ -21,6 +21,24 @@ pub(crate) struct Device {
     prefill: Box<dyn Program>,
     /// Logits of every row; compiled when first asked for.
     all_logits: Option<Box<dyn Program>>,
+    tap: Option<Tap>,
+}
+
+/// Who sees the values of steps.
+pub(crate) type Observer = Box<dyn FnMut(&Step, &dyn Program) + Send>;
+
+/// The values that can be read after a step, and who reads them.
+struct Tap {
+    names: Vec<String>,
+    observer: Observer,
+}
+
+impl Tap {
+    fn see(tap: &mut Option<Tap>, step: &Step, program: &dyn Program) {
+        if let Some(tap) = tap {
+            (tap.observer)(step, program);
+        }
+    }
 }
 
 impl Device {
@@ -38,14 +56,20 @@ impl Device {
                 backend.load(&weight.name, Weight { format: tensor.format, rows, cols, bytes })?;
             }
         }
-        if let Some(layout) = kv_layout(graph, limits.pages, format) {
+        if let Some(layout) = KvLayout::of(graph, limits.pages, format) {
             backend.allocate_kv(layout)?;
         }
-        let wanted = limits.sequences;
-        let decode = backend.compile(graph, Bucket { rows: wanted, wanted }, Taps::None)?;
-        let prefill = backend.compile(graph, Bucket { rows: limits.n_batch, wanted }, Taps::None)?;
+        let [decode, prefill] = programs(&mut *backend, graph, limits, Taps::None)?;
         let n_vocab = graph.value(graph.output()).cols;
-        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits: None })
+        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits: None, tap: None })
+    }
+
+    /// Shows `observer` the program after each step, with the values called `names` to be read.
+    pub(crate) fn tap(&mut self, graph: &Graph, names: &[&str], observer: Observer) -> Result<(), Error> {
+        [self.decode, self.prefill] = programs(&mut *self.backend, graph, self.limits, Taps::Names(names))?;
+        self.all_logits = None;
+        self.tap = Some(Tap { names: names.iter().map(|&name| name.to_owned()).collect(), observer });
+        Ok(())
     }
 
     /// What it runs on.
@@ -67,7 +91,9 @@ impl Device {
         }
         let program =
             if tokens.len() <= self.limits.sequences { &mut self.decode } else { &mut self.prefill };
-        program.run(&Step::new(tokens, spans, wanted)?)?;
+        let step = Step::new(tokens, spans, wanted)?;
+        program.run(&step)?;
+        Tap::see(&mut self.tap, &step, &**program);
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
@@ -84,11 +110,18 @@ impl Device {
         let rows = self.all_logits_rows();
         let program = match &mut self.all_logits {
             Some(program) => program,
-            none => none.insert(self.backend.compile(graph, Bucket { rows, wanted: rows }, Taps::None)?),
+            none => {
+                let names = self.tap.iter().flat_map(|tap| &tap.names);
+                let names: Vec<&str> = names.map(String::as_str).collect();
+                let bucket = Bucket { rows, wanted: rows };
+                none.insert(self.backend.compile(graph, bucket, Taps::Names(&names))?)
+            }
         };
         let span = Span { past, len: tokens.len(), pages: pages.to_vec() };
         let wanted = (0..tokens.len() as u32).skip(first - past).collect();
-        program.run(&Step::new(tokens.to_vec(), vec![span], wanted)?)?;
+        let step = Step::new(tokens.to_vec(), vec![span], wanted)?;
+        program.run(&step)?;
+        Tap::see(&mut self.tap, &step, &**program);
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
@@ -99,14 +132,15 @@ impl Device {
     }
 }
 
-/// The store that `graph` needs; none when it does not attend.
-fn kv_layout(graph: &Graph, pages: usize, format: KvFormat) -> Option<KvLayout> {
-    graph.values().find_map(|(_, value)| match value.op {
-        Op::Attention { k, v, kv_heads, .. } => {
-            let dim = |x| graph.value(x).cols / kv_heads;
-            let layers = graph.layers();
-            Some(KvLayout { layers, kv_heads, k_dim: dim(k), v_dim: dim(v), pages, format })
-        }
-        _ => None,
-    })
+/// The programs that decode and that take prompts.
+fn programs(
+    backend: &mut dyn Backend,
+    graph: &Graph,
+    limits: Limits,
+    taps: Taps<'_>,
+) -> Result<[Box<dyn Program>; 2], Error> {
+    let wanted = limits.sequences;
+    let decode = backend.compile(graph, Bucket { rows: wanted, wanted }, taps)?;
+    let prefill = backend.compile(graph, Bucket { rows: limits.n_batch, wanted }, taps)?;
+    Ok([decode, prefill])
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend::{Backend, KvFormat, PAGE};
+use backend::{Backend, KvFormat, PAGE, Program, Step};
 
 use crate::Error;
 use crate::active::Active;
@@ -152,6 +152,24 @@ impl Engine {
     /// The limits that hold: context, sequences, batch, pages.
     pub fn limits(&self) -> Limits {
         self.scheduler.limits()
+    }
+
+    /// Shows `observer` every step from now on: its tokens with their sequences and positions, and the
+    /// program, of which the values called `names` can be read. Names are those of the model's graph.
+    /// Takes the place of an earlier observer; without names there is none to read but the output.
+    ///
+    /// What a backend would compute at once to be faster, it computes value by value where these are
+    /// read, so steps can take longer and logits can differ as much as two orders of summing do. The
+    /// values of a whole step are held in memory; a smaller `n_batch` makes them fewer.
+    ///
+    /// # Errors
+    /// When the graph has no such value, or the backend has no room. Nothing has changed then.
+    pub fn tap(
+        &mut self,
+        names: &[&str],
+        observer: impl FnMut(&Step, &dyn Program) + Send + 'static,
+    ) -> Result<(), Error> {
+        self.device.tap(self.model.graph(), names, Box::new(observer))
     }
 
     /// A sequence for requests that continue each other, such as the turns of a chat.

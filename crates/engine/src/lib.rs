@@ -56,6 +56,19 @@
 //! # }
 //! ```
 //!
+//! [`Engine::tap`] shows what a model computes: any value of its graph, by name, after each step.
+//!
+//! ```no_run
+//! # fn look(engine: &mut engine::Engine) -> Result<(), engine::Error> {
+//! engine.tap(&["l_out-0"], |step, program| {
+//!     if let Ok(values) = program.read("l_out-0") {
+//!         println!("{} tokens: {:?} ...", step.tokens().len(), &values[..4]);
+//!     }
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! From here down: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; pure bookkeeping) and a
 //! backend's programs (the numbers) → [`Sampler`] → [`Stop`] handling. The engine names no concrete
 //! backend.
@@ -77,7 +90,7 @@ mod stop;
 pub use self::chat::Chat;
 pub use self::engine::{DEFAULT_N_CTX, Engine, LogitRows, Options};
 pub use ::chat::Message;
-pub use backend::{Backend, KvFormat};
+pub use backend::{Backend, KvFormat, Program, Step};
 pub use error::Error;
 pub use model::{Model, NoTemplate};
 pub use request::{Event, Request, Usage};

@@ -198,7 +198,12 @@ fn deviation(inputs: u32) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }
 
-/// The models that golden values exist for, by name: one a format, and variants of F32.
+/// A model so small that the goldens of `crates/trace` hold all its values.
+pub fn small() -> Spec {
+    Spec { layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, rope_freqs: true, ..Spec::new(Format::F32) }
+}
+
+/// The models that golden logits exist for, by name: one a format, and variants of F32.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
     let variants = [

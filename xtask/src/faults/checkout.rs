@@ -9,7 +9,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::fault::Fault;
 use crate::workspace::Workspace;
 
 /// The copy. One run at a time has it.
@@ -44,25 +43,25 @@ impl Checkout {
         Ok(Checkout { root, target: folder.join("target"), _lock: lock })
     }
 
-    /// Plants `fault`; or says why the patch does not fit.
-    pub(super) fn apply(&self, fault: &Fault) -> Result<Result<(), String>> {
-        let output = self.git_apply(fault).output()?;
+    /// Applies `patch`; or says why the patch does not fit.
+    pub(super) fn apply(&self, patch: &Path) -> Result<Result<(), String>> {
+        let output = self.git_apply(patch).output()?;
         let why = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Ok(if output.status.success() { Ok(()) } else { Err(why()) })
     }
 
-    /// Takes `fault` out again.
-    pub(super) fn take_back(&self, fault: &Fault) -> Result<()> {
-        let status = self.git_apply(fault).arg("--reverse").status()?;
-        ensure!(status.success(), "{} cannot be taken back from {}", fault.name, self.root.display());
+    /// Takes `patch` out again.
+    pub(super) fn take_back(&self, patch: &Path) -> Result<()> {
+        let status = self.git_apply(patch).arg("--reverse").status()?;
+        ensure!(status.success(), "{} cannot be taken back from {}", patch.display(), self.root.display());
         Ok(())
     }
 
-    fn git_apply(&self, fault: &Fault) -> Command {
+    fn git_apply(&self, patch: &Path) -> Command {
         let mut git = Command::new("git");
         // The copy is no repository; the one it stands in must not be found.
         git.env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root));
-        git.current_dir(&self.root).args(["apply", "--whitespace=nowarn"]).arg(&fault.patch);
+        git.current_dir(&self.root).args(["apply", "--whitespace=nowarn"]).arg(patch);
         git
     }
 }

@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -19,6 +19,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
+    ("trace", &["models", "backend", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
     ("testkit", &["backend", "demo-model", "gguf", "graph", "models", "quant"]),
     (
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "backend-reference",
             "backend-cpu",
             "engine",
+            "trace",
             "demo-model",
         ],
     ),

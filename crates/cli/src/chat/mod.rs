@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use engine::{Chat, Engine, Event, StopReason, Usage};
 
-use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
+use crate::args::{BackendName, ChatArgs, ModelArgs, TemplateArgs};
 use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, note};
 use crate::{generate, interrupt, load};
 use command::Command;
@@ -180,7 +180,8 @@ impl Session {
                     let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
                     anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
                 })?;
-                let args = EngineArgs { backend, ..self.args.engine.clone() };
+                let mut args = self.args.engine.clone();
+                args.backend.backend = backend;
                 let engine = load::engine(&self.args.model, &args)?;
                 self.go_on(engine)?;
                 self.args.engine = args;

@@ -2,6 +2,7 @@
 
 mod chat;
 mod common;
+mod compare;
 mod embedded;
 mod inspect;
 mod known;
@@ -12,4 +13,5 @@ mod settings;
 #[cfg(unix)]
 mod terminal;
 mod tokens;
+mod trace;
 mod verify;

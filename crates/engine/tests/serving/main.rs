@@ -5,3 +5,4 @@ mod common;
 mod failures;
 mod known_answers;
 mod promises;
+mod taps;

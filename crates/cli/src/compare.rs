@@ -1,0 +1,168 @@
+//! `rustorch compare`: where two runs first part, and why.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use backend::Backend;
+use backend_reference::Reference;
+use gguf::Gguf;
+use models::Model;
+use tempfile::TempDir;
+use trace::{Oracle, Recording, Report, Trace};
+
+use crate::args::{BackendName, CompareArgs};
+use crate::output::Usage;
+use crate::trace::PRODUCER;
+use crate::values::TokenIds;
+use crate::{load, output};
+
+/// The exit status when the runs differ.
+const DIFFER: u8 = 1;
+
+/// The exit status when it cannot be found out.
+const TROUBLE: u8 = 2;
+
+/// One side of the comparison, as the command line says it.
+enum Side<'a> {
+    Trace(&'a Path),
+    Backend(BackendName),
+}
+
+pub(crate) fn run(args: &CompareArgs) -> ExitCode {
+    match compare(args).and_then(|report| show(args, &report).map(|()| report.alike)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DIFFER),
+        Err(error) => {
+            output::fail(&error);
+            ExitCode::from(TROUBLE)
+        }
+    }
+}
+
+fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
+    let sides = sides(args)?;
+    let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
+    // Without a trace there must be a model; the embedded one if none is named.
+    let file = (records || args.model.model.is_some()).then(|| load::file(&args.model)).transpose()?;
+    let model = file.as_ref().map(Model::new).transpose()?;
+    let folder = TempDir::new().context("cannot make a folder for traces")?;
+    let tokens = tokens(args, &sides, file.as_ref())?;
+    let mut traces = Vec::new();
+    for (name, side) in ["a", "b"].into_iter().zip(&sides) {
+        traces.push(match (side, &file, &model) {
+            (Side::Backend(backend), Some(file), Some(model)) => {
+                let path = folder.path().join(name);
+                record(args, file, model, &tokens, *backend, &path)?;
+                Trace::open(path)?
+            }
+            (Side::Backend(_), ..) => {
+                return Err(Usage("a backend needs a model: pass -m FILE".into()).into());
+            }
+            (Side::Trace(path), ..) => Trace::open(path)?,
+        });
+    }
+    let [a, b] = &traces[..] else { unreachable!("two sides") };
+    let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
+    let oracle = match (&file, &model) {
+        (Some(file), Some(model)) => {
+            check_model(file, a)?;
+            Some(Oracle::new(file, &model.graph, &reference))
+        }
+        _ => None,
+    };
+    let mut report = trace::compare(a, b, oracle)?;
+    for (side, named) in [(&mut report.a, &sides[0]), (&mut report.b, &sides[1])] {
+        if let Side::Backend(_) = named {
+            side.trace = "computed now".to_owned();
+        }
+    }
+    Ok(report)
+}
+
+/// What A and B are.
+fn sides(args: &CompareArgs) -> Result<[Side<'_>; 2], Usage> {
+    let backend = |name: Option<BackendName>| name.map(Side::Backend);
+    let usage = |message: &str| Err(Usage(message.to_owned()));
+    Ok(match (&args.traces[..], backend(args.a), backend(args.b)) {
+        ([a, b], None, None) => [Side::Trace(a), Side::Trace(b)],
+        ([_, _], ..) => return usage("two traces and a backend are three sides: leave one away"),
+        ([a], None, b) => [Side::Trace(a), b.unwrap_or(Side::Backend(BackendName::Reference))],
+        ([b], Some(a), None) => [a, Side::Trace(b)],
+        ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: leave one away"),
+        ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::Reference))],
+        _ => {
+            return usage(
+                "what is to be compared? Two traces, a trace with -m FILE, or --a BACKEND with -m FILE",
+            );
+        }
+    })
+}
+
+/// The tokens to record: those of the trace, or those given.
+fn tokens(args: &CompareArgs, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Result<Vec<u32>> {
+    for side in sides {
+        if let Side::Trace(path) = side {
+            if args.tokens.is_some() || args.prompt.is_some() {
+                return Err(
+                    Usage("the tokens are those of the trace: leave --tokens and -p away".into()).into()
+                );
+            }
+            return Ok(Trace::open(path)?.meta().tokens.clone());
+        }
+    }
+    match (&args.tokens, &args.prompt, file) {
+        (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
+        (None, Some(prompt), Some(file)) => load::raw_tokens(file, prompt),
+        _ => Err(Usage("which tokens? Pass --tokens IDS or -p TEXT".into()).into()),
+    }
+}
+
+/// Records all values on a backend.
+fn record(
+    args: &CompareArgs,
+    file: &Gguf,
+    model: &Model,
+    tokens: &[u32],
+    backend: BackendName,
+    path: &Path,
+) -> anyhow::Result<()> {
+    let recording = Recording {
+        file,
+        model,
+        tokens,
+        kv: args.cache.format(),
+        rows: args.batch_size.get(),
+        select: &|_| true,
+        producer: PRODUCER,
+    };
+    recording.run(load::backend_called(backend, args.threads), Some(path))?;
+    Ok(())
+}
+
+/// Refuses a model that is not the one the trace was recorded from.
+fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
+    let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
+    if trace::digest(file)?.as_ref() != Some(recorded) {
+        let (trace, model) = (trace.path().display(), &trace.meta().model);
+        anyhow::bail!(
+            "{trace} was recorded from another model file, {model}, than {}; pass that one with -m",
+            file.file()
+        );
+    }
+    Ok(())
+}
+
+fn show(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
+    if let Some(path) = &args.html {
+        fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        return output::json(report);
+    }
+    let mut out = output::stdout();
+    out.write_all(output::printable(&report.to_string(), "\n").as_bytes())?;
+    Ok(out.flush()?)
+}

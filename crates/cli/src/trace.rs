@@ -1,0 +1,110 @@
+//! `rustorch trace`: records what a model computes.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use engine::Engine;
+use models::Model;
+use serde::Serialize;
+use trace::{Recording, Summary};
+
+use crate::args::TraceArgs;
+use crate::output::note;
+use crate::values::{Layers, TokenIds};
+use crate::{load, output};
+
+/// What traces name as their producer.
+pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
+
+pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
+    let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
+    let model = Model::new(&file)?;
+    let tokens = match (args.sequence.tokens, &args.sequence.prompt) {
+        (Some(TokenIds(tokens)), _) => tokens,
+        (None, prompt) => load::raw_tokens(&file, prompt.as_deref().unwrap_or_default())?,
+    };
+    let select = |name: &str| {
+        args.filter.as_ref().is_none_or(|filter| filter.is_match(name))
+            && args
+                .layers
+                .as_ref()
+                .is_none_or(|Layers(layers)| layer(name).is_some_and(|l| layers.contains(&l)))
+    };
+    let recording = Recording {
+        file: &file,
+        model: &model,
+        tokens: &tokens,
+        kv: args.cache.format(),
+        rows: args.backend.batch_size.get(),
+        select: &select,
+        producer: PRODUCER,
+    };
+    let values = recording.run(load::backend(&args.backend), args.output.as_deref())?;
+    if args.json {
+        output::json(&Report::new(&tokens, &values))?;
+    } else {
+        let mut out = output::stdout();
+        out.write_all(trace::table(&values).as_bytes())?;
+        out.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.
+fn layer(name: &str) -> Option<usize> {
+    name.rsplit_once('-')?.1.parse().ok()
+}
+
+/// Prints a table of every value to stderr after each step of `engine`.
+pub(crate) fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
+    let model = engine.model().clone();
+    let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
+    let shown = model.clone();
+    engine.tap(&names, move |step, program| {
+        let rows = step.rows().zip(step.tokens());
+        let rows: Vec<String> = rows.map(|((_, position), token)| format!("{token}@{position}")).collect();
+        let values = shown.graph().values().filter_map(|(_, value)| {
+            let data = program.read(&value.name).ok()?;
+            Some(Summary::of(&value.name, value.cols, data))
+        });
+        let table = trace::table(&values.collect::<Vec<_>>());
+        note(format_args!("step of {} (token@position)\n{table}", rows.join(" ")));
+    })?;
+    Ok(())
+}
+
+/// What `--json` prints. Numbers that JSON does not have, such as the mean of nothing, are null.
+#[derive(Serialize)]
+struct Report<'a> {
+    tokens: &'a [u32],
+    values: Vec<Value<'a>>,
+}
+
+#[derive(Serialize)]
+struct Value<'a> {
+    name: &'a str,
+    shape: [usize; 2],
+    rms: f64,
+    mean: f64,
+    min: f32,
+    max: f32,
+    nan: u64,
+    first: &'a [f32],
+}
+
+impl<'a> Report<'a> {
+    fn new(tokens: &'a [u32], values: &'a [Summary]) -> Report<'a> {
+        let value = |Summary { shape, stats }: &'a Summary| Value {
+            name: &shape.name,
+            shape: [shape.rows, shape.cols],
+            rms: stats.rms(),
+            mean: stats.mean(),
+            min: stats.min,
+            max: stats.max,
+            nan: stats.nan,
+            first: &stats.first,
+        };
+        Report { tokens, values: values.iter().map(value).collect() }
+    }
+}

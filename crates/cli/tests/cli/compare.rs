@@ -1,0 +1,89 @@
+//! `compare`: its sides, its exit status and what it prints.
+
+use trace::{Trace, Writer};
+
+use crate::common::Home;
+
+/// Copies the trace `from` with every number of `value` changed.
+fn changed(home: &Home, from: &str, to: &str, value: &str, change: impl Fn(f32) -> f32) {
+    let trace = Trace::open(home.path(from)).expect("a trace");
+    let mut writer = Writer::create(home.path(to), trace.meta(), trace.values().cloned()).expect("a file");
+    for shape in trace.values() {
+        let mut data = trace.read(&shape.name).expect("a value");
+        if shape.name == value {
+            data.iter_mut().for_each(|x| *x = change(*x));
+        }
+        writer.write(&shape.name, 0, &data).expect("a value");
+    }
+    writer.finish().expect("a whole file");
+}
+
+#[test]
+fn backends_are_alike() {
+    let home = Home::new();
+    let text = home.run("compare -m MODEL --a cpu --b reference --tokens 1,300,7").quiet();
+    assert!(text.starts_with("alike: every operation is right on its own"), "{text}");
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    let report = home.run("compare a.safetensors -m MODEL --json").json();
+    assert_eq!((&report["alike"], &report["method"]), (&true.into(), &"replay".into()));
+    assert!(report["first"].is_null());
+    let names: Vec<&str> = report["values"]
+        .as_array()
+        .expect("values")
+        .iter()
+        .filter_map(|value| value["name"].as_str())
+        .collect();
+    assert!(names.contains(&"Qcur-0") && names.contains(&"result_output"), "{names:?}");
+    let report = home.run("compare a.safetensors --a cpu -m MODEL --json").json();
+    assert_eq!((&report["alike"], &report["method"]), (&true.into(), &"bits".into()));
+}
+
+#[test]
+fn a_wrong_value_is_named_first() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    changed(&home, "a.safetensors", "bad.safetensors", "ffn_up-0", |x| x * 0.5);
+    let ran = home.run("compare bad.safetensors -m MODEL --html page.html");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let mut lines = ran.stdout.lines();
+    let verdict = lines.next().unwrap_or_default();
+    assert!(verdict.starts_with("A first goes wrong at ffn_up-0, position 0: own error"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("likely cause: the result is scaled by 1/2"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\n! ffn_up-0 "), "{}", ran.stdout);
+    let page = std::fs::read_to_string(home.path("page.html")).expect("a page");
+    assert!(page.contains("first wrong: ffn_up-0"));
+    let ran = home.run("compare bad.safetensors -m MODEL --json");
+    assert_eq!(ran.code, Some(1));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let first = &report["first"];
+    assert_eq!(
+        (&report["alike"], &first["name"], &first["position"]),
+        (&false.into(), &"ffn_up-0".into(), &0.into())
+    );
+    assert_eq!(first["causes"][0]["kind"], "scaled");
+    assert!(first["nmse"].as_f64().is_some_and(|nmse| (nmse - 0.25).abs() < 1e-6), "{first}");
+    // Without the model, only how far they are apart is known.
+    let ran = home.run("compare bad.safetensors a.safetensors");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("ffn_up-0"), "{}", ran.stdout);
+}
+
+#[test]
+fn trouble_is_neither() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    home.run("trace -m MODEL --tokens 2,300,7 -o other.safetensors").quiet();
+    for (args, said) in [
+        ("compare", "what is to be compared?"),
+        ("compare none.safetensors -m MODEL", "none.safetensors: cannot open it"),
+        ("compare -m MODEL --a cpu", "which tokens?"),
+        ("compare a.safetensors other.safetensors", "they begin with other tokens"),
+        ("compare a.safetensors other.safetensors --a cpu", "three sides"),
+        ("compare a.safetensors -m MODEL --tokens 1", "the tokens are those of the trace"),
+        ("compare a.safetensors", "was recorded from another model file"),
+    ] {
+        let ran = home.run(args);
+        assert_eq!(ran.code, Some(2), "{args}: {ran:?}");
+        assert!(ran.stderr.contains(said), "{args}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,222 @@
+//! Mistakes of products with a weight: which weight, how it lies, and which part of it is not summed.
+
+use std::ops::Range;
+
+use backend::Weight;
+use graph::Op;
+
+use super::{Hunt, Rank, blocks, general};
+use crate::Matrix;
+use crate::metrics::difference;
+use crate::oracle::Call;
+
+/// Numbers of a matrix that is held in memory as a whole, at most.
+const MOST_VALUES: usize = 1 << 26;
+
+/// Output columns that are looked at closely, at most.
+pub(super) const COLUMNS: usize = 48;
+
+/// Inputs that lie together in a sum, at least, when a part of it is looked for.
+const PART: usize = 8;
+
+/// The same bytes read with the listed dimensions the other way round: `w[o][k]` is taken from
+/// `k * rows + o` in place of `o * cols + k`. `None` when the matrix is too large to hold.
+pub(super) fn transposed(weight: &Weight) -> Option<Weight> {
+    let (rows, cols) = (weight.rows, weight.cols);
+    if rows * cols > MOST_VALUES || rows == 1 {
+        return None;
+    }
+    let mut flat = vec![0.0; rows * cols];
+    weight.format.dequantize(&weight.bytes, &mut flat);
+    Some(Matrix::from_fn(rows, cols, |o, k| flat[k * rows + o]).weight())
+}
+
+pub(super) fn hunt(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let (Call::Linear(weight), Op::Linear { weight: own, .. }) = (&s.call, &s.value().op) else { return };
+    let (x, graph) = (&s.inputs[0], s.oracle.graph());
+    let products = weight.rows * weight.cols;
+    if let Some(transposed) = transposed(weight) {
+        let call = Call::Linear(transposed);
+        if general::worth(hunt, x, &call, products) {
+            let text = format!(
+                "the weight is read transposed: `{}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {2} + k] * x[k]",
+                graph.weight(*own).name,
+                weight.rows,
+                weight.cols
+            );
+            hunt.try_run("transposed", Rank::Known, text, s.oracle.run(&call, &[x]));
+        }
+    }
+    for (id, other) in graph.weights() {
+        if id == *own || (other.rows, other.cols) != (weight.rows, weight.cols) {
+            continue;
+        }
+        let Ok(call) = s.oracle.weight(id).map(Call::Linear) else { continue };
+        if general::worth(hunt, x, &call, products) {
+            let text = format!("the weight is `{}` in place of `{}`", other.name, graph.weight(*own).name);
+            hunt.try_run("wrong-weight", Rank::Known, text, s.oracle.run(&call, &[x]));
+        }
+    }
+    let close = Close::new(hunt, weight);
+    parts(hunt, &close, weight);
+    blocks::hunt(hunt, &close, weight, &graph.weight(*own).name);
+}
+
+/// The wrong output columns that are looked at closely: those with the largest errors.
+pub(in crate::causes) struct Close {
+    /// Their numbers.
+    pub(in crate::causes) cols: Vec<usize>,
+    /// Their rows of the weight: `[cols.len(), K]`.
+    pub(in crate::causes) weights: Matrix,
+    /// What was recorded less what should be: `[cols.len()][rows]`.
+    pub(in crate::causes) errors: Vec<Vec<f64>>,
+}
+
+impl Close {
+    fn new(hunt: &Hunt<'_>, weight: &Weight) -> Close {
+        let s = hunt.suspect;
+        let error = |c: usize| -> f64 {
+            s.region.rows.iter().map(|&r| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2)).sum()
+        };
+        let mut by_error: Vec<(f64, usize)> = s.region.cols.iter().map(|&c| (error(c), c)).collect();
+        by_error.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let cols: Vec<usize> = by_error.into_iter().take(COLUMNS).map(|(_, c)| c).collect();
+        let mut weights = Vec::with_capacity(cols.len() * weight.cols);
+        for &c in &cols {
+            let mut row = vec![0.0; weight.cols];
+            weight.format.dequantize(weight.row(c), &mut row);
+            weights.extend(row);
+        }
+        let difference = |r: usize, c: usize| f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));
+        let errors = cols.iter().map(|&c| (0..s.found.rows).map(|r| difference(r, c)).collect()).collect();
+        Close { cols, weights: Matrix::new(weight.cols, weights), errors }
+    }
+}
+
+/// A range of inputs whose products with some columns are lost or scaled.
+struct Part {
+    range: Range<usize>,
+    /// What their sum is multiplied by; 0 when they are lost.
+    factor: f64,
+    /// The part of the error that is left.
+    left: f64,
+}
+
+/// Looks for a range of inputs that is not summed, or with a wrong factor: in all wrong columns alike, or
+/// in each its own.
+fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
+    let s = hunt.suspect;
+    let x = &s.inputs[0];
+    let sums: Vec<Vec<Vec<f64>>> =
+        (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
+    let all: Vec<usize> = (0..close.cols.len()).collect();
+    if close.cols.len() > 1
+        && let Some(part) = best(&sums, close, &all, &s.region.rows, x.cols)
+    {
+        let Range { start, end } = part.range;
+        let whole = start == 0 && end == x.cols;
+        let masked =
+            Matrix::from_fn(x.rows, x.cols, |r, k| if (start..end).contains(&k) { x.at(r, k) } else { 0.0 });
+        if !whole
+            && part.left < 0.5
+            && let Ok(lost) = s.oracle.run(&s.call, &[&masked])
+        {
+            let made = Matrix::from_fn(s.found.rows, s.found.cols, |r, c| {
+                s.expected.at(r, c) + ((part.factor - 1.0) * f64::from(lost.at(r, c))) as f32
+            });
+            hunt.try_out("part-of-sum", Rank::Estimated, told(&part, weight, None), &made);
+        }
+    }
+    if close.cols.len() < s.region.cols.len() || close.cols.len() > 16 {
+        return;
+    }
+    let mut made = s.expected.clone();
+    let mut text = None;
+    for (o, &c) in close.cols.iter().enumerate() {
+        let Some(part) = best(&sums, close, &[o], &s.region.rows, x.cols) else { return };
+        for &r in &s.region.rows {
+            let lost = sums[o][r][part.range.end.div_ceil(PART)] - sums[o][r][part.range.start / PART];
+            made.data[r * made.cols + c] += ((part.factor - 1.0) * lost) as f32;
+        }
+        text.get_or_insert_with(|| told(&part, weight, Some(c)));
+    }
+    let many = if close.cols.len() > 1 {
+        format!("; {} columns are wrong so", close.cols.len())
+    } else {
+        String::new()
+    };
+    if let Some(text) = text {
+        hunt.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
+    }
+}
+
+fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
+    let Range { start, end } = part.range;
+    let what = if part.factor == 0.0 {
+        "count as zero".to_owned()
+    } else {
+        format!("count {} times", super::words::factor(part.factor, &[]))
+    };
+    let row = column.map_or("of every wrong row".to_owned(), |column| format!("of row {column}"));
+    if let Some(column) = column
+        && (start, end) == (0, weight.cols)
+    {
+        return format!(
+            "all weights of row {column} {what}: its blocks are lost, or its output is not computed"
+        );
+    }
+    let block = weight.format.block_len();
+    let place = if block > 1 && start.is_multiple_of(block) && end - start == block {
+        format!(" (block {} of {})", start / block, weight.format)
+    } else if block > 1 {
+        format!(" (blocks of {} have {block} values)", weight.format)
+    } else {
+        String::new()
+    };
+    format!("weights {start}–{} {row}{place} {what}", end - 1)
+}
+
+/// `[rows][K / PART + 1]` sums of products up to an input.
+fn prefix_sums(x: &Matrix, w: &[f32]) -> Vec<Vec<f64>> {
+    let row = |r: usize| {
+        let (mut sum, mut sums) = (0.0, vec![0.0]);
+        for (x, w) in x.row(r).chunks(PART).zip(w.chunks(PART)) {
+            sum += x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>();
+            sums.push(sum);
+        }
+        sums
+    };
+    (0..x.rows).map(row).collect()
+}
+
+/// The range whose loss or factor explains the errors of these columns best.
+fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize], k: usize) -> Option<Part> {
+    let parts = k.div_ceil(PART);
+    let aligned = (0..).map(|i| 1usize << i).take_while(|&len| len < parts);
+    let mut ranges: Vec<(usize, usize)> =
+        aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
+    ranges.extend((0..parts).map(|at| (at, parts)));
+    ranges.extend((1..parts).map(|at| (0, at)));
+    let mut best: Option<Part> = None;
+    for (start, end) in ranges {
+        let (mut ee, mut ec, mut cc) = (0.0, 0.0, 0.0);
+        for &o in columns {
+            for &r in rows {
+                let (e, c) = (close.errors[o][r], sums[o][r][end] - sums[o][r][start]);
+                (ee, ec, cc) = (ee + e * e, ec + e * c, cc + c * c);
+            }
+        }
+        if ee == 0.0 || cc == 0.0 || rows.len() < 2 {
+            continue;
+        }
+        let lost = (ee + 2.0 * ec + cc) / ee;
+        let fitted = 1.0 - ec * ec / (cc * ee);
+        // A loss has nothing fitted, so it wins unless a factor does much better.
+        let (left, factor) = if lost < 2.0 * fitted + 1e-3 { (lost, 0.0) } else { (fitted, 1.0 + ec / cc) };
+        if best.as_ref().is_none_or(|best| left < best.left * 0.99) {
+            best = Some(Part { range: start * PART..(end * PART).min(k), factor, left });
+        }
+    }
+    best
+}

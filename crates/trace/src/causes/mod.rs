@@ -1,0 +1,261 @@
+//! Why a value is wrong: hypotheses, each an alternative computation on the inputs that were recorded,
+//! whose result is held against what was recorded.
+//!
+//! A hypothesis that the recorded value bears out within the one-operation limit is likely; one that takes
+//! away much of the error, but not all of it, is possible. What explains nothing is not told.
+
+mod attention;
+mod blocks;
+mod elementwise;
+mod embed;
+mod general;
+mod linear;
+mod norm;
+mod rope;
+mod words;
+
+use graph::{Op, Value, ValueId};
+use serde::Serialize;
+
+use crate::judge::{self, Noise, Region};
+use crate::metrics::{difference, ratio};
+use crate::oracle::Call;
+use crate::{Error, Matrix, Oracle};
+
+pub(crate) use words::place;
+
+/// The most causes that are told.
+const MOST: usize = 6;
+
+/// Wrong numbers from which something that holds only for them is believed: one is explained by chance.
+const ENOUGH: usize = 8;
+
+/// What may have gone wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    /// What kind of mistake it is, in a word or two for programs, such as `rope-pairs`.
+    pub kind: &'static str,
+    /// What to look at, for people.
+    pub text: String,
+    /// NMSE of the value against what this mistake would give.
+    pub nmse: f64,
+    /// The part of the error that it explains, from 0 to 1.
+    pub explained: f64,
+    /// Whether the value is, within the limit of one operation, what this mistake gives.
+    pub likely: bool,
+}
+
+/// A value that is wrong although its inputs are given.
+pub(crate) struct Suspect<'a> {
+    pub(crate) oracle: Oracle<'a>,
+    pub(crate) id: ValueId,
+    pub(crate) call: Call,
+    /// What it was computed from.
+    pub(crate) inputs: Vec<Matrix>,
+    /// What was recorded.
+    pub(crate) found: Matrix,
+    /// What it should be.
+    pub(crate) expected: Matrix,
+    pub(crate) region: Region,
+    pub(crate) limit: f64,
+    /// What rounding its inputs costs.
+    pub(crate) noise: Noise,
+    /// Any value that was recorded.
+    pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Matrix>,
+}
+
+impl Suspect<'_> {
+    fn value(&self) -> &Value {
+        self.oracle.graph().value(self.id)
+    }
+
+    fn name(&self, id: ValueId) -> &str {
+        &self.oracle.graph().value(id).name
+    }
+
+    /// The operation on other inputs.
+    fn on(&self, inputs: &[&Matrix]) -> Result<Matrix, Error> {
+        self.oracle.run(&self.call, inputs)
+    }
+
+    /// Columns of a head, where the value has heads: for what attention and rotation make and read.
+    pub(crate) fn head_dim(&self) -> Option<usize> {
+        head_dim(&self.oracle, self.id)
+    }
+
+    /// Square errors of `against` over the whole value and over the wrong region.
+    fn error(&self, against: &Matrix, region: bool) -> f64 {
+        let square = |r: usize, c: usize| difference(against.at(r, c), self.found.at(r, c)).powi(2);
+        if region {
+            self.region
+                .rows
+                .iter()
+                .map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>())
+                .sum()
+        } else {
+            (0..self.found.rows).map(|r| (0..self.found.cols).map(|c| square(r, c)).sum::<f64>()).sum()
+        }
+    }
+
+    /// `inside` in the wrong region, what should be elsewhere.
+    fn only_in_region(&self, inside: &Matrix) -> Matrix {
+        let mut mixed = self.expected.clone();
+        for &r in &self.region.rows {
+            for &c in &self.region.cols {
+                mixed.data[r * mixed.cols + c] = inside.at(r, c);
+            }
+        }
+        mixed
+    }
+}
+
+/// Columns of a head of the value `id`; `None` when it has no heads.
+pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let graph = oracle.graph();
+    let of = |id: ValueId| match &graph.value(id).op {
+        Op::Rope { rope, .. } => Some(rope.head_dim),
+        Op::Attention { heads, .. } => Some(graph.value(id).cols / heads),
+        _ => None,
+    };
+    let read_by = |reader: &Value| match &reader.op {
+        Op::Rope { x, rope } if *x == id => Some(rope.head_dim),
+        Op::Attention { q, k, v, heads, kv_heads, .. } => {
+            let cols = graph.value(id).cols;
+            (*q == id).then_some(cols / heads).or((*k == id || *v == id).then_some(cols / kv_heads))
+        }
+        _ => None,
+    };
+    of(id).or_else(|| graph.values().find_map(|(_, reader)| read_by(reader)))
+}
+
+/// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// A known mistake, with nothing fitted to the data.
+    Known,
+    /// A known mistake with a number estimated from the data.
+    Estimated,
+    /// The same for any operation.
+    General,
+    /// Says how it looks, with many numbers fitted.
+    Fitted,
+}
+
+/// Hypotheses that were borne out.
+struct Hunt<'a> {
+    suspect: &'a Suspect<'a>,
+    /// With rank, and whether they hold only in the wrong region.
+    causes: Vec<(Rank, bool, Cause)>,
+    error: f64,
+    region_error: f64,
+}
+
+impl<'a> Hunt<'a> {
+    fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
+        let expected = &suspect.expected;
+        let (error, region_error) = (suspect.error(expected, false), suspect.error(expected, true));
+        Hunt { suspect, causes: Vec::new(), error, region_error }
+    }
+
+    /// The part of the error that is left in the wrong region when `made` is what was meant.
+    fn left(&self, made: &Matrix) -> f64 {
+        ratio(self.suspect.error(made, true), self.region_error)
+    }
+
+    /// Holds what a mistake would have made against what was recorded.
+    fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
+        let left = self.left(made);
+        // By chance alone, one of many values is a little like another.
+        let most = if rank < Rank::General { 0.5 } else { 0.1 };
+        if left.is_nan() || left > most {
+            return;
+        }
+        // Everywhere or only where the value is wrong: the former says more.
+        let everywhere = ratio(self.suspect.error(made, false), self.error) <= left.max(1e-9) * 1.5;
+        let mixed;
+        let made = if everywhere {
+            made
+        } else {
+            mixed = self.suspect.only_in_region(made);
+            &mixed
+        };
+        let s = self.suspect;
+        let judged = judge::judge(made, &s.found, s.limit, || &s.noise);
+        let mut text = text.into();
+        if !everywhere {
+            text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
+        }
+        let enough = everywhere || s.region.rows.len() * s.region.cols.len() >= ENOUGH;
+        let likely = judged.region.is_none() && left <= 0.1 && enough;
+        let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
+        self.causes.push((rank, !everywhere, cause));
+    }
+
+    /// Tells what does not explain the error, but says where it comes from.
+    fn note(&mut self, kind: &'static str, text: String) {
+        let nmse = self.suspect.region.nmse(&self.suspect.expected, &self.suspect.found);
+        self.causes.push((Rank::Fitted, true, Cause { kind, text, nmse, explained: 0.0, likely: false }));
+    }
+
+    /// Tries out a computation that may fail; what cannot be computed is no hypothesis.
+    fn try_run(
+        &mut self,
+        kind: &'static str,
+        rank: Rank,
+        text: impl Into<String>,
+        made: Result<Matrix, Error>,
+    ) {
+        if let Ok(made) = made {
+            self.try_out(kind, rank, text, &made);
+        }
+    }
+
+    /// What was borne out, the best first.
+    fn finish(self) -> Vec<Cause> {
+        // Below this, fits differ by rounding alone.
+        let limit = self.suspect.limit;
+        let noise = if limit > 1e-4 { limit } else { limit * 1e-3 };
+        let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
+        let mut causes = self.causes;
+        causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
+        let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
+        let mut told: Vec<Cause> = Vec::new();
+        for (rank, part, cause) in causes {
+            let is_new = told.iter().all(|other| other.text != cause.text);
+            let worth = match best {
+                // What is borne out makes what is not idle, and so it does with what only describes it, with
+                // what holds in a part where it holds everywhere, and with an estimate of the same.
+                Some((best, best_part, true)) => {
+                    let describes = rank == Rank::Fitted && best < Rank::Fitted;
+                    let same = told.iter().any(|other| other.kind == cause.kind) && rank > best;
+                    cause.likely && !describes && part <= best_part && !same
+                }
+                _ => true,
+            };
+            if is_new && worth && told.len() < MOST {
+                told.push(cause);
+            }
+        }
+        told
+    }
+}
+
+/// The causes that the evidence supports, the best first.
+pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
+    if let Some(cause) = general::not_finite(suspect) {
+        return vec![cause];
+    }
+    let mut hunt = Hunt::new(suspect);
+    match &suspect.value().op {
+        Op::Embed { .. } => embed::hunt(&mut hunt),
+        Op::Linear { .. } => linear::hunt(&mut hunt),
+        Op::RmsNorm { .. } => norm::hunt(&mut hunt),
+        Op::Rope { .. } => rope::hunt(&mut hunt),
+        Op::Attention { .. } => attention::hunt(&mut hunt),
+        Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
+        Op::Add { .. } => elementwise::add(&mut hunt),
+        Op::TakeRows { .. } => {}
+    }
+    general::hunt(&mut hunt);
+    hunt.finish()
+}

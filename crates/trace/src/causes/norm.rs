@@ -1,0 +1,112 @@
+//! Mistakes of RMS norms: eps, mean, weight.
+
+use backend::Weight;
+use graph::Op;
+
+use super::{Hunt, Rank};
+use crate::Matrix;
+use crate::oracle::Call;
+
+pub(super) fn hunt(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let Call::RmsNorm(weight, eps) = &s.call else { return };
+    let x = &s.inputs[0];
+    let (rows, cols, eps) = (x.rows, x.cols, f64::from(*eps));
+    let mut w = vec![0.0f32; cols];
+    weight.format.dequantize(&weight.bytes, &mut w);
+    let w: Vec<f64> = w.into_iter().map(f64::from).collect();
+    let sums = |power: i32| -> Vec<f64> {
+        (0..rows)
+            .map(|r| x.row(r).iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / cols as f64)
+            .collect()
+    };
+    let (means, squares) = (sums(1), sums(2));
+    let scales: Vec<f64> = squares.iter().map(|square| 1.0 / (square + eps).sqrt()).collect();
+    let make = |of: &dyn Fn(f64, usize, usize) -> f64| {
+        Matrix::from_fn(rows, cols, |r, c| of(f64::from(x.at(r, c)), r, c) as f32)
+    };
+    let mut known = |kind, text: &str, of: &dyn Fn(f64, usize, usize) -> f64| {
+        hunt.try_out(kind, Rank::Known, text, &make(of));
+    };
+    known("norm-weight", "the norm's weight is not multiplied", &|x, r, _| x * scales[r]);
+    known("norm-weight", "the norm's weight is multiplied twice", &|x, r, c| x * scales[r] * w[c] * w[c]);
+    known("norm-weight", "1 is added to the norm's weight, as Gemma's files want it", &|x, r, c| {
+        x * scales[r] * (1.0 + w[c])
+    });
+    known(
+        "norm-missing",
+        "the row is not divided by its root mean square, only multiplied with the weight",
+        &|x, _, c| x * w[c],
+    );
+    known("norm-mean", "the mean is subtracted: this is LayerNorm, the model wants RMSNorm", &|x, r, c| {
+        (x - means[r]) / (squares[r] - means[r] * means[r] + eps).sqrt() * w[c]
+    });
+    known("norm-eps", "eps is added outside the root", &|x, r, c| x / (squares[r].sqrt() + eps) * w[c]);
+    known("norm-eps", "there is no eps", &|x, r, c| x / squares[r].sqrt() * w[c]);
+    known("norm-sum", "the sum of squares is not divided by the number of columns", &|x, r, c| {
+        x / (squares[r] * cols as f64 + eps).sqrt() * w[c]
+    });
+    known("norm-root", "it is divided by the mean square, not by its root", &|x, r, c| {
+        x / (squares[r] + eps) * w[c]
+    });
+    let size = |row: &mut dyn Iterator<Item = f64>| (row.map(|x| x * x).sum::<f64>() / cols as f64).sqrt();
+    let weight_size = size(&mut w.iter().copied());
+    let row_sizes: Vec<f64> =
+        (0..rows).map(|r| size(&mut (0..cols).map(|c| f64::from(s.expected.at(r, c))))).collect();
+    known(
+        "norm-rescaled",
+        "each row is scaled again, to the size of the weight: the norm ends with the weight",
+        &|x, r, c| x * scales[r] * w[c] * weight_size / row_sizes[r],
+    );
+
+    if let Some(found) = fitted_eps(&s.found, x, &w, &squares, &s.region.rows) {
+        let near = |other: f64| (found / other - 1.0).abs() < 0.02;
+        let digits = format!("{found:.0e}").parse::<f64>().ok().filter(|&round| near(round)).unwrap_or(found);
+        let times = if near(eps * 10.0) {
+            ", ten times too much"
+        } else if near(eps / 10.0) {
+            ", a tenth of it"
+        } else {
+            ""
+        };
+        let text = format!("eps is {digits:e}, not {eps:e}{times}: attention.layer_norm_rms_epsilon");
+        let made = make(&|x, r, c| x / (squares[r] + digits).sqrt() * w[c]);
+        hunt.try_out("norm-eps", Rank::Estimated, text, &made);
+    }
+    other_weights(hunt, weight, eps as f32);
+}
+
+/// The eps that the sizes of the rows show, when they agree on one.
+fn fitted_eps(found: &Matrix, x: &Matrix, w: &[f64], squares: &[f64], rows: &[usize]) -> Option<f64> {
+    let mut fits: Vec<f64> = Vec::new();
+    for &r in rows {
+        let (mut product, mut energy) = (0.0, 0.0);
+        for ((&y, &x), &w) in found.row(r).iter().zip(x.row(r)).zip(w) {
+            let xw = f64::from(x) * w;
+            product += f64::from(y) * xw;
+            energy += xw * xw;
+        }
+        if product > 0.0 {
+            fits.push((energy / product).powi(2) - squares[r]);
+        }
+    }
+    fits.sort_by(f64::total_cmp);
+    fits.get(fits.len() / 2).copied().filter(|&eps| eps > 0.0)
+}
+
+/// Another norm's weight.
+fn other_weights(hunt: &mut Hunt<'_>, own: &Weight, eps: f32) {
+    let s = hunt.suspect;
+    let graph = s.oracle.graph();
+    let Op::RmsNorm { weight: own_id, .. } = &s.value().op else { return };
+    let own_name = &graph.weight(*own_id).name;
+    for (id, other) in graph.weights() {
+        if id == *own_id || (other.rows, other.cols) != (own.rows, own.cols) {
+            continue;
+        }
+        let text = format!("the norm's weight is `{}` in place of `{own_name}`", other.name);
+        let made =
+            s.oracle.weight(id).and_then(|weight| s.oracle.run(&Call::RmsNorm(weight, eps), &[&s.inputs[0]]));
+        hunt.try_run("wrong-weight", Rank::Known, text, made);
+    }
+}

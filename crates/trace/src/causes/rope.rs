@@ -1,0 +1,280 @@
+//! Mistakes of rotary embeddings: pairs, base, positions, scale, factors.
+//!
+//! The angles by which the recorded values turned say most: with `x` and `y` as complex numbers, one a
+//! pair, `z = y / x` turns with the position at the frequency of the pair. The frequency is the angle of
+//! the sum of `z[r + 1] * conj(z[r])`, the offset that of the sum of `z[r] * exp(-i * r * frequency)`;
+//! base and scale follow from frequencies by a line through their logarithms.
+
+use graph::{Pairing, Rope};
+
+use super::{Hunt, Rank, Suspect};
+use crate::oracle::Call;
+use crate::{Error, Matrix};
+
+pub(super) fn hunt(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let Call::Rope(rope, factors, _) = &s.call else { return };
+    let (with, other) = match rope.pairing {
+        Pairing::Interleaved => (
+            Pairing::Halves,
+            "halves (x[i], x[i + d/2]) are rotated instead of neighbouring pairs (x[2i], x[2i + 1])",
+        ),
+        Pairing::Halves => (
+            Pairing::Interleaved,
+            "neighbouring pairs (x[2i], x[2i + 1]) are rotated instead of halves (x[i], x[i + d/2])",
+        ),
+    };
+    let run = |other: Rope, first: usize| {
+        // The factors are one a pair.
+        let factors = factors.clone().filter(|_| other.dims == rope.dims);
+        s.oracle.run(&Call::Rope(other, factors, first), &[&s.inputs[0]])
+    };
+    let at = |first: usize| run(rope.clone(), first);
+    hunt.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..rope.clone() }, 0));
+    hunt.try_run(
+        "rope-direction",
+        Rank::Known,
+        "the rotation goes the other way: the sign of the sine",
+        run(Rope { scale: -rope.scale, ..rope.clone() }, 0),
+    );
+    for first in [1, 2] {
+        let text =
+            format!("positions are too large by {first}: row r is rotated as if at position r + {first}");
+        hunt.try_run("rope-position", Rank::Known, text, at(first));
+    }
+    hunt.try_run(
+        "rope-position",
+        Rank::Known,
+        "positions are too small by 1: row r is rotated as if at position r − 1",
+        at_minus_one(s, rope),
+    );
+    for (chunk, text) in
+        [(1, "every row is rotated as if at position 0")]
+            .into_iter()
+            .chain([2, 4, 8, 16, 32, 64].map(|chunk| {
+            (
+                chunk,
+                "positions begin at 0 again in every step: the number of tokens already there is not added",
+            )
+        }))
+    {
+        if chunk < s.found.rows {
+            let kind = if chunk == 1 { "unchanged" } else { "rope-position" };
+            hunt.try_run(kind, Rank::Known, text, restarted(s, chunk));
+        }
+    }
+    if rope.dims == rope.head_dim && rope.dims >= 4 {
+        let text = "only the first half of each head is rotated, with angles for so many columns";
+        hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..rope.clone() }, 0));
+    } else {
+        hunt.try_run(
+            "rope-dims",
+            Rank::Known,
+            "the whole head is rotated, not only its first columns",
+            run(Rope { dims: rope.head_dim, ..rope.clone() }, 0),
+        );
+    }
+    if rope.scale != 1.0 {
+        hunt.try_run(
+            "rope-scale",
+            Rank::Known,
+            format!("positions are not scaled by {}", rope.scale),
+            run(Rope { scale: 1.0, ..rope.clone() }, 0),
+        );
+        hunt.try_run(
+            "rope-scale",
+            Rank::Known,
+            format!("positions are divided by {} instead of multiplied", rope.scale),
+            run(Rope { scale: 1.0 / rope.scale, ..rope.clone() }, 0),
+        );
+    }
+    if factors.is_some() {
+        let call = Call::Rope(rope.clone(), None, 0);
+        hunt.try_run(
+            "rope-factors",
+            Rank::Known,
+            "the factors of rope_freqs.weight are not used",
+            s.oracle.run(&call, &[&s.inputs[0]]),
+        );
+    }
+    let twice = at(0).and_then(|once| s.oracle.run(&s.call, &[&once]));
+    hunt.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
+    estimated(hunt, rope);
+}
+
+/// Position −1 for the first row: the rotation there is the inverse of position 1.
+fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Matrix, Error> {
+    let Call::Rope(_, factors, _) = &s.call else { return Ok(s.expected.clone()) };
+    // Turning everything by its position and back by one is turning from the row before.
+    let inverse = Rope { scale: -rope.scale, ..rope.clone() };
+    let x = &s.expected;
+    let rows: Result<Vec<Matrix>, Error> = (0..x.rows)
+        .map(|r| s.oracle.run(&Call::Rope(inverse.clone(), factors.clone(), 1), &[&x.take_rows(&[r])]))
+        .collect();
+    Ok(Matrix::new(x.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
+}
+
+/// Positions that count from 0 in every chunk of rows.
+fn restarted(s: &Suspect<'_>, chunk: usize) -> Result<Matrix, Error> {
+    let mut data = Vec::with_capacity(s.found.data.len());
+    let rows: Vec<usize> = (0..s.found.rows).collect();
+    for chunk in rows.chunks(chunk) {
+        data.extend(s.oracle.run(&s.call, &[&s.inputs[0].take_rows(chunk)])?.data);
+    }
+    Ok(Matrix::new(s.found.cols, data))
+}
+
+/// A rotation as the recorded values show it.
+struct Angles {
+    /// Angle of each pair from one position to the next.
+    frequencies: Vec<f64>,
+    /// Angle of each pair at position 0.
+    offsets: Vec<f64>,
+    /// How steady the angles are, 1 when the values are rotated in these pairs.
+    coherence: f64,
+}
+
+fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
+    let pairs = rope.dims / 2;
+    let columns = |i: usize| match rope.pairing {
+        Pairing::Interleaved => (2 * i, 2 * i + 1),
+        Pairing::Halves => (i, i + pairs),
+    };
+    let (x, y) = (&s.inputs[0], &s.found);
+    // y * conj(x), summed over heads: its angle is that of the rotation.
+    let turn = |r: usize, i: usize| -> [f64; 2] {
+        let (a, b) = columns(i);
+        let mut sum = [0.0; 2];
+        for head in (0..x.cols).step_by(rope.head_dim) {
+            let at = |table: &Matrix| [a, b].map(|c| f64::from(table.at(r, head + c)));
+            let ([xr, xi], [yr, yi]) = (at(x), at(y));
+            sum[0] += yr * xr + yi * xi;
+            sum[1] += yi * xr - yr * xi;
+        }
+        sum
+    };
+    let multiply = |a: [f64; 2], b: [f64; 2]| [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]];
+    let norm = |a: [f64; 2]| a[0].hypot(a[1]);
+    let (mut frequencies, mut offsets) = (Vec::new(), Vec::new());
+    let (mut steady, mut all) = (0.0, 0.0);
+    for i in 0..pairs {
+        let turns: Vec<[f64; 2]> = (0..x.rows).map(|r| turn(r, i)).collect();
+        let mut sum = [0.0; 2];
+        for pair in turns.windows(2) {
+            let step = multiply(pair[1], [pair[0][0], -pair[0][1]]);
+            (sum[0], sum[1]) = (sum[0] + step[0], sum[1] + step[1]);
+            all += norm(step);
+        }
+        steady += norm(sum);
+        let mut frequency = sum[1].atan2(sum[0]);
+        let phase = |frequency: f64, weight: &dyn Fn(usize) -> f64| -> [f64; 2] {
+            turns.iter().enumerate().fold([0.0; 2], |sum, (r, &turn)| {
+                let (sin, cos) = (-frequency * r as f64).sin_cos();
+                let turned = multiply(turn, [cos, sin]);
+                [sum[0] + turned[0] * weight(r), sum[1] + turned[1] * weight(r)]
+            })
+        };
+        // What is left between the first and the second half corrects the frequency.
+        let half = turns.len() / 2;
+        let [first, second] = [
+            phase(frequency, &|r| f64::from(u8::from(r < half))),
+            phase(frequency, &|r| f64::from(u8::from(r >= half))),
+        ];
+        let left = multiply(second, [first[0], -first[1]]);
+        frequency += left[1].atan2(left[0]) / half.max(1) as f64;
+        let offset = phase(frequency, &|_| 1.0);
+        frequencies.push(frequency);
+        offsets.push(offset[1].atan2(offset[0]));
+    }
+    Angles { frequencies, offsets, coherence: if all == 0.0 { 0.0 } else { steady / all } }
+}
+
+/// Base, scale and first position by the angles found.
+fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
+    let s = hunt.suspect;
+    if s.found.rows < 4 || rope.dims < 4 {
+        return;
+    }
+    let Call::Rope(_, factors, _) = &s.call else { return };
+    for pairing in [Pairing::Interleaved, Pairing::Halves] {
+        let angles = measured(s, &Rope { pairing, ..rope.clone() });
+        if angles.coherence < 0.5 {
+            continue;
+        }
+        let pairs = if pairing == rope.pairing { "" } else { "halves and pairs are exchanged, and " };
+        // The factors of the file divide the angles; without them the line is straight.
+        let sign = angles.frequencies.first().map_or(1.0, |frequency| frequency.signum());
+        let points: Vec<(f64, f64)> = angles
+            .frequencies
+            .iter()
+            .enumerate()
+            .filter(|(_, frequency)| **frequency * sign > 1e-4)
+            .map(|(i, frequency)| (i as f64, (frequency * sign).ln()))
+            .collect();
+        if points.len() < 2 || factors.is_some() {
+            continue;
+        }
+        let Some((slope, intercept)) = line(&points) else { continue };
+        let exact = (-slope * rope.dims as f64 / 2.0).exp();
+        let theta = nice(exact);
+        let scale = nice(intercept.exp()) * sign;
+        let first = (angles.offsets.first().copied().unwrap_or(0.0) / scale).round().clamp(0.0, 64.0);
+        let made = |theta: f64, scale: f64, first: usize| {
+            let rope = Rope { theta: theta as f32, scale: scale as f32, pairing, ..rope.clone() };
+            s.oracle.run(&Call::Rope(rope, None, first), &[&s.inputs[0]])
+        };
+        let (own_theta, own_scale) = (f64::from(rope.theta), f64::from(rope.scale));
+        let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 5e-3;
+        // A round number, or the estimate as it is.
+        let candidates = [Some(theta), Some(exact).filter(|exact| (exact / theta - 1.0).abs() > 1e-4)];
+        for theta in candidates.into_iter().flatten().filter(|&theta| differ(theta, own_theta)) {
+            let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
+            hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
+        }
+        if differ(scale.abs(), own_scale) {
+            let text = format!("{pairs}positions are scaled by {scale}, not {own_scale}: rope.scaling");
+            hunt.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
+        }
+        if differ(theta, own_theta) || differ(scale, own_scale) || first != 0.0 {
+            let text =
+                format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
+            hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
+        }
+    }
+}
+
+/// Slope and intercept of the line of least squares.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    let (mx, my) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let (xx, xy) =
+        points.iter().fold((0.0, 0.0), |(xx, xy), (x, y)| (xx + (x - mx).powi(2), xy + (x - mx) * (y - my)));
+    (xx > 0.0).then(|| (xy / xx, my - xy / xx * mx))
+}
+
+/// The number with two digits that is as near as the estimate is good, else the number.
+fn nice(x: f64) -> f64 {
+    let unit = 10f64.powf(x.abs().log10().floor() - 1.0);
+    let rounded = (x / unit).round() * unit;
+    // `unit` is a power of ten that may not be exact.
+    let rounded: f64 = format!("{rounded:.6e}").parse().unwrap_or(rounded);
+    if (x / rounded - 1.0).abs() < 0.02 { rounded } else { x }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_are_rounded_when_near() {
+        assert_eq!(nice(500_321.0), 500_000.0);
+        assert_eq!(nice(0.2499), 0.25);
+        assert_eq!(nice(10_113.0), 10_000.0);
+    }
+
+    #[test]
+    fn a_line_is_found() {
+        let (slope, intercept) = line(&[(0.0, 1.0), (1.0, -1.0), (2.0, -3.0)]).expect("three points");
+        assert!((slope + 2.0).abs() < 1e-12 && (intercept - 1.0).abs() < 1e-12);
+    }
+}

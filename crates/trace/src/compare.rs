@@ -1,0 +1,225 @@
+//! Two traces side by side: how far values are apart, and which operation is to blame.
+//!
+//! Error that an operation gets with its inputs is not its own. So each operation is judged alone: the
+//! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
+//! of its result is held against that. The first operation beyond the one-operation limit is guilty.
+
+use crate::causes::{self, head_dim};
+use crate::judge::{NO_NOISE, Region, judge};
+use crate::metrics::measure;
+use crate::replay::Replay;
+use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
+
+/// The largest error of a whole model with weights of F32, F16 or BF16.
+pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
+
+/// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
+/// accumulates over layers, so this can only tell what is grossly wrong.
+const WHOLE_QUANTIZED: f64 = 1e-2;
+
+/// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
+/// is one, which must be of the model that was traced.
+///
+/// # Errors
+/// When the traces have no position or no value in common, or one cannot be read.
+pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Report, Error> {
+    let (a_tokens, b_tokens) = (&a.meta().tokens, &b.meta().tokens);
+    let positions = a_tokens.iter().zip(b_tokens).take_while(|(a, b)| a == b).count();
+    if positions == 0 {
+        let why = format!("they begin with other tokens: {:?} and {:?}", a_tokens.first(), b_tokens.first());
+        return Err(Error::Compare(why + "; record both with the same --tokens"));
+    }
+    let mut notes = Vec::new();
+    if positions < a_tokens.len().max(b_tokens.len()) {
+        notes.push(format!(
+            "A has {} tokens, B {}; the first {positions} are the same and are compared",
+            a_tokens.len(),
+            b_tokens.len()
+        ));
+    }
+    if let (Some(a), Some(b)) = (&a.meta().model_digest, &b.meta().model_digest)
+        && a != b
+    {
+        notes.push("the traces come from different model files; accumulated error includes that".to_owned());
+    }
+    let bits = same_bits_expected(a, b);
+    let method = match (bits, oracle.is_some()) {
+        (true, _) => Method::Bits,
+        (false, true) => Method::Replay,
+        (false, false) => Method::Accumulated,
+    };
+    if method == Method::Accumulated {
+        notes.push(
+            "without the model (-m) operations cannot be replayed: errors are accumulated, and where they \
+             begin is a guess"
+                .to_owned(),
+        );
+    }
+    let mut sides = Sides { a, b, positions, values: Vec::new() };
+    sides.measure()?;
+    if sides.values.iter().all(|value| value.accumulated.is_none()) {
+        return Err(Error::Compare("the traces have no value in common".to_owned()));
+    }
+    let first = match method {
+        Method::Bits => sides.first_unequal(oracle)?,
+        Method::Accumulated => sides.first_far(),
+        Method::Replay => {
+            let oracle = oracle.ok_or_else(|| Error::Compare("there is no model".to_owned()))?;
+            let mut first = Replay { trace: a, side: "a", positions, oracle }.all(Some(&mut sides.values))?;
+            if first.is_none() && b.meta().backend != "reference" {
+                first = Replay { trace: b, side: "b", positions, oracle }.all(None)?;
+            }
+            first
+        }
+    };
+    let side = |trace: &Trace| {
+        let meta = trace.meta();
+        Side {
+            trace: trace.path().display().to_string(),
+            producer: meta.producer.clone(),
+            backend: meta.backend.clone(),
+            model: meta.model.clone(),
+            types: meta.types.clone(),
+        }
+    };
+    let values = sides.values;
+    Ok(Report { alike: first.is_none(), method, a: side(a), b: side(b), positions, first, values, notes })
+}
+
+/// Whether both runs must have computed the same bits: one backend with the same kernels, one model, one
+/// format of the cache.
+fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
+    let (a, b) = (a.meta(), b.meta());
+    a.backend == b.backend
+        && a.facts == b.facts
+        && a.kv == b.kv
+        && a.model_digest.is_some()
+        && a.model_digest == b.model_digest
+}
+
+/// Two traces and what is known of their values.
+struct Sides<'a> {
+    a: &'a Trace,
+    b: &'a Trace,
+    positions: usize,
+    values: Vec<Compared>,
+}
+
+impl Sides<'_> {
+    /// Accumulated error of every value.
+    fn measure(&mut self) -> Result<(), Error> {
+        for shape in self.a.values() {
+            let rows = shape.rows.min(self.positions);
+            let same_shape = self.b.value(&shape.name).filter(|b| b.cols == shape.cols && b.rows >= rows);
+            let accumulated = match same_shape {
+                Some(_) => {
+                    let (a, b) = (read(self.a, &shape.name, rows)?, read(self.b, &shape.name, rows)?);
+                    Some(measure(&b, &a))
+                }
+                None => None,
+            };
+            let (name, cols) = (shape.name.clone(), shape.cols);
+            let verdict = Verdict::NotJudged("it was not replayed".to_owned());
+            self.values.push(Compared { name, rows, cols, local: None, limit: None, accumulated, verdict });
+        }
+        Ok(())
+    }
+
+    /// The first value whose bits differ.
+    fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
+        let mut first = None;
+        for value in &mut self.values {
+            if value.accumulated.is_none() {
+                continue;
+            }
+            let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
+            let is_equal = |r: usize, c: usize| a.at(r, c).to_bits() == b.at(r, c).to_bits();
+            let rows: Vec<usize> = (0..a.rows).filter(|&r| (0..a.cols).any(|c| !is_equal(r, c))).collect();
+            value.limit = Some(0.0);
+            value.verdict = if rows.is_empty() { Verdict::Right } else { Verdict::Wrong };
+            if rows.is_empty() || first.is_some() {
+                continue;
+            }
+            let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
+            let region = Region { rows, cols };
+            first = Some(First::new(&value.name, "a", region, (&b, &a), 0.0, oracle.as_ref()));
+        }
+        // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
+        if let (Some(first), Some(oracle)) = (&mut first, oracle) {
+            for (trace, side) in [(self.a, "a"), (self.b, "b")] {
+                let replay = Replay { trace, side, positions: self.positions, oracle };
+                if let Some(id) = oracle.graph().find(&first.name)
+                    && let Some(guilty) = replay.one(id)?.and_then(|replayed| replayed.guilty(&replay, id))
+                {
+                    (first.side, first.causes) = (side, guilty.causes);
+                    break;
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    /// The first value that is further apart than a whole model may be.
+    fn first_far(&mut self) -> Option<First> {
+        let is_quantized = |types: &str| types.split([' ', ',']).any(|word| word.starts_with(['Q', 'I']));
+        let quantized = is_quantized(&self.a.meta().types) || is_quantized(&self.b.meta().types);
+        let limit = if quantized { WHOLE_QUANTIZED } else { WHOLE_FLOAT };
+        let mut first = None;
+        for value in &mut self.values {
+            let Some(metrics) = value.accumulated else { continue };
+            let is_wrong = metrics.nmse > limit;
+            value.limit = Some(limit);
+            value.verdict = if is_wrong { Verdict::Wrong } else { Verdict::Right };
+            if is_wrong && first.is_none() {
+                let pair = read(self.a, &value.name, value.rows)
+                    .ok()
+                    .zip(read(self.b, &value.name, value.rows).ok());
+                let Some((a, b)) = pair else { continue };
+                let region = judge(&b, &a, limit, || &NO_NOISE)
+                    .region
+                    .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
+                first = Some(First::new(&value.name, "a", region, (&b, &a), limit, None));
+            }
+        }
+        first
+    }
+}
+
+impl First {
+    /// The value `name`, of which the reference and what was recorded are given, without causes.
+    pub(crate) fn new(
+        name: &str,
+        side: &'static str,
+        region: Region,
+        (reference, found): (&Matrix, &Matrix),
+        limit: f64,
+        oracle: Option<&Oracle<'_>>,
+    ) -> First {
+        let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
+        let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
+        let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
+        let operation = id.and_then(|(oracle, _)| {
+            let text = oracle.graph().to_string();
+            text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
+        });
+        First {
+            name: name.to_owned(),
+            side,
+            position: region.rows.first().copied().unwrap_or(0),
+            operation,
+            line,
+            nmse: region.nmse(reference, found),
+            whole: measure(reference, found).nmse,
+            limit,
+            place: causes::place(&region, found, dim),
+            region,
+            causes: Vec::new(),
+        }
+    }
+}
+
+/// The first rows of a value.
+pub(crate) fn read(trace: &Trace, name: &str, rows: usize) -> Result<Matrix, Error> {
+    let cols = trace.value(name).map_or(1, |shape| shape.cols);
+    Ok(Matrix::new(cols, trace.read_rows(name, 0..rows)?))
+}

@@ -1,0 +1,65 @@
+//! A value of a trace in memory.
+
+use backend::Weight;
+use quant::Format;
+
+/// A matrix of f32, row after row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matrix {
+    /// Rows: positions.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// `rows * cols` numbers.
+    pub data: Vec<f32>,
+}
+
+impl Matrix {
+    /// The matrix of `cols` columns that `data` holds.
+    ///
+    /// # Panics
+    /// When `data` are not whole rows.
+    pub fn new(cols: usize, data: Vec<f32>) -> Matrix {
+        let rows = data.len() / cols.max(1);
+        assert_eq!(rows * cols, data.len(), "whole rows of {cols}");
+        Matrix { rows, cols, data }
+    }
+
+    /// The matrix whose number at a row and a column is `value` of them.
+    pub fn from_fn(rows: usize, cols: usize, mut value: impl FnMut(usize, usize) -> f32) -> Matrix {
+        let data = (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c))).map(|(r, c)| value(r, c)).collect();
+        Matrix { rows, cols, data }
+    }
+
+    /// One row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.cols..][..self.cols]
+    }
+
+    /// One number.
+    pub fn at(&self, row: usize, col: usize) -> f32 {
+        self.data[row * self.cols + col]
+    }
+
+    /// The same shape, each number changed.
+    pub fn map(&self, change: impl Fn(f32) -> f32) -> Matrix {
+        Matrix { data: self.data.iter().copied().map(change).collect(), ..*self }
+    }
+
+    /// Some rows, in the order asked for.
+    pub fn take_rows(&self, rows: &[usize]) -> Matrix {
+        let data = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
+        Matrix { rows: rows.len(), cols: self.cols, data }
+    }
+
+    /// Some columns, in the order asked for.
+    pub fn take_cols(&self, cols: &[usize]) -> Matrix {
+        Matrix::from_fn(self.rows, cols.len(), |r, c| self.at(r, cols[c]))
+    }
+
+    /// As a weight of F32.
+    pub(crate) fn weight(&self) -> Weight {
+        let bytes: Vec<u8> = self.data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        Weight { format: Format::F32, rows: self.rows, cols: self.cols, bytes: bytes.into() }
+    }
+}

@@ -1,0 +1,234 @@
+//! What came of a comparison, for people and for programs.
+
+use std::fmt::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::{Cause, Metrics, Region};
+
+/// How two traces were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Each operation alone, on the inputs that were recorded.
+    Replay,
+    /// Bit by bit: both come from one backend and one model.
+    Bits,
+    /// By accumulated error alone: there is no model to replay operations with.
+    Accumulated,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Side {
+    /// The file, or what was run.
+    pub trace: String,
+    /// The program that made it.
+    pub producer: String,
+    /// The backend.
+    pub backend: String,
+    /// The model's path or name.
+    pub model: String,
+    /// Formats of its weights.
+    pub types: String,
+}
+
+/// What came of comparing two traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Whether nothing is wrong.
+    pub alike: bool,
+    /// How it was found out.
+    pub method: Method,
+    /// The trace under suspicion.
+    pub a: Side,
+    /// The one it is compared with.
+    pub b: Side,
+    /// Positions compared.
+    pub positions: usize,
+    /// The first wrong value.
+    pub first: Option<First>,
+    /// Every value of A, in the order of computation.
+    pub values: Vec<Compared>,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+}
+
+/// The first wrong value.
+#[derive(Clone, Debug, Serialize)]
+pub struct First {
+    /// Its name.
+    pub name: String,
+    /// The trace it is wrong in: `a` or `b`.
+    pub side: &'static str,
+    /// The first wrong position.
+    pub position: usize,
+    /// What makes it, as the graph says it.
+    pub operation: Option<String>,
+    /// The line of the model that makes it.
+    pub line: Option<String>,
+    /// NMSE of its wrong rows and columns; accumulated where there was no replay.
+    pub nmse: f64,
+    /// NMSE of the value as a whole.
+    pub whole: f64,
+    /// The largest error allowed.
+    pub limit: f64,
+    /// Where it is wrong, in words.
+    pub place: String,
+    /// Rows and columns in which it is wrong.
+    pub region: Region,
+    /// What may be the cause, the most likely first.
+    pub causes: Vec<Cause>,
+}
+
+/// One value of both traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub name: String,
+    /// Positions compared.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// A's operation alone against the reference's on A's inputs.
+    pub local: Option<Metrics>,
+    /// The largest local error allowed.
+    pub limit: Option<f64>,
+    /// A against B; `None` when B lacks it.
+    pub accumulated: Option<Metrics>,
+    /// Whether it is right.
+    pub verdict: Verdict,
+}
+
+/// What is known of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within the limit.
+    Right,
+    /// Beyond the limit.
+    Wrong,
+    /// Not judged, and why.
+    NotJudged(String),
+}
+
+impl First {
+    /// The verdict in a few lines.
+    fn write_to(&self, report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = self.side.to_uppercase();
+        let what = match report.method {
+            Method::Replay => "own error",
+            Method::Bits | Method::Accumulated => "error",
+        };
+        writeln!(
+            f,
+            "{side} first goes wrong at {}, position {}: {what} {} (limit {})",
+            self.name,
+            self.position,
+            scientific(self.nmse),
+            scientific(self.limit)
+        )?;
+        if let (Some(operation), Some(line)) = (&self.operation, &self.line) {
+            writeln!(f, "  {operation}  ({line})")?;
+        }
+        match self.place.as_str() {
+            "everywhere" => writeln!(f, "  wrong: everywhere")?,
+            place => {
+                writeln!(f, "  wrong: {place}; the error over the whole value is {}", scientific(self.whole))?
+            }
+        }
+        let likely = self.causes.iter().filter(|cause| cause.likely).count();
+        match self.causes.first() {
+            None => writeln!(f, "  cause: none of the mistakes that are tried explains it")?,
+            Some(cause) if likely == 0 => writeln!(f, "  possible cause: {}", cause.text)?,
+            Some(cause) => writeln!(f, "  likely cause: {}", cause.text)?,
+        }
+        for cause in self.causes.iter().skip(1) {
+            let kind = if cause.likely { "as likely by the numbers" } else { "possible" };
+            writeln!(f, "  {kind}: {} (explains {:.1} %)", cause.text, cause.explained * 100.0)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    /// The verdict, then a table of all values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.first {
+            Some(first) => first.write_to(self, f)?,
+            None => writeln!(f, "{}", self.all_is_well())?,
+        }
+        writeln!(f, "A: {}", self.a)?;
+        writeln!(f, "B: {}", self.b)?;
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        writeln!(f)?;
+        let width = self.values.iter().map(|value| value.name.len()).max().unwrap_or(0).max(5);
+        writeln!(
+            f,
+            "  {:width$}  {:>9}  {:>11}  {:>10}  {:>10}  at (position, column)",
+            "value", "local", "accumulated", "1 - cosine", "largest"
+        )?;
+        for value in &self.values {
+            let mut line = String::new();
+            let (local, accumulated) = (value.local.as_ref(), value.accumulated.as_ref());
+            let number = |x: Option<f64>| x.map_or("-".to_owned(), scientific);
+            write!(
+                line,
+                "{} {:width$}  {:>9}  {:>11}  {:>10}  {:>10}",
+                if value.verdict == Verdict::Wrong { "!" } else { " " },
+                value.name,
+                number(local.map(|metrics| metrics.nmse)),
+                number(accumulated.map(|metrics| metrics.nmse)),
+                number(accumulated.map(|metrics| (1.0 - metrics.cosine).max(0.0))),
+                number(accumulated.map(|metrics| metrics.largest.difference)),
+            )?;
+            if let Some(largest) = accumulated.map(|metrics| metrics.largest).filter(|l| l.difference > 0.0) {
+                write!(line, "  ({}, {})", largest.position, largest.column)?;
+            }
+            if let Verdict::NotJudged(why) = &value.verdict
+                && self.method == Method::Replay
+            {
+                write!(line, "  not judged: {why}")?;
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    /// The verdict on traces that are alike, in a line.
+    pub(crate) fn all_is_well(&self) -> String {
+        let judged = self.values.iter().filter(|value| value.verdict == Verdict::Right).count();
+        let (all, positions) = (self.values.len(), self.positions);
+        match self.method {
+            Method::Bits => format!("alike: all bits of {judged} values at {positions} positions are equal"),
+            Method::Accumulated => {
+                format!("alike: {judged} values at {positions} positions are near each other")
+            }
+            Method::Replay => format!(
+                "alike: every operation is right on its own, {judged} of {all} values judged at {positions} positions"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Side { trace, producer, backend, model, types } = self;
+        write!(f, "{trace}: {producer}, backend {backend}, {model} ({types})")
+    }
+}
+
+/// Such as `3.2e-7`; 0 is `0`.
+pub(crate) fn scientific(x: f64) -> String {
+    if x == 0.0 {
+        "0".to_owned()
+    } else if x.is_finite() {
+        format!("{x:.1e}")
+    } else {
+        "inf".to_owned()
+    }
+}

@@ -1,0 +1,183 @@
+//! Reading a trace, one value at a time.
+//!
+//! The file is in the safetensors format:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | length of the header, little-endian |
+//! | … | a JSON object: for each tensor `dtype`, `shape` and `data_offsets` (begin and end after the header), and `__metadata__` with strings |
+//! | … | the data |
+//!
+//! <https://github.com/huggingface/safetensors#format>. Tensors of a trace are `F32` and have two
+//! dimensions: positions and columns.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Meta};
+
+/// The longest header, as other readers of the format have it.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// A value of a trace: `rows` rows, one a position from 0 on, of `cols` columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its name in the graph, such as `Qcur-0`.
+    pub name: String,
+    /// Positions.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+}
+
+/// The head of a file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Header<K: Ord> {
+    #[serde(rename = "__metadata__")]
+    pub(crate) metadata: BTreeMap<K, String>,
+    #[serde(flatten)]
+    pub(crate) tensors: IndexMap<String, Entry>,
+}
+
+/// Where a tensor lies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) dtype: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) data_offsets: [u64; 2],
+}
+
+/// An opened trace. Values stay in the file until they are read.
+#[derive(Debug)]
+pub struct Trace {
+    path: PathBuf,
+    file: Mutex<File>,
+    meta: Meta,
+    /// By name, in the order of the file: shape, and where the data begins.
+    values: IndexMap<String, (Shape, u64)>,
+}
+
+impl Trace {
+    /// Opens the trace at `path` and checks everything but the numbers.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not a whole trace.
+    pub fn open(path: impl AsRef<Path>) -> Result<Trace, Error> {
+        let path = path.as_ref();
+        let io = |error| Error::io(path, "read it", error);
+        let mut file = File::open(path).map_err(|error| Error::io(path, "open it", error))?;
+        let len = file.metadata().map_err(io)?.len();
+        let mut length = [0; 8];
+        if len < 8 {
+            return Err(Error::format(path, format!("it has {len} bytes, expected a header")));
+        }
+        file.read_exact(&mut length).map_err(io)?;
+        let header_len = u64::from_le_bytes(length);
+        if header_len > MAX_HEADER.min(len - 8) {
+            let why = format!("its first 8 bytes say that its header has {header_len} bytes");
+            return Err(Error::format(path, why));
+        }
+        let mut header = vec![0; header_len as usize];
+        file.read_exact(&mut header).map_err(io)?;
+        let header: Header<String> = serde_json::from_slice(&header)
+            .map_err(|error| Error::format(path, format!("its header is not one of a trace: {error}")))?;
+        let meta = Meta::from_map(&header.metadata).map_err(|why| Error::format(path, why))?;
+
+        let start = 8 + header_len;
+        let mut values = Vec::with_capacity(header.tensors.len());
+        for (name, entry) in header.tensors {
+            let Some(shape) = entry.check(&name, len - start) else {
+                let why = format!(
+                    "tensor `{name}` is {} {:?} at bytes {:?} of {}, expected F32, two dimensions and as many bytes as they take",
+                    entry.dtype,
+                    entry.shape,
+                    entry.data_offsets,
+                    len - start
+                );
+                return Err(Error::format(path, why));
+            };
+            values.push((name, (shape, start + entry.data_offsets[0])));
+        }
+        values.sort_by_key(|&(_, (_, at))| at);
+        Ok(Trace {
+            path: path.to_owned(),
+            file: Mutex::new(file),
+            meta,
+            values: values.into_iter().collect(),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it came about.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Every value, in the order of the file: that in which they were computed.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Shape> {
+        self.values.values().map(|(shape, _)| shape)
+    }
+
+    /// The value called `name`.
+    pub fn value(&self, name: &str) -> Option<&Shape> {
+        self.values.get(name).map(|(shape, _)| shape)
+    }
+
+    /// All rows of the value called `name`: `[rows, cols]`, row after row.
+    ///
+    /// # Errors
+    /// When there is no such value or the file cannot be read.
+    pub fn read(&self, name: &str) -> Result<Vec<f32>, Error> {
+        let rows = self.value(name).map_or(0, |shape| shape.rows);
+        self.read_rows(name, 0..rows)
+    }
+
+    /// Some rows of the value called `name`: `[rows.len(), cols]`, row after row.
+    ///
+    /// # Errors
+    /// When there is no such value, it has no such rows, or the file cannot be read.
+    pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, Error> {
+        let Some((shape, start)) = self.values.get(name) else {
+            return Err(Error::value(&self.path, name, "is not in the trace"));
+        };
+        if rows.start > rows.end || rows.end > shape.rows {
+            return Err(Error::value(&self.path, name, format!("has {} rows, not {rows:?}", shape.rows)));
+        }
+        let row_bytes = shape.cols * size_of::<f32>();
+        let mut bytes = vec![0; rows.len() * row_bytes];
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(start + (rows.start * row_bytes) as u64))
+            .and_then(|_| file.read_exact(&mut bytes))
+            .map_err(|error| Error::io(&self.path, "read it", error))?;
+        Ok(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
+    }
+}
+
+impl Entry {
+    /// The shape of a tensor of a trace that lies within `len` bytes.
+    fn check(&self, name: &str, len: u64) -> Option<Shape> {
+        let ([rows, cols], [begin, end]) = (self.shape[..].try_into().ok()?, self.data_offsets);
+        let shape = Shape { name: name.to_owned(), rows, cols };
+        let is_whole = self.dtype == "F32" && end <= len && end.checked_sub(begin) == shape.bytes();
+        is_whole.then_some(shape)
+    }
+}
+
+impl Shape {
+    /// Bytes of the data, when there are any and they can be counted.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let values = (self.rows as u64).checked_mul(self.cols as u64)?;
+        values.checked_mul(size_of::<f32>() as u64).filter(|&bytes| bytes > 0)
+    }
+}

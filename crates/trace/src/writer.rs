@@ -1,0 +1,123 @@
+//! Writing a trace as its values come.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use crate::trace::{Entry, Header};
+use crate::{Error, Meta, Shape};
+
+/// A trace being written. The values' shapes are known before their numbers, so rows go to their places
+/// as they come, in any order; nothing is held in memory.
+///
+/// Until [`Writer::finish`] the file has another name, and it is removed when that is never reached: a
+/// file of the name asked for is a whole trace.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    part: PathBuf,
+    file: File,
+    values: IndexMap<String, Written>,
+}
+
+/// A value, where its data begins, and how many of its rows are there.
+#[derive(Debug)]
+struct Written {
+    shape: Shape,
+    start: u64,
+    rows: usize,
+}
+
+impl Writer {
+    /// Begins a trace at `path` that will hold `values`, in this order.
+    ///
+    /// # Errors
+    /// When the file cannot be written, a value has no rows or no columns, or two have one name.
+    pub fn create(
+        path: impl AsRef<Path>,
+        meta: &Meta,
+        values: impl IntoIterator<Item = Shape>,
+    ) -> Result<Writer, Error> {
+        let path = path.as_ref();
+        let mut tensors = IndexMap::new();
+        let mut written = IndexMap::new();
+        let mut end = 0u64;
+        for shape in values {
+            let refuse = |why| Err(Error::value(path, &shape.name, why));
+            let Some(next) = shape.bytes().and_then(|bytes| end.checked_add(bytes)) else {
+                return refuse("is empty or too large");
+            };
+            let entry =
+                Entry { dtype: "F32".into(), shape: vec![shape.rows, shape.cols], data_offsets: [end, next] };
+            if tensors.insert(shape.name.clone(), entry).is_some() {
+                return refuse("is named twice");
+            }
+            written.insert(shape.name.clone(), Written { shape, start: end, rows: 0 });
+            end = next;
+        }
+        let header = Header { metadata: meta.to_map(), tensors };
+        let mut header =
+            serde_json::to_vec(&header).map_err(|error| Error::io(path, "write its header", error.into()))?;
+        // Data is aligned to 8 bytes, as the format's other writers do.
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let start = 8 + header.len() as u64;
+        written.values_mut().for_each(|value: &mut Written| value.start += start);
+
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let file = File::create(&part).map_err(|error| Error::io(&part, "create it", error))?;
+        let mut writer = Writer { path: path.to_owned(), part, file, values: written };
+        writer.write_at(0, &(header.len() as u64).to_le_bytes())?;
+        writer.write_at(8, &header)?;
+        Ok(writer)
+    }
+
+    /// Writes rows of the value called `name`, whole ones, from row `first` on.
+    ///
+    /// # Errors
+    /// When the value was not announced or has no such rows, or the file cannot be written.
+    pub fn write(&mut self, name: &str, first: usize, data: &[f32]) -> Result<(), Error> {
+        let Some(value) = self.values.get_mut(name) else {
+            return Err(Error::value(&self.path, name, "was not announced"));
+        };
+        let Shape { rows, cols, .. } = value.shape;
+        let given = data.len() / cols;
+        if given * cols != data.len() || first > rows || given > rows - first {
+            let why = format!("has {rows} rows of {cols}, not {} values from row {first} on", data.len());
+            return Err(Error::value(&self.path, name, why));
+        }
+        value.rows += given;
+        let at = value.start + (first * cols * size_of::<f32>()) as u64;
+        let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
+        self.write_at(at, &bytes)
+    }
+
+    /// Ends the trace and gives the file its name.
+    ///
+    /// # Errors
+    /// When rows are missing or the file cannot be written.
+    pub fn finish(self) -> Result<(), Error> {
+        if let Some(Written { shape, rows, .. }) = self.values.values().find(|v| v.rows != v.shape.rows) {
+            let why = format!("has {} rows, but {rows} were written", shape.rows);
+            return Err(Error::value(&self.path, &shape.name, why));
+        }
+        std::fs::rename(&self.part, &self.path).map_err(|error| Error::io(&self.path, "create it", error))
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file
+            .seek(SeekFrom::Start(at))
+            .and_then(|_| self.file.write_all(bytes))
+            .map_err(|error| Error::io(&self.part, "write it", error))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // After `finish` there is none.
+        let _ = std::fs::remove_file(&self.part);
+    }
+}

@@ -1,0 +1,254 @@
+//! Traces of random models, changed in known ways, and what is found.
+
+use std::path::PathBuf;
+
+use backend::{Backend, KvFormat};
+use backend_cpu::Cpu;
+use backend_reference::Reference;
+use gguf::Gguf;
+use models::Model;
+use quant::Format;
+use tempfile::TempDir;
+use testkit::llama::Spec;
+use trace::{Matrix, Method, Oracle, Recording, Report, Trace, Verdict, Writer};
+
+const TOKENS: usize = 24;
+
+/// A model and the folder of its traces.
+struct Bench {
+    folder: TempDir,
+    file: Gguf,
+    model: Model,
+}
+
+impl Bench {
+    fn new(format: Format) -> Bench {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("model.gguf");
+        Spec { layers: 2, ..Spec::new(format) }.write_to(&path).expect("a model");
+        let file = Gguf::open(path).expect("a good file");
+        let model = Model::new(&file).expect("a good model");
+        Bench { folder, file, model }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn record(&self, name: &str, backend: Box<dyn Backend>, tokens: usize) -> Trace {
+        let tokens: Vec<u32> = (0..tokens as u32).map(|i| 1 + i * 37 % 500).collect();
+        let recording = Recording {
+            file: &self.file,
+            model: &self.model,
+            tokens: &tokens,
+            kv: KvFormat::F16,
+            rows: 8,
+            select: &|_| true,
+            producer: "test",
+        };
+        recording.run(backend, Some(&self.path(name))).expect("a good run");
+        Trace::open(self.path(name)).expect("a good trace")
+    }
+
+    fn cpu(&self) -> Trace {
+        self.record("cpu", Box::new(Cpu::new(None)), TOKENS)
+    }
+
+    fn reference(&self) -> Trace {
+        self.record("reference", Box::new(Reference::new()), TOKENS)
+    }
+
+    /// The trace with values changed, or left out where `change` says `None`.
+    fn changed(&self, trace: &Trace, change: impl Fn(&str, Matrix) -> Option<Matrix>) -> Trace {
+        let path = self.path("changed");
+        let kept: Vec<(trace::Shape, Matrix)> = trace
+            .values()
+            .filter_map(|shape| {
+                let data = trace.read(&shape.name).expect("a value");
+                Some((shape.clone(), change(&shape.name, Matrix::new(shape.cols, data))?))
+            })
+            .collect();
+        let shapes = kept.iter().map(|(shape, _)| shape.clone());
+        let mut writer = Writer::create(&path, trace.meta(), shapes).expect("a file");
+        for (shape, matrix) in &kept {
+            writer.write(&shape.name, 0, &matrix.data).expect("a value");
+        }
+        writer.finish().expect("a whole file");
+        Trace::open(path).expect("a good trace")
+    }
+
+    fn compare(&self, a: &Trace, b: &Trace) -> Report {
+        let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
+        trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
+    }
+}
+
+/// `value`, with its numbers changed where it is called `name`.
+fn only(
+    name: &'static str,
+    change: impl Fn(usize, usize, f32) -> f32,
+) -> impl Fn(&str, Matrix) -> Option<Matrix> {
+    move |value, x| {
+        Some(match value == name {
+            true => Matrix::from_fn(x.rows, x.cols, |r, c| change(r, c, x.at(r, c))),
+            false => x,
+        })
+    }
+}
+
+#[test]
+fn error_that_accumulates_is_no_fault() {
+    for format in [Format::F32, Format::Q4_K] {
+        let bench = Bench::new(format);
+        let report = bench.compare(&bench.cpu(), &bench.reference());
+        assert!(report.alike, "{format}: {report}");
+        assert_eq!(report.method, Method::Replay);
+        assert!(report.values.iter().all(|value| value.verdict == Verdict::Right), "{report}");
+        let far =
+            report.values.iter().filter_map(|value| value.accumulated).map(|m| m.nmse).fold(0.0, f64::max);
+        assert!(format == Format::F32 || far > 1e-5, "{far}");
+    }
+}
+
+#[test]
+fn one_wrong_number_is_found_with_its_place() {
+    let bench = Bench::new(Format::Q8_0);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let bad = bench.changed(&cpu, only("Vcur-1", |r, c, x| if (r, c) == (7, 3) { x + 3.0 } else { x }));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong number");
+    assert_eq!((&*first.name, first.side, first.position), ("Vcur-1", "a", 7));
+    assert_eq!((&first.region.rows[..], &first.region.cols[..]), (&[7][..], &[3][..]));
+    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+    // The other side is judged when the first is right.
+    let first = bench.compare(&cpu, &bad).first.expect("a wrong number");
+    assert_eq!((&*first.name, first.side), ("Vcur-1", "b"));
+}
+
+#[test]
+fn nan_is_told() {
+    let bench = Bench::new(Format::F32);
+    let bad = bench.changed(&bench.cpu(), only("ffn_swiglu-0", |r, _, x| if r > 9 { f32::NAN } else { x }));
+    let first = bench.compare(&bad, &bench.reference()).first.expect("NaN");
+    assert_eq!((&*first.name, first.position, first.causes[0].kind), ("ffn_swiglu-0", 10, "not-finite"));
+}
+
+#[test]
+fn causes_hold_where_they_hold() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let bad = bench.changed(&cpu, only("attn_out-0", |r, _, x| if r >= 20 { x / 8.0 } else { x }));
+    let report = bench.compare(&bad, &reference);
+    let first = report.first.as_ref().expect("a wrong value");
+    assert_eq!(
+        (&*first.name, first.position, first.causes[0].kind),
+        ("attn_out-0", 20, "scaled"),
+        "{report}"
+    );
+    assert!(first.causes[0].text.contains("1/8 (only positions from 20)"), "{}", first.causes[0].text);
+    assert!(first.causes[0].likely);
+    // What follows no mistake has no likely cause.
+    let bad = bench.changed(&cpu, only("attn_out-0", |r, c, x| x + ((r * 31 + c * 17) as f32).sin()));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong value");
+    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+}
+
+#[test]
+fn the_program_that_is_not_watched_is_judged_too() {
+    let bench = Bench::new(Format::F32);
+    let bad = bench.changed(&bench.cpu(), only("result_output", |_, _, x| x * 1.01));
+    let first = bench.compare(&bad, &bench.reference()).first.expect("another output");
+    assert_eq!((&*first.name, first.causes[0].kind), ("result_output", "not-watched"));
+    let bad = bench.changed(&bench.cpu(), only("result_output.tapped", |_, _, x| x * 1.01));
+    let first = bench.compare(&bad, &bench.reference()).first.expect("a wrong output");
+    assert_eq!((&*first.name, first.causes[0].kind), ("result_output", "scaled"));
+}
+
+#[test]
+fn what_is_missing_is_computed_or_said() {
+    let bench = Bench::new(Format::F32);
+    let reference = bench.reference();
+    let lacks = |names: &'static [&'static str]| {
+        bench.changed(&bench.cpu(), |name, x| (!names.contains(&name)).then_some(x))
+    };
+    let report = bench.compare(&lacks(&["Qcur_pre-0", "Kcur_pre-0"]), &reference);
+    let verdict = |report: &Report, name: &str| {
+        report.values.iter().find(|value| value.name == name).map(|value| value.verdict.clone())
+    };
+    assert_eq!(verdict(&report, "Qcur-0"), Some(Verdict::Right));
+    assert!(report.alike);
+    let layer = &[
+        "embd",
+        "attn_norm-0",
+        "Qcur_pre-0",
+        "Qcur-0",
+        "Kcur_pre-0",
+        "Kcur-0",
+        "Vcur-0",
+        "kqv_out-0",
+        "attn_out-0",
+        "ffn_inp-0",
+        "ffn_norm-0",
+        "ffn_gate-0",
+        "ffn_up-0",
+        "ffn_swiglu-0",
+        "ffn_out-0",
+    ];
+    let report = bench.compare(&lacks(layer), &reference);
+    assert!(
+        matches!(verdict(&report, "l_out-0"), Some(Verdict::NotJudged(why)) if why.contains("was not recorded"))
+    );
+    assert_eq!(verdict(&report, "attn_norm-1"), Some(Verdict::Right));
+}
+
+#[test]
+fn two_runs_of_one_backend_have_the_same_bits() {
+    let bench = Bench::new(Format::F32);
+    let (a, again) = (bench.cpu(), bench.record("again", Box::new(Cpu::new(None)), TOKENS));
+    let report = bench.compare(&a, &again);
+    assert_eq!((report.alike, report.method), (true, Method::Bits));
+    let next = |x: f32| f32::from_bits(x.to_bits() ^ 1);
+    let bad = bench.changed(&a, only("Kcur-1", |r, c, x| if (r, c) == (5, 6) { next(x) } else { x }));
+    let first = bench.compare(&bad, &a).first.expect("another bit");
+    assert_eq!((&*first.name, first.position, &first.region.cols[..]), ("Kcur-1", 5, &[6][..]));
+}
+
+#[test]
+fn without_a_model_only_accumulated_error_is_known() {
+    let bench = Bench::new(Format::F32);
+    let (a, b) = (bench.cpu(), bench.reference());
+    let report = trace::compare(&a, &b, None).expect("a report");
+    assert_eq!((report.alike, report.method), (true, Method::Accumulated));
+    assert!(report.notes.iter().any(|note| note.contains("without the model")));
+    let bad = bench.changed(&a, only("Qcur-0", |_, _, x| x * 1.5));
+    let first = trace::compare(&bad, &b, None).expect("a report").first.expect("far apart");
+    assert_eq!(first.name, "Qcur-0");
+}
+
+#[test]
+fn sequences_are_aligned_as_far_as_they_are_the_same() {
+    let bench = Bench::new(Format::F32);
+    let (a, b) = (bench.cpu(), bench.record("short", Box::new(Reference::new()), 10));
+    let report = bench.compare(&a, &b);
+    assert_eq!((report.alike, report.positions), (true, 10));
+    assert!(report.notes.iter().any(|note| note.contains("the first 10 are the same")), "{:?}", report.notes);
+}
+
+#[test]
+fn the_page_stands_alone() {
+    let bench = Bench::new(Format::F32);
+    let bad = bench.changed(&bench.cpu(), only("ffn_up-1", |_, _, x| -x));
+    let report = bench.compare(&bad, &bench.reference());
+    let page = report.html();
+    for part in [
+        "<code>ffn_up-1</code>",
+        "id=\"first-divergence\"",
+        "first wrong: ffn_up-1",
+        "the result is scaled by −1",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for outside in ["http://", "https://", "src=", "href=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(page.matches("<tr class=").count(), report.values.len());
+}

@@ -1,0 +1,6 @@
+//! Recording and reading traces.
+
+mod common;
+mod files;
+mod oracles;
+mod recording;

@@ -1,0 +1,177 @@
+//! What is recorded is what the backend computes, however the run is cut.
+
+use backend::{
+    Backend, Bucket, Description, Error as BackendError, KvFormat, KvLayout, Memory, Program, Step, Taps,
+    Weight,
+};
+use graph::Graph;
+use tempfile::TempDir;
+use testkit::whole::Whole;
+use trace::{Error, Recording, Trace};
+
+use crate::common::{cpu, everything, record, reference, small, tokens};
+
+#[test]
+fn every_value_is_there_in_the_order_of_the_graph() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t.safetensors");
+    let table = record(cpu(), &tokens(), 128, &path).expect("a good run");
+    let trace = Trace::open(&path).expect("a trace");
+    let (_, model) = small();
+    let names: Vec<&str> = trace.values().map(|value| &*value.name).collect();
+    let mut expected: Vec<&str> = model.graph.values().map(|(_, value)| &*value.name).collect();
+    expected.insert(expected.len() - 1, "result_output.tapped");
+    assert_eq!(names, expected);
+    assert!(trace.values().all(|value| value.rows == tokens().len()));
+    assert_eq!(
+        table.iter().map(|value| &value.shape).collect::<Vec<_>>(),
+        trace.values().collect::<Vec<_>>()
+    );
+    for value in &table {
+        let data = trace.read(&value.shape.name).expect("a value");
+        assert_eq!(value.stats.first, data[..5], "{}", value.shape.name);
+        assert_eq!(value.stats.count, data.len() as u64);
+        assert_eq!(value.stats.max, data.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    }
+    let meta = trace.meta();
+    assert_eq!((&*meta.backend, &*meta.producer, meta.n_layer), ("cpu", "test", 2));
+    assert_eq!((&*meta.types, meta.kv, &meta.model_digest), ("F32 22", KvFormat::F16, &None));
+    assert_eq!(meta.tokens, tokens());
+}
+
+/// Both outputs are those of a run without the recorder, bit for bit.
+#[test]
+fn the_output_is_the_models() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t.safetensors");
+    let spec = testkit::llama::small();
+    for (backend, other) in [(cpu(), cpu()), (reference(), reference())] {
+        record(backend, &tokens(), 16, &path).expect("a good run");
+        let trace = Trace::open(&path).expect("a trace");
+        let expected = Whole::new(spec.file(), other, KvFormat::F16, 128, 128).logits(&tokens(), 128);
+        assert_eq!(trace.read("result_output").expect("a value"), expected);
+        assert_eq!(trace.read("result_output.tapped").expect("a value"), expected);
+    }
+}
+
+#[test]
+fn the_cut_changes_no_bit() {
+    let folder = TempDir::new().expect("a folder");
+    let [one, many] = ["one", "many"].map(|name| folder.path().join(name));
+    record(cpu(), &tokens(), 128, &one).expect("a good run");
+    for rows in [1, 17] {
+        record(cpu(), &tokens(), rows, &many).expect("a good run");
+        assert!(std::fs::read(&one).expect("a file") == std::fs::read(&many).expect("a file"), "{rows} rows");
+    }
+}
+
+#[test]
+fn keys_and_values_are_stored_as_the_trace_says() {
+    let folder = TempDir::new().expect("a folder");
+    let (file, model) = small();
+    let tokens = tokens();
+    let run = |backend, kv| {
+        let path = folder.path().join("t");
+        let recording = Recording { kv, ..everything(&file, &model, &tokens) };
+        recording.run(backend, Some(&path)).expect("a good run");
+        let trace = Trace::open(&path).expect("a trace");
+        (trace.meta().kv, trace.read("kqv_out-0").expect("a value"))
+    };
+    let (narrow, wide) = (run(cpu(), KvFormat::F16), run(cpu(), KvFormat::F32));
+    assert_eq!((narrow.0, wide.0), (KvFormat::F16, KvFormat::F32));
+    assert_ne!(narrow.1, wide.1);
+    assert_eq!(run(reference(), KvFormat::F16).0, KvFormat::F32, "it has but one way");
+}
+
+#[test]
+fn what_is_selected_is_recorded() {
+    let folder = TempDir::new().expect("a folder");
+    let (file, model) = small();
+    let (tokens, path) = (tokens(), folder.path().join("t"));
+    let all = everything(&file, &model, &tokens).run(cpu(), None).expect("a good run");
+    let recording =
+        Recording { select: &|name| name.starts_with("Qcur-"), ..everything(&file, &model, &tokens) };
+    let table = recording.run(cpu(), Some(&path)).expect("a good run");
+    assert_eq!(table.iter().map(|value| &*value.shape.name).collect::<Vec<_>>(), ["Qcur-0", "Qcur-1"]);
+    assert!(table.iter().all(|value| all.contains(value)));
+    assert_eq!(Trace::open(&path).expect("a trace").values().len(), 2);
+}
+
+#[test]
+fn nothing_to_do_is_said() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t");
+    let (file, model) = small();
+    let run = |tokens: &[u32], select| {
+        Recording { select, ..everything(&file, &model, tokens) }.run(cpu(), Some(&path))
+    };
+    assert!(matches!(run(&[], &|_| true), Err(Error::NoTokens)));
+    assert!(matches!(run(&[1], &|_| false), Err(Error::NothingSelected)));
+    let error = run(&[1, 512], &|_| true).expect_err("512 tokens").to_string();
+    assert!(error.contains("token 512"), "{error}");
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "nothing is left behind");
+}
+
+/// A backend whose program is wrong only where nobody looks at its values.
+struct Fused(Box<dyn Backend>);
+
+struct Wrong {
+    program: Box<dyn Program>,
+    output: Vec<f32>,
+}
+
+impl Backend for Fused {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn load(&mut self, name: &str, weight: Weight) -> Result<(), BackendError> {
+        self.0.load(name, weight)
+    }
+
+    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), BackendError> {
+        self.0.allocate_kv(layout)
+    }
+
+    fn compile(
+        &mut self,
+        graph: &Graph,
+        bucket: Bucket,
+        taps: Taps<'_>,
+    ) -> Result<Box<dyn Program>, BackendError> {
+        let program = self.0.compile(graph, bucket, taps)?;
+        Ok(if taps == Taps::None { Box::new(Wrong { program, output: Vec::new() }) } else { program })
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.memory()
+    }
+}
+
+impl Program for Wrong {
+    fn run(&mut self, step: &Step) -> Result<(), BackendError> {
+        self.program.run(step)?;
+        self.output = self.program.output().iter().map(|x| x * 1.01).collect();
+        Ok(())
+    }
+
+    fn output(&self) -> &[f32] {
+        &self.output
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], BackendError> {
+        self.program.read(name)
+    }
+}
+
+#[test]
+fn a_fault_of_what_is_fused_does_not_hide() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t");
+    record(Box::new(Fused(cpu())), &tokens(), 128, &path).expect("a run");
+    let trace = Trace::open(&path).expect("a trace");
+    let [tapped, output] =
+        ["result_output.tapped", "result_output"].map(|name| trace.read(name).expect("a value"));
+    assert!(tapped.iter().zip(&output).all(|(a, b)| a * 1.01 == *b));
+    assert_ne!(tapped, output);
+}

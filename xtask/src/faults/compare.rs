@@ -1,0 +1,199 @@
+//! `cargo xtask faults compare`: each mistake is planted in a copy of the checkout, a program with the
+//! mistake records a trace, and the program without it must find the first wrong value and the cause.
+//!
+//! A mistake is a patch in `tools/faults/compare`. Before the diff stand
+//!
+//!     # fault: what is wrong
+//!     # model: a model of `testkit::llama::models`, such as F32
+//!     # steps: tokens a step; all at once without this line
+//!     # value: NAME, position N
+//!     # cause: KIND, words of its text
+//!
+//! with the cause that must come first, or `none` when no cause may be told with confidence.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::checkout::Checkout;
+use crate::workspace::Workspace;
+
+/// Where the patches are.
+const FOLDER: &str = "tools/faults/compare";
+
+/// Positions that are recorded.
+const POSITIONS: usize = 32;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Faults to plant, by the beginning of their name; all when none is given
+    names: Vec<String>,
+}
+
+/// A mistake, and what must be found.
+struct Fault {
+    name: String,
+    patch: PathBuf,
+    model: String,
+    steps: usize,
+    value: String,
+    position: u64,
+    /// Kind of the first cause and words of its text; `None` when none may be likely.
+    cause: Option<(String, String)>,
+}
+
+/// What was found.
+struct Found {
+    value: String,
+    position: u64,
+    /// Kind and text of the first cause, if it is called likely.
+    cause: Option<(String, String)>,
+}
+
+impl Fault {
+    fn parse(patch: PathBuf) -> Result<Fault> {
+        let text = fs::read_to_string(&patch)?;
+        let line = |key: &str| {
+            let lines = text.lines().take_while(|line| line.starts_with('#'));
+            lines.filter_map(|line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": ")).next()
+        };
+        let needed = |key: &str| line(key).with_context(|| format!("no line `# {key}: …` before the diff"));
+        needed("fault")?;
+        let (value, position) =
+            needed("value")?.split_once(", position ").context("`# value: NAME, position N`")?;
+        let cause = needed("cause")?;
+        let (kind, words) = cause.split_once(", ").unwrap_or((cause, ""));
+        Ok(Fault {
+            name: patch.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            model: needed("model")?.to_owned(),
+            steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
+            value: value.to_owned(),
+            position: position.parse()?,
+            cause: (kind != "none").then(|| (kind.to_owned(), words.to_owned())),
+            patch,
+        })
+    }
+
+    /// What is wrong with what was found.
+    fn judge(&self, found: &Found) -> Option<String> {
+        if (&found.value, found.position) != (&self.value, self.position) {
+            return Some(format!("expected {}, position {}", self.value, self.position));
+        }
+        match (&self.cause, &found.cause) {
+            (None, None) => None,
+            (Some((kind, words)), Some((found, text))) if kind == found && text.contains(words) => None,
+            (Some((kind, words)), _) => Some(format!("expected {kind}: … {words} …")),
+            (None, Some(_)) => Some("expected no confidence".to_owned()),
+        }
+    }
+}
+
+/// Plants the faults asked for; whether each was found and explained.
+pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    let faults = read_all(&workspace.root)?;
+    let is_asked_for = |fault: &&Fault| {
+        args.names.is_empty() || args.names.iter().any(|name| fault.name.starts_with(name.as_str()))
+    };
+    let faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
+    ensure!(!faults.is_empty(), "no fault in {FOLDER} is called {:?}", args.names);
+
+    let start = Instant::now();
+    let checkout = Checkout::make(workspace)?;
+    let work = checkout.target.with_file_name("compare");
+    fs::create_dir_all(&work)?;
+    let built = build(&checkout)?.map_err(anyhow::Error::msg)?;
+    let good = work.join("good");
+    fs::copy(built, &good)?;
+    let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
+    let status = cargo(&checkout).args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
+    ensure!(status.success(), "the models cannot be made");
+
+    let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
+    let mut right = 0;
+    for fault in &faults {
+        let found = plant(&checkout, &work, &good, fault);
+        let (line, trouble) = match &found {
+            Ok(found) => {
+                let cause = found
+                    .cause
+                    .as_ref()
+                    .map_or("no likely cause".to_owned(), |(kind, text)| format!("{kind}: {text}"));
+                (format!("{}, position {}; {cause}", found.value, found.position), fault.judge(found))
+            }
+            Err(error) => (format!("{error:#}"), Some("it must be found".to_owned())),
+        };
+        right += usize::from(trouble.is_none());
+        println!("{:width$}  {line}", fault.name);
+        if let Some(trouble) = trouble {
+            println!("{:width$}  WRONG: {trouble}", "");
+        }
+    }
+    println!("{right} of {} faults found and explained in {} s", faults.len(), start.elapsed().as_secs());
+    Ok(right == faults.len())
+}
+
+fn read_all(root: &Path) -> Result<Vec<Fault>> {
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(root.join(FOLDER)).context(FOLDER)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "patch") {
+            patches.push(path);
+        }
+    }
+    patches.sort();
+    patches
+        .into_iter()
+        .map(|patch| Fault::parse(patch.clone()).with_context(|| patch.display().to_string()))
+        .collect()
+}
+
+fn cargo(checkout: &Checkout) -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(&checkout.root).env("CARGO_TARGET_DIR", &checkout.target);
+    cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_INCREMENTAL", "1");
+    cargo
+}
+
+/// Builds the program; its path, or the compiler's errors.
+fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
+    let output = cargo(checkout).args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
+    if !output.status.success() {
+        return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(Ok(checkout.target.join("debug").join("rustorch")))
+}
+
+/// Records a trace with the mistake and compares it without.
+fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result<Found> {
+    checkout.apply(&fault.patch)?.map_err(|why| anyhow::anyhow!("the patch no longer applies\n{why}"))?;
+    let built = build(checkout);
+    checkout.take_back(&fault.patch)?;
+    let program = built?.map_err(|errors| anyhow::anyhow!("does not compile\n{errors}"))?;
+
+    let model = work.join(format!("{}.gguf", fault.model));
+    let trace = work.join("trace.safetensors");
+    let tokens: Vec<String> = (0..POSITIONS).map(|i| (1 + i * 37 % 500).to_string()).collect();
+    let mut record = Command::new(program);
+    record.args(["trace", "--tokens", &tokens.join(","), "--batch-size", &fault.steps.to_string()]);
+    let recorded = record.arg("-m").arg(&model).arg("-o").arg(&trace).output()?;
+    ensure!(recorded.status.success(), "trace: {}", String::from_utf8_lossy(&recorded.stderr));
+
+    let mut compare = Command::new(good);
+    let compared = compare.arg("compare").arg(&trace).arg("-m").arg(&model).arg("--json").output()?;
+    let status = compared.status.code();
+    ensure!(status != Some(0), "compare finds nothing wrong");
+    ensure!(status == Some(1), "compare: {status:?}: {}", String::from_utf8_lossy(&compared.stderr));
+    let report: Value = serde_json::from_slice(&compared.stdout)?;
+    let first = &report["first"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let cause = Some(&first["causes"][0]).filter(|cause| cause["likely"] == true);
+    Ok(Found {
+        value: text(&first["name"]),
+        position: first["position"].as_u64().context("no position")?,
+        cause: cause.map(|cause| (text(&cause["kind"]), text(&cause["text"]))),
+    })
+}
