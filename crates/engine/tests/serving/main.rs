@@ -2,6 +2,7 @@
 
 mod chats;
 mod common;
+mod demo;
 mod failures;
 mod known_answers;
 mod promises;
