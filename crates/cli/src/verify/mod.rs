@@ -112,7 +112,9 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
     let chosen: Vec<&Candidate> = all.iter().filter(is_wanted).collect();
     let tokens = numbers::tokens(model);
     let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
-    let logits = |backend: &str| format!("logits --tokens {} --backend {backend}", ids.join(","));
+    let ids = ids.join(",");
+    let logits = |backend: &str| format!("logits --tokens {ids} --backend {backend}");
+    let compare = format!("compare --a cpu --b reference --tokens {ids}");
 
     let exact_logits = report
         .get("reference: logits", &logits("reference"), |_| numbers::logits(model, &exact.make, &tokens));
@@ -120,12 +122,12 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
         let name = &candidate.name;
         let more = logits(if reference(candidate) { "reference" } else { "cpu" });
         if candidate.backend == plain.backend && candidate.name != plain.name {
-            report.check(&format!("{name}: kernels"), &more, |bar| {
+            report.check(&format!("{name}: kernels"), &compare, |bar| {
                 products::agree(model, plain, candidate, products::Limits::SameActivations, bar)
             });
         }
         if !reference(candidate) {
-            report.check(&format!("{name}: products"), &more, |bar| {
+            report.check(&format!("{name}: products"), &compare, |bar| {
                 products::agree(model, exact, candidate, products::Limits::Exact, bar)
             });
             if candidate.name == plain.name && chosen.len() > 1 && numbers::is_large(model) {
@@ -135,7 +137,7 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
             }
             match &exact_logits {
                 Some(exact) => {
-                    _ = report.check(&format!("{name}: logits"), &more, |_| {
+                    _ = report.check(&format!("{name}: logits"), &compare, |_| {
                         numbers::logits_agree(model, exact, &candidate.make, &tokens)
                     })
                 }
@@ -145,7 +147,8 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
         report.check(&format!("{name}: batch"), &more, |_| {
             numbers::batch_is_single(model, &candidate.make, &tokens)
         });
-        report.check(&format!("{name}: chunks"), &more, |_| {
+        let chunks = if reference(candidate) { more } else { compare.clone() + " -b 1" };
+        report.check(&format!("{name}: chunks"), &chunks, |_| {
             numbers::chunks_are_whole(model, &candidate.make, &tokens)
         });
     }
