@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use trace::{Oracle, Recording, Report, Trace};
 
 use crate::args::{BackendName, CompareArgs};
+use crate::interrupt::Unfinished;
 use crate::output::Usage;
 use crate::trace::PRODUCER;
 use crate::values::TokenIds;
@@ -49,6 +50,7 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
     let file = (records || args.model.model.is_some()).then(|| load::file(&args.model)).transpose()?;
     let model = file.as_ref().map(Model::new).transpose()?;
     let folder = TempDir::new().context("cannot make a folder for traces")?;
+    let _unfinished = Unfinished::begin(folder.path())?;
     let tokens = tokens(args, &sides, file.as_ref())?;
     let mut traces = Vec::new();
     for (name, side) in ["a", "b"].into_iter().zip(&sides) {
@@ -145,7 +147,7 @@ fn record(
 /// Refuses a model that is not the one the trace was recorded from.
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
     let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
-    if trace::digest(file)?.as_ref() != Some(recorded) {
+    if trace::digest(file) != *recorded {
         let (trace, model) = (trace.path().display(), &trace.meta().model);
         anyhow::bail!(
             "{trace} was recorded from another model file, {model}, than {}; pass that one with -m",
@@ -156,9 +158,18 @@ fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
 }
 
 fn show(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
+    let printed = print(args, report);
+    // The page is written whether or not anybody reads what is printed, and the other way about.
     if let Some(path) = &args.html {
         fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    match printed {
+        Err(error) if output::is_pipe(&error) => Ok(()),
+        printed => printed,
+    }
+}
+
+fn print(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
     if args.json {
         return output::json(report);
     }

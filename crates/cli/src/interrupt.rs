@@ -1,6 +1,8 @@
-//! Ctrl-C: ends an answer first, then the program.
+//! Ctrl-C: ends an answer first, then the program, which leaves nothing half done behind.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::output::INTERRUPTED;
 
@@ -10,6 +12,9 @@ const STOPPING: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
 
+/// What is removed before the program ends.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
 /// Takes Ctrl-C over from the system, which would end the program at once.
 ///
 /// # Errors
@@ -18,6 +23,10 @@ pub(crate) fn install() -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(|| {
         let first = STATE.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if !first {
+            if let Some(path) = &*unfinished() {
+                let _ =
+                    if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+            }
             std::process::exit(INTERRUPTED.into());
         }
     })?)
@@ -42,4 +51,27 @@ impl Drop for Answering {
     fn drop(&mut self) {
         STATE.store(IDLE, Ordering::SeqCst);
     }
+}
+
+/// While it lives, Ctrl-C removes a file or a folder, if it is there, and ends the program.
+pub(crate) struct Unfinished(());
+
+impl Unfinished {
+    /// # Errors
+    /// As [`install`], which nobody else may have called.
+    pub(crate) fn begin(path: &Path) -> anyhow::Result<Unfinished> {
+        *unfinished() = Some(path.to_owned());
+        install()?;
+        Ok(Unfinished(()))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        *unfinished() = None;
+    }
+}
+
+fn unfinished() -> std::sync::MutexGuard<'static, Option<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }

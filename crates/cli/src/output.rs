@@ -24,8 +24,7 @@ pub(crate) struct Usage(pub(crate) String);
 
 /// Says what went wrong and returns the exit code. A reader that has gone away is no error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
-    let is_pipe = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
-    if error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe)) {
+    if is_pipe(error) {
         return ExitCode::SUCCESS;
     }
     note(format_args!("{RED}error:{RED:#} {}", message(error)));
@@ -33,6 +32,12 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
         note(format_args!("{BOLD}hint:{BOLD:#} {advice}"));
     }
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// Whether the reader of what is printed has gone away.
+pub(crate) fn is_pipe(error: &anyhow::Error) -> bool {
+    let is_pipe = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe))
 }
 
 /// An error with its causes, without those that the error before says itself, safe to print.

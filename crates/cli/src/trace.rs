@@ -9,6 +9,7 @@ use serde::Serialize;
 use trace::{Recording, Summary};
 
 use crate::args::TraceArgs;
+use crate::interrupt::Unfinished;
 use crate::output::note;
 use crate::values::{Layers, TokenIds};
 use crate::{load, output};
@@ -40,6 +41,7 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         select: &select,
         producer: PRODUCER,
     };
+    let _unfinished = args.output.as_deref().map(|path| Unfinished::begin(&trace::part(path))).transpose()?;
     let values = recording.run(load::backend(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;

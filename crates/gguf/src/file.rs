@@ -46,7 +46,7 @@ pub struct Gguf {
 struct Part {
     /// As messages name it.
     file: String,
-    len: u64,
+    bytes: Bytes,
     /// `None` for data that was in memory already.
     map: Option<Arc<Map>>,
 }
@@ -77,8 +77,8 @@ impl Gguf {
     /// # Errors
     /// The data is not valid, or is a part of a split model.
     pub fn from_named_bytes(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
-        let part = Part { file: name.to_owned(), len: bytes.len() as u64, map: None };
-        let first = Loaded::parse(part, bytes)?;
+        let part = Part { file: name.to_owned(), bytes, map: None };
+        let first = Loaded::parse(part)?;
         split::refuse(&first)?;
         Gguf::assemble(first, Vec::new())
     }
@@ -92,10 +92,10 @@ impl Gguf {
             parts: Vec::new(),
         };
         let is_split = !others.is_empty();
-        for Loaded { part, parsed, bytes } in std::iter::once(first).chain(others) {
+        for Loaded { part, parsed } in std::iter::once(first).chain(others) {
             gguf.tensors.reserve(parsed.tensors.len());
             for info in parsed.tensors {
-                let data = bytes.slice(info.range);
+                let data = part.bytes.slice(info.range);
                 let tensor = Tensor { name: info.name, shape: info.shape, format: info.format, data };
                 if let Some(twice) = gguf.tensors.insert(tensor.name.clone(), tensor) {
                     let problem = SplitProblem::Duplicate { name: twice.name };
@@ -148,12 +148,17 @@ impl Gguf {
 
     /// Every file of the model with its length in bytes, first part first.
     pub fn files(&self) -> impl ExactSizeIterator<Item = (&str, u64)> {
-        self.parts.iter().map(|part| (part.file.as_str(), part.len))
+        self.parts.iter().map(|part| (part.file.as_str(), part.len()))
     }
 
     /// Bytes of all files together.
     pub fn file_len(&self) -> u64 {
-        self.parts.iter().map(|part| part.len).sum()
+        self.parts.iter().map(Part::len).sum()
+    }
+
+    /// The bytes of every file of the model, first part first.
+    pub fn contents(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        self.parts.iter().map(|part| &*part.bytes)
     }
 
     /// Whether all bytes read so far were the file's.
@@ -169,6 +174,10 @@ impl Gguf {
 }
 
 impl Part {
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     fn check_intact(&self) -> Result<(), Error> {
         let Some(map) = &self.map else { return Ok(()) };
         let found = map.len_on_disk().map_err(|source| Error::Io {
@@ -176,8 +185,8 @@ impl Part {
             action: "look at the file again",
             source,
         })?;
-        if map.is_lost() || found < self.len {
-            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len, found });
+        if map.is_lost() || found < self.len() {
+            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len(), found });
         }
         Ok(())
     }
@@ -187,7 +196,6 @@ impl Part {
 pub(crate) struct Loaded {
     part: Part,
     pub(crate) parsed: Parsed,
-    bytes: Bytes,
 }
 
 impl Loaded {
@@ -200,15 +208,15 @@ impl Loaded {
             Err(source) => return Err(Error::Io { file, action: "open the file", source }),
         };
         let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
-        Loaded::parse(Part { file, len: bytes.len() as u64, map: Some(map) }, bytes)
+        Loaded::parse(Part { file, bytes, map: Some(map) })
     }
 
-    fn parse(part: Part, bytes: Bytes) -> Result<Loaded, Error> {
-        let parsed = parse(&bytes);
+    fn parse(part: Part) -> Result<Loaded, Error> {
+        let parsed = parse(&part.bytes);
         // What was read while the file shrank means nothing, valid or not.
         part.check_intact()?;
         match parsed {
-            Ok(parsed) => Ok(Loaded { part, parsed, bytes }),
+            Ok(parsed) => Ok(Loaded { part, parsed }),
             Err(fault) => Err(Error::Malformed { file: part.file, fault }),
         }
     }

@@ -18,7 +18,8 @@ pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 const WHOLE_QUANTIZED: f64 = 1e-2;
 
 /// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
-/// is one, which must be of the model that was traced.
+/// is one, which must be of the model that `a` was recorded from. `b` is replayed, too, when `a` is right,
+/// `b` is not the reference's, and it comes from the same model.
 ///
 /// # Errors
 /// When the traces have no position or no value in common, or one cannot be read.
@@ -42,12 +43,21 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     {
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
+    let b_is_other = match (&b.meta().model_digest, oracle) {
+        (Some(digest), Some(oracle)) => *digest != oracle.digest(),
+        _ => false,
+    };
     let bits = same_bits_expected(a, b);
     let method = match (bits, oracle.is_some()) {
         (true, _) => Method::Bits,
         (false, true) => Method::Replay,
         (false, false) => Method::Accumulated,
     };
+    if b_is_other {
+        notes.push(
+            "B comes from another model file than the one given: its operations are not judged".to_owned(),
+        );
+    }
     if method == Method::Accumulated {
         notes.push(
             "without the model (-m) operations cannot be replayed: errors are accumulated, and where they \
@@ -66,12 +76,22 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         Method::Replay => {
             let oracle = oracle.ok_or_else(|| Error::Compare("there is no model".to_owned()))?;
             let mut first = Replay { trace: a, side: "a", positions, oracle }.all(Some(&mut sides.values))?;
-            if first.is_none() && b.meta().backend != "reference" {
+            if first.is_none() && b.meta().backend != "reference" && !b_is_other {
                 first = Replay { trace: b, side: "b", positions, oracle }.all(None)?;
             }
             first
         }
     };
+    if method == Method::Replay
+        && let Some(guilty) = &first
+        && !is_one_program(a, b)
+    {
+        notes.push(format!(
+            "judged by this program's model and reference: if {} is the one to trust, the model's line above \
+             is wrong and the cause is what it ought to say",
+            guilty.side.to_uppercase()
+        ));
+    }
     let side = |trace: &Trace| {
         let meta = trace.meta();
         Side {
@@ -95,6 +115,12 @@ fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
         && a.kv == b.kv
         && a.model_digest.is_some()
         && a.model_digest == b.model_digest
+}
+
+/// Whether one program made both, in whatever version.
+fn is_one_program(a: &Trace, b: &Trace) -> bool {
+    let name = |trace: &Trace| trace.meta().producer.split(' ').next().map(str::to_owned);
+    name(a) == name(b)
 }
 
 /// Two traces and what is known of their values.

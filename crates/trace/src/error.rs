@@ -25,6 +25,12 @@ pub enum Error {
         /// What was found and what was expected.
         why: String,
     },
+    /// Something that is no trace has the name that a trace was to get.
+    #[error("{}: is there and is no trace; it is not replaced: remove it, or name another file", path.display())]
+    Occupied {
+        /// The file or folder.
+        path: PathBuf,
+    },
     /// A value or rows of it that the trace does not hold.
     #[error("{}: value `{name}` {why}", path.display())]
     Value {
@@ -42,7 +48,7 @@ pub enum Error {
     #[error("there are no tokens to run; give at least one")]
     NoTokens,
     /// There is nothing to record.
-    #[error("no value of the model is selected; its graph lists their names")]
+    #[error("no value of the model is selected; record without a selection to see their names")]
     NothingSelected,
     /// The backend cannot compute the model or the tokens.
     #[error(transparent)]

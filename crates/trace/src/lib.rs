@@ -35,4 +35,4 @@ pub use record::{Recording, tapped_name};
 pub use report::{Compared, First, Method, Report, Side, Verdict};
 pub use stats::{Stats, Summary, table};
 pub use trace::{Shape, Trace};
-pub use writer::Writer;
+pub use writer::{Writer, part};

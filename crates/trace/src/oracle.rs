@@ -4,7 +4,7 @@ use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Span, Step, Taps, Weigh
 use gguf::Gguf;
 use graph::{Builder, Graph, Op, Rope, ValueId, WeightId};
 
-use crate::{Error, Matrix};
+use crate::{Error, Matrix, digest};
 
 /// Makes an empty reference backend.
 pub type MakeBackend<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
@@ -40,6 +40,11 @@ impl<'a> Oracle<'a> {
     /// An oracle for the model whose file and graph these are, on backends that `make` makes.
     pub fn new(file: &'a Gguf, graph: &'a Graph, make: MakeBackend<'a>) -> Oracle<'a> {
         Oracle { file, graph, make }
+    }
+
+    /// The identity of the model's files: see [`crate::digest`].
+    pub fn digest(&self) -> String {
+        digest(self.file)
     }
 
     /// The model's graph.

@@ -69,7 +69,7 @@ impl Recording<'_> {
         let values: Vec<Summary> = shapes.map(|shape| Summary { shape, stats: Stats::default() }).collect();
         let writer = path
             .map(|path| {
-                Writer::create(path, &self.meta(&*backend, kv)?, values.iter().map(|v| v.shape.clone()))
+                Writer::create(path, &self.meta(&*backend, kv), values.iter().map(|v| v.shape.clone()))
             })
             .transpose()?;
         let mut out = Out { values, writer };
@@ -118,7 +118,7 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn meta(&self, backend: &dyn Backend, kv: KvFormat) -> Result<Meta, Error> {
+    fn meta(&self, backend: &dyn Backend, kv: KvFormat) -> Meta {
         let described = backend.describe();
         let facts = described.facts.iter().map(|(name, fact)| format!("{name}: {fact}"));
         let facts: Vec<String> = std::iter::once(described.device).chain(facts).collect();
@@ -132,17 +132,17 @@ impl Recording<'_> {
         formats.sort();
         let formats: Vec<String> =
             formats.iter().map(|(format, count)| format!("{format} {count}")).collect();
-        Ok(Meta {
+        Meta {
             producer: self.producer.to_owned(),
             backend: described.name.to_owned(),
             facts: facts.join("; "),
             model: self.file.file().to_owned(),
-            model_digest: digest(self.file)?,
+            model_digest: Some(digest(self.file)),
             n_layer: self.model.config.block_count,
             types: formats.join(", "),
             kv,
             tokens: self.tokens.to_vec(),
-        })
+        }
     }
 }
 

@@ -81,7 +81,8 @@ impl Trace {
         file.read_exact(&mut length).map_err(io)?;
         let header_len = u64::from_le_bytes(length);
         if header_len > MAX_HEADER.min(len - 8) {
-            let why = format!("its first 8 bytes say that its header has {header_len} bytes");
+            let why =
+                format!("its first 8 bytes say that its header has {header_len} bytes, the file has {len}");
             return Err(Error::format(path, why));
         }
         let mut header = vec![0; header_len as usize];

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::trace::{Entry, Header};
-use crate::{Error, Meta, Shape};
+use crate::{Error, Meta, Shape, Trace};
 
 /// A trace being written. The values' shapes are known before their numbers, so rows go to their places
 /// as they come, in any order; nothing is held in memory.
@@ -34,13 +34,14 @@ impl Writer {
     /// Begins a trace at `path` that will hold `values`, in this order.
     ///
     /// # Errors
-    /// When the file cannot be written, a value has no rows or no columns, or two have one name.
+    /// When the file cannot be written, there is another that is no trace, a value has no rows or no columns, or two have one name.
     pub fn create(
         path: impl AsRef<Path>,
         meta: &Meta,
         values: impl IntoIterator<Item = Shape>,
     ) -> Result<Writer, Error> {
         let path = path.as_ref();
+        refuse_what_is_no_trace(path)?;
         let mut tensors = IndexMap::new();
         let mut written = IndexMap::new();
         let mut end = 0u64;
@@ -65,9 +66,7 @@ impl Writer {
         let start = 8 + header.len() as u64;
         written.values_mut().for_each(|value: &mut Written| value.start += start);
 
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
+        let part = part(path);
         let file = File::create(&part).map_err(|error| Error::io(&part, "create it", error))?;
         let mut writer = Writer { path: path.to_owned(), part, file, values: written };
         writer.write_at(0, &(header.len() as u64).to_le_bytes())?;
@@ -112,6 +111,23 @@ impl Writer {
             .seek(SeekFrom::Start(at))
             .and_then(|_| self.file.write_all(bytes))
             .map_err(|error| Error::io(&self.part, "write it", error))
+    }
+}
+
+/// Where the trace at `path` is written until it is whole.
+pub fn part(path: &Path) -> PathBuf {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    part.into()
+}
+
+/// A file that holds something else, such as the model itself, is not replaced.
+fn refuse_what_is_no_trace(path: &Path) -> Result<(), Error> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() || (found.len() > 0 && Trace::open(path).is_err()) => {
+            Err(Error::Occupied { path: path.to_owned() })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use models::Model;
 use quant::Format;
 use tempfile::TempDir;
 use testkit::llama::Spec;
-use trace::{Matrix, Method, Oracle, Recording, Report, Trace, Verdict, Writer};
+use trace::{Matrix, Meta, Method, Oracle, Recording, Report, Trace, Verdict, Writer};
 
 const TOKENS: usize = 24;
 
@@ -122,6 +122,27 @@ fn one_wrong_number_is_found_with_its_place() {
     // The other side is judged when the first is right.
     let first = bench.compare(&cpu, &bad).first.expect("a wrong number");
     assert_eq!((&*first.name, first.side), ("Vcur-1", "b"));
+}
+
+/// Who is right is not known when another program made one of the traces.
+#[test]
+fn another_programs_operations_are_judged_by_our_model() {
+    let bench = Bench::new(Format::F32);
+    let cpu = bench.cpu();
+    let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| -x));
+    let note = "if B is the one to trust";
+    assert!(!bench.compare(&cpu, &bad).to_string().contains(note));
+    let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
+    let meta = Meta { backend: "llama.cpp".into(), ..meta };
+    let path = bench.path("other");
+    let mut writer = Writer::create(&path, &meta, bad.values().cloned()).expect("a new file");
+    for value in bad.values() {
+        writer.write(&value.name, 0, &bad.read(&value.name).expect("a value")).expect("rows");
+    }
+    writer.finish().expect("a whole trace");
+    let report = bench.compare(&cpu, &Trace::open(path).expect("a trace"));
+    assert_eq!(report.first.as_ref().map(|first| first.side), Some("b"));
+    assert!(report.to_string().contains(note), "{report}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `compare`: its sides, its exit status and what it prints.
 
+use std::process::Stdio;
+
 use trace::{Trace, Writer};
 
 use crate::common::Home;
@@ -73,6 +75,7 @@ fn trouble_is_neither() {
     let home = Home::new();
     home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
     home.run("trace -m MODEL --tokens 2,300,7 -o other.safetensors").quiet();
+    home.run("trace --tokens 1,300,7 -o demo.safetensors").ok();
     for (args, said) in [
         ("compare", "what is to be compared?"),
         ("compare none.safetensors -m MODEL", "none.safetensors: cannot open it"),
@@ -81,9 +84,59 @@ fn trouble_is_neither() {
         ("compare a.safetensors other.safetensors --a cpu", "three sides"),
         ("compare a.safetensors -m MODEL --tokens 1", "the tokens are those of the trace"),
         ("compare a.safetensors", "was recorded from another model file"),
+        ("compare demo.safetensors -m MODEL", "was recorded from another model file"),
+        ("compare a.safetensors -m MODEL --html no/page.html", "cannot write no/page.html"),
     ] {
         let ran = home.run(args);
         assert_eq!(ran.code, Some(2), "{args}: {ran:?}");
         assert!(ran.stderr.contains(said), "{args}: {}", ran.stderr);
     }
+}
+
+/// B may be of another file of the same model: it is measured, not judged.
+#[test]
+fn only_what_comes_from_the_model_is_judged() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    let other =
+        Home::with(&testkit::llama::Spec { layers: 1, ..testkit::llama::Spec::new(quant::Format::Q8_0) });
+    let b = other.path("b.safetensors");
+    other.run("trace -m MODEL --tokens 1,300,7 -o b.safetensors").quiet();
+    let text = home.run_with("compare -m MODEL a.safetensors", &[b.to_str().expect("UTF-8")]).quiet();
+    assert!(text.starts_with("alike: every operation is right"), "{text}");
+    assert!(text.contains("note: B comes from another model file than the one given"), "{text}");
+}
+
+/// A reader that leaves does not change the verdict, and a page that cannot be written not the report.
+#[test]
+fn the_verdict_is_the_exit_status() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    changed(&home, "a.safetensors", "bad.safetensors", "ffn_up-0", |x| x * 0.5);
+    for (args, code) in
+        [("compare a.safetensors -m MODEL", 0), ("compare bad.safetensors -m MODEL --json", 1)]
+    {
+        let mut command = home.command(args);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{args}");
+    }
+    let ran = home.run("compare bad.safetensors -m MODEL --html no/page.html");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stdout.starts_with("A first goes wrong at ffn_up-0"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_not_a_number_is_found() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    changed(&home, "a.safetensors", "bad.safetensors", "ffn_norm-0", |_| f32::NAN);
+    let ran = home.run("compare bad.safetensors -m MODEL --json");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let first = &report["first"];
+    assert_eq!(
+        (ran.code, &first["name"], &first["nmse"]),
+        (Some(1), &"ffn_norm-0".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(first["causes"][0]["kind"], "not-finite");
 }

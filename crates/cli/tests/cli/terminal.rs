@@ -105,3 +105,33 @@ fn checks_have_colours_and_long_work_has_a_bar() {
     session.exp_string("Final estimate: PPL = ").expect("a result");
     assert!(ended(&mut session).ends_with(" 0)"));
 }
+
+/// Nothing half written stays: no `.part` beside the trace, no folder of traces that were to be compared.
+#[test]
+fn ctrl_c_leaves_no_half_traces() {
+    let home = Home::new();
+    let tokens = vec!["7"; 20_000].join(",");
+    for args in ["trace -o t.safetensors", "compare --a cpu"] {
+        let mut command = home.command(&format!("{args} -m MODEL --tokens {tokens}"));
+        let temporary = home.path("tmp");
+        std::fs::create_dir_all(&temporary).expect("a folder");
+        command.env("TMPDIR", &temporary).env("TERM", "xterm-256color").stdin(Stdio::inherit());
+        let mut session = spawn_command(command, Some(60_000)).expect("a terminal");
+        let begun = || home.path("t.safetensors.part").exists() || files(&temporary) > 0;
+        for _ in 0..6000 {
+            if begun() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(begun(), "{args}: the recording begins");
+        session.send_control('c').expect("typed");
+        let ended = ended(&mut session);
+        assert!(ended.ends_with(" 130)"), "{args}: {ended}");
+        assert!(!begun() && !home.path("t.safetensors").exists(), "{args}: nothing is left");
+    }
+}
+
+fn files(folder: &std::path::Path) -> usize {
+    std::fs::read_dir(folder).expect("a folder").count()
+}

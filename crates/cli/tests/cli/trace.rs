@@ -87,6 +87,7 @@ fn mistakes_are_named() {
         ("trace -m MODEL --tokens []", "there are no tokens"),
         ("trace -m MODEL --tokens 512", "token 512 is outside the vocabulary of 512"),
         ("trace -m MODEL --tokens 1 --layers 7", "no value of the model is selected"),
+        ("trace -m MODEL --tokens 1 -o MODEL", "model.gguf: is there and is no trace"),
         ("trace -m MODEL --tokens 1 -o no/t.safetensors", "no/t.safetensors.part: cannot create it"),
     ] {
         let error = home.run(args).failed(1);

@@ -34,7 +34,8 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
         _ => "",
     };
     let text = format!(
-        "{bad} numbers are {what} although all inputs are finite, {}{hint}",
+        "{bad} {} {what} although all inputs are finite, {}{hint}",
+        if bad == 1 { "number is" } else { "numbers are" },
         words::place(&s.region, &s.found, s.head_dim())
     );
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained: 1.0, likely: true })

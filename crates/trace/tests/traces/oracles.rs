@@ -24,7 +24,7 @@ fn compare(name: &str, kv: KvFormat, limits: [f64; 2]) {
     let [model, path] = ["small.gguf", "ours.safetensors"].map(|name| folder.path().join(name));
     testkit::llama::small().write_to(&model).expect("the model is written");
     let file = Gguf::open(&model).expect("a good file");
-    assert_eq!(digest(&file).expect("the file is there"), golden.meta().model_digest, "the golden's model");
+    assert_eq!(Some(digest(&file)), golden.meta().model_digest, "the golden's model");
     assert_eq!((golden.meta().n_layer, golden.meta().kv), (2, kv));
 
     let model = Model::new(&file).expect("a good model");

@@ -7,7 +7,7 @@ use backend::{
 use graph::Graph;
 use tempfile::TempDir;
 use testkit::whole::Whole;
-use trace::{Error, Recording, Trace};
+use trace::{Error, Recording, Trace, digest};
 
 use crate::common::{cpu, everything, record, reference, small, tokens};
 
@@ -17,7 +17,7 @@ fn every_value_is_there_in_the_order_of_the_graph() {
     let path = folder.path().join("t.safetensors");
     let table = record(cpu(), &tokens(), 128, &path).expect("a good run");
     let trace = Trace::open(&path).expect("a trace");
-    let (_, model) = small();
+    let (file, model) = small();
     let names: Vec<&str> = trace.values().map(|value| &*value.name).collect();
     let mut expected: Vec<&str> = model.graph.values().map(|(_, value)| &*value.name).collect();
     expected.insert(expected.len() - 1, "result_output.tapped");
@@ -35,7 +35,8 @@ fn every_value_is_there_in_the_order_of_the_graph() {
     }
     let meta = trace.meta();
     assert_eq!((&*meta.backend, &*meta.producer, meta.n_layer), ("cpu", "test", 2));
-    assert_eq!((&*meta.types, meta.kv, &meta.model_digest), ("F32 22", KvFormat::F16, &None));
+    assert_eq!((&*meta.types, meta.kv), ("F32 22", KvFormat::F16));
+    assert_eq!(meta.model_digest, Some(digest(&file)), "a model in memory has an identity, too");
     assert_eq!(meta.tokens, tokens());
 }
 
