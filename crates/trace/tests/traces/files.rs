@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use backend::KvFormat;
+use proptest::prelude::*;
 use tempfile::TempDir;
 use trace::{Meta, Shape, Trace, Writer};
 
@@ -137,7 +138,7 @@ fn damaged_files_are_refused() {
 
     for (bytes, said) in [
         (vec![], "it has 0 bytes"),
-        (good[..20].to_vec(), "its first 8 bytes say"),
+        (good[..20].to_vec(), "bytes, the file has 20;"),
         (vec![255; 64], "its first 8 bytes say"),
         (good[..good.len() - 1].to_vec(), "tensor `a`"),
         (file(&"[".repeat(100_000), 0), "its header is not one of a trace"),
@@ -200,4 +201,95 @@ fn damage_is_never_fatal() {
         }
     }
     assert!(refused > 50 && read > 50, "{refused} refused, {read} read");
+}
+
+/// A way to damage a file.
+#[derive(Clone, Debug)]
+enum Damage {
+    Cut(usize),
+    Flip(usize, u8),
+    /// The length of the header becomes another.
+    Length(u64),
+    /// Some bytes are left out.
+    Drop(usize, usize),
+    /// A number of the header becomes another.
+    Number(usize, u64),
+}
+
+impl Damage {
+    fn any() -> impl Strategy<Value = Damage> {
+        let at = 0..usize::MAX;
+        prop_oneof![
+            at.clone().prop_map(Damage::Cut),
+            (at.clone(), any::<u8>()).prop_map(|(at, mask)| Damage::Flip(at, mask)),
+            prop_oneof![any::<u64>(), 0..2000u64].prop_map(Damage::Length),
+            (at.clone(), 1..9usize).prop_map(|(at, len)| Damage::Drop(at, len)),
+            (at, prop_oneof![any::<u64>(), 0..64u64]).prop_map(|(nth, number)| Damage::Number(nth, number)),
+        ]
+    }
+
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        if bytes.len() < 9 {
+            return;
+        }
+        let len = bytes.len();
+        match *self {
+            Damage::Cut(at) => bytes.truncate(at % len),
+            Damage::Flip(at, mask) => bytes[at % len] ^= mask,
+            Damage::Length(length) => bytes[..8].copy_from_slice(&length.to_le_bytes()),
+            Damage::Drop(at, count) => {
+                let at = at % len;
+                bytes.drain(at..len.min(at + count));
+            }
+            Damage::Number(nth, number) => {
+                let is_digit = |at: &usize| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit();
+                let starts: Vec<usize> = (8..len).filter(is_digit).collect();
+                let Some(&start) = starts.get(nth % starts.len().max(1)) else { return };
+                let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                bytes.splice(start..start + digits, number.to_string().into_bytes());
+                // The header keeps its place.
+                let length = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+                let grown = length.wrapping_add(bytes.len() as u64).wrapping_sub(len as u64);
+                bytes[..8].copy_from_slice(&grown.to_le_bytes());
+            }
+        }
+    }
+}
+
+proptest! {
+    /// However it is mangled, a file is refused, or holds what it announces and no more.
+    #[test]
+    fn mangled_files_are_refused_or_whole(damage in prop::collection::vec(Damage::any(), 1..4)) {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("t.safetensors");
+        write(&path, &meta());
+        let mut bytes = std::fs::read(&path).expect("the file");
+        damage.iter().for_each(|damage| damage.apply(&mut bytes));
+        std::fs::write(&path, &bytes).expect("written");
+        if let Ok(trace) = Trace::open(&path) {
+            for Shape { name, rows, cols } in trace.values() {
+                prop_assert!(rows * cols * 4 <= bytes.len());
+                prop_assert_eq!(trace.read(name).expect("what is announced").len(), rows * cols);
+            }
+        }
+    }
+}
+
+/// A path that was mistyped, perhaps the model's own, costs nobody a file.
+#[test]
+fn only_traces_are_replaced() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t.safetensors");
+    for (there, is_replaced) in [(&b"GGUF and weights"[..], false), (b"", true)] {
+        std::fs::write(&path, there).expect("written");
+        match Writer::create(&path, &meta(), shapes()) {
+            Ok(_) => assert!(is_replaced),
+            Err(error) => {
+                assert!(!is_replaced && error.to_string().contains("is there and is no trace"), "{error}");
+                assert_eq!(std::fs::read(&path).expect("the file"), there);
+            }
+        }
+    }
+    let error = Writer::create(&folder, &meta(), shapes()).expect_err("a folder").to_string();
+    assert!(error.contains("is there and is no trace"), "{error}");
 }
