@@ -15,8 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let names: Vec<String> = (0..model.config().block_count).map(|layer| format!("l_out-{layer}")).collect();
     let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    let shown = names.clone();
     engine.tap(&wanted, move |step, program| {
-        let rms = names.iter().filter_map(|name| {
+        let rms = shown.iter().filter_map(|name| {
             let x = program.read(name).ok()?; // [rows of the step, width], row after row
             Some((x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt())
         });
