@@ -23,10 +23,10 @@ from llama import Llama  # noqa: E402
 from template import CONTROLS  # noqa: E402
 
 # Positions compared, at least; every document is whole.
-POSITIONS = 32_768
+POSITIONS = 16_384
 N_CTX = 1024
-BOS, EOS = 1, 2
-_, USER, ASSISTANT = CONTROLS
+EOS = 2
+SYSTEM, USER, ASSISTANT = CONTROLS
 
 
 class Program:
@@ -58,9 +58,9 @@ def rendered(document: dict) -> str:
     """The document as the model's template writes it."""
     if text := document.get("text"):
         return text
-    return "".join(
-        f"{role}\n{text}</s>\n" for turn in document["turns"] for role, text in zip((USER, ASSISTANT), turn)
-    )
+    said = [(SYSTEM, document["system"])] if "system" in document else []
+    said += [said for turn in document["turns"] for said in zip((USER, ASSISTANT), turn)]
+    return "".join(f"{role}\n{text}</s>\n" for role, text in said)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ LENGTHS = [32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024]
 
 
 def encode(tokenizer: sentencepiece.SentencePieceProcessor, document: dict) -> tuple[list[int], list[bool]]:
-    """A document's tokens, and for each whether the model is to say it: the chat template of model.py."""
+    """A document's tokens, and for each whether the model is to say it: the chat template of template.py."""
     bos, eos = tokenizer.bos_id(), tokenizer.eos_id()
     newline = tokenizer.encode("\n")
     if text := document.get("text"):

@@ -7,7 +7,7 @@
     demo.json                               greedy answers by exact.py, and by llama.cpp where it says the same
 
 An answer is kept where at every token the best logit is well ahead of the next, so that rounding decides
-nothing and every engine has to say the same.
+nothing and every engine has to say the same, right or wrong.
 """
 
 import json
@@ -46,9 +46,10 @@ def tokenize(llama: Llama, text: str) -> list[int]:
     return list(room[:n])
 
 
-def messages(document: dict) -> list[dict]:
+def messages(document: dict, turns: int | None = None) -> list[dict]:
+    """The document's chat, or its first turns."""
     said = [{"role": "system", "content": document["system"]}] if "system" in document else []
-    for user, assistant in document["turns"]:
+    for user, assistant in document["turns"][:turns]:
         said += [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
     return said
 
@@ -107,7 +108,7 @@ def main() -> None:
     rng = Random(SEED)
     rng.shuffle(documents)
     for document in documents:
-        said = messages(document)[: 2 * rng.randint(1, 3)][:-1]
+        said = messages(document, rng.randint(1, 3))[:-1]
         prompt = tokenize(llama, render(said, True))
         answer = greedy(models["q6_k"], prompt, eos) if len(prompt) < 120 else None
         if answer is None or greedy(models["f16"], prompt, eos) != answer:

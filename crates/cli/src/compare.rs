@@ -49,6 +49,9 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
     // Without a trace there must be a model; the embedded one if none is named.
     let file = (records || args.model.model.is_some()).then(|| load::file(&args.model)).transpose()?;
     let model = file.as_ref().map(Model::new).transpose()?;
+    if let Some(file) = &file {
+        load::introduce(&args.model, file);
+    }
     let folder = TempDir::new().context("cannot make a folder for traces")?;
     let _unfinished = Unfinished::begin(folder.path())?;
     let tokens = tokens(args, &sides, file.as_ref())?;
@@ -96,9 +99,7 @@ fn sides(args: &CompareArgs) -> Result<[Side<'_>; 2], Usage> {
         ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: leave one away"),
         ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::Reference))],
         _ => {
-            return usage(
-                "what is to be compared? Two traces, a trace with -m FILE, or --a BACKEND with -m FILE",
-            );
+            return usage("what is to be compared? Two traces, a trace with its model, or --a BACKEND");
         }
     })
 }

@@ -124,7 +124,7 @@ pub fn part(path: &Path) -> PathBuf {
 /// A file that holds something else, such as the model itself, is not replaced.
 fn refuse_what_is_no_trace(path: &Path) -> Result<(), Error> {
     match std::fs::metadata(path) {
-        Ok(found) if found.is_dir() || (found.len() > 0 && Trace::open(path).is_err()) => {
+        Ok(found) if !found.is_file() || (found.len() > 0 && Trace::open(path).is_err()) => {
             Err(Error::Occupied { path: path.to_owned() })
         }
         _ => Ok(()),

@@ -79,7 +79,8 @@ pub(crate) enum Error {
     #[error("{path}: token {at} is {id}, but its vocabulary has {n_vocab} tokens")]
     Token { path: String, at: usize, id: u32, n_vocab: usize },
     #[error(
-        "{path}: row {row} has scale {scale} and minimum {min}, expected finite numbers, the first not negative"
+        "{path}: row {row} has scale {scale} and minimum {min}, expected log-probabilities: finite, the scale not \
+         negative, none above 0"
     )]
     Row { path: String, row: usize, scale: f32, min: f32 },
 }
@@ -98,6 +99,10 @@ impl Reader {
     pub(crate) fn open(path: &Path) -> Result<Reader, Error> {
         let name = || path.display().to_string();
         let read = |source| Error::Read { path: name(), source };
+        // Before it is opened: a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(read)?.is_file() {
+            return Err(Error::Magic { path: name() });
+        }
         let file = File::open(path).map_err(read)?;
         let len = file.metadata().map_err(read)?.len();
         let mut file = BufReader::with_capacity(1 << 20, file);
@@ -163,7 +168,8 @@ impl Reader {
         let (numbers, quants) = self.bytes.split_at(8);
         let number = |i: usize| f32::from_le_bytes(std::array::from_fn(|j| numbers[4 * i + j]));
         let (scale, min) = (number(0), number(1));
-        if !(scale.is_finite() && scale >= 0.0 && min.is_finite()) {
+        // The highest log-probability is 0 at most, but for rounding.
+        if !(scale.is_finite() && scale >= 0.0 && min.is_finite() && scale * 65535.0 + min < 1.0) {
             return Err(Error::Row { path: name(), row: self.next_row, scale, min });
         }
         log_probs.clear();
@@ -185,6 +191,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Makes the file and writes everything before its rows.
     pub(crate) fn create(path: &Path, scored: &Scored) -> io::Result<Writer> {
+        refuse_what_is_no_base(path)?;
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".part");
         let rows = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
@@ -227,6 +234,19 @@ impl Writer {
         self.is_whole = true;
         Ok(())
     }
+}
+
+/// What holds something else, such as the text itself or a device, is not replaced.
+fn refuse_what_is_no_base(path: &Path) -> io::Result<()> {
+    let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+    let mut magic = [0; MAGIC.len()];
+    let is_base = found.is_file()
+        && (found.len() == 0 || File::open(path)?.read_exact(&mut magic).is_ok() && magic == *MAGIC);
+    if is_base {
+        return Ok(());
+    }
+    let why = "it is there already and holds no log-probabilities; name another file";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
 }
 
 impl Drop for Writer {

@@ -25,6 +25,8 @@ fn every_command_does_without_a_name() {
         "detokenize 1 --json",
         "inspect",
         "inspect --json",
+        "trace --tokens 1",
+        "compare --a cpu --tokens 1,2",
     ] {
         noticed(home.run(args));
     }

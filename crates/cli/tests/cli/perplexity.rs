@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_refused() {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(2);
         assert!(error.contains(said), "{args}: {error}");
     }
-    let other = write(&goldens.home.path("other.txt"), [b"Another ", TEXT].concat());
+    write(&goldens.home.path("other.txt"), [b"Another ", TEXT].concat());
     for (args, said) in [
         ("-f no.txt", "no.txt"),
         ("-f text.txt -c 400", "it has 709 tokens, and 800 are needed, two windows of 400"),
@@ -170,11 +170,14 @@ fn what_makes_no_sense_is_refused() {
         ("--kl-base no.bin", "cannot read the base no.bin"),
         ("--kl-base text.txt", "text.txt is no file of log-probabilities"),
         ("-f text.txt -c 24 --save-logits no/where.bin", "cannot write no/where.bin"),
+        ("-f text.txt -c 24 --save-logits text.txt", "cannot write text.txt"),
+        ("-f text.txt -c 24 --save-logits .", "holds no log-probabilities"),
     ] {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(1);
         assert!(error.contains(said), "{args}: {error}");
     }
-    assert!(other.exists() && goldens.text.exists() && goldens.base.exists());
+    assert_eq!(std::fs::read(&goldens.text).unwrap(), TEXT);
+    assert_eq!(std::fs::read(&goldens.base).unwrap(), BASE);
 }
 
 #[test]
@@ -195,6 +198,7 @@ fn a_damaged_base_is_refused() {
         (20, &512u32.to_le_bytes(), "token 0 is 512, but its vocabulary has 512 tokens"),
         (row, &f32::NAN.to_le_bytes(), "row 0 has scale NaN"),
         (row + 4, &f32::INFINITY.to_le_bytes(), "minimum inf"),
+        (row + 4, &100f32.to_le_bytes(), "minimum 100, expected log-probabilities"),
     ] {
         goldens.damaged(at, bytes);
         let error = goldens.home.run("perplexity -m MODEL --kl-base damaged.bin").failed(1);
