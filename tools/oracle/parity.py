@@ -3,7 +3,7 @@
     cargo build --release
     cargo run -p rustorch-testkit --example models -- MODELS
     python ../../demo-model/make_formats.py --out MODELS q8_0 q5_k_m q4_k_m q4_0
-    python parity.py MODELS [--rustorch PROGRAM]       # a few minutes
+    python parity.py MODELS [--rustorch PROGRAM]       # about ten minutes on two cores
 
 Exits 1 where a value does not line up, an operation is beyond its limit, or a perplexity is.
 """
@@ -39,10 +39,14 @@ MOST_F16, MOST_ERRORS = 1e-3, 2.0
 INTRODUCTION = """\
 # Parity with llama.cpp
 
-This page is written by `tools/oracle/parity.py`, which fails where something here is beyond its limit:
+This page is written by `tools/oracle/parity.py`, which fails where something here is beyond its limit. In
+its folder:
 
 {doc}
-It was made with {versions}. llama.cpp's processor features were {theirs}; RusTorch ran on {ours}.
+It was made with {versions}.
+
+- llama.cpp: {theirs}
+- RusTorch: {ours}
 
 ## Value by value
 
@@ -52,13 +56,14 @@ them names is recorded, K and V in F16, and `rustorch compare` computes each ope
 reference backend (sums in float64) from the inputs that were recorded. What it finds is an operation's
 *local* error, NMSE = Σ(a−b)² / Σa² with a the reference; what comes with the inputs does not count.
 
-Limits are {limits}. They hold for the value as a whole, for each of its rows and columns and, wider, for
-each number. Both programs round the inputs of a product with quantised weights to 8 bits; llama.cpp rounds
+Limits are {limits}.
+They hold for the value as a whole and, wider, for each of its rows, columns and numbers. Both programs round the inputs of a product with quantised weights to 8 bits; llama.cpp rounds
 them to F16 or BF16 where weights are in these. What that must cost follows from the recorded input and the
 weights, and up to twice as much is no fault even where it is beyond the limit: such a value bears a `*`.
 
 *Worst local error* is that nearest to or furthest beyond its limit. *Logits* is the accumulated error of
-the output against the reference backend's run. Values that are in RusTorch alone are {alone}: llama.cpp
+the output against the reference backend's run. In RusTorch alone are
+{alone}: llama.cpp
 takes the rows whose logits are wanted after the product `attn_out`, RusTorch before it, and the last is
 the output while values are watched, where fused programs may differ.
 """
