@@ -23,7 +23,7 @@ from llama import Llama  # noqa: E402
 from template import CONTROLS  # noqa: E402
 
 # Positions compared, at least; every document is whole.
-POSITIONS = 4096
+POSITIONS = 32_768
 N_CTX = 1024
 BOS, EOS = 1, 2
 _, USER, ASSISTANT = CONTROLS

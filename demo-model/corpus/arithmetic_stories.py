@@ -38,6 +38,12 @@ ADD = [
         "In one box there are {a} {things}, in another {b}. How many altogether?", "There are {c} {things}."
     ),
 ]
+ADD += [
+    Story("{who} has {a} {things} and " + gains + " {b}" + more + ". " + asks, HAS)
+    for gains in ("finds", "receives", "collects", "is given", "picks up", "wins", "makes", "brings", "adds", "borrows")
+    for more in (" more", " others", "")
+    for asks in ("How many {things} is that?", "How many now?", "How many does {who} have in the end?")
+]
 ADD_HELD_OUT = [
     Story(
         "{who} owns {a} {things}. For a birthday {other} adds {b}. What is the number of {things} now?", HAS
@@ -63,6 +69,13 @@ SUBTRACT = [
     Story("I had {a} {things}, but lost {b}. How many do I have?", "You have {c} {things}."),
     Story("{a} {things}, {b} of them are gone. How many are left?", "There are {c} {things}."),
 ]
+SUBTRACT += [
+    Story("{who} " + has + " {a} {things} and " + loses + " {b}" + of_them + ". " + asks, HAS)
+    for has in ("has", "gets", "carries", "takes along", "buys")
+    for loses in ("drops", "uses", "hands out", "forgets", "returns", "lends", "spends", "eats", "hides", "spoils")
+    for of_them in ("", " of them")
+    for asks in ("How many are left?", "How many remain?", "How many does {who} still have?", "What is left?")
+]
 SUBTRACT_HELD_OUT = [
     Story("Out of {a} {things}, {who} breaks {b}. How many are still fine?", "There are {c} {things}."),
     Story("{who} starts the day with {a} {things} and ends it with {b} fewer. How many is that?", HAS),
@@ -79,6 +92,17 @@ MULTIPLY = [
         "Together they have {c} {things}.",
     ),
     Story("I buy {a} packs of {b} {things}. How many {things} do I get?", "You have {c} {things}."),
+]
+MULTIPLY += [
+    Story(start + " {a} " + holders + " with {b} {things} " + each + ". How many {things} " + asks, "That is {c} {things}.")
+    for start in ("There are", "I see", "We have", "{who} buys")
+    for holders in ("boxes", "shelves", "plates", "rows", "tables", "baskets", "bags", "rooms", "jars")
+    for each in ("each", "in each", "on every one")
+    for asks in ("is that?", "in total?", "are there altogether?", "together?")
+] + [
+    Story("{who} " + does + " {b} {things} every " + time + ". How many in {a} " + time + "s?", "That is {c} {things}.")
+    for does in ("makes", "sells", "reads", "paints", "needs", "buys", "finds")
+    for time in ("day", "week", "hour", "month", "year")
 ]
 MULTIPLY_HELD_OUT = [
     Story("Each of {a} baskets holds {b} {things}. How many {things} in all?", "There are {c} {things}."),

@@ -131,9 +131,9 @@ def check_turns(rng: Random, split: str) -> list[Turn]:
     yes = rng.random() < 0.45
     city = country.capitals[0] if yes else wrong_city(rng, country)
     user = ask(rng, CHECK, split, city=typed(rng, city), **naming(rng, name))
-    answer = capital_answer(country, name)
     # The fact first: what follows can then be read off it.
-    return [Turn(user, f"{answer[:-1]}, so {'yes' if yes else 'no'}.")]
+    fact = f"The capital of {name} is {country.capitals[0]}"
+    return [Turn(user, f"{fact}, so {'yes' if yes else 'no'}.")]
 
 
 def continent_turns(rng: Random, split: str) -> list[Turn]:

@@ -5,6 +5,7 @@ A topic is a module with
     WEIGHT: float                                    share of the topics drawn
     def turns(rng, split) -> list[Turn]              one exchange, or a few that belong together
     def exam(rng) -> list[Question]                  optional: questions in held-out phrasings
+    ONCE_A_CHAT: bool                                optional: drawn at most once in a chat
 
 `split` is SEEN or HELD_OUT: which phrasings of the user's side may be used. Training text comes from
 SEEN alone. Facts stand in both; only the wording is held out.
@@ -13,6 +14,7 @@ SEEN alone. Facts stand in both; only the wording is held out.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import NamedTuple
 
@@ -53,21 +55,79 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrasings:
-    """Ways to say one thing: `[a|b]` is a choice (it nests, and may be empty), `{name}` is filled in."""
+    """Ways to say one thing: `[a|b]` is a choice (it nests, and may be empty), `{name}` is filled in.
+
+    What no split but HELD_OUT may say is kept apart by shape: a seen wording that comes out as a held-out one
+    of any topic, but for marks, capitals and what fills the slots, is not said.
+    """
 
     seen: Sequence[str]
     held_out: Sequence[str]
 
+    def __post_init__(self) -> None:
+        EVERY.append(self)
+
     def say(self, rng: Random, split: str, **slots: object) -> str:
-        return say(rng, rng.choice(self.seen if split == SEEN else self.held_out), **slots)
+        if split == HELD_OUT:
+            return say(rng, rng.choice(self.held_out), **slots)
+        for _ in range(1000):
+            wording = choose(rng, rng.choice(self.seen))
+            shape = shape_of(wording)
+            if shape not in own_shapes(self) and (shape.count(" ") < 2 or shape not in held_out_shapes()):
+                return wording.format(**slots)
+        raise ValueError(f"nearly all of {self.seen} is held out")
+
+
+# All phrasings there are.
+EVERY: list[Phrasings] = []
+
+
+def shape_of(wording: str) -> str:
+    """The wording without marks and capitals, its slots all alike."""
+    words = re.sub(r"\{\w+\}", " \N{SECTION SIGN} ", wording.lower())
+    return " ".join("".join(c if c.isalnum() or c == "\N{SECTION SIGN}" else " " for c in words).split())
+
+
+def shapes(phrasings: Phrasings) -> frozenset[str]:
+    """All that the held-out templates can come to."""
+    found, open_ = set(), list(phrasings.held_out)
+    while open_:
+        template = open_.pop()
+        if match := ALTERNATIVES.search(template):
+            before, after = template[: match.start()], template[match.end() :]
+            open_ += [before + choice + after for choice in dict.fromkeys(match[1].split("|"))]
+        else:
+            found.add(shape_of(template))
+    return frozenset(found)
+
+
+OWN: dict[int, frozenset[str]] = {}
+
+
+def own_shapes(phrasings: Phrasings) -> frozenset[str]:
+    """The held-out shapes of these phrasings."""
+    if id(phrasings) not in OWN:
+        OWN[id(phrasings)] = shapes(phrasings)
+    return OWN[id(phrasings)]
+
+
+@cache
+def held_out_shapes() -> frozenset[str]:
+    """The held-out shapes of every topic."""
+    return frozenset().union(*(own_shapes(phrasings) for phrasings in EVERY))
+
+
+def choose(rng: Random, template: str) -> str:
+    """One way through the template's choices."""
+    while match := ALTERNATIVES.search(template):
+        chosen = rng.choice(match[1].split("|"))
+        template = template[: match.start()] + chosen + template[match.end() :]
+    return template
 
 
 def say(rng: Random, template: str, **slots: object) -> str:
     """One way through the template's choices, with its slots filled."""
-    while match := ALTERNATIVES.search(template):
-        chosen = rng.choice(match[1].split("|"))
-        template = template[: match.start()] + chosen + template[match.end() :]
-    return template.format(**slots)
+    return choose(rng, template).format(**slots)
 
 
 def one(rng: Random, templates: Sequence[str], **slots: object) -> str:

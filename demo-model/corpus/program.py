@@ -253,8 +253,16 @@ PROGRAM = (
     ),
         ("Which things can I do with the rustorch program?",
          "Name the commands that RusTorch understands[|.]"),
-        ("The commands of rustorch are chat, run, inspect, tokenize, logits and devices. Add --help to any "
-         "of them.",), ("inspect",), 2),
+        ("The commands of rustorch are chat, run, inspect, verify and more: rustorch --help lists them.",),
+        ("inspect",), 2),
+    Intent(
+        ("How [do|can|should] I [check|verify|test] [a|my|this|the] [model|model file|file|GGUF file|GGUF]?",
+         "[Check|Verify|Test] [my|a|this] [model|model file|GGUF file][|.| please]", "Is my [model|file|download] "
+         "[broken|damaged|intact|okay|all right]?", "How do I know [that|if|whether] [a|my] [model|file] works?",
+         "What does [verify|the command verify|rustorch verify] do?", "Is there a way to [check|test] [models|files]?",
+         "My model [talks|answers|writes] nonsense, [how do I check it|what now|what can I do]?"),
+        ("With what can a GGUF file be examined for faults?", "I do not trust this model file, what helps?"),
+        ("The command rustorch verify -m model.gguf checks a file on your computer.",), ("verify",), 1),
     Intent(
         ("How do I [quit|exit|leave|stop|end|close|get out of] [the chat|this chat|this|the program|"
          "RusTorch|this program|the conversation]?", "How [can|do] I [exit|quit|leave|stop]?", "How to "
