@@ -9,6 +9,7 @@ Exits 1 where a value does not line up, an operation is beyond its limit, or a p
 """
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -70,8 +71,8 @@ the output while values are watched, where fused programs may differ.
 PERPLEXITY = """
 ## Perplexity
 
-The demo model on {documents} held-out chats, as its template writes them: {tokens:,} tokens, in windows of
-{n_ctx}, of which the second half is scored. `rustorch perplexity` and `perplexity.py` on llama.cpp's
+The demo model on {documents} held-out chats, as its template writes them: {tokens:,} tokens
+(the text's SHA-256 begins with {digest}), in windows of {n_ctx}, of which the second half is scored. `rustorch perplexity` and `perplexity.py` on llama.cpp's
 logits get the same token ids. The difference is that of the mean negative log-likelihoods, in nats a
 token, RusTorch's less llama.cpp's, with its paired standard error over {scored:,} scored tokens. The limit
 is {most_f16:.1%} of the perplexity in F16 and {most_errors:g} standard errors in quantised formats.
@@ -227,7 +228,7 @@ def main() -> None:
     )  # fmt: skip
     page += values.text + PERPLEXITY.format(
         documents=scores.documents, tokens=scores.tokens, n_ctx=N_CTX, scored=scores.scored, most_f16=MOST_F16,
-        most_errors=MOST_ERRORS,
+        most_errors=MOST_ERRORS, digest=hashlib.sha256(scores.written.encode()).hexdigest()[:16],
     )  # fmt: skip
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(page + scores.text, encoding="utf-8")
