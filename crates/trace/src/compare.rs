@@ -18,8 +18,8 @@ pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 const WHOLE_QUANTIZED: f64 = 1e-2;
 
 /// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
-/// is one, which must be of the model that `a` was recorded from. `b` is replayed, too, when `a` is right,
-/// `b` is not the reference's, and it comes from the same model.
+/// is one. Of the two, those are judged that come from its model, as far as they say; `b` when `a` is right
+/// and `b` is not the reference's.
 ///
 /// # Errors
 /// When the traces have no position or no value in common, or one cannot be read.
@@ -43,21 +43,29 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     {
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
-    let b_is_other = match (&b.meta().model_digest, oracle) {
-        (Some(digest), Some(oracle)) => *digest != oracle.digest(),
-        _ => false,
+    // Only what comes from the model can be judged by it.
+    let digest = oracle.map(|oracle| oracle.digest());
+    let mut judged = |name: &str, trace: &Trace| match (&trace.meta().model_digest, &digest) {
+        (Some(found), Some(given)) if found != given => {
+            notes.push(format!(
+                "{name} comes from another model file than the one given: its operations are not judged"
+            ));
+            None
+        }
+        (None, Some(_)) => {
+            notes.push(format!(
+                "{name} does not say which model file it comes from: it is judged as if from the one given"
+            ));
+            oracle
+        }
+        _ => oracle,
     };
-    let bits = same_bits_expected(a, b);
-    let method = match (bits, oracle.is_some()) {
+    let oracles = [judged("A", a), judged("B", b)];
+    let method = match (same_bits_expected(a, b), oracles.iter().any(Option::is_some)) {
         (true, _) => Method::Bits,
         (false, true) => Method::Replay,
         (false, false) => Method::Accumulated,
     };
-    if b_is_other {
-        notes.push(
-            "B comes from another model file than the one given: its operations are not judged".to_owned(),
-        );
-    }
     if method == Method::Accumulated {
         notes.push(
             "without the model (-m) operations cannot be replayed: errors are accumulated, and where they \
@@ -71,16 +79,9 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         return Err(Error::Compare("the traces have no value in common".to_owned()));
     }
     let first = match method {
-        Method::Bits => sides.first_unequal(oracle)?,
+        Method::Bits => sides.first_unequal(oracles[0])?,
         Method::Accumulated => sides.first_far(),
-        Method::Replay => {
-            let oracle = oracle.ok_or_else(|| Error::Compare("there is no model".to_owned()))?;
-            let mut first = Replay { trace: a, side: "a", positions, oracle }.all(Some(&mut sides.values))?;
-            if first.is_none() && b.meta().backend != "reference" && !b_is_other {
-                first = Replay { trace: b, side: "b", positions, oracle }.all(None)?;
-            }
-            first
-        }
+        Method::Replay => sides.first_guilty(oracles)?,
     };
     if method == Method::Replay
         && let Some(guilty) = &first
@@ -149,6 +150,22 @@ impl Sides<'_> {
             self.values.push(Compared { name, rows, cols, local: None, limit: None, accumulated, verdict });
         }
         Ok(())
+    }
+
+    /// The first value that is wrong in itself: in A, or else in B.
+    fn first_guilty(&mut self, [a, b]: [Option<Oracle<'_>>; 2]) -> Result<Option<First>, Error> {
+        let positions = self.positions;
+        let mut first = None;
+        if let Some(oracle) = a {
+            first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut self.values)?;
+        }
+        if first.is_none()
+            && let Some(oracle) = b.filter(|_| self.b.meta().backend != "reference")
+        {
+            let mut of_b = self.values.clone();
+            first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut of_b)?;
+        }
+        Ok(first)
     }
 
     /// The first value whose bits differ.

@@ -77,6 +77,17 @@ impl Bench {
         Trace::open(path).expect("a good trace")
     }
 
+    /// The trace with other metadata.
+    fn retold(&self, trace: &Trace, meta: Meta) -> Trace {
+        let path = self.path("retold");
+        let mut writer = Writer::create(&path, &meta, trace.values().cloned()).expect("a file");
+        for shape in trace.values() {
+            writer.write(&shape.name, 0, &trace.read(&shape.name).expect("a value")).expect("rows");
+        }
+        writer.finish().expect("a whole file");
+        Trace::open(path).expect("a good trace")
+    }
+
     fn compare(&self, a: &Trace, b: &Trace) -> Report {
         let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
         trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
@@ -134,15 +145,30 @@ fn another_programs_operations_are_judged_by_our_model() {
     assert!(!bench.compare(&cpu, &bad).to_string().contains(note));
     let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
     let meta = Meta { backend: "llama.cpp".into(), ..meta };
-    let path = bench.path("other");
-    let mut writer = Writer::create(&path, &meta, bad.values().cloned()).expect("a new file");
-    for value in bad.values() {
-        writer.write(&value.name, 0, &bad.read(&value.name).expect("a value")).expect("rows");
-    }
-    writer.finish().expect("a whole trace");
-    let report = bench.compare(&cpu, &Trace::open(path).expect("a trace"));
+    let report = bench.compare(&cpu, &bench.retold(&bad, meta));
     assert_eq!(report.first.as_ref().map(|first| first.side), Some("b"));
     assert!(report.to_string().contains(note), "{report}");
+}
+
+#[test]
+fn what_comes_from_another_model_is_not_judged() {
+    let bench = Bench::new(Format::F32);
+    let cpu = bench.cpu();
+    let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| -x));
+    let with = |digest: Option<&str>| Meta {
+        model_digest: digest.map(str::to_owned),
+        backend: "other".into(),
+        ..bad.meta().clone()
+    };
+    let other = bench.retold(&bad, with(Some("00")));
+    let report = bench.compare(&cpu, &other);
+    assert!(report.alike && report.to_string().contains("B comes from another model file"), "{report}");
+    let report = bench.compare(&other, &cpu);
+    assert!(report.to_string().contains("A comes from another model file"), "{report}");
+    assert!(report.values.iter().all(|value| matches!(value.verdict, Verdict::NotJudged(_))), "{report}");
+    let report = bench.compare(&cpu, &bench.retold(&bad, with(None)));
+    assert!(report.to_string().contains("B does not say which model file it comes from"), "{report}");
+    assert_eq!(report.first.as_ref().map(|first| &*first.name), Some("Vcur-1"));
 }
 
 #[test]
