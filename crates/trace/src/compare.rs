@@ -84,13 +84,13 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         Method::Replay => sides.first_guilty(oracles)?,
     };
     if method == Method::Replay
-        && let Some(guilty) = &first
+        && let Some(side) = first.as_ref().and_then(|first| first.side)
         && !is_one_program(a, b)
     {
         notes.push(format!(
             "judged by this program's model and reference: if {} is the one to trust, the model's line above \
              is wrong and the cause is what it ought to say",
-            guilty.side.to_uppercase()
+            side.to_uppercase()
         ));
     }
     let side = |trace: &Trace| {
@@ -107,11 +107,12 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     Ok(Report { alike: first.is_none(), method, a: side(a), b: side(b), positions, first, values, notes })
 }
 
-/// Whether both runs must have computed the same bits: one backend with the same kernels, one model, one
-/// format of the cache.
+/// Whether both runs must have computed the same bits: one program, one backend with the same kernels, one
+/// model, one format of the cache.
 fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
     let (a, b) = (a.meta(), b.meta());
-    a.backend == b.backend
+    a.producer == b.producer
+        && a.backend == b.backend
         && a.facts == b.facts
         && a.kv == b.kv
         && a.model_digest.is_some()
@@ -185,7 +186,7 @@ impl Sides<'_> {
             }
             let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
             let region = Region { rows, cols };
-            first = Some(First::new(&value.name, "a", region, (&b, &a), 0.0, oracle.as_ref()));
+            first = Some(First::new(&value.name, None, region, (&b, &a), 0.0, oracle.as_ref()));
         }
         // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, oracle) {
@@ -194,7 +195,7 @@ impl Sides<'_> {
                 if let Some(id) = oracle.graph().find(&first.name)
                     && let Some(guilty) = replay.one(id)?.and_then(|replayed| replayed.guilty(&replay, id))
                 {
-                    (first.side, first.causes) = (side, guilty.causes);
+                    (first.side, first.causes) = (Some(side), guilty.causes);
                     break;
                 }
             }
@@ -221,7 +222,7 @@ impl Sides<'_> {
                 let region = judge(&b, &a, limit, || &NO_NOISE)
                     .region
                     .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-                first = Some(First::new(&value.name, "a", region, (&b, &a), limit, None));
+                first = Some(First::new(&value.name, None, region, (&b, &a), limit, None));
             }
         }
         first
@@ -232,7 +233,7 @@ impl First {
     /// The value `name`, of which the reference and what was recorded are given, without causes.
     pub(crate) fn new(
         name: &str,
-        side: &'static str,
+        side: Option<&'static str>,
         region: Region,
         (reference, found): (&Matrix, &Matrix),
         limit: f64,

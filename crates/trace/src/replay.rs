@@ -177,7 +177,7 @@ impl Replay<'_> {
             likely: true,
         };
         let pair = (&watched, &plain);
-        let first = First::new(name, self.side, region, pair, limit, Some(&self.oracle));
+        let first = First::new(name, Some(self.side), region, pair, limit, Some(&self.oracle));
         Ok(Some(First { causes: vec![cause], ..first }))
     }
 }
@@ -191,7 +191,7 @@ impl Replayed {
         let name = &oracle.graph().value(id).name;
         let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
         let pair = (&expected, &found);
-        let first = First::new(name, replay.side, region.clone(), pair, limit, Some(&oracle));
+        let first = First::new(name, Some(replay.side), region.clone(), pair, limit, Some(&oracle));
         let suspect =
             Suspect { oracle, id, call, inputs, found, expected, region, limit, noise, recorded: &recorded };
         Some(First { causes: causes::find(&suspect), ..first })

@@ -127,12 +127,12 @@ fn one_wrong_number_is_found_with_its_place() {
     let (cpu, reference) = (bench.cpu(), bench.reference());
     let bad = bench.changed(&cpu, only("Vcur-1", |r, c, x| if (r, c) == (7, 3) { x + 3.0 } else { x }));
     let first = bench.compare(&bad, &reference).first.expect("a wrong number");
-    assert_eq!((&*first.name, first.side, first.position), ("Vcur-1", "a", 7));
+    assert_eq!((&*first.name, first.side, first.position), ("Vcur-1", Some("a"), 7));
     assert_eq!((&first.region.rows[..], &first.region.cols[..]), (&[7][..], &[3][..]));
     assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
     // The other side is judged when the first is right.
     let first = bench.compare(&cpu, &bad).first.expect("a wrong number");
-    assert_eq!((&*first.name, first.side), ("Vcur-1", "b"));
+    assert_eq!((&*first.name, first.side), ("Vcur-1", Some("b")));
 }
 
 /// Who is right is not known when another program made one of the traces.
@@ -146,7 +146,7 @@ fn another_programs_operations_are_judged_by_our_model() {
     let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
     let meta = Meta { backend: "llama.cpp".into(), ..meta };
     let report = bench.compare(&cpu, &bench.retold(&bad, meta));
-    assert_eq!(report.first.as_ref().map(|first| first.side), Some("b"));
+    assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
     assert!(report.to_string().contains(note), "{report}");
 }
 
@@ -267,8 +267,11 @@ fn without_a_model_only_accumulated_error_is_known() {
     assert_eq!((report.alike, report.method), (true, Method::Accumulated));
     assert!(report.notes.iter().any(|note| note.contains("without the model")));
     let bad = bench.changed(&a, only("Qcur-0", |_, _, x| x * 1.5));
-    let first = trace::compare(&bad, &b, None).expect("a report").first.expect("far apart");
-    assert_eq!(first.name, "Qcur-0");
+    let report = trace::compare(&bad, &b, None).expect("a report");
+    let first = report.first.as_ref().expect("far apart");
+    assert_eq!((&*first.name, first.side), ("Qcur-0", None), "nobody is to blame");
+    assert!(report.to_string().starts_with("A and B first part at Qcur-0"), "{report}");
+    assert!(report.html().contains("A and B first part at"));
 }
 
 #[test]
