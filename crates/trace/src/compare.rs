@@ -10,8 +10,11 @@ use crate::metrics::measure;
 use crate::replay::Replay;
 use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
 
-/// The largest error of a whole model with weights of F32, F16 or BF16.
+/// The largest error of a whole model with weights of F32 or F16.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
+
+/// That with weights of BF16, where engines cut activations to 8 bits, too.
+const WHOLE_BF16: f64 = 1e-3;
 
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
 /// accumulates over layers, so this can only tell what is grossly wrong.
@@ -76,12 +79,12 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     let mut sides = Sides { a, b, positions, values: Vec::new() };
     sides.measure()?;
     if sides.values.iter().all(|value| value.accumulated.is_none()) {
-        return Err(Error::Compare("the traces have no value in common".to_owned()));
+        return Err(Error::Compare(sides.nothing_common()));
     }
     let first = match method {
         Method::Bits => sides.first_unequal(oracles[0])?,
-        Method::Accumulated => sides.first_far(),
-        Method::Replay => sides.first_guilty(oracles)?,
+        Method::Accumulated => sides.first_far()?,
+        Method::Replay => sides.first_guilty(oracles, &mut notes)?,
     };
     if method == Method::Replay
         && let Some(side) = first.as_ref().and_then(|first| first.side)
@@ -153,20 +156,75 @@ impl Sides<'_> {
         Ok(())
     }
 
-    /// The first value that is wrong in itself: in A, or else in B.
-    fn first_guilty(&mut self, [a, b]: [Option<Oracle<'_>>; 2]) -> Result<Option<First>, Error> {
+    /// Why no value can be measured.
+    fn nothing_common(&self) -> String {
+        let other = self.values.iter().find_map(|Compared { name, cols, .. }| {
+            let b = self.b.value(name).filter(|b| b.cols != *cols)?;
+            Some(format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols))
+        });
+        match other {
+            Some(other) => other,
+            None => "the traces have no value in common".to_owned(),
+        }
+    }
+
+    /// The first value that is wrong in itself, in A or else in B; or that is far apart and could not be
+    /// judged.
+    fn first_guilty(
+        &mut self,
+        [a, b]: [Option<Oracle<'_>>; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<First>, Error> {
         let positions = self.positions;
-        let mut first = None;
+        let mut of_b = self.values.clone();
         if let Some(oracle) = a {
-            first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut self.values)?;
+            let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut self.values)?;
+            if first.is_some() {
+                return Ok(first);
+            }
         }
-        if first.is_none()
-            && let Some(oracle) = b.filter(|_| self.b.meta().backend != "reference")
-        {
-            let mut of_b = self.values.clone();
-            first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut of_b)?;
+        // What the reference computed is right; what another model did, is its own affair.
+        let judges_b = b.filter(|_| self.b.meta().backend != "reference");
+        if let Some(oracle) = judges_b {
+            let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut of_b)?;
+            if first.is_some() {
+                return Ok(first);
+            }
         }
-        Ok(first)
+        let limit = self.whole_limit();
+        for (value, of_b) in self.values.iter().zip(&of_b) {
+            let open = match (&value.verdict, &of_b.verdict) {
+                (Verdict::NotJudged(why), _) => Some(("A", why)),
+                (_, Verdict::NotJudged(why)) if judges_b.is_some() => Some(("B", why)),
+                _ => None,
+            };
+            if let (Some(metrics), Some((side, why))) = (value.accumulated, open)
+                && metrics.nmse > limit
+            {
+                notes.push(format!("apart, cannot be judged: `{}` of {side}: {why}", value.name));
+                return self.apart(value, limit, a.or(b)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A value that is further apart than `limit`, for which nobody is to blame.
+    fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
+        let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
+        let region = judge(&b, &a, limit, || &NO_NOISE).region;
+        let region = region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
+        Ok(First::new(&value.name, None, region, (&b, &a), limit, oracle.as_ref()))
+    }
+
+    /// How far values may be apart after the whole model.
+    fn whole_limit(&self) -> f64 {
+        let types = [self.a, self.b].map(|trace| &*trace.meta().types);
+        let limit = |word: &str| match word {
+            "BF16" => WHOLE_BF16,
+            _ if word.starts_with(['Q', 'I']) => WHOLE_QUANTIZED,
+            _ => WHOLE_FLOAT,
+        };
+        types.into_iter().flat_map(|types| types.split([' ', ','])).map(limit).fold(WHOLE_FLOAT, f64::max)
     }
 
     /// The first value whose bits differ.
@@ -204,28 +262,15 @@ impl Sides<'_> {
     }
 
     /// The first value that is further apart than a whole model may be.
-    fn first_far(&mut self) -> Option<First> {
-        let is_quantized = |types: &str| types.split([' ', ',']).any(|word| word.starts_with(['Q', 'I']));
-        let quantized = is_quantized(&self.a.meta().types) || is_quantized(&self.b.meta().types);
-        let limit = if quantized { WHOLE_QUANTIZED } else { WHOLE_FLOAT };
-        let mut first = None;
+    fn first_far(&mut self) -> Result<Option<First>, Error> {
+        let limit = self.whole_limit();
         for value in &mut self.values {
             let Some(metrics) = value.accumulated else { continue };
-            let is_wrong = metrics.nmse > limit;
             value.limit = Some(limit);
-            value.verdict = if is_wrong { Verdict::Wrong } else { Verdict::Right };
-            if is_wrong && first.is_none() {
-                let pair = read(self.a, &value.name, value.rows)
-                    .ok()
-                    .zip(read(self.b, &value.name, value.rows).ok());
-                let Some((a, b)) = pair else { continue };
-                let region = judge(&b, &a, limit, || &NO_NOISE)
-                    .region
-                    .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-                first = Some(First::new(&value.name, None, region, (&b, &a), limit, None));
-            }
+            value.verdict = if metrics.nmse > limit { Verdict::Wrong } else { Verdict::Right };
         }
-        first
+        let first = self.values.iter().find(|value| value.verdict == Verdict::Wrong);
+        first.map(|value| self.apart(value, limit, None)).transpose()
     }
 }
 

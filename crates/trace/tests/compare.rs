@@ -171,6 +171,32 @@ fn what_comes_from_another_model_is_not_judged() {
     assert_eq!(report.first.as_ref().map(|first| &*first.name), Some("Vcur-1"));
 }
 
+/// What was recorded without its inputs is measured, and what is far apart is never alike.
+#[test]
+fn what_cannot_be_judged_is_not_called_right() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let layers = |bad: bool| {
+        bench.changed(&cpu, move |name, x| {
+            let x = if bad && name == "l_out-1" { x.map(|x| -x) } else { x };
+            name.starts_with("l_out").then_some(x)
+        })
+    };
+    let report = bench.compare(&layers(false), &reference);
+    let text = report.to_string();
+    assert!(report.alike && text.starts_with("alike as far as can be told: 0 of 2 values"), "{text}");
+    assert!(!text.contains("every operation"), "{text}");
+    let bad = layers(true);
+    // Another backend's, or all bits would have to be equal.
+    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    for (a, b, side) in [(&bad, &reference, "A"), (&cpu, &other, "B")] {
+        let report = bench.compare(a, b);
+        let text = report.to_string();
+        assert!(!report.alike && text.starts_with("A and B first part at l_out-1, position 0"), "{text}");
+        assert!(text.contains(&format!("apart, cannot be judged: `l_out-1` of {side}")), "{text}");
+    }
+}
+
 #[test]
 fn nan_is_told() {
     let bench = Bench::new(Format::F32);
