@@ -225,6 +225,37 @@ fn causes_hold_where_they_hold() {
     assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
 }
 
+/// One number fits anything, and a NaN among many wrong numbers does not account for them.
+#[test]
+fn few_numbers_bear_out_nothing() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let value = cpu.read("ffn_out-0").expect("a value");
+    let mut sizes: Vec<f32> = value.iter().map(|x| x.abs()).collect();
+    sizes.sort_by(f32::total_cmp);
+    let (second, most) = (sizes[sizes.len() - 2], sizes[sizes.len() - 1]);
+    let cut = |x: f32| if x.abs() == most { x.signum() * f32::midpoint(second, most) } else { x };
+    let bad = bench.changed(&cpu, only("ffn_out-0", |_, _, x| cut(x)));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong number");
+    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+
+    let bad = bench.changed(
+        &cpu,
+        only("ffn_up-0", |r, c, x| match (r, c) {
+            (9, 3) => f32::NAN,
+            (4.., _) => -x,
+            _ => x,
+        }),
+    );
+    let first = bench.compare(&bad, &reference).first.expect("wrong numbers");
+    let cause = &first.causes[0];
+    assert!(
+        cause.text.starts_with("1 number is NaN") && cause.text.contains("position 9, column 3"),
+        "{cause:?}"
+    );
+    assert!(!cause.likely && cause.explained < 0.01, "{cause:?}");
+}
+
 #[test]
 fn the_program_that_is_not_watched_is_judged_too() {
     let bench = Bench::new(Format::F32);
