@@ -220,11 +220,9 @@ impl Report {
             Method::Accumulated => {
                 format!("alike: {judged} values at {positions} positions are near each other")
             }
-            Method::Replay if judged == all => {
-                format!(
-                    "alike: every operation is right on its own, {all} values judged at {positions} positions"
-                )
-            }
+            Method::Replay if judged == all => format!(
+                "alike: every operation is right on its own, {all} of {all} values judged at {positions} positions"
+            ),
             Method::Replay => format!(
                 "alike as far as can be told: {judged} of {all} values are right on their own at {positions} \
                  positions, the others could not be judged; where both have them, they are near each other"
