@@ -55,7 +55,9 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
         if bad == 1 { "number is" } else { "numbers are" },
         words::place(&place, &s.found, s.head_dim())
     );
-    Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely: explained >= 0.5 })
+    // Enough of them are a fault by themselves, whatever else is wrong.
+    let likely = explained >= 0.5 || bad >= super::ENOUGH;
+    Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
