@@ -29,11 +29,11 @@ HERE = Path(__file__).parent
 GOLDENS = HERE.parents[1] / "crates/cli/goldens/perplexity"
 
 
-def tokenize(vocab, text: str) -> list[int]:
+def tokenize(vocab, text: str, parse_special: bool = False) -> list[int]:
     """llama.cpp's ids of a prompt, with BOS where the file asks for it."""
     data = text.encode()
     ids = (lib.llama_token * (len(data) + 8))()
-    count = lib.llama_tokenize(vocab, data, len(data), ids, len(ids), True, False)
+    count = lib.llama_tokenize(vocab, data, len(data), ids, len(ids), True, parse_special)
     if count < 0:
         raise SystemExit("llama_tokenize wants more room")
     return list(ids[:count])
@@ -218,6 +218,7 @@ def main() -> None:
     score.add_argument("model", type=Path)
     score.add_argument("text", type=Path)
     score.add_argument("-c", "--ctx-size", type=int, default=512)
+    score.add_argument("--parse-special", action="store_true", help="text of special tokens is these tokens")
     score.add_argument("--save", type=Path, help="write the logits as a base")
     score.add_argument("--beside", type=Path, help="what `rustorch perplexity --json` printed")
     compare = commands.add_parser("compare")
@@ -229,7 +230,7 @@ def main() -> None:
         return goldens(args.models)
     vocab, bos = vocabulary(args.model)
     if args.command == "score":
-        text = windows(tokenize(vocab, read_text(args.text)), args.ctx_size)
+        text = windows(tokenize(vocab, read_text(args.text), args.parse_special), args.ctx_size)
         rows, following = llama_logits(args.model, text, bos)
         if args.save:
             write_base(args.save, text, rows)

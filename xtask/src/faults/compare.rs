@@ -3,11 +3,13 @@
 //!
 //! A mistake is a patch in `tools/faults/compare`. Before the diff stand
 //!
-//!     # fault: what is wrong
-//!     # model: a model of `testkit::llama::models`, such as F32
-//!     # steps: tokens a step; all at once without this line
-//!     # value: NAME, position N
-//!     # cause: KIND, words of its text
+//! ```text
+//! # fault: what is wrong
+//! # model: a model of `testkit::llama::models`, such as F32
+//! # steps: tokens a step; all at once without this line
+//! # value: NAME, position N
+//! # cause: KIND, words of its text
+//! ```
 //!
 //! with the cause that must come first, or `none` when no cause may be told with confidence.
 
