@@ -10,16 +10,19 @@ use crate::metrics::measure;
 use crate::replay::Replay;
 use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
 
-/// The largest error of a whole model with weights of F32, F16 or BF16.
+/// The largest error of a whole model with weights of F32 or F16.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
+
+/// That with weights of BF16, where engines cut activations to 8 bits, too.
+const WHOLE_BF16: f64 = 1e-3;
 
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
 /// accumulates over layers, so this can only tell what is grossly wrong.
 const WHOLE_QUANTIZED: f64 = 1e-2;
 
 /// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
-/// is one, which must be of the model that `a` was recorded from. `b` is replayed, too, when `a` is right,
-/// `b` is not the reference's, and it comes from the same model.
+/// is one. Of the two, those are judged that come from its model, as far as they say; `b` when `a` is right
+/// and `b` is not the reference's.
 ///
 /// # Errors
 /// When the traces have no position or no value in common, or one cannot be read.
@@ -43,21 +46,29 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     {
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
-    let b_is_other = match (&b.meta().model_digest, oracle) {
-        (Some(digest), Some(oracle)) => *digest != oracle.digest(),
-        _ => false,
+    // Only what comes from the model can be judged by it.
+    let digest = oracle.map(|oracle| oracle.digest());
+    let mut judged = |name: &str, trace: &Trace| match (&trace.meta().model_digest, &digest) {
+        (Some(found), Some(given)) if found != given => {
+            notes.push(format!(
+                "{name} comes from another model file than the one given: its operations are not judged"
+            ));
+            None
+        }
+        (None, Some(_)) => {
+            notes.push(format!(
+                "{name} does not say which model file it comes from: it is judged as if from the one given"
+            ));
+            oracle
+        }
+        _ => oracle,
     };
-    let bits = same_bits_expected(a, b);
-    let method = match (bits, oracle.is_some()) {
+    let oracles = [judged("A", a), judged("B", b)];
+    let method = match (same_bits_expected(a, b), oracles.iter().any(Option::is_some)) {
         (true, _) => Method::Bits,
         (false, true) => Method::Replay,
         (false, false) => Method::Accumulated,
     };
-    if b_is_other {
-        notes.push(
-            "B comes from another model file than the one given: its operations are not judged".to_owned(),
-        );
-    }
     if method == Method::Accumulated {
         notes.push(
             "without the model (-m) operations cannot be replayed: errors are accumulated, and where they \
@@ -68,28 +79,21 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     let mut sides = Sides { a, b, positions, values: Vec::new() };
     sides.measure()?;
     if sides.values.iter().all(|value| value.accumulated.is_none()) {
-        return Err(Error::Compare("the traces have no value in common".to_owned()));
+        return Err(Error::Compare(sides.nothing_common()));
     }
     let first = match method {
-        Method::Bits => sides.first_unequal(oracle)?,
-        Method::Accumulated => sides.first_far(),
-        Method::Replay => {
-            let oracle = oracle.ok_or_else(|| Error::Compare("there is no model".to_owned()))?;
-            let mut first = Replay { trace: a, side: "a", positions, oracle }.all(Some(&mut sides.values))?;
-            if first.is_none() && b.meta().backend != "reference" && !b_is_other {
-                first = Replay { trace: b, side: "b", positions, oracle }.all(None)?;
-            }
-            first
-        }
+        Method::Bits => sides.first_unequal(oracles[0])?,
+        Method::Accumulated => sides.first_far()?,
+        Method::Replay => sides.first_guilty(oracles, &mut notes)?,
     };
     if method == Method::Replay
-        && let Some(guilty) = &first
+        && let Some(side) = first.as_ref().and_then(|first| first.side)
         && !is_one_program(a, b)
     {
         notes.push(format!(
             "judged by this program's model and reference: if {} is the one to trust, the model's line above \
              is wrong and the cause is what it ought to say",
-            guilty.side.to_uppercase()
+            side.to_uppercase()
         ));
     }
     let side = |trace: &Trace| {
@@ -106,11 +110,12 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     Ok(Report { alike: first.is_none(), method, a: side(a), b: side(b), positions, first, values, notes })
 }
 
-/// Whether both runs must have computed the same bits: one backend with the same kernels, one model, one
-/// format of the cache.
+/// Whether both runs must have computed the same bits: one program, one backend with the same kernels, one
+/// model, one format of the cache.
 fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
     let (a, b) = (a.meta(), b.meta());
-    a.backend == b.backend
+    a.producer == b.producer
+        && a.backend == b.backend
         && a.facts == b.facts
         && a.kv == b.kv
         && a.model_digest.is_some()
@@ -151,6 +156,77 @@ impl Sides<'_> {
         Ok(())
     }
 
+    /// Why no value can be measured.
+    fn nothing_common(&self) -> String {
+        let other = self.values.iter().find_map(|Compared { name, cols, .. }| {
+            let b = self.b.value(name).filter(|b| b.cols != *cols)?;
+            Some(format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols))
+        });
+        match other {
+            Some(other) => other,
+            None => "the traces have no value in common".to_owned(),
+        }
+    }
+
+    /// The first value that is wrong in itself, in A or else in B; or that is far apart and could not be
+    /// judged.
+    fn first_guilty(
+        &mut self,
+        [a, b]: [Option<Oracle<'_>>; 2],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<First>, Error> {
+        let positions = self.positions;
+        let mut of_b = self.values.clone();
+        if let Some(oracle) = a {
+            let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut self.values)?;
+            if first.is_some() {
+                return Ok(first);
+            }
+        }
+        // What the reference computed is right; what another model did, is its own affair.
+        let judges_b = b.filter(|_| self.b.meta().backend != "reference");
+        if let Some(oracle) = judges_b {
+            let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut of_b)?;
+            if first.is_some() {
+                return Ok(first);
+            }
+        }
+        let limit = self.whole_limit();
+        for (value, of_b) in self.values.iter().zip(&of_b) {
+            let open = match (&value.verdict, &of_b.verdict) {
+                (Verdict::NotJudged(why), _) => Some(("A", why)),
+                (_, Verdict::NotJudged(why)) if judges_b.is_some() => Some(("B", why)),
+                _ => None,
+            };
+            if let (Some(metrics), Some((side, why))) = (value.accumulated, open)
+                && metrics.nmse > limit
+            {
+                notes.push(format!("apart, cannot be judged: `{}` of {side}: {why}", value.name));
+                return self.apart(value, limit, a.or(b)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A value that is further apart than `limit`, for which nobody is to blame.
+    fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
+        let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
+        let region = judge(&b, &a, limit, || &NO_NOISE).region;
+        let region = region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
+        Ok(First::new(&value.name, None, region, (&b, &a), limit, oracle.as_ref()))
+    }
+
+    /// How far values may be apart after the whole model.
+    fn whole_limit(&self) -> f64 {
+        let types = [self.a, self.b].map(|trace| &*trace.meta().types);
+        let limit = |word: &str| match word {
+            "BF16" => WHOLE_BF16,
+            _ if word.starts_with(['Q', 'I']) => WHOLE_QUANTIZED,
+            _ => WHOLE_FLOAT,
+        };
+        types.into_iter().flat_map(|types| types.split([' ', ','])).map(limit).fold(WHOLE_FLOAT, f64::max)
+    }
+
     /// The first value whose bits differ.
     fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
         let mut first = None;
@@ -168,7 +244,7 @@ impl Sides<'_> {
             }
             let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
             let region = Region { rows, cols };
-            first = Some(First::new(&value.name, "a", region, (&b, &a), 0.0, oracle.as_ref()));
+            first = Some(First::new(&value.name, None, region, (&b, &a), 0.0, oracle.as_ref()));
         }
         // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, oracle) {
@@ -177,7 +253,7 @@ impl Sides<'_> {
                 if let Some(id) = oracle.graph().find(&first.name)
                     && let Some(guilty) = replay.one(id)?.and_then(|replayed| replayed.guilty(&replay, id))
                 {
-                    (first.side, first.causes) = (side, guilty.causes);
+                    (first.side, first.causes) = (Some(side), guilty.causes);
                     break;
                 }
             }
@@ -186,28 +262,15 @@ impl Sides<'_> {
     }
 
     /// The first value that is further apart than a whole model may be.
-    fn first_far(&mut self) -> Option<First> {
-        let is_quantized = |types: &str| types.split([' ', ',']).any(|word| word.starts_with(['Q', 'I']));
-        let quantized = is_quantized(&self.a.meta().types) || is_quantized(&self.b.meta().types);
-        let limit = if quantized { WHOLE_QUANTIZED } else { WHOLE_FLOAT };
-        let mut first = None;
+    fn first_far(&mut self) -> Result<Option<First>, Error> {
+        let limit = self.whole_limit();
         for value in &mut self.values {
             let Some(metrics) = value.accumulated else { continue };
-            let is_wrong = metrics.nmse > limit;
             value.limit = Some(limit);
-            value.verdict = if is_wrong { Verdict::Wrong } else { Verdict::Right };
-            if is_wrong && first.is_none() {
-                let pair = read(self.a, &value.name, value.rows)
-                    .ok()
-                    .zip(read(self.b, &value.name, value.rows).ok());
-                let Some((a, b)) = pair else { continue };
-                let region = judge(&b, &a, limit, || &NO_NOISE)
-                    .region
-                    .unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-                first = Some(First::new(&value.name, "a", region, (&b, &a), limit, None));
-            }
+            value.verdict = if metrics.nmse > limit { Verdict::Wrong } else { Verdict::Right };
         }
-        first
+        let first = self.values.iter().find(|value| value.verdict == Verdict::Wrong);
+        first.map(|value| self.apart(value, limit, None)).transpose()
     }
 }
 
@@ -215,7 +278,7 @@ impl First {
     /// The value `name`, of which the reference and what was recorded are given, without causes.
     pub(crate) fn new(
         name: &str,
-        side: &'static str,
+        side: Option<&'static str>,
         region: Region,
         (reference, found): (&Matrix, &Matrix),
         limit: f64,

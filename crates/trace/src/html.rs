@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::scientific;
+use crate::report::{NO_SIDE, scientific};
 use crate::{Compared, Report, Verdict, tapped_name};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -23,7 +23,7 @@ impl Report {
     /// The report as a page that needs nothing from outside: verdict, chart and table.
     pub fn html(&self) -> String {
         let verdict = match &self.first {
-            Some(first) => format!("{} first goes wrong at {}", first.side.to_uppercase(), first.name),
+            Some(first) => format!("{} at {}", first.verb(), first.name),
             None => "alike".to_owned(),
         };
         format!(
@@ -47,9 +47,9 @@ impl Report {
             Some(first) => {
                 let _ = writeln!(
                     html,
-                    "<h1 id=\"verdict\">{} first goes wrong at <code>{}</code>, position {}</h1>\n<p>Its error is \
+                    "<h1 id=\"verdict\">{} at <code>{}</code>, position {}</h1>\n<p>Its error is \
                      <b>{}</b>, the limit {}. Wrong: {}.</p>",
-                    first.side.to_uppercase(),
+                    first.verb(),
                     escaped(&first.name),
                     first.position,
                     scientific(first.nmse),
@@ -71,7 +71,11 @@ impl Report {
                     );
                 }
                 if first.causes.is_empty() {
-                    html += "<li>None of the mistakes that are tried explains it.</li>\n";
+                    let why = match first.side {
+                        Some(_) => "none of the mistakes that are tried explains it",
+                        None => NO_SIDE,
+                    };
+                    let _ = writeln!(html, "<li>{why}</li>");
                 }
                 html += "</ol>\n";
             }

@@ -52,11 +52,6 @@ impl Matrix {
         Matrix { rows: rows.len(), cols: self.cols, data }
     }
 
-    /// Some columns, in the order asked for.
-    pub fn take_cols(&self, cols: &[usize]) -> Matrix {
-        Matrix::from_fn(self.rows, cols.len(), |r, c| self.at(r, cols[c]))
-    }
-
     /// As a weight of F32.
     pub(crate) fn weight(&self) -> Weight {
         let bytes: Vec<u8> = self.data.iter().flat_map(|x| x.to_le_bytes()).collect();

@@ -39,14 +39,19 @@ impl Replay<'_> {
         &self.trace.meta().tokens[..self.positions]
     }
 
-    /// What was recorded of a value; of the output, what the watched program computed.
+    /// The name under which a value was recorded; of the output, what the watched program computed.
+    fn name(&self, id: ValueId) -> String {
+        let name = &self.oracle.graph().value(id).name;
+        let tapped = tapped_name(name);
+        if self.trace.value(&tapped).is_some() { tapped } else { name.clone() }
+    }
+
+    /// What was recorded of a value.
     fn recorded(&self, id: ValueId) -> Result<Option<Matrix>, Error> {
-        let value = self.oracle.graph().value(id);
-        let tapped = tapped_name(&value.name);
-        let name = if self.trace.value(&tapped).is_some() { &tapped } else { &value.name };
-        match self.trace.value(name) {
-            Some(shape) if shape.cols == value.cols && shape.rows >= self.positions => {
-                read(self.trace, name, self.positions).map(Some)
+        let (name, cols) = (self.name(id), self.oracle.graph().value(id).cols);
+        match self.trace.value(&name) {
+            Some(shape) if shape.cols == cols && shape.rows >= self.positions => {
+                read(self.trace, &name, self.positions).map(Some)
             }
             _ => Ok(None),
         }
@@ -111,9 +116,9 @@ impl Replay<'_> {
     }
 
     /// Replays every operation; the first that is guilty, with its causes. Judgements go to `values`.
-    pub(crate) fn all(&self, mut values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
+    pub(crate) fn all(&self, values: &mut [Compared]) -> Result<Option<First>, Error> {
         let mut first: Option<First> = None;
-        for (id, value) in self.oracle.graph().values() {
+        for (id, _) in self.oracle.graph().values() {
             let Some(replayed) = self.replay(id)? else { continue };
             let (verdict, judged) = match &replayed {
                 Err(why) => (Verdict::NotJudged(why.clone()), None),
@@ -122,15 +127,11 @@ impl Replay<'_> {
                     (verdict, Some((judgement.metrics, *limit)))
                 }
             };
-            if let Some(values) = values.as_deref_mut() {
-                let tapped = tapped_name(&value.name);
-                let row = values.iter().position(|row| row.name == tapped);
-                let row = row.or_else(|| values.iter().position(|row| row.name == value.name));
-                if let Some(row) = row.and_then(|row| values.get_mut(row)) {
-                    row.local = judged.map(|(metrics, _)| metrics);
-                    row.limit = judged.map(|(_, limit)| limit);
-                    row.verdict = verdict;
-                }
+            let name = self.name(id);
+            if let Some(row) = values.iter_mut().find(|row| row.name == name) {
+                row.local = judged.map(|(metrics, _)| metrics);
+                row.limit = judged.map(|(_, limit)| limit);
+                row.verdict = verdict;
             }
             if first.is_none()
                 && let Ok(replayed) = replayed
@@ -145,7 +146,7 @@ impl Replay<'_> {
     }
 
     /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, values: Option<&mut Vec<Compared>>) -> Result<Option<First>, Error> {
+    fn unwatched(&self, values: &mut [Compared]) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
@@ -159,7 +160,7 @@ impl Replay<'_> {
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
         let judgement = judge(&watched, &plain, limit, || &NO_NOISE);
-        if let Some(row) = values.and_then(|values| values.iter_mut().find(|row| row.name == *name)) {
+        if let Some(row) = values.iter_mut().find(|row| row.name == *name) {
             row.local = Some(judgement.metrics);
             row.limit = Some(limit);
             row.verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
@@ -176,7 +177,7 @@ impl Replay<'_> {
             likely: true,
         };
         let pair = (&watched, &plain);
-        let first = First::new(name, self.side, region, pair, limit, Some(&self.oracle));
+        let first = First::new(name, Some(self.side), region, pair, limit, Some(&self.oracle));
         Ok(Some(First { causes: vec![cause], ..first }))
     }
 }
@@ -190,7 +191,7 @@ impl Replayed {
         let name = &oracle.graph().value(id).name;
         let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
         let pair = (&expected, &found);
-        let first = First::new(name, replay.side, region.clone(), pair, limit, Some(&oracle));
+        let first = First::new(name, Some(replay.side), region.clone(), pair, limit, Some(&oracle));
         let suspect =
             Suspect { oracle, id, call, inputs, found, expected, region, limit, noise, recorded: &recorded };
         Some(First { causes: causes::find(&suspect), ..first })

@@ -59,8 +59,8 @@ pub struct Report {
 pub struct First {
     /// Its name.
     pub name: String,
-    /// The trace it is wrong in: `a` or `b`.
-    pub side: &'static str,
+    /// The trace that it is wrong in, `a` or `b`; `None` where no replay tells which.
+    pub side: Option<&'static str>,
     /// The first wrong position.
     pub position: usize,
     /// What makes it, as the graph says it.
@@ -112,17 +112,28 @@ pub enum Verdict {
     NotJudged(String),
 }
 
+/// What is said where nobody is to blame.
+pub(crate) const NO_SIDE: &str = "no replay tells which of them is wrong, nor why";
+
 impl First {
+    /// What happens at the value: one side goes wrong, or both part.
+    pub(crate) fn verb(&self) -> String {
+        match self.side {
+            Some(side) => format!("{} first goes wrong", side.to_uppercase()),
+            None => "A and B first part".to_owned(),
+        }
+    }
+
     /// The verdict in a few lines.
     fn write_to(&self, report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = self.side.to_uppercase();
         let what = match report.method {
-            Method::Replay => "own error",
-            Method::Bits | Method::Accumulated => "error",
+            Method::Replay if self.side.is_some() => "own error",
+            _ => "error",
         };
         writeln!(
             f,
-            "{side} first goes wrong at {}, position {}: {what} {} (limit {})",
+            "{} at {}, position {}: {what} {} (limit {})",
+            self.verb(),
             self.name,
             self.position,
             scientific(self.nmse),
@@ -139,6 +150,7 @@ impl First {
         }
         let likely = self.causes.iter().filter(|cause| cause.likely).count();
         match self.causes.first() {
+            None if self.side.is_none() => writeln!(f, "  {NO_SIDE}")?,
             None => writeln!(f, "  cause: none of the mistakes that are tried explains it")?,
             Some(cause) if likely == 0 => writeln!(f, "  possible cause: {}", cause.text)?,
             Some(cause) => writeln!(f, "  likely cause: {}", cause.text)?,
@@ -208,8 +220,12 @@ impl Report {
             Method::Accumulated => {
                 format!("alike: {judged} values at {positions} positions are near each other")
             }
+            Method::Replay if judged == all => format!(
+                "alike: every operation is right on its own, {all} of {all} values judged at {positions} positions"
+            ),
             Method::Replay => format!(
-                "alike: every operation is right on its own, {judged} of {all} values judged at {positions} positions"
+                "alike as far as can be told: {judged} of {all} values are right on their own at {positions} \
+                 positions, the others could not be judged; where both have them, they are near each other"
             ),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -22,12 +23,39 @@ pub struct Writer {
     values: IndexMap<String, Written>,
 }
 
-/// A value, where its data begins, and how many of its rows are there.
+/// A value, where its data begins, and which of its rows are there: ranges, rising, none beside another.
 #[derive(Debug)]
 struct Written {
     shape: Shape,
     start: u64,
-    rows: usize,
+    rows: Vec<Range<usize>>,
+}
+
+impl Written {
+    /// Adds rows; whether none of them were there.
+    fn add(&mut self, rows: Range<usize>) -> bool {
+        if rows.is_empty() {
+            return true;
+        }
+        let at = self.rows.partition_point(|before| before.end <= rows.start);
+        if self.rows.get(at).is_some_and(|after| after.start < rows.end) {
+            return false;
+        }
+        self.rows.insert(at, rows);
+        // Those of one chunk follow those of the last.
+        self.rows.dedup_by(|next, last| {
+            let joined = last.end == next.start;
+            if joined {
+                last.end = next.end;
+            }
+            joined
+        });
+        true
+    }
+
+    fn count(&self) -> usize {
+        self.rows.iter().map(Range::len).sum()
+    }
 }
 
 impl Writer {
@@ -55,7 +83,7 @@ impl Writer {
             if tensors.insert(shape.name.clone(), entry).is_some() {
                 return refuse("is named twice");
             }
-            written.insert(shape.name.clone(), Written { shape, start: end, rows: 0 });
+            written.insert(shape.name.clone(), Written { shape, start: end, rows: Vec::new() });
             end = next;
         }
         let header = Header { metadata: meta.to_map(), tensors };
@@ -77,7 +105,7 @@ impl Writer {
     /// Writes rows of the value called `name`, whole ones, from row `first` on.
     ///
     /// # Errors
-    /// When the value was not announced or has no such rows, or the file cannot be written.
+    /// When the value was not announced, has no such rows or was given them before, or the file cannot be written.
     pub fn write(&mut self, name: &str, first: usize, data: &[f32]) -> Result<(), Error> {
         let Some(value) = self.values.get_mut(name) else {
             return Err(Error::value(&self.path, name, "was not announced"));
@@ -88,7 +116,10 @@ impl Writer {
             let why = format!("has {rows} rows of {cols}, not {} values from row {first} on", data.len());
             return Err(Error::value(&self.path, name, why));
         }
-        value.rows += given;
+        if !value.add(first..first + given) {
+            let why = format!("was given rows of {first} to {} before", first + given - 1);
+            return Err(Error::value(&self.path, name, why));
+        }
         let at = value.start + (first * cols * size_of::<f32>()) as u64;
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.write_at(at, &bytes)
@@ -99,9 +130,10 @@ impl Writer {
     /// # Errors
     /// When rows are missing or the file cannot be written.
     pub fn finish(self) -> Result<(), Error> {
-        if let Some(Written { shape, rows, .. }) = self.values.values().find(|v| v.rows != v.shape.rows) {
-            let why = format!("has {} rows, but {rows} were written", shape.rows);
-            return Err(Error::value(&self.path, &shape.name, why));
+        if let Some(value) = self.values.values().find(|value| value.count() != value.shape.rows) {
+            let Shape { name, rows, .. } = &value.shape;
+            let why = format!("has {rows} rows, but {} were written", value.count());
+            return Err(Error::value(&self.path, name, why));
         }
         std::fs::rename(&self.part, &self.path).map_err(|error| Error::io(&self.path, "create it", error))
     }

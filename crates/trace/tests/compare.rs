@@ -77,6 +77,17 @@ impl Bench {
         Trace::open(path).expect("a good trace")
     }
 
+    /// The trace with other metadata.
+    fn retold(&self, trace: &Trace, meta: Meta) -> Trace {
+        let path = self.path("retold");
+        let mut writer = Writer::create(&path, &meta, trace.values().cloned()).expect("a file");
+        for shape in trace.values() {
+            writer.write(&shape.name, 0, &trace.read(&shape.name).expect("a value")).expect("rows");
+        }
+        writer.finish().expect("a whole file");
+        Trace::open(path).expect("a good trace")
+    }
+
     fn compare(&self, a: &Trace, b: &Trace) -> Report {
         let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
         trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
@@ -116,12 +127,12 @@ fn one_wrong_number_is_found_with_its_place() {
     let (cpu, reference) = (bench.cpu(), bench.reference());
     let bad = bench.changed(&cpu, only("Vcur-1", |r, c, x| if (r, c) == (7, 3) { x + 3.0 } else { x }));
     let first = bench.compare(&bad, &reference).first.expect("a wrong number");
-    assert_eq!((&*first.name, first.side, first.position), ("Vcur-1", "a", 7));
+    assert_eq!((&*first.name, first.side, first.position), ("Vcur-1", Some("a"), 7));
     assert_eq!((&first.region.rows[..], &first.region.cols[..]), (&[7][..], &[3][..]));
     assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
     // The other side is judged when the first is right.
     let first = bench.compare(&cpu, &bad).first.expect("a wrong number");
-    assert_eq!((&*first.name, first.side), ("Vcur-1", "b"));
+    assert_eq!((&*first.name, first.side), ("Vcur-1", Some("b")));
 }
 
 /// Who is right is not known when another program made one of the traces.
@@ -134,15 +145,56 @@ fn another_programs_operations_are_judged_by_our_model() {
     assert!(!bench.compare(&cpu, &bad).to_string().contains(note));
     let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
     let meta = Meta { backend: "llama.cpp".into(), ..meta };
-    let path = bench.path("other");
-    let mut writer = Writer::create(&path, &meta, bad.values().cloned()).expect("a new file");
-    for value in bad.values() {
-        writer.write(&value.name, 0, &bad.read(&value.name).expect("a value")).expect("rows");
-    }
-    writer.finish().expect("a whole trace");
-    let report = bench.compare(&cpu, &Trace::open(path).expect("a trace"));
-    assert_eq!(report.first.as_ref().map(|first| first.side), Some("b"));
+    let report = bench.compare(&cpu, &bench.retold(&bad, meta));
+    assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
     assert!(report.to_string().contains(note), "{report}");
+}
+
+#[test]
+fn what_comes_from_another_model_is_not_judged() {
+    let bench = Bench::new(Format::F32);
+    let cpu = bench.cpu();
+    let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| -x));
+    let with = |digest: Option<&str>| Meta {
+        model_digest: digest.map(str::to_owned),
+        backend: "other".into(),
+        ..bad.meta().clone()
+    };
+    let other = bench.retold(&bad, with(Some("00")));
+    let report = bench.compare(&cpu, &other);
+    assert!(report.alike && report.to_string().contains("B comes from another model file"), "{report}");
+    let report = bench.compare(&other, &cpu);
+    assert!(report.to_string().contains("A comes from another model file"), "{report}");
+    assert!(report.values.iter().all(|value| matches!(value.verdict, Verdict::NotJudged(_))), "{report}");
+    let report = bench.compare(&cpu, &bench.retold(&bad, with(None)));
+    assert!(report.to_string().contains("B does not say which model file it comes from"), "{report}");
+    assert_eq!(report.first.as_ref().map(|first| &*first.name), Some("Vcur-1"));
+}
+
+/// What was recorded without its inputs is measured, and what is far apart is never alike.
+#[test]
+fn what_cannot_be_judged_is_not_called_right() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let layers = |bad: bool| {
+        bench.changed(&cpu, move |name, x| {
+            let x = if bad && name == "l_out-1" { x.map(|x| -x) } else { x };
+            name.starts_with("l_out").then_some(x)
+        })
+    };
+    let report = bench.compare(&layers(false), &reference);
+    let text = report.to_string();
+    assert!(report.alike && text.starts_with("alike as far as can be told: 0 of 2 values"), "{text}");
+    assert!(!text.contains("every operation"), "{text}");
+    let bad = layers(true);
+    // Another backend's, or all bits would have to be equal.
+    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    for (a, b, side) in [(&bad, &reference, "A"), (&cpu, &other, "B")] {
+        let report = bench.compare(a, b);
+        let text = report.to_string();
+        assert!(!report.alike && text.starts_with("A and B first part at l_out-1, position 0"), "{text}");
+        assert!(text.contains(&format!("apart, cannot be judged: `l_out-1` of {side}")), "{text}");
+    }
 }
 
 #[test]
@@ -171,6 +223,37 @@ fn causes_hold_where_they_hold() {
     let bad = bench.changed(&cpu, only("attn_out-0", |r, c, x| x + ((r * 31 + c * 17) as f32).sin()));
     let first = bench.compare(&bad, &reference).first.expect("a wrong value");
     assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+}
+
+/// One number fits anything, and a NaN among many wrong numbers does not account for them.
+#[test]
+fn few_numbers_bear_out_nothing() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let value = cpu.read("ffn_out-0").expect("a value");
+    let mut sizes: Vec<f32> = value.iter().map(|x| x.abs()).collect();
+    sizes.sort_by(f32::total_cmp);
+    let (second, most) = (sizes[sizes.len() - 2], sizes[sizes.len() - 1]);
+    let cut = |x: f32| if x.abs() == most { x.signum() * f32::midpoint(second, most) } else { x };
+    let bad = bench.changed(&cpu, only("ffn_out-0", |_, _, x| cut(x)));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong number");
+    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+
+    let bad = bench.changed(
+        &cpu,
+        only("ffn_up-0", |r, c, x| match (r, c) {
+            (9, 3) => f32::NAN,
+            (4.., _) => -x,
+            _ => x,
+        }),
+    );
+    let first = bench.compare(&bad, &reference).first.expect("wrong numbers");
+    let cause = &first.causes[0];
+    assert!(
+        cause.text.starts_with("1 number is NaN") && cause.text.contains("position 9, column 3"),
+        "{cause:?}"
+    );
+    assert!(!cause.likely && cause.explained < 0.01, "{cause:?}");
 }
 
 #[test]
@@ -241,8 +324,11 @@ fn without_a_model_only_accumulated_error_is_known() {
     assert_eq!((report.alike, report.method), (true, Method::Accumulated));
     assert!(report.notes.iter().any(|note| note.contains("without the model")));
     let bad = bench.changed(&a, only("Qcur-0", |_, _, x| x * 1.5));
-    let first = trace::compare(&bad, &b, None).expect("a report").first.expect("far apart");
-    assert_eq!(first.name, "Qcur-0");
+    let report = trace::compare(&bad, &b, None).expect("a report");
+    let first = report.first.as_ref().expect("far apart");
+    assert_eq!((&*first.name, first.side), ("Qcur-0", None), "nobody is to blame");
+    assert!(report.to_string().starts_with("A and B first part at Qcur-0"), "{report}");
+    assert!(report.html().contains("A and B first part at"));
 }
 
 #[test]

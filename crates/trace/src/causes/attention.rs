@@ -156,8 +156,8 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     if (found / scale - 1.0).abs() > 1e-3 {
         let text = format!(
             "softmax scale: scores are scaled by {}, not by {}",
-            words::factor(found, &[d as usize]),
-            words::factor(scale, &[d as usize])
+            words::factor(found, 1e-3, &[d as usize]),
+            words::factor(scale, 0.0, &[d as usize])
         );
         hunt.try_out("attention-scale", Rank::Estimated, text, &fit);
     }

@@ -4,6 +4,7 @@ use graph::{Op, Value, ValueId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
 use crate::Matrix;
+use crate::judge::Region;
 use crate::metrics::difference;
 use crate::oracle::Call;
 
@@ -15,13 +16,29 @@ const SCREEN: usize = 4;
 
 /// When the value holds NaN or infinities that its inputs do not account for.
 pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
-    let is_bad = |(found, expected): (&f32, &f32)| !found.is_finite() && expected.is_finite();
-    let bad = s.found.data.iter().zip(&s.expected.data).filter(|&(a, b)| is_bad((a, b))).count();
+    let (rows, cols) = (s.found.rows, s.found.cols);
+    let all = || (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
+    let is_bad = |r: usize, c: usize| !s.found.at(r, c).is_finite() && s.expected.at(r, c).is_finite();
+    let bad = all().filter(|&(r, c)| is_bad(r, c)).count();
     if bad == 0 {
         return None;
     }
-    let nan = s.found.data.iter().filter(|x| x.is_nan()).count();
-    let what = if nan > 0 { "NaN" } else { "infinite" };
+    let nan = all().filter(|&(r, c)| is_bad(r, c) && s.found.at(r, c).is_nan()).count();
+    let what = match nan {
+        0 => "infinite",
+        _ if nan == bad => "NaN",
+        _ => "NaN or infinite",
+    };
+    let place = Region {
+        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).collect(),
+        cols: (0..cols).filter(|&c| (0..rows).any(|r| is_bad(r, c))).collect(),
+    };
+    // Other numbers may be wrong besides.
+    let usual =
+        s.limit * s.expected.data.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / (rows * cols) as f64;
+    let is_wrong = |r: usize, c: usize| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2) > usual;
+    let wrong = all().filter(|&(r, c)| is_bad(r, c) || is_wrong(r, c)).count();
+    let explained = bad as f64 / wrong as f64;
     let hint = match s.call {
         Call::Attention { .. } => {
             ": does softmax subtract the largest score before exp, and is a row without any key possible?"
@@ -36,9 +53,11 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}{hint}",
         if bad == 1 { "number is" } else { "numbers are" },
-        words::place(&s.region, &s.found, s.head_dim())
+        words::place(&place, &s.found, s.head_dim())
     );
-    Some(Cause { kind: "not-finite", text, nmse: 0.0, explained: 1.0, likely: true })
+    // Enough of them are a fault by themselves, whatever else is wrong.
+    let likely = explained >= 0.5 || bad >= super::ENOUGH;
+    Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
@@ -58,26 +77,32 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     by_row_and_column(hunt);
 }
 
-/// `sum a b / sum b^2` over the wrong region: the factor that brings `b` nearest to `a`.
-fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> f64 {
-    let (mut product, mut energy) = (0.0, 0.0);
+/// `sum a b / sum b^2` over the wrong region: the factor that brings `b` nearest to `a`; and three times its
+/// own error, relative to it, if the errors of a row hang together.
+fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
+    let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {
         for &c in cols {
             let (a, b) = (f64::from(s.found.at(r, c)), f64::from(s.expected.at(r, c)));
             product += a * b;
             energy += b * b;
+            found += a * a;
         }
     }
-    if energy == 0.0 { 0.0 } else { product / energy }
+    if energy == 0.0 {
+        return (0.0, 0.0);
+    }
+    let left = (found * energy / (product * product) - 1.0).max(0.0);
+    (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
 }
 
 fn scaled(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
-    let factor = fitted(s, &s.region.rows, &s.region.cols);
+    let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
     if factor.abs() > 1e-6 {
         let dims: Vec<usize> =
             s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
-        let text = format!("the result is scaled by {}", words::factor(factor, &dims));
+        let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
         hunt.try_out("scaled", Rank::General, text, &s.expected.map(|x| (f64::from(x) * factor) as f32));
     }
 }
@@ -87,7 +112,7 @@ fn clipped(hunt: &mut Hunt<'_>) {
     let bound = s.found.data.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let beyond = s.expected.data.iter().filter(|x| x.abs() > bound * 1.001).count();
     let at = s.found.data.iter().filter(|x| x.abs() == bound).count();
-    if beyond > 0 && at > 0 && bound > 0.0 {
+    if beyond >= super::ENOUGH && at >= super::ENOUGH && bound > 0.0 {
         let text = format!("values are clipped to ±{bound}: nothing may bound them");
         hunt.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
     }
@@ -288,7 +313,7 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
     if cols.len() >= 8 && rows.len() > 1 {
         let mut made = s.expected.clone();
         for &r in rows {
-            let factor = fitted(s, &[r], cols);
+            let (factor, _) = fitted(s, &[r], cols);
             cols.iter().for_each(|&c| made.data[r * made.cols + c] *= factor as f32);
         }
         hunt.try_out("row-scaled", Rank::Fitted, "each position is scaled by a factor of its own", &made);
@@ -296,7 +321,7 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
     if rows.len() >= 8 && cols.len() > 1 {
         let mut made = s.expected.clone();
         for &c in cols {
-            let factor = fitted(s, rows, &[c]);
+            let (factor, _) = fitted(s, rows, &[c]);
             rows.iter().for_each(|&r| made.data[r * made.cols + c] *= factor as f32);
         }
         hunt.try_out(

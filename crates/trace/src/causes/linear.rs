@@ -94,11 +94,17 @@ impl Close {
     }
 }
 
+/// Rows from which a factor, or a range for a single column, is estimated, at least: with fewer, one of the
+/// many ranges fits by chance.
+const ROWS: usize = 8;
+
 /// A range of inputs whose products with some columns are lost or scaled.
 struct Part {
     range: Range<usize>,
     /// What their sum is multiplied by; 0 when they are lost.
     factor: f64,
+    /// How well the factor is known, relative to it.
+    error: f64,
     /// The part of the error that is left.
     left: f64,
 }
@@ -128,7 +134,7 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
             hunt.try_out("part-of-sum", Rank::Estimated, told(&part, weight, None), &made);
         }
     }
-    if close.cols.len() < s.region.cols.len() || close.cols.len() > 16 {
+    if close.cols.len() < s.region.cols.len() || close.cols.len() > 16 || s.region.rows.len() < ROWS {
         return;
     }
     let mut made = s.expected.clone();
@@ -156,7 +162,7 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
     let what = if part.factor == 0.0 {
         "count as zero".to_owned()
     } else {
-        format!("count {} times", super::words::factor(part.factor, &[]))
+        format!("count {} times", super::words::factor(part.factor, part.error, &[]))
     };
     let row = column.map_or("of every wrong row".to_owned(), |column| format!("of row {column}"));
     if let Some(column) = column
@@ -213,9 +219,14 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
         let lost = (ee + 2.0 * ec + cc) / ee;
         let fitted = 1.0 - ec * ec / (cc * ee);
         // A loss has nothing fitted, so it wins unless a factor does much better.
-        let (left, factor) = if lost < 2.0 * fitted + 1e-3 { (lost, 0.0) } else { (fitted, 1.0 + ec / cc) };
+        let (left, factor) = if rows.len() < ROWS || lost < 2.0 * fitted + 1e-3 {
+            (lost, 0.0)
+        } else {
+            (fitted, 1.0 + ec / cc)
+        };
         if best.as_ref().is_none_or(|best| left < best.left * 0.99) {
-            best = Some(Part { range: start * PART..(end * PART).min(k), factor, left });
+            let error = 3.0 * (left * ee / cc / rows.len() as f64).sqrt() / factor.abs();
+            best = Some(Part { range: start * PART..(end * PART).min(k), factor, error, left });
         }
     }
     best

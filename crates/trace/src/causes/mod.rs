@@ -27,7 +27,7 @@ pub(crate) use words::place;
 /// The most causes that are told.
 const MOST: usize = 6;
 
-/// Wrong numbers from which something that holds only for them is believed: one is explained by chance.
+/// Wrong numbers from which a cause is believed: fewer are explained by chance.
 const ENOUGH: usize = 8;
 
 /// What may have gone wrong.
@@ -97,6 +97,15 @@ impl Suspect<'_> {
         }
     }
 
+    /// Numbers of the wrong region that are about as wrong as its worst: those that are not wrong show noise.
+    fn wrong(&self) -> usize {
+        let Region { rows, cols } = &self.region;
+        let errors = || rows.iter().flat_map(|&r| cols.iter().map(move |&c| (r, c)));
+        let error = |(r, c)| difference(self.expected.at(r, c), self.found.at(r, c));
+        let worst = errors().map(error).fold(0.0, f64::max);
+        errors().filter(|&at| error(at) > 0.05 * worst).count()
+    }
+
     /// `inside` in the wrong region, what should be elsewhere.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mut mixed = self.expected.clone();
@@ -148,13 +157,15 @@ struct Hunt<'a> {
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
     region_error: f64,
+    /// Numbers that make up the error.
+    wrong: usize,
 }
 
 impl<'a> Hunt<'a> {
     fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
         let expected = &suspect.expected;
         let (error, region_error) = (suspect.error(expected, false), suspect.error(expected, true));
-        Hunt { suspect, causes: Vec::new(), error, region_error }
+        Hunt { suspect, causes: Vec::new(), error, region_error, wrong: suspect.wrong() }
     }
 
     /// The part of the error that is left in the wrong region when `made` is what was meant.
@@ -185,8 +196,7 @@ impl<'a> Hunt<'a> {
         if !everywhere {
             text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
         }
-        let enough = everywhere || s.region.rows.len() * s.region.cols.len() >= ENOUGH;
-        let likely = judged.region.is_none() && left <= 0.1 && enough;
+        let likely = judged.region.is_none() && left <= 0.1 && self.wrong >= ENOUGH;
         let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
         self.causes.push((rank, !everywhere, cause));
     }

@@ -76,7 +76,10 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     other_weights(hunt, weight, eps as f32);
 }
 
-/// The eps that the sizes of the rows show, when they agree on one.
+/// Rows that must agree on an eps, at least.
+const AGREE: usize = 3;
+
+/// The eps that the sizes of the rows show, when most of them agree on one.
 fn fitted_eps(found: &Matrix, x: &Matrix, w: &[f64], squares: &[f64], rows: &[usize]) -> Option<f64> {
     let mut fits: Vec<f64> = Vec::new();
     for &r in rows {
@@ -91,7 +94,9 @@ fn fitted_eps(found: &Matrix, x: &Matrix, w: &[f64], squares: &[f64], rows: &[us
         }
     }
     fits.sort_by(f64::total_cmp);
-    fits.get(fits.len() / 2).copied().filter(|&eps| eps > 0.0)
+    let median = fits.get(fits.len() / 2).copied().filter(|&eps| eps > 0.0)?;
+    let agree = fits.iter().filter(|&&eps| (eps / median - 1.0).abs() < 0.05).count();
+    (agree >= AGREE && agree * 2 >= fits.len()).then_some(median)
 }
 
 /// Another norm's weight.

@@ -55,8 +55,9 @@ fn whole_heads(region: &Region, cols: usize, dim: usize) -> Option<Vec<usize>> {
     (!heads.is_empty() && heads.len() < cols / dim && covered == region.cols.len()).then_some(heads)
 }
 
-/// A factor by its name, such as `1/8` or `√32`, when it has one that is that near; else as a number.
-pub(super) fn factor(factor: f64, dims: &[usize]) -> String {
+/// A factor by its name, such as `1/8` or `√32`, when it has one within `error`, the relative error that
+/// it is known with; else as a number. 1 is never its name.
+pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
     let mut names: Vec<(f64, String)> = Vec::new();
     for n in [1usize, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 1000] {
         names.push((n as f64, n.to_string()));
@@ -70,10 +71,15 @@ pub(super) fn factor(factor: f64, dims: &[usize]) -> String {
         names.push((1.0 / d, format!("1/{dim}")));
     }
     let sign = if factor < 0.0 { "−" } else { "" };
-    let near = |&(value, _): &&(f64, String)| (factor.abs() / value - 1.0).abs() < 2e-3;
+    // Beyond the last, another number than the one meant may be as near.
+    let error = error.clamp(1e-6, 2e-3);
+    let near = |(value, _): &&(f64, String)| {
+        (factor.abs() / value - 1.0).abs() < error && (factor < 0.0 || *value != 1.0)
+    };
     match names.iter().find(near) {
         Some((_, name)) => format!("{sign}{name}"),
-        None => format!("{factor:.4}"),
+        None if (factor - 1.0).abs() < 1e-2 => format!("{factor:.6}"),
+        None => format!("{factor:.5}"),
     }
 }
 
@@ -96,8 +102,11 @@ mod tests {
 
     #[test]
     fn factors_have_names() {
-        assert_eq!(factor(0.12501, &[]), "1/8");
-        assert_eq!(factor(-5.65685, &[32]), "−√32");
-        assert_eq!(factor(0.7311, &[32]), "0.7311");
+        assert_eq!(factor(0.12501, 1e-3, &[]), "1/8");
+        assert_eq!(factor(-5.65685, 1e-5, &[32]), "−√32");
+        assert_eq!(factor(0.7311, 1e-3, &[32]), "0.73110");
+        assert_eq!(factor(0.12501, 1e-5, &[]), "0.12501", "it is known not to be 1/8");
+        assert_eq!(factor(1.0015, 1.0, &[]), "1.001500", "nothing is scaled by 1");
+        assert_eq!(factor(-1.0, 0.0, &[]), "−1");
     }
 }

@@ -103,6 +103,12 @@ fn rows_that_do_not_fit_are_refused() {
         let error = writer.write(name, first, &vec![0.0; len]).expect_err("a mistake").to_string();
         assert!(error.contains(said), "{error}");
     }
+    // Rows written twice do not stand for others.
+    writer.write("b", 2, &[0.0; 2]).expect("a row");
+    writer.write("b", 0, &[0.0; 2]).expect("a row");
+    let error = writer.write("b", 0, &[0.0; 4]).expect_err("row 0 again").to_string();
+    assert!(error.contains("rows of 0 to 1 before"), "{error}");
+    writer.write("b", 1, &[0.0; 2]).expect("a row");
     for (values, said) in [
         ([shape("a", 1, 1), shape("a", 1, 1)], "named twice"),
         ([shape("a", 1, 1), shape("b", usize::MAX, 8)], "empty or too large"),
