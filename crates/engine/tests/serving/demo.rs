@@ -68,9 +68,9 @@ fn answers_are_those_of_the_exact_pass_and_of_llama_cpp() {
             Request::new(golden.prompt_ids.clone()).sampling(Sampling::greedy()).max_tokens(100)
         });
         for (golden, answer) in goldens.iter().zip(run(&mut engine, requests)) {
-            let (&eos, said) = golden.ids.split_last().unwrap();
-            assert_eq!((&answer.tokens[..], &answer.text), (said, &golden.text), "{name}");
-            assert_eq!(answer.reason, StopReason::Eog(eos), "{name}");
+            let &eos = golden.ids.last().unwrap();
+            let expected = (&golden.ids, &golden.text, StopReason::Eog(eos));
+            assert_eq!((&answer.tokens, &answer.text, answer.reason), expected, "{name}");
         }
     }
 }
