@@ -20,6 +20,16 @@ fn files_are_those_the_goldens_were_made_from() {
 }
 
 #[test]
+fn the_demo_model_is_the_one_its_goldens_were_made_from() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/demo.json");
+    let demo: Value = serde_json::from_slice(&std::fs::read(path).expect(path)).expect(path);
+    for (name, file) in [("f16", demo_model::MASTER_F16), ("q6_k", demo_model::EMBEDDED)] {
+        let crc32 = crc32fast::hash(file);
+        assert_eq!(Some(crc32.into()), demo["files"][name]["crc32"].as_u64(), "CRC-32 of {name}");
+    }
+}
+
+#[test]
 fn goldens_are_complete_and_agree_with_the_summary() {
     let summary = summary();
     let tokens = goldens::tokens();
