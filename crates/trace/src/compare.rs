@@ -165,7 +165,7 @@ impl Sides<'_> {
     /// Rows of a value that both have: B's, then A's.
     fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
         let (expected, found) = (read(self.b, name, rows.clone())?, read(self.a, name, rows)?);
-        Ok(Block { expected, found, product: None })
+        Ok(Block::plain(expected, found))
     }
 
     /// How far A's first rows of a value are from B's.

@@ -104,7 +104,11 @@ impl Replay<'_> {
             Err(missing) => return Ok(Err(missing)),
         };
         let call = self.call(id, &(from..rows.end))?;
-        let limit = most.max(judge::limit(&call, self.trace.meta().kv));
+        // Rows that are taken are what they were.
+        let limit = match call {
+            Call::TakeRows => most,
+            _ => most.max(judge::limit(&call, self.trace.meta().kv)),
+        };
         let inputs: Vec<&Matrix> = inputs.iter().collect();
         let made = self.oracle.run(&call, &inputs)?;
         let wanted: Vec<usize> = (rows.start - from..rows.end - from).collect();
@@ -139,11 +143,10 @@ impl Replay<'_> {
         let make = |rows: Range<usize>| {
             let (call, inputs, found, expected) = self.rows(id, rows)?;
             let product = match (call, inputs.into_iter().next()) {
-                // What was computed of the inputs is not what was rounded.
-                (Call::Linear(weight), Some(x)) if chain == 0.0 => Some((x, weight)),
+                (Call::Linear(weight), Some(x)) => Some((x, weight)),
                 _ => None,
             };
-            Ok(Block { expected, found, product })
+            Ok(Block { expected, found, product, is_exact: chain == 0.0 })
         };
         let shape = (self.positions, self.oracle.graph().value(id).cols);
         let judgement = judge(&Blocks::new(shape, self.rows_at_once(id), &make), limit)?;
@@ -206,7 +209,7 @@ impl Replay<'_> {
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
         let make = |rows: Range<usize>| {
             let (expected, found) = (read(self.trace, &tapped, rows.clone())?, read(self.trace, name, rows)?);
-            Ok(Block { expected, found, product: None })
+            Ok(Block::plain(expected, found))
         };
         let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);
         let judgement = judge(&value, limit)?;
@@ -233,7 +236,7 @@ impl Replay<'_> {
         let graph = self.oracle.graph();
         let make = |rows: Range<usize>| {
             let (_, _, found, expected) = self.rows(id, rows)?;
-            Ok(Block { expected, found, product: None })
+            Ok(Block::plain(expected, found))
         };
         let shape = (self.positions, graph.value(id).cols);
         let value = Blocks::new(shape, self.rows_at_once(id), &make);
@@ -245,11 +248,8 @@ impl Replay<'_> {
         let from = first.position.saturating_sub(most / 8).min(self.positions.saturating_sub(most));
         let rows = from..self.positions.min(from + most);
         let (call, inputs, found, expected) = self.rows(id, rows.clone())?;
-        let is_recorded = self.oracle.graph().value(id).op.inputs().all(|input| self.is_recorded(input));
         let rounding = match &call {
-            Call::Linear(weight) if is_recorded => {
-                Rounding::of(&inputs[0], weight, &expected).without_direction()
-            }
+            Call::Linear(weight) => Rounding::of(&inputs[0], weight, &expected).without_direction(),
             _ => Rounding::default(),
         };
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();

@@ -464,3 +464,58 @@ fn other_widths_are_other_models() {
     assert!(embd.accumulated.is_none());
     assert!(report.values.iter().any(|value| value.accumulated.is_some()), "{report}");
 }
+
+/// What a mistake did is read from the rows that are wrong, whatever their number.
+#[test]
+fn steps_of_any_size_are_found() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let input = cpu.read("Qcur_pre-0").expect("a value");
+    // The rotation of neighbouring pairs, 32 columns a head, base 10000.
+    let rotated = |row: usize, position: usize| -> Vec<f32> {
+        let turn = |(i, x): (usize, &[f32])| {
+            let angle = position as f64 * 10000f64.powf(-2.0 * (i % 16) as f64 / 32.0);
+            let (a, b) = (f64::from(x[0]), f64::from(x[1]));
+            [(a * angle.cos() - b * angle.sin()) as f32, (a * angle.sin() + b * angle.cos()) as f32]
+        };
+        input[row * 256..][..256].chunks(2).enumerate().flat_map(turn).collect()
+    };
+    for (position, expected) in [
+        (&(|r: usize| r % 7) as &dyn Fn(usize) -> usize, "positions begin at 0 again in every step of 7"),
+        (&|r| if r < 5 { r } else { r - 5 }, "positions begin at 0 again at row 5"),
+        (&|r| r + 3, "positions are too large by 3"),
+        (&|r| if r < 9 { r } else { r - 4 }, "positions are too small by 4"),
+        (&|r| if r == 6 { 11 } else { r }, "positions are too large by 5"),
+    ] {
+        let bad = bench.changed(&cpu, |name, x| {
+            let rows = (0..x.rows).flat_map(|r| rotated(r, position(r)));
+            Some(if name == "Qcur-0" { Matrix::new(256, rows.collect()) } else { x })
+        });
+        let first = bench.compare(&bad, &reference).first.expect("wrong positions");
+        let cause = &first.causes[0];
+        assert_eq!((&*first.name, cause.kind, cause.likely), ("Qcur-0", "rope-position", true), "{cause:?}");
+        assert!(cause.text.starts_with(expected), "{expected}: {cause:?}");
+    }
+}
+
+#[test]
+fn rows_of_one_size_are_no_norm() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let size = |x: &[f32]| (x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt();
+    for (to, expected) in [(1.0, "to one size, 1:"), (3.5, "to one size, 3.5000:")] {
+        let bad = bench.changed(&cpu, |name, x| {
+            let scaled = |r: usize| x.row(r).iter().map(move |&y| (y, r)).collect::<Vec<_>>();
+            let data = (0..x.rows).flat_map(scaled).map(|(y, r)| y * to / size(x.row(r)));
+            Some(if name == "ffn_norm-1" { Matrix::new(x.cols, data.collect()) } else { x })
+        });
+        let first = bench.compare(&bad, &reference).first.expect("a wrong norm");
+        let cause = &first.causes[0];
+        assert_eq!(
+            (&*first.name, cause.kind, cause.likely),
+            ("ffn_norm-1", "norm-rescaled", true),
+            "{cause:?}"
+        );
+        assert!(cause.text.contains(expected), "{cause:?}");
+    }
+}

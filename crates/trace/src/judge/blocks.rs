@@ -70,17 +70,23 @@ impl Rows for Pair<'_> {
 pub(crate) struct Block {
     pub(crate) expected: Matrix,
     pub(crate) found: Matrix,
-    /// Of a product whose inputs an engine may round: the input and the weight.
+    /// Of a product, whose inputs an engine may round: the input and the weight.
     pub(crate) product: Option<(Matrix, Weight)>,
+    /// Whether the input is what was rounded, and not computed from that.
+    pub(crate) is_exact: bool,
 }
 
 impl Block {
+    /// Rows of which no more is known.
+    pub(crate) fn plain(expected: Matrix, found: Matrix) -> Block {
+        Block { expected, found, product: None, is_exact: false }
+    }
+
     /// What rounding the inputs makes of these numbers.
     pub(crate) fn rounding(&self) -> Rounding {
-        match &self.product {
-            Some((x, weight)) => Rounding::of(x, weight, &self.expected),
-            None => Rounding::default(),
-        }
+        let Some((x, weight)) = &self.product else { return Rounding::default() };
+        let rounding = Rounding::of(x, weight, &self.expected);
+        if self.is_exact { rounding } else { rounding.without_direction() }
     }
 }
 
