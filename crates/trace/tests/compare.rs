@@ -519,3 +519,21 @@ fn rows_of_one_size_are_no_norm() {
         assert!(cause.text.contains(expected), "{cause:?}");
     }
 }
+
+/// So wide that not all rows are looked at together.
+#[test]
+fn wide_values_are_judged_in_parts() {
+    let small = Spec { layers: 1, hidden: 64, heads: 4, kv_heads: 2, ..Spec::new(Format::Q8_0) };
+    let bench = Bench::of(Spec { ffn: 1 << 17, ..small });
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let report = bench.compare(&cpu, &reference);
+    assert!(report.alike, "{report}");
+    let bad = bench.changed(&cpu, only("ffn_up-0", |r, _, x| if r >= 20 { x * 0.5 } else { x }));
+    let first = bench.compare(&bad, &reference).first.expect("wrong rows");
+    assert_eq!((&*first.name, first.position, &*first.place), ("ffn_up-0", 20, "positions from 20"));
+    assert_eq!(first.causes[0].text, "the result is scaled by 1/2 (only positions from 20)");
+    assert!(first.causes[0].likely);
+    let nan = only("ffn_up-0", |r, c, x| if (r, c) == (22, 9) { f32::NAN } else { x });
+    let first = bench.compare(&bench.changed(&cpu, nan), &reference).first.expect("a NaN");
+    assert!(first.causes[0].text.contains("position 22, column 9"), "{:?}", first.causes);
+}

@@ -137,3 +137,44 @@ impl Rows for Blocks<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::judge;
+    use crate::metrics::Largest;
+
+    /// Numbers that are 1, those of rows from 5 on and column 2 being 2 where they were recorded.
+    fn block(rows: Range<usize>) -> Block {
+        let ones = Matrix::from_fn(rows.len(), 4, |_, _| 1.0);
+        let found =
+            Matrix::from_fn(rows.len(), 4, |r, c| if rows.start + r >= 5 && c == 2 { 2.0 } else { 1.0 });
+        Block::plain(ones, found)
+    }
+
+    #[test]
+    fn it_is_all_one_how_many_rows_are_taken_together() {
+        for at_once in [1, 2, 3, 8, 100] {
+            let make = |rows: Range<usize>| {
+                assert!(rows.len() <= at_once && rows.end <= 8, "{rows:?} of {at_once}");
+                Ok(block(rows))
+            };
+            let judgement = judge(&Blocks::new((8, 4), at_once, &make), 1e-6).expect("rows");
+            let region = judgement.region.expect("it is wrong");
+            assert_eq!((&region.rows[..], &region.cols[..]), (&[5, 6, 7][..], &[2][..]), "{at_once}");
+            assert_eq!(judgement.metrics.nmse, 3.0 / 32.0);
+            assert_eq!(judgement.metrics.largest, Largest { difference: 1.0, position: 5, column: 2 });
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        let make = |rows: Range<usize>| match rows.start {
+            0 => Ok(block(rows)),
+            _ => Err(Error::Compare("no more rows".to_owned())),
+        };
+        assert!(judge(&Blocks::new((8, 4), 4, &make), 1e-6).is_err());
+        assert_eq!(rows_at_once(128_256), 16);
+        assert_eq!(rows_at_once(usize::MAX), 1);
+    }
+}

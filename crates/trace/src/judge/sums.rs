@@ -68,3 +68,8 @@ pub(super) fn part_of_row(
     }
     (sum, slice)
 }
+
+/// What a number should be and its error, where both are numbers.
+pub(super) fn finite(a: f32, b: f32) -> Option<(f64, f64)> {
+    (a.is_finite() && b.is_finite()).then(|| (f64::from(a), f64::from(b) - f64::from(a)))
+}
