@@ -47,7 +47,7 @@ impl Tally {
                 let row = tally.by_row[view.first + r].energy.max(floor);
                 let weight = if row > 0.0 { 1.0 / row } else { 1.0 };
                 let mut glance = Glance::default();
-                for c in 0..cols {
+                for (c, of_col) in glances.iter_mut().enumerate() {
                     let (a, b) = (view.expected.at(r, c), view.found.at(r, c));
                     tally.by_col[c].add(a, b, weight);
                     let usual = (row / cols as f64).max(f64::from(a).powi(2));
@@ -55,7 +55,7 @@ impl Tally {
                     tally.number = tally.number.max(if error > 0.0 { error / usual } else { 0.0 });
                     if let Some((y, d)) = finite(a, b) {
                         glance.add(y, d, 1.0);
-                        glances[c].add(y, d, weight);
+                        of_col.add(y, d, weight);
                         all.add(y, d, weight);
                     }
                 }
