@@ -122,9 +122,11 @@ impl Replay<'_> {
     /// Rows that are replayed together: those of attention need all before them, and a rotation's mistakes
     /// show in how they hang together.
     fn rows_at_once(&self, id: ValueId) -> usize {
-        match &self.oracle.graph().value(id).op {
+        let graph = self.oracle.graph();
+        let (op, cols) = (&graph.value(id).op, graph.value(id).cols);
+        match op {
             Op::Attention { .. } | Op::Rope { .. } => self.positions,
-            _ => rows_at_once(self.oracle.graph().value(id).cols),
+            _ => rows_at_once(op.inputs().map(|input| graph.value(input).cols).fold(cols, usize::max)),
         }
     }
 

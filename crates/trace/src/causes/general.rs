@@ -3,10 +3,10 @@
 use graph::{Op, Value, ValueId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
-use crate::Matrix;
 use crate::judge::Region;
 use crate::metrics::difference;
 use crate::oracle::Call;
+use crate::{Error, Matrix};
 
 /// Values that are tried in place of an input, at most.
 const OTHERS: usize = 60;
@@ -287,19 +287,24 @@ fn inputs(hunt: &mut Hunt<'_>) {
 pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Matrix]) -> bool {
     let s = hunt.suspect;
     match &s.call {
-        Call::Linear(weight) => worth(hunt, inputs[0], &s.call, weight.rows * weight.cols),
+        Call::Linear(weight) => worth(hunt, inputs[0], &|x| s.on(&[x]), weight.rows * weight.cols),
         _ => true,
     }
 }
 
 /// Whether the first wrong rows bear out a product of `x`; small ones always.
-pub(super) fn worth(hunt: &Hunt<'_>, x: &Matrix, call: &Call, products: usize) -> bool {
+pub(super) fn worth(
+    hunt: &Hunt<'_>,
+    x: &Matrix,
+    run: &dyn Fn(&Matrix) -> Result<Matrix, Error>,
+    products: usize,
+) -> bool {
     let s = hunt.suspect;
     if products < 1 << 18 {
         return true;
     }
     let rows = &s.region.rows[..SCREEN.min(s.region.rows.len())];
-    let Ok(made) = s.oracle.run(call, &[&x.take_rows(rows)]) else { return false };
+    let Ok(made) = run(&x.take_rows(rows)) else { return false };
     let error = |of: &dyn Fn(usize, usize) -> f32| -> f64 {
         let square = |i: usize, c: usize| difference(of(i, c), s.found.at(rows[i], c)).powi(2);
         (0..rows.len()).map(|i| s.region.cols.iter().map(|&c| square(i, c)).sum::<f64>()).sum()
