@@ -48,7 +48,7 @@ impl Line {
         let (a, b) = (view.expected.at(row, col), view.found.at(row, col));
         self.sum.add(a, b, weight);
         self.numbers += 1;
-        self.expected.add(weight * rounding.square(row, col));
+        self.expected.add(weight * rounding.usual(row, col));
         if drifts && let Some((y, d)) = finite(a, b) {
             self.drift.add(y, d, rounding.added(row, col), weight);
         }
@@ -79,7 +79,7 @@ pub(super) fn closely<R: Rows>(value: &R, tally: &Tally, limit: f64) -> Result<O
                 let (a, b) = (view.expected.at(i, c), view.found.at(i, c));
                 let energy = tally.usual(r, c).max(f64::from(a).powi(2));
                 let number = Sum { error: difference(a, b).powi(2), energy };
-                if number.is_large(limit, 1) && number.error > 2.0 * rounding.square(i, c) * allowance(1.0) {
+                if number.is_large(limit, 1) && number.error > 2.0 * rounding.usual(i, c) * allowance(1.0) {
                     (bad_rows[r], bad_cols[c]) = (true, true);
                 }
             }

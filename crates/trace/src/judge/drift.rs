@@ -135,3 +135,103 @@ impl Glance {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use backend::Weight;
+    use quant::Format;
+
+    use crate::Matrix;
+    use crate::judge::{Block, Blocks, judge};
+
+    /// `x` times the transpose of the weight.
+    fn product(x: &Matrix, weight: &Weight) -> Matrix {
+        let mut w = vec![0.0; weight.rows * weight.cols];
+        weight.format.dequantize(&weight.bytes, &mut w);
+        Matrix::from_fn(x.rows, weight.rows, |r, o| {
+            let w = &w[o * weight.cols..][..weight.cols];
+            x.row(r).iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>() as f32
+        })
+    }
+
+    /// Whether an engine is right that takes `rounded` for `x` and multiplies the product by `gain`.
+    fn is_right(x: &Matrix, rounded: &Matrix, weight: &Weight, gain: f32) -> bool {
+        let make = |rows: std::ops::Range<usize>| {
+            let rows: Vec<usize> = rows.collect();
+            let (x, rounded) = (x.take_rows(&rows), rounded.take_rows(&rows));
+            let (expected, found) = (product(&x, weight), product(&rounded, weight).map(|y| y * gain));
+            Ok(Block { expected, found, product: Some((x, weight.clone())), is_exact: true })
+        };
+        let limit = if weight.format.block_len() > 1 { 5e-4 } else { 1e-6 };
+        judge(&Blocks::new((x.rows, weight.rows), 7, &make), limit).expect("rows").region.is_none()
+    }
+
+    fn random(i: usize) -> f32 {
+        ((i as f32) * 12.9898 + 1.0).sin() * 43758.547 % 1.0
+    }
+
+    const K: usize = 256;
+
+    fn weight(format: Format, of: impl Fn(usize) -> Vec<u8>) -> Weight {
+        let bytes: Vec<u8> = (0..64 * K / format.block_len()).flat_map(of).collect();
+        Weight { format, rows: 64, cols: K, bytes: bytes.into() }
+    }
+
+    /// Blocks of 32 integers whose scale is 1; the first of each is 0.
+    fn integers() -> Weight {
+        let value = |i: usize| if i.is_multiple_of(32) { 0 } else { (random(i) * 127.0) as i8 as u8 };
+        weight(Format::Q8_0, |block| {
+            [0x00, 0x3c].into_iter().chain((0..32).map(|i| value(block * 32 + i))).collect()
+        })
+    }
+
+    fn in_steps(x: &Matrix, block: usize) -> Matrix {
+        let rounded = x.data.chunks(block).flat_map(|x| {
+            let step = x.iter().fold(0.0f32, |most, x| most.max(x.abs())) / 127.0;
+            x.iter().map(move |x| (x / step).round() * step)
+        });
+        Matrix::new(x.cols, rounded.collect())
+    }
+
+    #[test]
+    fn a_gain_is_no_rounding() {
+        let (x, weight) = (Matrix::from_fn(24, K, |r, k| random(r * K + k)), integers());
+        for block in [16, 32, 64, 256] {
+            let rounded = in_steps(&x, block);
+            assert!(is_right(&x, &rounded, &weight, 1.0), "{block}");
+            for gain in [0.985, 1.01] {
+                assert!(!is_right(&x, &rounded, &weight, gain), "{block}, {gain}");
+            }
+        }
+    }
+
+    /// Beside an outlier whose weights are 0, all that counts becomes 0: the product is smaller than it
+    /// should be, and that is what rounding does to it.
+    #[test]
+    fn what_outliers_take_away_is_no_fault() {
+        let of = |r: usize, k: usize| match k % 32 {
+            0 => 127.0,
+            _ => 0.35 * random(r * K + k) + 0.2 * random(r * K + k).signum(),
+        };
+        let (x, weight) = (Matrix::from_fn(24, K, of), integers());
+        let rounded = in_steps(&x, 32);
+        let lost = x.data.iter().zip(&rounded.data).filter(|(x, to)| x.abs() < 1.0 && **to == 0.0).count();
+        assert!(lost > 5000, "{lost}");
+        assert!(is_right(&x, &rounded, &weight, 1.0));
+        assert!(!is_right(&x, &x, &weight, 3.0));
+    }
+
+    #[test]
+    fn cutting_off_is_no_fault() {
+        let x = Matrix::from_fn(24, K, |r, k| random(r * K + k));
+        for (format, bits, gain) in [(Format::F16, 13, 1.001), (Format::BF16, 16, 0.99)] {
+            let one = |i: usize| match format {
+                Format::F16 => half::f16::from_f32(random(i)).to_le_bytes().to_vec(),
+                _ => half::bf16::from_f32(random(i)).to_le_bytes().to_vec(),
+            };
+            let (weight, cut) = (weight(format, one), x.map(|x| f32::from_bits(x.to_bits() >> bits << bits)));
+            assert!(is_right(&x, &cut, &weight, 1.0), "{format}");
+            assert!(!is_right(&x, &cut, &weight, gain), "{format}");
+        }
+    }
+}

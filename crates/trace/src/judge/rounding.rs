@@ -106,6 +106,14 @@ impl Rounding {
         self.squares.get(row * self.cols + col).copied().unwrap_or(0.0)
     }
 
+    /// The square error that is no fault of a number: as expected, or as one of the ways of rounding makes
+    /// it, if that is more.
+    pub(super) fn usual(&self, row: usize, col: usize) -> f64 {
+        let at = row * self.cols + col;
+        let square = |added: &Vec<f32>| added.get(at).map_or(0.0, |&x| f64::from(x).powi(2));
+        self.added.iter().map(square).fold(self.square(row, col), f64::max)
+    }
+
     /// The least of the square errors that the ways of rounding make of a number.
     pub(crate) fn least(&self, row: usize, col: usize) -> f64 {
         let at = row * self.cols + col;

@@ -64,7 +64,7 @@ pub(super) fn part_of_row(
     let (mut sum, mut slice) = (Sum::default(), Slice::default());
     for c in cols {
         sum.add(expected.at(row, c), found.at(row, c), 1.0);
-        slice.add(rounding.square(row, c));
+        slice.add(rounding.usual(row, c));
     }
     (sum, slice)
 }
