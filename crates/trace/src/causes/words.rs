@@ -101,6 +101,8 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
         names.push((1.0 / d, format!("1/{dim}")));
     }
     let sign = if factor < 0.0 { "−" } else { "" };
+    // As many decimals as are known.
+    let decimals = if error > 0.0 { (-error.log10()).ceil().clamp(2.0, 5.0) as usize } else { 5 };
     // Beyond the last, another number than the one meant may be as near.
     let error = error.clamp(1e-6, 2e-3);
     let near = |(value, _): &&(f64, String)| {
@@ -109,7 +111,7 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
     match names.iter().find(near) {
         Some((_, name)) => format!("{sign}{name}"),
         None if (factor - 1.0).abs() < 1e-2 => format!("{factor:.6}"),
-        None => format!("{factor:.5}"),
+        None => format!("{factor:.decimals$}"),
     }
 }
 
@@ -139,7 +141,8 @@ mod tests {
     fn factors_have_names() {
         assert_eq!(factor(0.12501, 1e-3, &[]), "1/8");
         assert_eq!(factor(-5.65685, 1e-5, &[32]), "−√32");
-        assert_eq!(factor(0.7311, 1e-3, &[32]), "0.73110");
+        assert_eq!(factor(0.7311, 1e-6, &[32]), "0.73110");
+        assert_eq!(factor(0.97944, 5e-3, &[]), "0.979", "more is not known");
         assert_eq!(factor(0.12501, 1e-5, &[]), "0.12501", "it is known not to be 1/8");
         assert_eq!(factor(1.0015, 1.0, &[]), "1.001500", "nothing is scaled by 1");
         assert_eq!(factor(-1.0, 0.0, &[]), "−1");

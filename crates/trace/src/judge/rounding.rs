@@ -33,7 +33,7 @@ pub(crate) struct Rounding {
     /// The square error of each row's `sum y d`, `y` being what should be and `d` the error, and of its
     /// `sum d`. All numbers of a row share the inputs' errors, so these are not the sums of squares.
     along: Vec<[f64; 2]>,
-    /// Rows whose input is that of a row before: their errors are no news.
+    /// Rows whose input is that of a row before, of these: their errors are no news.
     repeated: Vec<bool>,
 }
 
