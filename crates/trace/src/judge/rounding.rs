@@ -48,9 +48,9 @@ impl Rounding {
         let errors: Vec<Vec<f64>> = (0..rows)
             .map(|r| x.row(r).chunks(block).map(|x| mean_square(x, weight.format)).collect())
             .collect();
-        let ways: [Vec<f64>; WAYS] = [0, 1].map(|way| {
+        let ways: [Vec<f32>; WAYS] = [0, 1].map(|way| {
             let row = |r: usize| x.row(r).chunks(block).flat_map(|x| rounded(x, weight.format, way));
-            (0..rows).flat_map(row).zip(&x.data).map(|(to, &x)| f64::from(to) - f64::from(x)).collect()
+            (0..rows).flat_map(row).zip(&x.data).map(|(to, x)| to - x).collect()
         });
         // In K-quants alone do they differ.
         let same = ways[0] == ways[1];
@@ -137,8 +137,8 @@ impl Rounding {
     }
 }
 
-fn dot(x: &[f64], w: &[f32]) -> f64 {
-    x.iter().zip(w).map(|(x, &w)| x * f64::from(w)).sum()
+fn dot(x: &[f32], w: &[f32]) -> f64 {
+    x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
 }
 
 /// The mean square error of an input of a block.
