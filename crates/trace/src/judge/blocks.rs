@@ -10,7 +10,7 @@ use super::Rounding;
 use crate::{Error, Matrix};
 
 /// Numbers of a value that are in memory at a time, about: 4 MB of f32. What is computed from them takes
-/// some 30 times that.
+/// up to some 20 times that.
 const NUMBERS: usize = 1 << 20;
 
 /// Rows of `cols` columns that are taken together.
