@@ -118,6 +118,9 @@ impl Close {
 /// many ranges fits by chance.
 const ROWS: usize = 8;
 
+/// How many times as much the whole sum may leave unexplained and is still the better explanation.
+const WHOLE: f64 = 1.5;
+
 /// A range of inputs whose products with some columns are lost or scaled.
 struct Part {
     range: Range<usize>,
@@ -224,8 +227,7 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
         aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
     ranges.extend((0..parts).map(|at| (at, parts)));
     ranges.extend((1..parts).map(|at| (0, at)));
-    let mut best: Option<Part> = None;
-    for (start, end) in ranges {
+    let fit = |(start, end): (usize, usize)| -> Option<Part> {
         let (mut ee, mut ec, mut cc) = (0.0, 0.0, 0.0);
         for &o in columns {
             for &r in rows {
@@ -234,7 +236,7 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
             }
         }
         if ee == 0.0 || cc == 0.0 || rows.len() < 2 {
-            continue;
+            return None;
         }
         let lost = (ee + 2.0 * ec + cc) / ee;
         let fitted = 1.0 - ec * ec / (cc * ee);
@@ -244,10 +246,19 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
         } else {
             (fitted, 1.0 + ec / cc)
         };
-        if best.as_ref().is_none_or(|best| left < best.left * 0.99) {
-            let error = 3.0 * (left * ee / cc / rows.len() as f64).sqrt() / factor.abs();
-            best = Some(Part { range: start * PART..(end * PART).min(k), factor, error, left });
+        let error = 3.0 * (left * ee / cc / rows.len() as f64).sqrt() / factor.abs();
+        Some(Part { range: start * PART..(end * PART).min(k), factor, error, left })
+    };
+    let mut best: Option<Part> = None;
+    for part in ranges.into_iter().filter_map(fit) {
+        if best.as_ref().is_none_or(|best| part.left < best.left * 0.99) {
+            best = Some(part);
         }
     }
-    best
+    // Nearly all of the sum explains nearly what all of it does.
+    let whole = fit((0, parts));
+    match (whole, best) {
+        (Some(whole), Some(best)) if whole.left < best.left * WHOLE => Some(whole),
+        (_, best) => best,
+    }
 }

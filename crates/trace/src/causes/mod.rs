@@ -102,6 +102,18 @@ impl Suspect<'_> {
         rows.iter().map(|&r| cols.iter().map(|&c| of(r, c)).sum::<f64>()).sum()
     }
 
+    /// The square errors that rounding makes over the wrong region, in the way that the error is nearest to.
+    fn rounding_error(&self) -> f64 {
+        let left = |way: usize| {
+            self.in_region(|r, c| {
+                let error = f64::from(self.found.at(r, c)) - f64::from(self.expected.at(r, c));
+                (error - self.rounding.added(r, c)[way]).powi(2)
+            })
+        };
+        let way = usize::from(left(1) < left(0));
+        self.in_region(|r, c| self.rounding.added(r, c)[way].powi(2))
+    }
+
     /// Square errors of `against` over the wrong region.
     fn region_error(&self, against: &Matrix) -> f64 {
         self.in_region(|r, c| difference(against.at(r, c), self.found.at(r, c)).powi(2))
@@ -177,7 +189,7 @@ impl<'a> Hunt<'a> {
     fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
         let expected = &suspect.expected;
         let (error, region_error) = (suspect.error(expected), suspect.region_error(expected));
-        let rounding = suspect.in_region(|r, c| suspect.rounding.least(r, c)).min(0.9 * region_error);
+        let rounding = suspect.rounding_error().min(0.9 * region_error);
         Hunt { suspect, causes: Vec::new(), error, region_error, rounding, wrong: suspect.wrong() }
     }
 

@@ -114,16 +114,9 @@ impl Rounding {
         self.added.iter().map(square).fold(self.square(row, col), f64::max)
     }
 
-    /// The least of the square errors that the ways of rounding make of a number.
-    pub(crate) fn least(&self, row: usize, col: usize) -> f64 {
-        let at = row * self.cols + col;
-        let square = |added: &Vec<f32>| added.get(at).map_or(0.0, |&x| f64::from(x).powi(2));
-        self.added.iter().map(square).fold(f64::INFINITY, f64::min)
-    }
-
     /// What each way of rounding adds to a number.
-    pub(super) fn added(&self, row: usize, col: usize) -> [f64; WAYS] {
-        [0, 1].map(|way| f64::from(self.added[way][row * self.cols + col]))
+    pub(crate) fn added(&self, row: usize, col: usize) -> [f64; WAYS] {
+        [0, 1].map(|way| f64::from(self.added[way].get(row * self.cols + col).copied().unwrap_or(0.0)))
     }
 
     /// The square errors of a row's `sum y d` and `sum d`.

@@ -85,6 +85,9 @@ fn a_small_gain_is_no_rounding() {
         assert_eq!((&*whole.name, whole.position, &*whole.place), ("ffn_up-1", 0, "everywhere"));
         assert_eq!((whole.causes[0].kind, whole.causes[0].likely), ("scaled", true), "{:?}", whole.causes);
         assert!(whole.causes[0].text.contains("0.98"), "{:?}", whole.causes);
+        // However little it is, it is not a part of the sum, or of the weights, that is wrong.
+        let little = first(&|_, _, x| x * 0.993);
+        assert_eq!((&*little.name, little.causes[0].kind), ("ffn_up-1", "scaled"), "{:?}", little.causes);
         let later = first(&|r, _, x| if r >= 12 { x * 0.985 } else { x });
         assert_eq!((&*later.name, &*later.place), ("ffn_up-1", "positions from 12"));
         let column = first(&|_, c, x| if c == 40 { x * 0.97 } else { x });
