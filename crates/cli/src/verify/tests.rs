@@ -143,7 +143,7 @@ fn what_is_wrong_is_said() {
     let [same, exact, logits, ..] = outcomes(&model, Fault::Product);
     let said = [same, exact, logits].map(|outcome| outcome.expect_err("a fault"));
     assert!(
-        said[0].starts_with("`blk.0.attn_q.weight` (Q8_0): products with 1 rows are not those of None: NMSE")
+        said[0].starts_with("`blk.0.attn_q.weight` (Q8_0): products with 1 row are not those of None: NMSE")
     );
     assert!(said[1].contains("not those of reference"), "{}", said[1]);
     assert!(said[2].contains("of 32 tokens the worst is at position 16"), "{}", said[2]);
