@@ -8,6 +8,7 @@
 """
 
 import argparse
+import ctypes
 
 import jinja2
 import llama_cpp as lib
@@ -36,8 +37,9 @@ def text(llama: Llama, tokens: list[int]) -> str:
     vocab = lib.llama_model_get_vocab(llama.model)
     raw = b""
     for token in tokens:
-        piece = bytes(256)
-        raw += piece[: lib.llama_token_to_piece(vocab, token, piece, len(piece), 0, False)]
+        piece = ctypes.create_string_buffer(256)
+        length = lib.llama_token_to_piece(vocab, token, piece, len(piece), 0, False)
+        raw += piece.raw[:length]
     return raw.decode(errors="replace")
 
 

@@ -71,7 +71,7 @@ fn a_conversation_goes_on_with_another_model() {
     let args = "chat -m MODEL -n 2 --temp 0";
     let stayed = home.pipe(args, "Hi\nHi\n").quiet();
     for command in ["/model other.gguf", "/backend cpu"] {
-        let ran = home.pipe(args, &format!("Hi\n{command}\nHi\n"));
+        let ran = home.pipe(args, format!("Hi\n{command}\nHi\n"));
         assert_eq!((ran.code, &ran.stdout), (Some(0), &stayed), "{command}: {}", ran.stderr);
     }
     let failed = home.pipe(args, "Hi\n/model no.gguf\n");
