@@ -34,10 +34,10 @@ const FLOAT_NMSE: f64 = 1e-5;
 
 /// The same where some do. What rounding does grows with depth and with how unevenly activations are
 /// spread, so no number is right for all models. Over the random models of `testkit` in Q8_0, Q4_0, Q4_K,
-/// Q6_K and Q2_K, three seeds each, the plain kernels' worst was 2.3e-4 with 1 layer, 7.3e-4 with 8, 1.1e-3 with
-/// 32 and 1.3e-3 with 48; the demo model, which is trained, has 2.5e-4. The limit is fifteen times the worst, and
-/// a wrong value in the path of all tokens has 1e-1 and more. How close to exact each format is in fact, the
-/// project's tests measure against llama.cpp's error.
+/// Q6_K and Q2_K, three seeds each, the plain kernels' worst was 2.3e-4 with 1 layer, 7.3e-4 with 8, 1.1e-3
+/// with 32 and 1.3e-3 with 48; the demo model, which is trained, has 2.5e-4. The limit is fifteen times the
+/// worst; the two wrong kernels of `docs/debugging.md` have 1.2e-1 and 3.8e-1. How close to exact each format is
+/// in fact, the project's tests measure against llama.cpp's error.
 const QUANTIZED_NMSE: f64 = 2e-2;
 
 /// Mean divergence from the reference in nats: ten times the worst, 4.6e-3, of the same models; the demo
