@@ -30,7 +30,7 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
         _ => "NaN or infinite",
     };
     let place = Region {
-        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).collect(),
+        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).map(|r| s.first + r).collect(),
         cols: (0..cols).filter(|&c| (0..rows).any(|r| is_bad(r, c))).collect(),
     };
     // Other numbers may be wrong besides.
@@ -53,7 +53,7 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}{hint}",
         if bad == 1 { "number is" } else { "numbers are" },
-        words::place(&place, &s.found, s.head_dim())
+        words::place(&place, (s.first + rows, cols), s.head_dim())
     );
     // Enough of them are a fault by themselves, whatever else is wrong.
     let likely = explained >= 0.5 || bad >= super::ENOUGH;
@@ -169,9 +169,10 @@ fn rows(hunt: &mut Hunt<'_>) {
     if let Some(&first) = moved.first() {
         let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from[r], c));
         let text = format!(
-            "rows hold what belongs to other positions: position {first} has the row of position {}: was it \
+            "rows hold what belongs to other positions: position {} has the row of position {}: was it \
              left from another row, or is the row's index wrong?",
-            from[first]
+            s.first + first,
+            s.first + from[first]
         );
         hunt.try_out("row-moved", Rank::Fitted, text, &made);
     }
