@@ -25,7 +25,8 @@ use crate::Matrix;
 use crate::metrics::{Measure, Metrics, difference};
 use crate::oracle::Call;
 
-pub(crate) use blocks::{Block, Blocks, Pair, Rows, rows_at_once};
+pub(crate) use blocks::{Block, Blocks, Rows, rows_at_once};
+use blocks::{Pair, View};
 pub use region::Region;
 pub(crate) use rounding::Rounding;
 
@@ -46,9 +47,6 @@ const ATTENTION_F16: f64 = 1e-5;
 
 /// The part of the limit that right rows are within as a rule.
 const USUAL: f64 = 1.0 / 16.0;
-
-/// The part of what a drift may be that right rows are within as a rule.
-const USUAL_DRIFT: f64 = 0.5;
 
 /// The one-operation limit of `call`.
 pub(crate) fn limit(call: &Call, kv: KvFormat) -> f64 {
@@ -179,100 +177,149 @@ fn finite(a: f32, b: f32) -> Option<(f64, f64)> {
     (a.is_finite() && b.is_finite()).then(|| (f64::from(a), f64::from(b) - f64::from(a)))
 }
 
+/// What is summed up of a row or a column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    sum: Sum,
+    numbers: usize,
+    expected: Slice,
+    drift: Drift,
+}
+
+impl Line {
+    /// Takes in a number of a row of a view.
+    fn add_col(&mut self, view: View<'_>, rounding: &Rounding, at: (usize, usize)) {
+        self.add(view, rounding, at, 1.0, rounding.has_direction());
+    }
+
+    /// Takes in a number of a column, times the row's weight. Its error is independent of those in other
+    /// rows, if their inputs are others.
+    fn add_row(&mut self, view: View<'_>, rounding: &Rounding, (row, col): (usize, usize), weight: f64) {
+        let is_news = rounding.has_direction() && !rounding.is_repeated(row);
+        self.add(view, rounding, (row, col), weight, is_news);
+        if is_news {
+            let (y, square) = (f64::from(view.expected.at(row, col)), rounding.square(row, col));
+            self.drift.stray([y * y, 1.0].map(|along| weight * weight * along * square));
+        }
+    }
+
+    fn add(
+        &mut self,
+        view: View<'_>,
+        rounding: &Rounding,
+        (row, col): (usize, usize),
+        weight: f64,
+        drifts: bool,
+    ) {
+        let (a, b) = (view.expected.at(row, col), view.found.at(row, col));
+        self.sum.add(a, b, weight);
+        self.numbers += 1;
+        self.expected.add(weight * rounding.square(row, col));
+        if drifts && let Some((y, d)) = finite(a, b) {
+            self.drift.add(y, d, rounding.added(row, col), weight);
+        }
+    }
+
+    /// Whether its error is larger than it may be, relative to its energy, which is `least` at least.
+    fn is_wrong(&self, limit: f64, least: f64) -> bool {
+        let sum = Sum { energy: self.sum.energy.max(least), ..self.sum };
+        sum.is_large(limit, self.numbers) && sum.error > self.expected.most()
+    }
+}
+
 /// Looks at a value with what rounding costs.
 fn closely<R: Rows>(value: &R, tally: &Tally, limit: f64) -> Result<Option<Region>, R::Error> {
     let (rows, cols) = value.shape();
     let (mut bad_rows, mut bad_cols) = (vec![false; rows], vec![false; cols]);
-    let (mut of_rows, mut of_cols) = (vec![Slice::default(); rows], vec![Slice::default(); cols]);
-    let (mut row_drifts, mut col_drifts) = (vec![Drift::default(); rows], vec![Drift::default(); cols]);
-    let mut drift = Drift::default();
+    let (mut by_row, mut by_col) = (vec![Line::default(); rows], vec![Line::default(); cols]);
+    let mut whole = Drift::default();
     value.each(&mut |view| {
         let rounding = (view.rounding)();
         for i in 0..view.found.rows {
             let r = view.first + i;
-            let weight = tally.weights[r];
             for c in 0..cols {
-                let (a, b) = (view.expected.at(i, c), view.found.at(i, c));
-                let square = rounding.square(i, c);
-                of_rows[r].add(square);
-                of_cols[c].add(weight * square);
+                by_row[r].add_col(view, rounding, (i, c));
+                by_col[c].add_row(view, rounding, (i, c), tally.weights[r]);
                 // A single number: relative to its row and to what its column has of rows, as it may be near
                 // 0 itself.
+                let (a, b) = (view.expected.at(i, c), view.found.at(i, c));
                 let energy = tally.usual(r, c).max(f64::from(a).powi(2));
                 let number = Sum { error: difference(a, b).powi(2), energy };
-                if number.is_large(limit, 1) && number.error > 2.0 * square * allowance(1.0) {
+                if number.is_large(limit, 1) && number.error > 2.0 * rounding.square(i, c) * allowance(1.0) {
                     (bad_rows[r], bad_cols[c]) = (true, true);
-                }
-                if rounding.has_direction()
-                    && let Some((y, d)) = finite(a, b)
-                {
-                    row_drifts[r].add(y, d, rounding.added(i, c), 1.0);
-                    if !rounding.is_repeated(i) {
-                        col_drifts[c].add(y, d, rounding.added(i, c), weight);
-                        col_drifts[c].stray([y * y, 1.0].map(|along| weight * weight * along * square));
-                    }
                 }
             }
             if rounding.has_direction() {
-                row_drifts[r].stray(rounding.along(i));
+                by_row[r].drift.stray(rounding.along(i));
                 if !rounding.is_repeated(i) {
-                    drift.join(&row_drifts[r], weight);
+                    whole.join(&by_row[r].drift, tally.weights[r]);
                 }
             }
         }
     })?;
-    let all: f64 = of_rows.iter().map(|slice| slice.most()).sum();
-    let whole = (tally.total().ratio() > limit && tally.total().error > all) || drift.is_beyond(1.0);
+    let most: f64 = by_row.iter().map(|row| row.expected.most()).sum();
+    let is_wrong = (tally.total().ratio() > limit && tally.total().error > most) || whole.is_wrong();
+    let drifts: Vec<Drift> = by_row.iter().map(|row| row.drift).collect();
+    let drifts = drift::wrong(&drifts, &whole);
     for (r, bad) in bad_rows.iter_mut().enumerate() {
-        let row = tally.row(r);
-        *bad |= row.is_large(limit, cols) && row.error > of_rows[r].most() || row_drifts[r].is_beyond(1.0);
+        *bad |= by_row[r].is_wrong(limit, tally.energies[r]) || drifts[r];
     }
-    for (c, bad) in bad_cols.iter_mut().enumerate() {
-        let col = tally.col(c);
-        *bad |= col.is_large(limit, rows) && col.error > of_cols[c].most() || col_drifts[c].is_beyond(1.0);
-    }
+    let by_numbers = bad_cols.clone();
+    mark(&mut bad_cols, &by_col, limit, &whole, |_| tally.share() * 1e-6);
     let any = |bad: &[bool]| bad.contains(&true);
-    if !whole && !any(&bad_rows) && !any(&bad_cols) {
+    if !is_wrong && !any(&bad_rows) && !any(&bad_cols) {
         return Ok(None);
     }
-    // Wrong rows show in columns that are right as a whole, and the other way about.
-    if any(&bad_rows) && !any(&bad_cols) {
-        bad_cols = cols_of(value, tally, limit, &bad_rows)?;
+    // Where some rows are wrong, what the others are like says nothing of columns.
+    if any(&bad_rows) && bad_rows.contains(&false) {
+        bad_cols = by_numbers;
+        cols_of(value, tally, limit, &bad_rows, &mut bad_cols)?;
     }
     let wrong_cols = region::cols(&bad_cols);
     let mut judged = rows_of(value, tally, limit, &wrong_cols)?;
-    for (r, row) in judged.iter_mut().enumerate() {
-        // Of few columns, rows that are wrong elsewhere say nothing.
-        let drifts = wrong_cols.len() == cols && row_drifts[r].is_beyond(USUAL_DRIFT);
-        *row = match *row {
-            _ if bad_rows[r] => Row::Wrong,
-            Row::Right if drifts => Row::Open,
-            row => row,
-        };
-    }
+    judged.iter_mut().zip(&bad_rows).filter(|(_, bad)| **bad).for_each(|(row, _)| *row = Row::Wrong);
     Ok(Some(Region { rows: region::rows(&judged, wrong_cols.len()), cols: wrong_cols }))
 }
 
-/// The columns that are wrong in the rows of `bad_rows`.
-fn cols_of<R: Rows>(value: &R, tally: &Tally, limit: f64, bad_rows: &[bool]) -> Result<Vec<bool>, R::Error> {
-    let cols = value.shape().1;
-    let mut sums = vec![(Sum::default(), Slice::default()); cols];
+/// Marks the columns that are wrong. `whole` is the drift of all together, `least` the energy that a column
+/// is taken to have at least.
+fn mark(bad: &mut [bool], cols: &[Line], limit: f64, whole: &Drift, least: impl Fn(usize) -> f64) {
+    let drifts: Vec<Drift> = cols.iter().map(|col| col.drift).collect();
+    let drifts = drift::wrong(&drifts, whole);
+    for (c, bad) in bad.iter_mut().enumerate() {
+        *bad |= cols[c].is_wrong(limit, least(c)) || drifts[c];
+    }
+}
+
+/// Marks the columns that are wrong in the rows of `bad_rows`.
+fn cols_of<R: Rows>(
+    value: &R,
+    tally: &Tally,
+    limit: f64,
+    bad_rows: &[bool],
+    bad: &mut [bool],
+) -> Result<(), R::Error> {
+    let (mut lines, mut whole) = (vec![Line::default(); bad.len()], Drift::default());
     value.each(&mut |view| {
         let rounding = (view.rounding)();
         for i in (0..view.found.rows).filter(|i| bad_rows[view.first + i]) {
-            let weight = tally.weights[view.first + i];
-            for (c, (sum, slice)) in sums.iter_mut().enumerate() {
-                sum.add(view.expected.at(i, c), view.found.at(i, c), weight);
-                slice.add(weight * rounding.square(i, c));
+            let (weight, mut row) = (tally.weights[view.first + i], Line::default());
+            for (c, line) in lines.iter_mut().enumerate() {
+                line.add_row(view, rounding, (i, c), weight);
+                row.add_col(view, rounding, (i, c));
+            }
+            if rounding.has_direction() {
+                row.drift.stray(rounding.along(i));
+                if !rounding.is_repeated(i) {
+                    whole.join(&row.drift, weight);
+                }
             }
         }
     })?;
-    let n = bad_rows.iter().filter(|&&bad| bad).count();
-    let usual = n as f64 / cols as f64;
-    let is_wrong = |(sum, slice): (Sum, Slice)| {
-        Sum { energy: sum.energy.max(usual), ..sum }.is_large(limit, n) && sum.error > slice.most()
-    };
-    Ok(sums.into_iter().map(is_wrong).collect())
+    // As a rule so many rows have as much of the column, whatever these have.
+    let part = bad_rows.iter().filter(|&&bad| bad).count() as f64 / bad_rows.len() as f64;
+    mark(bad, &lines, limit, &whole, |c| part * tally.by_col[c].energy.max(tally.share()));
+    Ok(())
 }
 
 /// What is known of the rows by the columns that are wrong.

@@ -23,9 +23,13 @@ struct Bench {
 
 impl Bench {
     fn new(format: Format) -> Bench {
+        Bench::of(Spec { layers: 2, ..Spec::new(format) })
+    }
+
+    fn of(spec: Spec) -> Bench {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("model.gguf");
-        Spec { layers: 2, ..Spec::new(format) }.write_to(&path).expect("a model");
+        spec.write_to(&path).expect("a model");
         let file = Gguf::open(path).expect("a good file");
         let model = Model::new(&file).expect("a good model");
         Bench { folder, file, model }
@@ -358,4 +362,105 @@ fn the_page_stands_alone() {
         assert!(!page.contains(outside), "{outside}");
     }
     assert_eq!(page.matches("<tr class=").count(), report.values.len());
+}
+
+/// Far within what rounding to 8 bits may cost, and no rounding: it has a direction.
+#[test]
+fn a_small_gain_is_no_rounding() {
+    for format in [Format::Q4_K, Format::Q8_0] {
+        let bench = Bench::new(format);
+        let (cpu, reference) = (bench.cpu(), bench.reference());
+        let first = |change: &dyn Fn(usize, usize, f32) -> f32| {
+            let bad = bench.changed(&cpu, |name, x| {
+                Some(match name == "ffn_up-1" {
+                    true => Matrix::from_fn(x.rows, x.cols, |r, c| change(r, c, x.at(r, c))),
+                    false => x,
+                })
+            });
+            bench.compare(&bad, &reference).first.expect("a wrong value")
+        };
+        let whole = first(&|_, _, x| x * 0.985);
+        assert!(whole.nmse < 5e-4, "{}", whole.nmse);
+        assert_eq!((&*whole.name, whole.position, &*whole.place), ("ffn_up-1", 0, "everywhere"));
+        assert_eq!((whole.causes[0].kind, whole.causes[0].likely), ("scaled", true), "{:?}", whole.causes);
+        assert!(whole.causes[0].text.contains("0.98"), "{:?}", whole.causes);
+        let later = first(&|r, _, x| if r >= 12 { x * 0.985 } else { x });
+        assert_eq!((&*later.name, &*later.place), ("ffn_up-1", "positions from 12"));
+        let column = first(&|_, c, x| if c == 40 { x * 0.97 } else { x });
+        assert_eq!((&*column.name, &*column.place), ("ffn_up-1", "column 40"));
+        let offset = first(&|_, c, x| if c == 40 { x + 0.02 } else { x });
+        assert_eq!((&*offset.name, &*offset.place), ("ffn_up-1", "column 40"));
+    }
+}
+
+/// What an operation reads may not be what was recorded: then it is not blamed with confidence.
+#[test]
+fn who_reads_something_else_is_not_surely_wrong() {
+    let bench = Bench::new(Format::Q4_K);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    // Too little to be seen in the product itself.
+    let bad = bench.changed(&cpu, only("ffn_up-1", |_, _, x| x * 0.9985));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong value");
+    assert_eq!((&*first.name, first.causes[0].kind), ("ffn_swiglu-1", "input-differs"));
+    assert!(first.causes[0].text.contains("`ffn_up-1`"), "{:?}", first.causes);
+    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
+    // The same from the operation itself is its own fault.
+    let bad = bench.changed(&cpu, only("ffn_swiglu-1", |_, _, x| x * 1.0015));
+    let first = bench.compare(&bad, &reference).first.expect("a wrong value");
+    assert_eq!((&*first.name, first.causes[0].kind), ("ffn_swiglu-1", "scaled"));
+    assert!(first.causes[0].likely, "{:?}", first.causes);
+}
+
+#[test]
+fn every_second_row_is_told_so() {
+    for format in [Format::F32, Format::Q8_0] {
+        let bench = Bench::new(format);
+        let (cpu, reference) = (bench.cpu(), bench.reference());
+        let bad = bench.changed(&cpu, only("attn_out-0", |r, _, x| if r % 2 == 1 { x * 1.5 } else { x }));
+        let report = bench.compare(&bad, &reference);
+        let first = report.first.as_ref().expect("wrong rows");
+        assert_eq!((&*first.name, &*first.place), ("attn_out-0", "every 2nd position from 1"));
+        assert_eq!(first.region.rows, (0..TOKENS / 2).map(|i| 2 * i + 1).collect::<Vec<_>>());
+        assert!(first.causes[0].text.contains("(only every 2nd position from 1)"), "{report}");
+    }
+}
+
+/// The table says of B what it says of A.
+#[test]
+fn the_guilty_side_has_its_errors_in_the_table() {
+    let bench = Bench::new(Format::F32);
+    let cpu = bench.cpu();
+    let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| x * 2.0));
+    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    let report = bench.compare(&cpu, &other);
+    assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
+    let value = report.values.iter().find(|value| value.name == "Vcur-1").expect("a value");
+    let of_b = value.b.as_ref().expect("B was judged");
+    assert_eq!((&value.verdict, &of_b.verdict), (&Verdict::Right, &Verdict::Wrong));
+    assert!(of_b.metrics.is_some_and(|metrics| (metrics.nmse - 1.0).abs() < 1e-3), "{of_b:?}");
+    let text = report.to_string();
+    assert!(text.contains("local A    local B"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("! Vcur-1 ")).expect("a marked line");
+    assert_eq!(line.split_whitespace().nth(3), Some("1.0e0"), "{line}");
+    let page = report.html();
+    assert!(page.contains("class=\"wrong first\"") && page.contains("first wrong: Vcur-1"), "{page}");
+    // Nothing is told of B where only A was judged.
+    assert!(!bench.compare(&other, &cpu).to_string().contains("local B"));
+}
+
+#[test]
+fn other_widths_are_other_models() {
+    let (wide, narrow) =
+        (Bench::new(Format::F32), Bench::of(Spec { hidden: 128, heads: 4, ..Spec::new(Format::F32) }));
+    let select = |trace: &Trace, bench: &Bench| {
+        bench.changed(trace, |name, x| name.starts_with("attn_norm").then_some(x))
+    };
+    let (a, b) = (select(&wide.cpu(), &wide), select(&narrow.cpu(), &narrow));
+    let error = trace::compare(&a, &b, None).expect_err("nothing in common").to_string();
+    assert!(error.contains("`attn_norm-0` has 256 columns in A, 128 in B: other models"), "{error}");
+    // What has the same width is compared.
+    let report = trace::compare(&wide.cpu(), &narrow.cpu(), None).expect("a report");
+    let embd = report.values.iter().find(|value| value.name == "embd").expect("a value");
+    assert!(embd.accumulated.is_none());
+    assert!(report.values.iter().any(|value| value.accumulated.is_some()), "{report}");
 }

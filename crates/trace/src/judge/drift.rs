@@ -57,15 +57,50 @@ impl Drift {
         self.weight += weight * other.weight;
     }
 
-    /// Whether a sum is beyond `part` of what is no fault.
-    pub(super) fn is_beyond(&self, part: f64) -> bool {
-        let usual = [self.energy, (self.energy * self.weight).sqrt()];
-        (0..2).any(|i| {
+    /// What the sums are relative to.
+    fn usual(&self) -> [f64; 2] {
+        [self.energy, (self.energy * self.weight).sqrt()]
+    }
+
+    /// What each sum is of the largest that is no fault.
+    fn parts(&self) -> [f64; 2] {
+        let usual = self.usual();
+        [0, 1].map(|i| {
             let added = self.added[i].iter().fold(0.0f64, |most, added| most.max(added.abs()));
             let chance = STANDARD_ERRORS * (2.0 * self.squares[i]).sqrt();
-            self.sums[i].abs() > part * (chance + SPARE * added + GAIN * usual[i])
+            let most = chance + SPARE * added + 2.0 * GAIN * usual[i];
+            if self.sums[i] == 0.0 { 0.0 } else { self.sums[i].abs() / most }
         })
     }
+
+    /// Whether it is a fault.
+    pub(super) fn is_wrong(&self) -> bool {
+        self.parts().into_iter().any(|part| part > 1.0)
+    }
+}
+
+/// Of slices of a value, its rows or its columns, those that drift; `whole` is the drift of all. Where some
+/// do, or the whole does, so does every slice that is nearer to these than to none, or cannot be told from
+/// them.
+pub(super) fn wrong(slices: &[Drift], whole: &Drift) -> Vec<bool> {
+    let mut all = Drift::default();
+    let is_wrong: Vec<bool> = slices.iter().map(Drift::is_wrong).collect();
+    slices.iter().zip(&is_wrong).filter(|(_, wrong)| **wrong).for_each(|(slice, _)| all.join(slice, 1.0));
+    if !is_wrong.contains(&true) {
+        if !whole.is_wrong() {
+            return is_wrong;
+        }
+        all = *whole;
+    }
+    let [along, offset] = all.parts();
+    let i = usize::from(offset > along);
+    let level = all.sums[i] / all.usual()[i];
+    let is_like = |slice: &Drift| {
+        let usual = slice.usual()[i];
+        let (own, error) = (slice.sums[i] / usual, slice.squares[i].sqrt() / usual);
+        if usual == 0.0 || level.abs() < 6.0 * error { whole.is_wrong() } else { own / level > 0.5 }
+    };
+    slices.iter().zip(is_wrong).map(|(slice, is_wrong)| is_wrong || is_like(slice)).collect()
 }
 
 /// Sums that tell, before anything is known of rounding, whether there may be a drift.
@@ -89,11 +124,14 @@ impl Glance {
         self.numbers += 1.0;
     }
 
-    /// Whether the errors, if they were independent, would be more than four standard errors away.
+    /// Whether the gain or the offset is more than what is never told, and more than six standard errors
+    /// by what strays about it.
     pub(super) fn is_worth(&self) -> bool {
         let usual = [self.energy, (self.energy * self.weight).sqrt()];
-        let stray =
-            [self.energy, self.weight].map(|along| 4.0 * (along * self.squares / self.numbers).sqrt());
-        (0..2).any(|i| self.sums[i].abs() > GAIN * usual[i] && self.sums[i].abs() > stray[i])
+        [self.energy, self.weight].into_iter().enumerate().any(|(i, along)| {
+            let sum = self.sums[i].abs();
+            let stray = (self.squares - sum * sum / along).max(0.0) * along / (self.numbers - 1.0).max(1.0);
+            sum > 2.0 * GAIN * usual[i] && sum > STANDARD_ERRORS * stray.sqrt()
+        })
     }
 }
