@@ -60,15 +60,23 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
+/// Zero and a factor, which every other hypothesis must surpass.
+pub(super) fn plain(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
-    hunt.try_out(
-        "zero",
-        Rank::General,
-        "the value is zero: it was never written, or not added up",
-        &s.expected.map(|_| 0.0),
-    );
-    scaled(hunt);
+    let text = "the value is zero: it was never written, or not added up";
+    hunt.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
+    let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
+    if factor.abs() > 1e-6 {
+        let dims: Vec<usize> =
+            s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
+        let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
+        let made = s.expected.map(|x| (f64::from(x) * factor) as f32);
+        hunt.try_out("scaled", Rank::General, text, &made);
+        hunt.plain = hunt.plain.min(s.region_error(&made));
+    }
+}
+
+pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     clipped(hunt);
     squashed(hunt);
     rows(hunt);
@@ -94,17 +102,6 @@ fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     }
     let left = (found * energy / (product * product) - 1.0).max(0.0);
     (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
-}
-
-fn scaled(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
-    if factor.abs() > 1e-6 {
-        let dims: Vec<usize> =
-            s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
-        let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
-        hunt.try_out("scaled", Rank::General, text, &s.expected.map(|x| (f64::from(x) * factor) as f32));
-    }
 }
 
 fn clipped(hunt: &mut Hunt<'_>) {
@@ -336,6 +333,8 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             "each column is scaled by a factor of its own: a vector is missing or multiplied twice",
             &made,
         );
+    }
+    if rows.len() >= 8 {
         let mut made = s.expected.clone();
         for &c in cols {
             let difference = |r: usize| f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));

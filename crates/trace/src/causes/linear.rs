@@ -191,9 +191,9 @@ fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
     if let Some(column) = column
         && (start, end) == (0, weight.cols)
     {
-        return format!(
-            "all weights of row {column} {what}: its blocks are lost, or its output is not computed"
-        );
+        let lost =
+            if part.factor == 0.0 { ": its blocks are lost, or its output is not computed" } else { "" };
+        return format!("all weights of row {column} {what}{lost}");
     }
     let block = weight.format.block_len();
     let place = if block > 1 && start.is_multiple_of(block) && end - start == block {

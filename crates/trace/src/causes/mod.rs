@@ -2,7 +2,9 @@
 //! whose result is held against what was recorded.
 //!
 //! A hypothesis that the recorded value bears out within the one-operation limit is likely; one that takes
-//! away much of the error, but not all of it, is possible. What explains nothing is not told.
+//! away much of the error, but not all of it, is possible. What explains nothing is not told: neither is
+//! what zero or a factor would explain as well, nor what is further from the value than zero is, nor what
+//! so few wrong numbers bear out by chance.
 
 mod attention;
 mod blocks;
@@ -30,6 +32,10 @@ const MOST: usize = 6;
 
 /// Wrong numbers from which a cause is believed: fewer are explained by chance.
 const ENOUGH: usize = 8;
+
+/// The probability of chance from which on nothing is told. A hypothesis leaves the part `left` of the error
+/// of `n` numbers by chance in about `left^(n/2)` of all cases.
+const CHANCE: f64 = 1e-3;
 
 /// What may have gone wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -119,24 +125,38 @@ impl Suspect<'_> {
         self.in_region(|r, c| difference(against.at(r, c), self.found.at(r, c)).powi(2))
     }
 
-    /// Numbers of the wrong region that are about as wrong as its worst: those that are not wrong show noise.
-    fn wrong(&self) -> usize {
-        let Region { rows, cols } = &self.region;
-        let errors = || rows.iter().flat_map(|&r| cols.iter().map(move |&c| (r, c)));
-        let error = |(r, c)| difference(self.expected.at(r, c), self.found.at(r, c));
-        let worst = errors().map(error).fold(0.0, f64::max);
-        errors().filter(|&at| error(at) > 0.05 * worst).count()
+    /// The squares of a value over the wrong region.
+    fn energy(&self, of: &Matrix) -> f64 {
+        self.in_region(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, what should be elsewhere.
+    /// Numbers of the wrong region that are wrong themselves, beyond the limit or about as much as its worst:
+    /// those that are not show noise.
+    fn wrong(&self) -> usize {
+        let Region { rows, cols } = &self.region;
+        let numbers = || rows.iter().flat_map(|&r| cols.iter().map(move |&c| (r, c)));
+        let error = |(r, c)| difference(self.expected.at(r, c), self.found.at(r, c));
+        let worst = numbers().map(error).fold(0.0, f64::max);
+        let usual = (self.limit * self.energy(&self.expected) / numbers().count() as f64).sqrt();
+        numbers().filter(|&at| error(at) > usual.min(0.05 * worst)).count()
+    }
+
+    /// `inside` in the wrong region, what should be elsewhere. A head is wrong as a whole where that is
+    /// nearer: columns that hardly turn do not show it.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
-        let mut mixed = self.expected.clone();
-        for &r in &self.region.rows {
-            for &c in &self.region.cols {
-                mixed.data[r * mixed.cols + c] = inside.at(r, c);
+        let Region { rows, cols } = &self.region;
+        let mixed = |cols: &[usize]| {
+            let mut mixed = self.expected.clone();
+            for &r in rows {
+                cols.iter().for_each(|&c| mixed.data[r * mixed.cols + c] = inside.at(r, c));
             }
-        }
-        mixed
+            mixed
+        };
+        let only = mixed(cols);
+        let Some(dim) = self.head_dim() else { return only };
+        let in_head = |c: &usize| cols.iter().any(|wrong| wrong / dim == c / dim);
+        let heads = mixed(&(0..self.expected.cols).filter(in_head).collect::<Vec<_>>());
+        if self.error(&heads) < self.error(&only) { heads } else { only }
     }
 }
 
@@ -181,6 +201,8 @@ struct Hunt<'a> {
     region_error: f64,
     /// What of that is rounding, at least, which no mistake explains.
     rounding: f64,
+    /// What of it is left by zero or by a factor, whichever is less.
+    plain: f64,
     /// Numbers that make up the error.
     wrong: usize,
 }
@@ -190,7 +212,8 @@ impl<'a> Hunt<'a> {
         let expected = &suspect.expected;
         let (error, region_error) = (suspect.error(expected), suspect.region_error(expected));
         let rounding = suspect.rounding_error().min(0.9 * region_error);
-        Hunt { suspect, causes: Vec::new(), error, region_error, rounding, wrong: suspect.wrong() }
+        let (plain, wrong) = (region_error.min(suspect.energy(&suspect.found)), suspect.wrong());
+        Hunt { suspect, causes: Vec::new(), error, region_error, rounding, plain, wrong }
     }
 
     /// The part of the error that is left in the wrong region when `made` is what was meant.
@@ -200,10 +223,20 @@ impl<'a> Hunt<'a> {
 
     /// Holds what a mistake would have made against what was recorded.
     fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
-        let left = self.left(made);
-        // By chance alone, one of many values is a little like another.
-        let most = if rank < Rank::General { 0.5 } else { 0.1 };
-        if left.is_nan() || left > most {
+        let (left, error) = (self.left(made), self.suspect.region_error(made));
+        // By chance alone, one of many values is a little like another, and few numbers are like anything.
+        let (most, fitted) = match rank {
+            Rank::Known => (0.5, 0),
+            Rank::Estimated => (0.5, 1),
+            Rank::General | Rank::Fitted => (0.1, 1),
+        };
+        let numbers = self.wrong.saturating_sub(fitted) as f64;
+        if left.is_nan() || left > most || numbers == 0.0 || left.powf(numbers / 2.0) > CHANCE {
+            return;
+        }
+        // Zero is as near, unless it is zero that is meant.
+        let energy = self.suspect.energy(made);
+        if error >= energy && (error > 0.0 || kind != "zero") {
             return;
         }
         // Everywhere or only where the value is wrong: the former says more.
@@ -223,7 +256,10 @@ impl<'a> Hunt<'a> {
         if !everywhere {
             text = format!("{text} (only {})", s.place);
         }
-        let likely = judged.region.is_none() && left <= 0.1 && self.wrong >= ENOUGH;
+        let likely = judged.region.is_none() && left <= 0.1 && error <= 0.1 * energy && self.wrong >= ENOUGH;
+        if !likely && error - self.rounding > most * (self.plain - self.rounding).max(0.0) {
+            return;
+        }
         let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
         self.causes.push((rank, !everywhere, cause));
     }
@@ -259,7 +295,8 @@ impl<'a> Hunt<'a> {
         let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
         let mut told: Vec<Cause> = Vec::new();
         for (rank, part, cause) in causes {
-            let is_new = told.iter().all(|other| other.text != cause.text);
+            let same = |other: &Cause| (other.kind, other.nmse) == (cause.kind, cause.nmse);
+            let is_new = told.iter().all(|other| other.text != cause.text && !same(other));
             let worth = match best {
                 // What is borne out makes what is not idle, and so it does with what only describes it, with
                 // what holds in a part where it holds everywhere, and with an estimate of the same.
@@ -284,6 +321,7 @@ pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
         return vec![cause];
     }
     let mut hunt = Hunt::new(suspect);
+    general::plain(&mut hunt);
     match &suspect.value().op {
         Op::Embed { .. } => embed::hunt(&mut hunt),
         Op::Linear { .. } => linear::hunt(&mut hunt),

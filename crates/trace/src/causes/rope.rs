@@ -136,7 +136,7 @@ fn positions(hunt: &mut Hunt<'_>) {
         // The row at all positions there are, and as many beyond.
         let Ok(table) = s.oracle.run(&s.call, &[&s.inputs[0].take_rows(&vec![r; 2 * rows])]) else { return };
         let error = |p: usize| -> f64 {
-            table.row(p).iter().zip(s.found.row(r)).map(|(&a, &b)| difference(a, b).powi(2)).sum()
+            s.region.cols.iter().map(|&c| difference(table.at(p, c), s.found.at(r, c)).powi(2)).sum()
         };
         let position = (0..2 * rows).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap_or(r);
         made.data[r * made.cols..][..made.cols].copy_from_slice(table.row(position));
