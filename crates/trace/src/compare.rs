@@ -11,7 +11,7 @@ use crate::judge::{Block, Blocks, Region, Rows, judge, rows_at_once};
 use crate::metrics::{Measure, difference, ratio};
 use crate::replay::Replay;
 use crate::report::Own;
-use crate::{Compared, Error, First, Matrix, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
+use crate::{Compared, Error, First, Matrix, Meta, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
 
 /// The largest error of a whole model with weights of F32 or F16.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
@@ -25,7 +25,7 @@ const WHOLE_QUANTIZED: f64 = 1e-2;
 
 /// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
 /// is one. Of the two, those are judged that come from its model, as far as they say; `b` when `a` is right
-/// and `b` is not the reference's.
+/// and `b` is not [trusted](Trace::trusted). What was not judged must be near.
 ///
 /// # Errors
 /// When the traces have no position or no value in common, or one cannot be read.
@@ -89,6 +89,7 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         Method::Accumulated => sides.first_far()?,
         Method::Replay => sides.first_guilty(oracles, &mut notes)?,
     };
+    let first = sides.sooner(first, oracles, &mut notes)?;
     if method == Method::Replay
         && let Some(side) = first.as_ref().and_then(|first| first.side)
         && !is_one_program(a, b)
@@ -114,12 +115,16 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
 }
 
 /// Whether both runs must have computed the same bits: one program, one backend with the same kernels, one
-/// model, one format of the cache.
+/// model, one format of the cache. Threads share out the work and change none.
 fn same_bits_expected(a: &Trace, b: &Trace) -> bool {
     let (a, b) = (a.meta(), b.meta());
+    let facts = |meta: &Meta| {
+        let facts = meta.facts.split("; ").filter(|fact| !fact.starts_with("threads: "));
+        facts.map(str::to_owned).collect::<Vec<_>>()
+    };
     a.producer == b.producer
         && a.backend == b.backend
-        && a.facts == b.facts
+        && facts(a) == facts(b)
         && a.kv == b.kv
         && a.model_digest.is_some()
         && a.model_digest == b.model_digest
@@ -132,11 +137,11 @@ fn is_one_program(a: &Trace, b: &Trace) -> bool {
 }
 
 /// Two traces and what is known of their values.
-struct Sides<'a> {
-    a: &'a Trace,
-    b: &'a Trace,
-    positions: usize,
-    values: Vec<Compared>,
+pub(crate) struct Sides<'a> {
+    pub(crate) a: &'a Trace,
+    pub(crate) b: &'a Trace,
+    pub(crate) positions: usize,
+    pub(crate) values: Vec<Compared>,
 }
 
 impl Sides<'_> {
@@ -163,7 +168,7 @@ impl Sides<'_> {
     }
 
     /// Rows of a value that both have: B's, then A's.
-    fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
+    pub(crate) fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
         let (expected, found) = (read(self.b, name, rows.clone())?, read(self.a, name, rows)?);
         Ok(Block::plain(expected, found))
     }
@@ -210,8 +215,9 @@ impl Sides<'_> {
                 return Ok(first);
             }
         }
-        // What the reference computed is right; what another model did, is its own affair.
-        if let Some(oracle) = b.filter(|_| self.b.meta().backend != "reference") {
+        if self.b.is_trusted() {
+            // It is right.
+        } else if let Some(oracle) = b {
             let values = &mut self.values;
             let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut |name, own| {
                 if let Some(value) = values.iter_mut().find(|value| value.name == name) {
@@ -220,6 +226,10 @@ impl Sides<'_> {
             })?;
             if first.is_some() {
                 return Ok(first);
+            }
+        } else {
+            for value in self.values.iter_mut().filter(|value| value.accumulated.is_some()) {
+                value.b = Some(Own::not_judged("it comes from another model file".to_owned()));
             }
         }
         let limit = self.whole_limit();
@@ -249,7 +259,7 @@ impl Sides<'_> {
     }
 
     /// How far values may be apart after the whole model.
-    fn whole_limit(&self) -> f64 {
+    pub(crate) fn whole_limit(&self) -> f64 {
         let types = [self.a, self.b].map(|trace| &*trace.meta().types);
         let limit = |word: &str| match word {
             "BF16" => WHOLE_BF16,

@@ -20,6 +20,7 @@ mod replay;
 mod report;
 mod stats;
 mod trace;
+mod unfit;
 mod writer;
 
 pub use causes::Cause;

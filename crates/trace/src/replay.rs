@@ -293,7 +293,7 @@ impl Own {
         Own { metrics: Some(judgement.metrics), limit: Some(limit), verdict }
     }
 
-    fn not_judged(why: String) -> Own {
+    pub(crate) fn not_judged(why: String) -> Own {
         Own { metrics: None, limit: None, verdict: Verdict::NotJudged(why) }
     }
 }

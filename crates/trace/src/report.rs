@@ -98,7 +98,7 @@ pub struct Compared {
     pub accumulated: Option<Metrics>,
     /// Whether it is right in A.
     pub verdict: Verdict,
-    /// What is known of B's operation; `None` where A is guilty or B is the reference's.
+    /// What is known of B's operation; `None` where A is guilty or B is trusted.
     pub b: Option<Own>,
 }
 
@@ -247,7 +247,10 @@ impl fmt::Display for Report {
 impl Report {
     /// The verdict on traces that are alike, in a line.
     pub(crate) fn all_is_well(&self) -> String {
-        let judged = self.values.iter().filter(|value| value.verdict == Verdict::Right).count();
+        let is_right = |value: &&Compared| {
+            value.verdict == Verdict::Right && value.b.as_ref().is_none_or(|b| b.verdict == Verdict::Right)
+        };
+        let judged = self.values.iter().filter(is_right).count();
         let (all, positions) = (self.values.len(), self.positions);
         match self.method {
             Method::Bits => format!("alike: all bits of {judged} values at {positions} positions are equal"),

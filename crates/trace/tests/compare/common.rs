@@ -30,6 +30,25 @@ impl Bench {
         let folder = TempDir::new().expect("a folder");
         let path = folder.path().join("model.gguf");
         spec.write_to(&path).expect("a model");
+        Bench::at(folder, path)
+    }
+
+    /// The same model, with a NaN for the number `at` of the F32 tensor `name`.
+    pub(crate) fn with_nan(spec: Spec, name: &str, at: usize) -> Bench {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("model.gguf");
+        spec.write_to(&path).expect("a model");
+        let data = Gguf::open(&path).expect("a good file").tensor(name).expect("the tensor").data.clone();
+        let mut bytes = std::fs::read(&path).expect("the file");
+        let place = bytes.windows(64).position(|window| *window == data[..64]).expect("its data");
+        bytes[place + 4 * at..][..4].copy_from_slice(&f32::NAN.to_le_bytes());
+        drop(data);
+        std::fs::write(folder.path().join("nan.gguf"), bytes).expect("a file");
+        let path = folder.path().join("nan.gguf");
+        Bench::at(folder, path)
+    }
+
+    fn at(folder: TempDir, path: PathBuf) -> Bench {
         let file = Gguf::open(path).expect("a good file");
         let model = Model::new(&file).expect("a good model");
         Bench { folder, file, model }
@@ -59,7 +78,7 @@ impl Bench {
     }
 
     pub(crate) fn reference(&self) -> Trace {
-        self.record("reference", Box::new(Reference::new()), TOKENS)
+        self.record("reference", Box::new(Reference::new()), TOKENS).trusted()
     }
 
     /// The trace with values changed, or left out where `change` says `None`.
@@ -72,7 +91,12 @@ impl Bench {
                 Some((shape.clone(), change(&shape.name, Matrix::new(shape.cols, data))?))
             })
             .collect();
-        let shapes = kept.iter().map(|(shape, _)| shape.clone());
+        let shape = |(shape, matrix): &(trace::Shape, Matrix)| trace::Shape {
+            rows: matrix.rows,
+            cols: matrix.cols,
+            ..shape.clone()
+        };
+        let shapes = kept.iter().map(shape);
         let mut writer = Writer::create(&path, trace.meta(), shapes).expect("a file");
         for (shape, matrix) in &kept {
             writer.write(&shape.name, 0, &matrix.data).expect("a value");

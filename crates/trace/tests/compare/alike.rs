@@ -1,0 +1,102 @@
+//! What may be called alike.
+
+use std::num::NonZero;
+
+use backend_cpu::Cpu;
+use quant::Format;
+use testkit::llama::Spec;
+use trace::{Matrix, Meta, Method, Trace};
+
+use crate::common::{Bench, TOKENS, only};
+
+/// Whoever says that the reference made it: only what was computed now is known to be right.
+#[test]
+fn who_says_to_be_the_reference_is_judged() {
+    let bench = Bench::new(Format::Q8_0);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let bad = bench.changed(&reference, only("Qcur-1", |_, _, x| x * 3.0));
+    let first = bench.compare(&cpu, &bad).first.expect("a wrong value");
+    assert_eq!((&*first.name, first.side, first.causes[0].kind), ("Qcur-1", Some("b"), "scaled"));
+    let bad = bench.changed(&reference, only("Qcur-1", |r, c, x| if r + c == 9 { f32::NAN } else { x }));
+    let first = bench.compare(&cpu, &bad).first.expect("a NaN");
+    assert_eq!((&*first.name, first.side, first.causes[0].kind), ("Qcur-1", Some("b"), "not-finite"));
+    assert!(bench.compare(&cpu, &bench.changed(&reference, |_, x| Some(x))).alike);
+}
+
+/// What nobody judged is alike where it is near, and only there.
+#[test]
+fn what_is_not_judged_must_be_near() {
+    let bench = Bench::new(Format::Q8_0);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let other = Meta { model_digest: Some("00".into()), ..reference.meta().clone() };
+    let report = bench.compare(&cpu, &bench.retold(&reference, other.clone()));
+    assert!(report.alike && report.to_string().starts_with("alike as far as can be told: 0 of "), "{report}");
+    let bad = bench.changed(&reference, only("result_norm", |_, _, x| -x));
+    let report = bench.compare(&cpu, &bench.retold(&bad, other));
+    assert!(report.to_string().starts_with("A and B first part at result_norm, position 0"), "{report}");
+}
+
+#[test]
+fn a_value_of_another_shape_is_not_alike() {
+    let bench = Bench::new(Format::F32);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let half = |name: &str, x: Matrix| {
+        Some(match name {
+            "Vcur-1" => Matrix::from_fn(x.rows, x.cols / 2, |r, c| x.at(r, c)),
+            _ => x,
+        })
+    };
+    let bad = bench.changed(&cpu, half);
+    for (a, b, side) in [(&bad, &reference, "a"), (&reference, &bad, "b"), (&cpu, &bad, "b")] {
+        let report = bench.compare(a, b);
+        let first = report.first.as_ref().expect("another shape");
+        assert_eq!((&*first.name, first.side, first.causes[0].kind), ("Vcur-1", Some(side), "shape"));
+        let text = report.to_string();
+        let shapes = |side: &str, trace: &Trace| {
+            format!("24 x {} in {side}", trace.value("Vcur-1").expect("a value").cols)
+        };
+        assert!(text.contains(&format!("{}, {}", shapes("A", a), shapes("B", b))), "{text}");
+        let report = trace::compare(a, b, None).expect("a report");
+        let first = report.first.as_ref().expect("another shape");
+        assert_eq!((&*first.name, first.side, first.causes[0].kind), ("Vcur-1", None, "shape"));
+    }
+    // What is wrong before it comes first.
+    let worse = bench
+        .changed(&cpu, |name, x| half(name, x).map(|x| if name == "Qcur-0" { x.map(|x| -x) } else { x }));
+    assert_eq!(bench.compare(&worse, &reference).first.expect("a wrong value").name, "Qcur-0");
+    // More tokens than rows.
+    let more = Meta { tokens: [cpu.meta().tokens.clone(), vec![7, 8]].concat(), ..cpu.meta().clone() };
+    let long = bench.record("long", Box::new(Cpu::new(None)), TOKENS + 2);
+    let more = Meta { tokens: long.meta().tokens.clone(), ..more };
+    let first = bench.compare(&bench.retold(&cpu, more), &long).first.expect("rows that are not there");
+    assert_eq!((&*first.name, first.causes[0].kind), ("embd", "shape"));
+}
+
+#[test]
+fn threads_change_no_bit() {
+    let bench = Bench::new(Format::Q4_K);
+    let with = |n: usize| bench.record(&format!("t{n}"), Box::new(Cpu::new(NonZero::new(n))), TOKENS);
+    let report = bench.compare(&with(1), &with(2));
+    assert_eq!((report.alike, report.method), (true, Method::Bits), "{report}");
+}
+
+/// Every engine computes NaN then, and alike.
+#[test]
+fn nan_in_a_weight_is_told() {
+    let name = "blk.1.attn_q.weight";
+    let bench = Bench::with_nan(Spec { layers: 2, ..Spec::new(Format::F32) }, name, 3 * 256 + 5);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    for (a, b) in [(&cpu, &reference), (&cpu, &cpu)] {
+        let report = bench.compare(a, b);
+        let first = report.first.as_ref().expect("NaN");
+        assert_eq!((&*first.name, first.causes[0].kind), ("Qcur_pre-1", "weight-not-finite"), "{report}");
+        assert_eq!((&first.region.cols[..], first.region.rows.len()), (&[3][..], TOKENS));
+        assert!(first.causes[0].text.contains("`blk.1.attn_q.weight`"), "{report}");
+        assert!(first.causes[0].text.contains("row 3, column 5"), "{report}");
+    }
+    let report = trace::compare(&cpu, &reference, None).expect("a report");
+    assert!(report.alike && report.to_string().contains("`Qcur_pre-1` is the first with NaN"), "{report}");
+    // What an engine makes wrong before is its own.
+    let bad = bench.changed(&cpu, only("Qcur-0", |_, _, x| -x));
+    assert_eq!(bench.compare(&bad, &reference).first.expect("a wrong value").name, "Qcur-0");
+}
