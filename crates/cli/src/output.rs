@@ -67,6 +67,8 @@ pub(crate) fn start_tracing(verbose: bool) {
         )
         .with_target(verbose)
         .without_time()
+        // It would tell stderr that stderr cannot be written, and panic over that.
+        .log_internal_errors(false)
         .init();
 }
 
