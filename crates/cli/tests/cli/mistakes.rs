@@ -116,6 +116,17 @@ fn help_speaks_of_its_own_command() {
     assert!(home.run("run --help").quiet().contains("in -p and --system"));
 }
 
+/// Only of an option that the command has.
+#[test]
+fn advice_can_be_followed() {
+    let home = Home::new();
+    assert!(home.run("run -m MODEL").failed(2).contains("use '-f -'"));
+    for command in ["trace -m MODEL", "trace"] {
+        let error = home.run(command).failed(2);
+        assert!(error.contains("--prompt") && !error.contains("-f"), "{error}");
+    }
+}
+
 /// Nobody can be told that stderr is closed, so that is no error.
 #[cfg(unix)]
 #[test]
