@@ -7,6 +7,7 @@ use trace::Trace;
 use crate::common::{Home, write};
 
 const TRACE: &str = "trace -m MODEL --tokens 1,300,7 -o";
+#[cfg(unix)]
 const BASE: &str = "perplexity -m MODEL -f text.txt -c 8 --save-logits";
 const PAGE: &str = "compare a.safetensors -m MODEL --html";
 
