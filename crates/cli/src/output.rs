@@ -41,7 +41,7 @@ pub(crate) fn is_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, without those that the error before says itself, safe to print.
-fn message(error: &anyhow::Error) -> String {
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
         if !said.last().is_some_and(|last| last.contains(&cause)) {

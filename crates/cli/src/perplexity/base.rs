@@ -71,6 +71,8 @@ fn scored_positions(n_ctx: usize) -> Range<usize> {
 pub(crate) enum Error {
     #[error("cannot read the base {path}")]
     Read { path: String, source: io::Error },
+    #[error("{path} is no file of log-probabilities: it is no regular file")]
+    Kind { path: String },
     #[error("{path} is no file of log-probabilities: it does not begin with `_logits_`")]
     Magic { path: String },
     #[error("{path}: {field} is {found}, expected {expected}")]
@@ -105,7 +107,7 @@ impl Reader {
         let read = |source| Error::Read { path: name(), source };
         // Before it is opened: a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(read)?.is_file() {
-            return Err(Error::Magic { path: name() });
+            return Err(Error::Kind { path: name() });
         }
         let file = File::open(path).map_err(read)?;
         let len = file.metadata().map_err(read)?.len();

@@ -222,6 +222,7 @@ fn the_command_line_is_checked() {
     let ran = Ran::from(home.command("verify -m no/such.gguf").output().expect("the program starts"));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.starts_with("FAIL  file ") && ran.stdout.contains("no/such.gguf"), "{ran:?}");
+    assert_eq!(ran.stdout.matches("os error").count(), 1, "{ran:?}");
     let spaced = home.path("a model's.gguf");
     write(&spaced, b"GGUF");
     let ran = home.run_with("verify -m", &[&spaced.display().to_string()]);
