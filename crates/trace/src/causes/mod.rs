@@ -234,9 +234,9 @@ impl<'a> Hunt<'a> {
         if left.is_nan() || left > most || numbers == 0.0 || left.powf(numbers / 2.0) > CHANCE {
             return;
         }
-        // Zero is as near, unless it is zero that is meant.
+        // Zero is as near, unless it is zero that is meant, as of a sum that is lost.
         let energy = self.suspect.energy(made);
-        if error >= energy && (error > 0.0 || kind != "zero") {
+        if error >= energy && (error > 0.0 || !matches!(kind, "zero" | "part-of-sum")) {
             return;
         }
         // Everywhere or only where the value is wrong: the former says more.
