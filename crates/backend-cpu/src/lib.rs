@@ -9,6 +9,8 @@
 mod attention;
 mod kernels;
 mod kv;
+mod lanes;
+mod packed;
 mod pool;
 mod program;
 
@@ -17,11 +19,12 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
-use graph::Graph;
+use graph::{Graph, Op};
 
 pub use kernels::Isa;
 use kernels::Kernels;
 use kv::Kv;
+use packed::Packed;
 use pool::Pool;
 use program::CpuProgram;
 
@@ -30,6 +33,8 @@ use program::CpuProgram;
 pub struct Cpu {
     kernels: Kernels,
     weights: HashMap<String, Weight>,
+    /// Weights of linear layers, as kernels read them.
+    packed: HashMap<String, Arc<Packed>>,
     state: Arc<Mutex<State>>,
 }
 
@@ -58,7 +63,7 @@ impl Cpu {
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
-        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), state: Arc::new(Mutex::new(state)) })
+        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), packed: HashMap::new(), state: Arc::new(Mutex::new(state)) })
     }
 }
 
@@ -81,6 +86,7 @@ impl Backend for Cpu {
 
     fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
         weight.check(name)?;
+        self.packed.remove(name);
         self.weights.insert(name.to_owned(), weight);
         Ok(())
     }
@@ -96,14 +102,27 @@ impl Backend for Cpu {
     fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let layout = lock(&self.state).layout();
         let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
-        Ok(Box::new(CpuProgram::new(bound, self.kernels, self.state.clone())))
+        let mut packed = vec![None; graph.weights().count()];
+        for (_, value) in graph.values() {
+            if let Op::Linear { weight: id, .. } = value.op {
+                let name = &graph.weight(id).name;
+                if !self.packed.contains_key(name) {
+                    let Weight { format, rows, cols, bytes } = bound.weight(id);
+                    let pool = &mut lock(&self.state).pool;
+                    let weight = (self.kernels.linear(*format).pack)(pool, bytes, *rows, *cols);
+                    self.packed.insert(name.clone(), Arc::new(weight));
+                }
+                packed[id.index()] = self.packed.get(name).cloned();
+            }
+        }
+        Ok(Box::new(CpuProgram::new(bound, packed, self.kernels, self.state.clone())))
     }
 
     fn memory(&self) -> Memory {
         let state = lock(&self.state);
         Memory {
             weights_mapped: self.weights.values().map(|weight| weight.bytes.len() as u64).sum(),
-            weights_owned: 0,
+            weights_owned: self.packed.values().map(|weight| weight.bytes() as u64).sum(),
             kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
         }

@@ -7,14 +7,8 @@
 use std::arch::x86_64::*;
 
 use half::f16;
-use quant::{Bf16Le, F16Le, F32Le};
 
 use super::sum8;
-use crate::kernels::{Float, Input};
-use crate::pool::Tile;
-
-/// Rows of activations that share one reading of the weights.
-const ROWS: usize = 2;
 
 /// Numbers of which eight widen to a vector of f32.
 pub(crate) trait Widen: Copy {
@@ -27,11 +21,6 @@ pub(crate) trait Widen: Copy {
     /// One number.
     fn widen(self) -> f32;
 }
-
-/// A weight that widens.
-pub(crate) trait Load8: Float + Widen {}
-
-impl<F: Float + Widen> Load8 for F {}
 
 impl Widen for f32 {
     #[inline(always)]
@@ -54,65 +43,6 @@ impl Widen for f16 {
 
     fn widen(self) -> f32 {
         self.to_f32()
-    }
-}
-
-impl Widen for F32Le {
-    #[inline(always)]
-    unsafe fn widen8(eight: &[F32Le; 8]) -> __m256 {
-        // SAFETY: 32 bytes are read from eight f32, little-endian as this processor is.
-        unsafe { _mm256_loadu_ps(eight.as_ptr().cast()) }
-    }
-
-    fn widen(self) -> f32 {
-        self.wide()
-    }
-}
-
-impl Widen for F16Le {
-    #[inline(always)]
-    unsafe fn widen8(eight: &[F16Le; 8]) -> __m256 {
-        // SAFETY: the caller runs on F16C; 16 bytes are read from eight f16.
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(eight.as_ptr().cast())) }
-    }
-
-    fn widen(self) -> f32 {
-        self.wide()
-    }
-}
-
-impl Widen for Bf16Le {
-    #[inline(always)]
-    unsafe fn widen8(eight: &[Bf16Le; 8]) -> __m256 {
-        // SAFETY: the caller runs on AVX2; 16 bytes are read from eight BF16.
-        unsafe {
-            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(eight.as_ptr().cast()));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
-        }
-    }
-
-    fn widen(self) -> f32 {
-        self.wide()
-    }
-}
-
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) fn linear<F: Load8>(weights: &[u8], x: Input<'_, f32>, tile: &mut Tile<'_, f32>) {
-    let weights = F::slice(weights);
-    let (cols, rows) = (tile.cols(), tile.rows());
-    for o in cols.clone() {
-        let w = &weights[o * x.stride..][..x.stride];
-        let mut r = rows.start;
-        while r + ROWS <= rows.end {
-            let sums = dot::<F, ROWS>(w, std::array::from_fn(|i| x.row(r + i)));
-            for (i, sum) in sums.into_iter().enumerate() {
-                tile.row(r + i)[o - cols.start] = sum;
-            }
-            r += ROWS;
-        }
-        for r in r..rows.end {
-            [tile.row(r)[o - cols.start]] = dot::<F, 1>(w, [x.row(r)]);
-        }
     }
 }
 

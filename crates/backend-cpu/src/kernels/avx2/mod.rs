@@ -6,33 +6,11 @@
 
 mod attend;
 mod float;
-mod quantized;
-mod quants;
 
 use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{Input, Q8};
-use crate::pool::Tile;
-use float::Load8;
-use quants::Quants;
-
-/// See [`super::scalar::linear_quantized`].
-pub(super) fn linear_quantized<B: quant::Block<N> + Quants<G>, const N: usize, const G: usize>(
-    weights: &[u8],
-    x: Input<'_, Q8>,
-    tile: &mut Tile<'_, f32>,
-) {
-    // SAFETY: the processor has the features, see the head of this file.
-    unsafe { quantized::linear::<B, N, G>(weights, x, tile) }
-}
-
-/// See [`super::scalar::linear_float`].
-pub(super) fn linear_float<F: Load8>(weights: &[u8], x: Input<'_, f32>, tile: &mut Tile<'_, f32>) {
-    // SAFETY: the processor has the features, see the head of this file.
-    unsafe { float::linear::<F>(weights, x, tile) }
-}
 
 /// See [`super::scalar::scores_f16`].
 pub(super) fn scores_f16(q: &[f32], keys: &[f16], scale: f32, scores: &mut [f32]) {
