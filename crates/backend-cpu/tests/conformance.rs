@@ -24,3 +24,8 @@ mod avx2 {
     use super::*;
     testkit::conformance!(cpu(Isa::Avx2), Box::new(Reference::new()));
 }
+
+mod avx512 {
+    use super::*;
+    testkit::conformance!(cpu(Isa::Avx512), Box::new(Reference::new()));
+}

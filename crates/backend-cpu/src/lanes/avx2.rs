@@ -39,7 +39,6 @@ impl Lanes for Avx2 {
     type Floats = [__m256; 2];
 
     const TILE: usize = 3;
-    const PAIRS: bool = false;
 
     #[inline(always)]
     fn bytes(self, from: &[u8; BYTES]) -> [__m256i; 2] {
@@ -87,18 +86,18 @@ impl Lanes for Avx2 {
     /// Products of weights up to 255 overflow the 16 bits that pairs are added in, so [`Self::dot`] takes
     /// those with a zero of 128 as signed numbers.
     #[inline(always)]
-    fn start<const ZERO: u8>(self, start: i32) -> [__m256i; 2] {
+    fn start<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {
         // SAFETY: `self` is the proof of the features.
-        unsafe { [_mm256_set1_epi32(if ZERO == 128 { 0 } else { start }); 2] }
+        unsafe { [_mm256_set1_epi32(if SIGNED { 0 } else { start }); 2] }
     }
 
     #[inline(always)]
-    fn dot<const ZERO: u8>(self, sum: [__m256i; 2], weights: [__m256i; 2], x: [i8; 4]) -> [__m256i; 2] {
+    fn dot<const SIGNED: bool>(self, sum: [__m256i; 2], weights: [__m256i; 2], x: [i8; 4]) -> [__m256i; 2] {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
         // SAFETY: `self` is the proof of the features.
         let products = both(weights, |weights| unsafe {
             let x = _mm256_set1_epi32(x);
-            let pairs = if ZERO == 128 {
+            let pairs = if SIGNED {
                 let weights = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
                 _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights))
             } else {

@@ -35,7 +35,6 @@ impl Lanes for Avx512 {
     type Floats = __m512;
 
     const TILE: usize = 6;
-    const PAIRS: bool = true;
 
     #[inline(always)]
     fn bytes(self, from: &[u8; BYTES]) -> __m512i {
@@ -74,13 +73,13 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn start<const ZERO: u8>(self, start: i32) -> __m512i {
+    fn start<const SIGNED: bool>(self, start: i32) -> __m512i {
         // SAFETY: `self` is the proof of the features.
         unsafe { _mm512_set1_epi32(start) }
     }
 
     #[inline(always)]
-    fn dot<const ZERO: u8>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
+    fn dot<const SIGNED: bool>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
         // SAFETY: `self` is the proof of the features.
         unsafe { _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(x)) }
@@ -88,7 +87,7 @@ impl Lanes for Avx512 {
 
     /// In assembly for six rows: of the intrinsics LLVM hoists the broadcasts and spills the sums.
     #[inline(always)]
-    fn dot_pairs<const ZERO: u8, const C: usize>(
+    fn dot_pairs<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [[__m512i; 2]; C],
         weights: &[[[u8; BYTES]; 2]; 4],
@@ -100,14 +99,7 @@ impl Lanes for Avx512 {
             unsafe { tile::dot_pairs(sums, weights, x) }
             return;
         }
-        for (k, weights) in weights.iter().enumerate() {
-            let weights = [self.bytes(&weights[0]), self.bytes(&weights[1])];
-            for c in 0..C {
-                for r in 0..2 {
-                    sums[c][r] = self.dot::<ZERO>(sums[c][r], weights[r], x[k * C + c]);
-                }
-            }
-        }
+        super::dot_pairs::<Avx512, SIGNED, C>(self, sums, weights, x);
     }
 
     #[inline(always)]

@@ -34,10 +34,9 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// An `f32` a lane.
     type Floats: Copy;
 
-    /// Rows of activations that one tile of a matrix product takes: as many as fit into registers.
+    /// Rows of activations that one tile of a matrix product takes, as many as fit into registers: 6 with
+    /// two strips, 3 with one, or 1.
     const TILE: usize;
-    /// Whether a tile takes two strips.
-    const PAIRS: bool;
 
     /// Reads bytes.
     fn bytes(self, from: &[u8; BYTES]) -> Self::Bytes;
@@ -50,27 +49,20 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// The bytes of `table` at the indices `nibbles`.
     fn lookup(self, table: &[u8; 16], nibbles: Self::Bytes) -> Self::Bytes;
 
-    /// Where the sum of a group of products begins, when it is over `weights + ZERO` and `start` is `-ZERO`
-    /// times the sum of the activations.
-    fn start<const ZERO: u8>(self, start: i32) -> Self::Ints;
-    /// Adds the four products of each lane's `weights` and `x`. A sum of 32 values at the most is taken.
-    fn dot<const ZERO: u8>(self, sum: Self::Ints, weights: Self::Bytes, x: [i8; 4]) -> Self::Ints;
-    /// Adds the products of four steps of two strips with `C` rows of activations, `x[4][C]`.
+    /// Where the sum of a group of products begins: at `start`, which is minus the zero point of the weights
+    /// times the sum of the activations. `SIGNED` says that the zero point is 128.
+    fn start<const SIGNED: bool>(self, start: i32) -> Self::Ints;
+    /// Adds the four products of each lane's `weights` and `x`, to a sum that began with [`Self::start`].
+    fn dot<const SIGNED: bool>(self, sum: Self::Ints, weights: Self::Bytes, x: [i8; 4]) -> Self::Ints;
+    /// [`Self::dot`] for four steps of two strips with `C` rows of activations, `x[4][C]`.
     #[inline(always)]
-    fn dot_pairs<const ZERO: u8, const C: usize>(
+    fn dot_pairs<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [[Self::Ints; 2]; C],
         weights: &[[[u8; BYTES]; 2]; 4],
         x: &[[i8; 4]],
     ) {
-        for (k, weights) in weights.iter().enumerate() {
-            let weights = [self.bytes(&weights[0]), self.bytes(&weights[1])];
-            for c in 0..C {
-                for r in 0..2 {
-                    sums[c][r] = self.dot::<ZERO>(sums[c][r], weights[r], x[k * C + c]);
-                }
-            }
-        }
+        dot_pairs::<Self, SIGNED, C>(self, sums, weights, x);
     }
     /// As floats, exactly.
     fn to_floats(self, ints: Self::Ints) -> Self::Floats;
@@ -99,4 +91,22 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
 pub(crate) trait Work {
     /// Does it; `#[inline(always)]`, as everything below that uses `lanes`.
     fn work<L: Lanes>(self, lanes: L);
+}
+
+/// [`Lanes::dot_pairs`] one after the other.
+#[inline(always)]
+fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
+    lanes: L,
+    sums: &mut [[L::Ints; 2]; C],
+    weights: &[[[u8; BYTES]; 2]; 4],
+    x: &[[i8; 4]],
+) {
+    for (k, weights) in weights.iter().enumerate() {
+        let weights = [lanes.bytes(&weights[0]), lanes.bytes(&weights[1])];
+        for c in 0..C {
+            for r in 0..2 {
+                sums[c][r] = lanes.dot::<SIGNED>(sums[c][r], weights[r], x[k * C + c]);
+            }
+        }
+    }
 }

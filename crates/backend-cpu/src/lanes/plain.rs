@@ -21,8 +21,7 @@ impl Lanes for Plain {
     type Ints = [i32; LANES];
     type Floats = [f32; LANES];
 
-    const TILE: usize = 3;
-    const PAIRS: bool = false;
+    const TILE: usize = 1;
 
     #[inline(always)]
     fn bytes(self, from: &[u8; BYTES]) -> [u8; BYTES] {
@@ -50,12 +49,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn start<const ZERO: u8>(self, start: i32) -> [i32; LANES] {
+    fn start<const SIGNED: bool>(self, start: i32) -> [i32; LANES] {
         [start; LANES]
     }
 
     #[inline(always)]
-    fn dot<const ZERO: u8>(self, mut sum: [i32; LANES], weights: [u8; BYTES], x: [i8; 4]) -> [i32; LANES] {
+    fn dot<const SIGNED: bool>(self, mut sum: [i32; LANES], weights: [u8; BYTES], x: [i8; 4]) -> [i32; LANES] {
         for (sum, weights) in sum.iter_mut().zip(weights.as_chunks::<4>().0) {
             for (&w, x) in weights.iter().zip(x) {
                 *sum += i32::from(w) * i32::from(x);

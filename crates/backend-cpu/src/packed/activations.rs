@@ -10,9 +10,6 @@ use std::ops::Range;
 /// Values of a step.
 pub(crate) const STEP: usize = 4;
 
-/// The widest panel that is not a tile.
-const REST: usize = 4;
-
 /// What weights of a format want of activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -55,13 +52,18 @@ pub(crate) struct Activations<'a> {
     pub(crate) tile: usize,
 }
 
-/// The rows of each panel of `rows` rows.
+/// The rows of each panel of `rows` rows: as many tiles as there are, then 4, 2 or 1 row.
 #[inline(always)]
 pub(crate) fn panels(rows: Range<usize>, tile: usize) -> impl Iterator<Item = Range<usize>> {
     let Range { mut start, end } = rows;
     std::iter::from_fn(move || {
         let left = end - start;
-        let width = if left >= tile { tile } else { left.min(REST) };
+        let width = match left {
+            _ if left >= tile => tile,
+            4.. => 4,
+            2.. => 2,
+            _ => left,
+        };
         start += width;
         (width > 0).then_some(start - width..start)
     })

@@ -9,7 +9,7 @@ use std::ops::Range;
 use quant::{Bf16Le, Block, F16Le, F32Le};
 
 use super::activations::{Activations, panels};
-use super::product::{DIRECT, load, row_of, store};
+use super::product::{DIRECT, load, store, strips};
 use super::{Line, Packed};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
@@ -72,94 +72,141 @@ impl Packed {
 
 /// Computes the tile `[rows of x, rows of weight]`, whole strips but for the weight's last.
 #[inline(always)]
-pub(crate) fn multiply<L: Lanes, F: Float>(lanes: L, weight: &Packed, x: Activations<'_>, tile: &mut Tile<'_, f32>) {
-    let strips = tile.cols().start / LANES..tile.cols().end.div_ceil(LANES);
-    let out = |s: usize| s * LANES..weight.rows.min((s + 1) * LANES);
+pub(crate) fn multiply<L: Lanes, F: Float>(
+    lanes: L,
+    weight: &Packed,
+    x: Activations<'_>,
+    tile: &mut Tile<'_, f32>,
+) {
+    let all = 0..weight.cols;
     if x.rows <= DIRECT {
-        for s in strips {
-            let numbers = weight.numbers::<F>(s);
-            for rows in panels(0..x.rows, x.tile) {
-                let x = x.floats(&rows, 0..weight.cols);
-                let widen = |k: usize| [F::widen(lanes, &numbers[k])];
-                match rows.len() {
-                    1 => sum::<L, 1, 1>(lanes, weight.cols, widen, x, rows, tile, [out(s)], false),
-                    2 => sum::<L, 1, 2>(lanes, weight.cols, widen, x, rows, tile, [out(s)], false),
-                    3 => sum::<L, 1, 3>(lanes, weight.cols, widen, x, rows, tile, [out(s)], false),
-                    4 => sum::<L, 1, 4>(lanes, weight.cols, widen, x, rows, tile, [out(s)], false),
-                    _ => sum::<L, 1, 6>(lanes, weight.cols, widen, x, rows, tile, [out(s)], false),
-                }
-            }
+        for s in strips(tile) {
+            let out = [weight.numbers_of(s), 0..0];
+            sums::<L, 1>(lanes, Lying(weight.numbers::<F>(s)), x, all.clone(), tile, out);
         }
         return;
     }
     let mut slab = vec![[[0.0; LANES]; 2]; SLAB];
-    for first in strips.step_by(2) {
-        let pair = first..(first + 2).min(weight.rows.div_ceil(LANES));
-        for first in (0..weight.cols).step_by(SLAB) {
-            let cols = first..weight.cols.min(first + SLAB);
-            for (at, s) in pair.clone().enumerate() {
+    let (strips, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
+    for first in strips.clone().step_by(width) {
+        let strips = first..strips.end.min(first + width);
+        let end = tile.cols().end;
+        let out = [0, 1].map(|at| match strips.clone().nth(at) {
+            Some(s) => weight.numbers_of(s),
+            None => end..end,
+        });
+        for first in all.clone().step_by(SLAB) {
+            let cols = first..all.end.min(first + SLAB);
+            for (at, s) in strips.clone().enumerate() {
                 for (to, numbers) in slab.iter_mut().zip(&weight.numbers::<F>(s)[cols.clone()]) {
                     lanes.put(F::widen(lanes, numbers), &mut to[at]);
                 }
             }
-            for rows in panels(0..x.rows, x.tile) {
-                let (x, len, more) = (x.floats(&rows, cols.clone()), cols.len(), first > 0);
-                if L::PAIRS && rows.len() == 6 && pair.len() == 2 {
-                    let widen = |k: usize| [lanes.floats(&slab[k][0]), lanes.floats(&slab[k][1])];
-                    let out = [out(pair.start), out(pair.start + 1)];
-                    sum::<L, 2, 6>(lanes, len, widen, x, rows.clone(), tile, out, more);
-                    continue;
-                }
-                for (at, s) in pair.clone().enumerate() {
-                    let (out, rows) = ([out(s)], rows.clone());
-                    let widen = |k: usize| [lanes.floats(&slab[k][at])];
-                    match rows.len() {
-                        1 => sum::<L, 1, 1>(lanes, len, widen, x, rows, tile, out, more),
-                        2 => sum::<L, 1, 2>(lanes, len, widen, x, rows, tile, out, more),
-                        3 => sum::<L, 1, 3>(lanes, len, widen, x, rows, tile, out, more),
-                        4 => sum::<L, 1, 4>(lanes, len, widen, x, rows, tile, out, more),
-                        _ => sum::<L, 1, 6>(lanes, len, widen, x, rows, tile, out, more),
-                    }
-                }
+            if L::TILE == 6 {
+                sums::<L, 2>(lanes, Widened(&slab), x, cols, tile, out.clone());
+            } else {
+                sums::<L, 1>(lanes, Widened(&slab), x, cols, tile, out.clone());
             }
         }
     }
 }
 
-/// The sums over `cols` columns of `R` strips and `C` rows of activations, added to what is there if there
-/// is `more` than this.
-#[expect(clippy::too_many_arguments, reason = "to be reshaped")]
+/// Where the numbers of up to two strips come from.
+trait Source<L: Lanes, const R: usize>: Copy {
+    /// Those of column `col` of the columns at hand.
+    fn column(self, lanes: L, col: usize) -> [L::Floats; R];
+}
+
+/// A strip as it lies.
+#[derive(Clone, Copy)]
+struct Lying<'a, F>(&'a [[F; LANES]]);
+
+/// A slab of two.
+#[derive(Clone, Copy)]
+struct Widened<'a>(&'a [[[f32; LANES]; 2]]);
+
+impl<L: Lanes, F: Float> Source<L, 1> for Lying<'_, F> {
+    #[inline(always)]
+    fn column(self, lanes: L, col: usize) -> [L::Floats; 1] {
+        [F::widen(lanes, &self.0[col])]
+    }
+}
+
+impl<L: Lanes> Source<L, 1> for Widened<'_> {
+    #[inline(always)]
+    fn column(self, lanes: L, col: usize) -> [L::Floats; 1] {
+        [lanes.floats(&self.0[col][0])]
+    }
+}
+
+impl<L: Lanes> Source<L, 2> for Widened<'_> {
+    #[inline(always)]
+    fn column(self, lanes: L, col: usize) -> [L::Floats; 2] {
+        let [first, second] = &self.0[col];
+        [lanes.floats(first), lanes.floats(second)]
+    }
+}
+
+/// Adds the sums over the columns `cols` of `R` strips and all rows of activations to what is there.
 #[inline(always)]
-fn sum<L: Lanes, const R: usize, const C: usize>(
+fn sums<L: Lanes, const R: usize>(
     lanes: L,
-    cols: usize,
-    weights: impl Fn(usize) -> [L::Floats; R],
-    x: &[f32],
-    rows: Range<usize>,
+    source: impl Source<L, R>,
+    x: Activations<'_>,
+    cols: Range<usize>,
     tile: &mut Tile<'_, f32>,
-    out: [Range<usize>; R],
-    more: bool,
+    out: [Range<usize>; 2],
 ) {
-    let mut sums = [[lanes.splat(0.0); R]; C];
-    if more {
-        for c in 0..C {
-            for r in 0..R {
-                sums[c][r] = load(lanes, rows.start + c, tile, out[r].clone());
-            }
+    for rows in panels(0..x.rows, x.tile) {
+        let width = rows.len();
+        let panel = Panel { x: x.floats(&rows, cols.clone()), rows, more: cols.start > 0, out: &out };
+        match width {
+            1 => panel.sum::<L, R, 1>(lanes, source, tile),
+            2 if L::TILE > 1 => panel.sum::<L, R, 2>(lanes, source, tile),
+            3 if L::TILE == 3 => panel.sum::<L, R, 3>(lanes, source, tile),
+            4 if L::TILE == 6 => panel.sum::<L, R, 4>(lanes, source, tile),
+            6 if L::TILE == 6 => panel.sum::<L, R, 6>(lanes, source, tile),
+            width => unreachable!("a panel of {width} rows"),
         }
     }
-    for k in 0..cols {
-        let weights = weights(k);
-        let x: &[f32; C] = row_of(x, k);
-        for c in 0..C {
-            for r in 0..R {
-                sums[c][r] = lanes.mul_add(weights[r], lanes.splat(x[c]), sums[c][r]);
+}
+
+/// Some rows of activations, `[cols][rows]`, and where their sums go.
+struct Panel<'a> {
+    x: &'a [f32],
+    rows: Range<usize>,
+    more: bool,
+    out: &'a [Range<usize>; 2],
+}
+
+impl Panel<'_> {
+    #[inline(always)]
+    fn sum<L: Lanes, const R: usize, const C: usize>(
+        self,
+        lanes: L,
+        source: impl Source<L, R>,
+        tile: &mut Tile<'_, f32>,
+    ) {
+        let mut sums = [[lanes.splat(0.0); R]; C];
+        if self.more {
+            for c in 0..C {
+                for r in 0..R {
+                    sums[c][r] = load(lanes, self.rows.start + c, tile, self.out[r].clone());
+                }
             }
         }
-    }
-    for c in 0..C {
-        for r in 0..R {
-            store(lanes, sums[c][r], rows.start + c, tile, out[r].clone());
+        for (col, x) in self.x.as_chunks::<C>().0.iter().enumerate() {
+            let weights = source.column(lanes, col);
+            for c in 0..C {
+                for r in 0..R {
+                    sums[c][r] = lanes.mul_add(weights[r], lanes.splat(x[c]), sums[c][r]);
+                }
+            }
+        }
+        for c in 0..C {
+            for r in 0..R {
+                store(lanes, sums[c][r], self.rows.start + c, tile, self.out[r].clone());
+            }
         }
     }
 }

@@ -6,15 +6,19 @@
 
 pub(crate) mod activations;
 pub(crate) mod floats;
+mod formats;
 pub(crate) mod layout;
 pub(crate) mod product;
+mod slab;
 
 use zerocopy::FromBytes;
 
 use crate::lanes::{BYTES, LANES};
 use crate::pool::Pool;
+use std::ops::Range;
+
 use activations::Scaled;
-use layout::Layout;
+use layout::{Kind, Layout};
 
 /// A cache line.
 #[derive(Clone, Copy, Debug, bytemuck::Zeroable, bytemuck::Pod)]
@@ -80,6 +84,12 @@ impl Packed {
         self.lines.len() * BYTES
     }
 
+    /// The rows of strip `s`, which are numbers of a result.
+    #[inline(always)]
+    fn numbers_of(&self, s: usize) -> Range<usize> {
+        s * LANES..self.rows.min((s + 1) * LANES)
+    }
+
     /// Factors and planes of strip `s`.
     #[inline(always)]
     fn strip(&self, s: usize) -> (&[u8], &[[u8; BYTES]]) {
@@ -90,5 +100,5 @@ impl Packed {
 
 /// What weights of a quantised format want of activations.
 pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Scaled {
-    Scaled { block: 32 * G, group: B::GROUP, zero: if B::OFFSETS { None } else { Some(B::ZERO) } }
+    Scaled { block: 32 * G, group: B::Kind::GROUP, zero: if B::Kind::MINS { None } else { Some(B::ZERO) } }
 }
