@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error, Program, Step};
-use graph::{Op, Pairing, Rope, Rows, Value, ValueId, WeightId};
+use graph::{Op, Rope, Rows, Value, ValueId, WeightId};
 
-use crate::attention::attend;
+use crate::attention::{Attend, Heads};
 use crate::kernels::Kernels;
 use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
@@ -21,6 +21,9 @@ const TASKS: usize = 4;
 
 /// Products that one task of a linear layer computes, at least: fewer are not worth a second thread.
 const TILE_PRODUCTS: usize = 1 << 15;
+
+/// Rows that one task of attention computes: as many queries as there are heads to a K/V head for each.
+const ATTENTION_ROWS: usize = 8;
 
 /// Rows that one task of the other operations computes.
 const TILE_ROWS: usize = 4;
@@ -246,48 +249,53 @@ impl CpuProgram {
             Op::Linear { weight, .. } => self.linear(&mut out, *weight, state),
             Op::RmsNorm { x, weight, eps } => {
                 let (x, weight) = (self.result(*x), &self.vectors[weight.index()]);
-                by_rows(state, &mut out, cols, |row, y| rms_norm(y, &x[row * cols..][..cols], weight, *eps));
+                by_rows(state, &mut out, cols, |row, y| {
+                    (self.kernels.rms_norm)(y, &x[row * cols..][..cols], weight, *eps);
+                });
             }
             Op::Rope { x, rope } => {
                 let x = self.result(*x);
                 let angles = self.angles.iter().find(|angles| angles.rope == *rope);
                 let angles = angles.expect("the plan has made the angles of every rope");
-                by_rows(state, &mut out, cols, |row, y| angles.rotate(row, &x[row * cols..][..cols], y));
+                by_rows(state, &mut out, cols, |row, y| {
+                    let (turns, pairing) = (angles.turns_of(row), angles.rope.pairing);
+                    let x = &x[row * cols..][..cols];
+                    (self.kernels.rotate)(y, x, angles.rope.head_dim, pairing, turns);
+                });
             }
             Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
                 let store = state.kv.as_mut().expect("compiling has checked that there is a store");
                 let layer = &mut store.layers[*layer];
                 layer.write(self.result(*k), self.result(*v), step);
                 let q = self.result(*q);
-                let (q_dim, share) = (q.len() / rows / heads, heads / kv_heads);
                 let at: Vec<_> = step.rows().collect();
-                state.pool.tiles(&mut out, cols, (1, cols / heads), |mut tile| {
-                    let (row, head) = (tile.rows().start, tile.cols().start / (cols / heads));
-                    let q = &q[(row * heads + head) * q_dim..][..q_dim];
-                    let (out, kv_head) = (tile.row(row), head / share);
-                    match &*layer {
-                        Layer::F16 { keys, values } => {
-                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f16);
-                        }
-                        Layer::F32 { keys, values } => {
-                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f32);
-                        }
+                let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
+                let share = cols / kv_heads;
+                state.pool.tiles(&mut out, cols, (ATTENTION_ROWS, share), |tile| match &*layer {
+                    Layer::F16(store) => {
+                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                        (self.kernels.attend_f16)(Attend { heads, tile });
+                    }
+                    Layer::F32(store) => {
+                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                        (self.kernels.attend_f32)(Attend { heads, tile });
                     }
                 });
             }
             Op::SwiGlu { gate, up } => {
                 let (gate, up) = (self.result(*gate), self.result(*up));
                 by_rows(state, &mut out, cols, |row, y| {
-                    let at = row * cols;
-                    for ((y, &gate), &up) in y.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
-                        *y = gate / (1.0 + (-gate).exp()) * up;
-                    }
+                    let at = row * cols..(row + 1) * cols;
+                    (self.kernels.swiglu)(y, &gate[at.clone()], &up[at]);
                 });
             }
             Op::Add { a, b } => {
-                for ((y, &a), &b) in out.iter_mut().zip(self.result(*a)).zip(self.result(*b)) {
-                    *y = a + b;
-                }
+                let (a, b) = (self.result(*a), self.result(*b));
+                by_rows(state, &mut out, cols, |row, y| {
+                    for ((y, &a), &b) in y.iter_mut().zip(&a[row * cols..]).zip(&b[row * cols..]) {
+                        *y = a + b;
+                    }
+                });
             }
             Op::TakeRows { x } => {
                 let x = self.result(*x);
@@ -325,23 +333,6 @@ fn by_rows(state: &mut State, out: &mut [f32], cols: usize, work: impl Fn(usize,
     });
 }
 
-/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in eight parts.
-fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
-    let mut sums = [0.0f64; 8];
-    let (x8, rest) = x.as_chunks::<8>();
-    for x in x8 {
-        for (sum, &x) in sums.iter_mut().zip(x) {
-            *sum += f64::from(x) * f64::from(x);
-        }
-    }
-    let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let mean = (sums.iter().sum::<f64>() + rest) / x.len() as f64;
-    let scale = (1.0 / (mean + f64::from(eps)).sqrt()) as f32;
-    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-        *y = x * scale * w;
-    }
-}
-
 impl Angles {
     fn new(rope: Rope, factors: Option<&[f32]>) -> Angles {
         let frequency = |i: usize| {
@@ -360,21 +351,9 @@ impl Angles {
         }
     }
 
-    /// `y` is `x`, row `row` of the step, with each head turned.
-    fn rotate(&self, row: usize, x: &[f32], y: &mut [f32]) {
+    /// The turns of row `row` of the step.
+    fn turns_of(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
-        let turns = &self.turns[row * pairs..][..pairs];
-        y.copy_from_slice(x);
-        for head in y.chunks_exact_mut(self.rope.head_dim) {
-            for (i, &[cos, sin]) in turns.iter().enumerate() {
-                let (i, j) = match self.rope.pairing {
-                    Pairing::Interleaved => (2 * i, 2 * i + 1),
-                    Pairing::Halves => (i, i + pairs),
-                };
-                let (a, b) = (head[i], head[j]);
-                head[i] = a * cos - b * sin;
-                head[j] = a * sin + b * cos;
-            }
-        }
+        &self.turns[row * pairs..][..pairs]
     }
 }

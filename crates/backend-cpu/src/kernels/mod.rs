@@ -3,15 +3,15 @@
 //! Whatever the instruction set, an element of a result is summed over K in one order that does not
 //! depend on how many rows a step has, where a tile begins or how many threads run.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-mod scalar;
+mod elementwise;
 
 use std::marker::PhantomData;
 
+use graph::Pairing;
 use half::f16;
 use quant::*;
 
+use crate::attention::Attend;
 use crate::lanes::plain::Plain;
 use crate::lanes::{self, Lanes, Work};
 use crate::packed::activations::{Activations, Form, pack};
@@ -93,15 +93,6 @@ pub(crate) struct Linear {
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
-/// Attention over keys and values of type `T`, those of one head in consecutive positions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attend<T> {
-    /// `scores[j] = scale * q . keys[j]`, arguments in that order.
-    pub(crate) scores: fn(&[f32], &[T], f32, &mut [f32]),
-    /// `mean += sum_j weights[j] * values[j]`, arguments in that order.
-    pub(crate) mix: fn(&[f32], &[T], &mut [f32]),
-}
-
 /// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 
@@ -111,44 +102,45 @@ type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 pub(crate) struct Kernels {
     isa: Isa,
     linear: fn(Format) -> Linear,
-    pub(crate) pack: Pack,
     /// Rows of activations that a tile of a product takes.
     pub(crate) tile: usize,
-    pub(crate) attend_f16: Attend<f16>,
-    pub(crate) attend_f32: Attend<f32>,
+    pub(crate) pack: Pack,
+    /// `y`, `x`, weight, eps: see [`elementwise::rms_norm`].
+    pub(crate) rms_norm: fn(&mut [f32], &[f32], &[f32], f32),
+    /// `y`, gate, up: see [`elementwise::swiglu`].
+    pub(crate) swiglu: fn(&mut [f32], &[f32], &[f32]),
+    /// `y`, `x`, columns of a head, pairing, turns: see [`elementwise::rotate`].
+    pub(crate) rotate: fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]),
+    pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
+    pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }
 
 impl Kernels {
     /// The kernels of `isa`, if this processor has it.
     pub(crate) fn new(isa: Isa) -> Option<Kernels> {
-        isa.is_available().then_some(match isa {
+        isa.is_available().then(|| match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Kernels {
-                isa,
-                linear: linear::<lanes::avx2::Avx2>,
-                pack: pack_rows::<lanes::avx2::Avx2>,
-                tile: lanes::avx2::Avx2::TILE,
-                attend_f16: Attend { scores: avx2::scores_f16, mix: avx2::mix_f16 },
-                attend_f32: Attend { scores: avx2::scores_f32, mix: avx2::mix_f32 },
-            },
+            Isa::Avx512 => Kernels::over::<lanes::avx512::Avx512>(isa),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => Kernels {
-                isa,
-                linear: linear::<lanes::avx512::Avx512>,
-                pack: pack_rows::<lanes::avx512::Avx512>,
-                tile: lanes::avx512::Avx512::TILE,
-                attend_f16: Attend { scores: avx2::scores_f16, mix: avx2::mix_f16 },
-                attend_f32: Attend { scores: avx2::scores_f32, mix: avx2::mix_f32 },
-            },
-            _ => Kernels {
-                isa,
-                linear: linear::<Plain>,
-                pack: pack_rows::<Plain>,
-                tile: Plain::TILE,
-                attend_f16: Attend { scores: scalar::scores_f16, mix: scalar::mix_f16 },
-                attend_f32: Attend { scores: scalar::scores_f32, mix: scalar::mix_f32 },
-            },
+            Isa::Avx2 => Kernels::over::<lanes::avx2::Avx2>(isa),
+            _ => Kernels::over::<Plain>(isa),
         })
+    }
+
+    fn over<L: Lanes>(isa: Isa) -> Kernels {
+        Kernels {
+            isa,
+            linear: linear::<L>,
+            tile: L::TILE,
+            pack: |x, rows, tile, form, words| lanes::<L>().run(PackRows { x, rows, tile, form, words }),
+            rms_norm: |y, x, weight, eps| lanes::<L>().run(RmsNorm { y, x, weight, eps }),
+            swiglu: |y, gate, up| lanes::<L>().run(SwiGlu { y, gate, up }),
+            rotate: |y, x, head_dim, pairing, turns| {
+                lanes::<L>().run(Rotate { y, x, head_dim, pairing, turns });
+            },
+            attend_f16: |work| lanes::<L>().run(work),
+            attend_f32: |work| lanes::<L>().run(work),
+        }
     }
 
     pub(crate) fn isa(&self) -> Isa {
@@ -200,10 +192,6 @@ fn floating<L: Lanes, F: Float>() -> Linear {
     }
 }
 
-fn pack_rows<L: Lanes>(x: &[f32], rows: usize, tile: usize, form: Form, words: &mut [u32]) {
-    lanes::<L>().run(PackRows { x, rows, tile, form, words });
-}
-
 /// The proof that kernels over `L` may run: they are handed out only where they may.
 fn lanes<L: Lanes>() -> L {
     L::detect().expect("`Kernels::new` has detected the instruction set")
@@ -249,5 +237,47 @@ impl Work for PackRows<'_> {
     #[inline(always)]
     fn work<L: Lanes>(self, _: L) {
         pack(self.x, self.rows, self.tile, self.form, self.words);
+    }
+}
+
+struct RmsNorm<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+}
+
+impl Work for RmsNorm<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, _: L) {
+        elementwise::rms_norm(self.y, self.x, self.weight, self.eps);
+    }
+}
+
+struct SwiGlu<'a> {
+    y: &'a mut [f32],
+    gate: &'a [f32],
+    up: &'a [f32],
+}
+
+impl Work for SwiGlu<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        elementwise::swiglu(lanes, self.y, self.gate, self.up);
+    }
+}
+
+struct Rotate<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    head_dim: usize,
+    pairing: Pairing,
+    turns: &'a [[f32; 2]],
+}
+
+impl Work for Rotate<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, _: L) {
+        elementwise::rotate(self.y, self.x, self.head_dim, self.pairing, self.turns);
     }
 }

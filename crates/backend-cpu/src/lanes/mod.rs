@@ -83,8 +83,39 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn signed(self, from: &[i8; LANES]) -> Self::Floats;
     /// `a * b`.
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a + b`.
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `a / b`.
+    fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The larger of each two; NaN where `b` is.
+    fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// The smaller of each two; NaN where `b` is.
+    fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `2^x` of integers from -126 to 127.
+    fn exp2(self, x: Self::Floats) -> Self::Floats;
     /// `a * b + c`.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+}
+
+/// `e^x`, within 2 units in the last place; from 88 on that of 88, and 0 below -87.
+///
+/// Range reduction in two steps after Cody and Waite (1980), and the first terms of the series.
+#[inline(always)]
+pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+    const SHIFT: f32 = 12_582_912.0;
+    const TERMS: [f32; 6] = [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0];
+    let x = lanes.min(lanes.splat(88.0), lanes.max(lanes.splat(-88.0), x));
+    // To the nearest integer by what fits into the mantissa.
+    let n = lanes.mul_add(x, lanes.splat(std::f32::consts::LOG2_E), lanes.splat(SHIFT));
+    let n = lanes.add(n, lanes.splat(-SHIFT));
+    let rest = lanes.mul_add(n, lanes.splat(-0.693_359_4), x);
+    let rest = lanes.mul_add(n, lanes.splat(2.121_944_4e-4), rest);
+    let mut sum = lanes.splat(1.0 / 5040.0);
+    for term in TERMS {
+        sum = lanes.mul_add(sum, rest, lanes.splat(term));
+    }
+    let one_more = lanes.mul_add(sum, rest, lanes.splat(1.0));
+    lanes.mul(one_more, lanes.exp2(n))
 }
 
 /// What is to be compiled for an instruction set.
