@@ -61,6 +61,7 @@ Limits are {limits}.
 They hold for the value as a whole and, wider, for each of its rows, columns and numbers. Both programs round the inputs of a product with quantised weights to 8 bits; llama.cpp rounds
 them to F16 or BF16 where weights are in these. What that must cost follows from the recorded input and the
 weights, and up to twice as much is no fault even where it is beyond the limit: such a value bears a `*`.
+What strays to one side, a gain or an offset, is a fault even within the limit.
 
 *Worst local error* is that nearest to or furthest beyond its limit. *Logits* is the accumulated error of
 the output against the reference backend's run. In RusTorch alone are

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{AnswerArgs, TemplateArgs};
 use crate::interrupt::Answering;
-use crate::output::note;
+use crate::output::{counted, note};
 use crate::values::LogitBias;
 
 /// How a request went.
@@ -107,7 +107,7 @@ pub(crate) fn say_system_is_unused(args: &TemplateArgs) {
 pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     let part = |tokens: usize, time: Duration, rate: Option<f64>| {
         let rate = rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
-        format!("{tokens} tokens in {:.2} s{rate}", time.as_secs_f64())
+        format!("{} in {:.2} s{rate}", counted(tokens, "token"), time.as_secs_f64())
     };
     let prefill = part(usage.prefilled_tokens(), usage.prefill, usage.prefill_rate());
     let decode = part(usage.generated_tokens, usage.decode, usage.decode_rate());

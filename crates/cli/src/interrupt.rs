@@ -1,10 +1,15 @@
-//! Ctrl-C: ends an answer first, then the program, which leaves nothing half done behind.
+//! Ctrl-C: ends an answer first, then the program, which leaves nothing half done behind. A request to
+//! end (SIGTERM) ends the program at once, and as cleanly.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::output::INTERRUPTED;
+
+/// The exit code after SIGTERM.
+#[cfg(unix)]
+const TERMINATED: u8 = 143;
 
 const IDLE: u8 = 0;
 const ANSWERING: u8 = 1;
@@ -15,21 +20,39 @@ static STATE: AtomicU8 = AtomicU8::new(IDLE);
 /// What is removed before the program ends.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Takes Ctrl-C over from the system, which would end the program at once.
+/// Takes Ctrl-C and SIGTERM over from the system, which would end the program at once.
 ///
 /// # Errors
 /// When the system refuses.
 pub(crate) fn install() -> anyhow::Result<()> {
-    Ok(ctrlc::set_handler(|| {
-        let first = STATE.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if !first {
+    listen(|code| {
+        let stops =
+            || STATE.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if code != INTERRUPTED || !stops() {
             if let Some(path) = &*unfinished() {
                 let _ =
                     if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
             }
-            std::process::exit(INTERRUPTED.into());
+            std::process::exit(code.into());
         }
-    })?)
+    })
+}
+
+/// Calls `heard` with the exit code that belongs to each signal: 128 and its number, as shells have it.
+#[cfg(unix)]
+fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        signals.forever().for_each(|signal| heard(if signal == SIGTERM { TERMINATED } else { INTERRUPTED }));
+    });
+    Ok(())
+}
+
+/// Calls `heard` at each Ctrl-C: other systems have no other signal.
+#[cfg(not(unix))]
+fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
+    Ok(ctrlc::set_handler(move || heard(INTERRUPTED))?)
 }
 
 /// While it lives, the first Ctrl-C is left to whoever asks [`Answering::is_to_stop`].
@@ -53,7 +76,7 @@ impl Drop for Answering {
     }
 }
 
-/// While it lives, Ctrl-C removes a file or a folder, if it is there, and ends the program.
+/// While it lives, Ctrl-C and SIGTERM remove a file or a folder, if it is there, and end the program.
 pub(crate) struct Unfinished(());
 
 impl Unfinished {

@@ -48,9 +48,11 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
     Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
 }
 
-/// Puts the model on its backend.
+/// Opens the model, introduces it and puts it on its backend.
 pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
-    on_backend(Model::new(file(model)?)?, args)
+    let file = file(model)?;
+    introduce(model, &file);
+    on_backend(Model::new(file)?, args)
 }
 
 /// Puts a model that has been read on its backend.

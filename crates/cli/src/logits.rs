@@ -13,15 +13,20 @@ use tokenizer::Tokenizer;
 
 use crate::args::LogitsArgs;
 use crate::values::TokenIds;
-use crate::{load, npy, output};
+use crate::{load, npy, outfile, output};
 
 /// Tokens that are printed.
 const TOP: usize = 10;
 
+/// The name that means no file.
+const STDOUT: &str = "-";
+
 pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
     let mut engine = load::engine(&args.model, &args.engine)?;
-    load::introduce(&args.model, engine.model().file());
     let TokenIds(tokens) = &args.tokens;
+    if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
+        outfile::spare("-o", path, engine.model().file(), None)?;
+    }
     let prints = args.json || args.output.is_none();
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let last = compute(&mut engine, tokens, wanted, args.output.as_deref())?;
@@ -63,7 +68,7 @@ fn compute(
 /// The file at `path`, emptied; `-` is stdout.
 fn create(path: &Path) -> io::Result<BufWriter<Box<dyn Write>>> {
     let out: Box<dyn Write> =
-        if path == Path::new("-") { Box::new(io::stdout()) } else { Box::new(File::create(path)?) };
+        if path == Path::new(STDOUT) { Box::new(io::stdout()) } else { Box::new(File::create(path)?) };
     Ok(BufWriter::with_capacity(1 << 20, out))
 }
 

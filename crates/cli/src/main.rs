@@ -14,6 +14,7 @@ mod load;
 mod logits;
 mod mistakes;
 mod npy;
+mod outfile;
 mod output;
 mod perplexity;
 mod run;

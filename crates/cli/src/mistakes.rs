@@ -17,15 +17,17 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => name_variable(&mut error, command),
         ErrorKind::UnknownArgument => {
             name_as_typed(&mut error);
-            let word = string(&error, ContextKind::InvalidArg);
-            if word.is_some_and(|word| !word.starts_with('-')) && takes_text(command, args) {
-                suggest(&mut error, QUOTES.to_owned());
+            match string(&error, ContextKind::InvalidArg) {
+                Some(word) if word.starts_with('-') => {}
+                Some(name) if is_model(Path::new(&name)) => suggest_model(&mut error, &name),
+                Some(_) if takes_text(command, args) => suggest(&mut error, QUOTES.to_owned()),
+                _ => {}
             }
         }
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
             if let Some(name) = name.filter(|name| is_model(Path::new(name))) {
-                suggest(&mut error, format!("to name a model, use '-m {name}'"));
+                suggest_model(&mut error, &name);
             } else if args.iter().any(|arg| arg == "-p" || arg == "--prompt") {
                 suggest(&mut error, QUOTES.to_owned());
             }
@@ -85,6 +87,10 @@ fn string(error: &Error, kind: ContextKind) -> Option<String> {
 fn lacks(error: &Error, option: &str) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     matches!(missing, Some(ContextValue::Strings(all)) if all.iter().any(|usage| usage.contains(option)))
+}
+
+fn suggest_model(error: &mut Error, name: &str) {
+    suggest(error, format!("to name a model, use '-m {name}'"));
 }
 
 fn suggest(error: &mut Error, advice: String) {

@@ -1,6 +1,6 @@
 //! What goes to stdout and stderr, and how errors end the program.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 
@@ -114,8 +114,17 @@ pub(crate) fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let power = (0..units.len() - 1).take_while(|&power| bytes >> (10 * power) >= 1024).count();
     match power {
-        0 => format!("{bytes} bytes"),
+        0 => counted(bytes, "byte"),
         _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power]),
+    }
+}
+
+/// So many of what one of is called `one`: `1 token`, `2 tokens`, `57 matrices`.
+pub(crate) fn counted(number: impl Display + PartialEq + From<u8>, one: &str) -> String {
+    match one.strip_suffix('x') {
+        _ if number == 1.into() => format!("1 {one}"),
+        Some(stem) => format!("{number} {stem}ces"),
+        None => format!("{number} {one}s"),
     }
 }
 
@@ -211,6 +220,7 @@ mod tests {
     #[test]
     fn sizes_are_read_at_a_glance() {
         assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1), "1 byte");
         assert_eq!(size(1023), "1023 bytes");
         assert_eq!(size(1024), "1.0 KiB");
         assert_eq!(size(1_500_000), "1.4 MiB");
@@ -225,6 +235,12 @@ mod tests {
         assert_eq!(count(6_835_968), "6.8 M");
         assert_eq!(count(1_100_048_384), "1.1 G");
         assert_eq!(count(usize::MAX), "18446744.1 T");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!([0, 1, 2].map(|n: usize| counted(n, "token")), ["0 tokens", "1 token", "2 tokens"]);
+        assert_eq!([1, 57].map(|n: u64| counted(n, "matrix")), ["1 matrix", "57 matrices"]);
     }
 
     #[test]

@@ -22,7 +22,6 @@ pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         (None, None) => None,
     };
     let mut engine = load::engine(&args.model, &args.engine)?;
-    load::introduce(&args.model, engine.model().file());
     let (id, prompt) = submit(&mut engine, &args, text)?;
 
     interrupt::install()?;

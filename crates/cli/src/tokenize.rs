@@ -9,8 +9,9 @@ use serde::de::DeserializeOwned;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
 use crate::args::TokenizeArgs;
+use crate::load;
+use crate::output::{self, counted};
 use crate::values::TokenIds;
-use crate::{load, output};
 
 pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
     let tokenizer = open(&args)?;
@@ -68,7 +69,7 @@ fn ids(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> Vec<u32> {
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     let size = tokenizer.vocab_size();
     match ids.iter().find(|&&id| usize::try_from(id).map_or(true, |id| id >= size)) {
-        Some(id) => bail!("token id {id} is not in the vocabulary, which has {size} tokens"),
+        Some(id) => bail!("token id {id} is not in the vocabulary, which has {}", counted(size, "token")),
         None => Ok(()),
     }
 }

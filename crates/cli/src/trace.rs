@@ -12,7 +12,7 @@ use crate::args::TraceArgs;
 use crate::interrupt::Unfinished;
 use crate::output::note;
 use crate::values::{Layers, TokenIds};
-use crate::{load, output};
+use crate::{load, outfile, output};
 
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
@@ -20,6 +20,9 @@ pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION")
 pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
+    if let Some(path) = &args.output {
+        outfile::check("-o", path, &file, None)?;
+    }
     let model = Model::new(&file)?;
     let tokens = match (args.sequence.tokens, &args.sequence.prompt) {
         (Some(TokenIds(tokens)), _) => tokens,

@@ -4,11 +4,14 @@
 //! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
 //! of its result is held against that. The first operation beyond the one-operation limit is guilty.
 
+use std::ops::Range;
+
 use crate::causes::{self, head_dim};
-use crate::judge::{NO_NOISE, Region, judge};
-use crate::metrics::measure;
+use crate::judge::{Block, Blocks, Region, Rows, judge, rows_at_once};
+use crate::metrics::{Measure, difference, ratio};
 use crate::replay::Replay;
-use crate::{Compared, Error, First, Matrix, Method, Oracle, Report, Side, Trace, Verdict};
+use crate::report::Own;
+use crate::{Compared, Error, First, Matrix, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
 
 /// The largest error of a whole model with weights of F32 or F16.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
@@ -142,18 +145,38 @@ impl Sides<'_> {
         for shape in self.a.values() {
             let rows = shape.rows.min(self.positions);
             let same_shape = self.b.value(&shape.name).filter(|b| b.cols == shape.cols && b.rows >= rows);
-            let accumulated = match same_shape {
-                Some(_) => {
-                    let (a, b) = (read(self.a, &shape.name, rows)?, read(self.b, &shape.name, rows)?);
-                    Some(measure(&b, &a))
-                }
-                None => None,
-            };
+            let accumulated = same_shape.map(|_| self.distance(&shape.name, rows, shape.cols)).transpose()?;
             let (name, cols) = (shape.name.clone(), shape.cols);
             let verdict = Verdict::NotJudged("it was not replayed".to_owned());
-            self.values.push(Compared { name, rows, cols, local: None, limit: None, accumulated, verdict });
+            self.values.push(Compared {
+                name,
+                rows,
+                cols,
+                local: None,
+                limit: None,
+                accumulated,
+                verdict,
+                b: None,
+            });
         }
         Ok(())
+    }
+
+    /// Rows of a value that both have: B's, then A's.
+    fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
+        let (expected, found) = (read(self.b, name, rows.clone())?, read(self.a, name, rows)?);
+        Ok(Block::plain(expected, found))
+    }
+
+    /// How far A's first rows of a value are from B's.
+    fn distance(&self, name: &str, rows: usize, cols: usize) -> Result<Metrics, Error> {
+        let mut measure = Measure::default();
+        for first in (0..rows).step_by(rows_at_once(cols)) {
+            let Block { expected, found, .. } =
+                self.block(name, first..rows.min(first + rows_at_once(cols)))?;
+            measure.add(first, &expected, &found);
+        }
+        Ok(measure.metrics())
     }
 
     /// Why no value can be measured.
@@ -176,26 +199,34 @@ impl Sides<'_> {
         notes: &mut Vec<String>,
     ) -> Result<Option<First>, Error> {
         let positions = self.positions;
-        let mut of_b = self.values.clone();
         if let Some(oracle) = a {
-            let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut self.values)?;
+            let values = &mut self.values;
+            let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut |name, own| {
+                if let Some(value) = values.iter_mut().find(|value| value.name == name) {
+                    (value.local, value.limit, value.verdict) = (own.metrics, own.limit, own.verdict);
+                }
+            })?;
             if first.is_some() {
                 return Ok(first);
             }
         }
         // What the reference computed is right; what another model did, is its own affair.
-        let judges_b = b.filter(|_| self.b.meta().backend != "reference");
-        if let Some(oracle) = judges_b {
-            let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut of_b)?;
+        if let Some(oracle) = b.filter(|_| self.b.meta().backend != "reference") {
+            let values = &mut self.values;
+            let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut |name, own| {
+                if let Some(value) = values.iter_mut().find(|value| value.name == name) {
+                    value.b = Some(own);
+                }
+            })?;
             if first.is_some() {
                 return Ok(first);
             }
         }
         let limit = self.whole_limit();
-        for (value, of_b) in self.values.iter().zip(&of_b) {
-            let open = match (&value.verdict, &of_b.verdict) {
+        for value in &self.values {
+            let open = match (&value.verdict, &value.b) {
                 (Verdict::NotJudged(why), _) => Some(("A", why)),
-                (_, Verdict::NotJudged(why)) if judges_b.is_some() => Some(("B", why)),
+                (_, Some(Own { verdict: Verdict::NotJudged(why), .. })) => Some(("B", why)),
                 _ => None,
             };
             if let (Some(metrics), Some((side, why))) = (value.accumulated, open)
@@ -210,10 +241,11 @@ impl Sides<'_> {
 
     /// A value that is further apart than `limit`, for which nobody is to blame.
     fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
-        let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
-        let region = judge(&b, &a, limit, || &NO_NOISE).region;
+        let make = |rows: Range<usize>| self.block(&value.name, rows);
+        let both = Blocks::new((value.rows, value.cols), rows_at_once(value.cols), &make);
+        let region = judge(&both, limit)?.region;
         let region = region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-        Ok(First::new(&value.name, None, region, (&b, &a), limit, oracle.as_ref()))
+        First::new(&value.name, None, region, &both, limit, oracle.as_ref())
     }
 
     /// How far values may be apart after the whole model.
@@ -229,29 +261,37 @@ impl Sides<'_> {
 
     /// The first value whose bits differ.
     fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
-        let mut first = None;
+        let (mut first, mut verdicts) = (None, Vec::new());
+        for value in self.values.iter().filter(|value| value.accumulated.is_some()) {
+            let make = |rows: Range<usize>| self.block(&value.name, rows);
+            let both = Blocks::new((value.rows, value.cols), rows_at_once(value.cols), &make);
+            let (mut rows, mut cols) = (vec![false; value.rows], vec![false; value.cols]);
+            both.each(&mut |view| {
+                for (i, (a, b)) in view.found.data.iter().zip(&view.expected.data).enumerate() {
+                    if a.to_bits() != b.to_bits() {
+                        (rows[view.first + i / value.cols], cols[i % value.cols]) = (true, true);
+                    }
+                }
+            })?;
+            verdicts.push((value.name.clone(), rows.contains(&true)));
+            if rows.contains(&true) && first.is_none() {
+                let which = |bad: &[bool]| (0..bad.len()).filter(|&i| bad[i]).collect();
+                let region = Region { rows: which(&rows), cols: which(&cols) };
+                first = Some(First::new(&value.name, None, region, &both, 0.0, oracle.as_ref())?);
+            }
+        }
         for value in &mut self.values {
-            if value.accumulated.is_none() {
-                continue;
+            if let Some((_, differs)) = verdicts.iter().find(|(name, _)| *name == value.name) {
+                value.limit = Some(0.0);
+                value.verdict = if *differs { Verdict::Wrong } else { Verdict::Right };
             }
-            let (a, b) = (read(self.a, &value.name, value.rows)?, read(self.b, &value.name, value.rows)?);
-            let is_equal = |r: usize, c: usize| a.at(r, c).to_bits() == b.at(r, c).to_bits();
-            let rows: Vec<usize> = (0..a.rows).filter(|&r| (0..a.cols).any(|c| !is_equal(r, c))).collect();
-            value.limit = Some(0.0);
-            value.verdict = if rows.is_empty() { Verdict::Right } else { Verdict::Wrong };
-            if rows.is_empty() || first.is_some() {
-                continue;
-            }
-            let cols = (0..a.cols).filter(|&c| rows.iter().any(|&r| !is_equal(r, c))).collect();
-            let region = Region { rows, cols };
-            first = Some(First::new(&value.name, None, region, (&b, &a), 0.0, oracle.as_ref()));
         }
         // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, oracle) {
             for (trace, side) in [(self.a, "a"), (self.b, "b")] {
                 let replay = Replay { trace, side, positions: self.positions, oracle };
                 if let Some(id) = oracle.graph().find(&first.name)
-                    && let Some(guilty) = replay.one(id)?.and_then(|replayed| replayed.guilty(&replay, id))
+                    && let Some(guilty) = replay.one(id)?
                 {
                     (first.side, first.causes) = (Some(side), guilty.causes);
                     break;
@@ -275,15 +315,18 @@ impl Sides<'_> {
 }
 
 impl First {
-    /// The value `name`, of which the reference and what was recorded are given, without causes.
-    pub(crate) fn new(
+    /// The value `name`, with what it should be beside what was recorded, without causes.
+    ///
+    /// # Errors
+    /// When its rows cannot be had.
+    pub(crate) fn new<R: Rows>(
         name: &str,
         side: Option<&'static str>,
         region: Region,
-        (reference, found): (&Matrix, &Matrix),
+        value: &R,
         limit: f64,
         oracle: Option<&Oracle<'_>>,
-    ) -> First {
+    ) -> Result<First, R::Error> {
         let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
         let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
         let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
@@ -291,24 +334,36 @@ impl First {
             let text = oracle.graph().to_string();
             text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
         });
-        First {
+        let (mut measure, mut error, mut energy) = (Measure::default(), 0.0, 0.0);
+        value.each(&mut |view| {
+            measure.add(view.first, view.expected, view.found);
+            let last = view.first + view.found.rows;
+            for &r in region.rows.iter().filter(|r| (view.first..last).contains(r)) {
+                for &c in &region.cols {
+                    let (a, b) = (view.expected.at(r - view.first, c), view.found.at(r - view.first, c));
+                    error += difference(a, b).powi(2);
+                    energy += f64::from(a).powi(2);
+                }
+            }
+        })?;
+        Ok(First {
             name: name.to_owned(),
             side,
             position: region.rows.first().copied().unwrap_or(0),
             operation,
             line,
-            nmse: region.nmse(reference, found),
-            whole: measure(reference, found).nmse,
+            nmse: ratio(error, energy),
+            whole: measure.metrics().nmse,
             limit,
-            place: causes::place(&region, found, dim),
+            place: causes::place(&region, value.shape(), dim),
             region,
             causes: Vec::new(),
-        }
+        })
     }
 }
 
-/// The first rows of a value.
-pub(crate) fn read(trace: &Trace, name: &str, rows: usize) -> Result<Matrix, Error> {
+/// Rows of a value.
+pub(crate) fn read(trace: &Trace, name: &str, rows: Range<usize>) -> Result<Matrix, Error> {
     let cols = trace.value(name).map_or(1, |shape| shape.cols);
-    Ok(Matrix::new(cols, trace.read_rows(name, 0..rows)?))
+    Ok(Matrix::new(cols, trace.read_rows(name, rows)?))
 }

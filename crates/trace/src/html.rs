@@ -138,9 +138,11 @@ impl Report {
         line("limit", &|value| value.limit.filter(|limit| *limit > 0.0));
         line("accumulated", &|value| value.accumulated.map(|metrics| metrics.nmse));
         for (i, value) in values.iter().enumerate() {
-            for (class, metrics) in [("accumulated", value.accumulated), ("local", value.local)] {
+            // The side that is told of.
+            let local = if self.is_b_guilty() { value.local_b().copied() } else { value.local };
+            for (class, metrics) in [("accumulated", value.accumulated), ("local", local)] {
                 let Some(metrics) = metrics else { continue };
-                let wrong = if value.verdict == Verdict::Wrong && class == "local" { " wrong" } else { "" };
+                let wrong = if value.is_wrong() && class == "local" { " wrong" } else { "" };
                 let _ = writeln!(
                     svg,
                     "<circle class=\"{class}{wrong}\" data-kind=\"{}\" cx=\"{:.1}\" cy=\"{:.1}\" \
@@ -171,11 +173,15 @@ impl Report {
         svg + "</svg>\n"
     }
 
+    fn is_b_guilty(&self) -> bool {
+        self.first.as_ref().is_some_and(|first| first.side == Some("b"))
+    }
+
     /// The row of the first wrong value: of the output, that of the program that is wrong.
     fn first_row(&self) -> Option<usize> {
         let name = &self.first.as_ref()?.name;
         let is_it = |value: &Compared| value.name == *name || value.name == tapped_name(name);
-        let wrong = |value: &Compared| is_it(value) && value.verdict == Verdict::Wrong;
+        let wrong = |value: &Compared| is_it(value) && value.is_wrong();
         self.values.iter().position(wrong).or_else(|| self.values.iter().position(is_it))
     }
 
@@ -186,6 +192,7 @@ impl Report {
             ("value", "text"),
             ("shape", "text"),
             ("own error", "number"),
+            ("of B", "number"),
             ("limit", "number"),
             ("accumulated", "number"),
             ("cosine", "number"),
@@ -202,7 +209,9 @@ impl Report {
         };
         for (i, value) in self.values.iter().enumerate() {
             let is_first = self.first_row() == Some(i);
-            let (verdict, class) = match &value.verdict {
+            // Where A is right, B may be wrong.
+            let of_b = value.b.as_ref().map(|b| &b.verdict).filter(|_| value.verdict == Verdict::Right);
+            let (verdict, class) = match of_b.unwrap_or(&value.verdict) {
                 Verdict::Right => ("right".to_owned(), "right"),
                 Verdict::Wrong if is_first => ("wrong, first".to_owned(), "wrong first"),
                 Verdict::Wrong => ("wrong".to_owned(), "wrong"),
@@ -213,11 +222,12 @@ impl Report {
                 .map_or(String::new(), |m| format!("{}, {}", m.largest.position, m.largest.column));
             let _ = writeln!(
                 html,
-                "<tr class=\"{class}\"><td data-value=\"{i}\">{i}</td><td><code>{}</code></td><td>{} × {}</td>{}{}{}{}{}<td>{place}</td><td>{}</td></tr>",
+                "<tr class=\"{class}\"><td data-value=\"{i}\">{i}</td><td><code>{}</code></td><td>{} × {}</td>{}{}{}{}{}{}<td>{place}</td><td>{}</td></tr>",
                 escaped(&value.name),
                 value.rows,
                 value.cols,
                 number(value.local.map(|m| m.nmse), &scientific),
+                number(value.local_b().map(|m| m.nmse), &scientific),
                 number(value.limit, &scientific),
                 number(accumulated.map(|m| m.nmse), &scientific),
                 number(accumulated.map(|m| m.cosine), &|x| format!("{x:.6}")),

@@ -32,7 +32,7 @@ pub use meta::Meta;
 pub use metrics::{Largest, Metrics};
 pub use oracle::{MakeBackend, Oracle};
 pub use record::{Recording, tapped_name};
-pub use report::{Compared, First, Method, Report, Side, Verdict};
+pub use report::{Compared, First, Method, Own, Report, Side, Verdict};
 pub use stats::{Stats, Summary, table};
 pub use trace::{Shape, Trace};
 pub use writer::{Writer, part};

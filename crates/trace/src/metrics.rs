@@ -29,34 +29,51 @@ pub struct Largest {
     pub column: usize,
 }
 
-/// Measures `found` against `reference`, which has the same shape.
-pub(crate) fn measure(reference: &Matrix, found: &Matrix) -> Metrics {
-    let (mut error, mut energy, mut found_energy, mut product) = (0.0, 0.0, 0.0, 0.0);
-    let (mut largest, mut not_finite) = (Largest::default(), 0);
-    for (i, (&a, &b)) in reference.data.iter().zip(&found.data).enumerate() {
-        let difference = difference(a, b);
-        if difference > largest.difference {
-            largest = Largest { difference, position: i / reference.cols, column: i % reference.cols };
-        }
-        if difference.is_infinite() {
-            not_finite += 1;
-        } else if a.is_finite() {
-            let (a, b) = (f64::from(a), f64::from(b));
-            error += difference * difference;
-            energy += a * a;
-            found_energy += b * b;
-            product += a * b;
+/// Sums of which [`Metrics`] come, over rows that are seen one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measure {
+    error: f64,
+    energy: f64,
+    found_energy: f64,
+    product: f64,
+    largest: Largest,
+    not_finite: usize,
+}
+
+impl Measure {
+    /// Takes in rows of a value, of which `first` is the first; `reference` has the shape of `found`.
+    pub(crate) fn add(&mut self, first: usize, reference: &Matrix, found: &Matrix) {
+        for (i, (&a, &b)) in reference.data.iter().zip(&found.data).enumerate() {
+            let difference = difference(a, b);
+            if difference > self.largest.difference {
+                let (position, column) = (first + i / reference.cols, i % reference.cols);
+                self.largest = Largest { difference, position, column };
+            }
+            if difference.is_infinite() {
+                self.not_finite += 1;
+            } else if a.is_finite() {
+                let (a, b) = (f64::from(a), f64::from(b));
+                self.error += difference * difference;
+                self.energy += a * a;
+                self.found_energy += b * b;
+                self.product += a * b;
+            }
         }
     }
-    let nmse = if not_finite > 0 { f64::INFINITY } else { ratio(error, energy) };
-    let cosine = if energy == found_energy && error == 0.0 {
-        1.0
-    } else if energy == 0.0 || found_energy == 0.0 {
-        0.0
-    } else {
-        product / (energy.sqrt() * found_energy.sqrt())
-    };
-    Metrics { nmse, cosine, largest, not_finite }
+
+    /// The distance of all rows that were seen.
+    pub(crate) fn metrics(self) -> Metrics {
+        let Measure { error, energy, found_energy, product, largest, not_finite } = self;
+        let nmse = if not_finite > 0 { f64::INFINITY } else { ratio(error, energy) };
+        let cosine = if energy == found_energy && error == 0.0 {
+            1.0
+        } else if energy == 0.0 || found_energy == 0.0 {
+            0.0
+        } else {
+            product / (energy.sqrt() * found_energy.sqrt())
+        };
+        Metrics { nmse, cosine, largest, not_finite }
+    }
 }
 
 /// `|a - b|`: 0 when both are the same infinity or both NaN, infinite when only one is a number.
@@ -80,7 +97,11 @@ mod tests {
     use super::*;
 
     fn of(a: &[f32], b: &[f32]) -> Metrics {
-        measure(&Matrix::new(2, a.to_vec()), &Matrix::new(2, b.to_vec()))
+        let mut measure = Measure::default();
+        a.chunks(2).zip(b.chunks(2)).enumerate().for_each(|(row, (a, b))| {
+            measure.add(row, &Matrix::new(2, a.to_vec()), &Matrix::new(2, b.to_vec()));
+        });
+        measure.metrics()
     }
 
     /// By hand: differences 0, 1, 0, 2; energy 1 + 4 + 9 + 16 = 30; product 1 + 6 + 9 + 8 = 24.

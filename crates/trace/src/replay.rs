@@ -1,6 +1,6 @@
 //! Local replay: each operation of a trace again, on the inputs that were recorded.
 
-use std::cell::OnceCell;
+use std::ops::Range;
 
 use backend::KvFormat;
 use graph::{Op, ValueId};
@@ -8,9 +8,10 @@ use half::f16;
 
 use crate::causes::{self, Cause, Suspect};
 use crate::compare::{WHOLE_FLOAT, read};
-use crate::judge::{self, Judgement, NO_NOISE, Noise, judge};
+use crate::judge::{self, Block, Blocks, Judgement, Rounding, judge, rows_at_once};
 use crate::oracle::Call;
-use crate::{Compared, Error, First, Matrix, Oracle, Trace, Verdict, tapped_name};
+use crate::report::{First, Own};
+use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
 
 /// Operations that are replayed in a row where a trace lacks what lies between, at most.
 const CHAIN: usize = 4;
@@ -23,16 +24,15 @@ pub(crate) struct Replay<'a> {
     pub(crate) oracle: Oracle<'a>,
 }
 
-/// What the replay of one operation gave.
+/// What the replay of one operation said.
 pub(crate) struct Replayed {
-    call: Call,
-    inputs: Vec<Matrix>,
-    found: Matrix,
-    expected: Matrix,
     judgement: Judgement,
     limit: f64,
-    noise: Noise,
 }
+
+/// Some rows of an operation's inputs and the largest limit of what was computed of them, none when all
+/// were recorded; or the name of what is missing.
+type Inputs = Result<(Vec<Matrix>, f64), String>;
 
 impl Replay<'_> {
     fn tokens(&self) -> &[u32] {
@@ -46,107 +46,158 @@ impl Replay<'_> {
         if self.trace.value(&tapped).is_some() { tapped } else { name.clone() }
     }
 
-    /// What was recorded of a value.
-    fn recorded(&self, id: ValueId) -> Result<Option<Matrix>, Error> {
-        let (name, cols) = (self.name(id), self.oracle.graph().value(id).cols);
-        match self.trace.value(&name) {
-            Some(shape) if shape.cols == cols && shape.rows >= self.positions => {
-                read(self.trace, &name, self.positions).map(Some)
-            }
-            _ => Ok(None),
-        }
+    /// Whether a value was recorded.
+    fn is_recorded(&self, id: ValueId) -> bool {
+        let cols = self.oracle.graph().value(id).cols;
+        let shape = self.trace.value(&self.name(id));
+        shape.is_some_and(|shape| shape.cols == cols && shape.rows >= self.positions)
     }
 
-    /// Inputs of `id`: recorded, or computed from what was; or the name of what is missing. With the
-    /// largest limit of what was computed.
-    fn inputs(&self, id: ValueId, depth: usize) -> Result<Result<(Vec<Matrix>, f64), String>, Error> {
+    /// Rows of a value that were recorded.
+    fn recorded(&self, id: ValueId, rows: Range<usize>) -> Result<Option<Matrix>, Error> {
+        self.is_recorded(id).then(|| read(self.trace, &self.name(id), rows)).transpose()
+    }
+
+    /// The operation of `id` for `rows`.
+    fn call(&self, id: ValueId, rows: &Range<usize>) -> Result<Call, Error> {
+        Ok(match self.oracle.call(id, &self.tokens()[rows.clone()])? {
+            Call::Rope(rope, factors, _) => Call::Rope(rope, factors, rows.start),
+            call => call,
+        })
+    }
+
+    /// What the operation of `id` computes `rows` from: recorded, or computed from what was, through
+    /// `depth` operations at most.
+    fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Inputs, Error> {
         let (mut inputs, mut most) = (Vec::new(), 0.0f64);
-        for input in self.oracle.graph().value(id).op.inputs() {
-            if let Some(table) = self.recorded(input)? {
-                inputs.push(table);
-                continue;
-            }
-            if depth == 0 {
-                return Ok(Err(self.oracle.graph().value(input).name.clone()));
-            }
-            match self.inputs(input, depth - 1)? {
-                Err(missing) => return Ok(Err(missing)),
-                Ok((before, limit)) => {
-                    let call = self.oracle.call(input, self.tokens())?;
-                    most = most.max(limit).max(judge::limit(&call, self.trace.meta().kv));
-                    let before: Vec<&Matrix> = before.iter().collect();
-                    inputs.push(self.oracle.run(&call, &before)?);
-                }
-            }
+        let is_attention = self.is_attention(id);
+        for (slot, input) in self.oracle.graph().value(id).op.inputs().enumerate() {
+            let table = match self.recorded(input, rows.clone())? {
+                Some(table) => table,
+                None if depth == 0 => return Ok(Err(self.oracle.graph().value(input).name.clone())),
+                None => match self.again(input, rows, depth - 1)? {
+                    Err(missing) => return Ok(Err(missing)),
+                    Ok((table, limit)) => {
+                        most = most.max(limit);
+                        table
+                    }
+                },
+            };
+            // As the cache stores them.
+            let is_stored = is_attention && slot > 0 && self.trace.meta().kv == KvFormat::F16;
+            inputs.push(if is_stored { table.map(|x| f16::from_f32(x).to_f32()) } else { table });
         }
         Ok(Ok((inputs, most)))
     }
 
-    /// Replays what makes `id`; `None` when it was not recorded.
-    pub(crate) fn one(&self, id: ValueId) -> Result<Option<Replayed>, Error> {
-        match self.replay(id)? {
-            Some(Ok(replayed)) => Ok(Some(replayed)),
-            _ => Ok(None),
+    /// `rows` of a value, computed again; with the largest limit of what was computed.
+    fn again(
+        &self,
+        id: ValueId,
+        rows: &Range<usize>,
+        depth: usize,
+    ) -> Result<Result<(Matrix, f64), String>, Error> {
+        // A row of attention needs those before it.
+        let from = if self.is_attention(id) { 0 } else { rows.start };
+        let (inputs, most) = match self.inputs(id, &(from..rows.end), depth)? {
+            Ok(inputs) => inputs,
+            Err(missing) => return Ok(Err(missing)),
+        };
+        let call = self.call(id, &(from..rows.end))?;
+        // Rows that are taken are what they were.
+        let limit = match call {
+            Call::TakeRows => most,
+            _ => most.max(judge::limit(&call, self.trace.meta().kv)),
+        };
+        let inputs: Vec<&Matrix> = inputs.iter().collect();
+        let made = self.oracle.run(&call, &inputs)?;
+        let wanted: Vec<usize> = (rows.start - from..rows.end - from).collect();
+        Ok(Ok((if from < rows.start { made.take_rows(&wanted) } else { made }, limit)))
+    }
+
+    fn is_attention(&self, id: ValueId) -> bool {
+        matches!(self.oracle.graph().value(id).op, Op::Attention { .. })
+    }
+
+    /// Rows that are replayed together: those of attention need all before them, and a rotation's mistakes
+    /// show in how they hang together.
+    fn rows_at_once(&self, id: ValueId) -> usize {
+        let graph = self.oracle.graph();
+        let (op, cols) = (&graph.value(id).op, graph.value(id).cols);
+        match op {
+            Op::Attention { .. } | Op::Rope { .. } => self.positions,
+            _ => rows_at_once(op.inputs().map(|input| graph.value(input).cols).fold(cols, usize::max)),
         }
     }
 
+    /// Replays what makes `id`; `None` when it was not recorded, and why it cannot be when its inputs were
+    /// not.
     fn replay(&self, id: ValueId) -> Result<Option<Result<Replayed, String>>, Error> {
-        let Some(found) = self.recorded(id)? else { return Ok(None) };
-        let (mut inputs, chain) = match self.inputs(id, CHAIN)? {
-            Ok(inputs) => inputs,
+        if !self.is_recorded(id) {
+            return Ok(None);
+        }
+        // What is missing is missing in all rows.
+        let chain = match self.inputs(id, &(0..1), CHAIN)? {
+            Ok((_, chain)) => chain,
             Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
         };
-        let kv = self.trace.meta().kv;
-        if kv == KvFormat::F16 && matches!(self.oracle.graph().value(id).op, Op::Attention { .. }) {
-            // As the cache stores them.
-            inputs.iter_mut().skip(1).for_each(|x| *x = x.map(|x| f16::from_f32(x).to_f32()));
-        }
-        let call = self.oracle.call(id, self.tokens())?;
-        let borrowed: Vec<&Matrix> = inputs.iter().collect();
-        let expected = self.oracle.run(&call, &borrowed)?;
-        let once: OnceCell<Noise> = OnceCell::new();
-        let noise = || match &call {
-            Call::Linear(weight) => once.get_or_init(|| Noise::of(&inputs[0], weight)),
-            _ => &NO_NOISE,
+        let limit = judge::limit(&self.call(id, &(0..1))?, self.trace.meta().kv).max(chain);
+        let make = |rows: Range<usize>| {
+            let (call, inputs, found, expected) = self.rows(id, rows)?;
+            let product = match (call, inputs.into_iter().next()) {
+                (Call::Linear(weight), Some(x)) => Some((x, weight)),
+                _ => None,
+            };
+            Ok(Block { expected, found, product, is_exact: chain == 0.0 })
         };
-        let limit = judge::limit(&call, kv).max(chain);
-        let judgement = judge(&expected, &found, limit, noise);
-        let noise = once.into_inner().unwrap_or_default();
-        Ok(Some(Ok(Replayed { call, inputs, found, expected, judgement, limit, noise })))
+        let shape = (self.positions, self.oracle.graph().value(id).cols);
+        let judgement = judge(&Blocks::new(shape, self.rows_at_once(id), &make), limit)?;
+        Ok(Some(Ok(Replayed { judgement, limit })))
     }
 
-    /// Replays every operation; the first that is guilty, with its causes. Judgements go to `values`.
-    pub(crate) fn all(&self, values: &mut [Compared]) -> Result<Option<First>, Error> {
+    /// `rows` of a value whose inputs are there: the operation, its inputs, what was recorded and what
+    /// should be.
+    fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<(Call, Vec<Matrix>, Matrix, Matrix), Error> {
+        let found = self.recorded(id, rows.clone())?.unwrap_or_default();
+        let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
+        let call = self.call(id, &rows)?;
+        let expected = self.oracle.run(&call, &inputs.iter().collect::<Vec<_>>())?;
+        Ok((call, inputs, found, expected))
+    }
+
+    /// Replays every operation; the first that is guilty, with its causes. What each is like goes to `told`,
+    /// with its name.
+    pub(crate) fn all(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let mut first: Option<First> = None;
         for (id, _) in self.oracle.graph().values() {
             let Some(replayed) = self.replay(id)? else { continue };
-            let (verdict, judged) = match &replayed {
-                Err(why) => (Verdict::NotJudged(why.clone()), None),
-                Ok(Replayed { judgement, limit, .. }) => {
-                    let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-                    (verdict, Some((judgement.metrics, *limit)))
-                }
+            let own = match &replayed {
+                Err(why) => Own::not_judged(why.clone()),
+                Ok(Replayed { judgement, limit }) => Own::of(judgement, *limit),
             };
-            let name = self.name(id);
-            if let Some(row) = values.iter_mut().find(|row| row.name == name) {
-                row.local = judged.map(|(metrics, _)| metrics);
-                row.limit = judged.map(|(_, limit)| limit);
-                row.verdict = verdict;
-            }
+            told(&self.name(id), own);
             if first.is_none()
                 && let Ok(replayed) = replayed
             {
-                first = replayed.guilty(self, id);
+                first = self.guilty(id, replayed)?;
             }
         }
         if first.is_none() {
-            first = self.unwatched(values)?;
+            first = self.unwatched(told)?;
         }
         Ok(first)
     }
 
+    /// The value `id`, if it is wrong.
+    pub(crate) fn one(&self, id: ValueId) -> Result<Option<First>, Error> {
+        match self.replay(id)? {
+            Some(Ok(replayed)) => self.guilty(id, replayed),
+            _ => Ok(None),
+        }
+    }
+
     /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, values: &mut [Compared]) -> Result<Option<First>, Error> {
+    fn unwatched(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
@@ -154,18 +205,18 @@ impl Replay<'_> {
             return Ok(None);
         };
         let rows = watched.rows.min(plain.rows).min(self.positions);
-        let (watched, plain) = (read(self.trace, &tapped, rows)?, read(self.trace, name, rows)?);
         let quantized = graph
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
-        let judgement = judge(&watched, &plain, limit, || &NO_NOISE);
-        if let Some(row) = values.iter_mut().find(|row| row.name == *name) {
-            row.local = Some(judgement.metrics);
-            row.limit = Some(limit);
-            row.verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-        }
-        let Some(region) = judgement.region else { return Ok(None) };
+        let make = |rows: Range<usize>| {
+            let (expected, found) = (read(self.trace, &tapped, rows.clone())?, read(self.trace, name, rows)?);
+            Ok(Block::plain(expected, found))
+        };
+        let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);
+        let judgement = judge(&value, limit)?;
+        told(name, Own::of(&judgement, limit));
+        let Judgement { region: Some(region), .. } = judgement else { return Ok(None) };
         let cause = Cause {
             kind: "not-watched",
             text: "the program that is not watched computes something else than the one whose values are \
@@ -176,24 +227,73 @@ impl Replay<'_> {
             explained: 1.0,
             likely: true,
         };
-        let pair = (&watched, &plain);
-        let first = First::new(name, Some(self.side), region, pair, limit, Some(&self.oracle));
+        let first = First::new(name, Some(self.side), region, &value, limit, Some(&self.oracle))?;
         Ok(Some(First { causes: vec![cause], ..first }))
+    }
+
+    /// The value with its causes, if it is wrong.
+    fn guilty(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
+        let Replayed { judgement, limit } = replayed;
+        let Some(region) = judgement.region else { return Ok(None) };
+        let graph = self.oracle.graph();
+        let make = |rows: Range<usize>| {
+            let (_, _, found, expected) = self.rows(id, rows)?;
+            Ok(Block::plain(expected, found))
+        };
+        let shape = (self.positions, graph.value(id).cols);
+        let value = Blocks::new(shape, self.rows_at_once(id), &make);
+        let name = &graph.value(id).name;
+        let first = First::new(name, Some(self.side), region, &value, limit, Some(&self.oracle))?;
+        // Causes are looked for in so many rows as are replayed together, from shortly before the first
+        // that is wrong.
+        let most = self.rows_at_once(id);
+        let from = first.position.saturating_sub(most / 8).min(self.positions.saturating_sub(most));
+        let rows = from..self.positions.min(from + most);
+        let (call, inputs, found, expected) = self.rows(id, rows.clone())?;
+        let rounding = match &call {
+            Call::Linear(weight) => Rounding::of(&inputs[0], weight, &expected).without_direction(),
+            _ => Rounding::default(),
+        };
+        let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
+        let again = |slot: usize| self.input_again(id, slot, &rows).ok().flatten();
+        let suspect = Suspect {
+            oracle: self.oracle,
+            id,
+            call,
+            inputs,
+            found,
+            expected,
+            first: from,
+            region: first.region.within(rows.clone()),
+            place: &first.place,
+            limit,
+            rounding,
+            recorded: &recorded,
+            again: &again,
+        };
+        let causes = causes::find(&suspect);
+        Ok(Some(First { causes, ..first }))
+    }
+
+    /// An input that was recorded, computed again from its own.
+    fn input_again(&self, id: ValueId, slot: usize, rows: &Range<usize>) -> Result<Option<Matrix>, Error> {
+        let Some(input) = self.oracle.graph().value(id).op.inputs().nth(slot) else { return Ok(None) };
+        if !self.is_recorded(input) {
+            return Ok(None);
+        }
+        let again = self.again(input, rows, CHAIN)?.ok().map(|(table, _)| table);
+        let is_stored = self.is_attention(id) && slot > 0 && self.trace.meta().kv == KvFormat::F16;
+        Ok(again.map(|table| if is_stored { table.map(|x| f16::from_f32(x).to_f32()) } else { table }))
     }
 }
 
-impl Replayed {
-    /// The value with its causes, if it is wrong.
-    pub(crate) fn guilty(self, replay: &Replay<'_>, id: ValueId) -> Option<First> {
-        let Replayed { call, inputs, found, expected, judgement, limit, noise } = self;
-        let region = judgement.region?;
-        let oracle = replay.oracle;
-        let name = &oracle.graph().value(id).name;
-        let recorded = |id: ValueId| replay.recorded(id).ok().flatten();
-        let pair = (&expected, &found);
-        let first = First::new(name, Some(replay.side), region.clone(), pair, limit, Some(&oracle));
-        let suspect =
-            Suspect { oracle, id, call, inputs, found, expected, region, limit, noise, recorded: &recorded };
-        Some(First { causes: causes::find(&suspect), ..first })
+impl Own {
+    fn of(judgement: &Judgement, limit: f64) -> Own {
+        let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
+        Own { metrics: Some(judgement.metrics), limit: Some(limit), verdict }
+    }
+
+    fn not_judged(why: String) -> Own {
+        Own { metrics: None, limit: None, verdict: Verdict::NotJudged(why) }
     }
 }

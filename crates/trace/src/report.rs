@@ -96,8 +96,33 @@ pub struct Compared {
     pub limit: Option<f64>,
     /// A against B; `None` when B lacks it.
     pub accumulated: Option<Metrics>,
+    /// Whether it is right in A.
+    pub verdict: Verdict,
+    /// What is known of B's operation; `None` where A is guilty or B is the reference's.
+    pub b: Option<Own>,
+}
+
+/// What is known of one operation alone, on the inputs that were recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct Own {
+    /// Its local error.
+    pub metrics: Option<Metrics>,
+    /// The largest local error allowed.
+    pub limit: Option<f64>,
     /// Whether it is right.
     pub verdict: Verdict,
+}
+
+impl Compared {
+    /// Whether it is wrong in A or B.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.verdict == Verdict::Wrong || self.b.as_ref().is_some_and(|b| b.verdict == Verdict::Wrong)
+    }
+
+    /// The local error of B's operation.
+    pub(crate) fn local_b(&self) -> Option<&Metrics> {
+        self.b.as_ref()?.metrics.as_ref()
+    }
 }
 
 /// What is known of a value.
@@ -177,10 +202,18 @@ impl fmt::Display for Report {
         }
         writeln!(f)?;
         let width = self.values.iter().map(|value| value.name.len()).max().unwrap_or(0).max(5);
+        // B's operations have a column where they were judged.
+        let judges_b = self.values.iter().any(|value| value.b.is_some());
+        let of_b = |text: String| if judges_b { format!("  {text:>9}") } else { String::new() };
+        let (local, local_b) = if judges_b { ("local A", "local B") } else { ("local", "") };
         writeln!(
             f,
-            "  {:width$}  {:>9}  {:>11}  {:>10}  {:>10}  at (position, column)",
-            "value", "local", "accumulated", "1 - cosine", "largest"
+            "  {:width$}  {local:>9}{}  {:>11}  {:>10}  {:>10}  at (position, column)",
+            "value",
+            of_b(local_b.to_owned()),
+            "accumulated",
+            "1 - cosine",
+            "largest"
         )?;
         for value in &self.values {
             let mut line = String::new();
@@ -188,10 +221,11 @@ impl fmt::Display for Report {
             let number = |x: Option<f64>| x.map_or("-".to_owned(), scientific);
             write!(
                 line,
-                "{} {:width$}  {:>9}  {:>11}  {:>10}  {:>10}",
-                if value.verdict == Verdict::Wrong { "!" } else { " " },
+                "{} {:width$}  {:>9}{}  {:>11}  {:>10}  {:>10}",
+                if value.is_wrong() { "!" } else { " " },
                 value.name,
                 number(local.map(|metrics| metrics.nmse)),
+                of_b(number(value.local_b().map(|metrics| metrics.nmse))),
                 number(accumulated.map(|metrics| metrics.nmse)),
                 number(accumulated.map(|metrics| (1.0 - metrics.cosine).max(0.0))),
                 number(accumulated.map(|metrics| metrics.largest.difference)),

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # fault: what is wrong
-//! # model: a model of `testkit::llama::models`, such as F32
+//! # model: a model of `testkit::llama::models`, such as F32; or demo-f16 or demo-q6_k
 //! # steps: tokens a step; all at once without this line
 //! # value: NAME, position N
 //! # cause: KIND, words of its text
@@ -29,6 +29,12 @@ const FOLDER: &str = "tools/faults/compare";
 
 /// Positions that are recorded.
 const POSITIONS: usize = 32;
+
+/// What the demo model reads: a question and the beginning of its answer.
+const DEMO_TOKENS: [u32; POSITIONS] = [
+    1, 305, 1047, 1612, 1103, 271, 339, 1960, 1974, 384, 1972, 303, 1952, 1982, 1988, 401, 1158, 1959, 579,
+    542, 301, 1360, 1967, 323, 357, 278, 271, 549, 909, 587, 315, 301,
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -176,9 +182,18 @@ fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result
     checkout.take_back(&fault.patch)?;
     let program = built?.map_err(|errors| anyhow::anyhow!("does not compile\n{errors}"))?;
 
-    let model = work.join(format!("{}.gguf", fault.model));
     let trace = work.join("trace.safetensors");
-    let tokens: Vec<String> = (0..POSITIONS).map(|i| (1 + i * 37 % 500).to_string()).collect();
+    let (model, tokens) = match fault.model.strip_prefix("demo-") {
+        Some(format) => {
+            let file = format!("demo-model/rustorch-demo-{format}.gguf");
+            (checkout.root.join(file), DEMO_TOKENS.to_vec())
+        }
+        None => {
+            let tokens = (0..POSITIONS as u32).map(|i| 1 + i * 37 % 500);
+            (work.join(format!("{}.gguf", fault.model)), tokens.collect())
+        }
+    };
+    let tokens: Vec<String> = tokens.iter().map(u32::to_string).collect();
     let mut record = Command::new(program);
     record.args(["trace", "--tokens", &tokens.join(","), "--batch-size", &fault.steps.to_string()]);
     let recorded = record.arg("-m").arg(&model).arg("-o").arg(&trace).output()?;

@@ -58,10 +58,14 @@ impl Input {
                 Err(error) => Err(error).context("cannot read from the terminal"),
             },
             Input::Pipe => {
-                let mut line = String::new();
-                if io::stdin().lock().read_line(&mut line).context("cannot read stdin")? == 0 {
+                let mut line = Vec::new();
+                if io::stdin().lock().read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
                     return Ok(Line::End);
                 }
+                let line = String::from_utf8(line).map_err(|error| {
+                    let good = error.utf8_error().valid_up_to();
+                    anyhow::anyhow!("it is not UTF-8 from byte {} on", good + 1)
+                })?;
                 let line = line.strip_suffix('\n').unwrap_or(&line);
                 Ok(Line::Text(line.strip_suffix('\r').unwrap_or(line).to_owned()))
             }

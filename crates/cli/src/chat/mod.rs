@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use engine::{Chat, Engine, Event, StopReason, Usage};
+use engine::{Chat, Engine, Event, Model, StopReason, Usage};
 
-use crate::args::{BackendName, ChatArgs, ModelArgs, TemplateArgs};
-use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, note};
+use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
+use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note};
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
@@ -43,7 +43,6 @@ struct Session {
 impl Session {
     fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
         let mut engine = load::engine(&args.model, &args.engine)?;
-        load::introduce(&args.model, engine.model().file());
         let chat = new_chat(&mut engine, &args)?;
         Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
     }
@@ -61,7 +60,8 @@ impl Session {
         let (mut interrupted, mut number) = (false, 0_u64);
         loop {
             number += 1;
-            let line = match input.next()? {
+            let place = || format!("line {number} of stdin, where the chat ends");
+            let line = match input.next().with_context(place)? {
                 Line::Text(line) => line,
                 Line::End => return Ok(ExitCode::SUCCESS),
                 Line::Interrupted if interrupted => return Ok(ExitCode::from(INTERRUPTED)),
@@ -84,7 +84,7 @@ impl Session {
             };
             match done {
                 Err(error) if input.is_interactive() => drop(output::fail(&error)),
-                other => other.with_context(|| format!("line {number} of stdin, where the chat ends"))?,
+                other => other.with_context(place)?,
             }
             if interrupted && !input.is_interactive() {
                 return Ok(ExitCode::from(INTERRUPTED));
@@ -165,11 +165,11 @@ impl Session {
             Command::Save => self.chat.save(rest)?,
             Command::Load => {
                 self.chat.load(rest)?;
-                note(format_args!("{} messages loaded", self.chat.messages().len()));
+                note(format_args!("{} loaded", counted(self.chat.messages().len(), "message")));
             }
             Command::Model => {
                 let model = ModelArgs { model: Some(rest.into()) };
-                let engine = load::engine(&model, &self.args.engine)?;
+                let engine = reopen(&model, &self.args.engine)?;
                 self.go_on(engine)?;
                 self.args.model = model;
                 self.greet();
@@ -182,7 +182,7 @@ impl Session {
                 })?;
                 let mut args = self.args.engine.clone();
                 args.backend.backend = backend;
-                let engine = load::engine(&self.args.model, &args)?;
+                let engine = reopen(&self.args.model, &args)?;
                 self.go_on(engine)?;
                 self.args.engine = args;
                 note(format_args!("running on backend {rest}"));
@@ -217,16 +217,22 @@ impl Session {
     fn stats(&self) -> String {
         let Some(usage) = &self.last else { return "no answer yet".to_owned() };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
+        let tokens = |number: usize| counted(number, "token");
         let used = usage.prompt_tokens + usage.generated_tokens;
         output::pairs([
-            ("prefilled", format!("{} tokens{}", usage.prefilled_tokens(), rate(usage.prefill_rate()))),
-            ("reused", format!("{} tokens of the conversation's cache", usage.reused_tokens)),
-            ("generated", format!("{} tokens{}", usage.generated_tokens, rate(usage.decode_rate()))),
-            ("in all answers", format!("{} tokens", self.generated)),
-            ("context used", format!("{used} of {} tokens", self.engine.limits().n_ctx)),
+            ("prefilled", tokens(usage.prefilled_tokens()) + &rate(usage.prefill_rate())),
+            ("reused", tokens(usage.reused_tokens) + " of the conversation's cache"),
+            ("generated", tokens(usage.generated_tokens) + &rate(usage.decode_rate())),
+            ("in all answers", tokens(self.generated)),
+            ("context used", format!("{used} of {}", tokens(self.engine.limits().n_ctx))),
             ("seed", usage.seed.to_string()),
         ])
     }
+}
+
+/// A model for a chat that has begun, which needs no introduction.
+fn reopen(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
+    load::on_backend(Model::new(load::file(model)?)?, args)
 }
 
 /// An empty conversation as the command line wants it. Says when there is no template for it.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::value::{short, value_type};
 use super::{Decision, Report, Token, TokenizerFacts, Total};
-use crate::output::{self, BOLD, abbreviated, pairs, printable, size};
+use crate::output::{self, BOLD, abbreviated, counted, pairs, printable, size};
 
 /// Characters of a token's text that are shown.
 const TOKEN: usize = 40;
@@ -14,7 +14,7 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     for file in &report.files {
         writeln!(out, "{BOLD}{}{BOLD:#}  {}", printable(file.path, ""), size(file.bytes))?;
     }
-    writeln!(out, "GGUF version {}, aligned to {} bytes", report.version, report.alignment)?;
+    writeln!(out, "GGUF version {}, aligned to {}", report.version, counted(report.alignment, "byte"))?;
 
     heading(&mut out, "Metadata")?;
     let entries = report.metadata.0.iter();
@@ -65,11 +65,13 @@ fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
 }
 
 fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
-    let Total { tensors, values, bytes } = report.total;
-    if tensors == 0 {
+    if report.total.tensors == 0 {
         return heading(out, "No tensors: only a vocabulary");
     }
-    heading(out, &format!("{tensors} tensors, {values} values, {}", size(bytes as u64)))?;
+    let total = |&Total { tensors, values, bytes }: &Total| {
+        format!("{}, {}, {}", counted(tensors, "tensor"), counted(values, "value"), size(bytes as u64))
+    };
+    heading(out, &total(&report.total))?;
     let shapes: Vec<String> = report.tensors.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
     let names: Vec<String> = report.tensors.iter().map(|tensor| printable(tensor.name, "")).collect();
     let (name_width, shape_width) = (width(&names), width(&shapes));
@@ -78,9 +80,6 @@ fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
         writeln!(out, "  {name:name_width$}  {format:6}  {shape:shape_width$}  {bytes:>11}")?;
     }
     heading(out, "By format")?;
-    let total = |total: &Total| {
-        format!("{} tensors, {} values, {}", total.tensors, total.values, size(total.bytes as u64))
-    };
     write!(out, "{}", pairs(report.formats.iter().map(|(format, sum)| (*format, total(sum)))))
 }
 

@@ -26,6 +26,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::statistics::log_sum_exp;
+use crate::output::counted;
 
 const MAGIC: &[u8; 8] = b"_logits_";
 
@@ -72,11 +73,11 @@ pub(crate) enum Error {
     #[error("{path}: {field} is {found}, expected {expected}")]
     Head { path: String, field: &'static str, found: i64, expected: &'static str },
     #[error(
-        "{path} has {found} bytes, but {windows} windows of {n_ctx} tokens and a vocabulary of {n_vocab} \
-         take {expected}; it was cut short or is damaged"
+        "{path} has {}, but {} of {n_ctx} tokens and a vocabulary of {n_vocab} take {expected}; it was cut \
+         short or is damaged", counted(*.found, "byte"), counted(*.windows, "window")
     )]
     Length { path: String, found: u64, expected: u128, windows: i64, n_ctx: i64, n_vocab: i64 },
-    #[error("{path}: token {at} is {id}, but its vocabulary has {n_vocab} tokens")]
+    #[error("{path}: token {at} is {id}, but its vocabulary has {}", counted(*.n_vocab, "token"))]
     Token { path: String, at: usize, id: u32, n_vocab: usize },
     #[error(
         "{path}: row {row} has scale {scale} and minimum {min}, expected log-probabilities: finite, the scale not \
@@ -192,11 +193,9 @@ impl Writer {
     /// Makes the file and writes everything before its rows.
     pub(crate) fn create(path: &Path, scored: &Scored) -> io::Result<Writer> {
         refuse_what_is_no_base(path)?;
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".part");
+        let unfinished = trace::part(path);
         let rows = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
-        let mut writer =
-            Writer { path: path.to_owned(), unfinished: unfinished.into(), rows, is_whole: false };
+        let mut writer = Writer { path: path.to_owned(), unfinished, rows, is_whole: false };
         writer.rows.write_all(MAGIC)?;
         for size in [scored.n_ctx, scored.n_vocab, scored.windows()] {
             writer.rows.write_all(&i32::try_from(size).map_err(io::Error::other)?.to_le_bytes())?;

@@ -22,9 +22,10 @@ use engine::{Engine, LogitRows, Model};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{EngineArgs, ModelArgs};
-use crate::load;
-use crate::output::Usage;
+use crate::interrupt::Unfinished;
+use crate::output::{Usage, counted};
 use crate::values::from_1_to;
+use crate::{load, outfile};
 use base::{Reader, Scored, Writer};
 use statistics::{Comparison, Divergence, Likelihood};
 
@@ -76,6 +77,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let base = args.kl_base.as_deref().map(Reader::open).transpose()?;
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
+    if let Some(path) = &args.save_logits {
+        outfile::check("--save-logits", path, &file, args.file.as_deref())?;
+    }
     let model = Model::new(file)?;
     let n_ctx = match (args.engine.context.ctx_size, &base) {
         (Some(0), _) => model.n_ctx_train(),
@@ -84,7 +88,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         (None, None) => N_CTX,
     };
     if n_ctx < 3 {
-        return Err(Usage(format!("a window of {n_ctx} tokens has none to score; -c takes 3 or more")).into());
+        let n_ctx = counted(n_ctx, "token");
+        return Err(Usage(format!("a window of {n_ctx} has none to score; -c takes 3 or more")).into());
     }
     let text = args.file.as_deref().map(read).transpose()?;
     let text = text.map(|text| model.encode_prompt(&text, args.parse_special));
@@ -99,6 +104,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.engine.context.ctx_size = Some(n_ctx);
     let mut engine = load::on_backend(model, &args.engine)?;
 
+    let unfinished = args.save_logits.as_deref().map(trace::part);
+    let _unfinished = unfinished.as_deref().map(Unfinished::begin).transpose()?;
     let beside = match (base, args.save_logits) {
         (Some(base), _) => Beside::Base(Box::new((base, Comparison::default())), Vec::new()),
         (None, Some(path)) => {
@@ -243,8 +250,9 @@ fn windows(
     let (found, needed) = (tokens.len(), 2 * n_ctx);
     ensure!(
         found >= needed,
-        "the text is too short: it has {found} tokens, and {needed} are needed, two windows of {n_ctx}; \
-         give a longer text or, with -c, a smaller window"
+        "the text is too short: it has {}, and {needed} are needed, two windows of {n_ctx}; give a longer \
+         text or, with -c, a smaller window",
+        counted(found, "token")
     );
     tokens.truncate(limited(found / n_ctx, most) * n_ctx);
     Ok(Scored { n_ctx, n_vocab: model.tokenizer().vocab_size(), tokens })
@@ -266,9 +274,9 @@ fn check_base(
     let (scored, n_vocab) = (&base.scored, model.tokenizer().vocab_size());
     if scored.n_vocab != n_vocab {
         bail!(
-            "the base {path} is of a model with {} tokens, this one's vocabulary has {n_vocab}; \
+            "the base {path} is of a model with {}, this one's vocabulary has {n_vocab}; \
              only models of one vocabulary can be compared",
-            scored.n_vocab
+            counted(scored.n_vocab, "token")
         );
     }
     if scored.n_ctx != n_ctx {

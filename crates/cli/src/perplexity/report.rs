@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::Counted;
 use super::base::Scored;
 use super::statistics::{Divergence, Estimate, Spread};
-use crate::output;
+use crate::output::{self, counted};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -48,8 +48,9 @@ pub(crate) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
         return output::json(report);
     }
     let mut out = output::stdout();
-    let Report { windows, n_ctx, scored_tokens, perplexity, .. } = report;
-    writeln!(out, "{windows} windows of {n_ctx} tokens, {scored_tokens} tokens scored")?;
+    let Report { n_ctx, perplexity, .. } = report;
+    let (windows, scored) = (counted(report.windows, "window"), counted(report.scored_tokens, "token"));
+    writeln!(out, "{windows} of {n_ctx} tokens, {scored} scored")?;
     match &report.divergence {
         None => {
             let Estimate { value, standard_error } = perplexity;

@@ -1,20 +1,40 @@
 //! Models whose answers are known: llama.cpp's at temperature 0, or what a model was trained to say.
+//!
+//! TinyLlama's were reported of llama.cpp's files of TinyLlama-1.1B-Chat-v1.0 in Q8_0 and Q6_K, and have not
+//! been measured again since: the weights are not in this project. Who has them gets each answer with
+//! llama.cpp by `tools/oracle/known.py`:
+//!
+//! | answer | `python tools/oracle/known.py MODEL.gguf …` |
+//! |---|---|
+//! | [`Answer::Tokens`] | `--tokens 1,15043 -n 5` |
+//! | [`Answer::Logits`] | `--tokens 1,529,… --logits 13,0` |
+//! | [`Answer::Text`] | `--text Hello -n 12` |
+//! | [`Answer::Chat`] | `--chat "What is the capital of France?" -n 40` |
+//! | [`Answer::Row`] | `--row 29896` |
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use backend::Backend;
+use bytes::Bytes;
 use engine::{Chat, Engine, Event, LogitRows, Model, Options, Request, Sampling};
+use gguf::Gguf;
 use quant::Format;
+
+use super::report::Wrong;
+use crate::output::counted;
 
 /// Tokens of an answer in chat, at most.
 const ANSWER: usize = 40;
 
+/// Tokens of a text that goes on, at most.
+const TEXT: usize = 12;
+
 /// How far llama.cpp's logits are given: its own rounding of activations allows for no more digits.
 const LOGIT: f32 = 0.2;
 
-/// A model that was recognised by its metadata.
+/// A model that was recognised.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Known {
     /// The model in the program.
@@ -59,18 +79,40 @@ const TINY_LLAMA_Q8_0: &[Answer] = &[
 const TINY_LLAMA_Q6_K: &[Answer] =
     &[Answer::Text("Hello", " world\n\nAnd then"), Answer::Text("Hello world\n", "Hello everyone,")];
 
-/// The model that `model`'s metadata names, if its shape is that model's.
-pub(super) fn recognise(model: &Model) -> Option<Known> {
-    let name = model.file().metadata().str("general.name").ok()??;
+/// The model that `model`'s metadata names, if it is that model, or why no answers are known of it.
+pub(super) fn recognise(model: &Model) -> Result<Known, String> {
+    let name = model.file().metadata().str("general.name").ok().flatten().unwrap_or_default();
     let letters: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     let config = model.config();
     let shape = (config.block_count, config.embedding_length, config.vocab_size);
     if letters == "rustorchdemo" {
-        return Some(Known::Demo);
+        return match unlike_demo(model.file()) {
+            None => Ok(Known::Demo),
+            Some(tensor) => Err(format!(
+                "it has the name of the model in this program, but `{tensor}` is another: what a model that \
+                 was trained again should say is not known"
+            )),
+        };
     }
-    let format = model.file().tensor("blk.0.attn_q.weight")?.format;
-    let is_it = letters.contains("tinyllama11bchatv10") && shape == (22, 2048, 32000);
-    is_it.then_some(Known::TinyLlama(format))
+    match model.file().tensor("blk.0.attn_q.weight") {
+        Some(query) if letters.contains("tinyllama11bchatv10") && shape == (22, 2048, 32000) => {
+            Ok(Known::TinyLlama(query.format))
+        }
+        _ => Err("none are known of this model".to_owned()),
+    }
+}
+
+/// The first tensor that is not what it is in the demo model. Matrices may be in any format, so of those
+/// only the shape counts; vectors are the same bits in every file of one training.
+fn unlike_demo(file: &Gguf) -> Option<String> {
+    let demo = Gguf::from_bytes(Bytes::from_static(demo_model::EMBEDDED)).expect("it is tested");
+    let unlike = demo.tensors().find(|own| {
+        !file.tensor(&own.name).is_some_and(|found| {
+            let is_vector = own.format == Format::F32;
+            found.shape == own.shape && (!is_vector || found.format == own.format && found.data == own.data)
+        })
+    });
+    unlike.map(|tensor| tensor.name.clone())
 }
 
 impl Known {
@@ -85,13 +127,32 @@ impl Known {
         let options = Options { n_ctx: Some(256.min(model.n_ctx_train().max(2))), ..Options::default() };
         let mut engine = Engine::new(model.clone(), backend, options)?;
         for answer in of_format.iter().chain(always) {
-            answer.check(&mut engine)?;
+            answer.check(&mut engine).map_err(|error| Wrong {
+                what: format!("{error:#}; docs/debugging.md says how to find the cause"),
+                more: answer.command(),
+            })?;
         }
-        Ok(format!("{name}: {} answers are as they should be", always.len() + of_format.len()))
+        Ok(format!("{name} gives {} as it should", counted(always.len() + of_format.len(), "answer")))
     }
 }
 
 impl Answer {
+    /// The command that shows what was found.
+    fn command(&self) -> String {
+        let joined = |tokens: &[u32]| tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        match self {
+            Answer::Tokens(prompt, expected) => {
+                format!("run --tokens {} -n {} --temp 0 --json", joined(prompt), expected.len())
+            }
+            Answer::Logits(prompt, _) => format!("logits --tokens {}", joined(prompt)),
+            Answer::Text(prompt, _) => {
+                format!("run --raw -e -p '{}' -n {TEXT} --temp 0", prompt.escape_default())
+            }
+            Answer::Chat(question, _) => format!("run -p '{question}' -n {ANSWER} --temp 0"),
+            Answer::Row(token, ..) => format!("trace --tokens {token} --filter '^embd$'"),
+        }
+    }
+
     fn check(&self, engine: &mut Engine) -> anyhow::Result<()> {
         match *self {
             Answer::Tokens(prompt, expected) => {
@@ -117,7 +178,7 @@ impl Answer {
             }
             Answer::Text(prompt, expected) => {
                 let ids = engine.model().encode_prompt(prompt, false);
-                let (_, found) = greedy(engine, ids, 12)?;
+                let (_, found) = greedy(engine, ids, TEXT)?;
                 ensure!(found.starts_with(expected), "{prompt:?} goes on {found:?}, expected {expected:?}");
             }
             Answer::Chat(question, expected) => {

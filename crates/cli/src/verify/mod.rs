@@ -23,6 +23,7 @@ use tokenizer::Tokenizer;
 
 use crate::args::{BackendName, ModelArgs};
 use crate::load::{self, Candidate};
+use crate::output::{counted, size};
 use crate::values::from_1_to;
 use report::Report;
 
@@ -50,24 +51,24 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut report = Report::new(&args.model, args.json);
-    let Some(file) = report.get("file", "inspect", |_| {
+    let Some(file) = report.get("file", "inspect", |bar| {
         let file = load::file(&args.model)?;
+        bar.suspend(|| load::introduce(&args.model, &file));
         let detail = file_facts(&file);
         Ok((detail, file))
     }) else {
         return report.finish();
     };
-    load::introduce(&args.model, &file);
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     report.check("weights", "inspect --json", |bar| weights::are_finite(&file, threads, bar));
     let is_computable = report.check("model", "inspect", |_| {
         let models::Model { config, graph } = models::Model::new(&file)?;
         Ok(format!(
-            "{}: {} layers of width {}, {} operations, every tensor in its place",
+            "{}: {} of width {}, {}, every tensor in its place",
             config.architecture,
-            config.block_count,
+            counted(config.block_count, "layer"),
             config.embedding_length,
-            graph.values().len()
+            counted(graph.values().len(), "operation")
         ))
     });
     report.check("tokenizer", "tokenize", |_| text::round_trips(&Tokenizer::from_metadata(file.metadata())?));
@@ -90,12 +91,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn file_facts(file: &Gguf) -> String {
     let (files, bytes) = file.files().fold((0, 0), |(files, bytes), (_, len)| (files + 1, bytes + len));
     let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
-    let tensors = file.tensors().count();
-    format!(
-        "GGUF {}, {}{parts}, {tensors} tensors, none outside the file",
-        file.version(),
-        crate::output::size(bytes)
-    )
+    let tensors = counted(file.tensors().count(), "tensor");
+    format!("GGUF {}, {}{parts}, {tensors}, none outside the file", file.version(), size(bytes))
 }
 
 /// Everything that computes with the model.
@@ -155,9 +152,10 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args) {
     // The best of the CPU's, or the reference when only that was asked for.
     let best = chosen.iter().rfind(|candidate| !reference(candidate)).or(chosen.first());
     match (known::recognise(model), best) {
-        (Some(known), Some(best)) => {
+        (Ok(known), Some(best)) => {
             report.check("known answers", "chat", |_| known.hold(model, (best.make)()));
         }
-        _ => report.skip("known answers", "none are known of this model"),
+        (Err(why), _) => report.skip("known answers", &why),
+        (_, None) => {}
     }
 }

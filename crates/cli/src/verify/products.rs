@@ -14,6 +14,7 @@ use quant::Format;
 use super::numbers::nmse;
 use super::report::measure;
 use crate::load::Candidate;
+use crate::output::counted;
 
 /// Rows of activations: one alone and all together may be computed by different code.
 const ROWS: usize = 5;
@@ -72,10 +73,11 @@ pub(super) fn agree(
             let nmse = nmse(&expected?, &found?);
             ensure!(
                 nmse <= limit,
-                "`{}` ({}): products with {count} rows are not those of {}: NMSE {nmse:.2e}, at most {limit:.0e} is \
-                 to be expected",
+                "`{}` ({}): products with {} are not those of {}: NMSE {nmse:.2e}, at most {limit:.0e} is to be \
+                 expected",
                 tensor.name,
                 tensor.format,
+                counted(count, "row"),
                 truth.name
             );
             if nmse >= worst.0 {
@@ -88,8 +90,9 @@ pub(super) fn agree(
     model.file().check_intact()?;
     let which = if rows == all_rows { "all".to_owned() } else { format!("{rows} of") };
     Ok(format!(
-        "{which} {all_rows} rows of {} matrices beside {}: NMSE at most {:.1e} (`{}`)",
-        tensors.len(),
+        "{which} {} of {} beside {}: NMSE at most {:.1e} (`{}`)",
+        counted(all_rows, "row"),
+        counted(tensors.len(), "matrix"),
         truth.name,
         worst.0,
         worst.1

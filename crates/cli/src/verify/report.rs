@@ -19,6 +19,14 @@ enum Outcome {
     Skipped,
 }
 
+/// What is wrong, where the check knows better than its caller which command shows more.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(super) struct Wrong {
+    pub(super) what: String,
+    pub(super) more: String,
+}
+
 /// A check that has ended.
 #[derive(Debug, Serialize)]
 struct Check {
@@ -82,6 +90,7 @@ impl Report {
                 Some(found)
             }
             Err(error) => {
+                let more = error.downcast_ref().map_or(more, |wrong: &Wrong| &wrong.more);
                 self.add(name, Outcome::Bad, &format!("{error:#}"), Some(self.command(more)));
                 None
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
 use bytes::Bytes;
 use engine::Model;
-use gguf::{Gguf, Value};
+use gguf::{Gguf, Tensor};
 use graph::Graph;
 use indicatif::ProgressBar;
 use quant::Format;
@@ -13,6 +13,7 @@ use testkit::llama::Spec;
 
 use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, tokens};
 use super::products::{self, Limits};
+use super::report::Wrong;
 use super::{known, load::Candidate};
 use crate::args::BackendName;
 
@@ -143,7 +144,7 @@ fn what_is_wrong_is_said() {
     let [same, exact, logits, ..] = outcomes(&model, Fault::Product);
     let said = [same, exact, logits].map(|outcome| outcome.expect_err("a fault"));
     assert!(
-        said[0].starts_with("`blk.0.attn_q.weight` (Q8_0): products with 1 rows are not those of None: NMSE")
+        said[0].starts_with("`blk.0.attn_q.weight` (Q8_0): products with 1 row are not those of None: NMSE")
     );
     assert!(said[1].contains("not those of reference"), "{}", said[1]);
     assert!(said[2].contains("of 32 tokens the worst is at position 16"), "{}", said[2]);
@@ -155,18 +156,50 @@ fn what_is_wrong_is_said() {
     assert!(chunks.contains("whole and") && chunks.contains("in chunks of 1"), "{chunks}");
 }
 
+/// The demo model from one of its files, changed.
+fn demo(file: &'static [u8], change: impl FnOnce(&mut Vec<Tensor>)) -> Arc<Model> {
+    let file = Gguf::from_bytes(Bytes::from_static(file)).expect("a good file");
+    let mut tensors: Vec<Tensor> = file.tensors().cloned().collect();
+    change(&mut tensors);
+    let file = gguf::write(Vec::new(), file.metadata(), &tensors).expect("a good file");
+    Arc::new(Model::new(Gguf::from_bytes(Bytes::from(file)).expect("a good file")).expect("a model"))
+}
+
+fn named<'a>(tensors: &'a mut [Tensor], name: &str) -> &'a mut Tensor {
+    tensors.iter_mut().find(|tensor| tensor.name == name).expect("it is there")
+}
+
 #[test]
-fn a_model_that_claims_to_be_another_is_found_out() {
-    let spec = Spec { layers: 1, ..Spec::new(Format::F32) };
-    let mut metadata = spec.metadata();
-    metadata.insert("general.name", Value::String("RusTorch demo".into()));
-    let file = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a good file");
-    let model =
-        Arc::new(Model::new(Gguf::from_bytes(Bytes::from(file)).expect("a good file")).expect("a model"));
-    let known = known::recognise(&model).expect("by its name");
-    let error = known.hold(&model, (cpu(Fault::None).make)()).expect_err("it has learnt nothing");
-    assert!(error.to_string().starts_with("\"What is the capital of France?\" is answered by "), "{error}");
-    assert!(known::recognise(&self::model(Format::F32)).is_none());
+fn the_demo_model_is_known_by_its_weights_in_every_format() {
+    for file in [demo_model::EMBEDDED, demo_model::MASTER_F16] {
+        let model = demo(file, |_| ());
+        let known = known::recognise(&model).expect("its name and weights");
+        let said = known.hold(&model, (cpu(Fault::None).make)()).expect("its answers");
+        assert_eq!(said, "the demo model gives 3 answers as it should");
+    }
+    assert_eq!(known::recognise(&model(Format::F32)), Err("none are known of this model".to_owned()));
+}
+
+#[test]
+fn a_model_that_forgot_is_told_from_one_that_was_trained_again() {
+    let damaged = demo(demo_model::EMBEDDED, |tensors| {
+        let output = named(tensors, "blk.0.ffn_down.weight");
+        output.data = vec![0; output.data.len()].into();
+    });
+    let known = known::recognise(&damaged).expect("its name and the rest of its weights");
+    let error = known.hold(&damaged, (cpu(Fault::None).make)()).expect_err("it has forgotten");
+    let wrong: &Wrong = error.downcast_ref().expect("what is wrong");
+    assert!(wrong.what.starts_with("\"What is the capital of "), "{error}");
+    assert!(wrong.more.starts_with("run -p 'What is the capital of "), "{}", wrong.more);
+
+    let retrained = demo(demo_model::EMBEDDED, |tensors| {
+        let norm = named(tensors, "blk.3.ffn_norm.weight");
+        let mut data = norm.data.to_vec();
+        data[0] ^= 1;
+        norm.data = data.into();
+    });
+    let why = known::recognise(&retrained).expect_err("other weights");
+    assert!(why.contains("`blk.3.ffn_norm.weight` is another"), "{why}");
 }
 
 /// Whoever has the file can have it checked; it is one of few whose answers are known.

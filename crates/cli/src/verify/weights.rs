@@ -8,6 +8,7 @@ use gguf::{Gguf, Tensor};
 use indicatif::ProgressBar;
 
 use super::report::measure;
+use crate::output::{count, counted};
 
 /// Values that are looked at together: whole blocks of every format.
 const PIECE: usize = 1 << 16;
@@ -66,13 +67,14 @@ pub(super) fn are_finite(
         let Tensor { name, format, .. } = tensors[tensor];
         let (row, column) = (value / tensors[tensor].row_len(), value % tensors[tensor].row_len());
         anyhow::bail!(
-            "{bad} values are no finite numbers; the first is {found} in `{name}` ({format}), row {row}, \
-             column {column}: the file is damaged"
+            "{} not finite; the first is {found} in `{name}` ({format}), row {row}, column {column}: the file is \
+             damaged",
+            counted(bad, "value")
         );
     }
     ensure!(pieces > 0, "the file has no tensors");
     let total = tensors.iter().map(|tensor| values(tensor)).sum();
-    Ok(format!("all {} values of {} tensors are finite", crate::output::count(total), tensors.len()))
+    Ok(format!("all {} values of {} are finite", count(total), counted(tensors.len(), "tensor")))
 }
 
 fn values(tensor: &Tensor) -> usize {

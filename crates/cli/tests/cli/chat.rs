@@ -71,7 +71,7 @@ fn a_conversation_goes_on_with_another_model() {
     let args = "chat -m MODEL -n 2 --temp 0";
     let stayed = home.pipe(args, "Hi\nHi\n").quiet();
     for command in ["/model other.gguf", "/backend cpu"] {
-        let ran = home.pipe(args, &format!("Hi\n{command}\nHi\n"));
+        let ran = home.pipe(args, format!("Hi\n{command}\nHi\n"));
         assert_eq!((ran.code, &ran.stdout), (Some(0), &stayed), "{command}: {}", ran.stderr);
     }
     let failed = home.pipe(args, "Hi\n/model no.gguf\n");
@@ -115,6 +115,10 @@ fn faults_end_a_piped_chat() {
     let ran = home.pipe("chat -m MODEL -n 1", "Hi\n\n/load no.json\nHi\n");
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 1), "{ran:?}");
     assert!(ran.stderr.starts_with("error: line 3 of stdin") && ran.stderr.contains("no.json"), "{ran:?}");
+    let ran = home.pipe("chat -m MODEL -n 1", b"Hi\nG\xc3\xa9 \xff\nHi\n");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 1), "{ran:?}");
+    let said = "error: line 2 of stdin, where the chat ends: it is not UTF-8 from byte 5 on\n";
+    assert_eq!(ran.stderr, said);
     let error = home.pipe("chat -m MODEL -e", "\\xff\n").failed(1);
     assert!(error.contains("line 1 of stdin") && error.contains("not UTF-8"), "{error}");
     assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));

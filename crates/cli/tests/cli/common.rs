@@ -54,13 +54,13 @@ impl Home {
         Ran::from(self.command(args).args(more).output().expect("the program starts"))
     }
 
-    pub(crate) fn pipe(&self, args: &str, input: &str) -> Ran {
+    pub(crate) fn pipe(&self, args: &str, input: impl AsRef<[u8]>) -> Ran {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program starts");
         let mut stdin = child.stdin.take().expect("a pipe");
-        let input = input.to_owned();
-        let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+        let input = input.as_ref().to_owned();
+        let writer = std::thread::spawn(move || stdin.write_all(&input));
         let output = child.wait_with_output().expect("the program ends");
         // It may have ended before it read everything.
         let _ = writer.join().expect("the writer ends");

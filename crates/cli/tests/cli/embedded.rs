@@ -35,6 +35,35 @@ fn every_command_does_without_a_name() {
     assert_eq!(noticed(home.run_with("detokenize", &[&ids])), format!("{text}\n"));
 }
 
+/// Before anything else, whether stderr and stdout are one stream or not.
+#[test]
+fn the_notice_comes_first() {
+    let home = Home::new();
+    write(&home.path("text.txt"), "It was a dark and stormy night. ".repeat(40));
+    for args in [
+        "run -p Hello -n 1 -v",
+        "chat -v",
+        "logits --tokens 1 -v",
+        "perplexity -f text.txt -c 16 --chunks 1 -v",
+        "verify -v",
+        "trace --tokens 1 -v",
+        "compare --a cpu --tokens 1,2 -v",
+        "tokenize Hello -v",
+        "detokenize 1 -v",
+        "inspect -v",
+        "run -p Hello -c 1",
+    ] {
+        let path = home.path("all.txt");
+        let stream = std::fs::File::create(&path).expect("a file");
+        let mut command = home.command(args);
+        command.stdout(stream.try_clone().expect("a stream")).stderr(stream);
+        command.status().expect("the program starts");
+        let all = std::fs::read_to_string(path).expect("what was said");
+        assert!(all.starts_with("rustorch: the embedded demo model ("), "{args}: {all}");
+        assert_eq!(all.matches("the embedded demo model (").count(), 1, "{args}: {all}");
+    }
+}
+
 #[test]
 fn a_piped_chat_answers() {
     let home = Home::new();

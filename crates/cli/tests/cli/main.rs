@@ -11,6 +11,8 @@ mod perplexity;
 mod run;
 mod settings;
 #[cfg(unix)]
+mod signals;
+#[cfg(unix)]
 mod terminal;
 mod tokens;
 mod trace;

@@ -108,6 +108,8 @@ fn a_base_by_another_program_is_compared_as_numpy_does_it() {
     ] {
         assert!(printed.contains(line), "{line} in {printed}");
     }
+    let one = goldens.home.run("perplexity -m MODEL --kl-base base.bin --chunks 1").quiet();
+    assert!(one.starts_with("1 window of 24 tokens, 11 tokens scored\n"), "{one}");
     let two = goldens.json("--kl-base base.bin --chunks 2");
     assert_eq!((&two["windows"], &two["scored_tokens"]), (&2.into(), &(2 * POSITIONS).into()));
     assert_ne!(two["divergence"], goldens.json("--kl-base base.bin")["divergence"]);
@@ -152,11 +154,24 @@ fn the_windows_are_this_commands_own() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let goldens = Goldens::new();
+    write(&goldens.home.path("text.part"), TEXT);
+    let model = std::fs::read(&goldens.home.model).expect("it is there");
     for (args, said) in [
         ("", "required arguments were not provided"),
         ("-f text.txt -c 2", "a window of 2 tokens has none to score"),
         ("-f text.txt --kl-base base.bin --save-logits x", "cannot be used with"),
         ("-f text.txt --chunks 0", "expected a number from 1"),
+        ("--kl-base base.bin --save-logits base.bin", "cannot be used with"),
+        ("-f text.txt -c 24 --save-logits -", "--save-logits takes the name of a file"),
+        (
+            "-f text.txt -c 24 --save-logits ./text.txt",
+            "--save-logits would write to ./text.txt, but text.txt is",
+        ),
+        ("-f text.txt -c 24 --save-logits MODEL", "model.gguf is read; name another file"),
+        (
+            "-f text.part -c 24 --save-logits text",
+            "--save-logits would write to text.part, but text.part is read",
+        ),
     ] {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(2);
         assert!(error.contains(said), "{args}: {error}");
@@ -170,12 +185,14 @@ fn what_makes_no_sense_is_refused() {
         ("--kl-base no.bin", "cannot read the base no.bin"),
         ("--kl-base text.txt", "text.txt is no file of log-probabilities"),
         ("-f text.txt -c 24 --save-logits no/where.bin", "cannot write no/where.bin"),
-        ("-f text.txt -c 24 --save-logits text.txt", "cannot write text.txt"),
+        ("-f text.txt -c 24 --save-logits other.txt", "cannot write other.txt"),
         ("-f text.txt -c 24 --save-logits .", "holds no log-probabilities"),
     ] {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(1);
         assert!(error.contains(said), "{args}: {error}");
     }
+    assert_eq!(std::fs::read(&goldens.home.model).unwrap(), model);
+    assert_eq!(std::fs::read(goldens.home.path("text.part")).unwrap(), TEXT);
     assert_eq!(std::fs::read(&goldens.text).unwrap(), TEXT);
     assert_eq!(std::fs::read(&goldens.base).unwrap(), BASE);
 }

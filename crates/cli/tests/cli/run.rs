@@ -224,6 +224,18 @@ fn a_file_outlives_logits_that_cannot_be_computed() {
 }
 
 #[test]
+fn logits_do_not_overwrite_their_model() {
+    let home = Home::new();
+    let model = std::fs::read(&home.model).expect("the model");
+    std::fs::hard_link(&home.model, home.path("other name.gguf")).expect("another name");
+    for output in ["./model.gguf", "other name.gguf"] {
+        let error = home.run_with("logits -m MODEL --tokens 1 -o", &[output]).failed(2);
+        assert!(error.contains(&format!("-o would write to {output}, but ")), "{error}");
+        assert_eq!(std::fs::read(&home.model).expect("the model"), model);
+    }
+}
+
+#[test]
 fn logits_are_an_array_of_numpys() {
     let home = Home::new();
     let read = |name: &str| npy(&std::fs::read(home.path(name)).expect("a file"));

@@ -2,7 +2,7 @@
 
 use trace::Trace;
 
-use crate::common::{Home, Ran};
+use crate::common::{Home, Ran, write};
 
 #[test]
 fn the_table_lists_every_value() {
@@ -73,12 +73,17 @@ fn text_is_what_tokenize_makes_of_it() {
 #[test]
 fn mistakes_are_named() {
     let home = Home::new();
+    std::fs::copy(&home.model, home.path("m.part")).expect("a copy");
+    write(&home.path("page.html"), "<!doctype html>");
     for (args, said) in [
         ("trace -m MODEL", "required arguments were not provided"),
         ("trace -m MODEL -p a --tokens 1", "cannot be used with"),
         ("trace -m MODEL --tokens 1 --layers 3-1", "such as 5 or 0-3"),
         ("trace -m MODEL --tokens 1 --filter (", "unclosed group"),
         ("trace -m MODEL --tokens 1 -c 5", "unexpected argument '-c'"),
+        ("trace -m MODEL --tokens 1 -o MODEL", "model.gguf is read; name another file"),
+        ("trace -m m.part --tokens 1 -o m", "-o would write to m.part, but m.part is read"),
+        ("trace -m MODEL --tokens 1 -o -", "-o takes the name of a file"),
     ] {
         let error = home.run(args).failed(2);
         assert!(error.contains(said), "{args}: {error}");
@@ -87,7 +92,7 @@ fn mistakes_are_named() {
         ("trace -m MODEL --tokens []", "there are no tokens"),
         ("trace -m MODEL --tokens 512", "token 512 is outside the vocabulary of 512"),
         ("trace -m MODEL --tokens 1 --layers 7", "no value of the model is selected"),
-        ("trace -m MODEL --tokens 1 -o MODEL", "model.gguf: is there and is no trace"),
+        ("trace -m MODEL --tokens 1 -o page.html", "page.html: is there and is no trace"),
         ("trace -m MODEL --tokens 1 -o no/t.safetensors", "no/t.safetensors.part: cannot create it"),
     ] {
         let error = home.run(args).failed(1);

@@ -189,7 +189,7 @@ fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
 }
 
 fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
-    let n = hunt.suspect.found.rows;
+    let (n, region) = (hunt.suspect.found.rows, &hunt.suspect.region.rows);
     let mut mask = |rank, text: String, sees: &dyn Fn(usize, usize) -> bool| {
         hunt.try_out("attention-mask", rank, text, &Attention { sees, ..base() }.all());
     };
@@ -205,19 +205,30 @@ fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         "the causal mask is turned round: rows see their own and later positions".into(),
         &|r, p| p >= r,
     );
-    let chunks = (1..=7).map(|i| 1usize << i).filter(|&chunk| chunk < n);
-    for chunk in chunks {
+    // The first row of the second step is the first that misses something.
+    if let Some(&step) = region.first().filter(|&&first| first > 0) {
         mask(
             Rank::Known,
             format!(
-                "rows see only their own step of {chunk} positions: what the cache holds before it is not read"
+                "rows see only their own step of {step} positions: what the cache holds before it is not read"
             ),
-            &|r, p| p <= r && p / chunk == r / chunk,
+            &|r, p| p <= r && p / step == r / step,
         );
+        if n > 2 * step {
+            mask(
+                Rank::Known,
+                format!("rows from {step} on do not see what the cache holds from before"),
+                &|r, p| p <= r && (r < step || p >= step),
+            );
+        }
+    }
+    // The last row of a step sees what it ought to, even if it sees all of its step.
+    if let Some(last) = (0..n).find(|r| !region.contains(r)).filter(|&last| last > 0) {
+        let step = last + 1;
         mask(
             Rank::Known,
-            format!("rows see all positions of their step of {chunk}: no causal mask within a step"),
-            &|r, p| p / chunk <= r / chunk,
+            format!("rows see all positions of their step of {step}: no causal mask within a step"),
+            &|r, p| p / step <= r / step,
         );
     }
     // The first row that misses something tells how far rows see.

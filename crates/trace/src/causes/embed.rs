@@ -3,6 +3,7 @@
 use graph::Op;
 
 use super::{Hunt, Rank, linear};
+use crate::Matrix;
 use crate::oracle::Call;
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
@@ -38,14 +39,12 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         "each position has the token after it",
         other_tokens(&|i| tokens[(i + 1).min(n - 1)]),
     );
-    if let Some(transposed) = linear::transposed(table) {
-        let text = "the table is read transposed: number h of token v is taken from h * vocab + v in place of v * hidden + h";
-        hunt.try_run(
-            "transposed",
-            Rank::Known,
-            text,
-            s.oracle.run(&Call::Embed(transposed, tokens.clone()), &[]),
-        );
+    let text = "the table is read transposed: number h of token v is taken from h * vocab + v in place of v * hidden + h";
+    let rows = tokens.iter().map(|&v| v as usize).filter(|&v| v < table.rows);
+    let rows = rows.flat_map(|v| linear::transposed(table, v..v + 1).data);
+    let made = Matrix::new(table.cols, rows.collect());
+    if made.rows == s.found.rows {
+        hunt.try_out("transposed", Rank::Known, text, &made);
     }
     let graph = s.oracle.graph();
     for (id, other) in graph.weights() {

@@ -3,10 +3,10 @@
 use graph::{Op, Value, ValueId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
-use crate::Matrix;
 use crate::judge::Region;
 use crate::metrics::difference;
 use crate::oracle::Call;
+use crate::{Error, Matrix};
 
 /// Values that are tried in place of an input, at most.
 const OTHERS: usize = 60;
@@ -30,7 +30,7 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
         _ => "NaN or infinite",
     };
     let place = Region {
-        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).collect(),
+        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).map(|r| s.first + r).collect(),
         cols: (0..cols).filter(|&c| (0..rows).any(|r| is_bad(r, c))).collect(),
     };
     // Other numbers may be wrong besides.
@@ -53,7 +53,7 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}{hint}",
         if bad == 1 { "number is" } else { "numbers are" },
-        words::place(&place, &s.found, s.head_dim())
+        words::place(&place, (s.first + rows, cols), s.head_dim())
     );
     // Enough of them are a fault by themselves, whatever else is wrong.
     let likely = explained >= 0.5 || bad >= super::ENOUGH;
@@ -169,9 +169,10 @@ fn rows(hunt: &mut Hunt<'_>) {
     if let Some(&first) = moved.first() {
         let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from[r], c));
         let text = format!(
-            "rows hold what belongs to other positions: position {first} has the row of position {}: was it \
+            "rows hold what belongs to other positions: position {} has the row of position {}: was it \
              left from another row, or is the row's index wrong?",
-            from[first]
+            s.first + first,
+            s.first + from[first]
         );
         hunt.try_out("row-moved", Rank::Fitted, text, &made);
     }
@@ -286,19 +287,24 @@ fn inputs(hunt: &mut Hunt<'_>) {
 pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Matrix]) -> bool {
     let s = hunt.suspect;
     match &s.call {
-        Call::Linear(weight) => worth(hunt, inputs[0], &s.call, weight.rows * weight.cols),
+        Call::Linear(weight) => worth(hunt, inputs[0], &|x| s.on(&[x]), weight.rows * weight.cols),
         _ => true,
     }
 }
 
 /// Whether the first wrong rows bear out a product of `x`; small ones always.
-pub(super) fn worth(hunt: &Hunt<'_>, x: &Matrix, call: &Call, products: usize) -> bool {
+pub(super) fn worth(
+    hunt: &Hunt<'_>,
+    x: &Matrix,
+    run: &dyn Fn(&Matrix) -> Result<Matrix, Error>,
+    products: usize,
+) -> bool {
     let s = hunt.suspect;
     if products < 1 << 18 {
         return true;
     }
     let rows = &s.region.rows[..SCREEN.min(s.region.rows.len())];
-    let Ok(made) = s.oracle.run(call, &[&x.take_rows(rows)]) else { return false };
+    let Ok(made) = run(&x.take_rows(rows)) else { return false };
     let error = |of: &dyn Fn(usize, usize) -> f32| -> f64 {
         let square = |i: usize, c: usize| difference(of(i, c), s.found.at(rows[i], c)).powi(2);
         (0..rows.len()).map(|i| s.region.cols.iter().map(|&c| square(i, c)).sum::<f64>()).sum()

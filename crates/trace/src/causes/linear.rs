@@ -5,13 +5,13 @@ use std::ops::Range;
 use backend::Weight;
 use graph::Op;
 
-use super::{Hunt, Rank, blocks, general};
-use crate::Matrix;
+use super::{Hunt, Rank, Suspect, blocks, general};
 use crate::metrics::difference;
 use crate::oracle::Call;
+use crate::{Error, Matrix};
 
-/// Numbers of a matrix that is held in memory as a whole, at most.
-const MOST_VALUES: usize = 1 << 26;
+/// Numbers of a matrix that are held in memory, about.
+const NUMBERS: usize = 1 << 21;
 
 /// Output columns that are looked at closely, at most.
 pub(super) const COLUMNS: usize = 48;
@@ -19,16 +19,35 @@ pub(super) const COLUMNS: usize = 48;
 /// Inputs that lie together in a sum, at least, when a part of it is looked for.
 const PART: usize = 8;
 
-/// The same bytes read with the listed dimensions the other way round: `w[o][k]` is taken from
-/// `k * rows + o` in place of `o * cols + k`. `None` when the matrix is too large to hold.
-pub(super) fn transposed(weight: &Weight) -> Option<Weight> {
-    let (rows, cols) = (weight.rows, weight.cols);
-    if rows * cols > MOST_VALUES || rows == 1 {
-        return None;
+/// Rows `rows` of the same bytes read with the listed dimensions the other way round: `w[o][k]` is taken
+/// from `k * weight.rows + o` in place of `o * weight.cols + k`.
+pub(super) fn transposed(weight: &Weight, rows: Range<usize>) -> Matrix {
+    let (len, bytes) = (weight.format.block_len(), weight.format.block_bytes());
+    let mut made = Matrix::from_fn(rows.len(), weight.cols, |_, _| 0.0);
+    let mut flat = Vec::new();
+    for k in 0..weight.cols {
+        let (from, to) = (k * weight.rows + rows.start, k * weight.rows + rows.end);
+        let blocks = from / len..to.div_ceil(len);
+        flat.resize(blocks.len() * len, 0.0);
+        weight.format.dequantize(&weight.bytes[blocks.start * bytes..blocks.end * bytes], &mut flat);
+        for (o, &w) in flat[from - blocks.start * len..].iter().take(rows.len()).enumerate() {
+            made.data[o * weight.cols + k] = w;
+        }
     }
-    let mut flat = vec![0.0; rows * cols];
-    weight.format.dequantize(&weight.bytes, &mut flat);
-    Some(Matrix::from_fn(rows, cols, |o, k| flat[k * rows + o]).weight())
+    made
+}
+
+/// The product of `x` with the weight read the other way round.
+fn on_transposed(s: &Suspect<'_>, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
+    let mut made = Matrix::from_fn(x.rows, weight.rows, |_, _| 0.0);
+    for first in (0..weight.rows).step_by((NUMBERS / weight.cols).max(1)) {
+        let rows = first..weight.rows.min(first + (NUMBERS / weight.cols).max(1));
+        let part = s.oracle.run(&Call::Linear(transposed(weight, rows.clone()).weight()), &[x])?;
+        for r in 0..x.rows {
+            made.data[r * weight.rows..][rows.clone()].copy_from_slice(part.row(r));
+        }
+    }
+    Ok(made)
 }
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
@@ -36,16 +55,16 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let (Call::Linear(weight), Op::Linear { weight: own, .. }) = (&s.call, &s.value().op) else { return };
     let (x, graph) = (&s.inputs[0], s.oracle.graph());
     let products = weight.rows * weight.cols;
-    if let Some(transposed) = transposed(weight) {
-        let call = Call::Linear(transposed);
-        if general::worth(hunt, x, &call, products) {
+    if weight.rows > 1 {
+        let run = |x: &Matrix| on_transposed(s, weight, x);
+        if general::worth(hunt, x, &run, products) {
             let text = format!(
                 "the weight is read transposed: `{}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {2} + k] * x[k]",
                 graph.weight(*own).name,
                 weight.rows,
                 weight.cols
             );
-            hunt.try_run("transposed", Rank::Known, text, s.oracle.run(&call, &[x]));
+            hunt.try_run("transposed", Rank::Known, text, run(x));
         }
     }
     for (id, other) in graph.weights() {
@@ -53,9 +72,10 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
             continue;
         }
         let Ok(call) = s.oracle.weight(id).map(Call::Linear) else { continue };
-        if general::worth(hunt, x, &call, products) {
+        let run = |x: &Matrix| s.oracle.run(&call, &[x]);
+        if general::worth(hunt, x, &run, products) {
             let text = format!("the weight is `{}` in place of `{}`", other.name, graph.weight(*own).name);
-            hunt.try_run("wrong-weight", Rank::Known, text, s.oracle.run(&call, &[x]));
+            hunt.try_run("wrong-weight", Rank::Known, text, run(x));
         }
     }
     let close = Close::new(hunt, weight);
@@ -97,6 +117,9 @@ impl Close {
 /// Rows from which a factor, or a range for a single column, is estimated, at least: with fewer, one of the
 /// many ranges fits by chance.
 const ROWS: usize = 8;
+
+/// How many times as much the whole sum may leave unexplained and is still the better explanation.
+const WHOLE: f64 = 1.5;
 
 /// A range of inputs whose products with some columns are lost or scaled.
 struct Part {
@@ -204,8 +227,7 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
         aligned.flat_map(|len| (0..parts).step_by(len).map(move |at| (at, (at + len).min(parts)))).collect();
     ranges.extend((0..parts).map(|at| (at, parts)));
     ranges.extend((1..parts).map(|at| (0, at)));
-    let mut best: Option<Part> = None;
-    for (start, end) in ranges {
+    let fit = |(start, end): (usize, usize)| -> Option<Part> {
         let (mut ee, mut ec, mut cc) = (0.0, 0.0, 0.0);
         for &o in columns {
             for &r in rows {
@@ -214,7 +236,7 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
             }
         }
         if ee == 0.0 || cc == 0.0 || rows.len() < 2 {
-            continue;
+            return None;
         }
         let lost = (ee + 2.0 * ec + cc) / ee;
         let fitted = 1.0 - ec * ec / (cc * ee);
@@ -224,10 +246,19 @@ fn best(sums: &[Vec<Vec<f64>>], close: &Close, columns: &[usize], rows: &[usize]
         } else {
             (fitted, 1.0 + ec / cc)
         };
-        if best.as_ref().is_none_or(|best| left < best.left * 0.99) {
-            let error = 3.0 * (left * ee / cc / rows.len() as f64).sqrt() / factor.abs();
-            best = Some(Part { range: start * PART..(end * PART).min(k), factor, error, left });
+        let error = 3.0 * (left * ee / cc / rows.len() as f64).sqrt() / factor.abs();
+        Some(Part { range: start * PART..(end * PART).min(k), factor, error, left })
+    };
+    let mut best: Option<Part> = None;
+    for part in ranges.into_iter().filter_map(fit) {
+        if best.as_ref().is_none_or(|best| part.left < best.left * 0.99) {
+            best = Some(part);
         }
     }
-    best
+    // Nearly all of the sum explains nearly what all of it does.
+    let whole = fit((0, parts));
+    match (whole, best) {
+        (Some(whole), Some(best)) if whole.left < best.left * WHOLE => Some(whole),
+        (_, best) => best,
+    }
 }

@@ -6,6 +6,7 @@
 
 mod attention;
 mod blocks;
+mod consumed;
 mod elementwise;
 mod embed;
 mod general;
@@ -17,7 +18,7 @@ mod words;
 use graph::{Op, Value, ValueId};
 use serde::Serialize;
 
-use crate::judge::{self, Noise, Region};
+use crate::judge::{Region, Rounding, judge_pair};
 use crate::metrics::{difference, ratio};
 use crate::oracle::Call;
 use crate::{Error, Matrix, Oracle};
@@ -56,12 +57,19 @@ pub(crate) struct Suspect<'a> {
     pub(crate) found: Matrix,
     /// What it should be.
     pub(crate) expected: Matrix,
+    /// The position of its first row here: of a large value, there are not all.
+    pub(crate) first: usize,
+    /// Where it is wrong in these rows, counted from the first.
     pub(crate) region: Region,
+    /// Where it is wrong, in words.
+    pub(crate) place: &'a str,
     pub(crate) limit: f64,
     /// What rounding its inputs costs.
-    pub(crate) noise: Noise,
-    /// Any value that was recorded.
+    pub(crate) rounding: Rounding,
+    /// These rows of any value that was recorded.
     pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Matrix>,
+    /// These rows of an input by its number, computed again although they were recorded.
+    pub(crate) again: &'a dyn Fn(usize) -> Option<Matrix>,
 }
 
 impl Suspect<'_> {
@@ -83,18 +91,32 @@ impl Suspect<'_> {
         head_dim(&self.oracle, self.id)
     }
 
-    /// Square errors of `against` over the whole value and over the wrong region.
-    fn error(&self, against: &Matrix, region: bool) -> f64 {
-        let square = |r: usize, c: usize| difference(against.at(r, c), self.found.at(r, c)).powi(2);
-        if region {
-            self.region
-                .rows
-                .iter()
-                .map(|&r| self.region.cols.iter().map(|&c| square(r, c)).sum::<f64>())
-                .sum()
-        } else {
-            (0..self.found.rows).map(|r| (0..self.found.cols).map(|c| square(r, c)).sum::<f64>()).sum()
-        }
+    /// Square errors of `against` over the whole value.
+    fn error(&self, against: &Matrix) -> f64 {
+        against.data.iter().zip(&self.found.data).map(|(&a, &b)| difference(a, b).powi(2)).sum()
+    }
+
+    /// A sum over the wrong region.
+    fn in_region(&self, of: impl Fn(usize, usize) -> f64) -> f64 {
+        let Region { rows, cols } = &self.region;
+        rows.iter().map(|&r| cols.iter().map(|&c| of(r, c)).sum::<f64>()).sum()
+    }
+
+    /// The square errors that rounding makes over the wrong region, in the way that the error is nearest to.
+    fn rounding_error(&self) -> f64 {
+        let left = |way: usize| {
+            self.in_region(|r, c| {
+                let error = f64::from(self.found.at(r, c)) - f64::from(self.expected.at(r, c));
+                (error - self.rounding.added(r, c)[way]).powi(2)
+            })
+        };
+        let way = usize::from(left(1) < left(0));
+        self.in_region(|r, c| self.rounding.added(r, c)[way].powi(2))
+    }
+
+    /// Square errors of `against` over the wrong region.
+    fn region_error(&self, against: &Matrix) -> f64 {
+        self.in_region(|r, c| difference(against.at(r, c), self.found.at(r, c)).powi(2))
     }
 
     /// Numbers of the wrong region that are about as wrong as its worst: those that are not wrong show noise.
@@ -157,6 +179,8 @@ struct Hunt<'a> {
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
     region_error: f64,
+    /// What of that is rounding, at least, which no mistake explains.
+    rounding: f64,
     /// Numbers that make up the error.
     wrong: usize,
 }
@@ -164,13 +188,14 @@ struct Hunt<'a> {
 impl<'a> Hunt<'a> {
     fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
         let expected = &suspect.expected;
-        let (error, region_error) = (suspect.error(expected, false), suspect.error(expected, true));
-        Hunt { suspect, causes: Vec::new(), error, region_error, wrong: suspect.wrong() }
+        let (error, region_error) = (suspect.error(expected), suspect.region_error(expected));
+        let rounding = suspect.rounding_error().min(0.9 * region_error);
+        Hunt { suspect, causes: Vec::new(), error, region_error, rounding, wrong: suspect.wrong() }
     }
 
     /// The part of the error that is left in the wrong region when `made` is what was meant.
     fn left(&self, made: &Matrix) -> f64 {
-        ratio(self.suspect.error(made, true), self.region_error)
+        ratio((self.suspect.region_error(made) - self.rounding).max(0.0), self.region_error - self.rounding)
     }
 
     /// Holds what a mistake would have made against what was recorded.
@@ -182,7 +207,9 @@ impl<'a> Hunt<'a> {
             return;
         }
         // Everywhere or only where the value is wrong: the former says more.
-        let everywhere = ratio(self.suspect.error(made, false), self.error) <= left.max(1e-9) * 1.5;
+        let everywhere =
+            ratio((self.suspect.error(made) - self.rounding).max(0.0), self.error - self.rounding)
+                <= left.max(1e-9) * 1.5;
         let mixed;
         let made = if everywhere {
             made
@@ -191,10 +218,10 @@ impl<'a> Hunt<'a> {
             &mixed
         };
         let s = self.suspect;
-        let judged = judge::judge(made, &s.found, s.limit, || &s.noise);
+        let judged = judge_pair(made, &s.found, s.limit, &s.rounding);
         let mut text = text.into();
         if !everywhere {
-            text = format!("{text} (only {})", words::place(&s.region, &s.found, s.head_dim()));
+            text = format!("{text} (only {})", s.place);
         }
         let likely = judged.region.is_none() && left <= 0.1 && self.wrong >= ENOUGH;
         let cause = Cause { kind, text, nmse: judged.metrics.nmse, explained: 1.0 - left, likely };
@@ -203,7 +230,8 @@ impl<'a> Hunt<'a> {
 
     /// Tells what does not explain the error, but says where it comes from.
     fn note(&mut self, kind: &'static str, text: String) {
-        let nmse = self.suspect.region.nmse(&self.suspect.expected, &self.suspect.found);
+        let s = self.suspect;
+        let nmse = ratio(self.region_error, s.in_region(|r, c| f64::from(s.expected.at(r, c)).powi(2)));
         self.causes.push((Rank::Fitted, true, Cause { kind, text, nmse, explained: 0.0, likely: false }));
     }
 
@@ -267,5 +295,12 @@ pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
         Op::TakeRows { .. } => {}
     }
     general::hunt(&mut hunt);
-    hunt.finish()
+    let mut causes = hunt.finish();
+    if let Some(cause) = consumed::hunt(suspect) {
+        // Then nothing that is told of this operation is certain.
+        causes.iter_mut().for_each(|cause| cause.likely = false);
+        causes.insert(0, cause);
+        causes.truncate(MOST);
+    }
+    causes
 }

@@ -49,16 +49,6 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     known("norm-root", "it is divided by the mean square, not by its root", &|x, r, c| {
         x / (squares[r] + eps) * w[c]
     });
-    let size = |row: &mut dyn Iterator<Item = f64>| (row.map(|x| x * x).sum::<f64>() / cols as f64).sqrt();
-    let weight_size = size(&mut w.iter().copied());
-    let row_sizes: Vec<f64> =
-        (0..rows).map(|r| size(&mut (0..cols).map(|c| f64::from(s.expected.at(r, c))))).collect();
-    known(
-        "norm-rescaled",
-        "each row is scaled again, to the size of the weight: the norm ends with the weight",
-        &|x, r, c| x * scales[r] * w[c] * weight_size / row_sizes[r],
-    );
-
     if let Some(found) = fitted_eps(&s.found, x, &w, &squares, &s.region.rows) {
         let near = |other: f64| (found / other - 1.0).abs() < 0.02;
         let digits = format!("{found:.0e}").parse::<f64>().ok().filter(|&round| near(round)).unwrap_or(found);
@@ -73,10 +63,45 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         let made = make(&|x, r, c| x / (squares[r] + digits).sqrt() * w[c]);
         hunt.try_out("norm-eps", Rank::Estimated, text, &made);
     }
+    rescaled(hunt, &w);
     other_weights(hunt, weight, eps as f32);
 }
 
-/// Rows that must agree on an eps, at least.
+/// Rows that all have one size although they should not.
+fn rescaled(hunt: &mut Hunt<'_>, w: &[f64]) {
+    let s = hunt.suspect;
+    let size = |row: &[f32]| -> f64 {
+        (row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / row.len() as f64).sqrt()
+    };
+    let sizes = |table: &Matrix| -> Vec<f64> { s.region.rows.iter().map(|&r| size(table.row(r))).collect() };
+    let (found, expected) = (sizes(&s.found), sizes(&s.expected));
+    let mean = found.iter().sum::<f64>() / found.len() as f64;
+    let strays = |sizes: &[f64]| sizes.iter().any(|size| (size / mean - 1.0).abs() > STEADY);
+    if found.len() < AGREE || strays(&found) || !strays(&expected) {
+        return;
+    }
+    let of_weight = (w.iter().map(|w| w * w).sum::<f64>() / w.len() as f64).sqrt();
+    let near = |other: f64| (mean / other - 1.0).abs() < STEADY;
+    let whose = match mean {
+        _ if near(of_weight) => ", that of the weight".to_owned(),
+        _ if near(1.0) => ", 1".to_owned(),
+        _ => format!(", {mean:.4}"),
+    };
+    let text = format!(
+        "each row is scaled again, to one size{whose}: the norm ends with the multiplication by the weight"
+    );
+    let mut made = s.expected.clone();
+    for (row, y) in made.data.chunks_mut(made.cols.max(1)).enumerate() {
+        let factor = mean / size(s.expected.row(row));
+        y.iter_mut().for_each(|y| *y = (f64::from(*y) * factor) as f32);
+    }
+    hunt.try_out("norm-rescaled", Rank::Estimated, text, &made);
+}
+
+/// By how much sizes of rows that are one size may differ, relative to it.
+const STEADY: f64 = 1e-3;
+
+/// Rows that must agree on an eps or a size, at least.
 const AGREE: usize = 3;
 
 /// The eps that the sizes of the rows show, when most of them agree on one.

@@ -8,8 +8,12 @@
 use graph::{Pairing, Rope};
 
 use super::{Hunt, Rank, Suspect};
+use crate::metrics::difference;
 use crate::oracle::Call;
 use crate::{Error, Matrix};
+
+/// Rows up to which the position of each is looked for.
+const MOST_ROWS: usize = 128;
 
 pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
@@ -29,7 +33,6 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         let factors = factors.clone().filter(|_| other.dims == rope.dims);
         s.oracle.run(&Call::Rope(other, factors, first), &[&s.inputs[0]])
     };
-    let at = |first: usize| run(rope.clone(), first);
     hunt.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..rope.clone() }, 0));
     hunt.try_run(
         "rope-direction",
@@ -37,32 +40,26 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         "the rotation goes the other way: the sign of the sine",
         run(Rope { scale: -rope.scale, ..rope.clone() }, 0),
     );
-    for first in [1, 2] {
-        let text =
-            format!("positions are too large by {first}: row r is rotated as if at position r + {first}");
-        hunt.try_run("rope-position", Rank::Known, text, at(first));
-    }
     hunt.try_run(
         "rope-position",
         Rank::Known,
         "positions are too small by 1: row r is rotated as if at position r − 1",
         at_minus_one(s, rope),
     );
-    for (chunk, text) in
-        [(1, "every row is rotated as if at position 0")]
-            .into_iter()
-            .chain([2, 4, 8, 16, 32, 64].map(|chunk| {
-            (
-                chunk,
-                "positions begin at 0 again in every step: the number of tokens already there is not added",
-            )
-        }))
-    {
-        if chunk < s.found.rows {
-            let kind = if chunk == 1 { "unchanged" } else { "rope-position" };
-            hunt.try_run(kind, Rank::Known, text, restarted(s, chunk));
+    hunt.try_run("unchanged", Rank::Known, "every row is rotated as if at position 0", restarted(s, 1, true));
+    // The first wrong row tells where positions begin again: at that row, or at each so many rows.
+    if let Some(&first) = s.region.rows.first().filter(|&&first| first > 1) {
+        let text = |what| {
+            format!("positions begin at 0 again {what}: the number of tokens already there is not added")
+        };
+        let steps = text(format!("in every step of {first}"));
+        hunt.try_run("rope-position", Rank::Known, steps, restarted(s, first, true));
+        if s.found.rows > 2 * first {
+            let once = text(format!("at row {first}"));
+            hunt.try_run("rope-position", Rank::Known, once, restarted(s, first, false));
         }
     }
+    positions(hunt);
     if rope.dims == rope.head_dim && rope.dims >= 4 {
         let text = "only the first half of each head is rotated, with angles for so many columns";
         hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..rope.clone() }, 0));
@@ -97,7 +94,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
             s.oracle.run(&call, &[&s.inputs[0]]),
         );
     }
-    let twice = at(0).and_then(|once| s.oracle.run(&s.call, &[&once]));
+    let twice = run(rope.clone(), 0).and_then(|once| s.oracle.run(&s.call, &[&once]));
     hunt.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
     estimated(hunt, rope);
 }
@@ -114,14 +111,56 @@ fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Matrix, Error> {
     Ok(Matrix::new(x.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
 }
 
-/// Positions that count from 0 in every chunk of rows.
-fn restarted(s: &Suspect<'_>, chunk: usize) -> Result<Matrix, Error> {
+/// Positions that count from 0 again from row `first` on: after each so many rows, or only there.
+fn restarted(s: &Suspect<'_>, first: usize, again: bool) -> Result<Matrix, Error> {
     let mut data = Vec::with_capacity(s.found.data.len());
     let rows: Vec<usize> = (0..s.found.rows).collect();
-    for chunk in rows.chunks(chunk) {
-        data.extend(s.oracle.run(&s.call, &[&s.inputs[0].take_rows(chunk)])?.data);
+    let (begin, rest) = rows.split_at(first.min(rows.len()));
+    let steps = rest.chunks(if again { first } else { rest.len().max(1) });
+    for step in std::iter::once(begin).chain(steps) {
+        data.extend(s.oracle.run(&s.call, &[&s.inputs[0].take_rows(step)])?.data);
     }
     Ok(Matrix::new(s.found.cols, data))
+}
+
+/// The position that each wrong row was rotated as if at, when all have one.
+fn positions(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let rows = s.found.rows;
+    if rows > MOST_ROWS {
+        return;
+    }
+    let mut made = s.expected.clone();
+    let mut found = Vec::new();
+    for &r in &s.region.rows {
+        // The row at all positions there are, and as many beyond.
+        let Ok(table) = s.oracle.run(&s.call, &[&s.inputs[0].take_rows(&vec![r; 2 * rows])]) else { return };
+        let error = |p: usize| -> f64 {
+            table.row(p).iter().zip(s.found.row(r)).map(|(&a, &b)| difference(a, b).powi(2)).sum()
+        };
+        let position = (0..2 * rows).min_by(|&a, &b| error(a).total_cmp(&error(b))).unwrap_or(r);
+        made.data[r * made.cols..][..made.cols].copy_from_slice(table.row(position));
+        found.push((r, position));
+    }
+    let Some(&(first, position)) = found.first() else { return };
+    let shift = position as i64 - first as i64;
+    let is_shift = found.iter().all(|&(r, p)| p as i64 - r as i64 == shift);
+    let (rank, text) = match (is_shift, shift) {
+        (true, 1..) => (
+            Rank::Known,
+            format!("positions are too large by {shift}: row r is rotated as if at position r + {shift}"),
+        ),
+        (true, _) => (
+            Rank::Known,
+            format!("positions are too small by {0}: row r is rotated as if at position r − {0}", -shift),
+        ),
+        _ => {
+            let rows = found.iter().take(4).map(|(r, p)| format!("row {r} as if at position {p}"));
+            let rows: Vec<String> = rows.collect();
+            (Rank::Fitted, format!("positions are wrong: {} is rotated", rows.join(", ")))
+        }
+    };
+    hunt.try_out("rope-position", rank, text, &made);
 }
 
 /// A rotation as the recorded values show it.

@@ -1,10 +1,14 @@
 //! Places and numbers in words.
 
-use crate::Matrix;
 use crate::judge::Region;
 
-/// Numbers such as `3`, `4–7` or `0, 2, 4, …`.
-pub(crate) fn list(numbers: &[usize]) -> String {
+/// Numbers such as `3`, `4–7`, `every 2nd from 1 to 9` or `0, 2, 5, …`, of those below `all`.
+pub(crate) fn list(numbers: &[usize], all: usize) -> String {
+    if let Some(step) = step(numbers) {
+        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+        let to = if last + step >= all { String::new() } else { format!(" to {last}") };
+        return format!("every {} from {first}{to}", ordinal(step));
+    }
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &n in numbers {
         match runs.last_mut() {
@@ -24,24 +28,50 @@ pub(crate) fn list(numbers: &[usize]) -> String {
     text
 }
 
-/// Where a value is wrong, such as `positions 28–31, heads 4–7`.
-pub(crate) fn place(region: &Region, value: &Matrix, head_dim: Option<usize>) -> String {
+/// The distance of numbers that are all as far apart, when it is not 1.
+fn step(numbers: &[usize]) -> Option<usize> {
+    let [first, second, _, ..] = numbers else { return None };
+    let step = second - first;
+    (step > 1 && numbers.windows(2).all(|pair| pair[1] - pair[0] == step)).then_some(step)
+}
+
+/// `2nd`, `3rd`, `4th`.
+fn ordinal(n: usize) -> String {
+    let ending = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{n}{ending}")
+}
+
+/// Where a value of `rows` and `cols` is wrong, such as `positions 28–31, heads 4–7` or
+/// `every 2nd position from 1`.
+pub(crate) fn place(region: &Region, (rows, cols): (usize, usize), head_dim: Option<usize>) -> String {
     let mut parts = Vec::new();
-    let plural = |word: &str, n: usize| if n == 1 { word.to_owned() } else { format!("{word}s") };
-    if region.rows.len() < value.rows {
-        let rows = &region.rows;
-        let is_tail = rows.len() > 1 && rows.len() + rows[0] == value.rows;
+    let named = |word: &str, numbers: &[usize], all: usize| {
+        let text = list(numbers, all);
+        let plural = if numbers.len() == 1 { "" } else { "s" };
+        match text.strip_prefix("every ").and_then(|text| text.split_once(' ')) {
+            Some((nth, rest)) => format!("every {nth} {word} {rest}"),
+            None => format!("{word}{plural} {text}"),
+        }
+    };
+    if region.rows.len() < rows {
+        let wrong = &region.rows;
+        let is_tail = wrong.len() > 1 && wrong.len() + wrong[0] == rows;
         parts.push(match is_tail {
-            true => format!("positions from {}", rows[0]),
-            false => format!("{} {}", plural("position", rows.len()), list(rows)),
+            true => format!("positions from {}", wrong[0]),
+            false => named("position", wrong, rows),
         });
     }
-    if region.cols.len() < value.cols {
-        let heads =
-            head_dim.filter(|&dim| dim < value.cols).and_then(|dim| whole_heads(region, value.cols, dim));
+    if region.cols.len() < cols {
+        let heads = head_dim.filter(|&dim| dim < cols).and_then(|dim| whole_heads(region, cols, dim));
         parts.push(match heads {
-            Some(heads) => format!("{} {}", plural("head", heads.len()), list(&heads)),
-            None => format!("{} {}", plural("column", region.cols.len()), list(&region.cols)),
+            Some(heads) => named("head", &heads, cols / head_dim.unwrap_or(1)),
+            None => named("column", &region.cols, cols),
         });
     }
     if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
@@ -71,6 +101,8 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
         names.push((1.0 / d, format!("1/{dim}")));
     }
     let sign = if factor < 0.0 { "−" } else { "" };
+    // As many decimals as are known.
+    let decimals = if error > 0.0 { (-error.log10()).ceil().clamp(2.0, 5.0) as usize } else { 5 };
     // Beyond the last, another number than the one meant may be as near.
     let error = error.clamp(1e-6, 2e-3);
     let near = |(value, _): &&(f64, String)| {
@@ -79,7 +111,7 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
     match names.iter().find(near) {
         Some((_, name)) => format!("{sign}{name}"),
         None if (factor - 1.0).abs() < 1e-2 => format!("{factor:.6}"),
-        None => format!("{factor:.5}"),
+        None => format!("{factor:.decimals$}"),
     }
 }
 
@@ -89,14 +121,19 @@ mod tests {
 
     #[test]
     fn places_are_read_at_a_glance() {
-        let value = Matrix::from_fn(8, 16, |_, _| 0.0);
         let of = |rows: &[usize], cols: &[usize]| {
-            place(&Region { rows: rows.to_vec(), cols: cols.to_vec() }, &value, Some(4))
+            place(&Region { rows: rows.to_vec(), cols: cols.to_vec() }, (8, 16), Some(4))
         };
         let all: Vec<usize> = (0..16).collect();
         assert_eq!(of(&[3], &all), "position 3");
         assert_eq!(of(&[5, 6, 7], &all[8..]), "positions from 5, heads 2, 3");
-        assert_eq!(of(&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 5, 9]), "columns 1, 5, 9");
+        assert_eq!(of(&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 5, 8]), "columns 1, 5, 8");
+        assert_eq!(of(&[1, 3, 5, 7], &all), "every 2nd position from 1");
+        assert_eq!(
+            of(&[1, 3, 5], &[0, 3, 6, 9]),
+            "every 2nd position from 1 to 5, every 3rd column from 0 to 9"
+        );
+        assert_eq!(of(&[1, 3], &[0, 1, 2, 3, 8, 9, 10, 11]), "positions 1, 3, heads 0, 2");
         assert_eq!(of(&[0, 1, 2, 3, 4, 5, 6, 7], &all), "everywhere");
     }
 
@@ -104,7 +141,8 @@ mod tests {
     fn factors_have_names() {
         assert_eq!(factor(0.12501, 1e-3, &[]), "1/8");
         assert_eq!(factor(-5.65685, 1e-5, &[32]), "−√32");
-        assert_eq!(factor(0.7311, 1e-3, &[32]), "0.73110");
+        assert_eq!(factor(0.7311, 1e-6, &[32]), "0.73110");
+        assert_eq!(factor(0.97944, 5e-3, &[]), "0.979", "more is not known");
         assert_eq!(factor(0.12501, 1e-5, &[]), "0.12501", "it is known not to be 1/8");
         assert_eq!(factor(1.0015, 1.0, &[]), "1.001500", "nothing is scaled by 1");
         assert_eq!(factor(-1.0, 0.0, &[]), "−1");

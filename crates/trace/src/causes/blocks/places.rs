@@ -38,7 +38,7 @@ pub(super) fn told(x: &Matrix, close: &Close, weight: &Weight, name: &str) -> Op
     Some(format!(
         "the error comes from values {} of each block of {block}: dequantisation of {} in `{name}`, the fields \
          that these values have for themselves",
-        words::list(&places),
+        words::list(&places, weight.format.block_len()),
         weight.format
     ))
 }

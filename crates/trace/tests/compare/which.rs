@@ -1,111 +1,12 @@
-//! Traces of random models, changed in known ways, and what is found.
+//! Which value is found, and in which trace.
 
-use std::path::PathBuf;
-
-use backend::{Backend, KvFormat};
 use backend_cpu::Cpu;
 use backend_reference::Reference;
-use gguf::Gguf;
-use models::Model;
 use quant::Format;
-use tempfile::TempDir;
 use testkit::llama::Spec;
-use trace::{Matrix, Meta, Method, Oracle, Recording, Report, Trace, Verdict, Writer};
+use trace::{Meta, Method, Report, Trace, Verdict};
 
-const TOKENS: usize = 24;
-
-/// A model and the folder of its traces.
-struct Bench {
-    folder: TempDir,
-    file: Gguf,
-    model: Model,
-}
-
-impl Bench {
-    fn new(format: Format) -> Bench {
-        let folder = TempDir::new().expect("a folder");
-        let path = folder.path().join("model.gguf");
-        Spec { layers: 2, ..Spec::new(format) }.write_to(&path).expect("a model");
-        let file = Gguf::open(path).expect("a good file");
-        let model = Model::new(&file).expect("a good model");
-        Bench { folder, file, model }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn record(&self, name: &str, backend: Box<dyn Backend>, tokens: usize) -> Trace {
-        let tokens: Vec<u32> = (0..tokens as u32).map(|i| 1 + i * 37 % 500).collect();
-        let recording = Recording {
-            file: &self.file,
-            model: &self.model,
-            tokens: &tokens,
-            kv: KvFormat::F16,
-            rows: 8,
-            select: &|_| true,
-            producer: "test",
-        };
-        recording.run(backend, Some(&self.path(name))).expect("a good run");
-        Trace::open(self.path(name)).expect("a good trace")
-    }
-
-    fn cpu(&self) -> Trace {
-        self.record("cpu", Box::new(Cpu::new(None)), TOKENS)
-    }
-
-    fn reference(&self) -> Trace {
-        self.record("reference", Box::new(Reference::new()), TOKENS)
-    }
-
-    /// The trace with values changed, or left out where `change` says `None`.
-    fn changed(&self, trace: &Trace, change: impl Fn(&str, Matrix) -> Option<Matrix>) -> Trace {
-        let path = self.path("changed");
-        let kept: Vec<(trace::Shape, Matrix)> = trace
-            .values()
-            .filter_map(|shape| {
-                let data = trace.read(&shape.name).expect("a value");
-                Some((shape.clone(), change(&shape.name, Matrix::new(shape.cols, data))?))
-            })
-            .collect();
-        let shapes = kept.iter().map(|(shape, _)| shape.clone());
-        let mut writer = Writer::create(&path, trace.meta(), shapes).expect("a file");
-        for (shape, matrix) in &kept {
-            writer.write(&shape.name, 0, &matrix.data).expect("a value");
-        }
-        writer.finish().expect("a whole file");
-        Trace::open(path).expect("a good trace")
-    }
-
-    /// The trace with other metadata.
-    fn retold(&self, trace: &Trace, meta: Meta) -> Trace {
-        let path = self.path("retold");
-        let mut writer = Writer::create(&path, &meta, trace.values().cloned()).expect("a file");
-        for shape in trace.values() {
-            writer.write(&shape.name, 0, &trace.read(&shape.name).expect("a value")).expect("rows");
-        }
-        writer.finish().expect("a whole file");
-        Trace::open(path).expect("a good trace")
-    }
-
-    fn compare(&self, a: &Trace, b: &Trace) -> Report {
-        let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
-        trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
-    }
-}
-
-/// `value`, with its numbers changed where it is called `name`.
-fn only(
-    name: &'static str,
-    change: impl Fn(usize, usize, f32) -> f32,
-) -> impl Fn(&str, Matrix) -> Option<Matrix> {
-    move |value, x| {
-        Some(match value == name {
-            true => Matrix::from_fn(x.rows, x.cols, |r, c| change(r, c, x.at(r, c))),
-            false => x,
-        })
-    }
-}
+use crate::common::{Bench, TOKENS, only};
 
 #[test]
 fn error_that_accumulates_is_no_fault() {
@@ -195,65 +96,6 @@ fn what_cannot_be_judged_is_not_called_right() {
         assert!(!report.alike && text.starts_with("A and B first part at l_out-1, position 0"), "{text}");
         assert!(text.contains(&format!("apart, cannot be judged: `l_out-1` of {side}")), "{text}");
     }
-}
-
-#[test]
-fn nan_is_told() {
-    let bench = Bench::new(Format::F32);
-    let bad = bench.changed(&bench.cpu(), only("ffn_swiglu-0", |r, _, x| if r > 9 { f32::NAN } else { x }));
-    let first = bench.compare(&bad, &bench.reference()).first.expect("NaN");
-    assert_eq!((&*first.name, first.position, first.causes[0].kind), ("ffn_swiglu-0", 10, "not-finite"));
-}
-
-#[test]
-fn causes_hold_where_they_hold() {
-    let bench = Bench::new(Format::F32);
-    let (cpu, reference) = (bench.cpu(), bench.reference());
-    let bad = bench.changed(&cpu, only("attn_out-0", |r, _, x| if r >= 20 { x / 8.0 } else { x }));
-    let report = bench.compare(&bad, &reference);
-    let first = report.first.as_ref().expect("a wrong value");
-    assert_eq!(
-        (&*first.name, first.position, first.causes[0].kind),
-        ("attn_out-0", 20, "scaled"),
-        "{report}"
-    );
-    assert!(first.causes[0].text.contains("1/8 (only positions from 20)"), "{}", first.causes[0].text);
-    assert!(first.causes[0].likely);
-    // What follows no mistake has no likely cause.
-    let bad = bench.changed(&cpu, only("attn_out-0", |r, c, x| x + ((r * 31 + c * 17) as f32).sin()));
-    let first = bench.compare(&bad, &reference).first.expect("a wrong value");
-    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
-}
-
-/// One number fits anything, and a NaN among many wrong numbers does not account for them.
-#[test]
-fn few_numbers_bear_out_nothing() {
-    let bench = Bench::new(Format::F32);
-    let (cpu, reference) = (bench.cpu(), bench.reference());
-    let value = cpu.read("ffn_out-0").expect("a value");
-    let mut sizes: Vec<f32> = value.iter().map(|x| x.abs()).collect();
-    sizes.sort_by(f32::total_cmp);
-    let (second, most) = (sizes[sizes.len() - 2], sizes[sizes.len() - 1]);
-    let cut = |x: f32| if x.abs() == most { x.signum() * f32::midpoint(second, most) } else { x };
-    let bad = bench.changed(&cpu, only("ffn_out-0", |_, _, x| cut(x)));
-    let first = bench.compare(&bad, &reference).first.expect("a wrong number");
-    assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
-
-    let bad = bench.changed(
-        &cpu,
-        only("ffn_up-0", |r, c, x| match (r, c) {
-            (9, 3) => f32::NAN,
-            (4.., _) => -x,
-            _ => x,
-        }),
-    );
-    let first = bench.compare(&bad, &reference).first.expect("wrong numbers");
-    let cause = &first.causes[0];
-    assert!(
-        cause.text.starts_with("1 number is NaN") && cause.text.contains("position 9, column 3"),
-        "{cause:?}"
-    );
-    assert!(!cause.likely && cause.explained < 0.01, "{cause:?}");
 }
 
 #[test]
@@ -358,4 +200,44 @@ fn the_page_stands_alone() {
         assert!(!page.contains(outside), "{outside}");
     }
     assert_eq!(page.matches("<tr class=").count(), report.values.len());
+}
+
+/// The table says of B what it says of A.
+#[test]
+fn the_guilty_side_has_its_errors_in_the_table() {
+    let bench = Bench::new(Format::F32);
+    let cpu = bench.cpu();
+    let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| x * 2.0));
+    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    let report = bench.compare(&cpu, &other);
+    assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
+    let value = report.values.iter().find(|value| value.name == "Vcur-1").expect("a value");
+    let of_b = value.b.as_ref().expect("B was judged");
+    assert_eq!((&value.verdict, &of_b.verdict), (&Verdict::Right, &Verdict::Wrong));
+    assert!(of_b.metrics.is_some_and(|metrics| (metrics.nmse - 1.0).abs() < 1e-3), "{of_b:?}");
+    let text = report.to_string();
+    assert!(text.contains("local A    local B"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("! Vcur-1 ")).expect("a marked line");
+    assert_eq!(line.split_whitespace().nth(3), Some("1.0e0"), "{line}");
+    let page = report.html();
+    assert!(page.contains("class=\"wrong first\"") && page.contains("first wrong: Vcur-1"), "{page}");
+    // Nothing is told of B where only A was judged.
+    assert!(!bench.compare(&other, &cpu).to_string().contains("local B"));
+}
+
+#[test]
+fn other_widths_are_other_models() {
+    let (wide, narrow) =
+        (Bench::new(Format::F32), Bench::of(Spec { hidden: 128, heads: 4, ..Spec::new(Format::F32) }));
+    let select = |trace: &Trace, bench: &Bench| {
+        bench.changed(trace, |name, x| name.starts_with("attn_norm").then_some(x))
+    };
+    let (a, b) = (select(&wide.cpu(), &wide), select(&narrow.cpu(), &narrow));
+    let error = trace::compare(&a, &b, None).expect_err("nothing in common").to_string();
+    assert!(error.contains("`attn_norm-0` has 256 columns in A, 128 in B: other models"), "{error}");
+    // What has the same width is compared.
+    let report = trace::compare(&wide.cpu(), &narrow.cpu(), None).expect("a report");
+    let embd = report.values.iter().find(|value| value.name == "embd").expect("a value");
+    assert!(embd.accumulated.is_none());
+    assert!(report.values.iter().any(|value| value.accumulated.is_some()), "{report}");
 }

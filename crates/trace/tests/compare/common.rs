@@ -1,0 +1,112 @@
+//! Random models, their traces, and traces changed in known ways.
+
+use std::path::PathBuf;
+
+use backend::{Backend, KvFormat};
+use backend_cpu::Cpu;
+use backend_reference::Reference;
+use gguf::Gguf;
+use models::Model;
+use quant::Format;
+use tempfile::TempDir;
+use testkit::llama::Spec;
+use trace::{Matrix, Meta, Oracle, Recording, Report, Trace, Writer};
+
+pub(crate) const TOKENS: usize = 24;
+
+/// A model and the folder of its traces.
+pub(crate) struct Bench {
+    folder: TempDir,
+    file: Gguf,
+    model: Model,
+}
+
+impl Bench {
+    pub(crate) fn new(format: Format) -> Bench {
+        Bench::of(Spec { layers: 2, ..Spec::new(format) })
+    }
+
+    pub(crate) fn of(spec: Spec) -> Bench {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("model.gguf");
+        spec.write_to(&path).expect("a model");
+        let file = Gguf::open(path).expect("a good file");
+        let model = Model::new(&file).expect("a good model");
+        Bench { folder, file, model }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn record(&self, name: &str, backend: Box<dyn Backend>, tokens: usize) -> Trace {
+        let tokens: Vec<u32> = (0..tokens as u32).map(|i| 1 + i * 37 % 500).collect();
+        let recording = Recording {
+            file: &self.file,
+            model: &self.model,
+            tokens: &tokens,
+            kv: KvFormat::F16,
+            rows: 8,
+            select: &|_| true,
+            producer: "test",
+        };
+        recording.run(backend, Some(&self.path(name))).expect("a good run");
+        Trace::open(self.path(name)).expect("a good trace")
+    }
+
+    pub(crate) fn cpu(&self) -> Trace {
+        self.record("cpu", Box::new(Cpu::new(None)), TOKENS)
+    }
+
+    pub(crate) fn reference(&self) -> Trace {
+        self.record("reference", Box::new(Reference::new()), TOKENS)
+    }
+
+    /// The trace with values changed, or left out where `change` says `None`.
+    pub(crate) fn changed(&self, trace: &Trace, change: impl Fn(&str, Matrix) -> Option<Matrix>) -> Trace {
+        let path = self.path("changed");
+        let kept: Vec<(trace::Shape, Matrix)> = trace
+            .values()
+            .filter_map(|shape| {
+                let data = trace.read(&shape.name).expect("a value");
+                Some((shape.clone(), change(&shape.name, Matrix::new(shape.cols, data))?))
+            })
+            .collect();
+        let shapes = kept.iter().map(|(shape, _)| shape.clone());
+        let mut writer = Writer::create(&path, trace.meta(), shapes).expect("a file");
+        for (shape, matrix) in &kept {
+            writer.write(&shape.name, 0, &matrix.data).expect("a value");
+        }
+        writer.finish().expect("a whole file");
+        Trace::open(path).expect("a good trace")
+    }
+
+    /// The trace with other metadata.
+    pub(crate) fn retold(&self, trace: &Trace, meta: Meta) -> Trace {
+        let path = self.path("retold");
+        let mut writer = Writer::create(&path, &meta, trace.values().cloned()).expect("a file");
+        for shape in trace.values() {
+            writer.write(&shape.name, 0, &trace.read(&shape.name).expect("a value")).expect("rows");
+        }
+        writer.finish().expect("a whole file");
+        Trace::open(path).expect("a good trace")
+    }
+
+    pub(crate) fn compare(&self, a: &Trace, b: &Trace) -> Report {
+        let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
+        trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
+    }
+}
+
+/// `value`, with its numbers changed where it is called `name`.
+pub(crate) fn only(
+    name: &'static str,
+    change: impl Fn(usize, usize, f32) -> f32,
+) -> impl Fn(&str, Matrix) -> Option<Matrix> {
+    move |value, x| {
+        Some(match value == name {
+            true => Matrix::from_fn(x.rows, x.cols, |r, c| change(r, c, x.at(r, c))),
+            false => x,
+        })
+    }
+}

@@ -1,0 +1,5 @@
+//! Traces of random models, changed in known ways, and what is found.
+
+mod common;
+mod which;
+mod why;
