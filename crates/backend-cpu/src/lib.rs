@@ -109,7 +109,12 @@ impl Backend for Cpu {
                 if !self.packed.contains_key(name) {
                     let Weight { format, rows, cols, bytes } = bound.weight(id);
                     let pool = &mut lock(&self.state).pool;
-                    let weight = (self.kernels.linear(*format).pack)(pool, bytes, *rows, *cols);
+                    let packed = (self.kernels.linear(*format).pack)(pool, bytes, *rows, *cols);
+                    let weight = packed.map_err(|_| Error::OutOfMemory {
+                        what: "packed weights",
+                        bytes: bytes.len() as u64,
+                        hint: "use a smaller model or a format of fewer bits",
+                    })?;
                     self.packed.insert(name.clone(), Arc::new(weight));
                 }
                 packed[id.index()] = self.packed.get(name).cloned();

@@ -88,7 +88,7 @@ pub(crate) struct Linear {
     /// What it wants of activations.
     pub(crate) form: Form,
     /// Packs a weight: bytes, rows, columns.
-    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> Packed,
+    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> std::io::Result<Packed>,
     /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
