@@ -63,7 +63,12 @@ impl Cpu {
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
-        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), packed: HashMap::new(), state: Arc::new(Mutex::new(state)) })
+        Some(Cpu {
+            kernels: Kernels::new(isa)?,
+            weights: HashMap::new(),
+            packed: HashMap::new(),
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 }
 

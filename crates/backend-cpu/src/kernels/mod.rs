@@ -55,6 +55,11 @@ impl Isa {
         }
     }
 
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::ALL.into_iter().find(|isa| isa.name() == name)
+    }
+
     /// Its name, such as `avx2`.
     pub fn name(self) -> &'static str {
         match self {
@@ -95,7 +100,6 @@ pub(crate) struct Linear {
 
 /// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
-
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +182,9 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Bytes(scaled::<B, G>()),
         pack: Packed::new::<B, G>,
-        multiply: |weight, x, tile| lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData }),
+        multiply: |weight, x, tile| {
+            lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
+        },
     }
 }
 

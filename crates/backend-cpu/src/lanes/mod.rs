@@ -243,9 +243,8 @@ mod tests {
             [step, reversed]
         });
         let zero = if SIGNED { 128 } else { 7 };
-        let start = |c: usize| -> i32 {
-            -zero * (0..4).flat_map(|k| x[k * 6 + c]).map(i32::from).sum::<i32>()
-        };
+        let start =
+            |c: usize| -> i32 { -zero * (0..4).flat_map(|k| x[k * 6 + c]).map(i32::from).sum::<i32>() };
         let mut together = [[lanes.start::<SIGNED>(0); 2]; 6];
         for (c, sums) in together.iter_mut().enumerate() {
             *sums = [lanes.start::<SIGNED>(start(c)); 2];
@@ -292,11 +291,17 @@ mod tests {
                 // A NaN may become quiet.
                 let same = |found: [u32; LANES], expected: [u32; LANES]| {
                     let each = found.iter().zip(&expected);
-                    assert!(each.clone().all(|(a, b)| a == b || is_nan(a) && is_nan(b)), "{found:x?} {expected:x?}");
+                    assert!(
+                        each.clone().all(|(a, b)| a == b || is_nan(a) && is_nan(b)),
+                        "{found:x?} {expected:x?}"
+                    );
                 };
                 same(floats_of(lanes, lanes.halves(&halves)), floats_of(Plain, Plain.halves(&halves)));
                 same(floats_of(lanes, lanes.brains(&brains)), floats_of(Plain, Plain.brains(&brains)));
-                same(floats_of(lanes, lanes.unsigned(&unsigned)), floats_of(Plain, Plain.unsigned(&unsigned)));
+                same(
+                    floats_of(lanes, lanes.unsigned(&unsigned)),
+                    floats_of(Plain, Plain.unsigned(&unsigned)),
+                );
                 same(floats_of(lanes, lanes.signed(&signed)), floats_of(Plain, Plain.signed(&signed)));
                 let (a, b) = (Plain.halves(&halves), Plain.brains(&brains));
                 let (x, y) = (lanes.floats(&a), lanes.floats(&b));

@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use quant::{Bf16Le, Block, F16Le, F32Le};
 
-use super::activations::{Activations, panels};
-use super::product::{DIRECT, load, store, strips};
 use super::Packed;
+use super::activations::{Activations, panels};
 use super::memory::Lines;
+use super::product::{DIRECT, load, store, strips};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
 

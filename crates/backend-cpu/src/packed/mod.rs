@@ -162,7 +162,10 @@ mod tests {
                     let last = rows - 1;
                     let alone = product(&kernels, format, &weights, &x[last * COLS..], 1);
                     let among = &found[last * N..];
-                    assert!(alone.iter().zip(among).all(|(a, b)| a.to_bits() == b.to_bits()), "{label}: bits");
+                    assert!(
+                        alone.iter().zip(among).all(|(a, b)| a.to_bits() == b.to_bits()),
+                        "{label}: bits"
+                    );
                 }
             }
         }
