@@ -121,7 +121,12 @@ struct Group<'a, T> {
 impl<T: Widen> Group<'_, T> {
     /// Computes `C` queries; returns `C`.
     #[inline(always)]
-    fn attend<L: Lanes, const C: usize>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) -> usize {
+    fn attend<L: Lanes, const C: usize>(
+        &self,
+        lanes: L,
+        scratch: &mut Scratch,
+        tile: &mut Tile<'_, f32>,
+    ) -> usize {
         let row = |c: usize| (self.first + c) / self.share;
         let columns = |c: usize| (self.first + c) % self.share * self.v_dim;
         let mut lens = [0; C];

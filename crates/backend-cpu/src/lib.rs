@@ -63,7 +63,12 @@ impl Cpu {
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
-        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), packed: HashMap::new(), state: Arc::new(Mutex::new(state)) })
+        Some(Cpu {
+            kernels: Kernels::new(isa)?,
+            weights: HashMap::new(),
+            packed: HashMap::new(),
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 }
 
@@ -109,7 +114,12 @@ impl Backend for Cpu {
                 if !self.packed.contains_key(name) {
                     let Weight { format, rows, cols, bytes } = bound.weight(id);
                     let pool = &mut lock(&self.state).pool;
-                    let weight = (self.kernels.linear(*format).pack)(pool, bytes, *rows, *cols);
+                    let packed = (self.kernels.linear(*format).pack)(pool, bytes, *rows, *cols);
+                    let weight = packed.map_err(|_| Error::OutOfMemory {
+                        what: "packed weights",
+                        bytes: bytes.len() as u64,
+                        hint: "use a smaller model or a format of fewer bits",
+                    })?;
                     self.packed.insert(name.clone(), Arc::new(weight));
                 }
                 packed[id.index()] = self.packed.get(name).cloned();

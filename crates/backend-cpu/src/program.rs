@@ -7,9 +7,9 @@ use graph::{Op, Rope, Rows, Value, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads};
 use crate::kernels::Kernels;
+use crate::kv::Layer;
 use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
-use crate::kv::Layer;
 use crate::pool::Tile;
 use crate::{State, lock};
 
@@ -156,7 +156,8 @@ impl CpuProgram {
         for phase in &self.phases {
             if let &Phase::Pack(x, place) = phase {
                 let cols = self.bound.value(x).cols;
-                let words = values(self.bound.value(x)) / cols as u64 * self.packed[place].0.words(cols) as u64;
+                let words =
+                    values(self.bound.value(x)) / cols as u64 * self.packed[place].0.words(cols) as u64;
                 packed[place] = words.max(packed[place]);
             }
         }

@@ -55,6 +55,11 @@ impl Isa {
         }
     }
 
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::ALL.into_iter().find(|isa| isa.name() == name)
+    }
+
     /// Its name, such as `avx2`.
     pub fn name(self) -> &'static str {
         match self {
@@ -88,14 +93,13 @@ pub(crate) struct Linear {
     /// What it wants of activations.
     pub(crate) form: Form,
     /// Packs a weight: bytes, rows, columns.
-    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> Packed,
+    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> std::io::Result<Packed>,
     /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
 /// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
-
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +182,9 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Bytes(scaled::<B, G>()),
         pack: Packed::new::<B, G>,
-        multiply: |weight, x, tile| lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData }),
+        multiply: |weight, x, tile| {
+            lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
+        },
     }
 }
 

@@ -205,7 +205,8 @@ impl Lanes for Avx2 {
     fn exp2(self, x: [__m256; 2]) -> [__m256; 2] {
         // SAFETY: `self` is the proof of the features.
         both(x, |x| unsafe {
-            let power = _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127)));
+            let power =
+                _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127)));
             let is_normal = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(-126.0));
             _mm256_and_ps(is_normal, _mm256_castsi256_ps(power))
         })

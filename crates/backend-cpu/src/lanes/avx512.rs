@@ -187,7 +187,8 @@ impl Lanes for Avx512 {
     fn exp2(self, x: __m512) -> __m512 {
         // SAFETY: `self` is the proof of the features.
         unsafe {
-            let power = _mm512_slli_epi32::<23>(_mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(127)));
+            let power =
+                _mm512_slli_epi32::<23>(_mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(127)));
             let is_normal = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_set1_ps(-126.0));
             _mm512_maskz_mov_ps(is_normal, _mm512_castsi512_ps(power))
         }

@@ -141,3 +141,210 @@ fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::plain::Plain;
+    use super::*;
+
+    /// Bytes that look random.
+    fn random(seed: u64) -> impl FnMut() -> u8 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        }
+    }
+
+    /// Calls `check` with the proof of each vector instruction set of this processor.
+    fn each(check: impl Work + Copy) {
+        Plain.run(check);
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(lanes) = avx2::Avx2::detect() {
+                lanes.run(check);
+            }
+            if let Some(lanes) = avx512::Avx512::detect() {
+                lanes.run(check);
+            }
+        }
+    }
+
+    fn bytes_of<L: Lanes>(lanes: L, bytes: L::Bytes) -> [u8; BYTES] {
+        let mut found = [0; BYTES];
+        lanes.put_bytes(bytes, &mut found);
+        found
+    }
+
+    fn floats_of<L: Lanes>(lanes: L, floats: L::Floats) -> [u32; LANES] {
+        let mut found = [0.0; LANES];
+        lanes.put(floats, &mut found);
+        found.map(f32::to_bits)
+    }
+
+    #[derive(Clone, Copy)]
+    struct Bytes;
+
+    impl Work for Bytes {
+        fn work<L: Lanes>(self, lanes: L) {
+            let mut random = random(1);
+            for _ in 0..50 {
+                let (a, b): ([u8; BYTES], [u8; BYTES]) =
+                    (std::array::from_fn(|_| random()), std::array::from_fn(|_| random()));
+                for (shift, mask) in [(0, 255), (0, 15), (4, 15), (6, 3), (2, 3), (7, 1)] {
+                    let expected = bytes_of(Plain, Plain.bits(a, shift, mask));
+                    assert_eq!(bytes_of(lanes, lanes.bits(lanes.bytes(&a), shift, mask)), expected);
+                }
+                let (low, high) = (a.map(|a| a & 15), b.map(|b| b & 3));
+                let joined = lanes.join(lanes.bytes(&low), lanes.bytes(&high), 4);
+                assert_eq!(bytes_of(lanes, joined), bytes_of(Plain, Plain.join(low, high, 4)));
+                let table = std::array::from_fn(|i| b[i]);
+                let found = lanes.lookup(&table, lanes.bytes(&low));
+                assert_eq!(bytes_of(lanes, found), bytes_of(Plain, Plain.lookup(&table, low)));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_plain_rust() {
+        each(Bytes);
+    }
+
+    #[derive(Clone, Copy)]
+    struct Dots;
+
+    impl Work for Dots {
+        fn work<L: Lanes>(self, lanes: L) {
+            let mut random = random(2);
+            for round in 0..50 {
+                // All that a byte can be where numbers are signed, else what 6 bits can be.
+                let most = [255u8, 0, 128][round % 3];
+                let signed: [[u8; BYTES]; 4] =
+                    std::array::from_fn(|_| std::array::from_fn(|_| if round < 3 { most } else { random() }));
+                let small = signed.map(|step| step.map(|w| w & 63));
+                let mut x = || match round {
+                    0 => 127,
+                    1 => -127,
+                    _ => (random() as i8).max(-127),
+                };
+                let x: Vec<[i8; 4]> = (0..24).map(|_| std::array::from_fn(|_| x())).collect();
+                sums::<L, true>(lanes, &signed, &x);
+                sums::<L, false>(lanes, &small, &x);
+            }
+        }
+    }
+
+    /// Sums of four steps of two strips (the second is the first reversed) with six rows, one by one and
+    /// together.
+    fn sums<L: Lanes, const SIGNED: bool>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]]) {
+        let pairs = steps.map(|step| {
+            let mut reversed = step;
+            reversed.reverse();
+            [step, reversed]
+        });
+        let zero = if SIGNED { 128 } else { 7 };
+        let start =
+            |c: usize| -> i32 { -zero * (0..4).flat_map(|k| x[k * 6 + c]).map(i32::from).sum::<i32>() };
+        let mut together = [[lanes.start::<SIGNED>(0); 2]; 6];
+        for (c, sums) in together.iter_mut().enumerate() {
+            *sums = [lanes.start::<SIGNED>(start(c)); 2];
+        }
+        lanes.dot_pairs::<SIGNED, 6>(&mut together, &pairs, x);
+        for c in 0..6 {
+            for r in 0..2 {
+                let mut sum = lanes.start::<SIGNED>(start(c));
+                for k in 0..4 {
+                    sum = lanes.dot::<SIGNED>(sum, lanes.bytes(&pairs[k][r]), x[k * 6 + c]);
+                }
+                let expected: [f32; LANES] = std::array::from_fn(|lane| {
+                    let products = (0..16).map(|i| {
+                        let w = i32::from(pairs[i / 4][r][lane * 4 + i % 4]);
+                        (w - zero) * i32::from(x[i / 4 * 6 + c][i % 4])
+                    });
+                    products.sum::<i32>() as f32
+                });
+                let expected = expected.map(f32::to_bits);
+                assert_eq!(floats_of(lanes, lanes.to_floats(sum)), expected);
+                assert_eq!(floats_of(lanes, lanes.to_floats(together[c][r])), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn integer_products_are_exact() {
+        each(Dots);
+    }
+
+    #[derive(Clone, Copy)]
+    struct Numbers;
+
+    impl Work for Numbers {
+        fn work<L: Lanes>(self, lanes: L) {
+            let mut random = random(3);
+            for _ in 0..200 {
+                let two = |random: &mut dyn FnMut() -> u8| [random(), random()];
+                let halves = std::array::from_fn(|_| F16Le(two(&mut random)));
+                let brains = std::array::from_fn(|_| Bf16Le(two(&mut random)));
+                let unsigned = std::array::from_fn(|_| random());
+                let signed = unsigned.map(|byte| byte as i8);
+                let is_nan = |x: &u32| f32::from_bits(*x).is_nan();
+                // A NaN may become quiet.
+                let same = |found: [u32; LANES], expected: [u32; LANES]| {
+                    let each = found.iter().zip(&expected);
+                    assert!(
+                        each.clone().all(|(a, b)| a == b || is_nan(a) && is_nan(b)),
+                        "{found:x?} {expected:x?}"
+                    );
+                };
+                same(floats_of(lanes, lanes.halves(&halves)), floats_of(Plain, Plain.halves(&halves)));
+                same(floats_of(lanes, lanes.brains(&brains)), floats_of(Plain, Plain.brains(&brains)));
+                same(
+                    floats_of(lanes, lanes.unsigned(&unsigned)),
+                    floats_of(Plain, Plain.unsigned(&unsigned)),
+                );
+                same(floats_of(lanes, lanes.signed(&signed)), floats_of(Plain, Plain.signed(&signed)));
+                let (a, b) = (Plain.halves(&halves), Plain.brains(&brains));
+                let (x, y) = (lanes.floats(&a), lanes.floats(&b));
+                same(floats_of(lanes, lanes.max(x, y)), floats_of(Plain, Plain.max(a, b)));
+                same(floats_of(lanes, lanes.min(x, y)), floats_of(Plain, Plain.min(a, b)));
+                same(floats_of(lanes, lanes.add(x, y)), floats_of(Plain, Plain.add(a, b)));
+                same(floats_of(lanes, lanes.mul(x, y)), floats_of(Plain, Plain.mul(a, b)));
+                same(floats_of(lanes, lanes.div(x, y)), floats_of(Plain, Plain.div(a, b)));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_are_those_of_plain_rust() {
+        each(Numbers);
+    }
+
+    #[derive(Clone, Copy)]
+    struct Exp;
+
+    impl Work for Exp {
+        fn work<L: Lanes>(self, lanes: L) {
+            let of = |x: f32| {
+                let mut found = [0.0; LANES];
+                lanes.put(exp(lanes, lanes.splat(x)), &mut found);
+                found[LANES - 1]
+            };
+            for i in -87_000..88_000 {
+                let x = i as f32 * 1e-3;
+                let expected = f64::from(x).exp();
+                let error = (f64::from(of(x)) - expected).abs() / expected;
+                assert!(error < 2.4e-7, "e^{x}: {} instead of {expected}", of(x));
+            }
+            assert_eq!(of(0.0), 1.0);
+            assert_eq!(of(f32::NEG_INFINITY), 0.0);
+            assert_eq!(of(-1e30), 0.0);
+            assert_eq!(of(1e30), of(88.0));
+            assert!(of(f32::NAN).is_nan());
+        }
+    }
+
+    #[test]
+    fn exponentials_are_right_to_the_last_places() {
+        each(Exp);
+    }
+}

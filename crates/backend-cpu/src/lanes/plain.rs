@@ -54,7 +54,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn dot<const SIGNED: bool>(self, mut sum: [i32; LANES], weights: [u8; BYTES], x: [i8; 4]) -> [i32; LANES] {
+    fn dot<const SIGNED: bool>(
+        self,
+        mut sum: [i32; LANES],
+        weights: [u8; BYTES],
+        x: [i8; 4],
+    ) -> [i32; LANES] {
         for (sum, weights) in sum.iter_mut().zip(weights.as_chunks::<4>().0) {
             for (&w, x) in weights.iter().zip(x) {
                 *sum += i32::from(w) * i32::from(x);

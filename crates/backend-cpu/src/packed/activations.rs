@@ -181,3 +181,68 @@ fn round(x: f32) -> i32 {
     const SHIFT: f32 = 12_582_912.0;
     i32::from((x + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()) as i8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORM: Scaled = Scaled { block: 32, group: 16, zero: Some(8) };
+
+    /// One row of as many values as `x`.
+    fn packed(x: &[f32]) -> Vec<u32> {
+        let mut words = vec![0; Form::Bytes(FORM).words(x.len())];
+        pack(x, 1, 6, Form::Bytes(FORM), &mut words);
+        words
+    }
+
+    fn panel<'a>(words: &'a [u32], cols: usize) -> Panel<'a> {
+        Activations { words, rows: 1, cols, tile: 6 }.panel(&(0..1), 0..cols, FORM)
+    }
+
+    #[test]
+    fn error_is_at_most_half_a_step() {
+        let x: [f32; 64] = std::array::from_fn(|i| ((i * 37 + 11) % 101) as f32 * 0.37 - 17.0);
+        let words = packed(&x);
+        let panel = panel(&words, 64);
+        for (b, x) in x.chunks(32).enumerate() {
+            let largest = x.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+            assert_eq!(panel.scales[b], largest / 127.0);
+            let q = panel.steps[b * 8..][..8].as_flattened();
+            for (x, &q) in x.iter().zip(q) {
+                assert!((x - panel.scales[b] * f32::from(q)).abs() <= panel.scales[b] * 0.5001);
+            }
+            for (half, q) in q.chunks(16).enumerate() {
+                let sum: i32 = q.iter().map(|&q| i32::from(q)).sum();
+                assert_eq!(panel.starts[b * 2 + half], -8 * sum);
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_and_tiny_values_do_not_divide_by_zero() {
+        assert!(packed(&[0.0; 32]).iter().all(|&word| word == 0));
+        let words = packed(&[f32::from_bits(1); 32]);
+        assert!(panel(&words, 32).scales[0].is_finite());
+    }
+
+    #[test]
+    fn what_is_not_finite_stays_visible() {
+        for x in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            let mut row = [1.0; 64];
+            row[5] = x;
+            let words = packed(&row);
+            let scales = panel(&words, 64).scales;
+            assert!(scales[0].is_nan() && scales[1] == 1.0 / 127.0, "{scales:?}");
+        }
+    }
+
+    #[test]
+    fn panels_are_tiles_and_what_is_left() {
+        let widths = |rows, tile| panels(0..rows, tile).map(|rows| rows.len()).collect::<Vec<_>>();
+        assert_eq!(widths(1, 6), [1]);
+        assert_eq!(widths(23, 6), [6, 6, 6, 4, 1]);
+        assert_eq!(widths(9, 6), [6, 2, 1]);
+        assert_eq!(widths(5, 3), [3, 2]);
+        assert_eq!(widths(3, 1), [1, 1, 1]);
+    }
+}

@@ -8,9 +8,10 @@ use std::ops::Range;
 
 use quant::{Bf16Le, Block, F16Le, F32Le};
 
+use super::Packed;
 use super::activations::{Activations, panels};
+use super::memory::Lines;
 use super::product::{DIRECT, load, store, strips};
-use super::{Line, Packed};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
 
@@ -46,11 +47,20 @@ impl Float for Bf16Le {
 
 impl Packed {
     /// Packs `rows` rows of `cols` numbers.
-    pub(crate) fn floats<F: Float>(pool: &mut Pool, bytes: &[u8], rows: usize, cols: usize) -> Packed {
+    ///
+    /// # Errors
+    /// When the system has no room.
+    pub(crate) fn floats<F: Float>(
+        pool: &mut Pool,
+        bytes: &[u8],
+        rows: usize,
+        cols: usize,
+    ) -> std::io::Result<Packed> {
         let strip = (cols * size_of::<[F; LANES]>()).div_ceil(BYTES);
-        let mut lines: Vec<Line> = bytemuck::zeroed_vec(rows.div_ceil(LANES) * strip);
+        let len = rows.div_ceil(LANES) * strip;
+        let mut lines = Lines::new(len)?;
         let size = size_of::<F>();
-        pool.tiles(&mut lines, strip, (1, strip), |mut tile| {
+        pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
             let s = tile.rows().start;
             let to: &mut [u8] = bytemuck::cast_slice_mut(tile.row(s));
             for (lane, row) in (s * LANES..rows.min((s + 1) * LANES)).enumerate() {
@@ -60,12 +70,12 @@ impl Packed {
                 }
             }
         });
-        Packed { lines, strip, factors: 0, rows, cols }
+        Ok(Packed { lines, strip, factors: 0, rows, cols })
     }
 
     #[inline(always)]
     fn numbers<F: Float>(&self, s: usize) -> &[[F; LANES]] {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.lines[s * self.strip..][..self.strip]);
+        let bytes: &[u8] = bytemuck::cast_slice(&self.lines.all()[s * self.strip..][..self.strip]);
         F::slice(&bytes[..self.cols * size_of::<[F; LANES]>()]).as_chunks().0
     }
 }

@@ -98,7 +98,8 @@ macro_rules! scales_mins {
                 let d = halves(lanes, from, 0);
                 let dmin = lanes.mul(halves(lanes, from, 32), lanes.splat(-1.0));
                 let packed = from[64..].as_chunks::<BYTES>().0;
-                let (low, mid, both) = (lanes.bytes(&packed[0]), lanes.bytes(&packed[1]), lanes.bytes(&packed[2]));
+                let (low, mid, both) =
+                    (lanes.bytes(&packed[0]), lanes.bytes(&packed[1]), lanes.bytes(&packed[2]));
                 let (low_top, mid_top) = (lanes.bits(low, 6, 3), lanes.bits(mid, 6, 3));
                 let mut codes = [[0; BYTES]; 4];
                 lanes.put_bytes(lanes.bits(low, 0, 63), &mut codes[0]);

@@ -21,8 +21,7 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    pub(crate) const ZERO: Factors =
-        Factors { scales: [[0.0; LANES]; GROUPS], mins: [[0.0; LANES]; GROUPS] };
+    pub(crate) const ZERO: Factors = Factors { scales: [[0.0; LANES]; GROUPS], mins: [[0.0; LANES]; GROUPS] };
 }
 
 /// How products are summed: what formats of the same kind share.
@@ -128,7 +127,8 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         }
         if Self::HIGH > 0 {
             let (vector, shift) = place(step, Self::HIGH);
-            let high = lanes.bits(lanes.bytes(&planes[G * Self::LOW as usize + vector]), shift, mask(Self::HIGH));
+            let high =
+                lanes.bits(lanes.bytes(&planes[G * Self::LOW as usize + vector]), shift, mask(Self::HIGH));
             numbers = lanes.join(numbers, high, Self::LOW);
         }
         match Self::TABLE {

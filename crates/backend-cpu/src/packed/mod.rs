@@ -8,6 +8,7 @@ pub(crate) mod activations;
 pub(crate) mod floats;
 mod formats;
 pub(crate) mod layout;
+mod memory;
 pub(crate) mod product;
 mod slab;
 
@@ -19,16 +20,12 @@ use std::ops::Range;
 
 use activations::Scaled;
 use layout::{Kind, Layout};
-
-/// A cache line.
-#[derive(Clone, Copy, Debug, bytemuck::Zeroable, bytemuck::Pod)]
-#[repr(C, align(64))]
-struct Line([u8; BYTES]);
+use memory::Lines;
 
 /// A weight in strips.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    lines: Vec<Line>,
+    lines: Lines,
     /// Lines of a strip, and those of them that hold factors.
     strip: usize,
     factors: usize,
@@ -38,20 +35,23 @@ pub(crate) struct Packed {
 
 impl Packed {
     /// Packs `rows` rows of `cols` values, whole blocks.
+    ///
+    /// # Errors
+    /// When the system has no room.
     pub(crate) fn new<B: Layout<G>, const G: usize>(
         pool: &mut Pool,
         bytes: &[u8],
         rows: usize,
         cols: usize,
-    ) -> Packed {
+    ) -> std::io::Result<Packed> {
         let blocks = cols / (32 * G);
         let factors = (blocks * B::FACTORS).div_ceil(BYTES);
         let strip = factors + blocks * B::PLANES;
         let strips = rows.div_ceil(LANES);
-        let mut lines: Vec<Line> = bytemuck::zeroed_vec(strips * strip);
+        let mut lines = Lines::new(strips * strip)?;
         let matrix = <[B]>::ref_from_bytes(bytes).unwrap_or_else(|_| panic!("not whole blocks"));
         let nothing = B::new_zeroed();
-        pool.tiles(&mut lines, strip, (1, strip), |mut tile| {
+        pool.tiles(&mut lines.all_mut()[..strips * strip], strip, (1, strip), |mut tile| {
             let s = tile.rows().start;
             let (heads, planes) = tile.row(s).split_at_mut(factors);
             let heads: &mut [u8] = bytemuck::cast_slice_mut(heads);
@@ -66,7 +66,7 @@ impl Packed {
                 B::pack_planes(&rows, &mut planes[b * B::PLANES..][..B::PLANES]);
             }
         });
-        Packed { lines, strip, factors, rows, cols }
+        Ok(Packed { lines, strip, factors, rows, cols })
     }
 
     /// Rows.
@@ -81,7 +81,7 @@ impl Packed {
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.lines.len() * BYTES
+        self.rows.div_ceil(LANES) * self.strip * BYTES
     }
 
     /// The rows of strip `s`, which are numbers of a result.
@@ -93,7 +93,7 @@ impl Packed {
     /// Factors and planes of strip `s`.
     #[inline(always)]
     fn strip(&self, s: usize) -> (&[u8], &[[u8; BYTES]]) {
-        let (factors, planes) = self.lines[s * self.strip..][..self.strip].split_at(self.factors);
+        let (factors, planes) = self.lines.all()[s * self.strip..][..self.strip].split_at(self.factors);
         (bytemuck::cast_slice(factors), bytemuck::cast_slice(planes))
     }
 }
@@ -101,4 +101,73 @@ impl Packed {
 /// What weights of a quantised format want of activations.
 pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Scaled {
     Scaled { block: 32 * G, group: B::Kind::GROUP, zero: if B::Kind::MINS { None } else { Some(B::ZERO) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use quant::Format;
+
+    use super::activations::Activations;
+    use crate::kernels::{Isa, Kernels};
+    use crate::pool::Pool;
+
+    /// Outputs: not whole strips.
+    const N: usize = 45;
+    /// Inputs: more than a slab, and not whole slabs.
+    const COLS: usize = 2304;
+
+    /// The product of `rows` rows with a weight of `format`.
+    fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
+        let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
+        let weight = (linear.pack)(&mut pool, weights, N, COLS).expect("room");
+        let mut words = vec![0; rows * linear.form.words(COLS)];
+        (kernels.pack)(x, rows, tile, linear.form, &mut words);
+        let x = Activations { words: &words, rows, cols: COLS, tile };
+        let mut out = vec![f32::NAN; rows * N];
+        pool.tiles(&mut out, N, (rows, 32), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        out
+    }
+
+    fn nmse(a: &[f32], b: &[f32]) -> f64 {
+        let square = |x: f32| f64::from(x) * f64::from(x);
+        let error: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
+        error / a.iter().map(|&a| square(a)).sum::<f64>()
+    }
+
+    /// On the same activations the instruction sets differ by rounding alone, and a row has the same bits
+    /// alone and among others.
+    #[test]
+    fn products_agree_with_dequantised_weights_with_each_other_and_with_themselves() {
+        for format in Format::ALL {
+            let weights = testkit::random_matrix(format, N * COLS, 0.1, 5);
+            let mut exact = vec![0.0; N * COLS];
+            format.dequantize(&weights, &mut exact);
+            for rows in [1, 3, 8, 9, 23] {
+                let x: Vec<f32> =
+                    (0..rows * COLS).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
+                let dot = |i: usize| {
+                    let (x, w) = (&x[i / N * COLS..][..COLS], &exact[i % N * COLS..][..COLS]);
+                    x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>() as f32
+                };
+                let truth: Vec<f32> = (0..rows * N).map(dot).collect();
+                let limit = if format.block_len() > 1 { 5e-4 } else { 1e-10 };
+                let mut first: Option<Vec<f32>> = None;
+                for kernels in Isa::ALL.into_iter().filter_map(Kernels::new) {
+                    let label = format!("{format}, {rows} rows, {}", kernels.isa().name());
+                    let found = product(&kernels, format, &weights, &x, rows);
+                    let error = nmse(&truth, &found);
+                    assert!(error < limit, "{label}: NMSE {error:e}");
+                    let error = nmse(first.get_or_insert_with(|| found.clone()), &found);
+                    assert!(error < 1e-10, "{label}: NMSE {error:e} to plain Rust");
+                    let last = rows - 1;
+                    let alone = product(&kernels, format, &weights, &x[last * COLS..], 1);
+                    let among = &found[last * N..];
+                    assert!(
+                        alone.iter().zip(among).all(|(a, b)| a.to_bits() == b.to_bits()),
+                        "{label}: bits"
+                    );
+                }
+            }
+        }
+    }
 }

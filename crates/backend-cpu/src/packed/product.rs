@@ -150,7 +150,8 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
         if !K::MINS {
             let starts: &[i32; C] = row_of(x.starts, at);
             for c in 0..C {
-                let start = if K::SIGNED { lanes.start::<true>(starts[c]) } else { lanes.start::<false>(starts[c]) };
+                let start =
+                    if K::SIGNED { lanes.start::<true>(starts[c]) } else { lanes.start::<false>(starts[c]) };
                 ints[c] = [start; R];
             }
         }

@@ -196,6 +196,9 @@ impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 2] {
         let (scales, mins) = (&self.scales[group], &self.mins[group]);
         // Not by `map`, whose closure would be compiled without the instruction set.
-        [(lanes.floats(&scales[0]), lanes.floats(&mins[0])), (lanes.floats(&scales[1]), lanes.floats(&mins[1]))]
+        [
+            (lanes.floats(&scales[0]), lanes.floats(&mins[0])),
+            (lanes.floats(&scales[1]), lanes.floats(&mins[1])),
+        ]
     }
 }
