@@ -117,7 +117,7 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let good = work.join("good");
     fs::copy(built, &good)?;
     let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
-    let status = cargo(&checkout).args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
+    let status = checkout.cargo().args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
     ensure!(status.success(), "the models cannot be made");
 
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
@@ -159,16 +159,9 @@ fn read_all(root: &Path) -> Result<Vec<Fault>> {
         .collect()
 }
 
-fn cargo(checkout: &Checkout) -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(&checkout.root).env("CARGO_TARGET_DIR", &checkout.target);
-    cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_INCREMENTAL", "1");
-    cargo
-}
-
 /// Builds the program; its path, or the compiler's errors.
 fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
-    let output = cargo(checkout).args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
+    let output = checkout.cargo().args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
     if !output.status.success() {
         return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
