@@ -8,10 +8,9 @@ use graph::{Op, Rope, Rows, Value, ValueId, WeightId};
 use crate::attention::{Attend, Heads};
 use crate::kernels::Kernels;
 use crate::kv::Layer;
-use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Tile;
-use crate::{State, lock};
+use crate::{Matrix, State, lock};
 
 /// Outputs of a linear layer that one task computes, at least: two strips.
 const TILE_COLS: usize = 32;
@@ -38,7 +37,7 @@ pub(crate) struct CpuProgram {
     places: Vec<usize>,
     buffers: Vec<Vec<f32>>,
     /// What linear layers multiply with, by weight.
-    weights: Vec<Option<Arc<Packed>>>,
+    matrices: Vec<Option<Arc<Matrix>>>,
     /// The activations that linear layers read, one value's at a time in each form.
     packed: Vec<(Form, Vec<u32>)>,
     /// Norm weights and rope factors as f32, by weight.
@@ -66,10 +65,10 @@ struct Angles {
 }
 
 impl CpuProgram {
-    /// Compiles `bound`; `weights` are those of its linear layers, by weight.
+    /// Compiles `bound`; `matrices` are those of its linear layers, by weight.
     pub(crate) fn new(
         bound: Bound,
-        weights: Vec<Option<Arc<Packed>>>,
+        matrices: Vec<Option<Arc<Matrix>>>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,
     ) -> CpuProgram {
@@ -79,7 +78,7 @@ impl CpuProgram {
             phases: Vec::new(),
             buffers: Vec::new(),
             packed: Vec::new(),
-            weights,
+            matrices,
             vectors: Vec::new(),
             angles: Vec::new(),
             kernels,
@@ -191,6 +190,9 @@ impl Program for CpuProgram {
         let state = self.state.clone();
         let state = &mut *lock(&state);
         self.bound.check(step, state.layout())?;
+        for matrix in self.matrices.iter().flatten() {
+            matrix.pack(&mut state.pool)?;
+        }
         for angles in &mut self.angles {
             angles.turn(step);
         }
@@ -312,8 +314,8 @@ impl CpuProgram {
         if out.is_empty() {
             return;
         }
-        let linear = self.kernels.linear(self.bound.weight(weight).format);
-        let weight = self.weights[weight.index()].as_ref().expect("compiling has packed it");
+        let matrix = self.matrices[weight.index()].as_ref().expect("compiling has made it");
+        let (linear, weight) = (&matrix.linear, matrix.packed.get().expect("the step has packed it"));
         let (n, cols) = (weight.rows(), weight.cols());
         let rows = out.len() / n;
         let (_, words) = self.packed.iter().find(|(form, _)| *form == linear.form).expect("packed before");

@@ -92,6 +92,8 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
 pub(crate) struct Linear {
     /// What it wants of activations.
     pub(crate) form: Form,
+    /// Bytes of a packed weight: rows, columns.
+    pub(crate) bytes: fn(usize, usize) -> usize,
     /// Packs a weight: bytes, rows, columns.
     pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> std::io::Result<Packed>,
     /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
@@ -181,6 +183,7 @@ fn linear<L: Lanes>(format: Format) -> Linear {
 fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Bytes(scaled::<B, G>()),
+        bytes: Packed::bytes::<B, G>,
         pack: Packed::new::<B, G>,
         multiply: |weight, x, tile| {
             lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
@@ -191,6 +194,7 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
 fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
         form: Form::Floats,
+        bytes: Packed::bytes_of_floats::<F>,
         pack: Packed::floats::<F>,
         multiply: |weight, x, tile| {
             lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });

@@ -45,7 +45,17 @@ impl Float for Bf16Le {
     }
 }
 
+/// Lines of a strip of `cols` columns.
+fn lines_of<F: Float>(cols: usize) -> usize {
+    (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
+}
+
 impl Packed {
+    /// Bytes that `rows` rows of `cols` numbers take.
+    pub(crate) fn bytes_of_floats<F: Float>(rows: usize, cols: usize) -> usize {
+        rows.div_ceil(LANES) * lines_of::<F>(cols) * BYTES
+    }
+
     /// Packs `rows` rows of `cols` numbers.
     ///
     /// # Errors
@@ -56,7 +66,7 @@ impl Packed {
         rows: usize,
         cols: usize,
     ) -> std::io::Result<Packed> {
-        let strip = (cols * size_of::<[F; LANES]>()).div_ceil(BYTES);
+        let strip = lines_of::<F>(cols);
         let len = rows.div_ceil(LANES) * strip;
         let mut lines = Lines::new(len)?;
         let size = size_of::<F>();

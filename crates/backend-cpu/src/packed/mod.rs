@@ -44,9 +44,7 @@ impl Packed {
         rows: usize,
         cols: usize,
     ) -> std::io::Result<Packed> {
-        let blocks = cols / (32 * G);
-        let factors = (blocks * B::FACTORS).div_ceil(BYTES);
-        let strip = factors + blocks * B::PLANES;
+        let (blocks, factors, strip) = shape::<B, G>(cols);
         let strips = rows.div_ceil(LANES);
         let mut lines = Lines::new(strips * strip)?;
         let matrix = <[B]>::ref_from_bytes(bytes).unwrap_or_else(|_| panic!("not whole blocks"));
@@ -79,9 +77,9 @@ impl Packed {
         self.cols
     }
 
-    /// Bytes it takes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.rows.div_ceil(LANES) * self.strip * BYTES
+    /// Bytes that `rows` rows of `cols` values take.
+    pub(crate) fn bytes<B: Layout<G>, const G: usize>(rows: usize, cols: usize) -> usize {
+        rows.div_ceil(LANES) * shape::<B, G>(cols).2 * BYTES
     }
 
     /// The rows of strip `s`, which are numbers of a result.
@@ -96,6 +94,13 @@ impl Packed {
         let (factors, planes) = self.lines.all()[s * self.strip..][..self.strip].split_at(self.factors);
         (bytemuck::cast_slice(factors), bytemuck::cast_slice(planes))
     }
+}
+
+/// Of a strip of `cols` columns: its blocks, the lines that hold factors, all lines.
+fn shape<B: Layout<G>, const G: usize>(cols: usize) -> (usize, usize, usize) {
+    let blocks = cols / (32 * G);
+    let factors = (blocks * B::FACTORS).div_ceil(BYTES);
+    (blocks, factors, factors + blocks * B::PLANES)
 }
 
 /// What weights of a quantised format want of activations.
