@@ -22,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::checkout::Checkout;
+use super::fault::changed;
 use crate::workspace::Workspace;
 
 /// Where the patches are.
@@ -52,6 +53,8 @@ struct Fault {
     position: u64,
     /// Kind of the first cause and words of its text; `None` when none may be likely.
     cause: Option<(String, String)>,
+    /// The files that are changed.
+    changed: Vec<String>,
 }
 
 /// What was found.
@@ -81,6 +84,7 @@ impl Fault {
             steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
             value: value.to_owned(),
             position: position.parse()?,
+            changed: changed(&text),
             cause: (kind != "none").then(|| (kind.to_owned(), words.to_owned())),
             patch,
         })
@@ -106,7 +110,9 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let is_asked_for = |fault: &&Fault| {
         args.names.is_empty() || args.names.iter().any(|name| fault.name.starts_with(name.as_str()))
     };
-    let faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
+    let mut faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
+    // Those of one file come one after the other: see `plant_all`.
+    faults.sort_by_key(|fault| &fault.changed);
     ensure!(!faults.is_empty(), "no fault in {FOLDER} is called {:?}", args.names);
 
     let start = Instant::now();
