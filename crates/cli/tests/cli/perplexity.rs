@@ -200,10 +200,11 @@ fn what_makes_no_sense_is_refused() {
         ("--kl-base base.bin -c 25", "the base base.bin has windows of 24 tokens, not 25"),
         ("--kl-base base.bin -f other.txt", "the base base.bin is of another text: token 1 is the first"),
         ("--kl-base no.bin", "cannot read the base no.bin"),
-        ("--kl-base text.txt", "text.txt is no file of log-probabilities"),
-        ("-f text.txt -c 24 --save-logits no/where.bin", "cannot write no/where.bin"),
-        ("-f text.txt -c 24 --save-logits other.txt", "cannot write other.txt"),
-        ("-f text.txt -c 24 --save-logits .", "holds no log-probabilities"),
+        ("--kl-base text.txt", "text.txt is no file of log-probabilities: it does not begin"),
+        ("--kl-base .", ". is no file of log-probabilities: it is no regular file"),
+        ("-f text.txt -c 24 --save-logits no/where.bin", "no/where.bin.part: cannot create it"),
+        ("-f text.txt -c 24 --save-logits other.txt", "other.txt: is there and is no base"),
+        ("-f text.txt -c 24 --save-logits .", "is there and is no base"),
     ] {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(1);
         assert!(error.contains(said), "{args}: {error}");
