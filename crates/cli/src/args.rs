@@ -418,7 +418,7 @@ pub(crate) struct TraceArgs {
     /// Write the values to a safetensors file, float32 [positions, columns] each
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
-    /// Print one JSON object instead of the table
+    /// Print one JSON object instead of the table; null stands for infinities and for what is not a number
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -468,7 +468,7 @@ pub(crate) struct CompareArgs {
     /// Write a page with a chart and the table; it needs nothing from outside
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) html: Option<PathBuf>,
-    /// Print one JSON object
+    /// Print one JSON object; null stands for infinities and for what is not a number
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }

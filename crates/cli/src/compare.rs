@@ -1,8 +1,8 @@
 //! `rustorch compare`: where two runs first part, and why.
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,14 +11,14 @@ use backend_reference::Reference;
 use gguf::Gguf;
 use models::Model;
 use tempfile::TempDir;
-use trace::{Oracle, Recording, Report, Trace};
+use trace::{Draft, Oracle, Recording, Report, Trace};
 
 use crate::args::{BackendName, CompareArgs};
 use crate::interrupt::Unfinished;
 use crate::output::Usage;
 use crate::trace::PRODUCER;
 use crate::values::TokenIds;
-use crate::{load, output};
+use crate::{load, outfile, output};
 
 /// The exit status when the runs differ.
 const DIFFER: u8 = 1;
@@ -52,6 +52,12 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
     if let Some(file) = &file {
         load::introduce(&args.model, file);
     }
+    if let Some(path) = &args.html {
+        let model = file.iter().flat_map(outfile::of);
+        let read: Vec<&Path> = model.chain(args.traces.iter().map(PathBuf::as_path)).collect();
+        outfile::check("--html", path, &read)?;
+        page(path)?;
+    }
     let folder = TempDir::new().context("cannot make a folder for traces")?;
     let _unfinished = Unfinished::begin(folder.path())?;
     let tokens = tokens(args, &sides, file.as_ref())?;
@@ -68,14 +74,15 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
             }
             (Side::Trace(path), ..) => Trace::open(path)?,
         });
+        // Before B is computed: another model need not even have A's tokens.
+        if let (Some(file), [a]) = (&file, &traces[..]) {
+            check_model(file, a)?;
+        }
     }
     let [a, b] = &traces[..] else { unreachable!("two sides") };
     let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
     let oracle = match (&file, &model) {
-        (Some(file), Some(model)) => {
-            check_model(file, a)?;
-            Some(Oracle::new(file, &model.graph, &reference))
-        }
+        (Some(file), Some(model)) => Some(Oracle::new(file, &model.graph, &reference)),
         _ => None,
     };
     let mut report = trace::compare(a, b, oracle)?;
@@ -162,12 +169,24 @@ fn show(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
     let printed = print(args, report);
     // The page is written whether or not anybody reads what is printed, and the other way about.
     if let Some(path) = &args.html {
-        fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut page = page(path)?;
+        let written = page.begin()?.write_all(report.html().as_bytes());
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        page.finish()?;
     }
     match printed {
         Err(error) if output::is_pipe(&error) => Ok(()),
         printed => printed,
     }
+}
+
+/// The page at `path`, which replaces nothing but pages.
+fn page(path: &Path) -> Result<Draft, trace::Error> {
+    Draft::new(path, "page", |path| {
+        let mut head = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
+        read.is_ok() && head.trim_ascii_start().to_ascii_lowercase().starts_with(b"<!doctype html")
+    })
 }
 
 fn print(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {

@@ -25,7 +25,7 @@ pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
     let mut engine = load::engine(&args.model, &args.engine)?;
     let TokenIds(tokens) = &args.tokens;
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
-        outfile::spare("-o", path, engine.model().file(), None)?;
+        outfile::spare("-o", path, &outfile::of(engine.model().file()))?;
     }
     let prints = args.json || args.output.is_none();
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };

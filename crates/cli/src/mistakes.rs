@@ -32,7 +32,9 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
                 suggest(&mut error, QUOTES.to_owned());
             }
         }
-        ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && !io::stdin().is_terminal() => {
+        ErrorKind::MissingRequiredArgument
+            if lacks(&error, "--prompt") && lacks(&error, "--file") && !io::stdin().is_terminal() =>
+        {
             suggest(&mut error, "to read the prompt from stdin, use '-f -'".to_owned());
         }
         _ => {}

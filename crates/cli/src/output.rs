@@ -41,7 +41,7 @@ pub(crate) fn is_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// An error with its causes, without those that the error before says itself, safe to print.
-fn message(error: &anyhow::Error) -> String {
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
         if !said.last().is_some_and(|last| last.contains(&cause)) {
@@ -67,6 +67,8 @@ pub(crate) fn start_tracing(verbose: bool) {
         )
         .with_target(verbose)
         .without_time()
+        // It would tell stderr that stderr cannot be written, and panic over that.
+        .log_internal_errors(false)
         .init();
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
     if let Some(path) = &args.output {
-        outfile::check("-o", path, &file, None)?;
+        outfile::check("-o", path, &outfile::of(&file))?;
     }
     let model = Model::new(&file)?;
     let tokens = match (args.sequence.tokens, &args.sequence.prompt) {

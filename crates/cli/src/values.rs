@@ -45,9 +45,13 @@ impl FromStr for TokenIds {
     fn from_str(text: &str) -> Result<TokenIds, String> {
         let text = text.trim();
         let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
-        let ids = inner.split(|c: char| c == ',' || c.is_whitespace()).filter(|id| !id.is_empty());
+        let between_commas: Vec<Vec<&str>> =
+            inner.split(',').map(|ids| ids.split_whitespace().collect()).collect();
+        if between_commas.len() > 1 && between_commas.iter().any(Vec::is_empty) {
+            return Err("a comma lacks a token id beside it".to_owned());
+        }
         let number = |id: &str| id.parse().map_err(|_| format!("{id:?} is not a token id"));
-        ids.map(number).collect::<Result<_, _>>().map(TokenIds)
+        between_commas.into_iter().flatten().map(number).collect::<Result<_, _>>().map(TokenIds)
     }
 }
 
@@ -120,6 +124,11 @@ mod tests {
         assert_eq!(ids(" [1, 2,3]\n"), Ok(vec![1, 2, 3]));
         assert_eq!(ids("1 2"), Ok(vec![1, 2]));
         assert_eq!(ids(""), Ok(vec![]));
+        assert_eq!(ids("[ ]"), Ok(vec![]));
+        assert_eq!(ids("1 ,2"), Ok(vec![1, 2]));
+        for wrong in ["1,,2", ",1", "1,2,", ",", "1, ,2"] {
+            assert_eq!(ids(wrong), Err("a comma lacks a token id beside it".to_owned()), "{wrong}");
+        }
         assert_eq!(ids("1,-2"), Err("\"-2\" is not a token id".to_owned()));
         assert_eq!(ids("4294967296"), Err("\"4294967296\" is not a token id".to_owned()));
     }

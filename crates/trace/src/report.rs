@@ -248,18 +248,22 @@ impl Report {
     /// The verdict on traces that are alike, in a line.
     pub(crate) fn all_is_well(&self) -> String {
         let judged = self.values.iter().filter(|value| value.verdict == Verdict::Right).count();
-        let (all, positions) = (self.values.len(), self.positions);
+        let all = self.values.len();
+        let positions = match self.positions {
+            1 => "1 position".to_owned(),
+            n => format!("{n} positions"),
+        };
         match self.method {
-            Method::Bits => format!("alike: all bits of {judged} values at {positions} positions are equal"),
+            Method::Bits => format!("alike: all bits of {judged} values at {positions} are equal"),
             Method::Accumulated => {
-                format!("alike: {judged} values at {positions} positions are near each other")
+                format!("alike: {judged} values at {positions} are near each other")
             }
             Method::Replay if judged == all => format!(
-                "alike: every operation is right on its own, {all} of {all} values judged at {positions} positions"
+                "alike: every operation is right on its own, {all} of {all} values judged at {positions}"
             ),
             Method::Replay => format!(
-                "alike as far as can be told: {judged} of {all} values are right on their own at {positions} \
-                 positions, the others could not be judged; where both have them, they are near each other"
+                "alike as far as can be told: {judged} of {all} values are right on their own at {positions}, \
+                 the others could not be judged; where both have them, they are near each other"
             ),
         }
     }

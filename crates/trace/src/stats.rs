@@ -16,9 +16,9 @@ pub struct Stats {
     pub count: u64,
     /// NaNs.
     pub nan: u64,
-    /// The smallest; infinity when there is none.
+    /// The smallest; NaN when there are no numbers.
     pub min: f32,
-    /// The largest; minus infinity when there is none.
+    /// The largest; NaN when there are no numbers.
     pub max: f32,
     /// The first five of the first row.
     pub first: Vec<f32>,
@@ -28,8 +28,7 @@ pub struct Stats {
 
 impl Default for Stats {
     fn default() -> Stats {
-        let (min, max) = (f32::INFINITY, f32::NEG_INFINITY);
-        Stats { count: 0, nan: 0, min, max, first: Vec::new(), sum: 0.0, squares: 0.0 }
+        Stats { count: 0, nan: 0, min: f32::NAN, max: f32::NAN, first: Vec::new(), sum: 0.0, squares: 0.0 }
     }
 }
 
@@ -43,6 +42,7 @@ impl Stats {
                 self.nan += 1;
                 continue;
             }
+            // Of NaN and a number, both take the number.
             self.min = self.min.min(x);
             self.max = self.max.max(x);
             self.sum += f64::from(x);
@@ -127,7 +127,7 @@ mod tests {
     fn nothing_but_nan_and_infinity() {
         let mut stats = Stats::default();
         stats.add(&[f32::NAN; 3]);
-        assert!(stats.mean().is_nan() && stats.rms().is_nan());
+        assert!([stats.mean(), stats.rms(), stats.min.into(), stats.max.into()].iter().all(|x| x.is_nan()));
         stats.add(&[f32::INFINITY]);
         assert_eq!((stats.nan, stats.max, stats.rms()), (3, f32::INFINITY, f64::INFINITY));
     }

@@ -72,7 +72,12 @@ impl Trace {
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, Error> {
         let path = path.as_ref();
         let io = |error| Error::io(path, "read it", error);
-        let mut file = File::open(path).map_err(|error| Error::io(path, "open it", error))?;
+        let open = |error| Error::io(path, "open it", error);
+        // Before it is opened: a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(open)?.is_file() {
+            return Err(Error::format(path, "it is no regular file"));
+        }
+        let mut file = File::open(path).map_err(open)?;
         let len = file.metadata().map_err(io)?.len();
         let mut length = [0; 8];
         if len < 8 {

@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 
 use crate::trace::{Entry, Header};
-use crate::{Error, Meta, Shape, Trace};
+use crate::{Draft, Error, Meta, Shape, Trace};
 
 /// A trace being written. The values' shapes are known before their numbers, so rows go to their places
 /// as they come, in any order; nothing is held in memory.
 ///
-/// Until [`Writer::finish`] the file has another name, and it is removed when that is never reached: a
-/// file of the name asked for is a whole trace.
+/// Until [`Writer::finish`] the file is a [`Draft`]: one of the name asked for is a whole trace.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    part: PathBuf,
+    draft: Draft,
     file: File,
     values: IndexMap<String, Written>,
 }
@@ -69,7 +68,7 @@ impl Writer {
         values: impl IntoIterator<Item = Shape>,
     ) -> Result<Writer, Error> {
         let path = path.as_ref();
-        refuse_what_is_no_trace(path)?;
+        let mut draft = Draft::new(path, "trace", |path| Trace::open(path).is_ok())?;
         let mut tensors = IndexMap::new();
         let mut written = IndexMap::new();
         let mut end = 0u64;
@@ -94,9 +93,8 @@ impl Writer {
         let start = 8 + header.len() as u64;
         written.values_mut().for_each(|value: &mut Written| value.start += start);
 
-        let part = part(path);
-        let file = File::create(&part).map_err(|error| Error::io(&part, "create it", error))?;
-        let mut writer = Writer { path: path.to_owned(), part, file, values: written };
+        let file = draft.begin()?;
+        let mut writer = Writer { path: path.to_owned(), draft, file, values: written };
         writer.write_at(0, &(header.len() as u64).to_le_bytes())?;
         writer.write_at(8, &header)?;
         Ok(writer)
@@ -135,37 +133,13 @@ impl Writer {
             let why = format!("has {rows} rows, but {} were written", value.count());
             return Err(Error::value(&self.path, name, why));
         }
-        std::fs::rename(&self.part, &self.path).map_err(|error| Error::io(&self.path, "create it", error))
+        self.draft.finish()
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.file
             .seek(SeekFrom::Start(at))
             .and_then(|_| self.file.write_all(bytes))
-            .map_err(|error| Error::io(&self.part, "write it", error))
-    }
-}
-
-/// Where the trace at `path` is written until it is whole.
-pub fn part(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    part.into()
-}
-
-/// A file that holds something else, such as the model itself, is not replaced.
-fn refuse_what_is_no_trace(path: &Path) -> Result<(), Error> {
-    match std::fs::metadata(path) {
-        Ok(found) if !found.is_file() || (found.len() > 0 && Trace::open(path).is_err()) => {
-            Err(Error::Occupied { path: path.to_owned() })
-        }
-        _ => Ok(()),
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        // After `finish` there is none.
-        let _ = std::fs::remove_file(&self.part);
+            .map_err(|error| Error::io(self.draft.part(), "write it", error))
     }
 }

@@ -25,6 +25,9 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
+use trace::Draft;
+
 use super::statistics::log_sum_exp;
 use crate::output::counted;
 
@@ -68,6 +71,8 @@ fn scored_positions(n_ctx: usize) -> Range<usize> {
 pub(crate) enum Error {
     #[error("cannot read the base {path}")]
     Read { path: String, source: io::Error },
+    #[error("{path} is no file of log-probabilities: it is no regular file")]
+    Kind { path: String },
     #[error("{path} is no file of log-probabilities: it does not begin with `_logits_`")]
     Magic { path: String },
     #[error("{path}: {field} is {found}, expected {expected}")]
@@ -102,7 +107,7 @@ impl Reader {
         let read = |source| Error::Read { path: name(), source };
         // Before it is opened: a pipe would wait for a writer.
         if !std::fs::metadata(path).map_err(read)?.is_file() {
-            return Err(Error::Magic { path: name() });
+            return Err(Error::Kind { path: name() });
         }
         let file = File::open(path).map_err(read)?;
         let len = file.metadata().map_err(read)?.len();
@@ -183,27 +188,29 @@ impl Reader {
 
 /// A base that is written row by row, under another name until it is whole.
 pub(crate) struct Writer {
-    path: PathBuf,
-    unfinished: PathBuf,
+    draft: Draft,
     rows: BufWriter<File>,
-    is_whole: bool,
 }
 
 impl Writer {
     /// Makes the file and writes everything before its rows.
-    pub(crate) fn create(path: &Path, scored: &Scored) -> io::Result<Writer> {
-        refuse_what_is_no_base(path)?;
-        let unfinished = trace::part(path);
-        let rows = BufWriter::with_capacity(1 << 20, File::create(&unfinished)?);
-        let mut writer = Writer { path: path.to_owned(), unfinished, rows, is_whole: false };
-        writer.rows.write_all(MAGIC)?;
+    pub(crate) fn create(path: &Path, scored: &Scored) -> anyhow::Result<Writer> {
+        let mut draft = Draft::new(path, "base", is_base)?;
+        let rows = BufWriter::with_capacity(1 << 20, draft.begin()?);
+        let mut writer = Writer { draft, rows };
+        writer.head(scored).with_context(|| super::cannot_write(path))?;
+        Ok(writer)
+    }
+
+    fn head(&mut self, scored: &Scored) -> io::Result<()> {
+        self.rows.write_all(MAGIC)?;
         for size in [scored.n_ctx, scored.n_vocab, scored.windows()] {
-            writer.rows.write_all(&i32::try_from(size).map_err(io::Error::other)?.to_le_bytes())?;
+            self.rows.write_all(&i32::try_from(size).map_err(io::Error::other)?.to_le_bytes())?;
         }
         for id in &scored.tokens {
-            writer.rows.write_all(&id.to_le_bytes())?;
+            self.rows.write_all(&id.to_le_bytes())?;
         }
-        Ok(writer)
+        Ok(())
     }
 
     /// Writes the log-probabilities that `logits`, all finite, stand for.
@@ -227,34 +234,16 @@ impl Writer {
     }
 
     /// Gives the file its name.
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         self.rows.flush()?;
-        std::fs::rename(&self.unfinished, &self.path)?;
-        self.is_whole = true;
-        Ok(())
+        Ok(self.draft.finish()?)
     }
 }
 
-/// What holds something else, such as the text itself or a device, is not replaced.
-fn refuse_what_is_no_base(path: &Path) -> io::Result<()> {
-    let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+/// Whether a file begins as a base does.
+fn is_base(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
-    let is_base = found.is_file()
-        && (found.len() == 0 || File::open(path)?.read_exact(&mut magic).is_ok() && magic == *MAGIC);
-    if is_base {
-        return Ok(());
-    }
-    let why = "it is there already and holds no log-probabilities; name another file";
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            // Nobody can be told when that fails.
-            let _ = std::fs::remove_file(&self.unfinished);
-        }
-    }
+    File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == *MAGIC
 }
 
 #[cfg(test)]

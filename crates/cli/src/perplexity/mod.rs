@@ -78,7 +78,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
     if let Some(path) = &args.save_logits {
-        outfile::check("--save-logits", path, &file, args.file.as_deref())?;
+        let mut read = outfile::of(&file);
+        read.extend(args.file.as_deref());
+        outfile::check("--save-logits", path, &read)?;
     }
     let model = Model::new(file)?;
     let n_ctx = match (args.engine.context.ctx_size, &base) {
@@ -108,10 +110,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let _unfinished = unfinished.as_deref().map(Unfinished::begin).transpose()?;
     let beside = match (base, args.save_logits) {
         (Some(base), _) => Beside::Base(Box::new((base, Comparison::default())), Vec::new()),
-        (None, Some(path)) => {
-            let writer = Writer::create(&path, &scored).with_context(|| cannot_write(&path))?;
-            Beside::Save(writer, path)
-        }
+        (None, Some(path)) => Beside::Save(Writer::create(&path, &scored)?, path),
         (None, None) => Beside::Nothing,
     };
     let mut score = Score { likelihood: Likelihood::default(), token_nll: Vec::new(), beside };

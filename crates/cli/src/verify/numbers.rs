@@ -192,10 +192,12 @@ fn same_bits(a: &[f32], b: &[f32], width: usize, how: [&str; 2]) -> anyhow::Resu
     }
 }
 
-/// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference.
+/// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference, over all but what is finite
+/// in neither. Where something is finite in one alone, it is no number or infinite.
 pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
     let square = |x: f64| x * x;
-    let pairs = reference.iter().zip(found).map(|(&a, &b)| (f64::from(a), f64::from(b)));
+    let pairs = reference.iter().zip(found).filter(|(a, b)| a.is_finite() || b.is_finite());
+    let pairs = pairs.map(|(&a, &b)| (f64::from(a), f64::from(b)));
     let (error, size) =
         pairs.fold((0.0, 0.0), |(error, size), (a, b)| (error + square(a - b), size + square(a)));
     if error == 0.0 { 0.0 } else { error / size }

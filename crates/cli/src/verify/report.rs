@@ -91,7 +91,7 @@ impl Report {
             }
             Err(error) => {
                 let more = error.downcast_ref().map_or(more, |wrong: &Wrong| &wrong.more);
-                self.add(name, Outcome::Bad, &format!("{error:#}"), Some(self.command(more)));
+                self.add(name, Outcome::Bad, &output::message(&error), Some(self.command(more)));
                 None
             }
         }

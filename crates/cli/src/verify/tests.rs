@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use quant::Format;
 use testkit::llama::Spec;
 
-use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, tokens};
+use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, nmse, tokens};
 use super::products::{self, Limits};
 use super::report::Wrong;
 use super::{known, load::Candidate};
@@ -135,6 +135,37 @@ fn each_fault_is_seen_by_the_checks_that_are_there_for_it() {
             let found = outcomes(&model, fault);
             assert_eq!(found.each_ref().map(Result::is_err), seen, "{format} {fault:?}: {found:#?}");
         }
+    }
+}
+
+/// A weight that is no number makes the same products no numbers on every backend: the others still tell
+/// good kernels from bad ones.
+#[test]
+fn kernels_are_not_blamed_for_weights() {
+    for format in [Format::F16, Format::Q8_0] {
+        let spec = Spec { layers: 1, ..Spec::new(format) };
+        let mut tensors = spec.tensors();
+        let query = named(&mut tensors, "blk.0.attn_q.weight");
+        let mut data = query.data.to_vec();
+        // The first number, or the scale of the first block.
+        data[..2].copy_from_slice(&0x7e00u16.to_le_bytes());
+        query.data = data.into();
+        let file = gguf::write(Vec::new(), &spec.metadata(), &tensors).expect("a good file");
+        let model = Model::new(Gguf::from_bytes(file.into()).expect("a good file")).expect("a model");
+        let agree = |fault| {
+            products::agree(&model, &reference(), &cpu(fault), Limits::Exact, &ProgressBar::hidden()).is_ok()
+        };
+        assert_eq!([Fault::None, Fault::Product, Fault::Nan].map(agree), [true, false, false], "{format}");
+    }
+}
+
+#[test]
+fn numbers_are_not_held_against_what_is_none() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    assert_eq!(nmse(&[nan, inf, 2.0], &[nan, -inf, 1.0]), 0.25);
+    for (reference, found) in [(nan, 0.0), (0.0, nan), (inf, 1.0), (1.0, inf)] {
+        let nmse = nmse(&[reference, 2.0], &[found, 2.0]);
+        assert!(nmse.is_nan() || nmse > 1.0, "{reference}, {found}: {nmse}");
     }
 }
 

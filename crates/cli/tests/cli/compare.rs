@@ -76,6 +76,7 @@ fn trouble_is_neither() {
     home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
     home.run("trace -m MODEL --tokens 2,300,7 -o other.safetensors").quiet();
     home.run("trace --tokens 1,300,7 -o demo.safetensors").ok();
+    home.run("trace --tokens 1,600 -o large.safetensors").ok();
     for (args, said) in [
         ("compare", "what is to be compared?"),
         ("compare none.safetensors -m MODEL", "none.safetensors: cannot open it"),
@@ -85,7 +86,8 @@ fn trouble_is_neither() {
         ("compare a.safetensors -m MODEL --tokens 1", "the tokens are those of the trace"),
         ("compare a.safetensors", "was recorded from another model file"),
         ("compare demo.safetensors -m MODEL", "was recorded from another model file"),
-        ("compare a.safetensors -m MODEL --html no/page.html", "cannot write no/page.html"),
+        ("compare large.safetensors -m MODEL", "was recorded from another model file"),
+        ("compare a.safetensors -m MODEL --html no/page.html", "no/page.html.part: cannot create it"),
     ] {
         let ran = home.run(args);
         assert_eq!(ran.code, Some(2), "{args}: {ran:?}");
@@ -139,4 +141,15 @@ fn what_is_not_a_number_is_found() {
         (Some(1), &"ffn_norm-0".into(), &serde_json::Value::Null)
     );
     assert_eq!(first["causes"][0]["kind"], "not-finite");
+    assert!(home.run("compare --help").quiet().contains("null"));
+}
+
+#[test]
+fn one_position_is_no_plural() {
+    let home = Home::new();
+    let text = home.run("compare -m MODEL --a cpu --b cpu --tokens 1").quiet();
+    assert!(
+        text.starts_with("alike: all bits of ") && text.contains(" values at 1 position are equal\n"),
+        "{text}"
+    );
 }

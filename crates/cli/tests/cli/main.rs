@@ -7,6 +7,7 @@ mod embedded;
 mod inspect;
 mod known;
 mod mistakes;
+mod outputs;
 mod perplexity;
 mod run;
 mod settings;

@@ -115,3 +115,34 @@ fn help_speaks_of_its_own_command() {
     assert!(!home.run("tokenize --help").quiet().contains("`detokenize`"));
     assert!(home.run("run --help").quiet().contains("in -p and --system"));
 }
+
+/// Only of an option that the command has.
+#[test]
+fn advice_can_be_followed() {
+    let home = Home::new();
+    assert!(home.run("run -m MODEL").failed(2).contains("use '-f -'"));
+    for command in ["trace -m MODEL", "trace"] {
+        let error = home.run(command).failed(2);
+        assert!(error.contains("--prompt") && !error.contains("-f"), "{error}");
+    }
+}
+
+/// Nobody can be told that stderr is closed, so that is no error.
+#[cfg(unix)]
+#[test]
+fn a_closed_stderr_ends_nothing() {
+    let home = Home::new();
+    let text = home.run("run -m MODEL --raw -p Hello -n 2 --temp 0").ok();
+    for verbose in [true, false] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = home.command("run -m MODEL --raw -p Hello -n 2 --temp 0");
+        if verbose {
+            command.arg("-v")
+        } else {
+            command.env("RUSTORCH_DEBUG", "1")
+        };
+        let output = command.stderr(writer).output().expect("the program starts");
+        assert_eq!((output.status.code(), output.stdout), (Some(0), text.clone().into_bytes()));
+    }
+}

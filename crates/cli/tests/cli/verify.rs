@@ -114,6 +114,7 @@ fn a_weight_that_is_no_number_is_named() {
     let said = "2 values not finite; the first is NaN in `blk.0.ffn_up.weight` (F32), row 3, column 5";
     let checks = is_bad(&home, "weights", said);
     assert!(named(&checks, "good").contains(&"tokenizer"), "what is good is still said to be");
+    only_weights_are_bad(&checks);
 
     // The scale of a block makes all of its values infinite.
     let home = with(&spec(Format::Q8_0), |_, tensors| {
@@ -123,7 +124,17 @@ fn a_weight_that_is_no_number_is_named() {
         data[34..36].copy_from_slice(&0x7c00u16.to_le_bytes());
         tensor.data = data.into();
     });
-    is_bad(&home, "weights", "in `token_embd.weight` (Q8_0), row 0, column 3");
+    only_weights_are_bad(&is_bad(&home, "weights", "in `token_embd.weight` (Q8_0), row 0, column 3"));
+}
+
+/// Nothing else is blamed for what weights did: kernels are good, and what a model makes of such weights
+/// is not looked at.
+#[track_caller]
+fn only_weights_are_bad(checks: &[Json]) {
+    assert_eq!(named(checks, "bad"), ["weights"], "{checks:#?}");
+    assert!(named(checks, "good").iter().any(|name| name.ends_with(": products")), "{checks:#?}");
+    let whole = checks.iter().find(|check| check["name"] == "whole model").expect("it is said");
+    assert_eq!(whole["outcome"], "skipped");
 }
 
 #[test]
@@ -211,6 +222,7 @@ fn the_command_line_is_checked() {
     let ran = Ran::from(home.command("verify -m no/such.gguf").output().expect("the program starts"));
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.starts_with("FAIL  file ") && ran.stdout.contains("no/such.gguf"), "{ran:?}");
+    assert_eq!(ran.stdout.matches("os error").count(), 1, "{ran:?}");
     let spaced = home.path("a model's.gguf");
     write(&spaced, b"GGUF");
     let ran = home.run_with("verify -m", &[&spaced.display().to_string()]);
