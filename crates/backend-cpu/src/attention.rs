@@ -9,6 +9,8 @@
 //! Scores have positions in lanes, means have columns in lanes; what a vector of keys or values is read for
 //! serves all queries of a tile.
 
+#![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
+
 use std::ops::Range;
 
 use backend::{PAGE, Span};

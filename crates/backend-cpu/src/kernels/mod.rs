@@ -100,6 +100,9 @@ pub(crate) struct Linear {
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
+/// Rotates a row: `y`, `x`, columns of a head, pairing, turns; see [`elementwise::rotate`].
+type RotateRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
+
 /// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 
@@ -115,8 +118,7 @@ pub(crate) struct Kernels {
     pub(crate) rms_norm: fn(&mut [f32], &[f32], &[f32], f32),
     /// `y`, gate, up: see [`elementwise::swiglu`].
     pub(crate) swiglu: fn(&mut [f32], &[f32], &[f32]),
-    /// `y`, `x`, columns of a head, pairing, turns: see [`elementwise::rotate`].
-    pub(crate) rotate: fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]),
+    pub(crate) rotate: RotateRow,
     pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
     pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }

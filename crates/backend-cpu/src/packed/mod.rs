@@ -4,6 +4,8 @@
 //! (`layout.rs`), at the file's bytes per weight: a thread that multiplies one row of activations reads two
 //! sequences of bytes.
 
+#![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
+
 pub(crate) mod activations;
 pub(crate) mod floats;
 mod formats;
