@@ -8,6 +8,7 @@ mod checkout;
 mod compare;
 mod fault;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -83,9 +84,10 @@ fn plant_all(workspace: &Workspace, faults: &[&Fault]) -> Result<bool> {
     eprintln!("without faults:");
     run_healthy(&cargo, faults)?;
 
-    // What others build on comes last, so that few crates are built again for each fault.
+    // What others build on comes last, so that few crates are built again for each fault; and those of one
+    // file come one after the other, because what is long to build is built again to take it back, too.
     let mut order: Vec<usize> = (0..faults.len()).collect();
-    order.sort_by_key(|&at| std::cmp::Reverse(faults[at].row));
+    order.sort_by_key(|&at| (Reverse(faults[at].row), &faults[at].changed));
     let mut outcomes: Vec<Option<Outcome>> = faults.iter().map(|_| None).collect();
     for at in order {
         let fault = faults[at];

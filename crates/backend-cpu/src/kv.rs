@@ -1,8 +1,10 @@
-//! The K/V store: pages of 32 positions, each position of a head next to the one before it.
+//! The K/V store: pages of 32 positions, by head.
+//!
+//! Keys lie across, `[dim][position in the page]`, so that one vector holds the scores of neighbouring
+//! positions; values lie along, `[position in the page][dim]`.
 
 use backend::{Error, KvFormat, KvLayout, PAGE, Span, Step};
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 /// Keys and values of every layer.
 #[derive(Debug)]
@@ -14,16 +16,38 @@ pub(crate) struct Kv {
 /// Keys and values of one layer.
 #[derive(Debug)]
 pub(crate) enum Layer {
-    F16 { keys: Rows<f16>, values: Rows<f16> },
-    F32 { keys: Rows<f32>, values: Rows<f32> },
+    F16(Store<f16>),
+    F32(Store<f32>),
 }
 
-/// Rows of `dim` values: `[page][head][place in the page][dim]`.
+/// Keys and values as numbers of type `T`: `[page][head]` of a page of a head.
 #[derive(Debug)]
-pub(crate) struct Rows<T> {
-    data: Vec<T>,
+pub(crate) struct Store<T> {
+    keys: Vec<T>,
+    values: Vec<T>,
     heads: usize,
-    dim: usize,
+    k_dim: usize,
+    v_dim: usize,
+}
+
+/// A number of the store.
+pub(crate) trait Stored: bytemuck::Zeroable + Copy + Send + Sync {
+    /// Rounded.
+    fn narrow(x: f32) -> Self;
+}
+
+impl Stored for f16 {
+    #[inline(always)]
+    fn narrow(x: f32) -> f16 {
+        f16::from_f32(x)
+    }
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn narrow(x: f32) -> f32 {
+        x
+    }
 }
 
 impl Kv {
@@ -31,14 +55,8 @@ impl Kv {
     pub(crate) fn new(layout: KvLayout) -> Result<Kv, Error> {
         let layer = |_| {
             Ok(match layout.format {
-                KvFormat::F16 => Layer::F16 {
-                    keys: Rows::new(&layout, layout.k_dim)?,
-                    values: Rows::new(&layout, layout.v_dim)?,
-                },
-                KvFormat::F32 => Layer::F32 {
-                    keys: Rows::new(&layout, layout.k_dim)?,
-                    values: Rows::new(&layout, layout.v_dim)?,
-                },
+                KvFormat::F16 => Layer::F16(Store::new(&layout)?),
+                KvFormat::F32 => Layer::F32(Store::new(&layout)?),
             })
         };
         Ok(Kv { layout, layers: (0..layout.layers).map(layer).collect::<Result<_, Error>>()? })
@@ -49,47 +67,44 @@ impl Layer {
     /// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions.
     pub(crate) fn write(&mut self, k: &[f32], v: &[f32], step: &Step) {
         match self {
-            Layer::F16 { keys, values } => {
-                keys.write(k, step, |x, row| row.convert_from_f32_slice(x));
-                values.write(v, step, |x, row| row.convert_from_f32_slice(x));
-            }
-            Layer::F32 { keys, values } => {
-                keys.write(k, step, |x, row| row.copy_from_slice(x));
-                values.write(v, step, |x, row| row.copy_from_slice(x));
-            }
+            Layer::F16(store) => store.write(k, v, step),
+            Layer::F32(store) => store.write(k, v, step),
         }
     }
 }
 
-impl<T: bytemuck::Zeroable> Rows<T> {
-    fn new(layout: &KvLayout, dim: usize) -> Result<Rows<T>, Error> {
-        Ok(Rows { data: layout.zeroed(dim)?, heads: layout.kv_heads, dim })
+impl<T: Stored> Store<T> {
+    fn new(layout: &KvLayout) -> Result<Store<T>, Error> {
+        let KvLayout { kv_heads: heads, k_dim, v_dim, .. } = *layout;
+        Ok(Store { keys: layout.zeroed(k_dim)?, values: layout.zeroed(v_dim)?, heads, k_dim, v_dim })
     }
-}
 
-impl<T> Rows<T> {
-    fn write(&mut self, x: &[f32], step: &Step, narrow: impl Fn(&[f32], &mut [T])) {
-        for (x, (span, position)) in x.chunks_exact(self.heads * self.dim).zip(step.rows()) {
+    fn write(&mut self, k: &[f32], v: &[f32], step: &Step) {
+        let (of_k, of_v) = (self.heads * self.k_dim, self.heads * self.v_dim);
+        for (row, (span, position)) in step.rows().enumerate() {
             let (page, place) = span.slot(position);
-            for (head, x) in x.chunks_exact(self.dim).enumerate() {
-                let at = ((page * self.heads + head) * PAGE + place) * self.dim;
-                narrow(x, &mut self.data[at..][..self.dim]);
+            for head in 0..self.heads {
+                let k = &k[row * of_k + head * self.k_dim..][..self.k_dim];
+                let v = &v[row * of_v + head * self.v_dim..][..self.v_dim];
+                let first = (page * self.heads + head) * PAGE;
+                let keys = &mut self.keys[first * self.k_dim..][..PAGE * self.k_dim];
+                for (key, &k) in keys[place..].iter_mut().step_by(PAGE).zip(k) {
+                    *key = T::narrow(k);
+                }
+                let values = &mut self.values[(first + place) * self.v_dim..][..self.v_dim];
+                for (value, &v) in values.iter_mut().zip(v) {
+                    *value = T::narrow(v);
+                }
             }
         }
     }
 
-    /// The rows of `head` at the positions from `first`, a multiple of [`PAGE`], up to `end`, page by page.
-    pub(crate) fn pages<'a>(
-        &'a self,
-        span: &'a Span,
-        head: usize,
-        first: usize,
-        end: usize,
-    ) -> impl Iterator<Item = &'a [T]> {
-        (first..end).step_by(PAGE).map(move |position| {
-            let (page, _) = span.slot(position);
-            let at = (page * self.heads + head) * PAGE * self.dim;
-            &self.data[at..][..PAGE.min(end - position) * self.dim]
-        })
+    /// The page of `head` that holds `position`: keys `[dim][PAGE]` and values `[PAGE][dim]`.
+    #[inline(always)]
+    pub(crate) fn page(&self, span: &Span, head: usize, position: usize) -> (&[[T; PAGE]], &[T]) {
+        let (page, _) = span.slot(position);
+        let first = (page * self.heads + head) * PAGE;
+        let keys = &self.keys[first * self.k_dim..][..PAGE * self.k_dim];
+        (keys.as_chunks().0, &self.values[first * self.v_dim..][..PAGE * self.v_dim])
     }
 }

@@ -1,4 +1,4 @@
-//! The CPU backend: quantised weights are used where they lie in the file's map.
+//! The CPU backend: weights are packed for vector kernels when a graph is compiled.
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
 //! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.
@@ -9,19 +9,22 @@
 mod attention;
 mod kernels;
 mod kv;
+mod lanes;
+mod packed;
 mod pool;
 mod program;
 
 use std::collections::HashMap;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
-use graph::Graph;
+use graph::{Graph, Op};
 
 pub use kernels::Isa;
-use kernels::Kernels;
+use kernels::{Kernels, Linear};
 use kv::Kv;
+use packed::Packed;
 use pool::Pool;
 use program::CpuProgram;
 
@@ -30,7 +33,38 @@ use program::CpuProgram;
 pub struct Cpu {
     kernels: Kernels,
     weights: HashMap<String, Weight>,
+    /// Weights of linear layers, as kernels read them.
+    matrices: HashMap<String, Arc<Matrix>>,
     state: Arc<Mutex<State>>,
+}
+
+/// The weight of a linear layer; packed when it is needed first.
+#[derive(Debug)]
+struct Matrix {
+    weight: Weight,
+    linear: Linear,
+    packed: OnceLock<Packed>,
+}
+
+impl Matrix {
+    /// As kernels read it.
+    fn pack(&self, pool: &mut Pool) -> Result<&Packed, Error> {
+        if let Some(packed) = self.packed.get() {
+            return Ok(packed);
+        }
+        let Weight { rows, cols, ref bytes, .. } = self.weight;
+        let packed = (self.linear.pack)(pool, bytes, rows, cols).map_err(|_| Error::OutOfMemory {
+            what: "weights, packed for vector kernels",
+            bytes: self.bytes(),
+            hint: "use a smaller model or a format of fewer bits",
+        })?;
+        Ok(self.packed.get_or_init(|| packed))
+    }
+
+    /// Bytes it takes when it is packed.
+    fn bytes(&self) -> u64 {
+        (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64
+    }
 }
 
 /// What the programs of an instance share: a step needs all of it for itself.
@@ -58,7 +92,12 @@ impl Cpu {
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
-        Some(Cpu { kernels: Kernels::new(isa)?, weights: HashMap::new(), state: Arc::new(Mutex::new(state)) })
+        Some(Cpu {
+            kernels: Kernels::new(isa)?,
+            weights: HashMap::new(),
+            matrices: HashMap::new(),
+            state: Arc::new(Mutex::new(state)),
+        })
     }
 }
 
@@ -81,6 +120,7 @@ impl Backend for Cpu {
 
     fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
         weight.check(name)?;
+        self.matrices.remove(name);
         self.weights.insert(name.to_owned(), weight);
         Ok(())
     }
@@ -96,14 +136,37 @@ impl Backend for Cpu {
     fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let layout = lock(&self.state).layout();
         let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
-        Ok(Box::new(CpuProgram::new(bound, self.kernels, self.state.clone())))
+        let mut matrices = vec![None; graph.weights().count()];
+        for (_, value) in graph.values() {
+            if let Op::Linear { weight: id, .. } = value.op {
+                let name = &graph.weight(id).name;
+                let matrix = self.matrices.entry(name.clone()).or_insert_with(|| {
+                    let weight = bound.weight(id).clone();
+                    Arc::new(Matrix {
+                        linear: self.kernels.linear(weight.format),
+                        weight,
+                        packed: OnceLock::new(),
+                    })
+                });
+                matrices[id.index()] = Some(matrix.clone());
+            }
+        }
+        Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())))
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        let pool = &mut lock(&self.state).pool;
+        self.matrices.values().try_for_each(|matrix| matrix.pack(pool).map(|_| ()))
     }
 
     fn memory(&self) -> Memory {
         let state = lock(&self.state);
         Memory {
-            weights_mapped: self.weights.values().map(|weight| weight.bytes.len() as u64).sum(),
-            weights_owned: 0,
+            weights_mapped: {
+                let mapped = self.weights.iter().filter(|(name, _)| !self.matrices.contains_key(*name));
+                mapped.map(|(_, weight)| weight.bytes.len() as u64).sum()
+            },
+            weights_owned: self.matrices.values().map(|matrix| matrix.bytes()).sum(),
             kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
         }

@@ -235,6 +235,22 @@ impl<T> Tile<'_, T> {
         self.cols.clone()
     }
 
+    /// All of its rows, one after the other.
+    ///
+    /// # Panics
+    /// When it does not have all columns.
+    pub(crate) fn whole_rows(&mut self) -> &mut [T] {
+        assert_eq!(self.cols, 0..self.stride, "a tile of whole rows");
+        // SAFETY: the rows lie within the matrix, which is borrowed for as long as the tile lives, and no
+        // other tile has any of them.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.data.add(self.rows.start * self.stride),
+                self.rows.len() * self.stride,
+            )
+        }
+    }
+
     /// Its part of the matrix's row `row`: the columns `self.cols()`.
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row {row} of {:?}", self.rows);

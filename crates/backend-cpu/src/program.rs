@@ -3,19 +3,26 @@
 use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error, Program, Step};
-use graph::{Op, Pairing, Rope, Rows, Value, ValueId, WeightId};
+use graph::{Op, Rope, Rows, Value, ValueId, WeightId};
 
-use crate::attention::attend;
-use crate::kernels::{Input, Kernels, Linear, Q8, quantize};
+use crate::attention::{Attend, Heads};
+use crate::kernels::Kernels;
 use crate::kv::Layer;
+use crate::packed::activations::{Activations, Form};
 use crate::pool::Tile;
-use crate::{State, lock};
+use crate::{Matrix, State, lock};
 
-/// Outputs of a linear layer that one task computes, at least.
+/// Outputs of a linear layer that one task computes, at least: two strips.
 const TILE_COLS: usize = 32;
+
+/// Tasks of a thread, so that one that was late can be helped.
+const TASKS: usize = 4;
 
 /// Products that one task of a linear layer computes, at least: fewer are not worth a second thread.
 const TILE_PRODUCTS: usize = 1 << 15;
+
+/// Rows that one task of attention computes: as many queries as there are heads to a K/V head for each.
+const ATTENTION_ROWS: usize = 8;
 
 /// Rows that one task of the other operations computes.
 const TILE_ROWS: usize = 4;
@@ -29,8 +36,10 @@ pub(crate) struct CpuProgram {
     /// For each value of the graph, the buffer it is computed into.
     places: Vec<usize>,
     buffers: Vec<Vec<f32>>,
-    /// The activations that linear layers read as 8 bits; one value's at a time.
-    quantized: Vec<Q8>,
+    /// What linear layers multiply with, by weight.
+    matrices: Vec<Option<Arc<Matrix>>>,
+    /// The activations that linear layers read, one value's at a time in each form.
+    packed: Vec<(Form, Vec<u32>)>,
     /// Norm weights and rope factors as f32, by weight.
     vectors: Vec<Vec<f32>>,
     angles: Vec<Angles>,
@@ -41,8 +50,8 @@ pub(crate) struct CpuProgram {
 enum Phase {
     /// Computes a value of the graph.
     Compute(ValueId),
-    /// Turns a value into 8-bit activations, for the linear layers that follow.
-    Quantize(ValueId),
+    /// Packs a value in a form, by its place in `packed`, for the linear layers that follow.
+    Pack(ValueId, usize),
 }
 
 /// Sines and cosines of one kind of rotation, made once a step for all layers.
@@ -56,13 +65,20 @@ struct Angles {
 }
 
 impl CpuProgram {
-    pub(crate) fn new(bound: Bound, kernels: Kernels, state: Arc<Mutex<State>>) -> CpuProgram {
+    /// Compiles `bound`; `matrices` are those of its linear layers, by weight.
+    pub(crate) fn new(
+        bound: Bound,
+        matrices: Vec<Option<Arc<Matrix>>>,
+        kernels: Kernels,
+        state: Arc<Mutex<State>>,
+    ) -> CpuProgram {
         let values = bound.values();
         let mut program = CpuProgram {
             places: Vec::with_capacity(values.len()),
             phases: Vec::new(),
             buffers: Vec::new(),
-            quantized: Vec::new(),
+            packed: Vec::new(),
+            matrices,
             vectors: Vec::new(),
             angles: Vec::new(),
             kernels,
@@ -79,17 +95,20 @@ impl CpuProgram {
     fn plan(&mut self) {
         let values = self.bound.values();
         let mut free: Vec<(Rows, usize, usize)> = Vec::new();
-        let mut quantized = None;
+        let mut packed: Vec<ValueId> = Vec::new();
         for (now, value) in values.iter().enumerate() {
             match &value.op {
                 Op::Linear { x, weight } => {
-                    let takes_q8 = matches!(
-                        self.kernels.linear(self.bound.weight(*weight).format),
-                        Linear::Quantized(_)
-                    );
-                    if takes_q8 && quantized != Some(*x) {
-                        self.phases.push(Phase::Quantize(*x));
-                        quantized = Some(*x);
+                    let form = self.kernels.linear(self.bound.weight(*weight).format).form;
+                    let place = self.packed.iter().position(|(other, _)| *other == form);
+                    let place = place.unwrap_or_else(|| {
+                        self.packed.push((form, Vec::new()));
+                        packed.push(ValueId::from_index(now));
+                        self.packed.len() - 1
+                    });
+                    if packed[place] != *x {
+                        self.phases.push(Phase::Pack(*x, place));
+                        packed[place] = *x;
                     }
                 }
                 Op::RmsNorm { weight, .. } => keep_vector(&mut self.vectors, &self.bound, *weight),
@@ -132,13 +151,17 @@ impl CpuProgram {
         for (value, &place) in self.bound.values().iter().zip(&self.places) {
             buffers[place] = values(value);
         }
-        let quantized = self.phases.iter().map(|phase| match phase {
-            Phase::Quantize(x) => values(self.bound.value(*x)) / 32,
-            Phase::Compute(_) => 0,
-        });
-        let floats = buffers.iter().fold(0u64, |sum, &values| sum.saturating_add(values));
-        let quantized = quantized.max().unwrap_or(0).saturating_mul(size_of::<Q8>() as u64);
-        floats.saturating_mul(size_of::<f32>() as u64).saturating_add(quantized)
+        let mut packed = vec![0; self.packed.len()];
+        for phase in &self.phases {
+            if let &Phase::Pack(x, place) = phase {
+                let cols = self.bound.value(x).cols;
+                let words =
+                    values(self.bound.value(x)) / cols as u64 * self.packed[place].0.words(cols) as u64;
+                packed[place] = words.max(packed[place]);
+            }
+        }
+        let words = buffers.into_iter().chain(packed).fold(0u64, u64::saturating_add);
+        words.saturating_mul(size_of::<f32>() as u64)
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -167,12 +190,15 @@ impl Program for CpuProgram {
         let state = self.state.clone();
         let state = &mut *lock(&state);
         self.bound.check(step, state.layout())?;
+        for matrix in self.matrices.iter().flatten() {
+            matrix.pack(&mut state.pool)?;
+        }
         for angles in &mut self.angles {
             angles.turn(step);
         }
         for i in 0..self.phases.len() {
             match self.phases[i] {
-                Phase::Quantize(x) => self.quantize(x, state),
+                Phase::Pack(x, place) => self.pack(x, place, state),
                 Phase::Compute(id) => self.compute(id, step, state),
             }
         }
@@ -189,18 +215,20 @@ impl Program for CpuProgram {
 }
 
 impl CpuProgram {
-    fn quantize(&mut self, x: ValueId, state: &mut State) {
+    fn pack(&mut self, x: ValueId, place: usize, state: &mut State) {
         let cols = self.bound.value(x).cols;
-        let groups = cols / 32;
-        let mut out = std::mem::take(&mut self.quantized);
+        let form = self.packed[place].0;
+        let mut words = std::mem::take(&mut self.packed[place].1);
         let x = self.result(x);
-        out.resize(x.len() / 32, Q8::default());
-        state.pool.tiles(&mut out, groups, (TILE_ROWS, groups), |mut tile| {
-            for row in tile.rows() {
-                quantize(&x[row * cols..][..cols], tile.row(row));
-            }
+        let (rows, of_row) = (x.len() / cols, form.words(cols));
+        words.resize(rows * of_row, 0);
+        let tile = self.kernels.tile;
+        state.pool.tiles(&mut words, of_row, (tile, of_row), |mut tile_of| {
+            let rows = tile_of.rows();
+            let x = &x[rows.start * cols..rows.end * cols];
+            (self.kernels.pack)(x, rows.len(), tile, form, tile_of.whole_rows());
         });
-        self.quantized = out;
+        self.packed[place] = (form, words);
     }
 
     fn compute(&mut self, id: ValueId, step: &Step, state: &mut State) {
@@ -221,51 +249,56 @@ impl CpuProgram {
                     table.format.dequantize(table.row(step.tokens()[row] as usize), y);
                 });
             }
-            Op::Linear { x, weight } => self.linear(&mut out, *x, *weight, state),
+            Op::Linear { weight, .. } => self.linear(&mut out, *weight, state),
             Op::RmsNorm { x, weight, eps } => {
                 let (x, weight) = (self.result(*x), &self.vectors[weight.index()]);
-                by_rows(state, &mut out, cols, |row, y| rms_norm(y, &x[row * cols..][..cols], weight, *eps));
+                by_rows(state, &mut out, cols, |row, y| {
+                    (self.kernels.rms_norm)(y, &x[row * cols..][..cols], weight, *eps);
+                });
             }
             Op::Rope { x, rope } => {
                 let x = self.result(*x);
                 let angles = self.angles.iter().find(|angles| angles.rope == *rope);
                 let angles = angles.expect("the plan has made the angles of every rope");
-                by_rows(state, &mut out, cols, |row, y| angles.rotate(row, &x[row * cols..][..cols], y));
+                by_rows(state, &mut out, cols, |row, y| {
+                    let (turns, pairing) = (angles.turns_of(row), angles.rope.pairing);
+                    let x = &x[row * cols..][..cols];
+                    (self.kernels.rotate)(y, x, angles.rope.head_dim, pairing, turns);
+                });
             }
             Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
                 let store = state.kv.as_mut().expect("compiling has checked that there is a store");
                 let layer = &mut store.layers[*layer];
                 layer.write(self.result(*k), self.result(*v), step);
                 let q = self.result(*q);
-                let (q_dim, share) = (q.len() / rows / heads, heads / kv_heads);
                 let at: Vec<_> = step.rows().collect();
-                state.pool.tiles(&mut out, cols, (1, cols / heads), |mut tile| {
-                    let (row, head) = (tile.rows().start, tile.cols().start / (cols / heads));
-                    let q = &q[(row * heads + head) * q_dim..][..q_dim];
-                    let (out, kv_head) = (tile.row(row), head / share);
-                    match &*layer {
-                        Layer::F16 { keys, values } => {
-                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f16);
-                        }
-                        Layer::F32 { keys, values } => {
-                            attend(out, q, (keys, values), at[row], kv_head, *scale, self.kernels.attend_f32);
-                        }
+                let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
+                let share = cols / kv_heads;
+                state.pool.tiles(&mut out, cols, (ATTENTION_ROWS, share), |tile| match &*layer {
+                    Layer::F16(store) => {
+                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                        (self.kernels.attend_f16)(Attend { heads, tile });
+                    }
+                    Layer::F32(store) => {
+                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                        (self.kernels.attend_f32)(Attend { heads, tile });
                     }
                 });
             }
             Op::SwiGlu { gate, up } => {
                 let (gate, up) = (self.result(*gate), self.result(*up));
                 by_rows(state, &mut out, cols, |row, y| {
-                    let at = row * cols;
-                    for ((y, &gate), &up) in y.iter_mut().zip(&gate[at..]).zip(&up[at..]) {
-                        *y = gate / (1.0 + (-gate).exp()) * up;
-                    }
+                    let at = row * cols..(row + 1) * cols;
+                    (self.kernels.swiglu)(y, &gate[at.clone()], &up[at]);
                 });
             }
             Op::Add { a, b } => {
-                for ((y, &a), &b) in out.iter_mut().zip(self.result(*a)).zip(self.result(*b)) {
-                    *y = a + b;
-                }
+                let (a, b) = (self.result(*a), self.result(*b));
+                by_rows(state, &mut out, cols, |row, y| {
+                    for ((y, &a), &b) in y.iter_mut().zip(&a[row * cols..]).zip(&b[row * cols..]) {
+                        *y = a + b;
+                    }
+                });
             }
             Op::TakeRows { x } => {
                 let x = self.result(*x);
@@ -277,27 +310,20 @@ impl CpuProgram {
         self.buffers[place] = out;
     }
 
-    fn linear(&self, out: &mut [f32], x: ValueId, weight: WeightId, state: &mut State) {
+    fn linear(&self, out: &mut [f32], weight: WeightId, state: &mut State) {
         if out.is_empty() {
             return;
         }
-        let weight = self.bound.weight(weight);
-        let rows = out.len() / weight.rows;
-        let tile = (rows, (TILE_PRODUCTS / (rows * weight.cols)).max(TILE_COLS));
-        match self.kernels.linear(weight.format) {
-            Linear::Float(kernel) => {
-                let x = Input { data: self.result(x), stride: weight.cols };
-                state.pool.tiles(out, weight.rows, tile, |mut tile: Tile<'_, f32>| {
-                    kernel(&weight.bytes, x, &mut tile)
-                });
-            }
-            Linear::Quantized(kernel) => {
-                let x = Input { data: &self.quantized, stride: weight.cols / 32 };
-                state.pool.tiles(out, weight.rows, tile, |mut tile: Tile<'_, f32>| {
-                    kernel(&weight.bytes, x, &mut tile)
-                });
-            }
-        }
+        let matrix = self.matrices[weight.index()].as_ref().expect("compiling has made it");
+        let (linear, weight) = (&matrix.linear, matrix.packed.get().expect("the step has packed it"));
+        let (n, cols) = (weight.rows(), weight.cols());
+        let rows = out.len() / n;
+        let (_, words) = self.packed.iter().find(|(form, _)| *form == linear.form).expect("packed before");
+        let x = Activations { words, rows, cols, tile: self.kernels.tile };
+        // Whole strips, and enough of them for a task to be worth a second thread.
+        let share = n.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (rows * cols));
+        let tile = (rows, share.next_multiple_of(TILE_COLS).min(if rows > 8 { 64 } else { usize::MAX }));
+        state.pool.tiles(out, n, tile, |mut tile: Tile<'_, f32>| (linear.multiply)(weight, x, &mut tile));
     }
 }
 
@@ -308,23 +334,6 @@ fn by_rows(state: &mut State, out: &mut [f32], cols: usize, work: impl Fn(usize,
             work(row, tile.row(row));
         }
     });
-}
-
-/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in eight parts.
-fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
-    let mut sums = [0.0f64; 8];
-    let (x8, rest) = x.as_chunks::<8>();
-    for x in x8 {
-        for (sum, &x) in sums.iter_mut().zip(x) {
-            *sum += f64::from(x) * f64::from(x);
-        }
-    }
-    let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let mean = (sums.iter().sum::<f64>() + rest) / x.len() as f64;
-    let scale = (1.0 / (mean + f64::from(eps)).sqrt()) as f32;
-    for ((y, x), w) in y.iter_mut().zip(x).zip(w) {
-        *y = x * scale * w;
-    }
 }
 
 impl Angles {
@@ -345,21 +354,9 @@ impl Angles {
         }
     }
 
-    /// `y` is `x`, row `row` of the step, with each head turned.
-    fn rotate(&self, row: usize, x: &[f32], y: &mut [f32]) {
+    /// The turns of row `row` of the step.
+    fn turns_of(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
-        let turns = &self.turns[row * pairs..][..pairs];
-        y.copy_from_slice(x);
-        for head in y.chunks_exact_mut(self.rope.head_dim) {
-            for (i, &[cos, sin]) in turns.iter().enumerate() {
-                let (i, j) = match self.rope.pairing {
-                    Pairing::Interleaved => (2 * i, 2 * i + 1),
-                    Pairing::Halves => (i, i + pairs),
-                };
-                let (a, b) = (head[i], head[j]);
-                head[i] = a * cos - b * sin;
-                head[j] = a * sin + b * cos;
-            }
-        }
+        &self.turns[row * pairs..][..pairs]
     }
 }

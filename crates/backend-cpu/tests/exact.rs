@@ -14,7 +14,7 @@ const SEQUENCES: usize = 2;
 fn float_models_lose_nothing_but_the_rounding_of_f32() {
     for case in testkit::cases().into_iter().filter(|case| case.is_float) {
         let name = &case.name;
-        for isa in [Isa::detect(), Isa::Scalar] {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
             let rows = goldens::POSITIONS;
             let mut model = Whole::new(case.file(), Box::new(cpu), KvFormat::F32, rows, rows);

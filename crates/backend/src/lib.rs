@@ -140,7 +140,16 @@ pub trait Backend: Send {
     /// When a weight is missing or of another shape, or the K/V store does not fit the graph.
     fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
-    /// What it holds now.
+    /// Does now what the first step would do else and what may take long, such as packing the weights of
+    /// all graphs compiled so far.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    fn prepare(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What it holds, or will when it is prepared.
     fn memory(&self) -> Memory;
 }
 

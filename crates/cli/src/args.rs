@@ -8,6 +8,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use backend_cpu::Isa;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use engine::KvFormat;
@@ -131,13 +132,36 @@ pub(crate) struct BackendArgs {
     /// What computes: cpu is fast, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
-    /// Threads [default: as many as the system says are useful]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
-    pub(crate) threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
     /// Tokens of a prompt that are computed at once
     #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
+}
+
+/// How the CPU computes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct CpuArgs {
+    /// Threads [default: as many as the system says are useful]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    pub(crate) threads: Option<NonZero<usize>>,
+    /// Instruction set of the CPU's kernels [default: the best this processor has]
+    #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, hide_short_help = true)]
+    pub(crate) isa: Option<Isa>,
+}
+
+/// An instruction set that this processor has.
+fn isa(name: &str) -> Result<Isa, String> {
+    let here = Isa::ALL.into_iter().filter(|isa| isa.is_available());
+    here.clone().find(|isa| isa.name() == name).ok_or_else(|| {
+        let why = if Isa::named(name).is_some() {
+            "this processor does not have it"
+        } else {
+            "there is no such kernel set"
+        };
+        format!("{why}; there are {}", here.map(Isa::name).collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// How long a sequence may be, and how it is kept.
@@ -433,9 +457,8 @@ pub(crate) struct CompareArgs {
     /// Text in their place, taken as it is without a chat template
     #[arg(short, long, value_name = "TEXT", help_heading = "Sides", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
-    /// Threads [default: as many as the system says are useful]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
-    pub(crate) threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) cache: CacheArgs,
     /// Tokens that are computed at once where a side is computed now
@@ -508,9 +531,8 @@ pub(crate) struct DevicesArgs {
     /// Print one JSON array
     #[arg(long)]
     pub(crate) json: bool,
-    /// Threads [default: as many as the system says are useful]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
-    pub(crate) threads: Option<NonZero<usize>>,
+    #[command(flatten)]
+    pub(crate) cpu: CpuArgs,
 }
 
 /// What `completions` is told.

@@ -149,7 +149,7 @@ fn record(
         select: &|_| true,
         producer: PRODUCER,
     };
-    recording.run(load::backend_called(backend, args.threads), Some(path))?;
+    recording.run(load::backend_called(backend, args.cpu), Some(path))?;
     Ok(())
 }
 

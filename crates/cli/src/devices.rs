@@ -18,7 +18,7 @@ struct Device {
 }
 
 pub(crate) fn run(args: DevicesArgs) -> anyhow::Result<ExitCode> {
-    let described = load::backends(args.threads).map(|backend| backend.describe());
+    let described = load::backends(args.cpu).map(|backend| backend.describe());
     if args.json {
         output::json(&described.map(|description| Device {
             backend: description.name,

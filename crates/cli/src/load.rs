@@ -13,7 +13,7 @@ use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{BackendArgs, BackendName, ContextArgs, EngineArgs, ModelArgs};
+use crate::args::{BackendArgs, BackendName, ContextArgs, CpuArgs, EngineArgs, ModelArgs};
 use crate::{folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
@@ -84,20 +84,24 @@ pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
 
 /// The backend asked for, empty.
 pub(crate) fn backend(args: &BackendArgs) -> Box<dyn Backend> {
-    backend_called(args.backend, args.threads)
+    backend_called(args.backend, args.cpu)
 }
 
 /// The backend of this name, empty.
-pub(crate) fn backend_called(name: BackendName, threads: Option<NonZero<usize>>) -> Box<dyn Backend> {
+pub(crate) fn backend_called(name: BackendName, args: CpuArgs) -> Box<dyn Backend> {
     match name {
-        BackendName::Cpu => Box::new(Cpu::new(threads)),
+        BackendName::Cpu => Box::new(cpu(args)),
         BackendName::Reference => Box::new(Reference::new()),
     }
 }
 
 /// Every backend of this program.
-pub(crate) fn backends(threads: Option<NonZero<usize>>) -> [Box<dyn Backend>; 2] {
-    [Box::new(Cpu::new(threads)), Box::new(Reference::new())]
+pub(crate) fn backends(args: CpuArgs) -> [Box<dyn Backend>; 2] {
+    [Box::new(cpu(args)), Box::new(Reference::new())]
+}
+
+fn cpu(CpuArgs { threads, isa }: CpuArgs) -> Cpu {
+    Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect)).expect("the options name what there is")
 }
 
 /// A way to compute on this machine: a backend, or one of its kernel sets.

@@ -72,6 +72,11 @@ impl Device {
         Ok(())
     }
 
+    /// Does what takes long before the first step.
+    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
+        Ok(self.backend.prepare()?)
+    }
+
     /// What it runs on.
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.backend

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend::{Backend, KvFormat, PAGE, Program, Step};
+use backend::{Backend, KvFormat, Memory, PAGE, Program, Step};
 
 use crate::Error;
 use crate::active::Active;
@@ -125,8 +125,13 @@ impl Engine {
     /// When an option makes no sense, or the backend cannot hold or compute the model.
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
         let scheduler = Scheduler::new(options.limits(model.n_ctx_train())?);
-        let device = Device::new(&model, backend, scheduler.limits(), options.kv_format)?;
+        let mut device = Device::new(&model, backend, scheduler.limits(), options.kv_format)?;
+        device.prepare()?;
         model.file().check_intact()?;
+        if device.backend().memory().weights_owned > 0 {
+            // The backend has made its own of them.
+            model.file().release();
+        }
         Ok(Engine {
             model,
             device,
@@ -137,6 +142,15 @@ impl Engine {
             next_request: 0,
             next_sequence: 0,
         })
+    }
+
+    /// What an engine of these options would hold; nothing is computed for it.
+    ///
+    /// # Errors
+    /// As those of [`Engine::new`].
+    pub fn memory(model: &Model, backend: Box<dyn Backend>, options: Options) -> Result<Memory, Error> {
+        let limits = options.limits(model.n_ctx_train())?;
+        Ok(Device::new(model, backend, limits, options.kv_format)?.backend().memory())
     }
 
     /// The model it serves.

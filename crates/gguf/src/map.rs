@@ -49,6 +49,13 @@ impl Map {
         Ok(self.file.metadata()?.len())
     }
 
+    /// Gives the pages that were read back to the system; a system that has no word for it keeps them.
+    pub(crate) fn release(&self) {
+        // SAFETY: pages of a file that nobody writes to through this mapping come back as they were.
+        #[cfg(unix)]
+        let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+    }
+
     /// Whether a part of the mapping was replaced by zeroes.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(unix)]

@@ -34,13 +34,9 @@ impl Cargo<'_> {
 
     /// Builds the binary of `tests`; or gives the compiler's errors.
     pub(super) fn build(&self, tests: &Tests) -> Result<Result<Binary, String>> {
-        let mut cargo = Command::new(env!("CARGO"));
+        let mut cargo = self.checkout.cargo();
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-        cargo.args(tests.target().split(' ')).current_dir(&self.checkout.root);
-        cargo.env("CARGO_TARGET_DIR", &self.checkout.target).env("CARGO_TERM_COLOR", "never");
-        // A fault changes a line or two.
-        cargo.env("CARGO_INCREMENTAL", "1");
-        let output = cargo.output().context("cargo")?;
+        let output = cargo.args(tests.target().split(' ')).output().context("cargo")?;
         if !output.status.success() {
             return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }

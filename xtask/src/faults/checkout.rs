@@ -43,6 +43,16 @@ impl Checkout {
         Ok(Checkout { root, target: folder.join("target"), _lock: lock })
     }
 
+    /// Cargo in the copy, quick to build again what a line or two change: of a crate, only those units that
+    /// hold them. Link-time optimisation, which in a crate is the default, would go over all of its units.
+    pub(super) fn cargo(&self) -> Command {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_LTO", "off");
+        cargo.env("CARGO_TERM_COLOR", "never");
+        cargo
+    }
+
     /// Applies `patch`; or says why the patch does not fit.
     pub(super) fn apply(&self, patch: &Path) -> Result<Result<(), String>> {
         let output = self.git_apply(patch).output()?;

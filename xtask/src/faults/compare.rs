@@ -22,6 +22,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::checkout::Checkout;
+use super::fault::changed;
 use crate::workspace::Workspace;
 
 /// Where the patches are.
@@ -52,6 +53,8 @@ struct Fault {
     position: u64,
     /// Kind of the first cause and words of its text; `None` when none may be likely.
     cause: Option<(String, String)>,
+    /// The files that are changed.
+    changed: Vec<String>,
 }
 
 /// What was found.
@@ -81,6 +84,7 @@ impl Fault {
             steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
             value: value.to_owned(),
             position: position.parse()?,
+            changed: changed(&text),
             cause: (kind != "none").then(|| (kind.to_owned(), words.to_owned())),
             patch,
         })
@@ -106,7 +110,9 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let is_asked_for = |fault: &&Fault| {
         args.names.is_empty() || args.names.iter().any(|name| fault.name.starts_with(name.as_str()))
     };
-    let faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
+    let mut faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
+    // Those of one file come one after the other: see `plant_all`.
+    faults.sort_by_key(|fault| &fault.changed);
     ensure!(!faults.is_empty(), "no fault in {FOLDER} is called {:?}", args.names);
 
     let start = Instant::now();
@@ -117,7 +123,7 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let good = work.join("good");
     fs::copy(built, &good)?;
     let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
-    let status = cargo(&checkout).args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
+    let status = checkout.cargo().args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
     ensure!(status.success(), "the models cannot be made");
 
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
@@ -159,16 +165,9 @@ fn read_all(root: &Path) -> Result<Vec<Fault>> {
         .collect()
 }
 
-fn cargo(checkout: &Checkout) -> Command {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(&checkout.root).env("CARGO_TARGET_DIR", &checkout.target);
-    cargo.env("CARGO_TERM_COLOR", "never").env("CARGO_INCREMENTAL", "1");
-    cargo
-}
-
 /// Builds the program; its path, or the compiler's errors.
 fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
-    let output = cargo(checkout).args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
+    let output = checkout.cargo().args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
     if !output.status.success() {
         return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }

@@ -28,6 +28,8 @@ pub(super) struct Fault {
     pub(super) tests: Vec<Tests>,
     /// How much builds on the code that is changed; see [`row`].
     pub(super) row: usize,
+    /// The files that are changed.
+    pub(super) changed: Vec<String>,
 }
 
 /// Tests of one test binary.
@@ -73,14 +75,19 @@ impl Fault {
         }
         let (mistake, what) = mistake.context("no line `# mistake NUMBER: WHAT` before the diff")?;
         ensure!(!tests.is_empty(), "no line `# test: …` before the diff");
-        let changed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("+++ b/")).collect();
+        let changed = changed(text);
         let rows = changed.iter().filter_map(|path| {
             let mut parts = path.split('/');
             row(&format!("{}/{}", parts.next()?, parts.next()?))
         });
         let row = rows.min().context("the diff changes no file of a crate")?;
-        Ok(Fault { name, patch, mistake, what: what.to_owned(), tests, row })
+        Ok(Fault { name, patch, mistake, what: what.to_owned(), tests, row, changed })
     }
+}
+
+/// The files that a patch changes.
+pub(super) fn changed(patch: &str) -> Vec<String> {
+    patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(str::to_owned).collect()
 }
 
 impl Tests {

@@ -3,16 +3,23 @@
 //! Whatever the instruction set, an element of a result is summed over K in one order that does not
 //! depend on how many rows a step has, where a tile begins or how many threads run.
 
-mod activations;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-mod scalar;
+mod elementwise;
 
+use std::marker::PhantomData;
+
+use graph::Pairing;
 use half::f16;
 use quant::*;
 
-use crate::pool::Tile;
-pub(crate) use activations::{Q8, quantize};
+use crate::attention::Attend;
+use crate::lanes::plain::Plain;
+use crate::lanes::{self, Lanes, Work};
+use crate::packed::activations::{Activations, Form, pack};
+use crate::packed::floats::{self, Float};
+use crate::packed::layout::Layout;
+use crate::packed::product::multiply;
+use crate::packed::{Packed, scaled};
+use crate::pool::{Pool, Tile};
 
 /// An instruction set that kernels exist for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +28,18 @@ pub enum Isa {
     Scalar,
     /// AVX2 with FMA and F16C: x86-64 processors since 2013.
     Avx2,
+    /// AVX-512 F, BW, VL and VNNI: Intel since 2019, AMD since 2022.
+    Avx512,
 }
 
 impl Isa {
-    /// All of them, plain Rust first.
-    pub const ALL: [Isa; 2] = [Isa::Scalar, Isa::Avx2];
+    /// All of them, plain Rust first, better ones later.
+    pub const ALL: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
 
     /// The best one this processor has.
     pub fn detect() -> Isa {
-        if Isa::Avx2.is_available() { Isa::Avx2 } else { Isa::Scalar }
+        let best = Isa::ALL.into_iter().rfind(|isa| isa.is_available());
+        best.unwrap_or(Isa::Scalar)
     }
 
     /// Whether this processor has it.
@@ -37,14 +47,17 @@ impl Isa {
         match self {
             Isa::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => {
-                is_x86_feature_detected!("avx2")
-                    && is_x86_feature_detected!("fma")
-                    && is_x86_feature_detected!("f16c")
-            }
+            Isa::Avx2 => lanes::avx2::Avx2::detect().is_some(),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => lanes::avx512::Avx512::detect().is_some(),
             #[cfg(not(target_arch = "x86_64"))]
-            Isa::Avx2 => false,
+            Isa::Avx2 | Isa::Avx512 => false,
         }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Isa> {
+        Isa::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
     /// Its name, such as `avx2`.
@@ -52,6 +65,7 @@ impl Isa {
         match self {
             Isa::Scalar => "scalar",
             Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
         }
     }
 }
@@ -64,6 +78,8 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
         ("fma", is_x86_feature_detected!("fma")),
         ("f16c", is_x86_feature_detected!("f16c")),
         ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+        ("avx512vl", is_x86_feature_detected!("avx512vl")),
         ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
     ];
     #[cfg(not(target_arch = "x86_64"))]
@@ -71,113 +87,68 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     found.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
 }
 
-/// A matrix that a linear kernel reads: rows of `stride` elements.
+/// Products with weights of a format.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Input<'a, T> {
-    /// Row after row.
-    pub(crate) data: &'a [T],
-    /// Elements of `data` a row.
-    pub(crate) stride: usize,
+pub(crate) struct Linear {
+    /// What it wants of activations.
+    pub(crate) form: Form,
+    /// Bytes of a packed weight: rows, columns.
+    pub(crate) bytes: fn(usize, usize) -> usize,
+    /// Packs a weight: bytes, rows, columns.
+    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> std::io::Result<Packed>,
+    /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
+    pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
-impl<'a, T> Input<'a, T> {
-    /// One row.
-    pub(crate) fn row(&self, row: usize) -> &'a [T] {
-        &self.data[row * self.stride..][..self.stride]
-    }
-}
+/// Rotates a row: `y`, `x`, columns of a head, pairing, turns; see [`elementwise::rotate`].
+type RotateRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 
-/// Computes a tile of `x` times the transpose of a weight, whose bytes are given whole.
-pub(crate) type LinearKernel<T> = fn(&[u8], Input<'_, T>, &mut Tile<'_, f32>);
-
-/// A linear kernel, by the activations it takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Linear {
-    /// f32.
-    Float(LinearKernel<f32>),
-    /// 8 bits.
-    Quantized(LinearKernel<Q8>),
-}
-
-/// Attention over keys and values of type `T`, those of one head in consecutive positions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Attend<T> {
-    /// `scores[j] = scale * q . keys[j]`, arguments in that order.
-    pub(crate) scores: fn(&[f32], &[T], f32, &mut [f32]),
-    /// `mean += sum_j weights[j] * values[j]`, arguments in that order.
-    pub(crate) mix: fn(&[f32], &[T], &mut [f32]),
-}
-
-/// The linear kernels of a module, by format.
-macro_rules! linear_table {
-    ($isa:ident, $format:expr) => {
-        match $format {
-            Format::F32 => Linear::Float($isa::linear_float::<F32Le>),
-            Format::F16 => Linear::Float($isa::linear_float::<F16Le>),
-            Format::BF16 => Linear::Float($isa::linear_float::<Bf16Le>),
-            Format::Q4_0 => Linear::Quantized($isa::linear_quantized::<BlockQ4_0, 32, 1>),
-            Format::Q4_1 => Linear::Quantized($isa::linear_quantized::<BlockQ4_1, 32, 1>),
-            Format::Q5_0 => Linear::Quantized($isa::linear_quantized::<BlockQ5_0, 32, 1>),
-            Format::Q5_1 => Linear::Quantized($isa::linear_quantized::<BlockQ5_1, 32, 1>),
-            Format::Q8_0 => Linear::Quantized($isa::linear_quantized::<BlockQ8_0, 32, 1>),
-            Format::Q2_K => Linear::Quantized($isa::linear_quantized::<BlockQ2_K, 256, 8>),
-            Format::Q3_K => Linear::Quantized($isa::linear_quantized::<BlockQ3_K, 256, 8>),
-            Format::Q4_K => Linear::Quantized($isa::linear_quantized::<BlockQ4_K, 256, 8>),
-            Format::Q5_K => Linear::Quantized($isa::linear_quantized::<BlockQ5_K, 256, 8>),
-            Format::Q6_K => Linear::Quantized($isa::linear_quantized::<BlockQ6_K, 256, 8>),
-            Format::IQ4_NL => Linear::Quantized($isa::linear_quantized::<BlockIQ4_NL, 32, 1>),
-            Format::IQ4_XS => Linear::Quantized($isa::linear_quantized::<BlockIQ4_XS, 256, 8>),
-        }
-    };
-}
+/// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
+type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 
 /// The kernels of one instruction set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernels {
     isa: Isa,
-    pub(crate) attend_f16: Attend<f16>,
-    pub(crate) attend_f32: Attend<f32>,
-}
-
-/// A weight that is one floating-point number.
-pub(crate) trait Float: Block<1> {
-    fn wide(self) -> f32;
-}
-
-impl Float for F32Le {
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
-}
-
-impl Float for F16Le {
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
-}
-
-impl Float for Bf16Le {
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
+    linear: fn(Format) -> Linear,
+    /// Rows of activations that a tile of a product takes.
+    pub(crate) tile: usize,
+    pub(crate) pack: Pack,
+    /// `y`, `x`, weight, eps: see [`elementwise::rms_norm`].
+    pub(crate) rms_norm: fn(&mut [f32], &[f32], &[f32], f32),
+    /// `y`, gate, up: see [`elementwise::swiglu`].
+    pub(crate) swiglu: fn(&mut [f32], &[f32], &[f32]),
+    pub(crate) rotate: RotateRow,
+    pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
+    pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }
 
 impl Kernels {
     /// The kernels of `isa`, if this processor has it.
     pub(crate) fn new(isa: Isa) -> Option<Kernels> {
-        isa.is_available().then_some(match isa {
+        isa.is_available().then(|| match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => Kernels {
-                isa,
-                attend_f16: Attend { scores: avx2::scores_f16, mix: avx2::mix_f16 },
-                attend_f32: Attend { scores: avx2::scores_f32, mix: avx2::mix_f32 },
-            },
-            _ => Kernels {
-                isa,
-                attend_f16: Attend { scores: scalar::scores_f16, mix: scalar::mix_f16 },
-                attend_f32: Attend { scores: scalar::scores_f32, mix: scalar::mix_f32 },
-            },
+            Isa::Avx512 => Kernels::over::<lanes::avx512::Avx512>(isa),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => Kernels::over::<lanes::avx2::Avx2>(isa),
+            _ => Kernels::over::<Plain>(isa),
         })
+    }
+
+    fn over<L: Lanes>(isa: Isa) -> Kernels {
+        Kernels {
+            isa,
+            linear: linear::<L>,
+            tile: L::TILE,
+            pack: |x, rows, tile, form, words| lanes::<L>().run(PackRows { x, rows, tile, form, words }),
+            rms_norm: |y, x, weight, eps| lanes::<L>().run(RmsNorm { y, x, weight, eps }),
+            swiglu: |y, gate, up| lanes::<L>().run(SwiGlu { y, gate, up }),
+            rotate: |y, x, head_dim, pairing, turns| {
+                lanes::<L>().run(Rotate { y, x, head_dim, pairing, turns });
+            },
+            attend_f16: |work| lanes::<L>().run(work),
+            attend_f32: |work| lanes::<L>().run(work),
+        }
     }
 
     pub(crate) fn isa(&self) -> Isa {
@@ -186,53 +157,139 @@ impl Kernels {
 
     /// The kernel for weights of `format`.
     pub(crate) fn linear(&self, format: Format) -> Linear {
-        match self.isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => linear_table!(avx2, format),
-            _ => linear_table!(scalar, format),
-        }
+        (self.linear)(format)
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests {
-    use super::*;
-    use crate::pool::Pool;
-
-    /// `rows` rows of activations times 7 rows of weights.
-    fn products(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
-        let mut out = vec![0.0; rows * 7];
-        let cols = x.len() / rows;
-        Pool::new(1).tiles(&mut out, 7, (rows, 7), |mut tile| match kernels.linear(format) {
-            Linear::Float(kernel) => kernel(weights, Input { data: x, stride: cols }, &mut tile),
-            Linear::Quantized(kernel) => {
-                let mut q8 = vec![Q8::default(); x.len() / 32];
-                quantize(x, &mut q8);
-                kernel(weights, Input { data: &q8, stride: cols / 32 }, &mut tile);
-            }
-        });
-        out
+/// The kernels over `L` for weights of a format.
+fn linear<L: Lanes>(format: Format) -> Linear {
+    match format {
+        Format::F32 => floating::<L, F32Le>(),
+        Format::F16 => floating::<L, F16Le>(),
+        Format::BF16 => floating::<L, Bf16Le>(),
+        Format::Q4_0 => quantized::<L, BlockQ4_0, 1>(),
+        Format::Q4_1 => quantized::<L, BlockQ4_1, 1>(),
+        Format::Q5_0 => quantized::<L, BlockQ5_0, 1>(),
+        Format::Q5_1 => quantized::<L, BlockQ5_1, 1>(),
+        Format::Q8_0 => quantized::<L, BlockQ8_0, 1>(),
+        Format::Q2_K => quantized::<L, BlockQ2_K, 8>(),
+        Format::Q3_K => quantized::<L, BlockQ3_K, 8>(),
+        Format::Q4_K => quantized::<L, BlockQ4_K, 8>(),
+        Format::Q5_K => quantized::<L, BlockQ5_K, 8>(),
+        Format::Q6_K => quantized::<L, BlockQ6_K, 8>(),
+        Format::IQ4_NL => quantized::<L, BlockIQ4_NL, 1>(),
+        Format::IQ4_XS => quantized::<L, BlockIQ4_XS, 8>(),
     }
+}
 
-    /// On the same 8-bit activations the vector kernel differs from the scalar one by rounding alone.
-    #[test]
-    fn vector_kernels_agree_with_the_scalar_ones() {
-        let (Some(scalar), Some(avx2)) = (Kernels::new(Isa::Scalar), Kernels::new(Isa::Avx2)) else {
-            eprintln!("skipped: this processor has no AVX2");
-            return;
-        };
-        let square = |x: f32| f64::from(x) * f64::from(x);
-        for format in Format::ALL {
-            for rows in [1, 6] {
-                let weights = testkit::random_matrix(format, 7 * 768, 0.1, 5);
-                let x: Vec<f32> =
-                    (0..rows * 768).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0).collect();
-                let expected = products(&scalar, format, &weights, &x, rows);
-                let found = products(&avx2, format, &weights, &x, rows);
-                let error: f64 = expected.iter().zip(&found).map(|(a, b)| square(a - b)).sum();
-                let nmse = error / expected.iter().map(|&a| square(a)).sum::<f64>();
-                assert!(nmse < 1e-10, "{format}, {rows} rows: NMSE {nmse:e}");
-            }
-        }
+fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
+    Linear {
+        form: Form::Bytes(scaled::<B, G>()),
+        bytes: Packed::bytes::<B, G>,
+        pack: Packed::new::<B, G>,
+        multiply: |weight, x, tile| {
+            lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
+        },
+    }
+}
+
+fn floating<L: Lanes, F: Float>() -> Linear {
+    Linear {
+        form: Form::Floats,
+        bytes: Packed::bytes_of_floats::<F>,
+        pack: Packed::floats::<F>,
+        multiply: |weight, x, tile| {
+            lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });
+        },
+    }
+}
+
+/// The proof that kernels over `L` may run: they are handed out only where they may.
+fn lanes<L: Lanes>() -> L {
+    L::detect().expect("`Kernels::new` has detected the instruction set")
+}
+
+struct Multiply<'a, 't, B, const G: usize> {
+    weight: &'a Packed,
+    x: Activations<'a>,
+    tile: &'a mut Tile<'t, f32>,
+    format: PhantomData<B>,
+}
+
+impl<B: Layout<G>, const G: usize> Work for Multiply<'_, '_, B, G> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        multiply::<L, B, G>(lanes, self.weight, self.x, self.tile);
+    }
+}
+
+struct MultiplyFloats<'a, 't, F> {
+    weight: &'a Packed,
+    x: Activations<'a>,
+    tile: &'a mut Tile<'t, f32>,
+    format: PhantomData<F>,
+}
+
+impl<F: Float> Work for MultiplyFloats<'_, '_, F> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        floats::multiply::<L, F>(lanes, self.weight, self.x, self.tile);
+    }
+}
+
+struct PackRows<'a> {
+    x: &'a [f32],
+    rows: usize,
+    tile: usize,
+    form: Form,
+    words: &'a mut [u32],
+}
+
+impl Work for PackRows<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, _: L) {
+        pack(self.x, self.rows, self.tile, self.form, self.words);
+    }
+}
+
+struct RmsNorm<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    weight: &'a [f32],
+    eps: f32,
+}
+
+impl Work for RmsNorm<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, _: L) {
+        elementwise::rms_norm(self.y, self.x, self.weight, self.eps);
+    }
+}
+
+struct SwiGlu<'a> {
+    y: &'a mut [f32],
+    gate: &'a [f32],
+    up: &'a [f32],
+}
+
+impl Work for SwiGlu<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        elementwise::swiglu(lanes, self.y, self.gate, self.up);
+    }
+}
+
+struct Rotate<'a> {
+    y: &'a mut [f32],
+    x: &'a [f32],
+    head_dim: usize,
+    pairing: Pairing,
+    turns: &'a [[f32; 2]],
+}
+
+impl Work for Rotate<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, _: L) {
+        elementwise::rotate(self.y, self.x, self.head_dim, self.pairing, self.turns);
     }
 }

@@ -5,7 +5,6 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use backend::PAGE;
 use engine::{DEFAULT_N_CTX, Engine, Model, Options};
@@ -212,8 +211,7 @@ impl From<Choice> for Decision {
 fn memory(model: Model, context: &ContextArgs) -> anyhow::Result<MemoryNeeded> {
     let options = Options { pages: Some(1), ..load::options(context, &model) };
     let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
-    let engine = Engine::new(Arc::new(model), Box::new(backend_cpu::Cpu::new(None)), options)?;
-    let held = engine.backend().memory();
+    let held = Engine::memory(&model, Box::new(backend_cpu::Cpu::new(None)), options)?;
     let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
     let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
     Ok(MemoryNeeded {

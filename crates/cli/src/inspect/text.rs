@@ -40,7 +40,7 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
             heading(&mut out, &format!("Memory on the CPU with a context of {} tokens", memory.n_ctx))?;
             let parts = [
                 ("weights, used in the file", memory.weights_mapped),
-                ("weights, copied", memory.weights_copied),
+                ("weights, packed", memory.weights_copied),
                 ("KV cache", memory.kv_cache),
                 ("activations", memory.activations),
                 ("together", memory.total),

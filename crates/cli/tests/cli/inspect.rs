@@ -25,7 +25,10 @@ fn everything_is_in_the_json() {
     // One layer, 64 positions, two heads, keys and values of 32 F16 values each.
     assert_eq!(json["memory"]["kv_cache"], 64 * 2 * (32 + 32) * 2);
     assert_eq!(json["memory"]["n_ctx"], 64);
-    assert_eq!(json["memory"]["weights_mapped"], bytes);
+    // Matrices are packed for vector kernels; norms and embeddings are used in the file.
+    let (mapped, copied) = (&json["memory"]["weights_mapped"], &json["memory"]["weights_copied"]);
+    assert!(mapped.as_u64().is_some_and(|mapped| mapped < bytes / 2), "{mapped} of {bytes}");
+    assert!(copied.as_u64().is_some_and(|copied| copied >= bytes / 2), "{copied} of {bytes}");
 }
 
 #[test]

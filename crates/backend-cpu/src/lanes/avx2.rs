@@ -1,0 +1,220 @@
+//! Lanes of AVX2 with FMA and F16C: two registers each, lanes 0 to 7 in the first.
+#![expect(unsafe_code, reason = "vector instructions")]
+
+use std::arch::x86_64::*;
+
+use quant::{Bf16Le, F16Le};
+
+use super::{BYTES, LANES, Lanes, Work};
+
+/// The proof that the processor has AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2(());
+
+/// `work` on each register.
+#[inline(always)]
+fn both<A: Copy, B>(x: [A; 2], work: impl Fn(A) -> B) -> [B; 2] {
+    [work(x[0]), work(x[1])]
+}
+
+impl Lanes for Avx2 {
+    fn detect() -> Option<Avx2> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        has.then_some(Avx2(()))
+    }
+
+    fn run<W: Work>(self, work: W) {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        fn run<W: Work>(lanes: Avx2, work: W) {
+            work.work(lanes);
+        }
+        // SAFETY: `self` is the proof of the features.
+        unsafe { run(self, work) }
+    }
+
+    type Bytes = [__m256i; 2];
+    type Ints = [__m256i; 2];
+    type Floats = [__m256; 2];
+
+    const TILE: usize = 3;
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; BYTES]) -> [__m256i; 2] {
+        let from = from.as_ptr().cast::<__m256i>();
+        // SAFETY: 64 bytes are read from an array of 64.
+        unsafe { [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))] }
+    }
+
+    #[inline(always)]
+    fn put_bytes(self, bytes: [__m256i; 2], to: &mut [u8; BYTES]) {
+        let to = to.as_mut_ptr().cast::<__m256i>();
+        // SAFETY: 64 bytes are written to an array of 64.
+        unsafe {
+            _mm256_storeu_si256(to, bytes[0]);
+            _mm256_storeu_si256(to.add(1), bytes[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn bits(self, bytes: [__m256i; 2], shift: u32, mask: u8) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        both(bytes, |bytes| unsafe {
+            let shifted = _mm256_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
+            _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
+        })
+    }
+
+    #[inline(always)]
+    fn join(self, low: [__m256i; 2], high: [__m256i; 2], up: u32) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        let high = both(high, |high| unsafe { _mm256_sll_epi16(high, _mm_cvtsi32_si128(up as i32)) });
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_or_si256(low[0], high[0]), _mm256_or_si256(low[1], high[1])] }
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], nibbles: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        both(nibbles, |nibbles| unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm256_shuffle_epi8(table, nibbles)
+        })
+    }
+
+    /// Products of weights up to 255 overflow the 16 bits that pairs are added in, so [`Self::dot`] takes
+    /// those with a zero of 128 as signed numbers.
+    #[inline(always)]
+    fn start<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_set1_epi32(if SIGNED { 0 } else { start }); 2] }
+    }
+
+    #[inline(always)]
+    fn dot<const SIGNED: bool>(self, sum: [__m256i; 2], weights: [__m256i; 2], x: [i8; 4]) -> [__m256i; 2] {
+        let x = i32::from_le_bytes(x.map(|x| x as u8));
+        // SAFETY: `self` is the proof of the features.
+        let products = both(weights, |weights| unsafe {
+            let x = _mm256_set1_epi32(x);
+            let pairs = if SIGNED {
+                let weights = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+                _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights))
+            } else {
+                _mm256_maddubs_epi16(weights, x)
+            };
+            _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
+        });
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_add_epi32(sum[0], products[0]), _mm256_add_epi32(sum[1], products[1])] }
+    }
+
+    #[inline(always)]
+    fn to_floats(self, ints: [__m256i; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        both(ints, |ints| unsafe { _mm256_cvtepi32_ps(ints) })
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_set1_ps(x); 2] }
+    }
+
+    #[inline(always)]
+    fn floats(self, from: &[f32; LANES]) -> [__m256; 2] {
+        // SAFETY: 64 bytes are read from an array of 64.
+        unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
+    }
+
+    #[inline(always)]
+    fn put(self, floats: [__m256; 2], to: &mut [f32; LANES]) {
+        // SAFETY: 64 bytes are written to an array of 64.
+        unsafe {
+            _mm256_storeu_ps(to.as_mut_ptr(), floats[0]);
+            _mm256_storeu_ps(to.as_mut_ptr().add(8), floats[1]);
+        }
+    }
+
+    #[inline(always)]
+    fn halves(self, from: &[F16Le; LANES]) -> [__m256; 2] {
+        let from = from.as_ptr().cast::<__m128i>();
+        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+        unsafe { [_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))] }
+    }
+
+    #[inline(always)]
+    fn brains(self, from: &[Bf16Le; LANES]) -> [__m256; 2] {
+        let (low, high) = from.split_at(8);
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from slices of 16.
+        both([low, high], |from| unsafe {
+            let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+        })
+    }
+
+    #[inline(always)]
+    fn unsigned(self, from: &[u8; LANES]) -> [__m256; 2] {
+        let (low, high) = from.split_at(8);
+        // SAFETY: `self` is the proof of the features; 8 bytes are read from slices of 8.
+        both([low, high], |from| unsafe {
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))
+        })
+    }
+
+    #[inline(always)]
+    fn signed(self, from: &[i8; LANES]) -> [__m256; 2] {
+        let (low, high) = from.split_at(8);
+        // SAFETY: `self` is the proof of the features; 8 bytes are read from slices of 8.
+        both([low, high], |from| unsafe {
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))
+        })
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn div(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn min(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn exp2(self, x: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        both(x, |x| unsafe {
+            let power =
+                _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127)));
+            let is_normal = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(-126.0));
+            _mm256_and_ps(is_normal, _mm256_castsi256_ps(power))
+        })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+}

@@ -1,0 +1,322 @@
+//! Lanes of AVX-512 with byte instructions and VNNI: one register each.
+#![expect(unsafe_code, reason = "vector instructions")]
+
+use std::arch::x86_64::*;
+
+use quant::{Bf16Le, F16Le};
+
+use super::{BYTES, LANES, Lanes, Work};
+
+/// The proof that the processor has AVX-512 F, BW, VL and VNNI.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512(());
+
+impl Lanes for Avx512 {
+    fn detect() -> Option<Avx512> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vnni")
+            && super::avx2::Avx2::detect().is_some();
+        has.then_some(Avx512(()))
+    }
+
+    fn run<W: Work>(self, work: W) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
+        fn run<W: Work>(lanes: Avx512, work: W) {
+            work.work(lanes);
+        }
+        // SAFETY: `self` is the proof of the features.
+        unsafe { run(self, work) }
+    }
+
+    type Bytes = __m512i;
+    type Ints = __m512i;
+    type Floats = __m512;
+
+    const TILE: usize = 6;
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; BYTES]) -> __m512i {
+        // SAFETY: 64 bytes are read from an array of 64.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn put_bytes(self, bytes: __m512i, to: &mut [u8; BYTES]) {
+        // SAFETY: 64 bytes are written to an array of 64.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), bytes) }
+    }
+
+    #[inline(always)]
+    fn bits(self, bytes: __m512i, shift: u32, mask: u8) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let shifted = _mm512_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
+            _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, low: __m512i, high: __m512i, up: u32) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_or_si512(low, _mm512_sll_epi16(high, _mm_cvtsi32_si128(up as i32))) }
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], nibbles: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, nibbles)
+        }
+    }
+
+    #[inline(always)]
+    fn start<const SIGNED: bool>(self, start: i32) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_set1_epi32(start) }
+    }
+
+    #[inline(always)]
+    fn dot<const SIGNED: bool>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
+        let x = i32::from_le_bytes(x.map(|x| x as u8));
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(x)) }
+    }
+
+    /// In assembly for six rows: of the intrinsics LLVM hoists the broadcasts and spills the sums.
+    #[inline(always)]
+    fn dot_pairs<const SIGNED: bool, const C: usize>(
+        self,
+        sums: &mut [[__m512i; 2]; C],
+        weights: &[[[u8; BYTES]; 2]; 4],
+        x: &[[i8; 4]],
+    ) {
+        if let Some(sums) = sums.as_mut_array::<6>() {
+            let x: &[[i8; 4]; 24] = x.try_into().expect("four steps of six rows");
+            // SAFETY: `self` is the proof of the features.
+            unsafe { tile::dot_pairs(sums, weights, x) }
+            return;
+        }
+        super::dot_pairs::<Avx512, SIGNED, C>(self, sums, weights, x);
+    }
+
+    #[inline(always)]
+    fn to_floats(self, ints: __m512i) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_cvtepi32_ps(ints) }
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    fn floats(self, from: &[f32; LANES]) -> __m512 {
+        // SAFETY: 64 bytes are read from an array of 64.
+        unsafe { _mm512_loadu_ps(from.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn put(self, floats: __m512, to: &mut [f32; LANES]) {
+        // SAFETY: 64 bytes are written to an array of 64.
+        unsafe { _mm512_storeu_ps(to.as_mut_ptr(), floats) }
+    }
+
+    #[inline(always)]
+    fn halves(self, from: &[F16Le; LANES]) -> __m512 {
+        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn brains(self, from: &[Bf16Le; LANES]) -> __m512 {
+        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+        }
+    }
+
+    #[inline(always)]
+    fn unsigned(self, from: &[u8; LANES]) -> __m512 {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn signed(self, from: &[i8; LANES]) -> __m512 {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn exp2(self, x: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let power =
+                _mm512_slli_epi32::<23>(_mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(127)));
+            let is_normal = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_set1_ps(-126.0));
+            _mm512_maskz_mov_ps(is_normal, _mm512_castsi512_ps(power))
+        }
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+}
+
+/// The inner step of matrix products.
+mod tile {
+    use super::*;
+
+    /// Four steps of two strips and six rows of activations: a step is two loads, six broadcasts and twelve
+    /// `vpdpbusd`, of which two retire a cycle.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub(super) fn dot_pairs(
+        sums: &mut [[__m512i; 2]; 6],
+        weights: &[[[u8; BYTES]; 2]; 4],
+        x: &[[i8; 4]; 24],
+    ) {
+        // SAFETY: 512 bytes are read from `weights` and 96 from `x`, which are that long.
+        unsafe {
+            std::arch::asm!(
+                "vmovdqu64 zmm28, [{w} + 0]",
+                "vmovdqu64 zmm29, [{w} + 64]",
+                "vpbroadcastd zmm30, dword ptr [{x} + 0]",
+                "vpdpbusd {s00}, zmm28, zmm30",
+                "vpdpbusd {s01}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 4]",
+                "vpdpbusd {s10}, zmm28, zmm31",
+                "vpdpbusd {s11}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 8]",
+                "vpdpbusd {s20}, zmm28, zmm30",
+                "vpdpbusd {s21}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 12]",
+                "vpdpbusd {s30}, zmm28, zmm31",
+                "vpdpbusd {s31}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 16]",
+                "vpdpbusd {s40}, zmm28, zmm30",
+                "vpdpbusd {s41}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 20]",
+                "vpdpbusd {s50}, zmm28, zmm31",
+                "vpdpbusd {s51}, zmm29, zmm31",
+                "vmovdqu64 zmm28, [{w} + 128]",
+                "vmovdqu64 zmm29, [{w} + 192]",
+                "vpbroadcastd zmm30, dword ptr [{x} + 24]",
+                "vpdpbusd {s00}, zmm28, zmm30",
+                "vpdpbusd {s01}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 28]",
+                "vpdpbusd {s10}, zmm28, zmm31",
+                "vpdpbusd {s11}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 32]",
+                "vpdpbusd {s20}, zmm28, zmm30",
+                "vpdpbusd {s21}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 36]",
+                "vpdpbusd {s30}, zmm28, zmm31",
+                "vpdpbusd {s31}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 40]",
+                "vpdpbusd {s40}, zmm28, zmm30",
+                "vpdpbusd {s41}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 44]",
+                "vpdpbusd {s50}, zmm28, zmm31",
+                "vpdpbusd {s51}, zmm29, zmm31",
+                "vmovdqu64 zmm28, [{w} + 256]",
+                "vmovdqu64 zmm29, [{w} + 320]",
+                "vpbroadcastd zmm30, dword ptr [{x} + 48]",
+                "vpdpbusd {s00}, zmm28, zmm30",
+                "vpdpbusd {s01}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 52]",
+                "vpdpbusd {s10}, zmm28, zmm31",
+                "vpdpbusd {s11}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 56]",
+                "vpdpbusd {s20}, zmm28, zmm30",
+                "vpdpbusd {s21}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 60]",
+                "vpdpbusd {s30}, zmm28, zmm31",
+                "vpdpbusd {s31}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 64]",
+                "vpdpbusd {s40}, zmm28, zmm30",
+                "vpdpbusd {s41}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 68]",
+                "vpdpbusd {s50}, zmm28, zmm31",
+                "vpdpbusd {s51}, zmm29, zmm31",
+                "vmovdqu64 zmm28, [{w} + 384]",
+                "vmovdqu64 zmm29, [{w} + 448]",
+                "vpbroadcastd zmm30, dword ptr [{x} + 72]",
+                "vpdpbusd {s00}, zmm28, zmm30",
+                "vpdpbusd {s01}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 76]",
+                "vpdpbusd {s10}, zmm28, zmm31",
+                "vpdpbusd {s11}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 80]",
+                "vpdpbusd {s20}, zmm28, zmm30",
+                "vpdpbusd {s21}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 84]",
+                "vpdpbusd {s30}, zmm28, zmm31",
+                "vpdpbusd {s31}, zmm29, zmm31",
+                "vpbroadcastd zmm30, dword ptr [{x} + 88]",
+                "vpdpbusd {s40}, zmm28, zmm30",
+                "vpdpbusd {s41}, zmm29, zmm30",
+                "vpbroadcastd zmm31, dword ptr [{x} + 92]",
+                "vpdpbusd {s50}, zmm28, zmm31",
+                "vpdpbusd {s51}, zmm29, zmm31",
+                w = in(reg) weights.as_ptr(),
+                x = in(reg) x.as_ptr(),
+                out("zmm28") _,
+                out("zmm29") _,
+                out("zmm30") _,
+                out("zmm31") _,
+                s00 = inout(zmm_reg) sums[0][0],
+                s01 = inout(zmm_reg) sums[0][1],
+                s10 = inout(zmm_reg) sums[1][0],
+                s11 = inout(zmm_reg) sums[1][1],
+                s20 = inout(zmm_reg) sums[2][0],
+                s21 = inout(zmm_reg) sums[2][1],
+                s30 = inout(zmm_reg) sums[3][0],
+                s31 = inout(zmm_reg) sums[3][1],
+                s40 = inout(zmm_reg) sums[4][0],
+                s41 = inout(zmm_reg) sums[4][1],
+                s50 = inout(zmm_reg) sums[5][0],
+                s51 = inout(zmm_reg) sums[5][1],
+                options(readonly, nostack, preserves_flags, pure),
+            );
+        }
+    }
+}

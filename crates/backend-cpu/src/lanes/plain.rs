@@ -1,0 +1,145 @@
+//! Lanes in plain Rust, for every processor.
+
+use quant::{Bf16Le, F16Le};
+
+use super::{BYTES, LANES, Lanes, Work};
+
+/// The proof that there is Rust.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain;
+
+impl Lanes for Plain {
+    fn detect() -> Option<Plain> {
+        Some(Plain)
+    }
+
+    fn run<W: Work>(self, work: W) {
+        work.work(self);
+    }
+
+    type Bytes = [u8; BYTES];
+    type Ints = [i32; LANES];
+    type Floats = [f32; LANES];
+
+    const TILE: usize = 1;
+
+    #[inline(always)]
+    fn bytes(self, from: &[u8; BYTES]) -> [u8; BYTES] {
+        *from
+    }
+
+    #[inline(always)]
+    fn put_bytes(self, bytes: [u8; BYTES], to: &mut [u8; BYTES]) {
+        *to = bytes;
+    }
+
+    #[inline(always)]
+    fn bits(self, bytes: [u8; BYTES], shift: u32, mask: u8) -> [u8; BYTES] {
+        bytes.map(|byte| byte >> shift & mask)
+    }
+
+    #[inline(always)]
+    fn join(self, low: [u8; BYTES], high: [u8; BYTES], up: u32) -> [u8; BYTES] {
+        std::array::from_fn(|i| low[i] | high[i] << up)
+    }
+
+    #[inline(always)]
+    fn lookup(self, table: &[u8; 16], nibbles: [u8; BYTES]) -> [u8; BYTES] {
+        nibbles.map(|nibble| table[usize::from(nibble & 15)])
+    }
+
+    #[inline(always)]
+    fn start<const SIGNED: bool>(self, start: i32) -> [i32; LANES] {
+        [start; LANES]
+    }
+
+    #[inline(always)]
+    fn dot<const SIGNED: bool>(
+        self,
+        mut sum: [i32; LANES],
+        weights: [u8; BYTES],
+        x: [i8; 4],
+    ) -> [i32; LANES] {
+        for (sum, weights) in sum.iter_mut().zip(weights.as_chunks::<4>().0) {
+            for (&w, x) in weights.iter().zip(x) {
+                *sum += i32::from(w) * i32::from(x);
+            }
+        }
+        sum
+    }
+
+    #[inline(always)]
+    fn to_floats(self, ints: [i32; LANES]) -> [f32; LANES] {
+        ints.map(|x| x as f32)
+    }
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> [f32; LANES] {
+        [x; LANES]
+    }
+
+    #[inline(always)]
+    fn floats(self, from: &[f32; LANES]) -> [f32; LANES] {
+        *from
+    }
+
+    #[inline(always)]
+    fn put(self, floats: [f32; LANES], to: &mut [f32; LANES]) {
+        *to = floats;
+    }
+
+    #[inline(always)]
+    fn halves(self, from: &[F16Le; LANES]) -> [f32; LANES] {
+        from.map(F16Le::to_f32)
+    }
+
+    #[inline(always)]
+    fn brains(self, from: &[Bf16Le; LANES]) -> [f32; LANES] {
+        from.map(Bf16Le::to_f32)
+    }
+
+    #[inline(always)]
+    fn unsigned(self, from: &[u8; LANES]) -> [f32; LANES] {
+        from.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn signed(self, from: &[i8; LANES]) -> [f32; LANES] {
+        from.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn mul(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+
+    #[inline(always)]
+    fn add(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn div(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| a[i] / b[i])
+    }
+
+    #[inline(always)]
+    fn max(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn min(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn exp2(self, x: [f32; LANES]) -> [f32; LANES] {
+        x.map(|x| if x < -126.0 { 0.0 } else { f32::from_bits(((x as i32 + 127) as u32) << 23) })
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+}

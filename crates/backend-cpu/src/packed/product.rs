@@ -1,0 +1,226 @@
+//! Products of strips and panels of activations.
+//!
+//! Lanes are rows of the weight: a result of 16 neighbouring numbers. Few rows of activations are
+//! multiplied with strips as they lie; for many, slabs of strips are unpacked once (`slab.rs`). A number is
+//! summed in the same order either way:
+//!
+//! - of a group, the integer sum of products, exact;
+//! - times the scale, added to the sum of the block, and after it the minimum times the sum of the
+//!   activations; where a block is one group, the scale is multiplied by that of the activations before;
+//! - of a block of several groups, times the scale of the activations, added to the number.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::activations::{Activations, Panel, panels};
+use super::layout::{Factors, Kind, Layout};
+use super::{Packed, scaled, slab};
+use crate::lanes::{BYTES, LANES, Lanes};
+use crate::pool::Tile;
+
+/// Rows of activations that are multiplied with strips as they lie, at most.
+pub(crate) const DIRECT: usize = 8;
+
+/// Computes the tile `[rows of x, rows of weight]`, whole strips but for the weight's last.
+#[inline(always)]
+pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
+    lanes: L,
+    weight: &Packed,
+    x: Activations<'_>,
+    tile: &mut Tile<'_, f32>,
+) {
+    if x.rows > DIRECT {
+        return slab::multiply::<L, B, G>(lanes, weight, x, tile);
+    }
+    for s in strips(tile) {
+        for rows in panels(0..x.rows, x.tile) {
+            match rows.len() {
+                1 => direct::<L, B, G, 1>(lanes, weight, s, x, rows, tile),
+                2 if L::TILE > 1 => direct::<L, B, G, 2>(lanes, weight, s, x, rows, tile),
+                3 if L::TILE == 3 => direct::<L, B, G, 3>(lanes, weight, s, x, rows, tile),
+                4 if L::TILE == 6 => direct::<L, B, G, 4>(lanes, weight, s, x, rows, tile),
+                6 if L::TILE == 6 => direct::<L, B, G, 6>(lanes, weight, s, x, rows, tile),
+                width => unreachable!("a panel of {width} rows"),
+            }
+        }
+    }
+}
+
+/// The strips whose numbers a tile has.
+#[inline(always)]
+pub(super) fn strips(tile: &Tile<'_, f32>) -> Range<usize> {
+    tile.cols().start / LANES..tile.cols().end.div_ceil(LANES)
+}
+
+/// Where the numbers of `R` strips come from: a strip itself, or what was unpacked.
+pub(super) trait Source<L: Lanes, const R: usize>: Copy {
+    /// Adds the products of four steps from `step` of the block.
+    fn dot<const SIGNED: bool, const C: usize>(
+        self,
+        lanes: L,
+        sums: &mut [[L::Ints; R]; C],
+        step: usize,
+        x: &[[i8; 4]],
+    );
+
+    /// Scales and minimums of group `group` of the block.
+    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); R];
+}
+
+/// A block of a strip as it lies, and its factors.
+struct Lying<'a, B, const G: usize> {
+    planes: &'a [[u8; BYTES]],
+    factors: &'a Factors,
+    format: PhantomData<B>,
+}
+
+impl<B, const G: usize> Clone for Lying<'_, B, G> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B, const G: usize> Copy for Lying<'_, B, G> {}
+
+impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for Lying<'_, B, G> {
+    #[inline(always)]
+    fn dot<const SIGNED: bool, const C: usize>(
+        self,
+        lanes: L,
+        sums: &mut [[L::Ints; 1]; C],
+        step: usize,
+        x: &[[i8; 4]],
+    ) {
+        for k in 0..4 {
+            let weights = B::step(lanes, self.planes, step + k);
+            for c in 0..C {
+                sums[c][0] = lanes.dot::<SIGNED>(sums[c][0], weights, x[k * C + c]);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
+        [(lanes.floats(&self.factors.scales[group]), lanes.floats(&self.factors.mins[group]))]
+    }
+}
+
+/// All columns of strip `s` with the rows `rows` of activations, of which there are `C`.
+#[inline(always)]
+fn direct<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
+    lanes: L,
+    weight: &Packed,
+    s: usize,
+    x: Activations<'_>,
+    rows: Range<usize>,
+    tile: &mut Tile<'_, f32>,
+) {
+    let x = x.panel(&rows, 0..weight.cols, scaled::<B, G>());
+    let (heads, planes) = weight.strip(s);
+    let mut sums = [[lanes.splat(0.0); 1]; C];
+    let mut factors = Factors::ZERO;
+    for b in 0..weight.cols / (32 * G) {
+        B::factors_of(lanes, &heads[b * B::FACTORS..][..B::FACTORS], &mut factors);
+        let planes = &planes[b * B::PLANES..][..B::PLANES];
+        let source = Lying::<B, G> { planes, factors: &factors, format: PhantomData };
+        block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
+    }
+    for c in 0..C {
+        store(lanes, sums[c][0], rows.start + c, tile, weight.numbers_of(s));
+    }
+}
+
+/// Adds the products of block `b` of the panel's columns to `sums`: for each row of the panel a number of
+/// each strip.
+#[inline(always)]
+pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
+    lanes: L,
+    sums: &mut [[L::Floats; R]; C],
+    source: impl Source<L, R>,
+    x: Panel<'_>,
+    b: usize,
+) {
+    let steps = K::GROUP / 4;
+    let x_scales: &[f32; C] = row_of(x.scales, b);
+    let mut of_block = [[lanes.splat(0.0); R]; C];
+    for g in 0..K::GROUPS {
+        let at = b * K::GROUPS + g;
+        let mut ints = [[lanes.start::<false>(0); R]; C];
+        if !K::MINS {
+            let starts: &[i32; C] = row_of(x.starts, at);
+            for c in 0..C {
+                let start =
+                    if K::SIGNED { lanes.start::<true>(starts[c]) } else { lanes.start::<false>(starts[c]) };
+                ints[c] = [start; R];
+            }
+        }
+        for k in (0..steps).step_by(4) {
+            let x = &x.steps[(at * steps + k) * C..][..4 * C];
+            if K::SIGNED {
+                source.dot::<true, C>(lanes, &mut ints, g * steps + k, x);
+            } else {
+                source.dot::<false, C>(lanes, &mut ints, g * steps + k, x);
+            }
+        }
+        let factors = source.factors(lanes, g);
+        let x_sums: &[f32; C] = if K::MINS { row_of(x.sums, at) } else { &[0.0; C] };
+        for r in 0..R {
+            let (scale, min) = factors[r];
+            for c in 0..C {
+                let to = if K::GROUPS == 1 { &mut sums[c][r] } else { &mut of_block[c][r] };
+                let scale = if K::GROUPS == 1 { lanes.mul(scale, lanes.splat(x_scales[c])) } else { scale };
+                *to = lanes.mul_add(lanes.to_floats(ints[c][r]), scale, *to);
+                if K::MINS {
+                    *to = lanes.mul_add(min, lanes.splat(x_sums[c]), *to);
+                }
+            }
+        }
+    }
+    if K::GROUPS > 1 {
+        for c in 0..C {
+            for r in 0..R {
+                sums[c][r] = lanes.mul_add(of_block[c][r], lanes.splat(x_scales[c]), sums[c][r]);
+            }
+        }
+    }
+}
+
+/// Row `row` of rows of `C` numbers.
+#[inline(always)]
+pub(super) fn row_of<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
+    rows[row * C..][..C].try_into().expect("rows of C numbers")
+}
+
+/// Writes the numbers `out` of row `row`.
+#[inline(always)]
+pub(super) fn store<L: Lanes>(
+    lanes: L,
+    sum: L::Floats,
+    row: usize,
+    tile: &mut Tile<'_, f32>,
+    out: Range<usize>,
+) {
+    let first = tile.cols().start;
+    let to = &mut tile.row(row)[out.start - first..out.end - first];
+    if let Ok(to) = to.try_into() {
+        return lanes.put(sum, to);
+    }
+    let mut numbers = [0.0; LANES];
+    lanes.put(sum, &mut numbers);
+    let to = &mut tile.row(row)[out.start - first..out.end - first];
+    to.copy_from_slice(&numbers[..to.len()]);
+}
+
+/// Reads them.
+#[inline(always)]
+pub(super) fn load<L: Lanes>(lanes: L, row: usize, tile: &mut Tile<'_, f32>, out: Range<usize>) -> L::Floats {
+    let first = tile.cols().start;
+    let from = &tile.row(row)[out.start - first..out.end - first];
+    if let Ok(from) = from.try_into() {
+        return lanes.floats(from);
+    }
+    let mut numbers = [0.0; LANES];
+    numbers[..from.len()].copy_from_slice(from);
+    lanes.floats(&numbers)
+}
