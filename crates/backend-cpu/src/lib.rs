@@ -154,9 +154,16 @@ impl Backend for Cpu {
         Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())))
     }
 
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let pool = &mut lock(&self.state).pool;
-        self.matrices.values().try_for_each(|matrix| matrix.pack(pool).map(|_| ()))
+        // As they lie in the file, which is read from one end to the other.
+        let mut matrices: Vec<(&String, &Arc<Matrix>)> = self.matrices.iter().collect();
+        matrices.sort_by_key(|(_, matrix)| matrix.weight.bytes.as_ptr());
+        for (name, matrix) in matrices {
+            matrix.pack(pool)?;
+            copied(name);
+        }
+        Ok(())
     }
 
     fn memory(&self) -> Memory {

@@ -141,11 +141,13 @@ pub trait Backend: Send {
     fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
     /// Does now what the first step would do else and what may take long, such as packing the weights of
-    /// all graphs compiled so far.
+    /// all graphs compiled so far. `copied` hears the name of each weight that has been copied: its bytes
+    /// will hardly be read again.
     ///
     /// # Errors
     /// When the device has no room.
-    fn prepare(&mut self) -> Result<(), Error> {
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let _ = copied;
         Ok(())
     }
 

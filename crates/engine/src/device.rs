@@ -72,9 +72,16 @@ impl Device {
         Ok(())
     }
 
-    /// Does what takes long before the first step.
-    pub(crate) fn prepare(&mut self) -> Result<(), Error> {
-        Ok(self.backend.prepare()?)
+    /// Does what takes long before the first step; weights that the backend has copied leave the memory
+    /// that their file took.
+    pub(crate) fn prepare(&mut self, model: &Model) -> Result<(), Error> {
+        let file = model.file();
+        self.backend.prepare(&mut |name| {
+            if let Some(tensor) = file.tensor(name) {
+                file.release(&tensor.data);
+            }
+        })?;
+        Ok(())
     }
 
     /// What it runs on.

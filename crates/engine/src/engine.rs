@@ -126,12 +126,8 @@ impl Engine {
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
         let scheduler = Scheduler::new(options.limits(model.n_ctx_train())?);
         let mut device = Device::new(&model, backend, scheduler.limits(), options.kv_format)?;
-        device.prepare()?;
+        device.prepare(&model)?;
         model.file().check_intact()?;
-        if device.backend().memory().weights_owned > 0 {
-            // The backend has made its own of them.
-            model.file().release();
-        }
         Ok(Engine {
             model,
             device,

@@ -172,10 +172,16 @@ impl Gguf {
         self.parts.iter().try_for_each(Part::check_intact)
     }
 
-    /// Gives the memory of what has been read so far back to the system, as far as it comes from mapped
-    /// files. Nothing changes but time: whatever is read again comes from the file again.
-    pub fn release(&self) {
-        self.parts.iter().filter_map(|part| part.map.as_ref()).for_each(|map| map.release());
+    /// Gives the memory that `data`, a tensor's, takes back to the system, as far as it comes from a mapped
+    /// file. Nothing changes but time: what is read again comes from the file again.
+    pub fn release(&self, data: &[u8]) {
+        let start = |bytes: &[u8]| bytes.as_ptr().addr();
+        for part in &self.parts {
+            let offset = start(data).checked_sub(start(&part.bytes)).filter(|&at| at < part.bytes.len());
+            if let (Some(map), Some(offset)) = (&part.map, offset) {
+                map.release(offset..offset + data.len());
+            }
+        }
     }
 }
 

@@ -49,11 +49,17 @@ impl Map {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Gives the pages that were read back to the system; a system that has no word for it keeps them.
-    pub(crate) fn release(&self) {
-        // SAFETY: pages of a file that nobody writes to through this mapping come back as they were.
+    /// Gives the pages of `range` back to the system; one that has no word for it keeps them.
+    pub(crate) fn release(&self, range: std::ops::Range<usize>) {
         #[cfg(unix)]
-        let _ = unsafe { self.map.unchecked_advise(memmap2::UncheckedAdvice::DontNeed) };
+        {
+            let len = range.end.min(self.map.len()).saturating_sub(range.start);
+            let drop = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: pages of a file that nobody writes to through this mapping come back as they were.
+            let _ = unsafe { self.map.unchecked_advise_range(drop, range.start, len) };
+        }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 
     /// Whether a part of the mapping was replaced by zeroes.

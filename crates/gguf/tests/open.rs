@@ -30,6 +30,22 @@ fn what_is_no_file_is_said_to_be_none() {
     assert!(empty.contains("an empty file"), "{empty}");
 }
 
+/// Whatever is released of a mapped file, or is none of it, reads as before.
+#[test]
+fn released_bytes_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::write(&path, testkit::llama::Spec::new(Format::Q8_0).file()).unwrap();
+    let file = Gguf::open(&path).unwrap();
+    let before: Vec<Vec<u8>> = file.tensors().map(|tensor| tensor.data.to_vec()).collect();
+    file.tensors().for_each(|tensor| file.release(&tensor.data));
+    file.release(&[]);
+    file.release(&[1; 100]);
+    let after: Vec<Vec<u8>> = file.tensors().map(|tensor| tensor.data.to_vec()).collect();
+    assert!(before == after);
+    file.check_intact().unwrap();
+}
+
 #[test]
 fn a_message_reads_as_a_sentence() {
     let case = |name: &str| {
