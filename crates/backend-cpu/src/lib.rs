@@ -1,4 +1,4 @@
-//! The CPU backend: weights are packed for vector kernels when a graph is compiled.
+//! The CPU backend: weights of linear layers are packed for vector kernels before the first step.
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
 //! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.

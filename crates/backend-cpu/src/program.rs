@@ -9,11 +9,15 @@ use crate::attention::{Attend, Heads};
 use crate::kernels::Kernels;
 use crate::kv::Layer;
 use crate::packed::activations::{Activations, Form};
+use crate::packed::product::DIRECT;
 use crate::pool::Tile;
 use crate::{Matrix, State, lock};
 
 /// Outputs of a linear layer that one task computes, at least: two strips.
 const TILE_COLS: usize = 32;
+
+/// Outputs that one task computes for many rows, at most: the rows are read again for every two strips.
+const SLABS: usize = 64;
 
 /// Tasks of a thread, so that one that was late can be helped.
 const TASKS: usize = 4;
@@ -95,7 +99,7 @@ impl CpuProgram {
     fn plan(&mut self) {
         let values = self.bound.values();
         let mut free: Vec<(Rows, usize, usize)> = Vec::new();
-        let mut packed: Vec<ValueId> = Vec::new();
+        let mut packed: Vec<Option<ValueId>> = Vec::new();
         for (now, value) in values.iter().enumerate() {
             match &value.op {
                 Op::Linear { x, weight } => {
@@ -103,12 +107,12 @@ impl CpuProgram {
                     let place = self.packed.iter().position(|(other, _)| *other == form);
                     let place = place.unwrap_or_else(|| {
                         self.packed.push((form, Vec::new()));
-                        packed.push(ValueId::from_index(now));
+                        packed.push(None);
                         self.packed.len() - 1
                     });
-                    if packed[place] != *x {
+                    if packed[place] != Some(*x) {
                         self.phases.push(Phase::Pack(*x, place));
-                        packed[place] = *x;
+                        packed[place] = Some(*x);
                     }
                 }
                 Op::RmsNorm { weight, .. } => keep_vector(&mut self.vectors, &self.bound, *weight),
@@ -322,7 +326,8 @@ impl CpuProgram {
         let x = Activations { words, rows, cols, tile: self.kernels.tile };
         // Whole strips, and enough of them for a task to be worth a second thread.
         let share = n.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (rows * cols));
-        let tile = (rows, share.next_multiple_of(TILE_COLS).min(if rows > 8 { 64 } else { usize::MAX }));
+        let tile =
+            (rows, share.next_multiple_of(TILE_COLS).min(if rows > DIRECT { SLABS } else { usize::MAX }));
         state.pool.tiles(out, n, tile, |mut tile: Tile<'_, f32>| (linear.multiply)(weight, x, &mut tile));
     }
 }

@@ -38,7 +38,7 @@ impl Map {
         let map = unsafe { Mmap::map(&file)? };
         Ok(Some(Map {
             #[cfg(unix)]
-            guard: guard::Guard::new(map.as_ptr() as usize, map.len())?,
+            guard: guard::Guard::new(map.as_ptr().addr(), map.len())?,
             map,
             file,
         }))

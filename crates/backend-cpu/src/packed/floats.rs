@@ -11,7 +11,7 @@ use quant::{Bf16Le, Block, F16Le, F32Le};
 use super::Packed;
 use super::activations::{Activations, panels};
 use super::memory::Lines;
-use super::product::{DIRECT, load, store, strips};
+use super::product::{DIRECT, groups, load, store, strips};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
 
@@ -98,34 +98,27 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let all = 0..weight.cols;
     if x.rows <= DIRECT {
         for s in strips(tile) {
-            let out = [weight.numbers_of(s), 0..0];
-            sums::<L, 1>(lanes, Lying(weight.numbers::<F>(s)), x, all.clone(), tile, out);
+            let source = Lying(weight.numbers::<F>(s));
+            sums(lanes, source, x, 0..weight.cols, tile, &[weight.numbers_of(s)]);
         }
         return;
     }
     let mut slab = vec![[[0.0; LANES]; 2]; SLAB];
-    let (strips, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
-    for first in strips.clone().step_by(width) {
-        let strips = first..strips.end.min(first + width);
-        let end = tile.cols().end;
-        let out = [0, 1].map(|at| match strips.clone().nth(at) {
-            Some(s) => weight.numbers_of(s),
-            None => end..end,
-        });
-        for first in all.clone().step_by(SLAB) {
-            let cols = first..all.end.min(first + SLAB);
+    for strips in groups::<L>(tile) {
+        for first in (0..weight.cols).step_by(SLAB) {
+            let cols = first..weight.cols.min(first + SLAB);
             for (at, s) in strips.clone().enumerate() {
                 for (to, numbers) in slab.iter_mut().zip(&weight.numbers::<F>(s)[cols.clone()]) {
                     lanes.put(F::widen(lanes, numbers), &mut to[at]);
                 }
             }
+            let [first, second] = weight.numbers_of_two(&strips);
             if L::TILE == 6 {
-                sums::<L, 2>(lanes, Widened(&slab), x, cols, tile, out.clone());
+                sums(lanes, Widened(&slab), x, cols, tile, &[first, second]);
             } else {
-                sums::<L, 1>(lanes, Widened(&slab), x, cols, tile, out.clone());
+                sums(lanes, Widened(&slab), x, cols, tile, &[first]);
             }
         }
     }
@@ -175,58 +168,43 @@ fn sums<L: Lanes, const R: usize>(
     x: Activations<'_>,
     cols: Range<usize>,
     tile: &mut Tile<'_, f32>,
-    out: [Range<usize>; 2],
+    out: &[Range<usize>; R],
 ) {
     for rows in panels(0..x.rows, x.tile) {
-        let width = rows.len();
-        let panel = Panel { x: x.floats(&rows, cols.clone()), rows, more: cols.start > 0, out: &out };
+        let (first, width, is_first) = (rows.start, rows.len(), cols.start == 0);
+        let x = x.floats(&rows, cols.clone());
         match width {
-            1 => panel.sum::<L, R, 1>(lanes, source, tile),
-            2 if L::TILE > 1 => panel.sum::<L, R, 2>(lanes, source, tile),
-            3 if L::TILE == 3 => panel.sum::<L, R, 3>(lanes, source, tile),
-            4 if L::TILE == 6 => panel.sum::<L, R, 4>(lanes, source, tile),
-            6 if L::TILE == 6 => panel.sum::<L, R, 6>(lanes, source, tile),
+            1 => panel::<L, R, 1>(lanes, source, x, (first, is_first), tile, out),
+            2 if L::TILE > 1 => panel::<L, R, 2>(lanes, source, x, (first, is_first), tile, out),
+            3 if L::TILE == 3 => panel::<L, R, 3>(lanes, source, x, (first, is_first), tile, out),
+            4 if L::TILE == 6 => panel::<L, R, 4>(lanes, source, x, (first, is_first), tile, out),
+            6 if L::TILE == 6 => panel::<L, R, 6>(lanes, source, x, (first, is_first), tile, out),
             width => unreachable!("a panel of {width} rows"),
         }
     }
 }
 
-/// Some rows of activations, `[cols][rows]`, and where their sums go.
-struct Panel<'a> {
-    x: &'a [f32],
-    rows: Range<usize>,
-    more: bool,
-    out: &'a [Range<usize>; 2],
-}
-
-impl Panel<'_> {
-    #[inline(always)]
-    fn sum<L: Lanes, const R: usize, const C: usize>(
-        self,
-        lanes: L,
-        source: impl Source<L, R>,
-        tile: &mut Tile<'_, f32>,
-    ) {
-        let mut sums = [[lanes.splat(0.0); R]; C];
-        if self.more {
-            for c in 0..C {
-                for r in 0..R {
-                    sums[c][r] = load(lanes, self.rows.start + c, tile, self.out[r].clone());
-                }
-            }
-        }
-        for (col, x) in self.x.as_chunks::<C>().0.iter().enumerate() {
-            let weights = source.column(lanes, col);
-            for c in 0..C {
-                for r in 0..R {
-                    sums[c][r] = lanes.mul_add(weights[r], lanes.splat(x[c]), sums[c][r]);
-                }
-            }
-        }
+/// The same of `C` rows from row `first` on, `[cols][C]`; `is_first` says that nothing is there yet.
+#[inline(always)]
+fn panel<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    source: impl Source<L, R>,
+    x: &[f32],
+    (first, is_first): (usize, bool),
+    tile: &mut Tile<'_, f32>,
+    out: &[Range<usize>; R],
+) {
+    let mut sums = [[lanes.splat(0.0); R]; C];
+    if !is_first {
+        sums = load(lanes, first, tile, out);
+    }
+    for (col, x) in x.as_chunks::<C>().0.iter().enumerate() {
+        let weights = source.column(lanes, col);
         for c in 0..C {
             for r in 0..R {
-                store(lanes, sums[c][r], self.rows.start + c, tile, self.out[r].clone());
+                sums[c][r] = lanes.mul_add(weights[r], lanes.splat(x[c]), sums[c][r]);
             }
         }
     }
+    store(lanes, sums, first, tile, out);
 }

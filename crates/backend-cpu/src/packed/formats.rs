@@ -19,6 +19,18 @@ fn put_across<const N: usize>(out: &mut [u8], rows: [[u8; N]; LANES]) {
     }
 }
 
+/// Writes what K-quants with minimums have: `d`, `dmin` and the bytes of scales and minimums.
+fn put_mins<const N: usize>(
+    out: &mut [u8],
+    d: [F16Le; LANES],
+    dmin: [F16Le; LANES],
+    scales: [[u8; N]; LANES],
+) {
+    put(&mut out[..32], d.map(|d| d.0));
+    put(&mut out[32..64], dmin.map(|dmin| dmin.0));
+    put_across(&mut out[64..], scales);
+}
+
 /// Sixteen F16 from byte `at` on.
 #[inline(always)]
 fn halves<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
@@ -30,8 +42,6 @@ fn halves<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
 fn sixteen(from: &[u8], number: usize) -> &[u8; LANES] {
     from[number * LANES..][..LANES].try_into().expect("16 bytes")
 }
-
-const ZERO_128: u8 = 128;
 
 const IQ4_TABLE: [u8; 16] = {
     let mut table = [0; 16];
@@ -45,7 +55,7 @@ const IQ4_TABLE: [u8; 16] = {
 
 /// Formats of 32 values under one scale, with or without a minimum.
 macro_rules! simple {
-    ($block:ty, $kind:ty, low $low:literal, high $high:literal, zero $zero:expr $(, min $m:ident)? $(, table $table:expr)?) => {
+    ($block:ty, $kind:ty, low $low:literal, high $high:literal, zero $zero:literal $(, min $m:ident)? $(, table $table:expr)?) => {
         impl Layout<1> for $block {
             type Kind = $kind;
             const LOW: u32 = $low;
@@ -74,8 +84,8 @@ simple!(BlockQ4_0, Plain, low 4, high 0, zero 8);
 simple!(BlockQ4_1, PlainMins, low 4, high 0, zero 0, min m);
 simple!(BlockQ5_0, Plain, low 4, high 1, zero 16);
 simple!(BlockQ5_1, PlainMins, low 4, high 1, zero 0, min m);
-simple!(BlockQ8_0, PlainSigned, low 8, high 0, zero ZERO_128);
-simple!(BlockIQ4_NL, PlainSigned, low 4, high 0, zero ZERO_128, table IQ4_TABLE);
+simple!(BlockQ8_0, PlainSigned, low 8, high 0, zero 128);
+simple!(BlockIQ4_NL, PlainSigned, low 4, high 0, zero 128, table IQ4_TABLE);
 
 /// Formats of 256 values with eight 6-bit scales and minimums in 12 bytes.
 macro_rules! scales_mins {
@@ -88,9 +98,7 @@ macro_rules! scales_mins {
             const FACTORS: usize = 64 + 12 * LANES;
 
             fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-                put(&mut out[..32], rows.map(|row| row.d.0));
-                put(&mut out[32..64], rows.map(|row| row.dmin.0));
-                put_across(&mut out[64..], rows.map(|row| row.scales));
+                put_mins(out, rows.map(|row| row.d), rows.map(|row| row.dmin), rows.map(|row| row.scales));
             }
 
             #[inline(always)]
@@ -121,7 +129,7 @@ scales_mins!(BlockQ5_K, EightMins, high 1);
 
 /// Formats of 256 values with signed scales, a byte for each group.
 macro_rules! signed_scales {
-    ($block:ty, $kind:ty, group $group:literal, low $low:literal, high $high:literal, zero $zero:expr, |$row:ident| $scales:expr $(, table $table:expr)?) => {
+    ($block:ty, $kind:ty, group $group:literal, low $low:literal, high $high:literal, zero $zero:literal, |$row:ident| $scales:expr $(, table $table:expr)?) => {
         impl Layout<8> for $block {
             type Kind = $kind;
             const LOW: u32 = $low;
@@ -149,7 +157,7 @@ macro_rules! signed_scales {
 
 signed_scales!(BlockQ3_K, Sixteen, group 16, low 2, high 1, zero 4, |row| row.scales());
 signed_scales!(BlockQ6_K, Sixteen, group 16, low 4, high 2, zero 32, |row| row.scales);
-signed_scales!(BlockIQ4_XS, EightSigned, group 32, low 4, high 0, zero ZERO_128, |row| row.scales(), table IQ4_TABLE);
+signed_scales!(BlockIQ4_XS, EightSigned, group 32, low 4, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
 
 impl Layout<8> for BlockQ2_K {
     type Kind = SixteenMins;
@@ -159,9 +167,7 @@ impl Layout<8> for BlockQ2_K {
     const FACTORS: usize = 64 + 16 * LANES;
 
     fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-        put(&mut out[..32], rows.map(|row| row.d.0));
-        put(&mut out[32..64], rows.map(|row| row.dmin.0));
-        put_across(&mut out[64..], rows.map(|row| row.scales));
+        put_mins(out, rows.map(|row| row.d), rows.map(|row| row.dmin), rows.map(|row| row.scales));
     }
 
     #[inline(always)]

@@ -14,12 +14,12 @@ mod memory;
 pub(crate) mod product;
 mod slab;
 
+use std::ops::Range;
+
 use zerocopy::FromBytes;
 
 use crate::lanes::{BYTES, LANES};
 use crate::pool::Pool;
-use std::ops::Range;
-
 use activations::Scaled;
 use layout::{Kind, Layout};
 use memory::Lines;
@@ -88,6 +88,14 @@ impl Packed {
     #[inline(always)]
     fn numbers_of(&self, s: usize) -> Range<usize> {
         s * LANES..self.rows.min((s + 1) * LANES)
+    }
+
+    /// Those of the first two of `strips`; of a strip that is not there, none.
+    #[inline(always)]
+    fn numbers_of_two(&self, strips: &Range<usize>) -> [Range<usize>; 2] {
+        let first = self.numbers_of(strips.start);
+        let second = if strips.len() > 1 { self.numbers_of(strips.start + 1) } else { first.end..first.end };
+        [first, second]
     }
 
     /// Factors and planes of strip `s`.

@@ -52,19 +52,39 @@ pub(super) fn strips(tile: &Tile<'_, f32>) -> Range<usize> {
     tile.cols().start / LANES..tile.cols().end.div_ceil(LANES)
 }
 
+/// The strips of a tile, as many at a time as a slab holds.
+#[inline(always)]
+pub(super) fn groups<L: Lanes>(tile: &Tile<'_, f32>) -> impl Iterator<Item = Range<usize>> + use<L> {
+    let (Range { start, end }, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
+    (start..end).step_by(width).map(move |first| first..end.min(first + width))
+}
+
 /// Where the numbers of `R` strips come from: a strip itself, or what was unpacked.
 pub(super) trait Source<L: Lanes, const R: usize>: Copy {
+    /// Step `step` of the block.
+    fn step(self, lanes: L, step: usize) -> [L::Bytes; R];
+
+    /// Scales and minimums of group `group` of the block.
+    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); R];
+
     /// Adds the products of four steps from `step` of the block.
+    #[inline(always)]
     fn dot<const SIGNED: bool, const C: usize>(
         self,
         lanes: L,
         sums: &mut [[L::Ints; R]; C],
         step: usize,
         x: &[[i8; 4]],
-    );
-
-    /// Scales and minimums of group `group` of the block.
-    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); R];
+    ) {
+        for k in 0..4 {
+            let weights = self.step(lanes, step + k);
+            for c in 0..C {
+                for r in 0..R {
+                    sums[c][r] = lanes.dot::<SIGNED>(sums[c][r], weights[r], x[k * C + c]);
+                }
+            }
+        }
+    }
 }
 
 /// A block of a strip as it lies, and its factors.
@@ -85,19 +105,8 @@ impl<B, const G: usize> Copy for Lying<'_, B, G> {}
 
 impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for Lying<'_, B, G> {
     #[inline(always)]
-    fn dot<const SIGNED: bool, const C: usize>(
-        self,
-        lanes: L,
-        sums: &mut [[L::Ints; 1]; C],
-        step: usize,
-        x: &[[i8; 4]],
-    ) {
-        for k in 0..4 {
-            let weights = B::step(lanes, self.planes, step + k);
-            for c in 0..C {
-                sums[c][0] = lanes.dot::<SIGNED>(sums[c][0], weights, x[k * C + c]);
-            }
-        }
+    fn step(self, lanes: L, step: usize) -> [L::Bytes; 1] {
+        [B::step(lanes, self.planes, step)]
     }
 
     #[inline(always)]
@@ -126,9 +135,7 @@ fn direct<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
         let source = Lying::<B, G> { planes, factors: &factors, format: PhantomData };
         block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
     }
-    for c in 0..C {
-        store(lanes, sums[c][0], rows.start + c, tile, weight.numbers_of(s));
-    }
+    store(lanes, sums, rows.start, tile, &[weight.numbers_of(s)]);
 }
 
 /// Adds the products of block `b` of the panel's columns to `sums`: for each row of the panel a number of
@@ -192,35 +199,56 @@ pub(super) fn row_of<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
     rows[row * C..][..C].try_into().expect("rows of C numbers")
 }
 
-/// Writes the numbers `out` of row `row`.
+/// Writes `C` rows from row `first` on: of each strip the numbers `out`, which may be fewer than 16 or none.
 #[inline(always)]
-pub(super) fn store<L: Lanes>(
+pub(super) fn store<L: Lanes, const R: usize, const C: usize>(
     lanes: L,
-    sum: L::Floats,
-    row: usize,
+    sums: [[L::Floats; R]; C],
+    first: usize,
     tile: &mut Tile<'_, f32>,
-    out: Range<usize>,
+    out: &[Range<usize>; R],
 ) {
-    let first = tile.cols().start;
-    let to = &mut tile.row(row)[out.start - first..out.end - first];
-    if let Ok(to) = to.try_into() {
-        return lanes.put(sum, to);
+    for c in 0..C {
+        for r in 0..R {
+            let to = part(tile, first + c, &out[r]);
+            if let Ok(to) = <&mut [f32; LANES]>::try_from(&mut *to) {
+                lanes.put(sums[c][r], to);
+            } else {
+                let mut numbers = [0.0; LANES];
+                lanes.put(sums[c][r], &mut numbers);
+                to.copy_from_slice(&numbers[..to.len()]);
+            }
+        }
     }
-    let mut numbers = [0.0; LANES];
-    lanes.put(sum, &mut numbers);
-    let to = &mut tile.row(row)[out.start - first..out.end - first];
-    to.copy_from_slice(&numbers[..to.len()]);
 }
 
-/// Reads them.
+/// Reads what [`store`] has written.
 #[inline(always)]
-pub(super) fn load<L: Lanes>(lanes: L, row: usize, tile: &mut Tile<'_, f32>, out: Range<usize>) -> L::Floats {
-    let first = tile.cols().start;
-    let from = &tile.row(row)[out.start - first..out.end - first];
-    if let Ok(from) = from.try_into() {
-        return lanes.floats(from);
+pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    first: usize,
+    tile: &mut Tile<'_, f32>,
+    out: &[Range<usize>; R],
+) -> [[L::Floats; R]; C] {
+    let mut sums = [[lanes.splat(0.0); R]; C];
+    for c in 0..C {
+        for r in 0..R {
+            let from = part(tile, first + c, &out[r]);
+            sums[c][r] = if let Ok(from) = <&[f32; LANES]>::try_from(&*from) {
+                lanes.floats(from)
+            } else {
+                let mut numbers = [0.0; LANES];
+                numbers[..from.len()].copy_from_slice(from);
+                lanes.floats(&numbers)
+            };
+        }
     }
-    let mut numbers = [0.0; LANES];
-    numbers[..from.len()].copy_from_slice(from);
-    lanes.floats(&numbers)
+    sums
+}
+
+/// The numbers `out` of row `row` of the result.
+#[inline(always)]
+fn part<'a>(tile: &'a mut Tile<'_, f32>, row: usize, out: &Range<usize>) -> &'a mut [f32] {
+    let first = tile.cols().start;
+    &mut tile.row(row)[out.start - first..out.end - first]
 }

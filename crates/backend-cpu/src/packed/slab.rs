@@ -6,9 +6,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::activations::{Activations, panels};
+use super::activations::{Activations, Scaled, panels};
 use super::layout::{Factors, Kind, Layout};
-use super::product::{Source, block, load, store, strips};
+use super::product::{Source, block, groups, load, store};
 use super::{Packed, scaled};
 use crate::lanes::{BYTES, LANES, Lanes, Work};
 use crate::pool::Tile;
@@ -29,20 +29,13 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
         scales: vec![[[0.0; LANES]; 2]; COLS / B::Kind::GROUP],
         mins: vec![[[0.0; LANES]; 2]; COLS / B::Kind::GROUP],
     };
-    let (strips, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
-    for first in strips.clone().step_by(width) {
-        let strips = first..strips.end.min(first + width);
+    for strips in groups::<L>(tile) {
         for first in (0..weight.cols).step_by(COLS) {
             let cols = first..weight.cols.min(first + COLS);
             for (at, s) in strips.clone().enumerate() {
                 slab.unpack::<L, B, G>(lanes, weight, s, at, cols.clone());
             }
-            let form = scaled::<B, G>();
-            let end = tile.cols().end;
-            let out = [0, 1].map(|at| match strips.clone().nth(at) {
-                Some(s) => weight.numbers_of(s),
-                None => end..end,
-            });
+            let (form, out) = (scaled::<B, G>(), weight.numbers_of_two(&strips));
             lanes.run(Panels::<B::Kind> { slab: &slab, x, form, cols, out, tile, kind: PhantomData });
         }
     }
@@ -90,7 +83,7 @@ impl Slab {
 struct Panels<'a, 't, K> {
     slab: &'a Slab,
     x: Activations<'a>,
-    form: super::activations::Scaled,
+    form: Scaled,
     cols: Range<usize>,
     out: [Range<usize>; 2],
     tile: &'a mut Tile<'t, f32>,
@@ -122,13 +115,10 @@ impl<K: Kind> Panels<'_, '_, K> {
     where
         for<'a> Unpacked<'a>: Source<L, R>,
     {
+        let out: &[Range<usize>; R] = self.out[..R].try_into().expect("one strip or two");
         let mut sums = [[lanes.splat(0.0); R]; C];
         if self.cols.start > 0 {
-            for c in 0..C {
-                for r in 0..R {
-                    sums[c][r] = load(lanes, rows.start + c, self.tile, self.out[r].clone());
-                }
-            }
+            sums = load(lanes, rows.start, self.tile, out);
         }
         let x = self.x.panel(&rows, self.cols.clone(), self.form);
         let steps = K::GROUPS * K::GROUP / 4;
@@ -140,11 +130,7 @@ impl<K: Kind> Panels<'_, '_, K> {
             };
             block::<L, K, R, C>(lanes, &mut sums, source, x, b);
         }
-        for c in 0..C {
-            for r in 0..R {
-                store(lanes, sums[c][r], rows.start + c, self.tile, self.out[r].clone());
-            }
-        }
+        store(lanes, sums, rows.start, self.tile, out);
     }
 }
 
@@ -158,19 +144,8 @@ struct Unpacked<'a> {
 
 impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
     #[inline(always)]
-    fn dot<const SIGNED: bool, const C: usize>(
-        self,
-        lanes: L,
-        sums: &mut [[L::Ints; 1]; C],
-        step: usize,
-        x: &[[i8; 4]],
-    ) {
-        for k in 0..4 {
-            let weights = lanes.bytes(&self.steps[step + k][0]);
-            for c in 0..C {
-                sums[c][0] = lanes.dot::<SIGNED>(sums[c][0], weights, x[k * C + c]);
-            }
-        }
+    fn step(self, lanes: L, step: usize) -> [L::Bytes; 1] {
+        [lanes.bytes(&self.steps[step][0])]
     }
 
     #[inline(always)]
@@ -181,15 +156,9 @@ impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
 
 impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
     #[inline(always)]
-    fn dot<const SIGNED: bool, const C: usize>(
-        self,
-        lanes: L,
-        sums: &mut [[L::Ints; 2]; C],
-        step: usize,
-        x: &[[i8; 4]],
-    ) {
-        let weights = self.steps[step..][..4].try_into().expect("four steps");
-        lanes.dot_pairs::<SIGNED, C>(sums, weights, x);
+    fn step(self, lanes: L, step: usize) -> [L::Bytes; 2] {
+        let [first, second] = &self.steps[step];
+        [lanes.bytes(first), lanes.bytes(second)]
     }
 
     #[inline(always)]
@@ -200,5 +169,17 @@ impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
             (lanes.floats(&scales[0]), lanes.floats(&mins[0])),
             (lanes.floats(&scales[1]), lanes.floats(&mins[1])),
         ]
+    }
+
+    #[inline(always)]
+    fn dot<const SIGNED: bool, const C: usize>(
+        self,
+        lanes: L,
+        sums: &mut [[L::Ints; 2]; C],
+        step: usize,
+        x: &[[i8; 4]],
+    ) {
+        let weights = self.steps[step..][..4].try_into().expect("four steps");
+        lanes.dot_pairs::<SIGNED, C>(sums, weights, x);
     }
 }
