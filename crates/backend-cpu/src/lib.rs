@@ -195,7 +195,48 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[cfg(test)]
 mod tests {
+    use backend::{Span, Step};
+    use quant::Format;
+
     use super::*;
+
+    /// A matrix is copied to two strips of 16 rows; the table is read where it lies. Nothing is taken before
+    /// it is needed, and the numbers do not depend on when that is.
+    #[test]
+    fn what_is_copied_is_told_and_counted() {
+        let mut graph = graph::Builder::new();
+        let (table, matrix) = (graph.weight("table", 3, 32), graph.weight("matrix", 20, 32));
+        let x = graph.embed("x", table);
+        let x = graph.take_rows("x_wanted", x);
+        let y = graph.linear("y", x, matrix);
+        let graph = graph.finish(y);
+        let step = Step::new(vec![2, 0], vec![Span { past: 0, len: 2, pages: vec![0] }], vec![0, 1]);
+        let step = step.expect("a good step");
+        let run = |prepare: bool| {
+            let mut cpu = Cpu::new(1.try_into().ok());
+            for (name, rows) in [("table", 3), ("matrix", 20)] {
+                let bytes: Vec<u8> = (0..rows * 32).flat_map(|i| (i as f32).sin().to_le_bytes()).collect();
+                let weight = Weight { format: Format::F32, rows, cols: 32, bytes: bytes.into() };
+                cpu.load(name, weight).expect("a good weight");
+            }
+            let bucket = Bucket { rows: 2, wanted: 2 };
+            let mut program = cpu.compile(&graph, bucket, Taps::None).expect("a good graph");
+            let memory = cpu.memory();
+            assert_eq!((memory.weights_mapped, memory.weights_owned), (3 * 32 * 4, 2 * 16 * 32 * 4));
+            assert!(cpu.matrices["matrix"].packed.get().is_none());
+            if prepare {
+                let mut copied = Vec::new();
+                cpu.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
+                assert_eq!(copied, ["matrix"]);
+                assert!(cpu.matrices["matrix"].packed.get().is_some());
+            }
+            program.run(&step).expect("a good step");
+            program.output().to_vec()
+        };
+        let later = run(false);
+        assert_eq!(later.len(), 2 * 20);
+        assert_eq!(run(true), later);
+    }
 
     #[test]
     fn the_processor_is_named() {

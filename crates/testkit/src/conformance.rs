@@ -27,6 +27,7 @@ macro_rules! conformance {
             rope_scales_positions_and_divides_by_factors
             rope_leaves_the_columns_beyond_its_own
             attention_is_causal_and_counts_positions_from_the_cache
+            attention_does_not_see_what_comes_later
             attention_shares_key_heads_in_groups
             attention_weighs_by_softmax_of_scaled_scores
             swiglu_gates_with_silu

@@ -118,6 +118,24 @@ pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
     }
 }
 
+/// A key or value that is no number spoils the rows from its own on, and none before: not even those that are
+/// computed together with it.
+pub fn attention_does_not_see_what_comes_later(make: Make<'_>) {
+    const SPOILT: usize = 37;
+    for (k_at, v_at) in [(Some(SPOILT), None), (None, Some(SPOILT))] {
+        let mut net = Net::default();
+        let column = |at: Option<usize>| -> Vec<f32> {
+            (0..40).map(|row| if at == Some(row) { f32::NAN } else { 1.0 }).collect()
+        };
+        let q = net.input("q", 40, &[1.0; 40]);
+        let (k, v) = (net.input("k", 40, &column(k_at)), net.input("v", 40, &column(v_at)));
+        let y = net.graph.attention("y", [q, k, v], 1, 1, 1.0);
+        let found = net.run(y, make(), Some(store(1, 1, 1, 2, KvFormat::F32)), &[rows(40)]);
+        close(&found[..SPOILT], &[1.0; SPOILT], 1e-6);
+        assert!(found[SPOILT..].iter().all(|y| y.is_nan()), "{found:?}");
+    }
+}
+
 /// Four query heads over two key/value heads: heads 0 and 1 read the first, 2 and 3 the second.
 pub fn attention_shares_key_heads_in_groups(make: Make<'_>) {
     let mut net = Net::default();
