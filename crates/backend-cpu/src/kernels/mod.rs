@@ -247,8 +247,8 @@ struct PackRows<'a> {
 
 impl Work for PackRows<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, _: L) {
-        pack(self.x, self.rows, self.tile, self.form, self.words);
+    fn work<L: Lanes>(self, lanes: L) {
+        pack(lanes, self.x, self.rows, self.tile, self.form, self.words);
     }
 }
 

@@ -41,6 +41,12 @@ impl Lanes for Avx2 {
     const TILE: usize = 3;
 
     #[inline(always)]
+    fn prefetch(self, at: *const u8) {
+        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn bytes(self, from: &[u8; BYTES]) -> [__m256i; 2] {
         let from = from.as_ptr().cast::<__m256i>();
         // SAFETY: 64 bytes are read from an array of 64.
@@ -58,20 +64,20 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn bits(self, bytes: [__m256i; 2], shift: u32, mask: u8) -> [__m256i; 2] {
+    fn bits(self, bytes: [__m256i; 2], down: i32, mask: u8) -> [__m256i; 2] {
         // SAFETY: `self` is the proof of the features.
         both(bytes, |bytes| unsafe {
-            let shifted = _mm256_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
+            let count = _mm_cvtsi32_si128(down.abs());
+            let shifted =
+                if down < 0 { _mm256_sll_epi16(bytes, count) } else { _mm256_srl_epi16(bytes, count) };
             _mm256_and_si256(shifted, _mm256_set1_epi8(mask as i8))
         })
     }
 
     #[inline(always)]
-    fn join(self, low: [__m256i; 2], high: [__m256i; 2], up: u32) -> [__m256i; 2] {
+    fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
         // SAFETY: `self` is the proof of the features.
-        let high = both(high, |high| unsafe { _mm256_sll_epi16(high, _mm_cvtsi32_si128(up as i32)) });
-        // SAFETY: `self` is the proof of the features.
-        unsafe { [_mm256_or_si256(low[0], high[0]), _mm256_or_si256(low[1], high[1])] }
+        unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
     }
 
     #[inline(always)]
@@ -92,6 +98,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn plus(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
+    }
+
+    #[inline(always)]
     fn dot<const SIGNED: bool>(self, sum: [__m256i; 2], weights: [__m256i; 2], x: [i8; 4]) -> [__m256i; 2] {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
         // SAFETY: `self` is the proof of the features.
@@ -107,6 +119,59 @@ impl Lanes for Avx2 {
         });
         // SAFETY: `self` is the proof of the features.
         unsafe { [_mm256_add_epi32(sum[0], products[0]), _mm256_add_epi32(sum[1], products[1])] }
+    }
+
+    #[inline(always)]
+    fn nearest(self, x: [__m256; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1])] }
+    }
+
+    #[inline(always)]
+    fn magnitudes(self, x: [__m256; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        both(x, |x| unsafe { _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(i32::MAX)) })
+    }
+
+    #[inline(always)]
+    fn larger(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { [_mm256_max_epi32(a[0], b[0]), _mm256_max_epi32(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn largest(self, ints: [__m256i; 2]) -> i32 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let max = _mm256_max_epi32(ints[0], ints[1]);
+            let max = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256::<1>(max));
+            let max = _mm_max_epi32(max, _mm_unpackhi_epi64(max, max));
+            _mm_cvtsi128_si32(_mm_max_epi32(max, _mm_shuffle_epi32::<1>(max)))
+        }
+    }
+
+    #[inline(always)]
+    fn low_bytes(self, ints: [__m256i; 2]) -> [u32; 4] {
+        // Of each word the lowest byte to the first word of each half; then these first words together.
+        // SAFETY: `self` is the proof of the features; what is transmuted are 32 bytes of plain numbers.
+        unsafe {
+            let order = _mm256_broadcastsi128_si256(_mm_set_epi32(-1, -1, -1, 0x0C08_0400));
+            let [low, high] = [_mm256_shuffle_epi8(ints[0], order), _mm256_shuffle_epi8(ints[1], order)];
+            let words = _mm256_unpacklo_epi32(low, high);
+            let words = std::mem::transmute::<__m256i, [u32; 8]>(words);
+            [words[0], words[4], words[1], words[5]]
+        }
+    }
+
+    #[inline(always)]
+    fn total(self, ints: [__m256i; 2]) -> i32 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let sum = _mm256_add_epi32(ints[0], ints[1]);
+            let sum = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+            let sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
+            _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32::<1>(sum)))
+        }
     }
 
     #[inline(always)]
@@ -202,14 +267,15 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn exp2(self, x: [__m256; 2]) -> [__m256; 2] {
+    fn scale(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
         // SAFETY: `self` is the proof of the features.
-        both(x, |x| unsafe {
+        let powers = both(n, |x| unsafe {
             let power =
                 _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127)));
             let is_normal = _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_set1_ps(-126.0));
             _mm256_and_ps(is_normal, _mm256_castsi256_ps(power))
-        })
+        });
+        self.mul(a, powers)
     }
 
     #[inline(always)]

@@ -37,6 +37,12 @@ impl Lanes for Avx512 {
     const TILE: usize = 6;
 
     #[inline(always)]
+    fn prefetch(self, at: *const u8) {
+        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+
+    #[inline(always)]
     fn bytes(self, from: &[u8; BYTES]) -> __m512i {
         // SAFETY: 64 bytes are read from an array of 64.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
@@ -49,18 +55,20 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn bits(self, bytes: __m512i, shift: u32, mask: u8) -> __m512i {
+    fn bits(self, bytes: __m512i, down: i32, mask: u8) -> __m512i {
         // SAFETY: `self` is the proof of the features.
         unsafe {
-            let shifted = _mm512_srl_epi16(bytes, _mm_cvtsi32_si128(shift as i32));
+            let count = _mm_cvtsi32_si128(down.abs());
+            let shifted =
+                if down < 0 { _mm512_sll_epi16(bytes, count) } else { _mm512_srl_epi16(bytes, count) };
             _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8))
         }
     }
 
     #[inline(always)]
-    fn join(self, low: __m512i, high: __m512i, up: u32) -> __m512i {
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: `self` is the proof of the features.
-        unsafe { _mm512_or_si512(low, _mm512_sll_epi16(high, _mm_cvtsi32_si128(up as i32))) }
+        unsafe { _mm512_or_si512(a, b) }
     }
 
     #[inline(always)]
@@ -79,10 +87,29 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn plus(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_add_epi32(a, b) }
+    }
+
+    #[inline(always)]
     fn dot<const SIGNED: bool>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
         // SAFETY: `self` is the proof of the features.
         unsafe { _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(x)) }
+    }
+
+    /// High halves are taken where they are, sixteen times as large.
+    #[inline(always)]
+    fn dot_halves(self, [low, high]: [__m512i; 2], weights: __m512i, x: [[i8; 4]; 2]) -> [__m512i; 2] {
+        let low = self.dot::<false>(low, self.bits(weights, 0, 0x0F), x[0]);
+        [low, self.dot::<false>(high, self.bits(weights, 0, 0xF0), x[1])]
+    }
+
+    #[inline(always)]
+    fn join(self, [low, high]: [__m512i; 2]) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_add_epi32(low, _mm512_srai_epi32::<4>(high)) }
     }
 
     /// In assembly for six rows: of the intrinsics LLVM hoists the broadcasts and spills the sums.
@@ -100,6 +127,42 @@ impl Lanes for Avx512 {
             return;
         }
         super::dot_pairs::<Avx512, SIGNED, C>(self, sums, weights, x);
+    }
+
+    #[inline(always)]
+    fn nearest(self, x: __m512) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_cvtps_epi32(x) }
+    }
+
+    #[inline(always)]
+    fn magnitudes(self, x: __m512) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX)) }
+    }
+
+    #[inline(always)]
+    fn larger(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_max_epi32(a, b) }
+    }
+
+    #[inline(always)]
+    fn largest(self, ints: __m512i) -> i32 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_reduce_max_epi32(ints) }
+    }
+
+    #[inline(always)]
+    fn low_bytes(self, ints: __m512i) -> [u32; 4] {
+        // SAFETY: `self` is the proof of the features; both are 16 bytes of plain numbers.
+        unsafe { std::mem::transmute::<__m128i, [u32; 4]>(_mm512_cvtepi32_epi8(ints)) }
+    }
+
+    #[inline(always)]
+    fn total(self, ints: __m512i) -> i32 {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_reduce_add_epi32(ints) }
     }
 
     #[inline(always)]
@@ -184,13 +247,11 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn exp2(self, x: __m512) -> __m512 {
+    fn scale(self, a: __m512, n: __m512) -> __m512 {
         // SAFETY: `self` is the proof of the features.
         unsafe {
-            let power =
-                _mm512_slli_epi32::<23>(_mm512_add_epi32(_mm512_cvtps_epi32(x), _mm512_set1_epi32(127)));
-            let is_normal = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_set1_ps(-126.0));
-            _mm512_maskz_mov_ps(is_normal, _mm512_castsi512_ps(power))
+            let is_normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(n, _mm512_set1_ps(-126.0));
+            _mm512_maskz_scalef_ps(is_normal, a, n)
         }
     }
 

@@ -38,22 +38,49 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// two strips, 3 with one, or 1.
     const TILE: usize;
 
+    /// Asks for the cache line at `at`, which need not be anywhere.
+    #[inline(always)]
+    fn prefetch(self, _at: *const u8) {}
     /// Reads bytes.
     fn bytes(self, from: &[u8; BYTES]) -> Self::Bytes;
     /// Writes bytes.
     fn put_bytes(self, bytes: Self::Bytes, to: &mut [u8; BYTES]);
-    /// Of each byte the bits under `mask` after a shift down.
-    fn bits(self, bytes: Self::Bytes, shift: u32, mask: u8) -> Self::Bytes;
-    /// `low | high << up`, where no bit crosses into the next byte.
-    fn join(self, low: Self::Bytes, high: Self::Bytes, up: u32) -> Self::Bytes;
+    /// Of each byte the bits under `mask` after a shift down, or up where `down` is negative.
+    fn bits(self, bytes: Self::Bytes, down: i32, mask: u8) -> Self::Bytes;
+    /// `a | b`.
+    fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// The bytes of `table` at the indices `nibbles`.
     fn lookup(self, table: &[u8; 16], nibbles: Self::Bytes) -> Self::Bytes;
 
     /// Where the sum of a group of products begins: at `start`, which is minus the zero point of the weights
     /// times the sum of the activations. `SIGNED` says that the zero point is 128.
     fn start<const SIGNED: bool>(self, start: i32) -> Self::Ints;
+    /// Zeros.
+    #[inline(always)]
+    fn zero(self) -> Self::Ints {
+        self.start::<false>(0)
+    }
+    /// `a + b`.
+    fn plus(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
     /// Adds the four products of each lane's `weights` and `x`, to a sum that began with [`Self::start`].
     fn dot<const SIGNED: bool>(self, sum: Self::Ints, weights: Self::Bytes, x: [i8; 4]) -> Self::Ints;
+    /// [`Self::dot`] of the low halves of bytes and `x[0]`, and of the high halves and `x[1]`; the sums of
+    /// both are [`Self::join`]ed at last.
+    #[inline(always)]
+    fn dot_halves(
+        self,
+        [low, high]: [Self::Ints; 2],
+        weights: Self::Bytes,
+        x: [[i8; 4]; 2],
+    ) -> [Self::Ints; 2] {
+        let low = self.dot::<false>(low, self.bits(weights, 0, 15), x[0]);
+        [self.dot::<false>(low, self.bits(weights, 4, 15), x[1]), high]
+    }
+    /// The sum of both of [`Self::dot_halves`].
+    #[inline(always)]
+    fn join(self, [low, _]: [Self::Ints; 2]) -> Self::Ints {
+        low
+    }
     /// [`Self::dot`] for four steps of two strips with `C` rows of activations, `x[4][C]`.
     #[inline(always)]
     fn dot_pairs<const SIGNED: bool, const C: usize>(
@@ -64,6 +91,18 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     ) {
         dot_pairs::<Self, SIGNED, C>(self, sums, weights, x);
     }
+    /// The nearest integers, of ties the even ones, of numbers below 2^22; of what is not a number, anything.
+    fn nearest(self, x: Self::Floats) -> Self::Ints;
+    /// The bits of floats without their signs: the larger the float, the larger the integer.
+    fn magnitudes(self, x: Self::Floats) -> Self::Ints;
+    /// The larger of each two.
+    fn larger(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// The largest of all lanes.
+    fn largest(self, ints: Self::Ints) -> i32;
+    /// The lowest bytes, four lanes to a word.
+    fn low_bytes(self, ints: Self::Ints) -> [u32; 4];
+    /// The sum of all lanes.
+    fn total(self, ints: Self::Ints) -> i32;
     /// As floats, exactly.
     fn to_floats(self, ints: Self::Ints) -> Self::Floats;
 
@@ -91,8 +130,8 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// The smaller of each two; NaN where `b` is.
     fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `2^x` of integers from -126 to 127.
-    fn exp2(self, x: Self::Floats) -> Self::Floats;
+    /// `a * 2^n` of integers `n` up to 127; 0 for those below -126.
+    fn scale(self, a: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// `a * b + c`.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
@@ -115,7 +154,7 @@ pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
         sum = lanes.mul_add(sum, rest, lanes.splat(term));
     }
     let one_more = lanes.mul_add(sum, rest, lanes.splat(1.0));
-    lanes.mul(one_more, lanes.exp2(n))
+    lanes.scale(one_more, n)
 }
 
 /// What is to be compiled for an instruction set.
@@ -193,13 +232,15 @@ mod tests {
             for _ in 0..50 {
                 let (a, b): ([u8; BYTES], [u8; BYTES]) =
                     (std::array::from_fn(|_| random()), std::array::from_fn(|_| random()));
-                for (shift, mask) in [(0, 255), (0, 15), (4, 15), (6, 3), (2, 3), (7, 1)] {
+                for (shift, mask) in
+                    [(0, 255), (0, 15), (4, 15), (6, 3), (2, 3), (7, 1), (-4, 16), (-2, 48), (1, 16)]
+                {
                     let expected = bytes_of(Plain, Plain.bits(a, shift, mask));
                     assert_eq!(bytes_of(lanes, lanes.bits(lanes.bytes(&a), shift, mask)), expected);
                 }
                 let (low, high) = (a.map(|a| a & 15), b.map(|b| b & 3));
-                let joined = lanes.join(lanes.bytes(&low), lanes.bytes(&high), 4);
-                assert_eq!(bytes_of(lanes, joined), bytes_of(Plain, Plain.join(low, high, 4)));
+                let both = lanes.or(lanes.bytes(&low), lanes.bytes(&high));
+                assert_eq!(bytes_of(lanes, both), bytes_of(Plain, Plain.or(low, high)));
                 let table = std::array::from_fn(|i| b[i]);
                 let found = lanes.lookup(&table, lanes.bytes(&low));
                 assert_eq!(bytes_of(lanes, found), bytes_of(Plain, Plain.lookup(&table, low)));

@@ -34,13 +34,13 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn bits(self, bytes: [u8; BYTES], shift: u32, mask: u8) -> [u8; BYTES] {
-        bytes.map(|byte| byte >> shift & mask)
+    fn bits(self, bytes: [u8; BYTES], down: i32, mask: u8) -> [u8; BYTES] {
+        bytes.map(|byte| if down < 0 { byte << -down } else { byte >> down } & mask)
     }
 
     #[inline(always)]
-    fn join(self, low: [u8; BYTES], high: [u8; BYTES], up: u32) -> [u8; BYTES] {
-        std::array::from_fn(|i| low[i] | high[i] << up)
+    fn or(self, a: [u8; BYTES], b: [u8; BYTES]) -> [u8; BYTES] {
+        std::array::from_fn(|i| a[i] | b[i])
     }
 
     #[inline(always)]
@@ -51,6 +51,11 @@ impl Lanes for Plain {
     #[inline(always)]
     fn start<const SIGNED: bool>(self, start: i32) -> [i32; LANES] {
         [start; LANES]
+    }
+
+    #[inline(always)]
+    fn plus(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+        std::array::from_fn(|i| a[i] + b[i])
     }
 
     #[inline(always)]
@@ -66,6 +71,39 @@ impl Lanes for Plain {
             }
         }
         sum
+    }
+
+    /// Adding 1.5 * 2^23 leaves no bits for a fraction; unlike `f32::round_ties_even` it needs no instruction
+    /// that a baseline processor lacks.
+    #[inline(always)]
+    fn nearest(self, x: [f32; LANES]) -> [i32; LANES] {
+        const SHIFT: f32 = 12_582_912.0;
+        x.map(|x| (x + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()) as i32)
+    }
+
+    #[inline(always)]
+    fn magnitudes(self, x: [f32; LANES]) -> [i32; LANES] {
+        x.map(|x| x.abs().to_bits() as i32)
+    }
+
+    #[inline(always)]
+    fn larger(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+        std::array::from_fn(|i| a[i].max(b[i]))
+    }
+
+    #[inline(always)]
+    fn largest(self, ints: [i32; LANES]) -> i32 {
+        ints.into_iter().fold(i32::MIN, i32::max)
+    }
+
+    #[inline(always)]
+    fn low_bytes(self, ints: [i32; LANES]) -> [u32; 4] {
+        std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|k| ints[4 * i + k] as u8)))
+    }
+
+    #[inline(always)]
+    fn total(self, ints: [i32; LANES]) -> i32 {
+        ints.into_iter().fold(0, i32::wrapping_add)
     }
 
     #[inline(always)]
@@ -134,8 +172,9 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn exp2(self, x: [f32; LANES]) -> [f32; LANES] {
-        x.map(|x| if x < -126.0 { 0.0 } else { f32::from_bits(((x as i32 + 127) as u32) << 23) })
+    fn scale(self, a: [f32; LANES], n: [f32; LANES]) -> [f32; LANES] {
+        let power = |n: f32| if n < -126.0 { 0.0 } else { f32::from_bits(((n as i32 + 127) as u32) << 23) };
+        std::array::from_fn(|i| a[i] * power(n[i]))
     }
 
     #[inline(always)]

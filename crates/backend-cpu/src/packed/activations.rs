@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::lanes::{LANES, Lanes};
+
 /// Values of a step.
 pub(crate) const STEP: usize = 4;
 
@@ -114,7 +116,7 @@ impl<'a> Activations<'a> {
 
 /// Writes `x`, some rows, to the words of their panels.
 #[inline(always)]
-pub(crate) fn pack(x: &[f32], rows: usize, tile: usize, form: Form, words: &mut [u32]) {
+pub(crate) fn pack<L: Lanes>(lanes: L, x: &[f32], rows: usize, tile: usize, form: Form, words: &mut [u32]) {
     let cols = x.len() / rows;
     let of_row = form.words(cols);
     for rows in panels(0..rows, tile) {
@@ -122,7 +124,7 @@ pub(crate) fn pack(x: &[f32], rows: usize, tile: usize, form: Form, words: &mut 
         let panel = &mut words[rows.start * of_row..rows.end * of_row];
         for (at, x) in x[rows.start * cols..rows.end * cols].chunks_exact(cols).enumerate() {
             match form {
-                Form::Bytes(form) => quantize_row(x, (at, width), form, panel),
+                Form::Bytes(form) => quantize_row(lanes, x, (at, width), form, panel),
                 Form::Floats => {
                     for (word, x) in panel[at..].iter_mut().step_by(width).zip(x) {
                         *word = x.to_bits();
@@ -137,61 +139,52 @@ pub(crate) fn pack(x: &[f32], rows: usize, tile: usize, form: Form, words: &mut 
 ///
 /// Activations that are not finite cannot be quantised; the scale then is NaN, so that the result shows it.
 #[inline(always)]
-fn quantize_row(x: &[f32], (at, width): (usize, usize), form: Scaled, panel: &mut [u32]) {
+fn quantize_row<L: Lanes>(lanes: L, x: &[f32], (at, width): (usize, usize), form: Scaled, panel: &mut [u32]) {
     let (steps, rest) = panel.split_at_mut(x.len() / STEP * width);
     let (scales, sums) = rest.split_at_mut(x.len() / form.block * width);
     let groups = form.block / form.group;
     for (b, block) in x.chunks_exact(form.block).enumerate() {
         // As integers, so that infinity and NaN are the largest.
-        let mut largest = [0u32; 16];
-        for x in block.as_chunks::<16>().0 {
-            for i in 0..16 {
-                largest[i] = largest[i].max(x[i].abs().to_bits());
-            }
+        let mut largest = lanes.zero();
+        for x in block.as_chunks::<LANES>().0 {
+            largest = lanes.larger(largest, lanes.magnitudes(lanes.floats(x)));
         }
-        let largest = f32::from_bits(largest.into_iter().fold(0, u32::max));
+        let largest = f32::from_bits(lanes.largest(largest) as u32);
         let is_finite = largest.is_finite();
         let scale = if is_finite { largest / 127.0 } else { f32::NAN };
         let inverse = if is_finite && scale > 0.0 { 127.0 / largest } else { 0.0 };
         scales[b * width + at] = scale.to_bits();
         for (g, group) in block.chunks_exact(form.group).enumerate() {
             let g = b * groups + g;
-            let mut sum = 0;
-            for (s, x) in group.as_chunks::<16>().0.iter().enumerate() {
-                let q: [i32; 16] = std::array::from_fn(|i| round(x[i] * inverse));
-                sum += q.iter().sum::<i32>();
-                for (k, q) in q.as_chunks::<STEP>().0.iter().enumerate() {
-                    let step = g * (form.group / STEP) + s * 4 + k;
-                    steps[step * width + at] = u32::from_le_bytes(q.map(|q| q as u8));
+            let mut totals = lanes.zero();
+            for (s, x) in group.as_chunks::<LANES>().0.iter().enumerate() {
+                let q = lanes.nearest(lanes.mul(lanes.floats(x), lanes.splat(inverse)));
+                totals = lanes.plus(totals, q);
+                let (q, first) = (lanes.low_bytes(q), g * (form.group / STEP) + s * 4);
+                for k in 0..4 {
+                    steps[(first + k) * width + at] = q[k];
                 }
             }
+            let sum = lanes.total(totals);
             sums[g * width + at] = match form.zero {
-                Some(zero) => (-i32::from(zero) * sum) as u32,
+                Some(zero) => (-i32::from(zero)).wrapping_mul(sum) as u32,
                 None => (sum as f32 * if groups == 1 { scale } else { 1.0 }).to_bits(),
             };
         }
     }
 }
 
-/// To the nearest integer, ties to even, of what is at most 127; anything of what is not a number. Adding
-/// 1.5 * 2^23 leaves no bits for a fraction; unlike `f32::round_ties_even` it needs no instruction that a
-/// baseline processor lacks.
-#[inline(always)]
-fn round(x: f32) -> i32 {
-    const SHIFT: f32 = 12_582_912.0;
-    i32::from((x + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()) as i8)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::plain::Plain;
 
     const FORM: Scaled = Scaled { block: 32, group: 16, zero: Some(8) };
 
     /// One row of as many values as `x`.
     fn packed(x: &[f32]) -> Vec<u32> {
         let mut words = vec![0; Form::Bytes(FORM).words(x.len())];
-        pack(x, 1, 6, Form::Bytes(FORM), &mut words);
+        pack(Plain, x, 1, 6, Form::Bytes(FORM), &mut words);
         words
     }
 

@@ -108,12 +108,12 @@ macro_rules! scales_mins {
                 let packed = from[64..].as_chunks::<BYTES>().0;
                 let (low, mid, both) =
                     (lanes.bytes(&packed[0]), lanes.bytes(&packed[1]), lanes.bytes(&packed[2]));
-                let (low_top, mid_top) = (lanes.bits(low, 6, 3), lanes.bits(mid, 6, 3));
+                let (low_top, mid_top) = (lanes.bits(low, 2, 48), lanes.bits(mid, 2, 48));
                 let mut codes = [[0; BYTES]; 4];
                 lanes.put_bytes(lanes.bits(low, 0, 63), &mut codes[0]);
-                lanes.put_bytes(lanes.join(lanes.bits(both, 0, 15), low_top, 4), &mut codes[1]);
+                lanes.put_bytes(lanes.or(lanes.bits(both, 0, 15), low_top), &mut codes[1]);
                 lanes.put_bytes(lanes.bits(mid, 0, 63), &mut codes[2]);
-                lanes.put_bytes(lanes.join(lanes.bits(both, 4, 15), mid_top, 4), &mut codes[3]);
+                lanes.put_bytes(lanes.or(lanes.bits(both, 4, 15), mid_top), &mut codes[3]);
                 let bytes = codes.as_flattened();
                 for g in 0..8 {
                     lanes.put(lanes.mul(d, lanes.unsigned(sixteen(bytes, g))), &mut out.scales[g]);

@@ -123,13 +123,13 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         let (vector, shift) = place(step, Self::LOW);
         let mut numbers = lanes.bytes(&planes[vector]);
         if Self::LOW < 8 {
-            numbers = lanes.bits(numbers, shift, mask(Self::LOW));
+            numbers = lanes.bits(numbers, shift as i32, mask(Self::LOW));
         }
         if Self::HIGH > 0 {
             let (vector, shift) = place(step, Self::HIGH);
-            let high =
-                lanes.bits(lanes.bytes(&planes[G * Self::LOW as usize + vector]), shift, mask(Self::HIGH));
-            numbers = lanes.join(numbers, high, Self::LOW);
+            let high = lanes.bytes(&planes[G * Self::LOW as usize + vector]);
+            let down = shift as i32 - Self::LOW as i32;
+            numbers = lanes.or(numbers, lanes.bits(high, down, mask(Self::HIGH) << Self::LOW));
         }
         match Self::TABLE {
             None => numbers,
