@@ -64,8 +64,12 @@ fn runs() -> impl Strategy<Value = Run> {
     let of_pages = (1..=18usize, -1..=1isize).prop_map(|(n, off)| (n * PAGE).wrapping_add_signed(off));
     let len = prop_oneof![of_pages, 505..=520usize, 1..=600usize];
     let rows = prop_oneof![4 => Just(1), 4 => 2..=8usize, 2 => 9..=64usize, 1 => 65..=600usize];
-    let sequence = (0..6usize, len, prop::collection::vec(rows, 1..=4));
-    let sequence = sequence.prop_map(|(start, len, chunks)| Sequence { start, len, chunks });
+    // One chunk that is not small, lest six hundred steps be run.
+    let sequence = (0..6usize, len, prop::collection::vec(rows, 0..=4), 12..=300usize);
+    let sequence = sequence.prop_map(|(start, len, mut chunks, large)| {
+        chunks.insert(start % (chunks.len() + 1), large);
+        Sequence { start, len, chunks }
+    });
     let count = prop_oneof![1..=1usize, 2..=9usize, 10..=SEQUENCES];
     let sequences = count.prop_flat_map(move |count| prop::collection::vec(sequence.clone(), count));
     let pages = Just((0..PAGES as u32).collect::<Vec<_>>()).prop_shuffle();
@@ -210,7 +214,8 @@ fn check(isa: Isa, formats: &[Format], cases: u32) {
     }
     for &format in formats {
         let subject = Subject::new(isa, format);
-        let config = Config { cases, max_shrink_iters: 100, failure_persistence: None, ..Config::default() };
+        let config =
+            Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() };
         let checked = TestRunner::new(config).run(&runs(), |plan| subject.check(&plan));
         checked.unwrap_or_else(|wrong| panic!("{} {format}: {wrong}", isa.name()));
     }
