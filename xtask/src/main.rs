@@ -1,6 +1,7 @@
 //! Chores of this repository: `cargo xtask <chore>`.
 
 mod faults;
+mod instructions;
 mod tidy;
 mod workspace;
 
@@ -23,6 +24,8 @@ enum Chore {
     Tidy,
     /// Plants each mistake of tools/faults in a copy of the checkout and sees that its tests go red
     Faults(faults::Args),
+    /// Counts the instructions of small runs with valgrind and compares with tools/bench/instructions.json
+    Instructions(instructions::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,5 +45,6 @@ fn run(chore: Chore) -> anyhow::Result<bool> {
     match chore {
         Chore::Tidy => tidy::run(&workspace),
         Chore::Faults(args) => faults::run(&workspace, &args),
+        Chore::Instructions(args) => instructions::run(&workspace, &args),
     }
 }

@@ -7,6 +7,8 @@
 //! steps and however many threads run.
 
 mod attention;
+#[cfg(all(test, unix))]
+mod guard;
 mod kernels;
 mod kv;
 mod lanes;

@@ -5,7 +5,6 @@ use backend::{Backend, KvFormat};
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use testkit::conformance::random::nmse;
-use testkit::llama::models;
 use testkit::whole::{Whole, kl, top1};
 use testkit::{Case, goldens};
 
@@ -81,21 +80,4 @@ fn is_close(label: &str, case: &Case, found: &Distance) -> bool {
         found.nmse, found.mean_kl
     );
     ratio <= 1.1 && worse <= 2.0
-}
-
-/// The same bits, however the prompt is split and however many threads run.
-#[test]
-fn chunks_and_threads_change_no_bit() {
-    let tokens: Vec<u32> = goldens::tokens().as_flattened()[..700].to_vec();
-    for (name, spec) in models() {
-        let run = |threads, chunk| {
-            Whole::new(spec.file(), cpu(threads, Isa::detect()), KvFormat::F16, 704, 128)
-                .logits(&tokens, chunk)
-        };
-        let one = run(1, 128);
-        for (threads, chunk) in [(2, 128), (1, 1), (3, 37)] {
-            let same = one.iter().zip(run(threads, chunk)).all(|(a, b)| a.to_bits() == b.to_bits());
-            assert!(same, "{name}: {threads} threads, chunks of {chunk}");
-        }
-    }
 }

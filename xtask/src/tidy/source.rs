@@ -13,9 +13,13 @@ use crate::workspace::Workspace;
 /// The longest file, in lines.
 const MAX_LINES: usize = 600;
 
-/// Where `unsafe` may stand: kernels, the thread pool, maps of files.
-const UNSAFE: [&str; 3] =
-    ["crates/backend-cpu/src/lanes/", "crates/backend-cpu/src/pool.rs", "crates/gguf/src/map"];
+/// Where `unsafe` may stand: kernels, the thread pool, maps of files, the tests' unreadable pages.
+const UNSAFE: [&str; 4] = [
+    "crates/backend-cpu/src/guard.rs",
+    "crates/backend-cpu/src/lanes/",
+    "crates/backend-cpu/src/pool.rs",
+    "crates/gguf/src/map",
+];
 
 /// Macros that say that something is missing or left over.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];

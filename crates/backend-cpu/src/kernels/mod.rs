@@ -4,6 +4,8 @@
 //! depend on how many rows a step has, where a tile begins or how many threads run.
 
 mod elementwise;
+#[cfg(all(test, unix))]
+mod tests;
 
 use std::marker::PhantomData;
 

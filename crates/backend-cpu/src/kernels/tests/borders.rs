@@ -1,0 +1,111 @@
+//! No kernel reads or writes beyond a buffer, whatever its length and alignment; what lies beyond does not
+//! change a bit. A kernel that does is killed by a signal, and the last line on stderr says which.
+
+use backend::KvFormat;
+use graph::Pairing;
+use quant::Format;
+
+use super::calls::{Attention, Calls};
+use super::{Isa, kernels};
+use crate::guard::Side;
+
+/// Right at the page, on either side.
+const SIDES: [Side; 2] = [Side::End(0), Side::Start(0)];
+
+/// Lengths of rows: several vectors and all that can be left of one.
+const LENGTHS: std::ops::RangeInclusive<usize> = 1..=70;
+
+/// Calls `call` with buffers right at the page, and where `off` says so with some elements between, so that
+/// all alignments occur; all must give the same bits.
+fn everywhere(isa: Isa, off: bool, call: impl Fn(Calls) -> Vec<f32>) {
+    let Some(kernels) = kernels(isa) else { return };
+    let bits = |side| -> Vec<u32> { call(Calls { kernels, side }).iter().map(|y| y.to_bits()).collect() };
+    let expected = bits(Side::End(0));
+    for side in SIDES.into_iter().chain((1..16).filter(|_| off).map(Side::End)) {
+        assert!(bits(side) == expected, "{} {side:?}: other bits", isa.name());
+    }
+}
+
+fn products(isa: Isa) {
+    for format in Format::ALL {
+        let block = format.block_len().max(32);
+        let of = |rows, n, cols, off| everywhere(isa, off, |calls| calls.product(format, rows, n, cols));
+        for rows in 1..=64 {
+            of(rows, [1, 17, 31][rows % 3], block, false);
+        }
+        // Past the end of a slab of columns, and of a second strip.
+        for (rows, n) in [(1, 45), (4, 33), (8, 15), (9, 47), (23, 33)] {
+            of(rows, n, 1280, false);
+        }
+        of(3, 35, 2 * block, true);
+        of(19, 35, 2 * block, true);
+    }
+    // Weights that are plain numbers have rows of any length.
+    for format in [Format::F32, Format::F16, Format::BF16] {
+        for cols in LENGTHS {
+            for rows in [1, 2, 7, 9, 13] {
+                everywhere(isa, false, |calls| calls.product(format, rows, 19, cols));
+            }
+        }
+    }
+}
+
+fn rows_of_numbers(isa: Isa) {
+    for len in LENGTHS {
+        everywhere(isa, true, |calls| calls.rms_norm(len));
+        everywhere(isa, true, |calls| calls.swiglu(len));
+        for pairing in [Pairing::Interleaved, Pairing::Halves] {
+            for heads in [1, 3] {
+                everywhere(isa, true, |calls| calls.rotate(pairing, heads, len, len / 2 * 2));
+                everywhere(isa, false, |calls| calls.rotate(pairing, heads, len, len / 4 * 2));
+            }
+        }
+    }
+}
+
+fn attention(isa: Isa) {
+    for format in [KvFormat::F16, KvFormat::F32] {
+        for dim in LENGTHS {
+            for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
+                for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {
+                    let (k_dim, v_dim) = (71 - dim, dim);
+                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim };
+                    everywhere(isa, dim == 19, |calls| calls.attend(shape));
+                }
+            }
+        }
+        // Past the end of a chunk of positions.
+        for (rows, positions) in [(1, 512), (5, 515), (2, 1100)] {
+            let shape = Attention { format, rows, positions, heads: 4, kv_heads: 2, k_dim: 24, v_dim: 40 };
+            everywhere(isa, false, |calls| calls.attend(shape));
+        }
+    }
+}
+
+/// The tests of an instruction set.
+macro_rules! borders {
+    ($name:ident, $isa:expr) => {
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn products() {
+                super::products($isa);
+            }
+
+            #[test]
+            fn rows_of_numbers() {
+                super::rows_of_numbers($isa);
+            }
+
+            #[test]
+            fn attention() {
+                super::attention($isa);
+            }
+        }
+    };
+}
+
+borders!(scalar, Isa::Scalar);
+borders!(avx2, Isa::Avx2);
+borders!(avx512, Isa::Avx512);

@@ -1,0 +1,133 @@
+//! How tests call each kernel: on buffers beside a page that cannot be touched, on numbers that look random.
+
+use backend::{KvFormat, KvLayout, PAGE, Span, Step};
+use graph::Pairing;
+use quant::Format;
+
+use super::super::Kernels;
+use crate::attention::{Attend, Heads};
+use crate::guard::{self, Guarded, Side};
+use crate::kv::{Kv, Layer};
+use crate::packed::activations::{Activations, Form};
+use crate::pool::Pool;
+
+/// Calls kernels with all buffers at one side.
+#[derive(Clone, Copy)]
+pub(super) struct Calls {
+    pub(super) kernels: Kernels,
+    pub(super) side: Side,
+}
+
+/// Queries, keys and values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attention {
+    pub(super) format: KvFormat,
+    /// Rows of queries, the last of a sequence of so many positions.
+    pub(super) rows: usize,
+    pub(super) positions: usize,
+    pub(super) heads: usize,
+    pub(super) kv_heads: usize,
+    pub(super) k_dim: usize,
+    pub(super) v_dim: usize,
+}
+
+/// `len` numbers from -1 to 1.
+fn numbers(len: usize, seed: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7919 + seed * 104_729 + 13) % 1009) as f32 / 504.0 - 1.0).collect()
+}
+
+impl Calls {
+    fn label(&self, what: std::fmt::Arguments<'_>) {
+        guard::label(&format!("{} {what}, buffers at {:?}", self.kernels.isa().name(), self.side));
+    }
+
+    fn numbers(&self, len: usize, seed: usize) -> Guarded<f32> {
+        Guarded::copy(&numbers(len, seed), self.side)
+    }
+
+    fn zeroed<T: bytemuck::Pod>(&self, len: usize) -> Guarded<T> {
+        Guarded::zeroed(len, self.side).expect("room for a test")
+    }
+
+    /// Activations `[rows, cols]` in a form.
+    pub(super) fn pack(&self, form: Form, rows: usize, cols: usize) -> Guarded<u32> {
+        let (x, mut words) = (self.numbers(rows * cols, 1), self.zeroed(rows * form.words(cols)));
+        self.label(format_args!("packing of [{rows}, {cols}] to {form:?}"));
+        (self.kernels.pack)(&x, rows, self.kernels.tile, form, &mut words);
+        words
+    }
+
+    /// `[rows, cols]` times the transpose of `[n, cols]`.
+    pub(super) fn product(&self, format: Format, rows: usize, n: usize, cols: usize) -> Vec<f32> {
+        let linear = self.kernels.linear(format);
+        let words = self.pack(linear.form, rows, cols);
+        let bytes = Guarded::copy(&testkit::random_matrix(format, n * cols, 0.1, 5), self.side);
+        let mut pool = Pool::new(1);
+        self.label(format_args!("packing of {format} [{n}, {cols}]"));
+        let side = if let Side::End(_) = self.side { Side::End(0) } else { Side::Start(0) };
+        let weight = guard::at(side, || (linear.pack)(&mut pool, &bytes, n, cols)).expect("room for a test");
+        drop(bytes);
+        let mut y = self.zeroed(rows * n);
+        self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}]"));
+        let x = Activations { words: &words, rows, cols, tile: self.kernels.tile };
+        pool.tiles(&mut y, n, (rows, 32), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        y.to_vec()
+    }
+
+    pub(super) fn rms_norm(&self, len: usize) -> Vec<f32> {
+        let (mut y, x, weight) = (self.zeroed(len), self.numbers(len, 1), self.numbers(len, 2));
+        self.label(format_args!("rms_norm of {len} values"));
+        (self.kernels.rms_norm)(&mut y, &x, &weight, 1e-5);
+        y.to_vec()
+    }
+
+    /// Gates reach from -100 to 100.
+    pub(super) fn swiglu(&self, len: usize) -> Vec<f32> {
+        let (mut y, mut gate, up) = (self.zeroed(len), self.numbers(len, 1), self.numbers(len, 2));
+        gate.iter_mut().for_each(|gate| *gate *= gate.abs() * 100.0);
+        self.label(format_args!("swiglu of {len} values"));
+        (self.kernels.swiglu)(&mut y, &gate, &up);
+        y.to_vec()
+    }
+
+    /// Of each of `heads` heads the first `dims` columns are turned.
+    pub(super) fn rotate(&self, pairing: Pairing, heads: usize, head_dim: usize, dims: usize) -> Vec<f32> {
+        let (mut y, x) = (self.zeroed(heads * head_dim), self.numbers(heads * head_dim, 1));
+        let turns: Vec<[f32; 2]> = (0..dims / 2).map(|i| [(i as f32).cos(), (i as f32).sin()]).collect();
+        let turns = Guarded::copy(&turns, self.side);
+        self.label(format_args!("rotation of {dims} columns of {heads} heads of {head_dim}, {pairing:?}"));
+        (self.kernels.rotate)(&mut y, &x, head_dim, pairing, &turns);
+        y.to_vec()
+    }
+
+    /// `[rows, heads * v_dim]`.
+    pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
+        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim } = shape;
+        let pages = positions.div_ceil(PAGE);
+        let layout = KvLayout { layers: 1, kv_heads, k_dim, v_dim, pages, format };
+        let mut store = guard::at(self.side, || Kv::new(layout)).expect("room for a test");
+        let span = Span { past: 0, len: positions, pages: (0..pages as u32).collect() };
+        let step = Step::new(vec![0; positions], vec![span], Vec::new()).expect("a good step");
+        let k = self.numbers(positions * kv_heads * k_dim, 1);
+        let v = self.numbers(positions * kv_heads * v_dim, 2);
+        self.label(format_args!("store for {shape:?}"));
+        store.layers[0].write(&k, &v, &step);
+        let (q, mut y) = (self.numbers(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
+        let at: Vec<_> = step.rows().skip(positions - rows).collect();
+        let (rows, q) = (&at[..], &q[..]);
+        self.label(format_args!("{shape:?}"));
+        Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| {
+            match &store.layers[0] {
+                Layer::F16(store) => {
+                    let heads = Heads { store, rows, q, heads, kv_heads, scale: 3.0 };
+                    (self.kernels.attend_f16)(Attend { heads, tile });
+                }
+                Layer::F32(store) => {
+                    let heads = Heads { store, rows, q, heads, kv_heads, scale: 3.0 };
+                    (self.kernels.attend_f32)(Attend { heads, tile });
+                }
+            }
+        });
+        y.to_vec()
+    }
+}

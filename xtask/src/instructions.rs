@@ -1,0 +1,172 @@
+//! `cargo xtask instructions`: what the program costs in instructions, beside what it has cost.
+//!
+//! Time on a shared machine says little about a change of some percent; the number of instructions of a run
+//! on one thread is nearly the same each time. Valgrind counts them, in the kernels of AVX2, the best it
+//! knows. Loading a model and starting up are taken off: of a long run and a short one only the difference
+//! counts.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use crate::workspace::{Workspace, output};
+
+/// The file of counts.
+const FILE: &str = "tools/bench/instructions.json";
+
+/// How much more than in the file is a failure.
+const LIMIT: f64 = 0.03;
+
+/// What is counted: a name, tokens of the prompt and tokens that are generated, both beside the first.
+const RUNS: [(&str, usize, usize); 3] = [("prompt", 64, 0), ("answer", 0, 16), ("attention", 256, 0)];
+
+/// What is run beside the demo model, whose matrices are Q6_K: a random model for each kind of kernel.
+const RANDOM: [&str; 8] = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q2_K", "Q4_K", "IQ4_XS"];
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write the counts to tools/bench/instructions.json, to be committed with what has changed them
+    #[arg(long)]
+    accept: bool,
+}
+
+/// Instructions by model and what is counted.
+type Counts = BTreeMap<String, u64>;
+
+/// Counts, and compares or accepts; whether nothing has risen beyond the limit.
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    let compiler = output(Command::new("rustc").arg("--version"))?.trim().to_owned();
+    let found = count(workspace)?;
+    let path = workspace.root.join(FILE);
+    if args.accept {
+        let file = json!({ "compiler": compiler, "instructions": found });
+        fs::write(&path, serde_json::to_string_pretty(&file)? + "\n")?;
+        found.iter().for_each(|(name, count)| println!("{name:20} {count:>14}"));
+        eprintln!("written to {FILE}; commit it with what has changed the counts");
+        return Ok(true);
+    }
+    let file: Value = serde_json::from_str(&fs::read_to_string(&path).with_context(|| FILE)?)?;
+    let accepted: Counts = serde_json::from_value(file["instructions"].clone()).with_context(|| FILE)?;
+    if file["compiler"] != compiler.as_str() {
+        eprintln!("{FILE} was counted with {}, this is {compiler}", file["compiler"]);
+    }
+    let lines = compare(&accepted, &found);
+    lines.iter().for_each(|(line, _)| println!("{line}"));
+    let failed = lines.iter().filter(|(_, is_good)| !is_good).count();
+    if failed > 0 {
+        eprintln!(
+            "{failed} beyond {} %: mend it, or declare it by `cargo xtask instructions --accept`, which \
+             rewrites {FILE}, in the same commit",
+            LIMIT * 100.0
+        );
+    }
+    Ok(failed == 0)
+}
+
+/// A line for each count, and whether it is within the limit. A count that one side lacks is not.
+fn compare(accepted: &Counts, found: &Counts) -> Vec<(String, bool)> {
+    let names: BTreeMap<&String, ()> = accepted.keys().chain(found.keys()).map(|name| (name, ())).collect();
+    let line = |name: &String| match (accepted.get(name), found.get(name)) {
+        (Some(&old), Some(&new)) => {
+            let rise = new as f64 / old as f64 - 1.0;
+            let is_good = new as f64 <= old as f64 * (1.0 + LIMIT);
+            let word = match rise {
+                _ if !is_good => "  RISEN",
+                _ if rise < -LIMIT => "  fallen: `--accept` keeps it so",
+                _ => "",
+            };
+            (format!("{name:20} {old:>14} {new:>14} {:>+7.2} %{word}", rise * 100.0), is_good)
+        }
+        (None, _) => (format!("{name:20} is not in {FILE}"), false),
+        (_, None) => (format!("{name:20} is in {FILE} and no longer counted"), false),
+    };
+    names.keys().map(|name| line(name)).collect()
+}
+
+/// Builds the program and the models, and counts.
+fn count(workspace: &Workspace) -> Result<Counts> {
+    let models = workspace.target.join("instructions");
+    fs::create_dir_all(&models)?;
+    cargo(workspace, &["build", "--release", "--package", "rustorch"], &[])?;
+    let args = ["run", "--package", "rustorch-testkit", "--example", "models", "--"];
+    cargo(workspace, &args, &[&models])?;
+    let program = workspace.target.join("release/rustorch");
+    let random = RANDOM.map(|format| (format.to_owned(), Some(models.join(format!("{format}.gguf")))));
+    let mut counts = Counts::new();
+    for (name, model) in [("demo".to_owned(), None)].into_iter().chain(random) {
+        let instructions = |prompt, new| instructions(&program, model.as_deref(), &models, prompt, new);
+        let short = instructions(1, 1)?;
+        // Most of a long prompt is attention, which is the same for all formats of weights.
+        let runs = if model.is_none() { &RUNS[..] } else { &RUNS[..2] };
+        for (what, prompt, new) in runs {
+            let more = instructions(1 + prompt, 1 + new)?.checked_sub(short);
+            counts.insert(format!("{name} {what}"), more.context("a long run costs less than a short one")?);
+        }
+        eprintln!("counted {name}");
+    }
+    Ok(counts)
+}
+
+fn cargo(workspace: &Workspace, args: &[&str], paths: &[&PathBuf]) -> Result<()> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(args).args(paths).current_dir(&workspace.root).stdout(Stdio::null());
+    let status = cargo.status().with_context(|| format!("{cargo:?}"))?;
+    ensure!(status.success(), "{cargo:?}: {status}");
+    Ok(())
+}
+
+/// The instructions of a run with a prompt of `prompt` tokens that generates `new`.
+fn instructions(program: &Path, model: Option<&Path>, home: &Path, prompt: usize, new: usize) -> Result<u64> {
+    let tokens: Vec<String> = (0..prompt).map(|i| (3 + i * 37 % 500).to_string()).collect();
+    let mut run = Command::new("valgrind");
+    run.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).arg("run");
+    // Nothing that a machine or a user has may change the count.
+    run.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
+    run.args(["--tokens", &tokens.join(","), "--max-tokens", &new.to_string(), "--ignore-eos"]);
+    run.args(["--temperature", "0", "--threads", "1", "--isa", "avx2", "--ctx-size", "1024"]);
+    if let Some(model) = model {
+        run.arg("--model").arg(model);
+    }
+    let ran =
+        run.output().context("valgrind, which counts the instructions (Debian: apt-get install valgrind)")?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.success(), "{run:?}: {}\n{said}", ran.status);
+    collected(&said).with_context(|| format!("{run:?} says no count:\n{said}"))
+}
+
+/// The count among what callgrind says.
+fn collected(said: &str) -> Option<u64> {
+    let line = Regex::new(r"(?m)^==\d+== I +refs: +([\d,]+)$").ok()?;
+    line.captures(said)?.get(1)?.as_str().replace(',', "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rise_is_a_failure_and_a_fall_is_told() {
+        let counts = |pairs: &[(&str, u64)]| -> Counts {
+            pairs.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
+        };
+        let accepted = counts(&[("a", 1000), ("b", 1000), ("c", 1000), ("d", 1000)]);
+        let lines = compare(&accepted, &counts(&[("a", 1030), ("b", 1031), ("c", 900), ("e", 1)]));
+        let good: Vec<bool> = lines.iter().map(|(_, is_good)| *is_good).collect();
+        assert_eq!(good, [true, false, true, false, false], "{lines:?}");
+        assert!(lines[2].0.contains("fallen"), "{lines:?}");
+    }
+
+    #[test]
+    fn the_count_is_found() {
+        assert_eq!(
+            collected("==7== Events    : Ir\n==7== \n==7== I   refs:      1,234,567\n"),
+            Some(1_234_567)
+        );
+        assert_eq!(collected("==7== I   refs:"), None);
+    }
+}
