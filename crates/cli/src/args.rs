@@ -15,7 +15,7 @@ use engine::KvFormat;
 
 use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
-use crate::{argv, mistakes, output, perplexity, settings, verify};
+use crate::{argv, bench, devices, mistakes, output, perplexity, settings, verify};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
 
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Perplexity(perplexity::Args),
     /// Checks a model on this machine: file, tokenizer, kernels, backends, known answers
     Verify(verify::Args),
+    /// Measures how fast a model runs here, and the part that is of what the machine could do
+    Bench(bench::Args),
     /// Records what a model computes, value by value
     Trace(TraceArgs),
     /// Finds the first value in which two runs part, and says why
@@ -77,7 +79,7 @@ pub(crate) enum Command {
     /// Shows what is in a GGUF file and the memory it needs
     Inspect(InspectArgs),
     /// Shows the backends, the processor's features and the kernels chosen
-    Devices(DevicesArgs),
+    Devices(devices::Args),
     /// Prints a completion script for a shell
     Completions(CompletionsArgs),
 }
@@ -152,7 +154,7 @@ pub(crate) struct CpuArgs {
 }
 
 /// An instruction set that this processor has.
-fn isa(name: &str) -> Result<Isa, String> {
+pub(crate) fn isa(name: &str) -> Result<Isa, String> {
     let here = Isa::ALL.into_iter().filter(|isa| isa.is_available());
     here.clone().find(|isa| isa.name() == name).ok_or_else(|| {
         let why = if Isa::named(name).is_some() {
@@ -523,16 +525,6 @@ pub(crate) struct InspectArgs {
     /// Print one JSON object with everything, arrays in full
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// What `devices` is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DevicesArgs {
-    /// Print one JSON array
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) cpu: CpuArgs,
 }
 
 /// What `completions` is told.

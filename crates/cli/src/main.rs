@@ -3,6 +3,7 @@
 mod advice;
 mod args;
 mod argv;
+mod bench;
 mod chat;
 mod compare;
 mod devices;
@@ -41,6 +42,7 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Logits(args) => logits::run(args),
         args::Command::Perplexity(args) => perplexity::run(args),
         args::Command::Verify(args) => verify::run(args),
+        args::Command::Bench(args) => bench::run(args),
         args::Command::Trace(args) => trace::run(args),
         args::Command::Compare(args) => Ok(compare::run(&args)),
         args::Command::Tokenize(args) => tokenize::tokenize(args),

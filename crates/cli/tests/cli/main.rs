@@ -1,5 +1,6 @@
 //! The program as its users run it.
 
+mod bench;
 mod chat;
 mod common;
 mod compare;

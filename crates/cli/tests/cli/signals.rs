@@ -1,5 +1,6 @@
 //! What a signal leaves behind: nothing.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -28,6 +29,27 @@ fn a_signal_leaves_no_half_written_file() {
             assert_eq!(status.code(), Some(code), "{signal}: {status}");
             assert!(!part.exists() && !home.path("out").exists(), "{signal}: nothing is left");
         }
+    }
+}
+
+/// What was measured before Ctrl-C is printed.
+#[test]
+fn an_interrupted_bench_prints_what_it_has() {
+    let home = Home::new();
+    // The last test takes longer than anyone waits.
+    for (tests, reached, rows) in [("4,100000", "pp4 on 1 thread", 1), ("100000", "loaded", 0)] {
+        let mut command = home.command(&format!("bench -m MODEL -p {tests} -n 0 -t 1 -r 9 -o json -v"));
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut said = said.map(|line| line.expect("UTF-8"));
+        assert!(said.any(|line| line.contains(reached)), "it comes so far");
+        kill(Pid::from_raw(child.id().try_into().expect("an id")), Signal::SIGINT).expect("it is there");
+        said.for_each(drop);
+        let ended = child.wait_with_output().expect("the program ends");
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        let found: Vec<serde_json::Value> = serde_json::from_slice(&ended.stdout).expect("JSON");
+        assert_eq!(found.len(), rows, "{found:?}");
     }
 }
 
