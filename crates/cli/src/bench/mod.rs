@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Tokens that are there already
     #[arg(short = 'd', long, value_name = "N,...", default_value = "0", help_heading = "Tests")]
     n_depth: Counts,
-    /// How often each test runs, after once that does not count
+    /// How often each test runs, after some tokens that do not count
     #[arg(short, long, value_name = "N", default_value = "5", value_parser = from_1_to::<1000>)]
     #[arg(help_heading = "Tests")]
     repetitions: NonZero<usize>,
@@ -67,6 +67,9 @@ pub(crate) struct Args {
     batch_size: NonZero<usize>,
     #[command(flatten)]
     cache: CacheArgs,
+    /// Do not measure what the machine could do, which takes three seconds for each number of threads
+    #[arg(long, help_heading = "Output")]
+    no_ceilings: bool,
     /// How to print it
     #[arg(short, long, value_enum, value_name = "STYLE", default_value_t = Style::Table)]
     #[arg(help_heading = "Output")]
@@ -112,7 +115,13 @@ fn on_threads(
     answering: &Answering,
     bar: &ProgressBar,
 ) -> anyhow::Result<Vec<Row>> {
-    let ceilings = || backend_cpu::ceilings(isa, threads).context("no memory to measure how fast it is read");
+    let ceilings = || match args.no_ceilings {
+        true => Ok(None),
+        false => {
+            let found = backend_cpu::ceilings(isa, threads);
+            found.map(Some).context("no memory to measure how fast it is read")
+        }
+    };
     let on = counted(threads.get() as u64, "thread");
     bar.set_message(format!("{on}: what the machine can do"));
     let mut machine = ceilings()?;
@@ -143,12 +152,14 @@ fn on_threads(
     if !answering.is_to_stop() {
         // Once more: others may have slowed it down before.
         bar.set_message(format!("{on}: what the machine can do"));
-        machine = machine.best(ceilings()?);
+        machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
     }
-    bar.suspend(|| note(format_args!("{}", machine_in_words(threads.get(), isa, &machine))));
-    for row in &mut rows {
-        row.machine = machine;
-        row.ceiling = work.ceiling(row.test, &machine);
+    if let Some(machine) = machine {
+        bar.suspend(|| note(format_args!("{}", machine_in_words(&on, isa, &machine))));
+        for row in &mut rows {
+            row.machine = Some(machine);
+            row.ceiling = work.ceiling(row.test, &machine);
+        }
     }
     Ok(rows)
 }
@@ -224,12 +235,11 @@ fn kind(file: &Gguf) -> String {
     )
 }
 
-fn machine_in_words(threads: usize, isa: Isa, ceilings: &Ceilings) -> String {
+fn machine_in_words(on: &str, isa: Isa, ceilings: &Ceilings) -> String {
     let of = |rate: Option<f64>| rate.map_or_else(|| "?".to_owned(), |rate| format!("{:.0} G", rate / 1e9));
     format!(
-        "{} on {}: {} multiply-adds a second of 8-bit integers, {} of f32; memory is read at {:.1} GB/s",
+        "{} on {on}: {} multiply-adds a second of 8-bit integers, {} of f32; memory is read at {:.1} GB/s",
         isa.name(),
-        counted(threads as u64, "thread"),
         of(ceilings.int8_macs_per_second),
         of(ceilings.f32_macs_per_second),
         ceilings.read_bytes_per_second / 1e9

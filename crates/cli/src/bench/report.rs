@@ -35,7 +35,8 @@ pub(super) struct Row {
     pub(super) samples: Vec<f64>,
     /// Tokens a second at best, where that is known.
     pub(super) ceiling: Option<f64>,
-    pub(super) machine: Ceilings,
+    /// What the machine could do, when that was measured.
+    pub(super) machine: Option<Ceilings>,
     /// From the file to an engine that is ready.
     pub(super) load_seconds: f64,
     /// Resident memory of this process.
@@ -121,7 +122,7 @@ struct Object<'a> {
     samples: &'a [f64],
     ceiling: Option<f64>,
     share: Option<f64>,
-    machine: Machine,
+    machine: Option<Machine>,
     load_seconds: f64,
     peak_memory_bytes: Option<u64>,
 }
@@ -150,11 +151,11 @@ impl<'a> Object<'a> {
             samples: &row.samples,
             ceiling: row.ceiling,
             share: row.share(),
-            machine: Machine {
-                int8_macs_per_second: row.machine.int8_macs_per_second,
-                f32_macs_per_second: row.machine.f32_macs_per_second,
-                read_bytes_per_second: row.machine.read_bytes_per_second,
-            },
+            machine: row.machine.map(|machine| Machine {
+                int8_macs_per_second: machine.int8_macs_per_second,
+                f32_macs_per_second: machine.f32_macs_per_second,
+                read_bytes_per_second: machine.read_bytes_per_second,
+            }),
             load_seconds: row.load_seconds,
             peak_memory_bytes: row.peak_memory_bytes,
         }
@@ -276,7 +277,7 @@ mod tests {
             threads: 2,
             samples: samples.to_vec(),
             ceiling,
-            machine: CEILINGS,
+            machine: Some(CEILINGS),
             load_seconds: 0.25,
             peak_memory_bytes: None,
         }

@@ -55,12 +55,13 @@ fn tables_and_csv_have_the_same_rows() {
     assert_eq!(tests, [("1", "pp4"), ("1", "tg2"), ("2", "pp4"), ("2", "tg2")]);
     assert!(lines[2][8].contains(" ± 0.00"), "{table}");
 
-    let csv = home.run("bench -m MODEL -p 0 -n 2 -t 1 -r 1 -o csv").ok();
+    let csv = home.run("bench -m MODEL -p 0 -n 2 -t 1 -r 1 -o csv --no-ceilings").quiet();
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines.len(), 2, "{csv}");
     assert_eq!(lines[0].len(), lines[1].len(), "{csv}");
     assert_eq!((lines[0][7], lines[1][7]), ("test", "tg2"));
     assert_eq!((lines[0][0], lines[1][0]), ("model", "model.gguf"));
+    assert_eq!((lines[0][11], lines[1][11]), ("ceiling", ""));
 }
 
 #[test]
