@@ -5,6 +5,7 @@ mod args;
 mod argv;
 mod chat;
 mod compare;
+mod completions;
 mod devices;
 mod folders;
 mod generate;
@@ -17,6 +18,7 @@ mod npy;
 mod outfile;
 mod output;
 mod perplexity;
+mod quantize;
 mod run;
 mod settings;
 mod tokenize;
@@ -40,6 +42,7 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
         args::Command::Perplexity(args) => perplexity::run(args),
+        args::Command::Quantize(args) => quantize::run(args),
         args::Command::Verify(args) => verify::run(args),
         args::Command::Trace(args) => trace::run(args),
         args::Command::Compare(args) => Ok(compare::run(&args)),
@@ -47,6 +50,6 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),
         args::Command::Devices(args) => devices::run(args),
-        args::Command::Completions(args) => args::completions(args),
+        args::Command::Completions(args) => completions::run(args),
     }
 }
