@@ -10,7 +10,9 @@ mod plan;
 mod report;
 mod work;
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,13 +20,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use backend::Backend;
 use backend_cpu::{Ceilings, Cpu, Isa};
+use clap::ValueEnum;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
 
 use crate::args::{CacheArgs, ModelArgs, isa};
-use crate::interrupt::Answering;
+use crate::interrupt::{Answering, Unfinished};
 use crate::output::{INTERRUPTED, Usage, counted, note};
+use crate::quantize::mix::Mix;
+use crate::synth::Synth;
 use crate::values::from_1_to;
 use crate::{interrupt, load};
 use measure::Stopwatch;
@@ -42,6 +48,10 @@ weights, keys and values would take at the rate of reading memory. Ctrl-C prints
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
+    /// Measure with random weights in a real model's shape, such as llama-3.2-1b:Q8_0, in place of a file; see
+    /// `rustorch synth`
+    #[arg(long, value_name = "SHAPE:TYPE", help_heading = "Model")]
+    synth: Option<Synth>,
     /// Tokens of a prompt, such as 512 or 128,512; 0 for no such test
     #[arg(short = 'p', long, value_name = "N,...", default_value = "512", help_heading = "Tests")]
     n_prompt: Counts,
@@ -76,14 +86,19 @@ pub(crate) struct Args {
     output: Style,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let tests = Test::all(&args.n_prompt, &args.n_gen, &args.n_depth);
     if tests.is_empty() {
         return Err(Usage("there is nothing to measure: -p and -n are 0".to_owned()).into());
     }
+    let made = args.synth.as_ref().map(Made::new).transpose()?;
+    if let Some(made) = &made {
+        args.model.model = Some(made.file.clone());
+    } else {
+        interrupt::install()?;
+    }
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
-    interrupt::install()?;
     let isa = args.isa.unwrap_or_else(Isa::detect);
     let subject = subject(&args, &file, isa);
     drop(file);
@@ -104,6 +119,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     bar.finish_and_clear();
     report::print(&subject, &rows, args.output)?;
     Ok(if answering.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// A model made for this run; goes with it.
+struct Made {
+    file: PathBuf,
+    // In the order in which they go: signals are left to the folder until it is not there.
+    _folder: TempDir,
+    _unfinished: Unfinished,
+}
+
+impl Made {
+    fn new(synth: &Synth) -> anyhow::Result<Made> {
+        let folder = TempDir::with_prefix("rustorch-bench-").context("no folder for a model")?;
+        let unfinished = Unfinished::begin(folder.path())?;
+        let file = folder.path().join(format!("{synth}.gguf"));
+        synth.write_to(&file)?;
+        Ok(Made { file, _folder: folder, _unfinished: unfinished })
+    }
 }
 
 /// The rows of a number of threads, as far as it comes before Ctrl-C.
@@ -179,11 +212,12 @@ fn options(args: &Args, tests: &[Test]) -> Options {
 fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {
     let parameters = file.tensors().map(|tensor| (tensor.row_len() * tensor.rows()) as u64).sum();
     Subject {
-        model: match &args.model.model {
-            Some(path) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
-            None => file.file().to_owned(),
+        model: match (&args.synth, &args.model.model) {
+            (Some(synth), _) => synth.shape.name.to_owned(),
+            (None, Some(path)) => path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
+            (None, None) => file.file().to_owned(),
         },
-        kind: kind(file),
+        kind: kind(file).to_owned(),
         size_bytes: file.tensors().map(|tensor| tensor.data.len() as u64).sum(),
         parameters,
         processor: Cpu::new(NonZero::new(1)).describe().device,
@@ -197,41 +231,20 @@ fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {
     }
 }
 
-/// The formats of a file's weights by `general.file_type`, as llama.cpp numbers them (`enum llama_ftype` in
-/// its `llama.h`); of a file that does not say, the format of the most bytes.
-fn kind(file: &Gguf) -> String {
-    let named = match file.metadata().u32("general.file_type") {
-        Ok(Some(0)) => Some("F32"),
-        Ok(Some(1)) => Some("F16"),
-        Ok(Some(2)) => Some("Q4_0"),
-        Ok(Some(3)) => Some("Q4_1"),
-        Ok(Some(7)) => Some("Q8_0"),
-        Ok(Some(8)) => Some("Q5_0"),
-        Ok(Some(9)) => Some("Q5_1"),
-        Ok(Some(10)) => Some("Q2_K"),
-        Ok(Some(11)) => Some("Q3_K_S"),
-        Ok(Some(12)) => Some("Q3_K_M"),
-        Ok(Some(13)) => Some("Q3_K_L"),
-        Ok(Some(14)) => Some("Q4_K_S"),
-        Ok(Some(15)) => Some("Q4_K_M"),
-        Ok(Some(16)) => Some("Q5_K_S"),
-        Ok(Some(17)) => Some("Q5_K_M"),
-        Ok(Some(18)) => Some("Q6_K"),
-        Ok(Some(25)) => Some("IQ4_NL"),
-        Ok(Some(30)) => Some("IQ4_XS"),
-        Ok(Some(32)) => Some("BF16"),
-        _ => None,
-    };
+/// The formats of a file's weights by `general.file_type`; of a file that does not say, the format of the
+/// most bytes.
+fn kind(file: &Gguf) -> &'static str {
+    let number = file.metadata().u32("general.file_type").ok().flatten();
+    let named = Mix::value_variants().iter().find(|mix| Some(mix.file_type()) == number);
     named.map_or_else(
         || {
-            let mut bytes = std::collections::BTreeMap::new();
+            let mut bytes = BTreeMap::new();
             for tensor in file.tensors() {
                 *bytes.entry(tensor.format.name()).or_insert(0) += tensor.data.len();
             }
-            let most = bytes.into_iter().max_by_key(|(_, bytes)| *bytes);
-            most.map_or_else(|| "none".to_owned(), |(name, _)| name.to_owned())
+            bytes.into_iter().max_by_key(|(_, bytes)| *bytes).map_or("none", |(name, _)| name)
         },
-        str::to_owned,
+        |mix| mix.name(),
     )
 }
 

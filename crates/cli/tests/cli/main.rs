@@ -14,6 +14,7 @@ mod run;
 mod settings;
 #[cfg(unix)]
 mod signals;
+mod synth;
 #[cfg(unix)]
 mod terminal;
 mod tokens;

@@ -53,6 +53,27 @@ fn an_interrupted_bench_prints_what_it_has() {
     }
 }
 
+/// A model that bench made goes with it.
+#[test]
+fn a_signal_leaves_no_made_model() {
+    let home = Home::new();
+    let folder = home.path("tmp");
+    std::fs::create_dir(&folder).expect("a folder");
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        let mut command = home.command("bench --synth stories260k:Q8_0 -p 100000 -n 0 -t 1 --no-ceilings -v");
+        command.env("TMPDIR", &folder).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut said = said.map(|line| line.expect("UTF-8"));
+        assert!(said.any(|line| line.contains("loaded")), "it comes so far");
+        assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 1);
+        kill(Pid::from_raw(child.id().try_into().expect("an id")), signal).expect("it is there");
+        said.for_each(drop);
+        assert_eq!(child.wait().expect("the program ends").code(), Some(code), "{signal}");
+        assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 0, "{signal}: nothing is left");
+    }
+}
+
 /// Waits until the program has come so far, which it does unless it ends before.
 fn wait_for(child: &mut Child, is_so: impl Fn() -> bool) {
     while !is_so() {
