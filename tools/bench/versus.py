@@ -92,7 +92,10 @@ class Results:
 
 
 def output(command: list) -> str:
-    return subprocess.check_output(list(map(str, command)), stderr=subprocess.DEVNULL, text=True)
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if ran.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{ran.stderr}")
+    return ran.stdout
 
 
 def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
@@ -170,6 +173,11 @@ def library(python: str) -> dict:
     return json.loads(output([python, "-c", script]))
 
 
+def sizes(args) -> dict:
+    """What must be the same in all runs of a file of results."""
+    return {name: getattr(args, name) for name in ("shape", "models", "prompt", "new", "depth", "threads")}
+
+
 def machine(args) -> dict:
     cpuinfo = Path("/proc/cpuinfo")
     names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")] if cpuinfo.exists() else []
@@ -183,6 +191,7 @@ def machine(args) -> dict:
         "llama_cpp": library(sys.executable),
         "llama_cpp_avx2": library(args.avx2_python) if args.avx2_python else None,
         "shape": args.shape,
+        "sizes": sizes(args),
         "date": time.strftime("%Y-%m-%d"),
         "command": "python tools/bench/versus.py",
     }
@@ -192,6 +201,8 @@ def main() -> None:
     args = arguments()
     results = Results(args.results, args.resume or args.render)
     if not args.render:
+        if any(line["machine"]["sizes"] != sizes(args) for line in results.lines if "machine" in line):
+            raise SystemExit(f"{args.results} is of other sizes or models; leave out --resume or name another file")
         results.add({"machine": machine(args)})
         for kind in args.types:
             side_by_side(args, results, "versus", kind, sys.executable, None)

@@ -151,16 +151,21 @@ fn run<L: Lanes>(lanes: Option<L>, work: impl Work) {
     }
 }
 
-/// Adds numbers up.
+/// Adds numbers up, in four places at once, which a processor's prefetchers like better than one.
 struct Sum<'a>(&'a [u64]);
 
 impl Work for Sum<'_> {
     #[inline(always)]
     fn work<L: Lanes>(self, _: L) {
+        let quarter = self.0.len() / 4;
+        let streams: [&[[u64; 32]]; 4] =
+            std::array::from_fn(|at| self.0[at * quarter..][..quarter].as_chunks().0);
         let mut sums = [0u64; 32];
-        for numbers in self.0.as_chunks::<32>().0 {
-            for (sum, number) in sums.iter_mut().zip(numbers) {
-                *sum = sum.wrapping_add(*number);
+        for at in 0..streams[0].len() {
+            for numbers in streams.iter().filter_map(|stream| stream.get(at)) {
+                for (sum, number) in sums.iter_mut().zip(numbers) {
+                    *sum = sum.wrapping_add(*number);
+                }
             }
         }
         black_box(sums);

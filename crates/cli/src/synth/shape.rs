@@ -302,8 +302,7 @@ mod tests {
         assert!((factors[15] - 1.651).abs() < 2e-3, "{factors:?}");
     }
 
-    /// As `llama-quantize` chooses in TinyLlama-1.1B-Chat-v1.0.Q4_K_M.gguf, which has 668,788,096 bytes of
-    /// tensors and metadata: by hand, 667,078,656 of tensors.
+    /// llama.cpp's `llama_model_quantize` makes 667,078,656 bytes of tensors of this shape.
     #[test]
     fn a_mix_has_the_formats_of_the_real_file() {
         let tensors = shape("tinyllama-1.1b").tensors(Mix::Q4_K_M);
