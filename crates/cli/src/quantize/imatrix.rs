@@ -105,12 +105,7 @@ fn from_gguf(file: &Gguf) -> anyhow::Result<Imatrix> {
 }
 
 fn values(tensor: &Tensor) -> anyhow::Result<Vec<f32>> {
-    ensure!(
-        tensor.format == Format::F32,
-        "{} is in {}, expected F32",
-        quoted(&tensor.name),
-        tensor.format
-    );
+    ensure!(tensor.format == Format::F32, "{} is in {}, expected F32", quoted(&tensor.name), tensor.format);
     let mut values = vec![0.0; tensor.row_len() * tensor.rows()];
     tensor.format.dequantize(&tensor.data, &mut values);
     Ok(values)

@@ -89,7 +89,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
     let begin = Instant::now();
     if !args.dry_run {
-        let threads = args.threads.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
+        let threads =
+            args.threads.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
         check(&file, &plan, threads)?;
         write(&file, &plan, layout, draft, threads)?;
     }

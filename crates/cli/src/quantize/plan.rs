@@ -128,7 +128,10 @@ fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> anyhow:
         listed(&strangers)
     );
     if !strangers.is_empty() {
-        note(format_args!("warning: the imatrix knows tensors that this model has not: {}", listed(&strangers)));
+        note(format_args!(
+            "warning: the imatrix knows tensors that this model has not: {}",
+            listed(&strangers)
+        ));
     }
     if !unknown.is_empty() {
         note(format_args!(

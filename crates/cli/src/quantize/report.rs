@@ -114,7 +114,8 @@ impl<'a> Report<'a> {
         for row in &self.tensors {
             *formats.entry(row.to).or_default() += 1;
         }
-        let formats: Vec<String> = formats.iter().map(|(format, count)| format!("{count} {format}")).collect();
+        let formats: Vec<String> =
+            formats.iter().map(|(format, count)| format!("{count} {format}")).collect();
         let (before, after) = (&self.before, &self.after);
         note(format_args!(
             "{}: {}, {:.2} bits per weight; was {}, {:.2}",
