@@ -108,6 +108,7 @@ impl Levels for Table {
         -150.0, -140.0, -132.0, -127.0, -122.0, -116.0, -110.0, -104.0, 90.0, 97.0, 103.0, 108.0, 113.0,
         119.0, 126.0, 135.0,
     ];
+    const REACH: i32 = 1;
 
     /// Steps up wherever `v` is past the middle between two levels; without a branch, for vectors.
     #[inline(always)]

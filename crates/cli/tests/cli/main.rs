@@ -5,11 +5,13 @@ mod chat;
 mod common;
 mod compare;
 mod embedded;
+mod imatrix;
 mod inspect;
 mod known;
 mod mistakes;
 mod outputs;
 mod perplexity;
+mod quantize;
 mod run;
 mod settings;
 #[cfg(unix)]

@@ -14,10 +14,12 @@ use crate::common::{Home, write};
 fn a_signal_leaves_no_half_written_file() {
     let home = Home::new();
     write(&home.path("text.txt"), "It was a dark and stormy night. ".repeat(20_000));
+    write(&home.path("demo.gguf"), demo_model::MASTER_F16);
     let tokens = vec!["7"; 20_000].join(",");
     for args in [
         "perplexity -m MODEL -f text.txt -c 512 --save-logits out".to_owned(),
         format!("trace -m MODEL --tokens {tokens} -o out"),
+        "quantize demo.gguf out IQ4_XS -t 1".to_owned(),
     ] {
         for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
             let mut command = home.command(&args);

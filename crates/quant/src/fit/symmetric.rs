@@ -7,6 +7,10 @@ pub(crate) trait Levels {
     /// What the value of largest magnitude is taken for at first, each a guess of the scale.
     const GUESSES: &'static [f32];
 
+    /// How far around the nearest integer a group's scale is looked for: the fewer the levels, the more
+    /// uneven the error.
+    const REACH: i32;
+
     /// The level nearest to `v`.
     fn nearest(v: f32) -> f32;
 }
@@ -37,6 +41,7 @@ impl<const N: i32> Levels for Integers<N> {
         32 => &const { guesses::<32, 14>(7, 0.5) },
         _ => &const { guesses::<128, 12>(6, 1.0) },
     };
+    const REACH: i32 = if N < 8 { 4 } else { 2 };
 
     #[inline(always)]
     fn nearest(v: f32) -> f32 {
@@ -145,8 +150,8 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
         for (group, scale) in groups.iter().zip(&mut scales) {
             let around = Integers::<S>::nearest(*scale);
             let mut least = (f32::INFINITY, around, Sums { xq: 0.0, qq: 0.0 });
-            for step in [0.0, -1.0, 1.0] {
-                let integer = Integers::<S>::nearest(around + step);
+            for step in -L::REACH..=L::REACH {
+                let integer = Integers::<S>::nearest(around + step as f32);
                 let a = d.value * integer;
                 let sums = Sums::of::<L, K>(group, inverse(a));
                 let error = sums.error(a);
