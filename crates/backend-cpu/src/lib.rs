@@ -7,6 +7,7 @@
 //! steps and however many threads run.
 
 mod attention;
+mod ceilings;
 #[cfg(all(test, unix))]
 mod guard;
 mod kernels;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
 use graph::{Graph, Op};
 
+pub use ceilings::{Ceilings, ceilings};
 pub use kernels::Isa;
 use kernels::{Kernels, Linear};
 use kv::Kv;

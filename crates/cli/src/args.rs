@@ -6,7 +6,6 @@
 
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use backend_cpu::Isa;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
@@ -15,7 +14,7 @@ use engine::KvFormat;
 
 use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
-use crate::{argv, mistakes, output, perplexity, settings, verify};
+use crate::{argv, bench, completions, devices, mistakes, perplexity, quantize, settings, synth, verify};
 
 const ABOUT: &str = "Runs Llama-family language models from GGUF files";
 
@@ -63,8 +62,14 @@ pub(crate) enum Command {
     /// Scores a text: perplexity, and divergence from a base's log-probabilities
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),
+    /// Writes a model in fewer bits, such as Q4_K_M
+    Quantize(quantize::Args),
     /// Checks a model on this machine: file, tokenizer, kernels, backends, known answers
     Verify(verify::Args),
+    /// Measures how fast a model runs here, and the part that is of what the machine could do
+    Bench(bench::Args),
+    /// Writes a model of random weights in a real model's shape, to measure with
+    Synth(synth::Args),
     /// Records what a model computes, value by value
     Trace(TraceArgs),
     /// Finds the first value in which two runs part, and says why
@@ -77,9 +82,9 @@ pub(crate) enum Command {
     /// Shows what is in a GGUF file and the memory it needs
     Inspect(InspectArgs),
     /// Shows the backends, the processor's features and the kernels chosen
-    Devices(DevicesArgs),
+    Devices(devices::Args),
     /// Prints a completion script for a shell
-    Completions(CompletionsArgs),
+    Completions(completions::Args),
 }
 
 /// What options that `run` has as well say in the help of `chat`.
@@ -152,7 +157,7 @@ pub(crate) struct CpuArgs {
 }
 
 /// An instruction set that this processor has.
-fn isa(name: &str) -> Result<Isa, String> {
+pub(crate) fn isa(name: &str) -> Result<Isa, String> {
     let here = Isa::ALL.into_iter().filter(|isa| isa.is_available());
     here.clone().find(|isa| isa.name() == name).ok_or_else(|| {
         let why = if Isa::named(name).is_some() {
@@ -525,23 +530,6 @@ pub(crate) struct InspectArgs {
     pub(crate) json: bool,
 }
 
-/// What `devices` is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct DevicesArgs {
-    /// Print one JSON array
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) cpu: CpuArgs,
-}
-
-/// What `completions` is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell
-    pub(crate) shell: clap_complete::Shell,
-}
-
 /// Reads command line, variables and configuration file. Asking for help ends the program here, whatever
 /// is in the file, and so does a wrong command line.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
@@ -568,14 +556,6 @@ fn tend_env(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| if is_empty(&arg) { arg.env(None) } else { arg.hide_env(true) })
         .mut_subcommands(tend_env)
-}
-
-/// Prints a completion script.
-pub(crate) fn completions(args: CompletionsArgs) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "rustorch", &mut script);
-    output::write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -150,8 +150,13 @@ impl<'a> Flags<'a> {
             let flag = Flag { id: arg.get_id().as_str(), takes: Takes::of(arg) };
             let names = arg.get_long_and_visible_aliases().unwrap_or_default();
             let hidden = arg.get_all_aliases().unwrap_or_default();
-            flags.long.extend(names.into_iter().chain(hidden).map(|name| (name, flag)));
-            flags.short.extend(arg.get_short().map(|name| (name, flag)));
+            // `chat` and `run` come first: what they take is meant where no command is named.
+            for name in names.into_iter().chain(hidden) {
+                flags.long.entry(name).or_insert(flag);
+            }
+            if let Some(name) = arg.get_short() {
+                flags.short.entry(name).or_insert(flag);
+            }
         }
         flags
     }

@@ -6,9 +6,19 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::args::DevicesArgs;
+use crate::args::CpuArgs;
 use crate::load;
 use crate::output::{self, BOLD};
+
+/// What `devices` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    cpu: CpuArgs,
+}
 
 #[derive(Serialize)]
 struct Device {
@@ -17,7 +27,7 @@ struct Device {
     facts: BTreeMap<&'static str, String>,
 }
 
-pub(crate) fn run(args: DevicesArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let described = load::backends(args.cpu).map(|backend| backend.describe());
     if args.json {
         output::json(&described.map(|description| Device {

@@ -3,8 +3,10 @@
 mod advice;
 mod args;
 mod argv;
+mod bench;
 mod chat;
 mod compare;
+mod completions;
 mod devices;
 mod folders;
 mod generate;
@@ -17,8 +19,10 @@ mod npy;
 mod outfile;
 mod output;
 mod perplexity;
+mod quantize;
 mod run;
 mod settings;
+mod synth;
 mod tokenize;
 mod trace;
 mod values;
@@ -40,13 +44,16 @@ fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
         args::Command::Run(args) => run::run(args, cli.verbose),
         args::Command::Logits(args) => logits::run(args),
         args::Command::Perplexity(args) => perplexity::run(args),
+        args::Command::Quantize(args) => quantize::run(args),
         args::Command::Verify(args) => verify::run(args),
+        args::Command::Bench(args) => bench::run(args),
+        args::Command::Synth(args) => synth::run(args),
         args::Command::Trace(args) => trace::run(args),
         args::Command::Compare(args) => Ok(compare::run(&args)),
         args::Command::Tokenize(args) => tokenize::tokenize(args),
         args::Command::Detokenize(args) => tokenize::detokenize(args),
         args::Command::Inspect(args) => inspect::run(args),
         args::Command::Devices(args) => devices::run(args),
-        args::Command::Completions(args) => args::completions(args),
+        args::Command::Completions(args) => completions::run(args),
     }
 }

@@ -16,7 +16,7 @@ use crate::{Block, Format};
 pub struct F32Le(pub [u8; 4]);
 
 /// A stored F16.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct F16Le(pub [u8; 2]);
 
@@ -67,5 +67,21 @@ impl Block<1> for Bf16Le {
 
     fn dequantize(&self) -> [f32; 1] {
         [self.to_f32()]
+    }
+}
+
+impl F16Le {
+    /// The F16 nearest to `x`; the largest there is instead of infinity.
+    pub fn nearest(x: f32) -> F16Le {
+        const LARGEST: f32 = 65504.0;
+        F16Le(half::f16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
+    }
+}
+
+impl Bf16Le {
+    /// The BF16 nearest to `x`; the largest there is instead of infinity.
+    pub fn nearest(x: f32) -> Bf16Le {
+        const LARGEST: f32 = f32::from_bits(0x7F7F_0000);
+        Bf16Le(half::bf16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
     }
 }

@@ -76,3 +76,24 @@ pub(crate) fn of_16<T: Copy + Into<f32>>(d: f32, numbers: [T; 16]) -> Halves<8> 
 pub(crate) fn of_32<T: Copy + Into<f32>>(d: f32, numbers: [T; 8]) -> Halves<8> {
     numbers.map(|number| [d * number.into(); 2])
 }
+
+/// The inverse of [`nibbles`].
+pub(crate) fn put_nibbles(values: &[u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|i| values[i] | values[i + 16] << 4)
+}
+
+/// The inverse of [`bits`], into bytes whose other bits stay.
+pub(crate) fn put_bits(bytes: &mut [u8], at: usize, shift: usize, mask: u8, values: &[u8; 32]) {
+    for (byte, value) in bytes[at..at + 32].iter_mut().zip(values) {
+        *byte |= (value & mask) << shift;
+    }
+}
+
+/// The levels of a block's groups, plus `add`, as 8 groups of 32 bytes.
+pub(crate) fn codes<const G: usize, const K: usize>(levels: &[[f32; K]; G], add: f32) -> [[u8; 32]; 8] {
+    let mut codes = [[0; 32]; 8];
+    for (code, level) in codes.as_flattened_mut().iter_mut().zip(levels.as_flattened()) {
+        *code = (level + add) as u8;
+    }
+    codes
+}

@@ -18,7 +18,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, nibbles, of_32};
+use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::fit::symmetric::{self, Levels};
+use crate::fit::{Group, Unit};
+use crate::groups::{Groups, Halves, nibbles, of_32, put_nibbles};
 use crate::{F16Le, Format};
 
 /// The values that the 4-bit numbers of IQ4_NL and IQ4_XS stand for.
@@ -94,5 +97,71 @@ impl Groups<8> for BlockIQ4_XS {
 
     fn quants(&self) -> [[i8; 32]; 8] {
         self.qs.each_ref().map(lookup)
+    }
+}
+
+/// The levels that are in the table.
+struct Table;
+
+impl Levels for Table {
+    const GUESSES: &'static [f32] = &[
+        -150.0, -140.0, -132.0, -127.0, -122.0, -116.0, -110.0, -104.0, 90.0, 97.0, 103.0, 108.0, 113.0,
+        119.0, 126.0, 135.0,
+    ];
+    const REACH: i32 = 1;
+
+    /// Steps up wherever `v` is past the middle between two levels; without a branch, for vectors.
+    #[inline(always)]
+    fn nearest(v: f32) -> f32 {
+        const LEVELS: [f32; 16] = {
+            let mut levels = [0.0; 16];
+            let mut i = 0;
+            while i < 16 {
+                levels[i] = IQ4_VALUES[i] as f32;
+                i += 1;
+            }
+            levels
+        };
+        let mut level = LEVELS[0];
+        let mut i = 0;
+        while i < 15 {
+            let (low, high) = (LEVELS[i], LEVELS[i + 1]);
+            level += if v > (low + high) / 2.0 { high - low } else { 0.0 };
+            i += 1;
+        }
+        level
+    }
+}
+
+/// The inverse of [`lookup`] for values that are in the table.
+fn indices(levels: &[f32; 32]) -> [u8; 16] {
+    put_nibbles(
+        &levels.map(|level| IQ4_VALUES.iter().filter(|&&value| f32::from(value) < level).count() as u8),
+    )
+}
+
+const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Block(2.0) };
+
+impl Encode<32> for BlockIQ4_NL {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockIQ4_NL {
+        let (d, levels) = symmetric::single::<Table, 32>(&Group::new(*x, *weights), unit);
+        BlockIQ4_NL { d: d.stored, qs: indices(&levels) }
+    }
+}
+
+impl Encode<256> for BlockIQ4_XS {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockIQ4_XS {
+        let found = symmetric::scaled::<Table, 32, 8, 32>(&Group::split(x, weights), unit);
+        let (mut scales_h, mut scales_l) = ([0; 2], [0; 4]);
+        for (j, scale) in found.scales.into_iter().enumerate() {
+            let scale = (scale + 32) as u8;
+            scales_l[j / 2] |= (scale & 15) << (j % 2 * 4);
+            scales_h[j / 4] |= scale >> 4 << (j % 4 * 2);
+        }
+        BlockIQ4_XS { d: found.d.stored, scales_h, scales_l, qs: found.levels.each_ref().map(indices) }
     }
 }

@@ -5,6 +5,8 @@
 //! byte table. Nothing here knows files, tensors or hardware.
 
 mod block;
+mod encode;
+mod fit;
 mod float;
 mod format;
 mod groups;

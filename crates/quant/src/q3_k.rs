@@ -11,7 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, bits, of_16};
+use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::fit::{Group, Unit, symmetric};
+use crate::groups::{Groups, Halves, bits, codes, of_16, put_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q3_K.
@@ -57,5 +59,25 @@ impl Groups<8> for BlockQ3_K {
             let high = bits(&self.hmask, 0, g, 1);
             std::array::from_fn(|i| (low[i] | high[i] << 2) as i8 - 4)
         })
+    }
+}
+
+impl Encode<256> for BlockQ3_K {
+    const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Block(2.0) };
+
+    fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ3_K {
+        type Levels = symmetric::Integers<4>;
+        let found = symmetric::scaled::<Levels, 32, 16, 16>(&Group::split(x, weights), unit);
+        let (mut hmask, mut qs, mut scales) = ([0; 32], [0; 64], [0; 12]);
+        for (g, codes) in codes(&found.levels, 4.0).iter().enumerate() {
+            put_bits(&mut qs, g / 4 * 32, g % 4 * 2, 3, codes);
+            put_bits(&mut hmask, 0, g, 1, &codes.map(|code| code >> 2));
+        }
+        for (j, scale) in found.scales.into_iter().enumerate() {
+            let scale = (scale + 32) as u8;
+            scales[j % 8] |= (scale & 15) << (j / 8 * 4);
+            scales[8 + j % 4] |= scale >> 4 << (j / 4 * 2);
+        }
+        BlockQ3_K { hmask, qs, scales, d: found.d.stored }
     }
 }

@@ -17,7 +17,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, nibbles};
+use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::fit::{Group, Unit, affine, symmetric};
+use crate::groups::{Groups, Halves, nibbles, put_nibbles};
 use crate::{F16Le, Format};
 
 /// A block of Q4_0.
@@ -71,5 +73,26 @@ impl Groups<1> for BlockQ4_1 {
 
     fn quants(&self) -> [[i8; 32]; 1] {
         [nibbles(&self.qs).map(|q| q as i8)]
+    }
+}
+
+/// What counts in blocks of 32.
+pub(crate) const EMPHASIS: Emphasis = Emphasis { alone: Alone::Even, important: Important::Row };
+
+impl Encode<32> for BlockQ4_0 {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_0 {
+        let (d, levels) = symmetric::single::<symmetric::Integers<8>, 32>(&Group::new(*x, *weights), unit);
+        BlockQ4_0 { d: d.stored, qs: put_nibbles(&levels.map(|q| (q + 8.0) as u8)) }
+    }
+}
+
+impl Encode<32> for BlockQ4_1 {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_1 {
+        let (d, m, levels) = affine::single::<15, 32>(&Group::new(*x, *weights), unit);
+        BlockQ4_1 { d: d.stored, m: m.stored, qs: put_nibbles(&levels.map(|q| q as u8)) }
     }
 }

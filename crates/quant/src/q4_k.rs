@@ -11,7 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, bits, of_32};
+use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::fit::{Group, Unit, affine};
+use crate::groups::{Groups, Halves, bits, codes, of_32, put_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q4_K.
@@ -64,5 +66,33 @@ impl Groups<8> for BlockQ4_K {
 
     fn quants(&self) -> [[i8; 32]; 8] {
         std::array::from_fn(|g| bits(&self.qs, g / 2 * 32, g % 2 * 4, 15).map(|q| q as i8))
+    }
+}
+
+/// The inverse of [`scales_mins`].
+pub(crate) fn put_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+    let mut packed = [0; 12];
+    for j in 0..4 {
+        packed[j] = scales[j] | scales[4 + j] >> 4 << 6;
+        packed[4 + j] = mins[j] | mins[4 + j] >> 4 << 6;
+        packed[8 + j] = scales[4 + j] & 15 | mins[4 + j] << 4;
+    }
+    packed
+}
+
+/// What counts in Q4_K and Q5_K.
+pub(crate) const EMPHASIS: Emphasis = Emphasis { alone: Alone::Raised, important: Important::Block(2.0) };
+
+impl Encode<256> for BlockQ4_K {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ4_K {
+        let found = affine::scaled::<15, 63, 8, 32>(&Group::split(x, weights), unit);
+        let mut qs = [0; 128];
+        for (g, codes) in codes(&found.levels, 0.0).iter().enumerate() {
+            put_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
+        }
+        let scales = put_scales_mins(&found.scales, &found.mins);
+        BlockQ4_K { d: found.d.stored, dmin: found.dmin.stored, scales, qs }
     }
 }

@@ -19,7 +19,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, nibbles};
+use crate::encode::{Emphasis, Encode};
+use crate::fit::{Group, Unit, affine, symmetric};
+use crate::groups::{Groups, Halves, nibbles, put_nibbles};
+use crate::q4::EMPHASIS;
 use crate::{F16Le, Format};
 
 /// A block of Q5_0.
@@ -83,5 +86,31 @@ impl Groups<1> for BlockQ5_1 {
 
     fn quants(&self) -> [[i8; 32]; 1] {
         [quints(self.qh, &self.qs).map(|q| q as i8)]
+    }
+}
+
+/// The inverse of [`quints`].
+fn put_quints(values: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
+    let high = values.iter().rev().fold(0u32, |high, value| high << 1 | u32::from(value >> 4));
+    (high.to_le_bytes(), put_nibbles(&values.map(|value| value & 15)))
+}
+
+impl Encode<32> for BlockQ5_0 {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_0 {
+        let (d, levels) = symmetric::single::<symmetric::Integers<16>, 32>(&Group::new(*x, *weights), unit);
+        let (qh, qs) = put_quints(&levels.map(|q| (q + 16.0) as u8));
+        BlockQ5_0 { d: d.stored, qh, qs }
+    }
+}
+
+impl Encode<32> for BlockQ5_1 {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_1 {
+        let (d, m, levels) = affine::single::<31, 32>(&Group::new(*x, *weights), unit);
+        let (qh, qs) = put_quints(&levels.map(|q| q as u8));
+        BlockQ5_1 { d: d.stored, m: m.stored, qh, qs }
     }
 }

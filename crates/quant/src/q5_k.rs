@@ -12,8 +12,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, bits, of_32};
-use crate::q4_k::scales_mins;
+use crate::encode::{Emphasis, Encode};
+use crate::fit::{Group, Unit, affine};
+use crate::groups::{Groups, Halves, bits, codes, of_32, put_bits};
+use crate::q4_k::{EMPHASIS, put_scales_mins, scales_mins};
 use crate::{F16Le, Format};
 
 /// A block of Q5_K.
@@ -58,5 +60,20 @@ impl Groups<8> for BlockQ5_K {
             let high = bits(&self.qh, 0, g, 1);
             std::array::from_fn(|i| (low[i] | high[i] << 4) as i8)
         })
+    }
+}
+
+impl Encode<256> for BlockQ5_K {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ5_K {
+        let found = affine::scaled::<31, 63, 8, 32>(&Group::split(x, weights), unit);
+        let (mut qh, mut qs) = ([0; 32], [0; 128]);
+        for (g, codes) in codes(&found.levels, 0.0).iter().enumerate() {
+            put_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
+            put_bits(&mut qh, 0, g, 1, &codes.map(|code| code >> 4));
+        }
+        let scales = put_scales_mins(&found.scales, &found.mins);
+        BlockQ5_K { d: found.d.stored, dmin: found.dmin.stored, scales, qh, qs }
     }
 }

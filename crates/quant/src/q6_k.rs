@@ -11,7 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::groups::{Groups, Halves, bits, of_16};
+use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::fit::{Group, Unit, symmetric};
+use crate::groups::{Groups, Halves, bits, codes, of_16, put_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q6_K.
@@ -46,5 +48,21 @@ impl Groups<8> for BlockQ6_K {
             let high = bits(&self.qh, half * 32, part * 2, 3);
             std::array::from_fn(|i| (low[i] | high[i] << 4) as i8 - 32)
         })
+    }
+}
+
+impl Encode<256> for BlockQ6_K {
+    const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Even };
+
+    fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ6_K {
+        type Levels = symmetric::Integers<32>;
+        let found = symmetric::scaled::<Levels, 128, 16, 16>(&Group::split(x, weights), unit);
+        let (mut ql, mut qh) = ([0; 128], [0; 64]);
+        for (g, codes) in codes(&found.levels, 32.0).iter().enumerate() {
+            let (half, part) = (g / 4, g % 4);
+            put_bits(&mut ql, half * 64 + part % 2 * 32, part / 2 * 4, 15, codes);
+            put_bits(&mut qh, half * 32, part * 2, 3, &codes.map(|code| code >> 4));
+        }
+        BlockQ6_K { ql, qh, scales: found.scales, d: found.d.stored }
     }
 }

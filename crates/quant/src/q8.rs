@@ -7,7 +7,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::encode::{Emphasis, Encode};
+use crate::fit::{Unit, inverse, round_within};
 use crate::groups::{Groups, Halves};
+use crate::q4::EMPHASIS;
 use crate::{F16Le, Format};
 
 /// A block of Q8_0.
@@ -33,5 +36,17 @@ impl Groups<1> for BlockQ8_0 {
 
     fn quants(&self) -> [[i8; 32]; 1] {
         [self.qs]
+    }
+}
+
+/// Rounds: with so many levels no other scale than that of the largest value gains anything.
+impl Encode<32> for BlockQ8_0 {
+    const EMPHASIS: Emphasis = EMPHASIS;
+
+    fn encode(x: &[f32; 32], _: &[f32; 32], unit: Unit) -> BlockQ8_0 {
+        let largest = x.iter().fold(0.0f32, |largest, x| if x.abs() > largest { x.abs() } else { largest });
+        let d = unit.half(largest / 127.0);
+        let by = inverse(d.value);
+        BlockQ8_0 { d: d.stored, qs: x.map(|x| round_within(x * by, -127.0, 127.0) as i8) }
     }
 }

@@ -8,6 +8,8 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 pub(crate) mod plain;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod rates;
 
 use quant::{Bf16Le, F16Le};
 

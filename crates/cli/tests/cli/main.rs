@@ -1,18 +1,22 @@
 //! The program as its users run it.
 
+mod bench;
 mod chat;
 mod common;
 mod compare;
 mod embedded;
+mod imatrix;
 mod inspect;
 mod known;
 mod mistakes;
 mod outputs;
 mod perplexity;
+mod quantize;
 mod run;
 mod settings;
 #[cfg(unix)]
 mod signals;
+mod synth;
 #[cfg(unix)]
 mod terminal;
 mod tokens;

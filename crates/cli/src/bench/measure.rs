@@ -1,0 +1,113 @@
+//! Timing: requests through the engine, as everyone's go, with scheduling and sampling.
+
+use std::time::Instant;
+
+use anyhow::bail;
+use engine::{Engine, Event, Request, Sampling, SequenceId, Stop, StopReason};
+use indicatif::ProgressBar;
+
+use super::plan::{Kind, Test};
+use crate::interrupt::Answering;
+
+/// An engine that is timed.
+pub(super) struct Stopwatch<'a> {
+    engine: Engine,
+    /// Its cache begins with what was filled in.
+    sequence: SequenceId,
+    /// Chooses the first token of each request: no two in a row share it, so that nothing but what was
+    /// filled in is found in the cache.
+    turn: usize,
+    answering: &'a Answering,
+    bar: &'a ProgressBar,
+}
+
+impl<'a> Stopwatch<'a> {
+    pub(super) fn new(mut engine: Engine, answering: &'a Answering, bar: &'a ProgressBar) -> Stopwatch<'a> {
+        let sequence = engine.new_sequence();
+        Stopwatch { engine, sequence, turn: 0, answering, bar }
+    }
+
+    /// The tokens a second of `test`, `repetitions` times, after some tokens that do not count. What lies before
+    /// is computed once. `None` when Ctrl-C was pressed.
+    pub(super) fn samples(&mut self, test: Test, repetitions: usize) -> anyhow::Result<Option<Vec<f64>>> {
+        if test.depth > 0 && !self.fill(test.depth)? {
+            return Ok(None);
+        }
+        // A few tokens show all that is slow the first time.
+        let few = if test.kind == Kind::Generation { 1 } else { 32 };
+        let warm_up = Test { tokens: test.tokens.min(few), ..test };
+        if self.seconds(warm_up)?.is_none() {
+            return Ok(None);
+        }
+        self.bar.inc(1);
+        let mut samples = Vec::new();
+        for _ in 0..repetitions {
+            let Some(seconds) = self.seconds(test)? else { return Ok(None) };
+            samples.push(test.tokens as f64 / seconds);
+            self.bar.inc(1);
+        }
+        Ok(Some(samples))
+    }
+
+    /// Computes what lies before, unless it is there; false when Ctrl-C was pressed.
+    fn fill(&mut self, depth: usize) -> anyhow::Result<bool> {
+        Ok(self.request(self.before(depth), 1)?.is_some())
+    }
+
+    /// The time for `test` after what was filled in.
+    fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
+        let mut prompt = self.before(test.depth);
+        let (more, new) = match test.kind {
+            Kind::Prompt => (test.tokens, 1),
+            // The one token of the prompt is computed like those that follow it.
+            Kind::Generation => (1, test.tokens),
+        };
+        self.turn += 1;
+        let n_vocab = self.engine.model().tokenizer().vocab_size();
+        prompt.extend((0..more).map(|i| token(self.turn + 7919 * i, n_vocab)));
+        let start = Instant::now();
+        let reused = self.request(prompt, new)?;
+        let seconds = start.elapsed().as_secs_f64();
+        match reused {
+            Some(reused) if reused != test.depth => {
+                bail!("{reused} tokens were found in the cache where {} were to be", test.depth)
+            }
+            reused => Ok(reused.map(|_| seconds)),
+        }
+    }
+
+    /// The first tokens of the sequence.
+    fn before(&self, depth: usize) -> Vec<u32> {
+        let n_vocab = self.engine.model().tokenizer().vocab_size();
+        (0..depth).map(|i| token(104_729 * i, n_vocab)).collect()
+    }
+
+    /// Runs a request that generates `new` tokens. Returns how many of its tokens were in the cache, or
+    /// `None` when Ctrl-C was pressed.
+    fn request(&mut self, prompt: Vec<u32>, new: usize) -> anyhow::Result<Option<usize>> {
+        let stop = Stop { ignore_eog: true, ..Stop::default() };
+        let request = Request::new(prompt).sampling(Sampling::greedy()).stop(stop).max_tokens(new);
+        let id = self.engine.submit(request.sequence(self.sequence))?;
+        loop {
+            if self.answering.is_to_stop() {
+                self.engine.cancel(id);
+            }
+            for event in self.engine.step()? {
+                match event {
+                    Event::Token { .. } => {}
+                    Event::Failed { error, .. } => bail!(error),
+                    Event::Done { reason: StopReason::Cancelled, .. } => return Ok(None),
+                    Event::Done { usage, .. } if usage.generated_tokens == new => {
+                        return Ok(Some(usage.reused_tokens));
+                    }
+                    Event::Done { reason, .. } => bail!("a request ended too early, by {reason}"),
+                }
+            }
+        }
+    }
+}
+
+/// A token, by number.
+fn token(number: usize, n_vocab: usize) -> u32 {
+    u32::try_from(number % n_vocab.max(1)).unwrap_or(0)
+}

@@ -1,0 +1,336 @@
+//! What was measured, as a table, CSV or JSON.
+
+use std::io::Write;
+
+use backend_cpu::Ceilings;
+use serde::Serialize;
+
+use super::plan::{Kind, Test};
+use crate::output::{self, BOLD};
+
+/// What is the same in all rows.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Subject {
+    /// The file's name, or the shape of random weights.
+    pub(super) model: String,
+    /// The formats of its weights, such as `Q4_K_M`.
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    /// Bytes of all tensors.
+    pub(super) size_bytes: u64,
+    pub(super) parameters: u64,
+    pub(super) processor: String,
+    pub(super) isa: &'static str,
+    pub(super) batch_size: usize,
+    pub(super) cache_type: &'static str,
+    pub(super) version: &'static str,
+}
+
+/// One test on a number of threads.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) test: Test,
+    pub(super) threads: usize,
+    /// Tokens a second; not empty.
+    pub(super) samples: Vec<f64>,
+    /// Tokens a second at best, where that is known.
+    pub(super) ceiling: Option<f64>,
+    /// What the machine could do, when that was measured.
+    pub(super) machine: Option<Ceilings>,
+    /// From the file to an engine that is ready.
+    pub(super) load_seconds: f64,
+    /// Resident memory of this process.
+    pub(super) peak_memory_bytes: Option<u64>,
+}
+
+impl Row {
+    fn median(&self) -> f64 {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = |at: usize| sorted.get(at).copied().unwrap_or(f64::NAN);
+        (middle((sorted.len() - 1) / 2) + middle(sorted.len() / 2)) / 2.0
+    }
+
+    fn mean(&self) -> f64 {
+        self.samples.iter().sum::<f64>() / self.samples.len() as f64
+    }
+
+    /// Of the samples; 0 for one.
+    fn deviation(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+        (squares / self.samples.len().saturating_sub(1).max(1) as f64).sqrt()
+    }
+
+    /// The median as a part of the ceiling.
+    fn share(&self) -> Option<f64> {
+        Some(self.median() / self.ceiling?)
+    }
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Style {
+    /// For people, as llama-bench prints it.
+    Table,
+    /// With a heading.
+    Csv,
+    /// An array of objects, with every sample.
+    Json,
+}
+
+/// Prints `rows` to stdout.
+pub(super) fn print(subject: &Subject, rows: &[Row], style: Style) -> anyhow::Result<()> {
+    match style {
+        Style::Json => {
+            let objects: Vec<Object<'_>> = rows.iter().map(|row| Object::new(subject, row)).collect();
+            return output::json(&objects);
+        }
+        Style::Csv => {
+            let mut out = output::stdout();
+            writeln!(out, "{}", COLUMNS.join(","))?;
+            for row in rows {
+                writeln!(out, "{}", fields(subject, row).map(|field| quoted(&field)).join(","))?;
+            }
+            out.flush()?;
+        }
+        Style::Table => {
+            let mut out = output::stdout();
+            for (number, line) in table(subject, rows).iter().enumerate() {
+                if number == 0 { writeln!(out, "{BOLD}{line}{BOLD:#}")? } else { writeln!(out, "{line}")? }
+            }
+            out.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// A row of `-o json`.
+#[derive(Serialize)]
+struct Object<'a> {
+    #[serde(flatten)]
+    subject: &'a Subject,
+    threads: usize,
+    test: String,
+    kind: Kind,
+    tokens: usize,
+    depth: usize,
+    /// The median.
+    tokens_per_second: f64,
+    mean: f64,
+    deviation: f64,
+    samples: &'a [f64],
+    ceiling: Option<f64>,
+    share: Option<f64>,
+    machine: Option<Machine>,
+    load_seconds: f64,
+    peak_memory_bytes: Option<u64>,
+}
+
+/// The ceilings of the machine.
+#[derive(Serialize)]
+struct Machine {
+    int8_macs_per_second: Option<f64>,
+    f32_macs_per_second: Option<f64>,
+    read_bytes_per_second: f64,
+}
+
+impl<'a> Object<'a> {
+    fn new(subject: &'a Subject, row: &'a Row) -> Object<'a> {
+        let Test { kind, tokens, depth } = row.test;
+        Object {
+            subject,
+            threads: row.threads,
+            test: row.test.to_string(),
+            kind,
+            tokens,
+            depth,
+            tokens_per_second: row.median(),
+            mean: row.mean(),
+            deviation: row.deviation(),
+            samples: &row.samples,
+            ceiling: row.ceiling,
+            share: row.share(),
+            machine: row.machine.map(|machine| Machine {
+                int8_macs_per_second: machine.int8_macs_per_second,
+                f32_macs_per_second: machine.f32_macs_per_second,
+                read_bytes_per_second: machine.read_bytes_per_second,
+            }),
+            load_seconds: row.load_seconds,
+            peak_memory_bytes: row.peak_memory_bytes,
+        }
+    }
+}
+
+/// The columns of `-o csv`.
+const COLUMNS: [&str; 15] = [
+    "model",
+    "type",
+    "size_bytes",
+    "parameters",
+    "isa",
+    "batch_size",
+    "threads",
+    "test",
+    "tokens_per_second",
+    "mean",
+    "deviation",
+    "ceiling",
+    "share",
+    "load_seconds",
+    "peak_memory_bytes",
+];
+
+fn fields(subject: &Subject, row: &Row) -> [String; 15] {
+    let number = |number: f64| format!("{number:.4}");
+    let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
+    [
+        subject.model.clone(),
+        subject.kind.clone(),
+        subject.size_bytes.to_string(),
+        subject.parameters.to_string(),
+        subject.isa.to_owned(),
+        subject.batch_size.to_string(),
+        row.threads.to_string(),
+        row.test.to_string(),
+        number(row.median()),
+        number(row.mean()),
+        number(row.deviation()),
+        maybe(row.ceiling),
+        maybe(row.share()),
+        number(row.load_seconds),
+        row.peak_memory_bytes.map_or_else(String::new, |bytes| bytes.to_string()),
+    ]
+}
+
+/// A field of CSV (RFC 4180).
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
+/// The lines of a table in Markdown, numbers to the right.
+fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
+    let heading = ["model", "type", "size", "params", "isa", "threads", "test", "t/s", "ceiling", "share"];
+    let cells = rows.iter().map(|row| {
+        let unknown = || "?".to_owned();
+        [
+            output::abbreviated(&subject.model, 40).replace('|', "\\|"),
+            subject.kind.clone(),
+            output::size(subject.size_bytes),
+            output::count(usize::try_from(subject.parameters).unwrap_or(usize::MAX)),
+            subject.isa.to_owned(),
+            row.threads.to_string(),
+            row.test.to_string(),
+            format!("{:.2} ± {:.2}", row.mean(), row.deviation()),
+            row.ceiling.map_or_else(unknown, |ceiling| format!("{ceiling:.1}")),
+            row.share().map_or_else(unknown, |share| format!("{:.1} %", 100.0 * share)),
+        ]
+    });
+    let lines: Vec<[String; 10]> = std::iter::once(heading.map(str::to_owned)).chain(cells).collect();
+    let widths: [usize; 10] =
+        std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));
+    let is_number = |at: usize| [2, 3, 5, 7, 8, 9].contains(&at);
+    let line = |cells: &[String; 10]| {
+        let cell = |(at, cell): (usize, &String)| {
+            let width = widths[at];
+            if is_number(at) { format!(" {cell:>width$} |") } else { format!(" {cell:width$} |") }
+        };
+        format!("|{}", cells.iter().enumerate().map(cell).collect::<String>())
+    };
+    let rule = |at: usize| {
+        let dashes = "-".repeat(widths[at]);
+        if is_number(at) { format!(" {dashes}:|") } else { format!(" {dashes} |") }
+    };
+    let mut table: Vec<String> = lines.iter().map(line).collect();
+    table.insert(1, format!("|{}", (0..10).map(rule).collect::<String>()));
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CEILINGS: Ceilings =
+        Ceilings { int8_macs_per_second: Some(1e12), f32_macs_per_second: None, read_bytes_per_second: 2e10 };
+
+    fn subject() -> Subject {
+        Subject {
+            model: "a, \"b\"|.gguf".into(),
+            kind: "Q4_K_M".into(),
+            size_bytes: 667_000_000,
+            parameters: 1_100_048_384,
+            processor: "a processor".into(),
+            isa: "avx512",
+            batch_size: 128,
+            cache_type: "f16",
+            version: "0.1.0",
+        }
+    }
+
+    fn row(samples: &[f64], ceiling: Option<f64>) -> Row {
+        Row {
+            test: Test { kind: Kind::Prompt, tokens: 512, depth: 4096 },
+            threads: 2,
+            samples: samples.to_vec(),
+            ceiling,
+            machine: Some(CEILINGS),
+            load_seconds: 0.25,
+            peak_memory_bytes: None,
+        }
+    }
+
+    #[test]
+    fn statistics_by_hand() {
+        let row = row(&[4.0, 1.0, 2.0, 9.0], Some(12.0));
+        assert_eq!((row.median(), row.mean()), (3.0, 4.0));
+        // Squares 0 + 9 + 4 + 25 over 3.
+        assert_eq!(row.deviation(), (38.0f64 / 3.0).sqrt());
+        assert_eq!(row.share(), Some(0.25));
+        let one = super::tests::row(&[5.0], None);
+        assert_eq!((one.median(), one.deviation(), one.share()), (5.0, 0.0, None));
+    }
+
+    #[test]
+    fn an_object_says_all() {
+        let (subject, row) = (subject(), row(&[1.0, 3.0], Some(4.0)));
+        let json = serde_json::to_value(Object::new(&subject, &row)).expect("JSON");
+        for (key, expected) in [
+            ("type", serde_json::json!("Q4_K_M")),
+            ("threads", serde_json::json!(2)),
+            ("test", serde_json::json!("pp512 @ d4096")),
+            ("tokens_per_second", serde_json::json!(2.0)),
+            ("samples", serde_json::json!([1.0, 3.0])),
+            ("ceiling", serde_json::json!(4.0)),
+            ("share", serde_json::json!(0.5)),
+            ("load_seconds", serde_json::json!(0.25)),
+            ("peak_memory_bytes", serde_json::Value::Null),
+            ("parameters", serde_json::json!(1_100_048_384u64)),
+        ] {
+            assert_eq!(json[key], expected, "{key}");
+        }
+        assert_eq!(json["machine"]["f32_macs_per_second"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn fields_with_commas_are_quoted() {
+        let fields = fields(&subject(), &row(&[1.0], None));
+        assert_eq!(quoted(&fields[0]), "\"a, \"\"b\"\"|.gguf\"");
+        assert_eq!(fields[7], "pp512 @ d4096");
+        assert_eq!(fields[11], "");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let lines = table(&subject(), &[row(&[1.0, 3.0], Some(4.0)), row(&[100.0], None)]);
+        assert_eq!(lines.len(), 4);
+        let width = lines[0].chars().count();
+        assert!(lines.iter().all(|line| line.chars().count() == width), "{lines:#?}");
+        assert!(lines[2].contains("| pp512 @ d4096 |") && lines[2].contains(" 2.00 ± 1.41 |"), "{lines:#?}");
+        assert!(lines[2].ends_with(" 50.0 % |") && lines[3].ends_with(" ? |"), "{lines:#?}");
+        assert!(lines[2].contains("a, \"b\"\\|.gguf"));
+    }
+}

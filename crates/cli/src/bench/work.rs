@@ -1,0 +1,181 @@
+//! What a test has to compute and to read, and how fast a machine could do that at best.
+
+use backend::{KvFormat, KvLayout};
+use backend_cpu::Ceilings;
+use graph::{Graph, Op, Rows};
+use quant::Format;
+
+use super::plan::{Kind, Test};
+
+/// What a model takes for each token.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Work {
+    linears: Vec<Linear>,
+    /// Multiply-adds of QK and PV for each position that is visible to a token, all layers together.
+    attention_macs: f64,
+    /// Bytes of keys and values of a position, all layers together.
+    kv_bytes: f64,
+}
+
+/// A linear layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Linear {
+    /// Multiply-adds for a row.
+    macs: f64,
+    /// Of its weight.
+    bytes: f64,
+    /// Whether its products are of 8-bit integers, not of f32.
+    is_int8: bool,
+    /// Whether it is computed for every token, not only for those whose logits are wanted.
+    every_token: bool,
+}
+
+impl Work {
+    /// That of `graph`, whose weights are in the formats that `format_of` says.
+    pub(super) fn of(graph: &Graph, kv: KvFormat, format_of: impl Fn(&str) -> Option<Format>) -> Work {
+        let mut work = Work { linears: Vec::new(), attention_macs: 0.0, kv_bytes: 0.0 };
+        for (_, value) in graph.values() {
+            match value.op {
+                Op::Linear { weight, .. } => {
+                    let weight = graph.weight(weight);
+                    let Some(format) = format_of(&weight.name) else { continue };
+                    let row_bytes = format.bytes_for(weight.cols as u64).unwrap_or_default();
+                    work.linears.push(Linear {
+                        macs: weight.rows as f64 * weight.cols as f64,
+                        bytes: weight.rows as f64 * row_bytes as f64,
+                        is_int8: !matches!(format, Format::F32 | Format::F16 | Format::BF16),
+                        every_token: value.rows == Rows::Step,
+                    });
+                }
+                Op::Attention { q, v, heads, kv_heads, .. } => {
+                    let (k_dim, v_dim) = (graph.value(q).cols / heads, graph.value(v).cols / kv_heads);
+                    work.attention_macs += (heads * (k_dim + v_dim)) as f64;
+                }
+                _ => {}
+            }
+        }
+        if let Some(layout) = KvLayout::of(graph, 1, kv) {
+            work.kv_bytes = layout.bytes() as f64 / backend::PAGE as f64;
+        }
+        work
+    }
+
+    /// The tokens a second of `test` that `ceilings` would allow, when they say so.
+    pub(super) fn ceiling(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
+        let tokens = test.tokens as f64;
+        let seconds = match test.kind {
+            Kind::Prompt => self.prompt_seconds(test, ceilings)?,
+            Kind::Generation => self.generation_bytes(test) / ceilings.read_bytes_per_second,
+        };
+        (seconds > 0.0).then(|| tokens / seconds)
+    }
+
+    /// The time for a prompt's multiply-adds. Only its last token's logits are wanted.
+    fn prompt_seconds(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
+        let mut int8 = 0.0;
+        let mut f32 = self.attention_macs * visible(test);
+        for linear in &self.linears {
+            let macs = linear.macs * if linear.every_token { test.tokens as f64 } else { 1.0 };
+            *if linear.is_int8 { &mut int8 } else { &mut f32 } += macs;
+        }
+        let time = |macs: f64, rate: Option<f64>| if macs == 0.0 { Some(0.0) } else { Some(macs / rate?) };
+        Some(time(int8, ceilings.int8_macs_per_second)? + time(f32, ceilings.f32_macs_per_second)?)
+    }
+
+    /// What is read to generate: all weights for each token but the embedding, of which one row is, and
+    /// the keys and values that the token sees.
+    fn generation_bytes(&self, test: Test) -> f64 {
+        let weights: f64 = self.linears.iter().map(|linear| linear.bytes).sum();
+        test.tokens as f64 * weights + self.kv_bytes * visible(test)
+    }
+}
+
+/// How many positions the tokens of a test see, all tokens together: those before and themselves.
+fn visible(test: Test) -> f64 {
+    let (depth, tokens) = (test.depth as f64, test.tokens as f64);
+    tokens * depth + tokens * (tokens + 1.0) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use graph::{Builder, Pairing, Rope};
+
+    use super::*;
+
+    /// One layer, as `models` builds it: width 64, 4 heads of 16 over 2, feed-forward 96, 100 tokens.
+    fn graph() -> Graph {
+        let mut g = Builder::new();
+        let rope = Rope {
+            head_dim: 16,
+            dims: 16,
+            pairing: Pairing::Interleaved,
+            theta: 1e4,
+            scale: 1.0,
+            factors: None,
+        };
+        let table = g.weight("table", 100, 64);
+        let x = g.embed("x", table);
+        let [q, k, v] = [("q", 64), ("k", 32), ("v", 32)].map(|(name, rows)| {
+            let weight = g.weight(format!("w{name}"), rows, 64);
+            g.linear(name, x, weight)
+        });
+        let (q, k) = (g.rope("qr", q, &rope), g.rope("kr", k, &rope));
+        let a = g.attention("a", [q, k, v], 4, 2, 0.25);
+        let a = g.take_rows("wanted", a);
+        let down = g.weight("down", 64, 64);
+        let y = g.linear("y", a, down);
+        let out = g.weight("out", 100, 64);
+        let logits = g.linear("logits", y, out);
+        g.finish(logits)
+    }
+
+    const CEILINGS: Ceilings = Ceilings {
+        int8_macs_per_second: Some(1e6),
+        f32_macs_per_second: Some(1e5),
+        read_bytes_per_second: 1e4,
+    };
+
+    fn test(kind: Kind, tokens: usize, depth: usize) -> Test {
+        Test { kind, tokens, depth }
+    }
+
+    #[track_caller]
+    fn close(found: Option<f64>, expected: f64) {
+        assert!(found.is_some_and(|found| (found / expected - 1.0).abs() < 1e-12), "{found:?}, {expected}");
+    }
+
+    /// By hand: each token 64*64 + 2*32*64 = 8192 integer multiply-adds, the last one 64*64 + 100*64 =
+    /// 10496 more; each visible position 4 heads times 16 + 16 of f32.
+    #[test]
+    fn a_prompt_takes_its_multiply_adds() {
+        let work = Work::of(&graph(), KvFormat::F16, |_| Some(Format::Q8_0));
+        let seconds = (8192.0 * 3.0 + 10496.0) / 1e6 + 128.0 * 6.0 / 1e5;
+        close(work.ceiling(test(Kind::Prompt, 3, 0), &CEILINGS), 3.0 / seconds);
+        let seconds = (8192.0 * 3.0 + 10496.0) / 1e6 + 128.0 * (11.0 + 12.0 + 13.0) / 1e5;
+        close(work.ceiling(test(Kind::Prompt, 3, 10), &CEILINGS), 3.0 / seconds);
+        let floats = Work::of(&graph(), KvFormat::F16, |_| Some(Format::BF16));
+        let seconds = (8192.0 * 3.0 + 10496.0 + 128.0 * 6.0) / 1e5;
+        close(floats.ceiling(test(Kind::Prompt, 3, 0), &CEILINGS), 3.0 / seconds);
+    }
+
+    /// By hand: 64 values of Q8_0 take 68 bytes, and there are 64 + 32 + 32 + 64 + 100 rows; a position
+    /// takes 2 heads times 16 + 16 values of 2 bytes.
+    #[test]
+    fn generation_takes_its_bytes() {
+        let work = Work::of(&graph(), KvFormat::F16, |_| Some(Format::Q8_0));
+        let weights = 292.0 * 68.0;
+        let bytes = 2.0 * weights + 128.0 * (101.0 + 102.0);
+        close(work.ceiling(test(Kind::Generation, 2, 100), &CEILINGS), 2.0 / (bytes / 1e4));
+        let wide = Work::of(&graph(), KvFormat::F32, |_| Some(Format::F16));
+        let bytes = 292.0 * 128.0 + 256.0;
+        close(wide.ceiling(test(Kind::Generation, 1, 0), &CEILINGS), 1.0 / (bytes / 1e4));
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_ceiling() {
+        let unknown = Ceilings { int8_macs_per_second: None, f32_macs_per_second: None, ..CEILINGS };
+        let work = Work::of(&graph(), KvFormat::F16, |_| Some(Format::Q8_0));
+        assert_eq!(work.ceiling(test(Kind::Prompt, 3, 0), &unknown), None);
+        assert!(work.ceiling(test(Kind::Generation, 3, 0), &unknown).is_some());
+    }
+}

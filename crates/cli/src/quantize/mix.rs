@@ -1,0 +1,223 @@
+//! Which tensor gets which format: the mixes that `llama-quantize` makes, for dense Llama models.
+//!
+//! Most tensors have the format that the mix is named after. Those whose error costs most have more bits:
+//! the output matrix, values and the second half of the feed-forward network in some layers, and in
+//! models whose query heads share values. Held against llama.cpp's choices by `goldens/quantize`.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
+use quant::Format;
+
+/// A recipe of formats. Its name is what a file is called after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(non_camel_case_types, reason = "the names every user knows")]
+pub(crate) enum Mix {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K_S,
+    Q3_K_M,
+    Q3_K_L,
+    Q4_K_S,
+    Q4_K_M,
+    Q5_K_S,
+    Q5_K_M,
+    Q6_K,
+    IQ4_NL,
+    IQ4_XS,
+}
+
+/// One line a mix: name, `general.file_type`, the format of most tensors.
+const TABLE: [(Mix, &str, u32, Format); 19] = [
+    (Mix::F32, "F32", 0, Format::F32),
+    (Mix::F16, "F16", 1, Format::F16),
+    (Mix::BF16, "BF16", 32, Format::BF16),
+    (Mix::Q4_0, "Q4_0", 2, Format::Q4_0),
+    (Mix::Q4_1, "Q4_1", 3, Format::Q4_1),
+    (Mix::Q5_0, "Q5_0", 8, Format::Q5_0),
+    (Mix::Q5_1, "Q5_1", 9, Format::Q5_1),
+    (Mix::Q8_0, "Q8_0", 7, Format::Q8_0),
+    (Mix::Q2_K, "Q2_K", 10, Format::Q2_K),
+    (Mix::Q3_K_S, "Q3_K_S", 11, Format::Q3_K),
+    (Mix::Q3_K_M, "Q3_K_M", 12, Format::Q3_K),
+    (Mix::Q3_K_L, "Q3_K_L", 13, Format::Q3_K),
+    (Mix::Q4_K_S, "Q4_K_S", 14, Format::Q4_K),
+    (Mix::Q4_K_M, "Q4_K_M", 15, Format::Q4_K),
+    (Mix::Q5_K_S, "Q5_K_S", 16, Format::Q5_K),
+    (Mix::Q5_K_M, "Q5_K_M", 17, Format::Q5_K),
+    (Mix::Q6_K, "Q6_K", 18, Format::Q6_K),
+    (Mix::IQ4_NL, "IQ4_NL", 25, Format::IQ4_NL),
+    (Mix::IQ4_XS, "IQ4_XS", 30, Format::IQ4_XS),
+];
+
+/// What the names of formats that are no mixes mean.
+const ALIASES: [(&str, Mix); 3] = [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M), ("Q5_K", Mix::Q5_K_M)];
+
+impl Mix {
+    /// The name, such as `Q4_K_M`.
+    pub(crate) fn name(self) -> &'static str {
+        TABLE[self as usize].1
+    }
+
+    /// What `general.file_type` says.
+    pub(crate) fn file_type(self) -> u32 {
+        TABLE[self as usize].2
+    }
+
+    /// The format of most tensors.
+    pub(crate) fn format(self) -> Format {
+        TABLE[self as usize].3
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// On the command line, whatever the case.
+impl ValueEnum for Mix {
+    fn value_variants<'a>() -> &'a [Mix] {
+        const ALL: [Mix; TABLE.len()] = {
+            let mut all = [Mix::F32; TABLE.len()];
+            let mut i = 0;
+            while i < all.len() {
+                all[i] = TABLE[i].0;
+                i += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let aliases = ALIASES.iter().filter(|alias| alias.1 == *self).map(|alias| alias.0);
+        Some(PossibleValue::new(self.name()).aliases(aliases))
+    }
+}
+
+/// What the choice depends on besides the tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// Layers.
+    pub(crate) layers: usize,
+    /// Query heads.
+    pub(crate) heads: usize,
+    /// Key and value heads.
+    pub(crate) kv_heads: usize,
+    /// There is no `output.weight`: the embedding also makes the logits.
+    pub(crate) tied: bool,
+    /// The importance of columns is known.
+    pub(crate) imatrix: bool,
+    /// All tensors have the one format, as far as their rows allow.
+    pub(crate) pure: bool,
+}
+
+impl Facts {
+    /// The models of 70 billion parameters, told by what llama.cpp tells them by.
+    fn is_70b(&self) -> bool {
+        self.layers == 80 && self.heads != self.kv_heads
+    }
+
+    /// Query heads for each head of values.
+    fn shared(&self) -> usize {
+        self.heads.checked_div(self.kv_heads).unwrap_or(0)
+    }
+
+    /// The layers that get more bits in the larger mixes: the first and last eighth, and each third between.
+    fn is_worth_more(&self, layer: usize) -> bool {
+        let eighth = self.layers / 8;
+        layer < eighth || layer >= 7 * self.layers / 8 || (layer - eighth) % 3 == 2
+    }
+}
+
+/// The format of a tensor in `mix`; `None` when it stays as it is, as norms do. `shape` is fastest
+/// dimension first.
+pub(crate) fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Format> {
+    let is_matrix = name.ends_with("weight") && shape.len() > 1;
+    if !is_matrix || name.contains("_norm.weight") || name.contains("ffn_gate_inp.weight") {
+        return None;
+    }
+    let row_len = shape.first().copied().unwrap_or(1);
+    let is_float = matches!(mix, Mix::F32 | Mix::F16 | Mix::BF16);
+    let wanted = if facts.pure || is_float { mix.format() } else { by_name(mix, name, row_len, facts) };
+    Some(fitting(wanted, row_len))
+}
+
+/// Before it is known whether rows are whole blocks.
+fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
+    if name == "output.weight" || (facts.tied && name == "token_embd.weight") {
+        let is_whole = row_len.is_multiple_of(mix.format().block_len());
+        return if is_whole && mix != Mix::Q8_0 { Format::Q6_K } else { Format::Q8_0 };
+    }
+    let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or(0);
+    if name.contains("attn_v.weight") {
+        values(mix, layer, facts)
+    } else if name.contains("ffn_down") {
+        down(mix, layer, facts)
+    } else if name.contains("attn_output.weight") {
+        match mix {
+            Mix::Q2_K => Format::Q3_K,
+            Mix::Q3_K_M => Format::Q4_K,
+            Mix::Q3_K_L => Format::Q5_K,
+            _ => mix.format(),
+        }
+    } else {
+        mix.format()
+    }
+}
+
+fn values(mix: Mix, layer: usize, facts: &Facts) -> Format {
+    let format = match mix {
+        Mix::Q2_K if facts.shared() >= 4 => Format::Q4_K,
+        Mix::Q2_K => Format::Q3_K,
+        Mix::Q3_K_M if layer < 2 => Format::Q5_K,
+        Mix::Q3_K_M => Format::Q4_K,
+        Mix::Q3_K_L => Format::Q5_K,
+        Mix::IQ4_NL | Mix::IQ4_XS if facts.shared() >= 4 => Format::Q5_K,
+        Mix::Q4_K_M | Mix::Q5_K_M if facts.is_worth_more(layer) => Format::Q6_K,
+        Mix::Q4_K_S if layer < 4 => Format::Q5_K,
+        _ => mix.format(),
+    };
+    // Eight heads share these: they are small, and more bits cost little.
+    if facts.is_70b() && matches!(format, Format::Q3_K | Format::Q4_K) { Format::Q5_K } else { format }
+}
+
+fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
+    let is_first = layer < facts.layers / 8;
+    match mix {
+        Mix::Q2_K => Format::Q3_K,
+        Mix::Q3_K_M if layer < facts.layers / 16 => Format::Q5_K,
+        Mix::Q3_K_M => Format::Q4_K,
+        Mix::Q3_K_L => Format::Q5_K,
+        Mix::Q4_K_M | Mix::Q5_K_M if facts.is_worth_more(layer) => Format::Q6_K,
+        Mix::IQ4_NL | Mix::IQ4_XS if is_first && !facts.imatrix => Format::Q5_K,
+        Mix::Q4_K_S if is_first => Format::Q5_K,
+        Mix::Q4_0 if is_first && facts.imatrix => Format::Q4_1,
+        Mix::Q5_0 if is_first && facts.imatrix => Format::Q5_1,
+        _ => mix.format(),
+    }
+}
+
+/// `wanted`, or one with blocks of 32 where rows are no whole blocks of it, or F16.
+fn fitting(wanted: Format, row_len: usize) -> Format {
+    let smaller = match wanted {
+        Format::Q2_K | Format::Q3_K => Format::Q4_0,
+        Format::Q4_K => Format::Q5_0,
+        Format::Q5_K => Format::Q5_1,
+        Format::Q6_K => Format::Q8_0,
+        Format::IQ4_XS => Format::IQ4_NL,
+        other => other,
+    };
+    let fits = |format: &Format| row_len.is_multiple_of(format.block_len());
+    [wanted, smaller].into_iter().find(fits).unwrap_or(Format::F16)
+}

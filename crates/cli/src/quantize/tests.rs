@@ -1,0 +1,85 @@
+//! The mixes beside llama.cpp's choices (`tools/oracle/quantize.py --goldens`).
+
+use clap::ValueEnum;
+use quant::Format;
+use serde_json::Value;
+
+use super::mix::{Facts, Mix, choose};
+
+#[test]
+fn mixes_are_llama_cpps() {
+    let goldens: Value =
+        serde_json::from_str(include_str!("../../goldens/quantize/mixes.json")).expect("JSON");
+    let formats: Vec<&str> = strings(&goldens["formats"]).collect();
+    let mut compared = 0;
+    for (model, golden) in goldens["models"].as_object().expect("models") {
+        let number = |key: &str| golden[key].as_u64().expect("a number") as usize;
+        let tensors: Vec<(&str, Vec<usize>)> =
+            golden["tensors"].as_array().expect("tensors").iter().map(tensor).collect();
+        for (name, digits) in golden["types"].as_object().expect("types") {
+            let mut words = name.split(' ');
+            let mix = Mix::from_str(words.next().expect("a type"), false).expect("a type");
+            let options: Vec<&str> = words.collect();
+            let facts = Facts {
+                layers: number("layers"),
+                heads: number("heads"),
+                kv_heads: number("kv_heads"),
+                tied: golden["tied"].as_bool().expect("a bool"),
+                imatrix: options.contains(&"imatrix"),
+                pure: options.contains(&"pure"),
+            };
+            let digits = digits.as_str().expect("digits");
+            assert_eq!(digits.len(), tensors.len());
+            for ((tensor, shape), digit) in tensors.iter().zip(digits.chars()) {
+                let expected = formats[digit.to_digit(16).expect("a digit") as usize];
+                let found = choose(mix, tensor, shape, &facts).map(Format::name);
+                assert_eq!(found, Some(expected), "{model}, {name}: {tensor} {shape:?}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 50_000, "{compared}");
+}
+
+#[test]
+fn norms_and_what_is_no_matrix_stay() {
+    let facts = Facts { layers: 2, heads: 4, kv_heads: 2, tied: false, imatrix: false, pure: false };
+    for (name, shape) in [
+        ("blk.0.attn_norm.weight", &[256][..]),
+        ("output_norm.weight", &[256]),
+        ("blk.0.attn_q_norm.weight", &[64, 2]),
+        ("rope_freqs.weight", &[32]),
+        ("blk.1.attn_q.bias", &[256]),
+        ("blk.1.attn_q.bias", &[256, 2]),
+        ("blk.1.ffn_gate_inp.weight", &[256, 8]),
+    ] {
+        for &mix in Mix::value_variants() {
+            assert_eq!(choose(mix, name, shape, &facts), None, "{mix}: {name}");
+        }
+    }
+}
+
+#[test]
+fn types_are_named_in_any_case_and_formats_stand_for_mixes() {
+    for &mix in Mix::value_variants() {
+        for name in [mix.name().to_owned(), mix.name().to_lowercase()] {
+            assert_eq!(Mix::from_str(&name, true), Ok(mix));
+        }
+    }
+    for format in Format::ALL {
+        let mix = Mix::from_str(format.name(), true).expect("every format has a mix");
+        assert_eq!(mix.format(), format);
+    }
+    assert_eq!(Mix::from_str("q4_k", true), Ok(Mix::Q4_K_M));
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().expect("a list").iter().map(|item| item.as_str().expect("a string"))
+}
+
+/// `[name, dimension, ..]`
+fn tensor(listed: &Value) -> (&str, Vec<usize>) {
+    let (name, shape) = listed.as_array().and_then(|all| all.split_first()).expect("a list");
+    let shape = shape.iter().map(|dim| dim.as_u64().expect("a number") as usize).collect();
+    (name.as_str().expect("a name"), shape)
+}

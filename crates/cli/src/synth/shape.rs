@@ -1,0 +1,316 @@
+//! The shapes of real models: hyper-parameters as their authors published them, and the tensors of a file.
+
+use std::str::FromStr;
+
+use gguf::{Metadata, Value};
+use quant::Format;
+
+use super::vocabulary::Family;
+use crate::quantize::mix::{self, Facts, Mix};
+
+/// The shape of a model of architecture `llama`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    layers: usize,
+    hidden: usize,
+    ffn: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    vocab: usize,
+    context: usize,
+    rope_base: f32,
+    /// The embedding makes the logits, too.
+    tied: bool,
+    /// Longer contexts by factors of the angles, as Llama 3.1 and 3.2 have them: by how much.
+    stretched: Option<f64>,
+    family: Family,
+}
+
+/// All of them, by size.
+pub(super) const SHAPES: [Shape; 7] = [
+    Shape {
+        name: "stories260k",
+        hidden: 64,
+        ffn: 172,
+        layers: 5,
+        heads: 8,
+        kv_heads: 4,
+        head_dim: 8,
+        vocab: 512,
+        context: 512,
+        tied: true,
+        ..LLAMA_2
+    },
+    Shape {
+        name: "stories15m",
+        hidden: 288,
+        ffn: 768,
+        layers: 6,
+        heads: 6,
+        kv_heads: 6,
+        head_dim: 48,
+        context: 256,
+        tied: true,
+        ..LLAMA_2
+    },
+    Shape {
+        name: "tinyllama-1.1b",
+        hidden: 2048,
+        ffn: 5632,
+        layers: 22,
+        kv_heads: 4,
+        head_dim: 64,
+        context: 2048,
+        ..LLAMA_2
+    },
+    Shape {
+        name: "llama-3.2-1b",
+        hidden: 2048,
+        ffn: 8192,
+        layers: 16,
+        head_dim: 64,
+        context: 131_072,
+        tied: true,
+        stretched: Some(32.0),
+        ..LLAMA_3
+    },
+    Shape {
+        name: "llama-3.2-3b",
+        hidden: 3072,
+        ffn: 8192,
+        layers: 28,
+        heads: 24,
+        context: 131_072,
+        tied: true,
+        stretched: Some(32.0),
+        ..LLAMA_3
+    },
+    LLAMA_2,
+    LLAMA_3,
+];
+
+/// Llama 2, 7B (Touvron et al. 2023).
+const LLAMA_2: Shape = Shape {
+    name: "llama-2-7b",
+    layers: 32,
+    hidden: 4096,
+    ffn: 11008,
+    heads: 32,
+    kv_heads: 32,
+    head_dim: 128,
+    vocab: 32000,
+    context: 4096,
+    rope_base: 10_000.0,
+    tied: false,
+    stretched: None,
+    family: Family::Llama2,
+};
+
+/// Llama 3, 8B (Grattafiori et al. 2024).
+const LLAMA_3: Shape = Shape {
+    name: "llama-3-8b",
+    ffn: 14336,
+    kv_heads: 8,
+    vocab: 128_256,
+    context: 8192,
+    rope_base: 500_000.0,
+    family: Family::Llama3,
+    ..LLAMA_2
+};
+
+/// What else shapes are called.
+const ALIASES: [(&str, &str); 3] =
+    [("llama-8b", "llama-3-8b"), ("llama-7b", "llama-2-7b"), ("tinyllama", "tinyllama-1.1b")];
+
+/// The names, for people.
+pub(super) fn names() -> String {
+    SHAPES.map(|shape| shape.name).join(", ")
+}
+
+impl FromStr for &'static Shape {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<&'static Shape, String> {
+        let lower = name.to_lowercase();
+        let full = ALIASES.iter().find(|(alias, _)| *alias == lower).map_or(&*lower, |(_, full)| *full);
+        static ALL: [Shape; SHAPES.len()] = SHAPES;
+        let found = ALL.iter().find(|shape| shape.name == full);
+        found.ok_or_else(|| format!("no shape {name:?}; there are {}", names()))
+    }
+}
+
+/// A tensor of the file.
+pub(super) struct Planned {
+    pub(super) name: String,
+    /// Fastest dimension first.
+    pub(super) shape: Vec<usize>,
+    pub(super) format: Format,
+    pub(super) content: Content,
+}
+
+/// What is in a tensor.
+pub(super) enum Content {
+    /// A matrix of random numbers.
+    Random,
+    /// These, in F32.
+    Values(Vec<f32>),
+}
+
+impl Shape {
+    /// Parameters, as models are named by them.
+    pub(crate) fn parameters(&self) -> usize {
+        let tensors = self.tensors(Mix::F32).into_iter().filter(|tensor| tensor.name != ROPE_FREQS);
+        tensors.map(|tensor| tensor.shape.iter().product::<usize>()).sum()
+    }
+
+    /// The tensors in the order of the file.
+    pub(super) fn tensors(&self, mix: Mix) -> Vec<Planned> {
+        let facts = Facts {
+            layers: self.layers,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            tied: self.tied,
+            imatrix: false,
+            pure: false,
+        };
+        let matrix = |name: String, cols: usize, rows: usize| {
+            let (name, shape) = (format!("{name}.weight"), vec![cols, rows]);
+            let format = mix::choose(mix, &name, &shape, &facts).unwrap_or(Format::F32);
+            Planned { name, shape, format, content: Content::Random }
+        };
+        let vector = |name: String, values: Vec<f32>| Planned {
+            name,
+            shape: vec![values.len()],
+            format: Format::F32,
+            content: Content::Values(values),
+        };
+        let norm = |name: &str| vector(format!("{name}.weight"), vec![1.0; self.hidden]);
+        let &Shape { hidden, ffn, heads, kv_heads, head_dim, .. } = self;
+
+        let mut tensors = vec![matrix("token_embd".into(), hidden, self.vocab)];
+        tensors.extend(self.stretched.map(|factor| vector(ROPE_FREQS.into(), self.rope_factors(factor))));
+        for layer in 0..self.layers {
+            let inner = |name: &str, cols, rows| matrix(format!("blk.{layer}.{name}"), cols, rows);
+            tensors.extend([
+                norm(&format!("blk.{layer}.attn_norm")),
+                inner("attn_q", hidden, heads * head_dim),
+                inner("attn_k", hidden, kv_heads * head_dim),
+                inner("attn_v", hidden, kv_heads * head_dim),
+                inner("attn_output", heads * head_dim, hidden),
+                norm(&format!("blk.{layer}.ffn_norm")),
+                inner("ffn_gate", hidden, ffn),
+                inner("ffn_up", hidden, ffn),
+                inner("ffn_down", ffn, hidden),
+            ]);
+        }
+        tensors.push(norm("output_norm"));
+        tensors.extend((!self.tied).then(|| matrix("output".into(), hidden, self.vocab)));
+        tensors
+    }
+
+    /// All that the file says beside its tensors.
+    pub(super) fn metadata(&self, mix: Mix) -> Metadata {
+        let mut metadata = Metadata::default();
+        metadata.insert("general.architecture", Value::String("llama".into()));
+        metadata.insert("general.name", Value::String(format!("{}, random weights", self.name)));
+        metadata.insert("general.file_type", Value::U32(mix.file_type()));
+        metadata.insert("general.quantization_version", Value::U32(2));
+        for (key, size) in [
+            ("block_count", self.layers),
+            ("context_length", self.context),
+            ("embedding_length", self.hidden),
+            ("feed_forward_length", self.ffn),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.head_dim),
+            ("attention.value_length", self.head_dim),
+            ("rope.dimension_count", self.head_dim),
+            ("vocab_size", self.vocab),
+        ] {
+            metadata.insert(format!("llama.{key}"), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
+        }
+        metadata.insert("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5));
+        metadata.insert("llama.rope.freq_base", Value::F32(self.rope_base));
+        self.family.describe(self.vocab, &mut metadata);
+        metadata
+    }
+
+    /// Divisors of the angles: 1 for short waves, `factor` for those longer than the 8192 tokens that the
+    /// model was first trained on, between them from a quarter of these on (`llama3` of `modeling_rope_utils`
+    /// in transformers).
+    fn rope_factors(&self, factor: f64) -> Vec<f32> {
+        let of_pair = |pair: usize| {
+            let exponent = 2.0 * pair as f64 / self.head_dim as f64;
+            let waves = 8192.0 / (std::f64::consts::TAU * f64::from(self.rope_base).powf(exponent));
+            let smooth = ((waves - 1.0) / 3.0).clamp(0.0, 1.0);
+            (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+        };
+        (0..self.head_dim / 2).map(of_pair).collect()
+    }
+}
+
+const ROPE_FREQS: &str = "rope_freqs.weight";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn shape(name: &str) -> &'static Shape {
+        name.parse().expect("a shape")
+    }
+
+    /// As the model cards count them, and for the two `stories` karpathy/llama2.c's checkpoints do.
+    #[test]
+    fn shapes_have_as_many_parameters_as_was_published() {
+        for (name, parameters) in [
+            ("stories260k", 260_032),
+            ("stories15m", 15_191_712),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("llama-3.2-3b", 3_212_749_824),
+            ("llama-2-7b", 6_738_415_616),
+            ("llama-3-8b", 8_030_261_248),
+        ] {
+            assert_eq!(shape(name).parameters(), parameters, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_and_mistakes_answered() {
+        assert_eq!(shape("llama-8b"), shape("llama-3-8b"));
+        assert_eq!(shape("TinyLlama-1.1B").name, "tinyllama-1.1b");
+        let error = <&Shape>::from_str("qwen2.5-0.5b").expect_err("is not there");
+        assert!(
+            error.contains("\"qwen2.5-0.5b\"; there are stories260k, stories15m, tinyllama-1.1b"),
+            "{error}"
+        );
+    }
+
+    /// transformers' `_compute_llama3_parameters` for Llama 3.2 1B: the first 15 waves are short enough, the
+    /// last 13 or so too long.
+    #[test]
+    fn long_waves_are_stretched() {
+        let factors = shape("llama-3.2-1b").rope_factors(32.0);
+        assert_eq!(factors.len(), 32);
+        assert_eq!((factors[0], factors[31]), (1.0, 32.0));
+        assert!(factors.is_sorted(), "{factors:?}");
+        // theta^(-30/64) makes waves of 2 pi * 500000^(30/64) = 2948 tokens, 8192 / 2948 = 2.779 a context:
+        // smooth = 1.779 / 3 = 0.593, divisor 1 / (0.407 / 32 + 0.593) = 1.651.
+        assert!((factors[15] - 1.651).abs() < 2e-3, "{factors:?}");
+    }
+
+    /// llama.cpp's `llama_model_quantize` makes 667,078,656 bytes of tensors of this shape.
+    #[test]
+    fn a_mix_has_the_formats_of_the_real_file() {
+        let tensors = shape("tinyllama-1.1b").tensors(Mix::Q4_K_M);
+        let bytes = |tensor: &Planned| {
+            let values = tensor.shape.iter().product::<usize>() as u64;
+            tensor.format.bytes_for(values).expect("whole blocks")
+        };
+        assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 667_078_656);
+        assert_eq!(tensors.last().map(|tensor| tensor.format), Some(Format::Q6_K));
+    }
+}

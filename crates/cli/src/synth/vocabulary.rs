@@ -1,0 +1,176 @@
+//! Tokenizers of the right kind and size: any text becomes tokens, and the same text again.
+//!
+//! Words are put together from what there is, letters first; which words these are does not matter.
+
+use std::collections::HashSet;
+
+use gguf::{Array, Metadata, Value};
+
+/// Whose tokenizer it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Family {
+    /// SentencePiece with bytes.
+    Llama2,
+    /// Byte-level BPE; the last 256 tokens are special.
+    Llama3,
+}
+
+// Kinds of tokens, as `tokenizer.ggml.token_type` numbers them.
+const NORMAL: i32 = 1;
+const UNKNOWN: i32 = 2;
+const CONTROL: i32 = 3;
+const BYTE: i32 = 6;
+
+const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
+
+/// In the manner of Zephyr.
+const TEMPLATE_2: &str = "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + \
+    message['content'] + eos_token + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
+    {{ '<|assistant|>\\n' }}{% endif %}";
+
+/// In the manner of Llama 3.
+const TEMPLATE_3: &str = "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + \
+    message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}{% endfor %}\
+    {% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
+
+impl Family {
+    /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
+    pub(super) fn describe(self, size: usize, metadata: &mut Metadata) {
+        match self {
+            Family::Llama2 => sentence_piece(size, metadata),
+            Family::Llama3 => byte_pairs(size, metadata),
+        }
+    }
+}
+
+/// `<unk>`, BOS, EOS, the bytes, characters, then what words of Latin letters are made of, short ones first.
+fn sentence_piece(size: usize, metadata: &mut Metadata) {
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).into();
+    let mut kinds = vec![UNKNOWN, CONTROL, CONTROL];
+    tokens.extend((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
+    kinds.resize(tokens.len(), BYTE);
+    let mut scores = vec![0.0; tokens.len()];
+    let characters = "▁".chars().chain((0x21..0x7f_u8).map(char::from)).map(String::from);
+    let pieces = characters.chain(words("▁").into_iter().map(|[left, right]| left + &right));
+    tokens.extend(pieces.take(size.saturating_sub(tokens.len())));
+    kinds.resize(tokens.len(), NORMAL);
+    scores.extend((0..tokens.len() - scores.len()).map(|rank| -(rank as f32)));
+    for (key, value) in [
+        ("model", Value::String("llama".into())),
+        ("pre", Value::String("default".into())),
+        ("tokens", Value::Array(Array::String(tokens))),
+        ("scores", Value::Array(Array::F32(scores))),
+        ("token_type", Value::Array(Array::I32(kinds))),
+        ("bos_token_id", Value::U32(1)),
+        ("eos_token_id", Value::U32(2)),
+        ("unknown_token_id", Value::U32(0)),
+        ("add_bos_token", Value::Bool(true)),
+        ("add_eos_token", Value::Bool(false)),
+    ] {
+        metadata.insert(format!("tokenizer.ggml.{key}"), value);
+    }
+    metadata.insert("tokenizer.chat_template", Value::String(TEMPLATE_2.into()));
+}
+
+/// The bytes, what merges make of them, and 256 special tokens in Llama 3's places.
+fn byte_pairs(size: usize, metadata: &mut Metadata) {
+    let text = size.saturating_sub(256);
+    let mut tokens: Vec<String> = byte_alphabet().into_iter().map(String::from).collect();
+    let rules: Vec<[String; 2]> = words("Ġ").into_iter().take(text.saturating_sub(tokens.len())).collect();
+    tokens.extend(rules.iter().map(|[left, right]| format!("{left}{right}")));
+    let merges = rules.iter().map(|[left, right]| format!("{left} {right}")).collect();
+    let mut kinds = vec![NORMAL; tokens.len()];
+    let first = tokens.len();
+    tokens.extend((0..256).map(|number| match number {
+        0 => "<|begin_of_text|>".to_owned(),
+        1 => "<|end_of_text|>".to_owned(),
+        6 => "<|start_header_id|>".to_owned(),
+        7 => "<|end_header_id|>".to_owned(),
+        8 => "<|eom_id|>".to_owned(),
+        9 => "<|eot_id|>".to_owned(),
+        reserved => format!("<|reserved_special_token_{reserved}|>"),
+    }));
+    kinds.resize(tokens.len(), CONTROL);
+    let special = |number: usize| Value::U32(u32::try_from(first + number).unwrap_or(0));
+    for (key, value) in [
+        ("model", Value::String("gpt2".into())),
+        ("pre", Value::String("llama-bpe".into())),
+        ("tokens", Value::Array(Array::String(tokens))),
+        ("token_type", Value::Array(Array::I32(kinds))),
+        ("merges", Value::Array(Array::String(merges))),
+        ("bos_token_id", special(0)),
+        ("eos_token_id", special(9)),
+        ("add_bos_token", Value::Bool(true)),
+    ] {
+        metadata.insert(format!("tokenizer.ggml.{key}"), value);
+    }
+    metadata.insert("tokenizer.chat_template", Value::String(TEMPLATE_3.into()));
+}
+
+/// Words of letters and of `space` before letters, each of two parts that are characters or come before it;
+/// up to four letters, all different.
+fn words(space: &str) -> Vec<[String; 2]> {
+    let letters: Vec<String> = LETTERS.chars().map(String::from).collect();
+    let join = |left: &[String], right: &[String]| -> Vec<[String; 2]> {
+        left.iter().flat_map(|left| right.iter().map(|right| [left.clone(), right.clone()])).collect()
+    };
+    let texts = |words: &[[String; 2]]| -> Vec<String> { words.iter().map(|word| word.concat()).collect() };
+    let space = [space.to_owned()];
+    let begun = join(&space, &letters);
+    let pairs = join(&letters, &letters);
+    let pair_texts = texts(&pairs);
+    let begun_pairs = join(&space, &pair_texts);
+    let triples = join(&pair_texts, &letters);
+    let begun_triples = join(&space, &texts(&triples));
+    let fours = join(&pair_texts, &pair_texts);
+    let mut seen = HashSet::new();
+    let all = [begun, pairs, begun_pairs, triples, begun_triples, fours].into_iter().flatten();
+    all.filter(|word| seen.insert(word.concat())).collect()
+}
+
+/// The characters that stand for bytes, by byte (`bytes_to_unicode` of GPT-2): itself where it can be seen,
+/// else the next from 256 on.
+fn byte_alphabet() -> [char; 256] {
+    let mut next = 256;
+    std::array::from_fn(|byte| {
+        if matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff) {
+            char::from(byte as u8)
+        } else {
+            next += 1;
+            char::from_u32(next - 1).unwrap_or_default()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizer::{Encode, Tokenizer};
+
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back() {
+        for (family, size, bos) in
+            [(Family::Llama2, 512, 1), (Family::Llama2, 32000, 1), (Family::Llama3, 128_256, 128_000)]
+        {
+            let mut metadata = Metadata::default();
+            family.describe(size, &mut metadata);
+            let tokenizer = Tokenizer::from_metadata(&metadata).expect("a tokenizer");
+            assert_eq!(tokenizer.vocab_size(), size);
+            assert_eq!(tokenizer.special_ids().bos, Some(bos));
+            for text in [
+                "Hello, world!",
+                "  two  spaces\n\ttabs",
+                "Grüße, 世界 🙂",
+                "x = {1: \"a\"}\r\n",
+                "\u{0}\u{7f}",
+            ] {
+                let ids = tokenizer.encode(text, Encode { add_special: false, parse_special: false });
+                assert_eq!(tokenizer.decode(&ids), text, "{family:?}, {size}: {ids:?}");
+            }
+            let words = "the rain in Spain stays mainly in the plain and nobody seems to mind";
+            let ids = tokenizer.encode(words, Encode { add_special: false, parse_special: false });
+            assert!(ids.len() < words.len() / 2 || size == 512, "whole pieces are found: {ids:?}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `y = a q`: one scale, levels around 0.
+
+use super::{Group, Half, LANES, ROUNDS, Unit, inverse, round_within, total};
+
+/// The levels that a value may have.
+pub(crate) trait Levels {
+    /// What the value of largest magnitude is taken for at first, each a guess of the scale.
+    const GUESSES: &'static [f32];
+
+    /// How far around the nearest integer a group's scale is looked for: the fewer the levels, the more
+    /// uneven the error.
+    const REACH: i32;
+
+    /// The level nearest to `v`.
+    fn nearest(v: f32) -> f32;
+}
+
+/// The integers from `-N` to `N - 1`.
+pub(crate) struct Integers<const N: i32>;
+
+/// For `N` levels a side, around both ends.
+const fn guesses<const N: usize, const COUNT: usize>(low: usize, step: f32) -> [f32; COUNT] {
+    let mut all = [0.0; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        all[i] = if i < low {
+            -(N as f32) + (low as f32 / 3.0 - i as f32) * -step
+        } else {
+            (N as f32) - 1.0 + ((COUNT - low) as f32 / 3.0 - (i - low) as f32) * step
+        };
+        i += 1;
+    }
+    all
+}
+
+impl<const N: i32> Levels for Integers<N> {
+    const GUESSES: &'static [f32] = match N {
+        4 => &const { guesses::<4, 16>(8, 0.2) },
+        8 => &const { guesses::<8, 16>(8, 0.3) },
+        16 => &const { guesses::<16, 16>(8, 0.4) },
+        32 => &const { guesses::<32, 14>(7, 0.5) },
+        _ => &const { guesses::<128, 12>(6, 1.0) },
+    };
+    const REACH: i32 = if N < 8 { 4 } else { 2 };
+
+    #[inline(always)]
+    fn nearest(v: f32) -> f32 {
+        round_within(v, -N as f32, (N - 1) as f32)
+    }
+}
+
+/// What a scale gives.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// `Σ w x q`.
+    xq: f32,
+    /// `Σ w q²`.
+    qq: f32,
+}
+
+impl Sums {
+    /// With the levels nearest to `x * by`.
+    #[inline]
+    fn of<L: Levels, const K: usize>(group: &Group<K>, by: f32) -> Sums {
+        let (mut xq, mut qq) = ([0.0; LANES], [0.0; LANES]);
+        let (x, w, wx) = (group.x.as_chunks().0, group.w.as_chunks().0, group.wx.as_chunks().0);
+        for ((x, w), wx) in x.iter().zip(w).zip(wx) {
+            let (x, w, wx): (&[f32; LANES], &[f32; LANES], &[f32; LANES]) = (x, w, wx);
+            for i in 0..LANES {
+                let q = L::nearest(x[i] * by);
+                xq[i] += wx[i] * q;
+                qq[i] += w[i] * q * q;
+            }
+        }
+        Sums { xq: total(xq), qq: total(qq) }
+    }
+
+    /// The scale of least error.
+    fn best(self) -> f32 {
+        if self.qq > 0.0 { self.xq / self.qq } else { 0.0 }
+    }
+
+    /// By how much the scale of least error is better than 0.
+    fn gain(self) -> f32 {
+        self.best() * self.xq
+    }
+
+    /// By how much the error of `scale` is more than that of 0; negative when it is better.
+    fn error(self, scale: f32) -> f32 {
+        scale * (scale * self.qq - 2.0 * self.xq)
+    }
+}
+
+/// The scale of least error.
+pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
+    let extreme = group.x.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
+    if extreme == 0.0 {
+        return 0.0;
+    }
+    let mut best = Sums { xq: 0.0, qq: 0.0 };
+    let per_level = 1.0 / extreme;
+    for guess in L::GUESSES {
+        let sums = Sums::of::<L, K>(group, guess * per_level);
+        if sums.gain() > best.gain() {
+            best = sums;
+        }
+    }
+    for _ in 0..4 {
+        let sums = Sums::of::<L, K>(group, inverse(best.best()));
+        if sums.gain() <= best.gain() {
+            break;
+        }
+        best = sums;
+    }
+    best.best()
+}
+
+/// A scale, and the level of each value.
+pub(crate) fn single<L: Levels, const K: usize>(group: &Group<K>, unit: Unit) -> (Half, [f32; K]) {
+    let d = unit.half(fit::<L, K>(group));
+    (d, levels::<L, K>(group, d.value))
+}
+
+fn levels<L: Levels, const K: usize>(group: &Group<K>, scale: f32) -> [f32; K] {
+    let by = inverse(scale);
+    group.x.map(|x| L::nearest(x * by))
+}
+
+/// A block whose groups have integer scales.
+pub(crate) struct Scaled<const G: usize, const K: usize> {
+    pub(crate) d: Half,
+    /// Scale of each group, from `-S` to `S - 1`.
+    pub(crate) scales: [i8; G],
+    pub(crate) levels: [[f32; K]; G],
+}
+
+/// The levels of a block and its scales, which are integers from `-S` to `S - 1` times an F16.
+pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
+    groups: &[Group<K>; G],
+    unit: Unit,
+) -> Scaled<G, K> {
+    let fits = groups.each_ref().map(fit::<L, K>);
+    // The error of a group grows with the square of what its scale is off by.
+    let weights = std::array::from_fn(|g| Sums::of::<L, K>(&groups[g], inverse(fits[g])).qq);
+    let mut d = unit.half(fit_scales::<S, G>(fits, weights));
+    let mut scales = fits.map(|scale| scale * inverse(d.value));
+    let mut best: Option<(f32, Half, [f32; G])> = None;
+    for round in 0..=ROUNDS {
+        let (mut error, mut xs, mut ss) = (0.0, 0.0, 0.0);
+        for (group, scale) in groups.iter().zip(&mut scales) {
+            let around = Integers::<S>::nearest(*scale);
+            let mut least = (f32::INFINITY, around, Sums { xq: 0.0, qq: 0.0 });
+            for step in -L::REACH..=L::REACH {
+                let integer = Integers::<S>::nearest(around + step as f32);
+                let a = d.value * integer;
+                let sums = Sums::of::<L, K>(group, inverse(a));
+                let error = sums.error(a);
+                if error < least.0 {
+                    least = (error, integer, sums);
+                }
+            }
+            *scale = least.1;
+            error += least.0;
+            xs += least.1 * least.2.xq;
+            ss += least.1 * least.1 * least.2.qq;
+        }
+        if best.is_none_or(|best| error < best.0) {
+            best = Some((error, d, scales));
+        }
+        let next = unit.half(if ss > 0.0 { xs / ss } else { 0.0 });
+        if round == ROUNDS || next == d {
+            break;
+        }
+        d = next;
+    }
+    let (_, d, scales) = best.unwrap_or((0.0, d, scales));
+    let levels = std::array::from_fn(|g| levels::<L, K>(&groups[g], d.value * scales[g]));
+    Scaled { d, scales: scales.map(|scale| scale as i8), levels }
+}
+
+/// The number whose multiples by integers from `-S` to `S - 1` are nearest to the scales.
+fn fit_scales<const S: i32, const G: usize>(scales: [f32; G], weights: [f32; G]) -> f32 {
+    fit::<Integers<S>, G>(&Group::new(scales, weights))
+}

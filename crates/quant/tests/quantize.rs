@@ -1,0 +1,319 @@
+//! Quantisation: errors beside llama.cpp's, and what must come of values that are not usual.
+
+use quant::Format;
+use serde_json::Value;
+
+const ROWS: usize = 64;
+const COLUMNS: usize = 1024;
+
+/// SplitMix64, as `tools/oracle/quantize_goldens.py` has it.
+fn words(count: usize, seed: u64) -> impl Iterator<Item = u64> {
+    (1..=count as u64).map(move |i| {
+        let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(i));
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    })
+}
+
+/// Sums of 12 numbers of 16 bits, nearly normal.
+fn normal(count: usize, seed: u64) -> Vec<f32> {
+    let words: Vec<u64> = words(3 * count, seed).collect();
+    let sum = |three: &[u64]| -> i64 {
+        three.iter().flat_map(|word| (0..4).map(move |i| (word >> (16 * i) & 0xFFFF) as i64)).sum()
+    };
+    words.chunks(3).map(|three| (sum(three) - 6 * 65536) as f32 / 65536.0).collect()
+}
+
+/// Powers of two from 1 to 128.
+fn importance() -> Vec<f32> {
+    words(COLUMNS, 2).map(|word| f32::exp2((word & 7) as f32)).collect()
+}
+
+fn quantized() -> impl Iterator<Item = Format> {
+    Format::ALL.into_iter().filter(|format| format.block_len() > 1)
+}
+
+/// What becomes of `x`.
+fn through(format: Format, x: &[f32], importance: Option<&[f32]>) -> Vec<f32> {
+    let mut bytes = vec![0xA5; format.bytes_for(x.len() as u64).expect("whole blocks") as usize];
+    format.quantize(x, importance, &mut bytes);
+    let mut y = vec![f32::NAN; x.len()];
+    format.dequantize(&bytes, &mut y);
+    y
+}
+
+fn mean_square(x: &[f32]) -> f64 {
+    x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / x.len() as f64
+}
+
+/// The error of columns for which `is_counted`, relative to their squares.
+fn error(x: &[f32], y: &[f32], is_counted: impl Fn(usize) -> bool) -> f64 {
+    let counted = x.iter().zip(y).enumerate().filter(|(i, _)| is_counted(i % COLUMNS));
+    let (mut error, mut energy) = (0.0, 0.0);
+    for (_, (&x, &y)) in counted {
+        error += (f64::from(x) - f64::from(y)).powi(2);
+        energy += f64::from(x).powi(2);
+    }
+    error / energy
+}
+
+/// What llama.cpp's search of the format minimises by, as `tools/oracle/squared_error.py` has it.
+fn weights(format: Format, row: &[f32], importance: Option<&[f32]>) -> Vec<f64> {
+    use Format::*;
+    let spread = |group: usize, factor: f64| -> Vec<f64> {
+        row.chunks(group).flat_map(|x| vec![factor * mean_square(x); x.len()]).collect()
+    };
+    let Some(importance) = importance else {
+        let rms = spread(32, 1.0);
+        return row
+            .iter()
+            .zip(rms)
+            .map(|(&x, mean)| match format {
+                Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q8_0 => 1.0,
+                Q2_K => f64::from(x.abs()),
+                Q4_K | Q5_K => mean.sqrt() + f64::from(x.abs()),
+                _ => f64::from(x).powi(2),
+            })
+            .collect();
+    };
+    let spread = match format {
+        Q4_0 | Q4_1 | Q5_0 | Q5_1 => spread(row.len(), 1.0),
+        IQ4_NL => spread(32, 2.0),
+        Q2_K => spread(256, 1.0),
+        Q6_K | Q8_0 => return importance.iter().map(|&x| f64::from(x)).collect(),
+        _ => spread(256, 2.0),
+    };
+    let by_magnitude = row.iter().zip(spread).map(|(&x, spread)| (spread + f64::from(x).powi(2)).sqrt());
+    by_magnitude.zip(importance).map(|(weight, &importance)| weight * f64::from(importance)).collect()
+}
+
+/// The weighted and the plain squared error, each a mean.
+fn errors(format: Format, x: &[f32], y: &[f32], importance: Option<&[f32]>) -> (f64, f64) {
+    let (mut weighted, mut weight, mut plain) = (0.0, 0.0, 0.0);
+    for (x, y) in x.chunks(COLUMNS).zip(y.chunks(COLUMNS)) {
+        for ((x, y), w) in x.iter().zip(y).zip(weights(format, x, importance)) {
+            let square = (f64::from(*x) - f64::from(*y)).powi(2);
+            weighted += w * square;
+            weight += w;
+            plain += square;
+        }
+    }
+    (weighted / weight, plain / x.len() as f64)
+}
+
+#[test]
+fn the_error_is_no_more_than_llama_cpps() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/quantize.json");
+    let goldens: Value = serde_json::from_str(&std::fs::read_to_string(path).expect(path)).expect("JSON");
+    let x = normal(ROWS * COLUMNS, 1);
+    let outliers: Vec<f32> = x.iter().map(|x| x * x.abs() * 0.01).collect();
+    let known = importance();
+    for (case, x) in [("normal", x), ("outliers", outliers)] {
+        for (kind, importance) in [("alone", None), ("importance", Some(&*known))] {
+            for format in quantized() {
+                let golden = &goldens[case][kind][format.name()];
+                let (weighted, plain) = errors(format, &x, &through(format, &x, importance), importance);
+                for (what, ours) in [("weighted", weighted), ("plain", plain)] {
+                    let theirs = golden[what].as_f64().expect("a number");
+                    assert!(
+                        ours <= 1.01 * theirs,
+                        "{case}, {kind}, {format}: {what} {:.4} times theirs",
+                        ours / theirs
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_are_rounded_to_the_nearest() {
+    let x = normal(1024, 3);
+    assert_eq!(through(Format::F32, &x, None), x);
+    for (format, bits) in [(Format::F16, 11), (Format::BF16, 8)] {
+        for (x, y) in x.iter().zip(through(format, &x, None)) {
+            assert!((x - y).abs() <= x.abs() * f32::exp2(-bits as f32) + 1e-7, "{format}: {x} became {y}");
+        }
+        assert_eq!(through(format, &[1.0, -2.5, 0.0, 40000.0], None)[..3], [1.0, -2.5, 0.0]);
+        let y = through(format, &[f32::MAX, f32::MIN, 1e-45], None);
+        assert!(y[0].is_finite() && y[0] > 65000.0 && y[1] == -y[0] && y[2] == 0.0, "{format}: {y:?}");
+    }
+}
+
+#[test]
+fn zeroes_stay_zeroes() {
+    for format in Format::ALL {
+        for importance in [None, Some(&[1.0; 256][..]), Some(&[0.0; 256])] {
+            assert!(through(format, &[0.0; 512], importance).iter().all(|&y| y == 0.0), "{format}");
+        }
+        // A block of zeroes beside another.
+        let mut x = normal(512, 4);
+        x[256..].fill(0.0);
+        assert!(through(format, &x, None)[256..].iter().all(|&y| y == 0.0), "{format}");
+    }
+}
+
+#[test]
+fn a_constant_stays_what_it_is() {
+    for format in quantized() {
+        for value in [1.0, -1.0, 0.3, -0.07, 1234.5] {
+            for (i, y) in through(format, &[value; 256], None).into_iter().enumerate() {
+                assert!((y / value - 1.0).abs() <= 1.5e-3, "{format}: value {i} of {value} became {y}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_quantized_already_loses_next_to_nothing() {
+    for format in Format::ALL {
+        let first = through(format, &normal(COLUMNS * 16, 5), None);
+        let second = through(format, &first, None);
+        let lost = error(&first, &second, |_| true);
+        // Factors that are integers may be found under another F16.
+        let most = if format.block_len() == 256 { 2e-4 } else { 1e-7 };
+        assert!(lost <= most, "{format}: {lost:e}");
+    }
+}
+
+/// The error of the others is bounded by a step, which the outlier makes.
+#[test]
+fn an_outlier_survives_and_costs_only_its_block() {
+    for format in quantized() {
+        let mut x = normal(1024, 6);
+        let block = format.block_len();
+        let alone = through(format, &x, None);
+        x[300] = 1000.0;
+        let y = through(format, &x, None);
+        assert!((y[300] / 1000.0 - 1.0).abs() < 0.16, "{format}: became {}", y[300]);
+        let at = 300 / block * block..(300 / block + 1) * block;
+        for (i, (a, b)) in alone.iter().zip(&y).enumerate().filter(|(i, _)| !at.contains(i)) {
+            assert_eq!(a, b, "{format}: value {i}");
+        }
+        for (i, (x, y)) in x.iter().zip(&y).enumerate() {
+            assert!((x - y).abs() <= 1000.0 / 3.0, "{format}: value {i}, {x} became {y}");
+        }
+    }
+}
+
+#[test]
+fn importance_moves_the_error_away() {
+    let x = normal(ROWS * COLUMNS, 7);
+    let importance: Vec<f32> = (0..COLUMNS).map(|i| if i % 8 == 3 { 1000.0 } else { 1.0 }).collect();
+    for format in quantized().filter(|&format| format != Format::Q8_0) {
+        let (alone, known) = (through(format, &x, None), through(format, &x, Some(&importance)));
+        let of = |y: &[f32], counts: bool| error(&x, y, |column| (column % 8 == 3) == counts);
+        assert!(
+            of(&known, true) < 0.75 * of(&alone, true),
+            "{format}: {} {}",
+            of(&known, true),
+            of(&alone, true)
+        );
+        assert!(of(&known, false) > of(&alone, false), "{format}");
+    }
+}
+
+/// Importance counts by column: each row of a tensor is quantised as if it were alone.
+#[test]
+fn rows_do_not_see_each_other() {
+    let (x, importance) = (normal(3 * 512, 8), normal(512, 9).iter().map(|x| x.abs()).collect::<Vec<_>>());
+    for format in Format::ALL {
+        let together = through(format, &x, Some(&importance));
+        for (row, together) in x.chunks(512).zip(together.chunks(512)) {
+            assert_eq!(through(format, row, Some(&importance)), together, "{format}");
+        }
+    }
+}
+
+#[test]
+fn the_scale_of_importance_does_not_matter() {
+    let x = normal(1024, 10);
+    let importance: Vec<f32> = normal(1024, 11).iter().map(|x| x * x).collect();
+    for format in Format::ALL {
+        let expected = through(format, &x, Some(&importance));
+        for factor in [f32::exp2(100.0), f32::exp2(-90.0)] {
+            let scaled: Vec<f32> = importance.iter().map(|x| x * factor).collect();
+            assert_eq!(through(format, &x, Some(&scaled)), expected, "{format}, {factor:e}");
+        }
+        let nothing = through(format, &x, Some(&[0.0; 1024]));
+        assert!(error(&x, &nothing, |_| true) < 0.2, "{format}");
+    }
+}
+
+/// Powers of two change nothing but the scales, as long as F16 holds these.
+#[test]
+fn the_scale_of_values_does_not_matter() {
+    let x = normal(1024, 12);
+    for format in Format::ALL {
+        let expected = through(format, &x, None);
+        for factor in [f32::exp2(5.0), f32::exp2(-3.0)] {
+            let scaled: Vec<f32> = x.iter().map(|x| x * factor).collect();
+            for (expected, y) in expected.iter().zip(through(format, &scaled, None)) {
+                assert!(
+                    (expected - y / factor).abs() <= 2e-3,
+                    "{format}, {factor}: {expected} and {}",
+                    y / factor
+                );
+            }
+        }
+    }
+}
+
+/// Whatever is finite stays finite, and nothing panics.
+#[test]
+fn odd_values_stay_finite() {
+    let finite = |word: u64| {
+        let x = f32::from_bits(word as u32);
+        if x.is_finite() { x } else { 1.0 }
+    };
+    let any: Vec<f32> = words(8192, 13).map(finite).collect();
+    let tiny: Vec<f32> = words(1024, 14).map(|word| f32::from_bits(word as u32 & 0x807F_FFFF)).collect();
+    let small: Vec<f32> = normal(1024, 15).iter().map(|x| x * 1e-7).collect();
+    let large: Vec<f32> = normal(1024, 16).iter().map(|x| x * 1e30).collect();
+    let mut mixed = normal(1024, 17);
+    (mixed[5], mixed[70], mixed[600]) = (1e30, -1e-40, f32::MIN);
+    let importance: Vec<f32> = words(1024, 18).map(|word| finite(word).abs()).collect();
+    for x in [any, tiny, small, large, mixed, vec![f32::MAX; 1024], vec![f32::MIN_POSITIVE; 1024]] {
+        for format in Format::ALL {
+            for importance in [None, Some(&*importance)] {
+                for (x, y) in x.iter().zip(through(format, &x, importance)) {
+                    assert!(y.is_finite(), "{format}: {x:e} became {y:e}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_f16_cannot_reach_becomes_as_large_as_it_can() {
+    for format in Format::ALL {
+        for (value, y) in [f32::MAX, f32::MIN].into_iter().map(|x| (x, through(format, &[x; 256], None)[0])) {
+            assert!(y.is_finite() && y * value.signum() > 65000.0, "{format}: {value:e} became {y:e}");
+        }
+    }
+}
+
+/// Callers look for these first; here it is enough that nothing breaks.
+#[test]
+fn what_is_not_finite_breaks_nothing() {
+    let mut x = normal(1024, 19);
+    (x[3], x[300], x[700]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
+    for format in Format::ALL {
+        let y = through(format, &x, None);
+        assert!(y[512..700 / 256 * 256].iter().all(|y| y.is_finite()), "{format}");
+        through(format, &normal(1024, 20), Some(&x.iter().map(|x| x.abs()).collect::<Vec<_>>()));
+    }
+}
+
+#[test]
+#[should_panic(expected = "bytes given for 32 values of Q4_0")]
+fn a_short_row_is_refused() {
+    Format::Q4_0.quantize(&[0.0; 32], None, &mut [0; 17]);
+}
+
+#[test]
+#[should_panic(expected = "importance of 64 columns given for 96 values of Q4_0")]
+fn importance_of_other_rows_is_refused() {
+    Format::Q4_0.quantize(&[0.0; 96], Some(&[1.0; 64]), &mut [0; 54]);
+}

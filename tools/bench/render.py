@@ -1,0 +1,192 @@
+"""What versus.py measured, as a document: medians of ratios of rounds, shares of ceilings, targets."""
+
+from collections import defaultdict
+from math import comb
+from statistics import median
+
+# RusTorch's speed over llama.cpp's: prompt, generation.
+RATIOS = {
+    "Q4_K_M": (2.1, 2.0),
+    "Q8_0": (6.0, 1.75),
+    "Q4_0": (4.3, 2.2),
+    "Q5_K_M": (2.1, 2.1),
+    "Q6_K": (2.5, 1.8),
+    "F16": (1.5, None),
+    "BF16": (1.5, None),
+}
+AVX2_RATIO = 1.2
+# Formats without minimums take fewer instructions.
+WITHOUT_MINIMUMS = ("Q4_0", "Q8_0", "Q6_K")
+
+
+def ratio_target(part: str, kind: str, test: str) -> float | None:
+    return AVX2_RATIO if part == "avx2" else RATIOS[kind][0 if test.startswith("pp") else 1]
+
+
+def share_target(kind: str, test: str) -> float:
+    if test.startswith("tg"):
+        return 0.85
+    return 0.6 if kind in WITHOUT_MINIMUMS else 0.55
+
+
+def interval(values: list[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """An interval of order statistics that holds the median with `confidence` at least; None of too few.
+
+    The k-th smallest of n values is above the median as often as fewer than k of n coins are heads.
+    """
+    values, n = sorted(values), len(values)
+    tail = lambda k: sum(comb(n, i) for i in range(k)) / 2**n  # noqa: E731
+    k = max((k for k in range(1, n // 2 + 1) if 1 - 2 * tail(k) >= confidence), default=0)
+    return (values[k - 1], values[n - k]) if k else None
+
+
+def rows_of(lines: list[dict], part: str, kind: str, ours: bool):
+    """Line and row of each test that ran: RusTorch's or llama.cpp's."""
+    for line in lines:
+        if line.get("part") == part and line["type"] == kind and (line["repack"] is None) == ours:
+            yield from ((line, row) for row in line["rows"])
+
+
+def better_ways(lines: list[dict], part: str, kind: str) -> dict[str, bool]:
+    """Whether repacked weights are faster in the rounds that ran both ways, by test, such as `2:pp512`."""
+    speeds = defaultdict(lambda: defaultdict(list))
+    for line, row in rows_of(lines, part, kind, ours=False):
+        if line["round"] < 2:
+            speeds[f"{row['threads']}:{row['test']}"][line["repack"]].append(row["tokens_per_second"])
+    both = {test: ways for test, ways in speeds.items() if len(ways) == 2}
+    return {test: median(ways[True]) >= median(ways[False]) for test, ways in both.items()}
+
+
+def speeds(lines: list[dict], part: str, kind: str) -> dict[tuple[int, str], dict]:
+    """By threads and test: RusTorch's and llama.cpp's speed by round, the ceiling, which way llama.cpp ran."""
+    better = better_ways(lines, part, kind)
+    found = defaultdict(lambda: {"ours": {}, "theirs": {}, "ceiling": None, "repack": None})
+    for line, row in rows_of(lines, part, kind, ours=True):
+        cell = found[row["threads"], row["test"]]
+        cell["ours"][line["round"]] = row["tokens_per_second"]
+        cell["ceiling"] = max(filter(None, (cell["ceiling"], row["ceiling"])), default=None)
+    for line, row in rows_of(lines, part, kind, ours=False):
+        way = better.get(f"{row['threads']}:{row['test']}", True)
+        if line["repack"] == way:
+            cell = found[row["threads"], row["test"]]
+            cell["theirs"][line["round"]] = row["tokens_per_second"]
+            cell["repack"] = way
+    return dict(sorted(found.items()))
+
+
+def table(heading: list[str], rows: list[list[str]]) -> list[str]:
+    rule = ["---"] * 2 + ["---:"] * (len(heading) - 2)
+    return ["| " + " | ".join(cells) + " |" for cells in (heading, rule, *rows)] if rows else ["Not measured."]
+
+
+def judged(value: float, target: float | None, show: str) -> list[str]:
+    if target is None:
+        return [show.format(value), "", ""]
+    return [show.format(value), show.format(target), "yes" if value >= target else "**no**"]
+
+
+def ratio_rows(lines: list[dict], part: str, types) -> list[list[str]]:
+    rows = []
+    for kind in types:
+        for (threads, test), cell in speeds(lines, part, kind).items():
+            rounds = sorted(cell["ours"].keys() & cell["theirs"].keys())
+            if not rounds:
+                continue
+            ratios = [cell["ours"][number] / cell["theirs"][number] for number in rounds]
+            between = interval(ratios)
+            row = [kind, test, str(threads), *(f"{median(cell[side].values()):.1f}" for side in ("ours", "theirs"))]
+            row += ["yes" if cell["repack"] else "no"]
+            value, target, met = judged(median(ratios), ratio_target(part, kind, test), "{:.2f}")
+            row += [value, f"{between[0]:.2f} to {between[1]:.2f}" if between else "", str(len(ratios)), target, met]
+            rows.append(row)
+    return rows
+
+
+def share_rows(lines: list[dict], part: str, types) -> list[list[str]]:
+    rows = []
+    for kind in types:
+        for (threads, test), cell in speeds(lines, part, kind).items():
+            if cell["ceiling"] is None:
+                continue
+            speed = median(cell["ours"].values())
+            share = judged(speed / cell["ceiling"], share_target(kind, test), "{:.1%}")
+            rows.append([kind, test, str(threads), f"{speed:.1f}", f"{cell['ceiling']:.1f}", *share])
+    return rows
+
+
+def load_rows(lines: list[dict], types) -> list[list[str]]:
+    """File, time to load and memory, on the most threads."""
+    rows = []
+    for kind in types:
+        found = [row for _, row in rows_of(lines, "versus", kind, ours=True)]
+        found = [row for row in found if row["threads"] == max(row["threads"] for row in found)]
+        if found:
+            peaks = [row["peak_memory_bytes"] for row in found if row["peak_memory_bytes"]]
+            size, seconds = found[0]["size_bytes"] / 1e6, median(row["load_seconds"] for row in found)
+            peak = f"{max(peaks) / 1e6:.0f} MB" if peaks else "?"
+            rows.append([kind, f"{found[0]['parameters']:,}", f"{size:.0f} MB", f"{seconds:.2f} s", peak])
+    return rows
+
+
+def machine_of(lines: list[dict]) -> list[str]:
+    """What was measured on which machine, each once and as it was last."""
+    machines = [line["machine"] for line in lines if "machine" in line]
+    if not machines:
+        return []
+    last = machines[-1]
+    commits = sorted({machine["commit"] for machine in machines})
+    rates = defaultdict(float)
+    for line in lines:
+        for row in line.get("rows", []) if line.get("part") in ("versus", "depth") else []:
+            for name, rate in (row.get("machine") or {}).items():
+                rates[row["threads"], name] = max(rates[row["threads"], name], rate or 0.0)
+    facts = [
+        f"- Machine: {last['processor']}, {last['cores']} cores, {last['kernel']}; {last['date']}.",
+        f"- {last['rustorch']}, commit {', '.join(commits)}.",
+    ]
+    for name, what in (("llama_cpp", "llama.cpp"), ("llama_cpp_avx2", "llama.cpp without AVX-512")):
+        known = next((machine[name] for machine in reversed(machines) if machine.get(name)), None)
+        if known:
+            system = " ".join(known["system"].split()).removesuffix("|").strip()
+            facts.append(f"- {what}: llama-cpp-python {known['package']}, ggml {known['ggml']} ({known['commit']}); {system}.")
+    for threads in sorted({threads for threads, _ in rates}):
+        int8, f32, read = (rates[threads, f"{name}_per_second"] / 1e9 for name in ("int8_macs", "f32_macs", "read_bytes"))
+        facts.append(
+            f"- Ceilings on {threads} thread{'s' * (threads > 1)}: {int8:.0f} G multiply-adds a second of 8-bit integers, "
+            f"{f32:.0f} G of f32, {read:.1f} GB/s read."
+        )
+    return facts
+
+
+INTRODUCTION = """# Benchmarks
+
+Made by `tools/bench/versus.py`; do not edit. What is said by hand stands in `docs/benchmarks.notes.md`.
+
+Both programs run on the same files of random weights in the shape {shape}, whose speed does not depend on
+what a model has learnt: fresh processes in turn, the order reversed each round. `pp` is a prompt, computed in
+one batch, `tg` generation, greedy; the number behind it counts tokens, `@ d` those that are there before.
+A ratio is the median of the rounds' ratios, with the interval of order statistics that holds the true median
+with 95 % confidence. llama.cpp repacks weights for the processor or does not (`use_extra_bufts`): two rounds
+run both ways, and each test is held against the way that was faster in these. A ceiling is the time that the
+multiply-adds of a prompt take at the rate of the instruction set, or the weights, keys and values of a token
+at the rate of reading memory, the best rates that were measured beside (`crates/backend-cpu/src/ceilings.rs`);
+shares are of medians.
+"""
+
+
+def document(lines: list[dict], types, notes: str) -> str:
+    shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
+    head = ["format", "test", "threads"]
+    ratio = [*head, "RusTorch, t/s", "llama.cpp, t/s", "repacked", "ratio", "95 %", "rounds", "target", "met"]
+    share = [*head, "t/s", "ceiling, t/s", "share", "target", "met"]
+    load = ["format", "parameters", "tensors", "loading", "peak memory"]
+    parts = [INTRODUCTION.format(shape=shape).rstrip(), "", *machine_of(lines), "", "    cargo build --release"]
+    parts += ["    python tools/bench/versus.py     # --help: formats, rounds, resuming", ""]
+    parts += ["## Beside llama.cpp", "", *table(ratio, ratio_rows(lines, "versus", types)), ""]
+    parts += ["## As a share of what the machine can do", "", *table(share, share_rows(lines, "versus", types)), ""]
+    parts += ["After tokens that are there already:", "", *table(share, share_rows(lines, "depth", types)), ""]
+    parts += ["## With AVX2", "", *table(ratio, ratio_rows(lines, "avx2", types)), ""]
+    parts += ["## Loading", "", *table(load, load_rows(lines, types)), ""]
+    if notes.strip():
+        parts += ["## Rows that miss", "", notes.strip(), ""]
+    return "\n".join(parts)

@@ -1,0 +1,220 @@
+"""RusTorch's speed beside llama.cpp's on the same files, in turn; writes ../../docs/benchmarks.md.
+
+    cargo build --release
+    python versus.py                              # all of it; --help lists the options
+    python versus.py --types Q8_0 --resume        # one format, what is missing of it
+    python versus.py --render                     # only the document, from what was measured before
+
+A round runs each program once on each format, in a process of its own: RusTorch first, then the other way
+round (ABBA). llama.cpp runs with and without repacked weights in the first two rounds; the better setting
+of each test is what RusTorch is held against, and runs alone in the rounds after. Each run is a line of
+the file of results, so that a run that was broken off goes on with --resume. Ceilings are measured beside
+RusTorch's first and last round. Then RusTorch runs alone with tokens before. With --avx2-python, an
+interpreter whose llama.cpp was built without AVX-512, that is measured, too, beside `--isa avx2`.
+
+Models that are not there are made by `rustorch synth`. Needs the packages of ../oracle/requirements.txt.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import render
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RUSTORCH = ROOT / "target/release/rustorch"
+FLOATS = ("F16", "BF16")
+TYPES = ("Q4_K_M", "Q8_0", "Q4_0", "Q5_K_M", "Q6_K", *FLOATS)
+# Rounds in which llama.cpp runs both ways.
+BOTH_WAYS = 2
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = lambda text: [name.strip().upper() for name in text.split(",")]  # noqa: E731
+    numbers = lambda text: [int(number) for number in text.split(",")]  # noqa: E731
+    add = parser.add_argument
+    add("--types", type=names, default=list(TYPES), help="formats, such as Q8_0,F16 [default: all]")
+    add("--shape", default="tinyllama-1.1b", help="of the models, as `rustorch synth` names it")
+    add("--models", default=str(ROOT / "target/bench/{shape}-{type}.gguf"), help="where the files lie")
+    add("--threads", type=numbers, default=[1, 2])
+    add("--prompt", type=int, default=512, help="tokens of a prompt")
+    add("--new", type=int, default=64, help="tokens to generate")
+    add("--rounds", type=int, default=10)
+    add("--depth", type=int, default=4096, help="tokens before, where RusTorch runs alone; 0 leaves that out")
+    add("--depth-rounds", type=int, default=2)
+    add("--avx2-python", help="interpreter with a llama.cpp without AVX-512")
+    add("--avx2-types", type=names, default=["Q4_K_M", "Q8_0"])
+    add("--results", type=Path, default=ROOT / "target/bench/versus.jsonl", help="a line for each run")
+    add("--resume", action="store_true", help="keep what is in the file of results")
+    add("--render", action="store_true", help="measure nothing")
+    add("--doc", type=Path, default=ROOT / "docs/benchmarks.md")
+    add("--notes", type=Path, default=ROOT / "docs/benchmarks.notes.md", help="text that the document ends with")
+    args = parser.parse_args()
+    if unknown := sorted({*args.types, *args.avx2_types} - set(TYPES)):
+        parser.error(f"no such format: {', '.join(unknown)}; there are {', '.join(TYPES)}")
+    return args
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process. `repack` is llama.cpp's setting; None is RusTorch."""
+
+    part: str
+    type: str
+    round: int
+    repack: bool | None
+
+
+class Results:
+    """The lines of the file of results."""
+
+    def __init__(self, path: Path, keep: bool) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not keep and path.exists():
+            path.rename(path.with_name(path.name + ".old"))
+        self.lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def add(self, line: dict) -> None:
+        self.lines.append(line)
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def runs(self) -> set[Run]:
+        return {Run(*(line[name] for name in ("part", "type", "round", "repack"))) for line in self.lines if "part" in line}
+
+
+def output(command: list) -> str:
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if ran.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{ran.stderr}")
+    return ran.stdout
+
+
+def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
+    command = [RUSTORCH, "bench", "-m", model, "-p", args.prompt, "-n", new, "-d", depth, "-r", rounds, "-o", "json"]
+    command += ["-t", ",".join(map(str, args.threads)), "-b", args.prompt]
+    command += [] if ceilings else ["--no-ceilings"]
+    command += ["--isa", isa] if isa else []
+    return {"rows": json.loads(output(command))}
+
+
+def theirs(python: str, model: Path, tests: list[str], repack: bool) -> dict:
+    command = [python, HERE / "speed.py", model, *tests]
+    return json.loads(output(command if repack else [*command, "--no-repack"]))
+
+
+def model_of(args, kind: str) -> Path:
+    path = Path(args.models.format(shape=args.shape, type=kind.lower()))
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"making {path}", file=sys.stderr)
+        output([RUSTORCH, "synth", args.shape, path, kind])
+    return path
+
+
+def side_by_side(args, results: Results, part: str, kind: str, python: str, isa: str | None) -> None:
+    """The rounds of one format."""
+    model = model_of(args, kind)
+    new = 0 if kind in FLOATS else args.new
+    names = [f"pp{args.prompt}"] + [f"tg{new}"] * bool(new)
+    tests = [f"{threads}:{name}" for threads in args.threads for name in names]
+    for number in range(args.rounds):
+        ways = {False: tests, True: tests}
+        if number >= BOTH_WAYS:
+            better = render.better_ways(results.lines, part, kind)
+            ways = {way: [test for test in tests if better.get(test, True) == way] for way in (False, True)}
+        order = [None, *(way for way in (True, False) if ways[way])]
+        for way in order if number % 2 == 0 else order[::-1]:
+            run = Run(part, kind, number, way)
+            if run in results.runs():
+                continue
+            start = time.monotonic()
+            if way is None:
+                ceilings = number in (0, args.rounds - 1)
+                line = ours(args, model, new=new, ceilings=ceilings, isa=isa)
+            else:
+                line = theirs(python, model, ways[way], way)
+            seconds = time.monotonic() - start
+            results.add({**vars(run), "seconds": seconds, **line})
+            speeds = " ".join(f"{row['tokens_per_second']:.1f}" for row in line["rows"])
+            name = "RusTorch" if way is None else "llama.cpp" + ("" if way else ", not repacked")
+            print(f"{part} {kind}, round {number + 1}, {name}: {speeds} ({seconds:.0f} s)", file=sys.stderr)
+
+
+def deep(args, results: Results, kind: str) -> None:
+    """RusTorch alone, after tokens that are there already."""
+    run = Run("depth", kind, 0, None)
+    if args.depth == 0 or run in results.runs():
+        return
+    new = 0 if kind in FLOATS else args.new
+    line = ours(args, model_of(args, kind), new=new, depth=args.depth, rounds=args.depth_rounds, ceilings=True, isa=None)
+    results.add({**vars(run), **line})
+    speeds = " ".join(f"{row['tokens_per_second']:.1f}" for row in line["rows"])
+    print(f"depth {args.depth} {kind}: {speeds}", file=sys.stderr)
+
+
+def library(python: str) -> dict:
+    """What llama.cpp says of itself."""
+    script = (
+        "import ctypes, json, llama_cpp, pathlib\n"
+        "base = ctypes.CDLL(str(next((pathlib.Path(llama_cpp.__file__).parent / 'lib').glob('libggml-base.*'))))\n"
+        "base.ggml_version.restype = base.ggml_commit.restype = ctypes.c_char_p\n"
+        "print(json.dumps({'package': llama_cpp.__version__, 'ggml': base.ggml_version().decode(),"
+        " 'commit': base.ggml_commit().decode(), 'system': llama_cpp.llama_print_system_info().decode()}))"
+    )
+    return json.loads(output([python, "-c", script]))
+
+
+def sizes(args) -> dict:
+    """What must be the same in all runs of a file of results."""
+    return {name: getattr(args, name) for name in ("shape", "models", "prompt", "new", "depth", "threads")}
+
+
+def machine(args) -> dict:
+    cpuinfo = Path("/proc/cpuinfo")
+    names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")] if cpuinfo.exists() else []
+    changed = output(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no"])
+    return {
+        "processor": names[0].split(":", 1)[1].strip() if names else platform.processor(),
+        "cores": len(names),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "rustorch": output([RUSTORCH, "--version"]).strip(),
+        "commit": output(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"]).strip() + (" and changes" if changed else ""),
+        "llama_cpp": library(sys.executable),
+        "llama_cpp_avx2": library(args.avx2_python) if args.avx2_python else None,
+        "shape": args.shape,
+        "sizes": sizes(args),
+        "date": time.strftime("%Y-%m-%d"),
+        "command": "python tools/bench/versus.py",
+    }
+
+
+def main() -> None:
+    args = arguments()
+    results = Results(args.results, args.resume or args.render)
+    if not args.render:
+        if any(line["machine"]["sizes"] != sizes(args) for line in results.lines if "machine" in line):
+            raise SystemExit(f"{args.results} is of other sizes or models; leave out --resume or name another file")
+        results.add({"machine": machine(args)})
+        for kind in args.types:
+            side_by_side(args, results, "versus", kind, sys.executable, None)
+        for kind in args.types:
+            deep(args, results, kind)
+        if args.avx2_python:
+            for kind in args.avx2_types:
+                side_by_side(args, results, "avx2", kind, args.avx2_python, "avx2")
+    text = render.document(results.lines, TYPES, args.notes.read_text() if args.notes.exists() else "")
+    args.doc.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
