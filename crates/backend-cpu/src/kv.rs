@@ -5,6 +5,10 @@
 
 use backend::{Error, KvFormat, KvLayout, PAGE, Span, Step};
 use half::f16;
+use quant::F16Le;
+use zerocopy::FromBytes;
+
+use crate::lanes::{LANES, Lanes, Work};
 
 #[cfg(not(all(test, unix)))]
 type Numbers<T> = Vec<T>;
@@ -38,21 +42,36 @@ pub(crate) struct Store<T> {
 
 /// A number of the store.
 pub(crate) trait Stored: bytemuck::Pod + Send + Sync {
-    /// Rounded.
-    fn narrow(x: f32) -> Self;
+    /// Sixteen numbers.
+    fn widen<L: Lanes>(lanes: L, numbers: &[Self; LANES]) -> L::Floats;
+    /// Sixteen numbers, rounded.
+    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [Self; LANES];
 }
 
 impl Stored for f16 {
     #[inline(always)]
-    fn narrow(x: f32) -> f16 {
-        f16::from_f32(x)
+    fn widen<L: Lanes>(lanes: L, numbers: &[f16; LANES]) -> L::Floats {
+        let bytes: &[u8] = bytemuck::cast_slice(numbers);
+        lanes.halves(<[F16Le; LANES]>::ref_from_bytes(bytes).unwrap_or_else(|_| unreachable!("32 bytes")))
+    }
+
+    #[inline(always)]
+    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f16; LANES] {
+        bytemuck::cast(lanes.to_halves(floats))
     }
 }
 
 impl Stored for f32 {
     #[inline(always)]
-    fn narrow(x: f32) -> f32 {
-        x
+    fn widen<L: Lanes>(lanes: L, numbers: &[f32; LANES]) -> L::Floats {
+        lanes.floats(numbers)
+    }
+
+    #[inline(always)]
+    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f32; LANES] {
+        let mut numbers = [0.0; LANES];
+        lanes.put(floats, &mut numbers);
+        numbers
     }
 }
 
@@ -69,12 +88,20 @@ impl Kv {
     }
 }
 
-impl Layer {
-    /// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions.
-    pub(crate) fn write(&mut self, k: &[f32], v: &[f32], step: &Step) {
-        match self {
-            Layer::F16(store) => store.write(k, v, step),
-            Layer::F32(store) => store.write(k, v, step),
+/// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions in a layer.
+pub(crate) struct Write<'a> {
+    pub(crate) layer: &'a mut Layer,
+    pub(crate) k: &'a [f32],
+    pub(crate) v: &'a [f32],
+    pub(crate) step: &'a Step,
+}
+
+impl Work for Write<'_> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        match self.layer {
+            Layer::F16(store) => store.write(lanes, self.k, self.v, self.step),
+            Layer::F32(store) => store.write(lanes, self.k, self.v, self.step),
         }
     }
 }
@@ -88,7 +115,8 @@ impl<T: Stored> Store<T> {
         Ok(Store { keys, values, heads, k_dim, v_dim })
     }
 
-    fn write(&mut self, k: &[f32], v: &[f32], step: &Step) {
+    #[inline(always)]
+    fn write<L: Lanes>(&mut self, lanes: L, k: &[f32], v: &[f32], step: &Step) {
         let (of_k, of_v) = (self.heads * self.k_dim, self.heads * self.v_dim);
         for (row, (span, position)) in step.rows().enumerate() {
             let (page, place) = span.slot(position);
@@ -97,12 +125,15 @@ impl<T: Stored> Store<T> {
                 let v = &v[row * of_v + head * self.v_dim..][..self.v_dim];
                 let first = (page * self.heads + head) * PAGE;
                 let keys = &mut self.keys[first * self.k_dim..][..PAGE * self.k_dim];
-                for (key, &k) in keys[place..].iter_mut().step_by(PAGE).zip(k) {
-                    *key = T::narrow(k);
+                for (keys, k) in keys.chunks_mut(LANES * PAGE).zip(k.chunks(LANES)) {
+                    let narrow = T::narrow(lanes, sixteen(lanes, k));
+                    for d in 0..k.len() {
+                        keys[d * PAGE + place] = narrow[d];
+                    }
                 }
                 let values = &mut self.values[(first + place) * self.v_dim..][..self.v_dim];
-                for (value, &v) in values.iter_mut().zip(v) {
-                    *value = T::narrow(v);
+                for (values, v) in values.chunks_mut(LANES).zip(v.chunks(LANES)) {
+                    values.copy_from_slice(&T::narrow(lanes, sixteen(lanes, v))[..v.len()]);
                 }
             }
         }
@@ -116,4 +147,15 @@ impl<T: Stored> Store<T> {
         let keys = &self.keys[first * self.k_dim..][..PAGE * self.k_dim];
         (keys.as_chunks().0, &self.values[first * self.v_dim..][..PAGE * self.v_dim])
     }
+}
+
+/// Up to sixteen numbers, and zeros.
+#[inline(always)]
+fn sixteen<L: Lanes>(lanes: L, numbers: &[f32]) -> L::Floats {
+    if let Some(numbers) = numbers.as_array() {
+        return lanes.floats(numbers);
+    }
+    let mut all = [0.0; LANES];
+    all[..numbers.len()].copy_from_slice(numbers);
+    lanes.floats(&all)
 }

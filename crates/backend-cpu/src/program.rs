@@ -273,7 +273,7 @@ impl CpuProgram {
             Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
                 let store = state.kv.as_mut().expect("compiling has checked that there is a store");
                 let layer = &mut store.layers[*layer];
-                layer.write(self.result(*k), self.result(*v), step);
+                (self.kernels.write_kv)(layer, self.result(*k), self.result(*v), step);
                 let q = self.result(*q);
                 let at: Vec<_> = step.rows().collect();
                 let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);

@@ -9,11 +9,13 @@ mod tests;
 
 use std::marker::PhantomData;
 
+use backend::Step;
 use graph::Pairing;
 use half::f16;
 use quant::*;
 
 use crate::attention::Attend;
+use crate::kv::{Layer, Write};
 use crate::lanes::plain::Plain;
 use crate::lanes::{self, Lanes, Work};
 use crate::packed::activations::{Activations, Form, pack};
@@ -121,6 +123,8 @@ pub(crate) struct Kernels {
     /// `y`, gate, up: see [`elementwise::swiglu`].
     pub(crate) swiglu: fn(&mut [f32], &[f32], &[f32]),
     pub(crate) rotate: RotateRow,
+    /// Writes keys and values: layer, keys, values, step; see [`Write`].
+    pub(crate) write_kv: fn(&mut Layer, &[f32], &[f32], &Step),
     pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
     pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }
@@ -148,6 +152,7 @@ impl Kernels {
             rotate: |y, x, head_dim, pairing, turns| {
                 lanes::<L>().run(Rotate { y, x, head_dim, pairing, turns });
             },
+            write_kv: |layer, k, v, step| lanes::<L>().run(Write { layer, k, v, step }),
             attend_f16: |work| lanes::<L>().run(work),
             attend_f32: |work| lanes::<L>().run(work),
         }

@@ -209,6 +209,18 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn to_halves(self, floats: [__m256; 2]) -> [u16; LANES] {
+        // SAFETY: `self` is the proof of the features; both are 32 bytes of plain numbers.
+        unsafe {
+            let halves = [
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(floats[0]),
+                _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(floats[1]),
+            ];
+            std::mem::transmute::<[__m128i; 2], [u16; LANES]>(halves)
+        }
+    }
+
+    #[inline(always)]
     fn brains(self, from: &[Bf16Le; LANES]) -> [__m256; 2] {
         let (low, high) = from.split_at(8);
         // SAFETY: `self` is the proof of the features; 16 bytes are read from slices of 16.

@@ -196,6 +196,14 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn to_halves(self, floats: __m512) -> [u16; LANES] {
+        // SAFETY: `self` is the proof of the features; both are 32 bytes of plain numbers.
+        unsafe {
+            std::mem::transmute::<__m256i, [u16; LANES]>(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(floats))
+        }
+    }
+
+    #[inline(always)]
     fn brains(self, from: &[Bf16Le; LANES]) -> __m512 {
         // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
         unsafe {

@@ -116,6 +116,8 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn put(self, floats: Self::Floats, to: &mut [f32; LANES]);
     /// Widens F16.
     fn halves(self, from: &[F16Le; LANES]) -> Self::Floats;
+    /// The bits of the nearest F16, of ties the even ones.
+    fn to_halves(self, floats: Self::Floats) -> [u16; LANES];
     /// Widens BF16.
     fn brains(self, from: &[Bf16Le; LANES]) -> Self::Floats;
     /// Widens unsigned bytes.
@@ -349,6 +351,13 @@ mod tests {
                 );
                 same(floats_of(lanes, lanes.signed(&signed)), floats_of(Plain, Plain.signed(&signed)));
                 let (a, b) = (Plain.halves(&halves), Plain.brains(&brains));
+                for floats in [a, b] {
+                    let (found, expected) = (lanes.to_halves(lanes.floats(&floats)), Plain.to_halves(floats));
+                    let same = |i: usize| {
+                        found[i] == expected[i] || floats[i].is_nan() && found[i] & 0x7FFF > 0x7C00
+                    };
+                    assert!((0..LANES).all(same), "{floats:?}: {found:x?} {expected:x?}");
+                }
                 let (x, y) = (lanes.floats(&a), lanes.floats(&b));
                 same(floats_of(lanes, lanes.max(x, y)), floats_of(Plain, Plain.max(a, b)));
                 same(floats_of(lanes, lanes.min(x, y)), floats_of(Plain, Plain.min(a, b)));

@@ -1,5 +1,6 @@
 //! Lanes in plain Rust, for every processor.
 
+use half::f16;
 use quant::{Bf16Le, F16Le};
 
 use super::{BYTES, LANES, Lanes, Work};
@@ -129,6 +130,11 @@ impl Lanes for Plain {
     #[inline(always)]
     fn halves(self, from: &[F16Le; LANES]) -> [f32; LANES] {
         from.map(F16Le::to_f32)
+    }
+
+    #[inline(always)]
+    fn to_halves(self, floats: [f32; LANES]) -> [u16; LANES] {
+        floats.map(|x| f16::from_f32(x).to_bits())
     }
 
     #[inline(always)]

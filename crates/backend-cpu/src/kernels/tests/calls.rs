@@ -111,7 +111,7 @@ impl Calls {
         let k = self.numbers(positions * kv_heads * k_dim, 1);
         let v = self.numbers(positions * kv_heads * v_dim, 2);
         self.label(format_args!("store for {shape:?}"));
-        store.layers[0].write(&k, &v, &step);
+        (self.kernels.write_kv)(&mut store.layers[0], &k, &v, &step);
         let (q, mut y) = (self.numbers(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().skip(positions - rows).collect();
         let (rows, q) = (&at[..], &q[..]);
