@@ -1,8 +1,8 @@
 //! A pool of threads that share the tasks of one phase after another.
 //!
 //! Every parallel write of this backend goes through [`Pool::tiles`]: the result is cut into
-//! rectangles, each handed to one task as its own [`Tile`]. Which thread takes which tile is left to
-//! chance; no result depends on it.
+//! rectangles, each handed to one task as its own [`Tile`]. Each thread begins with a part of the tiles that
+//! lie together, and takes from the others' parts when it is done with its own; no result depends on it.
 #![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles from one matrix")]
 
 use std::marker::PhantomData;
@@ -29,7 +29,8 @@ struct Shared {
     /// Counts jobs; a worker that has seen `n` waits for `n + 1`.
     epoch: AtomicUsize,
     job: Mutex<Option<Job>>,
-    next: AtomicUsize,
+    /// How many tasks of each thread's part have been taken.
+    taken: Vec<Alone>,
     running: AtomicUsize,
     sleeping: AtomicUsize,
     sleep: Mutex<()>,
@@ -37,6 +38,11 @@ struct Shared {
     panicked: AtomicBool,
     stop: AtomicBool,
 }
+
+/// A counter that shares no cache lines, nor those that processors fetch in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Alone(AtomicUsize);
 
 /// A task function of [`Pool::run`], which outlives every use of it, and how often to call it.
 #[derive(Clone, Copy)]
@@ -57,11 +63,12 @@ impl std::fmt::Debug for Job {
 impl Pool {
     /// A pool of `threads` threads, the caller's among them, or of as many as the system starts.
     pub(crate) fn new(threads: usize) -> Pool {
-        let shared = Arc::new(Shared::default());
+        let taken = (0..threads).map(|_| Alone::default()).collect();
+        let shared = Arc::new(Shared { taken, ..Shared::default() });
         let worker = |i: usize| {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("rustorch-{i}"));
-            thread.spawn(move || shared.work()).ok()
+            thread.spawn(move || shared.work(i)).ok()
         };
         let workers = (1..threads).map_while(worker).collect();
         Pool { shared, workers }
@@ -88,14 +95,16 @@ impl Pool {
         };
         let job = Job { task, tasks };
         *lock(&shared.job) = Some(job);
-        shared.next.store(0, Ordering::Relaxed);
+        for part in &shared.taken {
+            part.0.store(0, Ordering::Relaxed);
+        }
         shared.running.store(self.workers.len(), Ordering::Relaxed);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         if shared.sleeping.load(Ordering::SeqCst) > 0 {
             let _awake = lock(&shared.sleep);
             shared.wake.notify_all();
         }
-        shared.take_tasks(job);
+        shared.take_tasks(job, 0);
         wait_until(|| shared.running.load(Ordering::Acquire) == 0);
         assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a task of the thread pool panicked");
     }
@@ -143,7 +152,8 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn work(&self) {
+    /// What thread `me` does until the pool is dropped.
+    fn work(&self, me: usize) {
         let mut seen = 0;
         loop {
             self.wait_for_job(seen);
@@ -153,7 +163,7 @@ impl Shared {
             }
             let job = *lock(&self.job);
             if let Some(job) = job {
-                self.take_tasks(job);
+                self.take_tasks(job, me);
             }
             self.running.fetch_sub(1, Ordering::Release);
         }
@@ -174,16 +184,22 @@ impl Shared {
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn take_tasks(&self, job: Job) {
+    /// Does the tasks of the part of thread `me`, then those that are left of the others'. A part is a range of
+    /// neighbouring tasks: threads then write far from each other, and each reads one sequence of weights.
+    fn take_tasks(&self, job: Job, me: usize) {
         // SAFETY: see `Pool::run`.
         let task = unsafe { &*job.task };
         let tasks = AssertUnwindSafe(|| {
-            loop {
-                let number = self.next.fetch_add(1, Ordering::Relaxed);
-                if number >= job.tasks {
-                    return;
+            let parts = self.taken.len();
+            for part in (me..parts).chain(0..me) {
+                let (start, end) = (part * job.tasks / parts, (part + 1) * job.tasks / parts);
+                loop {
+                    let number = start + self.taken[part].0.fetch_add(1, Ordering::Relaxed);
+                    if number >= end {
+                        break;
+                    }
+                    task(number);
                 }
-                task(number);
             }
         });
         if catch_unwind(tasks).is_err() {
