@@ -129,7 +129,8 @@ impl Format {
     /// the weights depend on the values alone, as is usual for the format. With it, the weights of column
     /// `i` of every row are also multiplied by `importance[i]`, which is the mean square of the
     /// activations that the column meets: `importance` is as long as a row, not negative and finite, and
-    /// `x` is whole rows. Where it is 0 throughout a block, all values of the block count the same.
+    /// `x` is whole rows. A tenth of the block's mean is added to weights that importance made; where it is 0
+    /// throughout a block, all values of the block count the same.
     /// F32, F16, BF16 and Q8_0 only round, whatever the importance.
     ///
     /// Values must be finite; of others, the block's values mean nothing. Scales are F16: beyond what they

@@ -1,7 +1,7 @@
-//! Block formats of GGUF tensors: sizes and scalar dequantisation.
+//! Block formats of GGUF tensors: sizes, scalar dequantisation and quantisation.
 //!
 //! A row of a quantised tensor is a run of equal blocks; [`Format`] says how many values a block
-//! holds and how many bytes it takes, and turns blocks into `f32`. Each family has a file with its
+//! holds and how many bytes it takes, and turns blocks into `f32` and back. Each family has a file with its
 //! byte table. Nothing here knows files, tensors or hardware.
 
 mod block;

@@ -116,8 +116,14 @@ fn the_error_is_no_more_than_llama_cpps() {
                 let (weighted, plain) = errors(format, &x, &through(format, &x, importance), importance);
                 for (what, ours) in [("weighted", weighted), ("plain", plain)] {
                     let theirs = golden[what].as_f64().expect("a number");
+                    // What choosing factors again by the error they cause is worth.
+                    let most = match (what, kind, format) {
+                        ("weighted", "alone", Format::Q5_K) => 0.92,
+                        ("weighted", "importance", Format::Q2_K) => 0.99,
+                        _ => 1.01,
+                    };
                     assert!(
-                        ours <= 1.01 * theirs,
+                        ours <= most * theirs,
                         "{case}, {kind}, {format}: {what} {:.4} times theirs",
                         ours / theirs
                     );

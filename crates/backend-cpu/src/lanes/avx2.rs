@@ -121,6 +121,30 @@ impl Lanes for Avx2 {
         unsafe { [_mm256_add_epi32(sum[0], products[0]), _mm256_add_epi32(sum[1], products[1])] }
     }
 
+    /// Sums of pairs stay in 16 bits for as many steps as the weights allow.
+    #[inline(always)]
+    fn dot_steps<const SIGNED: bool, const C: usize>(
+        self,
+        sums: &mut [[__m256i; 2]; C],
+        weights: &[[[u8; BYTES]; 2]],
+        x: &[[i8; 4]],
+        most: u8,
+    ) {
+        match most {
+            ..=15 if !SIGNED => dot_steps::<8, C>(self, sums, weights, x),
+            ..=31 if !SIGNED => dot_steps::<4, C>(self, sums, weights, x),
+            ..=63 if !SIGNED => dot_steps::<2, C>(self, sums, weights, x),
+            _ => {
+                for (k, weights) in weights.iter().enumerate() {
+                    let weights = self.bytes(&weights[0]);
+                    for c in 0..C {
+                        sums[c] = self.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
+                    }
+                }
+            }
+        }
+    }
+
     #[inline(always)]
     fn nearest(self, x: [__m256; 2]) -> [__m256i; 2] {
         // SAFETY: `self` is the proof of the features.
@@ -294,5 +318,39 @@ impl Lanes for Avx2 {
     fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
         // SAFETY: `self` is the proof of the features.
         unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
+    }
+}
+
+/// [`Lanes::dot_steps`], the sums of `N` steps in 16 bits.
+#[inline(always)]
+fn dot_steps<const N: usize, const C: usize>(
+    lanes: Avx2,
+    sums: &mut [[__m256i; 2]; C],
+    weights: &[[[u8; BYTES]; 2]],
+    x: &[[i8; 4]],
+) {
+    for (weights, x) in weights.chunks(N).zip(x.chunks(N * C)) {
+        // SAFETY: `lanes` is the proof of the features.
+        unsafe {
+            let mut pairs = [[_mm256_setzero_si256(); 2]; C];
+            for (weights, x) in weights.iter().zip(x.as_chunks::<C>().0) {
+                let weights = lanes.bytes(&weights[0]);
+                for c in 0..C {
+                    let x = _mm256_set1_epi32(i32::from_le_bytes([
+                        x[c][0] as u8,
+                        x[c][1] as u8,
+                        x[c][2] as u8,
+                        x[c][3] as u8,
+                    ]));
+                    pairs[c][0] = _mm256_add_epi16(pairs[c][0], _mm256_maddubs_epi16(weights[0], x));
+                    pairs[c][1] = _mm256_add_epi16(pairs[c][1], _mm256_maddubs_epi16(weights[1], x));
+                }
+            }
+            let ones = _mm256_set1_epi16(1);
+            for c in 0..C {
+                sums[c][0] = _mm256_add_epi32(sums[c][0], _mm256_madd_epi16(pairs[c][0], ones));
+                sums[c][1] = _mm256_add_epi32(sums[c][1], _mm256_madd_epi16(pairs[c][1], ones));
+            }
+        }
     }
 }

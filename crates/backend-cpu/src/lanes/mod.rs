@@ -83,6 +83,23 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn join(self, [low, _]: [Self::Ints; 2]) -> Self::Ints {
         low
     }
+    /// [`Self::dot`] for the first strips of some steps with `C` rows of activations, `x[steps][C]`. Weights are
+    /// at most `most`.
+    #[inline(always)]
+    fn dot_steps<const SIGNED: bool, const C: usize>(
+        self,
+        sums: &mut [Self::Ints; C],
+        weights: &[[[u8; BYTES]; 2]],
+        x: &[[i8; 4]],
+        _most: u8,
+    ) {
+        for (k, weights) in weights.iter().enumerate() {
+            let weights = self.bytes(&weights[0]);
+            for c in 0..C {
+                sums[c] = self.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
+            }
+        }
+    }
     /// [`Self::dot`] for four steps of two strips with `C` rows of activations, `x[4][C]`.
     #[inline(always)]
     fn dot_pairs<const SIGNED: bool, const C: usize>(
@@ -277,6 +294,11 @@ mod tests {
                 let x: Vec<[i8; 4]> = (0..24).map(|_| std::array::from_fn(|_| x())).collect();
                 sums::<L, true>(lanes, &signed, &x);
                 sums::<L, false>(lanes, &small, &x);
+                for most in [15, 31, 63] {
+                    let steps =
+                        signed.map(|step| step.map(|w| if round < 3 { w.min(most) } else { w & most }));
+                    many::<L>(lanes, &steps, &x, most);
+                }
             }
         }
     }
@@ -313,6 +335,25 @@ mod tests {
                 let expected = expected.map(f32::to_bits);
                 assert_eq!(floats_of(lanes, lanes.to_floats(sum)), expected);
                 assert_eq!(floats_of(lanes, lanes.to_floats(together[c][r])), expected);
+            }
+        }
+    }
+
+    /// Sums of eight steps of one strip (the four, and these again) with three rows.
+    fn many<L: Lanes>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]], most: u8) {
+        let eight: Vec<[[u8; BYTES]; 2]> = (0..8).map(|k| [steps[k % 4], [0; BYTES]]).collect();
+        for len in 1..=8 {
+            let mut sums = [lanes.start::<false>(-3); 3];
+            lanes.dot_steps::<false, 3>(&mut sums, &eight[..len], &x[..3 * len], most);
+            for c in 0..3 {
+                let expected: [f32; LANES] = std::array::from_fn(|lane| {
+                    let products = (0..len * 4).map(|i| {
+                        let w = i32::from(eight[i / 4][0][lane * 4 + i % 4]);
+                        w * i32::from(x[i / 4 * 3 + c][i % 4])
+                    });
+                    (products.sum::<i32>() - 3) as f32
+                });
+                assert_eq!(floats_of(lanes, lanes.to_floats(sums[c])), expected.map(f32::to_bits));
             }
         }
     }

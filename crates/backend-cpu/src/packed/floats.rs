@@ -16,7 +16,7 @@ use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
 
 /// Columns of a slab: what is widened stays in the first-level cache.
-const SLAB: usize = 256;
+const SLAB: usize = 1024;
 
 /// A number whose rows can lie in strips.
 pub(crate) trait Float: Block<1> {

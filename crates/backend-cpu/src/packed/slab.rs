@@ -28,6 +28,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     // Slabs of one size, whole blocks.
     let width = weight.cols.div_ceil(weight.cols.div_ceil(COLS)).next_multiple_of(32 * G);
     let mut slab = Slab {
+        most: if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 },
         steps: vec![[[0; BYTES]; 2]; width / 4],
         scales: vec![[[0.0; LANES]; 2]; width / B::Kind::GROUP],
         mins: vec![[[0.0; LANES]; 2]; width / B::Kind::GROUP],
@@ -46,6 +47,8 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
 
 /// Some columns of two strips, unpacked.
 struct Slab {
+    /// What a number is at most.
+    most: u8,
     /// By step.
     steps: Vec<[[u8; BYTES]; 2]>,
     /// By group.
@@ -127,6 +130,7 @@ impl<K: Kind> Panels<'_, '_, K> {
         let steps = K::GROUPS * K::GROUP / 4;
         for b in 0..x.scales.len() / C {
             let source = Unpacked {
+                most: self.slab.most,
                 steps: &self.slab.steps[b * steps..][..steps],
                 scales: &self.slab.scales[b * K::GROUPS..][..K::GROUPS],
                 mins: &self.slab.mins[b * K::GROUPS..][..K::GROUPS],
@@ -140,6 +144,8 @@ impl<K: Kind> Panels<'_, '_, K> {
 /// A block of a slab.
 #[derive(Clone, Copy)]
 struct Unpacked<'a> {
+    /// What a number is at most.
+    most: u8,
     steps: &'a [[[u8; BYTES]; 2]],
     scales: &'a [[[f32; LANES]; 2]],
     mins: &'a [[[f32; LANES]; 2]],
@@ -155,17 +161,13 @@ impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
         x: &[[i8; 4]],
     ) -> [[L::Ints; 1]; C] {
         let steps = x.len() / C;
-        let mut sums = [[lanes.zero(); 1]; C];
+        let mut sums = starts;
+        lanes.dot_steps::<SIGNED, C>(&mut sums, &self.steps[group * steps..][..steps], x, self.most);
+        let mut of_strip = [[lanes.zero(); 1]; C];
         for c in 0..C {
-            sums[c] = [starts[c]];
+            of_strip[c] = [sums[c]];
         }
-        for (k, weights) in self.steps[group * steps..][..steps].iter().enumerate() {
-            let weights = lanes.bytes(&weights[0]);
-            for c in 0..C {
-                sums[c][0] = lanes.dot::<SIGNED>(sums[c][0], weights, x[k * C + c]);
-            }
-        }
-        sums
+        of_strip
     }
 
     #[inline(always)]

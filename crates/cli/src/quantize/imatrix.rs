@@ -38,9 +38,8 @@ impl Imatrix {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Imatrix> {
         let named = || format!("--imatrix {}", path.display());
         let mut magic = [0; 4];
-        let is_gguf = File::open(path)
-            .and_then(|mut file| file.read_exact(&mut magic).map(|()| magic == *b"GGUF"))
-            .with_context(named)?;
+        let is_gguf =
+            File::open(path).with_context(named)?.read_exact(&mut magic).is_ok() && magic == *b"GGUF";
         let imatrix = if is_gguf { from_gguf(&Gguf::open(path)?) } else { from_binary(path) };
         let imatrix = imatrix.with_context(named)?;
         ensure!(!imatrix.columns.is_empty(), "{}: it has no entries", named());

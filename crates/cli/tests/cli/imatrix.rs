@@ -122,7 +122,7 @@ fn faults_are_told() {
     let short = changed(|all| all[0].1.truncate(255));
     let negative = changed(|all| all[1].1[5] = -1.0);
     let infinite = changed(|all| all[1].1[5] = f32::INFINITY);
-    let strange = changed(|all| all.iter_mut().for_each(|entry| entry.0.insert_str(0, "x")));
+    let strange = changed(|all| all.iter_mut().for_each(|entry| entry.0.insert(0, 'x')));
     let twice = changed(|all| all.push(all[0].clone()));
     let mut no_name = dat(&good);
     no_name[8] = 0xFF;
@@ -144,7 +144,7 @@ fn faults_are_told() {
         (long, "would be 2147483647 bytes".to_owned()),
         (dat(&good)[..5000].to_vec(), "not a whole one".to_owned()),
         (b"some text, of all things".to_vec(), "it is no imatrix".to_owned()),
-        (Vec::new(), "--imatrix i".to_owned()),
+        (Vec::new(), "--imatrix i: it is no imatrix, or not a whole one".to_owned()),
         (std::fs::read(&home.model).expect("a model"), "general.type is not \"imatrix\"".to_owned()),
         (gguf_file(&good)[..3000].to_vec(), "i: ".to_owned()),
     ] {

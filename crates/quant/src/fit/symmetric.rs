@@ -18,15 +18,17 @@ pub(crate) trait Levels {
 /// The integers from `-N` to `N - 1`.
 pub(crate) struct Integers<const N: i32>;
 
-/// For `N` levels a side, around both ends.
+/// Guesses around both ends of the levels from `-N` to `N - 1`, `low` of them around the lower: from a third
+/// of them beyond the end inwards.
 const fn guesses<const N: usize, const COUNT: usize>(low: usize, step: f32) -> [f32; COUNT] {
+    let (beyond_low, beyond_high) = (low as f32 / 3.0, (COUNT - low) as f32 / 3.0);
     let mut all = [0.0; COUNT];
     let mut i = 0;
     while i < COUNT {
         all[i] = if i < low {
-            -(N as f32) + (low as f32 / 3.0 - i as f32) * -step
+            (i as f32 - beyond_low) * step - N as f32
         } else {
-            (N as f32) - 1.0 + ((COUNT - low) as f32 / 3.0 - (i - low) as f32) * step
+            (beyond_high - (i - low) as f32) * step + (N - 1) as f32
         };
         i += 1;
     }
