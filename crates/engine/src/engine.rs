@@ -48,7 +48,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { n_ctx: None, sequences: 1, n_batch: 128, kv_format: KvFormat::default(), pages: None }
+        Options { n_ctx: None, sequences: 1, n_batch: 256, kv_format: KvFormat::default(), pages: None }
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, help_heading = "Engine")]
     isa: Option<Isa>,
     /// Tokens of a prompt that are computed at once
-    #[arg(short, long, value_name = "N", default_value = "128", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value = "256", env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>, help_heading = "Engine")]
     batch_size: NonZero<usize>,
     #[command(flatten)]
