@@ -51,7 +51,7 @@ def better_ways(lines: list[dict], part: str, kind: str) -> dict[str, bool]:
     """Whether repacked weights are faster in the rounds that ran both ways, by test, such as `2:pp512`."""
     speeds = defaultdict(lambda: defaultdict(list))
     for line, row in rows_of(lines, part, kind, ours=False):
-        if line["round"] < 2:
+        if line["round"] < 3:
             speeds[f"{row['threads']}:{row['test']}"][line["repack"]].append(row["tokens_per_second"])
     both = {test: ways for test, ways in speeds.items() if len(ways) == 2}
     return {test: median(ways[True]) >= median(ways[False]) for test, ways in both.items()}
@@ -82,7 +82,7 @@ def table(heading: list[str], rows: list[list[str]]) -> list[str]:
 def judged(value: float, target: float | None, show: str) -> list[str]:
     if target is None:
         return [show.format(value), "", ""]
-    return [show.format(value), show.format(target), "yes" if value >= target else "**no**"]
+    return [show.format(value), show.format(target), "yes" if round(value, 3) >= target else "**no**"]
 
 
 def ratio_rows(lines: list[dict], part: str, types) -> list[list[str]]:
@@ -164,10 +164,10 @@ Made by `tools/bench/versus.py`; do not edit. What is said by hand stands in `do
 
 Both programs run on the same files of random weights in the shape {shape}, whose speed does not depend on
 what a model has learnt: fresh processes in turn, the order reversed each round. `pp` is a prompt, computed in
-one batch, `tg` generation, greedy; the number behind it counts tokens, `@ d` those that are there before.
+one batch by llama.cpp and in RusTorch's usual steps, `tg` generation, greedy; the number behind it counts tokens, `@ d` those that are there before.
 A ratio is the median of the rounds' ratios, with the interval of order statistics that holds the true median
-with 95 % confidence. llama.cpp repacks weights for the processor or does not (`use_extra_bufts`): two rounds
-run both ways, and each test is held against the way that was faster in these. A ceiling is the time that the
+with 95 % confidence. llama.cpp repacks weights for the processor or does not (`use_extra_bufts`): three rounds
+run both ways, and each test is held against the way that was faster in these. Targets are the project's own. A ceiling is the time that the
 multiply-adds of a prompt take at the rate of the instruction set, or the weights, keys and values of a token
 at the rate of reading memory, the best rates that were measured beside (`crates/backend-cpu/src/ceilings.rs`);
 shares are of medians.

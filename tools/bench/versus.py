@@ -6,7 +6,7 @@
     python versus.py --render                     # only the document, from what was measured before
 
 A round runs each program once on each format, in a process of its own: RusTorch first, then the other way
-round (ABBA). llama.cpp runs with and without repacked weights in the first two rounds; the better setting
+round (ABBA). llama.cpp runs with and without repacked weights in the first three rounds; the better setting
 of each test is what RusTorch is held against, and runs alone in the rounds after. Each run is a line of
 the file of results, so that a run that was broken off goes on with --resume. Ceilings are measured beside
 RusTorch's first and last round. Then RusTorch runs alone with tokens before. With --avx2-python, an
@@ -32,7 +32,7 @@ RUSTORCH = ROOT / "target/release/rustorch"
 FLOATS = ("F16", "BF16")
 TYPES = ("Q4_K_M", "Q8_0", "Q4_0", "Q5_K_M", "Q6_K", *FLOATS)
 # Rounds in which llama.cpp runs both ways.
-BOTH_WAYS = 2
+BOTH_WAYS = 3
 
 
 def arguments() -> argparse.Namespace:
@@ -100,7 +100,7 @@ def output(command: list) -> str:
 
 def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
     command = [RUSTORCH, "bench", "-m", model, "-p", args.prompt, "-n", new, "-d", depth, "-r", rounds, "-o", "json"]
-    command += ["-t", ",".join(map(str, args.threads)), "-b", args.prompt]
+    command += ["-t", ",".join(map(str, args.threads))]
     command += [] if ceilings else ["--no-ceilings"]
     command += ["--isa", isa] if isa else []
     return {"rows": json.loads(output(command))}

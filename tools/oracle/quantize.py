@@ -48,9 +48,10 @@ each with and without an imatrix of random importance (of the former a `.dat`, o
 *Formats*: whether every tensor has the format that llama.cpp gives it. *Error*: RusTorch's squared error over
 llama.cpp's, summed over the tensors of a format; where a type has tensors of several formats, that of the
 format in which it is largest. *Weighted* is with the weights that llama.cpp's search minimises by, *plain* with
-none. Below 1 is better, the limit is {most}. *Logits*: NMSE of the logits of 64 tokens and those of the file
-that was quantised, llama.cpp running either program's file. *Capitals*: right answers of the demo model to
-the exam's questions for capitals, at temperature 0, of {questions}; only without imatrix.
+none. Below 1 is better, the limit is {most}; logits and capitals have none. *Logits*: NMSE of the logits of
+64 tokens and those of the file that was quantised, llama.cpp running either program's file. *Capitals*:
+right answers of the demo model to the exam's questions for capitals, at temperature 0, of {questions}; only
+without imatrix.
 """
 
 

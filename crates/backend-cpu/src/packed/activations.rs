@@ -152,7 +152,8 @@ fn quantize_row<L: Lanes>(lanes: L, x: &[f32], (at, width): (usize, usize), form
         let largest = f32::from_bits(lanes.largest(largest) as u32);
         let is_finite = largest.is_finite();
         let scale = if is_finite { largest / 127.0 } else { f32::NAN };
-        let inverse = if is_finite && scale > 0.0 { 127.0 / largest } else { 0.0 };
+        let inverse = 127.0 / largest;
+        let inverse = if is_finite && inverse.is_finite() { inverse } else { 0.0 };
         scales[b * width + at] = scale.to_bits();
         for (g, group) in block.chunks_exact(form.group).enumerate() {
             let g = b * groups + g;
@@ -214,8 +215,17 @@ mod tests {
     #[test]
     fn zeros_and_tiny_values_do_not_divide_by_zero() {
         assert!(packed(&[0.0; 32]).iter().all(|&word| word == 0));
-        let words = packed(&[f32::from_bits(1); 32]);
-        assert!(panel(&words, 32).scales[0].is_finite());
+        for tiny in [f32::from_bits(1), 1e-40, 1e-37] {
+            let mut row = [0.0; 32];
+            row[17] = tiny;
+            for row in [row, [tiny; 32]] {
+                let words = packed(&row);
+                let panel = panel(&words, 32);
+                assert!(panel.scales[0].is_finite());
+                let sum: i32 = panel.steps.as_flattened().iter().map(|&q| i32::from(q)).sum();
+                assert_eq!(-8 * sum, panel.starts.iter().sum::<i32>(), "{tiny}");
+            }
+        }
     }
 
     #[test]

@@ -128,8 +128,8 @@ mod tests {
 
     /// Outputs: not whole strips.
     const N: usize = 45;
-    /// Inputs: more than a slab, and not whole slabs.
-    const COLS: usize = 2304;
+    /// Inputs: more than two slabs, of which the last is smaller.
+    const COLS: usize = 2560;
 
     /// The product of `rows` rows with a weight of `format`.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {

@@ -27,15 +27,14 @@ impl<'a> Stopwatch<'a> {
         Stopwatch { engine, sequence, turn: 0, answering, bar }
     }
 
-    /// The tokens a second of `test`, `repetitions` times, after some tokens that do not count. What lies before
+    /// The tokens a second of `test`, `repetitions` times, after a prompt or a token that does not count. What lies before
     /// is computed once. `None` when Ctrl-C was pressed.
     pub(super) fn samples(&mut self, test: Test, repetitions: usize) -> anyhow::Result<Option<Vec<f64>>> {
         if test.depth > 0 && !self.fill(test.depth)? {
             return Ok(None);
         }
-        // A few tokens show all that is slow the first time.
-        let few = if test.kind == Kind::Generation { 1 } else { 32 };
-        let warm_up = Test { tokens: test.tokens.min(few), ..test };
+        // The first prompt is what touches its buffers first.
+        let warm_up = if test.kind == Kind::Generation { Test { tokens: 1, ..test } } else { test };
         if self.seconds(warm_up)?.is_none() {
             return Ok(None);
         }

@@ -133,7 +133,7 @@ impl Made {
     fn new(synth: &Synth) -> anyhow::Result<Made> {
         let folder = TempDir::with_prefix("rustorch-bench-").context("no folder for a model")?;
         let unfinished = Unfinished::begin(folder.path())?;
-        let file = folder.path().join(format!("{synth}.gguf"));
+        let file = folder.path().join("model.gguf");
         synth.write_to(&file)?;
         Ok(Made { file, _folder: folder, _unfinished: unfinished })
     }

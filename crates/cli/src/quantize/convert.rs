@@ -125,7 +125,10 @@ fn share<T: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.get() {
-            scope.spawn(worker);
+            // Where the system starts no more, those that there are do it all.
+            if std::thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                break;
+            }
         }
         worker();
     });

@@ -37,6 +37,8 @@ impl Imatrix {
     /// With the file and the entry that is wrong.
     pub(crate) fn read(path: &Path) -> anyhow::Result<Imatrix> {
         let named = || format!("--imatrix {}", path.display());
+        // A pipe would wait for its other end.
+        ensure!(path.metadata().with_context(named)?.is_file(), "{}: it is no regular file", named());
         let mut magic = [0; 4];
         let is_gguf =
             File::open(path).with_context(named)?.read_exact(&mut magic).is_ok() && magic == *b"GGUF";

@@ -85,7 +85,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         layout.tensor(tensor.name.as_str(), &tensor.shape, *format)?;
     }
     let sizes = (file.file_len(), layout.file_len());
-    let draft = Draft::new(&args.output, "GGUF file", |path| Gguf::open(path).is_ok())?;
+    let is_quantised = |file: Gguf| file.tensors().any(|tensor| tensor.format.block_len() > 1);
+    let draft =
+        Draft::new(&args.output, "quantised GGUF file", |path| Gguf::open(path).is_ok_and(is_quantised))?;
 
     let begin = Instant::now();
     if !args.dry_run {

@@ -85,7 +85,7 @@ pub(crate) fn plan<'a>(
     let mut plan = Vec::with_capacity(file.tensors().len());
     for tensor in file.tensors() {
         let format = choose(mix, &tensor.name, &tensor.shape, facts).unwrap_or(tensor.format);
-        if format != tensor.format && !is_float(tensor.format) && !requantize {
+        if format != tensor.format && format != Format::F32 && !is_float(tensor.format) && !requantize {
             return Err(Usage(format!(
                 "{}: {} is in {} already, and what that lost would be lost again; start from the file in \
                  F16, BF16 or F32, or allow it with --allow-requantize",
@@ -157,7 +157,10 @@ pub(crate) fn metadata(file: &Gguf, mix: Mix, imatrix: Option<(&Path, &Imatrix)>
     let mut metadata = file.metadata().clone();
     metadata.insert("general.quantization_version", QUANTIZATION_VERSION);
     metadata.insert("general.file_type", mix.file_type());
-    // As llama-quantize names them.
+    // As llama-quantize names them; what the model came from may have had others.
+    for key in ["file", "dataset", "entries_count", "chunks_count"] {
+        metadata.remove(&format!("quantize.imatrix.{key}"));
+    }
     if let Some((path, imatrix)) = imatrix {
         metadata.insert("quantize.imatrix.file", path.display().to_string());
         if let Some(dataset) = &imatrix.dataset {

@@ -48,7 +48,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     outfile::check("OUT", &args.output, &[])?;
     let synth = Synth { shape: args.shape, mix: args.mix };
-    let mut draft = Draft::new(&args.output, "GGUF file", |path| Gguf::open(path).is_ok())?;
+    let is_random = |file: Gguf| {
+        file.metadata()
+            .str("general.name")
+            .is_ok_and(|name| name.is_some_and(|name| name.ends_with(shape::RANDOM)))
+    };
+    let mut draft = Draft::new(&args.output, "GGUF file of random weights", |path| {
+        Gguf::open(path).is_ok_and(is_random)
+    })?;
     let _unfinished = Unfinished::begin(draft.part())?;
     let out = draft.begin()?;
     synth.write(&out).with_context(|| format!("cannot write {}", draft.part().display()))?;

@@ -8,6 +8,9 @@ use quant::Format;
 use super::vocabulary::Family;
 use crate::quantize::mix::{self, Facts, Mix};
 
+/// What the names of models of random weights end in.
+pub(super) const RANDOM: &str = ", random weights";
+
 /// The shape of a model of architecture `llama`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Shape {
@@ -214,7 +217,7 @@ impl Shape {
     pub(super) fn metadata(&self, mix: Mix) -> Metadata {
         let mut metadata = Metadata::default();
         metadata.insert("general.architecture", Value::String("llama".into()));
-        metadata.insert("general.name", Value::String(format!("{}, random weights", self.name)));
+        metadata.insert("general.name", Value::String(format!("{}{RANDOM}", self.name)));
         metadata.insert("general.file_type", Value::U32(mix.file_type()));
         metadata.insert("general.quantization_version", Value::U32(2));
         for (key, size) in [

@@ -47,6 +47,7 @@ fn the_demo_model_still_knows_capitals() {
         "q4_k_m", "Q5_K_M", "q6_k", "Q8_0", "q4_0", "Q4_K_S", "q5_0", "Q4_1", "iq4_xs", "IQ4_NL", "q3_k_m",
         "BF16", "f32", "q2_k",
     ] {
+        let _ = fs::remove_file(home.path("q.gguf"));
         let ran = home.run(&format!("quantize MODEL q.gguf {quantized}"));
         assert!(ran.stderr.contains("bits per weight") && ran.stdout.is_empty(), "{ran:?}");
         ran.ok();
@@ -148,10 +149,32 @@ fn what_is_quantized_is_not_quantized_again_unless_told() {
     }
 }
 
+/// IN and OUT in the wrong order cost nobody the model that all others are made from.
+#[test]
+fn models_that_are_not_quantised_are_not_replaced() {
+    let home = Home::new();
+    home.run("quantize MODEL q.gguf Q8_0").ok();
+    home.run("quantize MODEL q.gguf Q4_0").ok();
+    // Nothing is lost to F32.
+    home.run("quantize q.gguf wide.gguf F32").ok();
+    write(&home.path("f32.gguf"), fs::read(&home.model).expect("a model"));
+    let before = fs::read(home.path("f32.gguf")).expect("a file");
+    for command in
+        ["quantize q.gguf f32.gguf Q4_0", "synth stories260k f32.gguf Q4_0", "synth stories260k q.gguf F16"]
+    {
+        let error = home.run(command).failed(1);
+        assert!(error.contains("it is not replaced"), "{command}: {error}");
+    }
+    assert_eq!(fs::read(home.path("f32.gguf")).expect("a file"), before);
+    home.run("synth stories260k s.gguf Q4_0").ok();
+    home.run("synth stories260k s.gguf F16").ok();
+}
+
 #[test]
 fn what_is_not_finite_is_named_and_nothing_written() {
     for (value, said) in [(f32::NAN, "NaN"), (f32::NEG_INFINITY, "-inf")] {
         let home = Home::new();
+        home.run("quantize MODEL old.gguf Q8_0").ok();
         rewrite(&home.model, |_, tensors| {
             let tensor =
                 tensors.iter_mut().find(|tensor| tensor.name == "blk.0.ffn_up.weight").expect("it is there");
@@ -162,7 +185,6 @@ fn what_is_not_finite_is_named_and_nothing_written() {
             }
             tensor.data = data.into();
         });
-        write(&home.path("old.gguf"), fs::read(&home.model).expect("a model"));
         let before = fs::read(home.path("old.gguf")).expect("a file");
         let error = home.run("quantize MODEL old.gguf Q4_0").failed(1);
         let expected = format!("\"blk.0.ffn_up.weight\" holds {said} in row 7, column 100");
@@ -229,7 +251,7 @@ fn mistakes_are_told_before_anything_is_written() {
         ("quantize MODEL q.gguf", 2, "<TYPE>"),
         ("quantize MODEL MODEL Q4_0", 2, "model.gguf is read; name another file"),
         ("quantize MODEL - Q4_0", 2, "OUT takes the name of a file"),
-        ("quantize MODEL notes.txt Q4_0", 1, "notes.txt: is there and is no GGUF file"),
+        ("quantize MODEL notes.txt Q4_0", 1, "notes.txt: is there and is no quantised GGUF file"),
         ("quantize none.gguf q.gguf Q4_0", 1, "none.gguf"),
         ("quantize notes.txt q.gguf Q4_0", 1, "notes.txt"),
         ("quantize falcon.gguf q.gguf Q4_0", 1, "the architecture is \"falcon\""),
