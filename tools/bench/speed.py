@@ -36,7 +36,7 @@ def load(path: str, repack: bool):
 
 
 class Runner:
-    """A context on so many threads."""
+    """A context for so many tokens, on up to so many threads; warm."""
 
     def __init__(self, model, threads: int, tokens: int) -> None:
         params = lib.llama_context_default_params()
@@ -45,10 +45,8 @@ class Runner:
         self.context = lib.llama_init_from_model(model, params)
         self.n_vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model))
         self.batch = lib.llama_batch_init(tokens, 0, 1)
-
-    def close(self) -> None:
-        lib.llama_batch_free(self.batch)
-        lib.llama_free(self.context)
+        # The weights are in memory, the threads are up, the buffers have been touched.
+        self.step([1 + i * 7 for i in range(tokens)], 0)
 
     def step(self, tokens: list[int], past: int) -> int:
         """Runs tokens and returns the most probable one after them."""
@@ -62,9 +60,10 @@ class Runner:
         row = lib.llama_get_logits_ith(self.context, len(tokens) - 1)
         return int(np.ctypeslib.as_array(row, shape=(self.n_vocab,)).argmax())
 
-    def tokens_per_second(self, kind: str, tokens: int) -> float:
-        # The weights are in memory, the threads are up, the buffers have been touched.
-        self.step([1 + i * 7 for i in range(tokens if kind == "pp" else 4)], 0)
+    def tokens_per_second(self, threads: int, kind: str, tokens: int) -> float:
+        lib.llama_set_n_threads(self.context, threads, threads)
+        lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
+        self.step([1, 2, 3, 4], 0)
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
         start = time.perf_counter()
         if kind == "pp":
@@ -81,15 +80,17 @@ def main() -> None:
     log = lib.llama_log_callback(lambda level, text, data: None)
     lib.llama_log_set(log, ctypes.c_void_p(0))
     model = load(args.model, not args.no_repack)
-    rows = []
+    tests = []
     for given in args.tests:
-        match = re.fullmatch(r"(\d+):((pp|tg)(\d+))", given)
+        match = re.fullmatch(r"(\d+):(pp|tg)(\d+)", given)
         if match is None:
             raise SystemExit(f"{given!r} is no test, such as 2:pp512")
-        threads, test, kind, tokens = int(match[1]), match[2], match[3], int(match[4])
-        runner = Runner(model, threads, max(tokens, 8) if kind == "pp" else 8 + tokens)
-        rows.append({"threads": threads, "test": test, "tokens_per_second": runner.tokens_per_second(kind, tokens)})
-        runner.close()
+        tests.append((int(match[1]), match[2], int(match[3])))
+    runner = Runner(model, max(threads for threads, _, _ in tests), max(8, *(tokens for _, _, tokens in tests)))
+    rows = []
+    for threads, kind, tokens in tests:
+        speed = runner.tokens_per_second(threads, kind, tokens)
+        rows.append({"threads": threads, "test": f"{kind}{tokens}", "tokens_per_second": speed})
     system = lib.llama_print_system_info().decode()
     print(json.dumps({"rows": rows, "version": lib.__version__, "system": " ".join(system.split())}))
 
