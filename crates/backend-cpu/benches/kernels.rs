@@ -3,11 +3,12 @@
 //!     cargo bench -p rustorch-backend-cpu -- Q4_K
 //!     RUSTORCH_ISA=avx2 cargo bench -p rustorch-backend-cpu -- attention
 //!
-//! A few rows are told in GB/s of weights or of keys and values, many in Gelem/s, which are products:
+//! What this machine could do is told first. A few rows are told in GB/s of weights or of keys and values, many in Gelem/s, which are products:
 //! 10^9 multiplications with an addition each second. Weights are read again and again, from whichever cache
 //! holds them. A layer's activations are looked up in a table and packed anew each time; of 512 rows that
 //! is some percent.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Span, Step, Taps, Weight};
@@ -30,12 +31,30 @@ fn is_measured() -> bool {
     std::env::args().any(|arg| arg == "--bench")
 }
 
-/// The kernels that `RUSTORCH_ISA` names, or the best of this processor.
-fn cpu() -> Cpu {
-    let isa = std::env::var("RUSTORCH_ISA").map_or_else(
+/// What `RUSTORCH_ISA` names, or the best of this processor.
+fn isa() -> Isa {
+    std::env::var("RUSTORCH_ISA").map_or_else(
         |_| Isa::detect(),
         |name| Isa::named(&name).unwrap_or_else(|| panic!("RUSTORCH_ISA: there is no kernel set {name}")),
-    );
+    )
+}
+
+/// Says what this machine could do, which the results are to be held against.
+fn ceilings_beside(_: &mut Criterion) {
+    if !is_measured() {
+        return;
+    }
+    let ceilings = backend_cpu::ceilings(isa(), NonZero::<usize>::MIN).expect("room to read from");
+    let giga = |rate: f64| rate / 1e9;
+    if let (Some(int8), Some(f32)) = (ceilings.int8_macs_per_second, ceilings.f32_macs_per_second) {
+        eprintln!("ceilings: {:.0} Gelem/s of 8 bits, {:.0} Gelem/s of f32", giga(int8), giga(f32));
+    }
+    eprintln!("ceiling of reading memory: {:.1} GB/s\n", giga(ceilings.read_bytes_per_second));
+}
+
+/// One thread's.
+fn cpu() -> Cpu {
+    let isa = isa();
     let cpu = Cpu::with_isa(1.try_into().ok(), isa);
     cpu.unwrap_or_else(|| panic!("this processor has no {}", isa.name()))
 }
@@ -154,5 +173,5 @@ fn config() -> Criterion {
     criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1))
 }
 
-criterion_group! { name = kernels; config = config(); targets = linear_layers, attention_by_depth }
+criterion_group! { name = kernels; config = config(); targets = ceilings_beside, linear_layers, attention_by_depth }
 criterion_main!(kernels);

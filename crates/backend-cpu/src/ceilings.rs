@@ -41,8 +41,8 @@ const PART: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceilings {
     /// Multiply-adds of 8-bit integers a second, summed in 32 bits. AVX-512: `vpdpbusd` on 512 bits; AVX2:
-    /// `vpmaddubsw`, `vpmaddwd` and `vpaddd`. Plain Rust has no such ceiling, as a compiler chooses its
-    /// instructions.
+    /// `vpmaddubsw` and `vpaddw`, and after eight of each `vpmaddwd` and `vpaddd`. Plain Rust has no such
+    /// ceiling, as a compiler chooses its instructions.
     pub int8_macs_per_second: Option<f64>,
     /// Fused multiply-adds of f32 a second, at the set's width. Plain Rust has none.
     pub f32_macs_per_second: Option<f64>,
