@@ -134,14 +134,7 @@ impl Lanes for Avx2 {
             ..=15 if !SIGNED => dot_steps::<8, C>(self, sums, weights, x),
             ..=31 if !SIGNED => dot_steps::<4, C>(self, sums, weights, x),
             ..=63 if !SIGNED => dot_steps::<2, C>(self, sums, weights, x),
-            _ => {
-                for (k, weights) in weights.iter().enumerate() {
-                    let weights = self.bytes(&weights[0]);
-                    for c in 0..C {
-                        sums[c] = self.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
-                    }
-                }
-            }
+            _ => super::dot_steps::<Avx2, SIGNED, C>(self, sums, weights, x),
         }
     }
 

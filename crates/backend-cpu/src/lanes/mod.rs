@@ -93,12 +93,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
         x: &[[i8; 4]],
         _most: u8,
     ) {
-        for (k, weights) in weights.iter().enumerate() {
-            let weights = self.bytes(&weights[0]);
-            for c in 0..C {
-                sums[c] = self.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
-            }
-        }
+        dot_steps::<Self, SIGNED, C>(self, sums, weights, x);
     }
     /// [`Self::dot`] for four steps of two strips with `C` rows of activations, `x[4][C]`.
     #[inline(always)]
@@ -182,6 +177,22 @@ pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
 pub(crate) trait Work {
     /// Does it; `#[inline(always)]`, as everything below that uses `lanes`.
     fn work<L: Lanes>(self, lanes: L);
+}
+
+/// [`Lanes::dot_steps`] one after the other.
+#[inline(always)]
+fn dot_steps<L: Lanes, const SIGNED: bool, const C: usize>(
+    lanes: L,
+    sums: &mut [L::Ints; C],
+    weights: &[[[u8; BYTES]; 2]],
+    x: &[[i8; 4]],
+) {
+    for (k, weights) in weights.iter().enumerate() {
+        let weights = lanes.bytes(&weights[0]);
+        for c in 0..C {
+            sums[c] = lanes.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
+        }
+    }
 }
 
 /// [`Lanes::dot_pairs`] one after the other.

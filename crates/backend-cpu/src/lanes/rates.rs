@@ -1,4 +1,5 @@
-//! How fast one thread can multiply and add: loops of one instruction whose operands stay in registers.
+//! How fast one thread can multiply and add: loops of the instructions that products rest on, whose operands
+//! stay in registers.
 //!
 //! In assembly, as a compiler would see that nothing comes of them. There are more sums than the processor
 //! has multiply-adds under way (two a cycle, of four or five cycles), and operands are no zeros, which take
@@ -89,14 +90,9 @@ macro_rules! vpmaddubsw {
     ($i:literal) => {
         concat!(
             // Sums of pairs stay in 16 bits for eight products.
+            ".rept 8\n",
             concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
-            concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
+            ".endr\n",
             concat!("vpmaddwd ymm15, ymm", $i, ", ymm14\n vpaddd ymm", $i, ", ymm", $i, ", ymm15")
         )
     };

@@ -15,7 +15,7 @@ use super::product::{DIRECT, groups, load, store, strips};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::{Pool, Tile};
 
-/// Columns of a slab: what is widened stays in the first-level cache.
+/// Columns of a slab: what is widened fills a part of the second-level cache.
 const SLAB: usize = 1024;
 
 /// A number whose rows can lie in strips.
