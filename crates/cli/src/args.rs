@@ -130,6 +130,10 @@ pub(crate) struct EngineArgs {
     pub(crate) debug: bool,
 }
 
+/// Tokens of a prompt that are computed at once, unless another number is given.
+pub(crate) const BATCH_SIZE: NonZero<usize> =
+    NonZero::new(engine::DEFAULT_N_BATCH).expect("no step is empty");
+
 /// What computes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
@@ -140,7 +144,7 @@ pub(crate) struct BackendArgs {
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     /// Tokens of a prompt that are computed at once
-    #[arg(short, long, value_name = "N", default_value = "256", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
 }
@@ -467,7 +471,7 @@ pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(crate) cache: CacheArgs,
     /// Tokens that are computed at once where a side is computed now
-    #[arg(short, long, value_name = "N", default_value = "256", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
     /// Write a page with a chart and the table; it needs nothing from outside

@@ -3,9 +3,11 @@
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anstream::AutoStream;
 use clap::builder::styling::{AnsiColor, Style};
+use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::advice::advice;
 
@@ -207,6 +209,20 @@ pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> St
         let _ = writeln!(lines, "  {name:width$}  {value}");
         lines
     })
+}
+
+/// Shows `bar` on stderr where that is a terminal, by indicatif's `template`, and moves it on by itself.
+pub(crate) fn show(bar: ProgressBar, template: &str) -> ProgressBar {
+    restyle(&bar, template);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Shows `bar` by another template from now on.
+pub(crate) fn restyle(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
 }
 
 #[cfg(test)]

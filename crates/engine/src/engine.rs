@@ -18,6 +18,9 @@ use crate::stop::StopReason;
 /// The context an engine gets when none is asked for, unless the model was trained on less.
 pub const DEFAULT_N_CTX: usize = 4096;
 
+/// Rows a step, at most, when none are asked for.
+pub const DEFAULT_N_BATCH: usize = 256;
+
 /// The most requests that run at once.
 const MAX_SEQUENCES: usize = 1024;
 
@@ -48,7 +51,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { n_ctx: None, sequences: 1, n_batch: 256, kv_format: KvFormat::default(), pages: None }
+        Options {
+            n_ctx: None,
+            sequences: 1,
+            n_batch: DEFAULT_N_BATCH,
+            kv_format: KvFormat::default(),
+            pages: None,
+        }
     }
 }
 

@@ -88,7 +88,7 @@ pub mod scheduler;
 mod stop;
 
 pub use self::chat::Chat;
-pub use self::engine::{DEFAULT_N_CTX, Engine, LogitRows, Options};
+pub use self::engine::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Engine, LogitRows, Options};
 pub use ::chat::Message;
 pub use backend::{Backend, KvFormat, Program, Step};
 pub use error::Error;

@@ -15,7 +15,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use backend::Backend;
@@ -23,12 +23,12 @@ use backend_cpu::{Ceilings, Cpu, Isa};
 use clap::ValueEnum;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tempfile::TempDir;
 
-use crate::args::{CacheArgs, ModelArgs, isa};
+use crate::args::{BATCH_SIZE, CacheArgs, ModelArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
-use crate::output::{INTERRUPTED, Usage, counted, note};
+use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::quantize::mix::Mix;
 use crate::synth::Synth;
 use crate::values::from_1_to;
@@ -72,7 +72,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, help_heading = "Engine")]
     isa: Option<Isa>,
     /// Tokens of a prompt that are computed at once
-    #[arg(short, long, value_name = "N", default_value = "256", env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>, help_heading = "Engine")]
     batch_size: NonZero<usize>,
     #[command(flatten)]
@@ -261,10 +261,5 @@ fn machine_in_words(on: &str, isa: Isa, ceilings: &Ceilings) -> String {
 
 /// A bar on stderr, when that is a terminal.
 fn progress(runs: usize) -> ProgressBar {
-    let bar = ProgressBar::new(runs as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    output::show(ProgressBar::new(runs as u64), "{bar:20} {pos}/{len} {msg}")
 }

@@ -14,16 +14,15 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::Arg;
 use engine::{Engine, LogitRows, Model};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::interrupt::Unfinished;
-use crate::output::{Usage, counted};
+use crate::output::{self, Usage, counted};
 use crate::values::from_1_to;
 use crate::{load, outfile};
 use base::{Reader, Scored, Writer};
@@ -211,13 +210,8 @@ impl Score {
 /// A bar on stderr, when that is a terminal.
 fn progress(scored: &Scored) -> ProgressBar {
     let bar = ProgressBar::new(scored.tokens.len() as u64);
-    let template = "scoring {bar:20} {pos}/{len} tokens, {eta} left, perplexity {msg}";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
     bar.set_message("not known");
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    output::show(bar, "scoring {bar:20} {pos}/{len} tokens, {eta} left, perplexity {msg}")
 }
 
 fn cannot_write(path: &Path) -> String {

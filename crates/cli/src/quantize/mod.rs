@@ -16,11 +16,11 @@ use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context;
 use gguf::{Gguf, Layout};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use quant::Format;
 use trace::Draft;
 
@@ -168,10 +168,5 @@ fn write(
 /// A bar on stderr, when that is a terminal.
 fn progress(what: &'static str, file: &Gguf) -> ProgressBar {
     let bar = ProgressBar::new(file.tensors().map(|tensor| tensor.data.len() as u64).sum());
-    let template = format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left");
-    if let Ok(style) = ProgressStyle::with_template(&template) {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    output::show(bar, &format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left"))
 }

@@ -2,9 +2,8 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::ModelArgs;
@@ -162,21 +161,12 @@ fn print(check: &Check) -> std::io::Result<()> {
 
 /// What is being checked and for how long, on stderr when that is a terminal.
 fn progress(name: &str) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    style(&bar, "{spinner} {msg}, {elapsed}");
-    bar.set_message(name.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    let bar = ProgressBar::new_spinner().with_message(name.to_owned());
+    output::show(bar, "{spinner} {msg}, {elapsed}")
 }
 
 /// Shows how far a check of `parts` parts has come.
 pub(super) fn measure(bar: &ProgressBar, parts: usize) {
-    style(bar, "{spinner} {msg} {bar:20} {percent}%, {eta} left");
+    output::restyle(bar, "{spinner} {msg} {bar:20} {percent}%, {eta} left");
     bar.set_length(parts as u64);
-}
-
-fn style(bar: &ProgressBar, template: &str) {
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
 }
