@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 
 use quant::{Bf16Le, F16Le};
 
-use super::{BYTES, LANES, Lanes, Work};
+use super::{BYTES, LANES, Lanes, Pair, Work};
 
 /// The proof that the processor has AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +126,7 @@ impl Lanes for Avx2 {
     fn dot_steps<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [[__m256i; 2]; C],
-        weights: &[[[u8; BYTES]; 2]],
+        weights: &[Pair<[u8; BYTES]>],
         x: &[[i8; 4]],
         most: u8,
     ) {
@@ -319,7 +319,7 @@ impl Lanes for Avx2 {
 fn dot_steps<const N: usize, const C: usize>(
     lanes: Avx2,
     sums: &mut [[__m256i; 2]; C],
-    weights: &[[[u8; BYTES]; 2]],
+    weights: &[Pair<[u8; BYTES]>],
     x: &[[i8; 4]],
 ) {
     for (weights, x) in weights.chunks(N).zip(x.chunks(N * C)) {
@@ -327,7 +327,7 @@ fn dot_steps<const N: usize, const C: usize>(
         unsafe {
             let mut pairs = [[_mm256_setzero_si256(); 2]; C];
             for (weights, x) in weights.iter().zip(x.as_chunks::<C>().0) {
-                let weights = lanes.bytes(&weights[0]);
+                let weights = lanes.bytes(&weights.0[0]);
                 for c in 0..C {
                     let x = _mm256_set1_epi32(i32::from_le_bytes([
                         x[c][0] as u8,

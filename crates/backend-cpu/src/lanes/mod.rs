@@ -19,6 +19,12 @@ pub(crate) const LANES: usize = 16;
 /// Bytes of a vector: four for each lane.
 pub(crate) const BYTES: usize = 4 * LANES;
 
+/// What two strips have beside each other, on cache lines of their own: a vector that lies on two lines is
+/// read as two.
+#[derive(Clone, Copy, Debug, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Pair<T>(pub(crate) [T; 2]);
+
 /// Sixteen lanes of an instruction set.
 ///
 /// Floats are multiplied and added in the order the kernel says; whether [`Lanes::mul_add`] rounds between
@@ -89,7 +95,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn dot_steps<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [Self::Ints; C],
-        weights: &[[[u8; BYTES]; 2]],
+        weights: &[Pair<[u8; BYTES]>],
         x: &[[i8; 4]],
         _most: u8,
     ) {
@@ -100,7 +106,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn dot_pairs<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [[Self::Ints; 2]; C],
-        weights: &[[[u8; BYTES]; 2]; 4],
+        weights: &[Pair<[u8; BYTES]>; 4],
         x: &[[i8; 4]],
     ) {
         dot_pairs::<Self, SIGNED, C>(self, sums, weights, x);
@@ -184,11 +190,11 @@ pub(crate) trait Work {
 fn dot_steps<L: Lanes, const SIGNED: bool, const C: usize>(
     lanes: L,
     sums: &mut [L::Ints; C],
-    weights: &[[[u8; BYTES]; 2]],
+    weights: &[Pair<[u8; BYTES]>],
     x: &[[i8; 4]],
 ) {
     for (k, weights) in weights.iter().enumerate() {
-        let weights = lanes.bytes(&weights[0]);
+        let weights = lanes.bytes(&weights.0[0]);
         for c in 0..C {
             sums[c] = lanes.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
         }
@@ -200,11 +206,11 @@ fn dot_steps<L: Lanes, const SIGNED: bool, const C: usize>(
 fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
     lanes: L,
     sums: &mut [[L::Ints; 2]; C],
-    weights: &[[[u8; BYTES]; 2]; 4],
+    weights: &[Pair<[u8; BYTES]>; 4],
     x: &[[i8; 4]],
 ) {
     for (k, weights) in weights.iter().enumerate() {
-        let weights = [lanes.bytes(&weights[0]), lanes.bytes(&weights[1])];
+        let weights = [lanes.bytes(&weights.0[0]), lanes.bytes(&weights.0[1])];
         for c in 0..C {
             for r in 0..2 {
                 sums[c][r] = lanes.dot::<SIGNED>(sums[c][r], weights[r], x[k * C + c]);
@@ -320,7 +326,7 @@ mod tests {
         let pairs = steps.map(|step| {
             let mut reversed = step;
             reversed.reverse();
-            [step, reversed]
+            Pair([step, reversed])
         });
         let zero = if SIGNED { 128 } else { 7 };
         let start =
@@ -334,11 +340,11 @@ mod tests {
             for r in 0..2 {
                 let mut sum = lanes.start::<SIGNED>(start(c));
                 for k in 0..4 {
-                    sum = lanes.dot::<SIGNED>(sum, lanes.bytes(&pairs[k][r]), x[k * 6 + c]);
+                    sum = lanes.dot::<SIGNED>(sum, lanes.bytes(&pairs[k].0[r]), x[k * 6 + c]);
                 }
                 let expected: [f32; LANES] = std::array::from_fn(|lane| {
                     let products = (0..16).map(|i| {
-                        let w = i32::from(pairs[i / 4][r][lane * 4 + i % 4]);
+                        let w = i32::from(pairs[i / 4].0[r][lane * 4 + i % 4]);
                         (w - zero) * i32::from(x[i / 4 * 6 + c][i % 4])
                     });
                     products.sum::<i32>() as f32
@@ -352,14 +358,14 @@ mod tests {
 
     /// Sums of eight steps of one strip (the four, and these again) with three rows.
     fn many<L: Lanes>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]], most: u8) {
-        let eight: Vec<[[u8; BYTES]; 2]> = (0..8).map(|k| [steps[k % 4], [0; BYTES]]).collect();
+        let eight: Vec<Pair<[u8; BYTES]>> = (0..8).map(|k| Pair([steps[k % 4], [0; BYTES]])).collect();
         for len in 1..=8 {
             let mut sums = [lanes.start::<false>(-3); 3];
             lanes.dot_steps::<false, 3>(&mut sums, &eight[..len], &x[..3 * len], most);
             for c in 0..3 {
                 let expected: [f32; LANES] = std::array::from_fn(|lane| {
                     let products = (0..len * 4).map(|i| {
-                        let w = i32::from(eight[i / 4][0][lane * 4 + i % 4]);
+                        let w = i32::from(eight[i / 4].0[0][lane * 4 + i % 4]);
                         w * i32::from(x[i / 4 * 3 + c][i % 4])
                     });
                     (products.sum::<i32>() - 3) as f32

@@ -4,19 +4,26 @@
 //! strips are multiplied as they lie, with few rows of activations, or a slab of two is widened once for
 //! many.
 
+use std::cell::Cell;
 use std::ops::Range;
 
+use bytemuck::Zeroable;
 use quant::{Bf16Le, Block, F16Le, F32Le};
 
 use super::Packed;
 use super::activations::{Activations, panels};
 use super::memory::Lines;
 use super::product::{DIRECT, groups, load, store, strips};
-use crate::lanes::{BYTES, LANES, Lanes};
+use crate::lanes::{BYTES, LANES, Lanes, Pair};
 use crate::pool::{Pool, Tile};
 
 /// Columns of a slab: what is widened fills a part of the second-level cache.
 const SLAB: usize = 1024;
+
+thread_local! {
+    /// The slab of each thread, kept from task to task.
+    static SCRATCH: Cell<Vec<Pair<[f32; LANES]>>> = const { Cell::new(Vec::new()) };
+}
 
 /// A number whose rows can lie in strips.
 pub(crate) trait Float: Block<1> {
@@ -105,13 +112,14 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
         }
         return;
     }
-    let mut slab = vec![[[0.0; LANES]; 2]; SLAB];
+    let mut slab = SCRATCH.take();
+    slab.resize(SLAB, Pair::zeroed());
     for strips in groups::<L>(tile) {
         for first in (0..weight.cols).step_by(SLAB) {
             let cols = first..weight.cols.min(first + SLAB);
             for (at, s) in strips.clone().enumerate() {
                 for (to, numbers) in slab.iter_mut().zip(&weight.numbers::<F>(s)[cols.clone()]) {
-                    lanes.put(F::widen(lanes, numbers), &mut to[at]);
+                    lanes.put(F::widen(lanes, numbers), &mut to.0[at]);
                 }
             }
             let [first, second] = weight.numbers_of_two(&strips);
@@ -122,6 +130,7 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
             }
         }
     }
+    SCRATCH.set(slab);
 }
 
 /// Where the numbers of up to two strips come from.
@@ -136,7 +145,7 @@ struct Lying<'a, F>(&'a [[F; LANES]]);
 
 /// A slab of two.
 #[derive(Clone, Copy)]
-struct Widened<'a>(&'a [[[f32; LANES]; 2]]);
+struct Widened<'a>(&'a [Pair<[f32; LANES]>]);
 
 impl<L: Lanes, F: Float> Source<L, 1> for Lying<'_, F> {
     #[inline(always)]
@@ -148,14 +157,14 @@ impl<L: Lanes, F: Float> Source<L, 1> for Lying<'_, F> {
 impl<L: Lanes> Source<L, 1> for Widened<'_> {
     #[inline(always)]
     fn column(self, lanes: L, col: usize) -> [L::Floats; 1] {
-        [lanes.floats(&self.0[col][0])]
+        [lanes.floats(&self.0[col].0[0])]
     }
 }
 
 impl<L: Lanes> Source<L, 2> for Widened<'_> {
     #[inline(always)]
     fn column(self, lanes: L, col: usize) -> [L::Floats; 2] {
-        let [first, second] = &self.0[col];
+        let Pair([first, second]) = &self.0[col];
         [lanes.floats(first), lanes.floats(second)]
     }
 }

@@ -3,19 +3,31 @@
 //!
 //! What is unpacked depends on the format, what is multiplied on its kind alone.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+
+use bytemuck::Zeroable;
 
 use super::activations::{Activations, Scaled, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::product::{Source, block, groups, load, store};
 use super::{Packed, scaled};
-use crate::lanes::{BYTES, LANES, Lanes, Work};
+use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
 use crate::pool::Tile;
 
-/// Columns of a slab, at most: two strips of it and a panel fill a part of the second-level cache. Fewer leave
+/// Columns of a slab, at most: of two strips and a panel they fill a part of the second-level cache. Fewer leave
 /// each panel's sums less time in registers: with 1024, a tenth of the speed is lost.
 const COLS: usize = if cfg!(test) { 1024 } else { 3072 };
+
+/// Slabs that a panel is multiplied with before the next one: what it writes to a row then lies together, and
+/// but for the first time it is read from the first-level cache.
+const SLABS: usize = 4;
+
+thread_local! {
+    /// Kept from task to task: new memory of this size comes from the system page by page.
+    static SCRATCH: Cell<[Slab; SLABS]> = Cell::default();
+}
 
 /// See [`super::product::multiply`].
 #[inline(always)]
@@ -27,36 +39,48 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
 ) {
     // Slabs of one size, whole blocks.
     let width = weight.cols.div_ceil(weight.cols.div_ceil(COLS)).next_multiple_of(32 * G);
-    let mut slab = Slab {
-        most: if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 },
-        steps: vec![[[0; BYTES]; 2]; width / 4],
-        scales: vec![[[0.0; LANES]; 2]; width / B::Kind::GROUP],
-        mins: vec![[[0.0; LANES]; 2]; width / B::Kind::GROUP],
-    };
-    for strips in groups::<L>(tile) {
+    let mut slabs = SCRATCH.take();
+    let strips: Vec<Range<usize>> = groups::<L>(tile).collect();
+    for strips in strips.chunks(SLABS) {
         for first in (0..weight.cols).step_by(width) {
             let cols = first..weight.cols.min(first + width);
-            for (at, s) in strips.clone().enumerate() {
-                slab.unpack::<L, B, G>(lanes, weight, s, at, cols.clone());
+            for (slab, strips) in slabs.iter_mut().zip(strips) {
+                slab.clear::<B, G>(width, weight.numbers_of_two(strips));
+                for (at, s) in strips.clone().enumerate() {
+                    slab.unpack::<L, B, G>(lanes, weight, s, at, cols.clone());
+                }
             }
-            let (form, out) = (scaled::<B, G>(), weight.numbers_of_two(&strips));
-            lanes.run(Panels::<B::Kind> { slab: &slab, x, form, cols, out, tile, kind: PhantomData });
+            let (slabs, form) = (&slabs[..strips.len()], scaled::<B, G>());
+            lanes.run(Panels::<B::Kind> { slabs, x, form, cols, tile, kind: PhantomData });
         }
     }
+    SCRATCH.set(slabs);
 }
 
 /// Some columns of two strips, unpacked.
+#[derive(Default)]
 struct Slab {
     /// What a number is at most.
     most: u8,
     /// By step.
-    steps: Vec<[[u8; BYTES]; 2]>,
+    steps: Vec<Pair<[u8; BYTES]>>,
     /// By group.
-    scales: Vec<[[f32; LANES]; 2]>,
-    mins: Vec<[[f32; LANES]; 2]>,
+    scales: Vec<Pair<[f32; LANES]>>,
+    mins: Vec<Pair<[f32; LANES]>>,
+    /// The numbers of each strip.
+    out: [Range<usize>; 2],
 }
 
 impl Slab {
+    /// Makes room for `width` columns of two strips, whose numbers are `out`.
+    fn clear<B: Layout<G>, const G: usize>(&mut self, width: usize, out: [Range<usize>; 2]) {
+        self.most = if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 };
+        self.steps.resize(width / 4, Pair::zeroed());
+        self.scales.resize(width / B::Kind::GROUP, Pair::zeroed());
+        self.mins.resize(width / B::Kind::GROUP, Pair::zeroed());
+        self.out = out;
+    }
+
     /// Unpacks the columns `cols` of strip `s` to place `at`.
     #[inline(always)]
     fn unpack<L: Lanes, B: Layout<G>, const G: usize>(
@@ -75,23 +99,22 @@ impl Slab {
             B::factors_of(lanes, &heads[b * B::FACTORS..][..B::FACTORS], &mut factors);
             let planes = &planes[b * B::PLANES..][..B::PLANES];
             for (step, to) in self.steps[place * steps..][..steps].iter_mut().enumerate() {
-                lanes.put_bytes(B::step(lanes, planes, step), &mut to[at]);
+                lanes.put_bytes(B::step(lanes, planes, step), &mut to.0[at]);
             }
             for g in 0..groups {
-                self.scales[place * groups + g][at] = factors.scales[g];
-                self.mins[place * groups + g][at] = factors.mins[g];
+                self.scales[place * groups + g].0[at] = factors.scales[g];
+                self.mins[place * groups + g].0[at] = factors.mins[g];
             }
         }
     }
 }
 
-/// Multiplies a slab, the columns `cols` of a weight, with all panels; `out` are the numbers of each strip.
+/// Multiplies slabs of the columns `cols` of a weight with all panels.
 struct Panels<'a, 't, K> {
-    slab: &'a Slab,
+    slabs: &'a [Slab],
     x: Activations<'a>,
     form: Scaled,
     cols: Range<usize>,
-    out: [Range<usize>; 2],
     tile: &'a mut Tile<'t, f32>,
     kind: PhantomData<K>,
 }
@@ -100,15 +123,18 @@ impl<K: Kind> Work for Panels<'_, '_, K> {
     #[inline(always)]
     fn work<L: Lanes>(mut self, lanes: L) {
         for rows in panels(0..self.x.rows, self.x.tile) {
-            match rows.len() {
-                6 if L::TILE == 6 => self.panel::<L, 2, 6>(lanes, rows),
-                4 if L::TILE == 6 => self.panel::<L, 2, 4>(lanes, rows),
-                2 if L::TILE == 6 => self.panel::<L, 2, 2>(lanes, rows),
-                1 if L::TILE == 6 => self.panel::<L, 2, 1>(lanes, rows),
-                3 if L::TILE == 3 => self.panel::<L, 1, 3>(lanes, rows),
-                2 if L::TILE == 3 => self.panel::<L, 1, 2>(lanes, rows),
-                1 if L::TILE < 6 => self.panel::<L, 1, 1>(lanes, rows),
-                width => unreachable!("a panel of {width} rows"),
+            for slab in self.slabs {
+                let rows = rows.clone();
+                match rows.len() {
+                    6 if L::TILE == 6 => self.panel::<L, 2, 6>(lanes, slab, rows),
+                    4 if L::TILE == 6 => self.panel::<L, 2, 4>(lanes, slab, rows),
+                    2 if L::TILE == 6 => self.panel::<L, 2, 2>(lanes, slab, rows),
+                    1 if L::TILE == 6 => self.panel::<L, 2, 1>(lanes, slab, rows),
+                    3 if L::TILE == 3 => self.panel::<L, 1, 3>(lanes, slab, rows),
+                    2 if L::TILE == 3 => self.panel::<L, 1, 2>(lanes, slab, rows),
+                    1 if L::TILE < 6 => self.panel::<L, 1, 1>(lanes, slab, rows),
+                    width => unreachable!("a panel of {width} rows"),
+                }
             }
         }
     }
@@ -117,11 +143,11 @@ impl<K: Kind> Work for Panels<'_, '_, K> {
 impl<K: Kind> Panels<'_, '_, K> {
     /// Adds the products of `R` strips and the `C` rows `rows` to what earlier columns have given.
     #[inline(always)]
-    fn panel<L: Lanes, const R: usize, const C: usize>(&mut self, lanes: L, rows: Range<usize>)
+    fn panel<L: Lanes, const R: usize, const C: usize>(&mut self, lanes: L, slab: &Slab, rows: Range<usize>)
     where
         for<'a> Unpacked<'a>: Source<L, R>,
     {
-        let out: &[Range<usize>; R] = self.out[..R].try_into().expect("one strip or two");
+        let out: &[Range<usize>; R] = slab.out[..R].try_into().expect("one strip or two");
         let mut sums = [[lanes.splat(0.0); R]; C];
         if self.cols.start > 0 {
             sums = load(lanes, rows.start, self.tile, out);
@@ -130,10 +156,10 @@ impl<K: Kind> Panels<'_, '_, K> {
         let steps = K::GROUPS * K::GROUP / 4;
         for b in 0..x.scales.len() / C {
             let source = Unpacked {
-                most: self.slab.most,
-                steps: &self.slab.steps[b * steps..][..steps],
-                scales: &self.slab.scales[b * K::GROUPS..][..K::GROUPS],
-                mins: &self.slab.mins[b * K::GROUPS..][..K::GROUPS],
+                most: slab.most,
+                steps: &slab.steps[b * steps..][..steps],
+                scales: &slab.scales[b * K::GROUPS..][..K::GROUPS],
+                mins: &slab.mins[b * K::GROUPS..][..K::GROUPS],
             };
             block::<L, K, R, C>(lanes, &mut sums, source, x, b);
         }
@@ -146,9 +172,9 @@ impl<K: Kind> Panels<'_, '_, K> {
 struct Unpacked<'a> {
     /// What a number is at most.
     most: u8,
-    steps: &'a [[[u8; BYTES]; 2]],
-    scales: &'a [[[f32; LANES]; 2]],
-    mins: &'a [[[f32; LANES]; 2]],
+    steps: &'a [Pair<[u8; BYTES]>],
+    scales: &'a [Pair<[f32; LANES]>],
+    mins: &'a [Pair<[f32; LANES]>],
 }
 
 impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
@@ -172,7 +198,7 @@ impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
 
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
-        [(lanes.floats(&self.scales[group][0]), lanes.floats(&self.mins[group][0]))]
+        [(lanes.floats(&self.scales[group].0[0]), lanes.floats(&self.mins[group].0[0]))]
     }
 }
 
@@ -199,7 +225,7 @@ impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
 
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 2] {
-        let (scales, mins) = (&self.scales[group], &self.mins[group]);
+        let (Pair(scales), Pair(mins)) = (&self.scales[group], &self.mins[group]);
         // Not by `map`, whose closure would be compiled without the instruction set.
         [
             (lanes.floats(&scales[0]), lanes.floats(&mins[0])),
