@@ -43,6 +43,12 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
         // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch_near(self, at: *const u8) {
+        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 

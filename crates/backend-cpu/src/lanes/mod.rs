@@ -46,9 +46,12 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// two strips, 3 with one, or 1.
     const TILE: usize;
 
-    /// Asks for the cache line at `at`, which need not be anywhere.
+    /// Asks for the cache line at `at`, which need not be anywhere, into the second-level cache.
     #[inline(always)]
     fn prefetch(self, _at: *const u8) {}
+    /// The same, into the first-level cache.
+    #[inline(always)]
+    fn prefetch_near(self, _at: *const u8) {}
     /// Reads bytes.
     fn bytes(self, from: &[u8; BYTES]) -> Self::Bytes;
     /// Writes bytes.

@@ -21,9 +21,10 @@ use crate::pool::Tile;
 /// Rows of activations that are multiplied with strips as they lie, at most.
 pub(crate) const DIRECT: usize = 8;
 
-/// Lines between what is read and what is asked for: the processor's own prefetcher alone leaves a third of
-/// the memory's rate unused, because it sees no more than what was read.
-const AHEAD: usize = 128;
+/// Lines between what is read and what is asked for: into the second-level cache, because the processor's own
+/// prefetcher sees no more than what was read and leaves a third of the memory's rate unused, and from there
+/// into the first-level cache, because the numbers in between are too many to be waited for side by side.
+const AHEAD: [usize; 2] = [128, 48];
 
 /// Computes the tile `[rows of x, rows of weight]`, whole strips but for the weight's last.
 #[inline(always)]
@@ -138,7 +139,8 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for Lying<'_, B, G> {
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
         let groups = B::Kind::GROUPS;
         for line in group * B::PLANES / groups..(group + 1) * B::PLANES / groups {
-            lanes.prefetch(self.planes.as_ptr().wrapping_add(line + AHEAD).cast());
+            lanes.prefetch(self.planes.as_ptr().wrapping_add(line + AHEAD[0]).cast());
+            lanes.prefetch_near(self.planes.as_ptr().wrapping_add(line + AHEAD[1]).cast());
         }
         [(lanes.floats(&self.factors.scales[group]), lanes.floats(&self.factors.mins[group]))]
     }
