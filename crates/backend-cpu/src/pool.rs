@@ -118,22 +118,69 @@ impl Pool {
         tile: (usize, usize),
         work: impl Fn(Tile<'_, T>) + Sync,
     ) {
-        let rows = matrix.len() / cols;
-        assert_eq!(matrix.len(), rows * cols, "the matrix has whole rows");
-        let (across, down) = (cols.div_ceil(tile.1), rows.div_ceil(tile.0));
-        let data = SendPtr(matrix.as_mut_ptr());
-        self.run(across * down, &|task| {
-            let data = &data;
+        self.tiles_of([Cut { matrix, cols, tile }], |_, tile| work(tile));
+    }
+
+    /// Cuts several matrices into tiles and gives each to one call of `work`, with the matrix's number.
+    pub(crate) fn tiles_of<'m, T: Send + 'm>(
+        &mut self,
+        cuts: impl IntoIterator<Item = Cut<'m, T>>,
+        work: impl Fn(usize, Tile<'_, T>) + Sync,
+    ) {
+        let mut tasks = 0;
+        let cut = |Cut { matrix, cols, tile }: Cut<'m, T>| {
+            let rows = matrix.len() / cols;
+            assert_eq!(matrix.len(), rows * cols, "the matrix has whole rows");
+            let (first, down) = (tasks, rows.div_ceil(tile.0));
+            tasks += cols.div_ceil(tile.1) * down;
+            (first, SendPtr(matrix.as_mut_ptr()), down, (rows, cols), tile)
+        };
+        let matrices: Vec<_> = cuts.into_iter().map(cut).collect();
+        self.run(tasks, &|task| {
+            let number = matrices.partition_point(|&(first, ..)| first <= task) - 1;
+            let (first, ref data, down, (rows, cols), tile) = matrices[number];
+            let task = task - first;
             let (top, left) = (task % down * tile.0, task / down * tile.1);
-            work(Tile {
-                data: data.0,
-                stride: cols,
-                rows: top..rows.min(top + tile.0),
-                cols: left..cols.min(left + tile.1),
-                matrix: PhantomData,
-            });
+            let (rows, cols_of_tile) = (top..rows.min(top + tile.0), left..cols.min(left + tile.1));
+            work(number, Tile { data: data.0, stride: cols, rows, cols: cols_of_tile, matrix: PhantomData });
         });
     }
+
+    /// Gives up to `tile` rows of all `matrices`, which have as many rows each, to one call of `work`: which
+    /// rows, and the numbers of each matrix. A matrix is its numbers and its columns.
+    pub(crate) fn rows<T: Send>(
+        &mut self,
+        matrices: Vec<(&mut [T], usize)>,
+        tile: usize,
+        work: impl Fn(Range<usize>, &mut [&mut [T]]) + Sync,
+    ) {
+        let rows = matrices.first().map_or(0, |(matrix, cols)| matrix.len() / cols);
+        let of = |(matrix, cols): (&mut [T], usize)| {
+            assert_eq!(matrix.len(), rows * cols, "the matrix has the same rows");
+            (SendPtr(matrix.as_mut_ptr()), cols)
+        };
+        let matrices: Vec<_> = matrices.into_iter().map(of).collect();
+        self.run(rows.div_ceil(tile), &|task| {
+            let rows = task * tile..rows.min((task + 1) * tile);
+            let part = |(data, cols): &(SendPtr<T>, usize)| {
+                // SAFETY: these rows lie within the matrix, which is borrowed until all tasks are done, and no
+                // other task has any of them.
+                unsafe { std::slice::from_raw_parts_mut(data.0.add(rows.start * cols), rows.len() * cols) }
+            };
+            let mut parts: Vec<&mut [T]> = matrices.iter().map(part).collect();
+            work(rows.clone(), &mut parts);
+        });
+    }
+}
+
+/// How a matrix is cut into tiles.
+#[derive(Debug)]
+pub(crate) struct Cut<'m, T> {
+    /// Its rows, one after the other.
+    pub(crate) matrix: &'m mut [T],
+    pub(crate) cols: usize,
+    /// Rows and columns of a tile, at most.
+    pub(crate) tile: (usize, usize),
 }
 
 impl Drop for Pool {
@@ -249,22 +296,6 @@ impl<T> Tile<'_, T> {
     /// The columns of the matrix it covers.
     pub(crate) fn cols(&self) -> Range<usize> {
         self.cols.clone()
-    }
-
-    /// All of its rows, one after the other.
-    ///
-    /// # Panics
-    /// When it does not have all columns.
-    pub(crate) fn whole_rows(&mut self) -> &mut [T] {
-        assert_eq!(self.cols, 0..self.stride, "a tile of whole rows");
-        // SAFETY: the rows lie within the matrix, which is borrowed for as long as the tile lives, and no
-        // other tile has any of them.
-        unsafe {
-            std::slice::from_raw_parts_mut(
-                self.data.add(self.rows.start * self.stride),
-                self.rows.len() * self.stride,
-            )
-        }
     }
 
     /// Its part of the matrix's row `row`: the columns `self.cols()`.

@@ -1,16 +1,23 @@
 //! A graph as a flat list of phases over a few buffers that values take turns in.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error, Program, Step};
-use graph::{Op, Rope, Rows, Value, ValueId, WeightId};
+use bytemuck::Zeroable;
+use graph::{Op, Rope, Rows, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads};
 use crate::kernels::Kernels;
 use crate::kv::Layer;
-use crate::packed::activations::{Activations, Form};
+use crate::lanes::LANES;
+use crate::memory::{Buffer, Line};
+use crate::packed::Packed;
+use crate::packed::activations::Activations;
 use crate::packed::product::DIRECT;
-use crate::pool::Tile;
+use crate::plan::{Item, Kind, Plan, words_of};
+use crate::pool::{Cut, Tile};
 use crate::{Matrix, State, lock};
 
 /// Outputs of a linear layer that one task computes, at least: two strips.
@@ -28,34 +35,24 @@ const TILE_PRODUCTS: usize = 1 << 15;
 /// Rows that one task of attention computes: as many queries as there are heads to a K/V head for each.
 const ATTENTION_ROWS: usize = 8;
 
-/// Rows that one task of the other operations computes.
-const TILE_ROWS: usize = 4;
+thread_local! {
+    /// Rows that only their own phase reads, kept from task to task.
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
 
 /// A compiled graph.
 pub(crate) struct CpuProgram {
     bound: Bound,
     kernels: Kernels,
     state: Arc<Mutex<State>>,
-    phases: Vec<Phase>,
-    /// For each value of the graph, the buffer it is computed into.
-    places: Vec<usize>,
-    buffers: Vec<Vec<f32>>,
+    plan: Plan,
+    /// Those of the plan.
+    buffers: Vec<Buffer>,
     /// What linear layers multiply with, by weight.
     matrices: Vec<Option<Arc<Matrix>>>,
-    /// The activations that linear layers read, one value's at a time in each form.
-    packed: Vec<(Form, Vec<u32>)>,
     /// Norm weights and rope factors as f32, by weight.
     vectors: Vec<Vec<f32>>,
     angles: Vec<Angles>,
-}
-
-/// What all threads do together before the next barrier.
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    /// Computes a value of the graph.
-    Compute(ValueId),
-    /// Packs a value in a form, by its place in `packed`, for the linear layers that follow.
-    Pack(ValueId, usize),
 }
 
 /// Sines and cosines of one kind of rotation, made once a step for all layers.
@@ -70,106 +67,65 @@ struct Angles {
 
 impl CpuProgram {
     /// Compiles `bound`; `matrices` are those of its linear layers, by weight.
+    ///
+    /// # Errors
+    /// When the system has no room.
     pub(crate) fn new(
         bound: Bound,
         matrices: Vec<Option<Arc<Matrix>>>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,
-    ) -> CpuProgram {
-        let values = bound.values();
-        let mut program = CpuProgram {
-            places: Vec::with_capacity(values.len()),
-            phases: Vec::new(),
-            buffers: Vec::new(),
-            packed: Vec::new(),
-            matrices,
-            vectors: Vec::new(),
-            angles: Vec::new(),
-            kernels,
-            state,
-            bound,
-        };
-        program.plan();
-        lock(&program.state).activation_bytes += program.activation_bytes();
-        program
-    }
-
-    /// Lists the phases and gives every value a buffer: one that a dead value of the same shape leaves,
-    /// or a new one.
-    fn plan(&mut self) {
-        let values = self.bound.values();
-        let mut free: Vec<(Rows, usize, usize)> = Vec::new();
-        let mut packed: Vec<Option<ValueId>> = Vec::new();
-        for (now, value) in values.iter().enumerate() {
+    ) -> Result<CpuProgram, Error> {
+        let matrix = |weight: WeightId| matrices[weight.index()].as_ref().expect("compiling has made it");
+        let plan = Plan::new(&bound, |weight| matrix(weight).linear.form);
+        let (mut vectors, mut angles) = (Vec::new(), Vec::<Angles>::new());
+        for value in bound.values() {
             match &value.op {
-                Op::Linear { x, weight } => {
-                    let form = self.kernels.linear(self.bound.weight(*weight).format).form;
-                    let place = self.packed.iter().position(|(other, _)| *other == form);
-                    let place = place.unwrap_or_else(|| {
-                        self.packed.push((form, Vec::new()));
-                        packed.push(None);
-                        self.packed.len() - 1
-                    });
-                    if packed[place] != Some(*x) {
-                        self.phases.push(Phase::Pack(*x, place));
-                        packed[place] = Some(*x);
-                    }
-                }
-                Op::RmsNorm { weight, .. } => keep_vector(&mut self.vectors, &self.bound, *weight),
+                Op::RmsNorm { weight, .. } => keep_vector(&mut vectors, &bound, *weight),
                 Op::Rope { rope, .. } => {
                     if let Some(factors) = rope.factors {
-                        keep_vector(&mut self.vectors, &self.bound, factors);
+                        keep_vector(&mut vectors, &bound, factors);
                     }
-                    if !self.angles.iter().any(|angles| angles.rope == *rope) {
-                        let factors = rope.factors.map(|id| self.vectors[id.index()].as_slice());
-                        self.angles.push(Angles::new(rope.clone(), factors));
+                    if !angles.iter().any(|angles| angles.rope == *rope) {
+                        let factors = rope.factors.map(|id| vectors[id.index()].as_slice());
+                        angles.push(Angles::new(rope.clone(), factors));
                     }
                 }
                 _ => {}
             }
-            self.phases.push(Phase::Compute(ValueId::from_index(now)));
-            let shape = (value.rows, value.cols);
-            let place = match free.iter().position(|&(rows, cols, _)| (rows, cols) == shape) {
-                Some(i) => free.swap_remove(i).2,
-                None => {
-                    self.buffers.push(Vec::new());
-                    self.buffers.len() - 1
-                }
-            };
-            self.places.push(place);
-            for &dead in self.bound.dying_at(now) {
-                let value = &values[dead];
-                free.push((value.rows, value.cols, self.places[dead]));
-            }
+        }
+        let mut program =
+            CpuProgram { buffers: Vec::new(), plan, matrices, vectors, angles, kernels, state, bound };
+        let bytes = program.activation_bytes();
+        lock(&program.state).activation_bytes += bytes;
+        for shape in &program.plan.buffers {
+            let buffer = Buffer::new(program.rows_at_most(shape.rows) * shape.words);
+            program.buffers.push(buffer.map_err(|_| Error::OutOfMemory {
+                what: "activations",
+                bytes,
+                hint: "use smaller batches",
+            })?);
+        }
+        Ok(program)
+    }
+
+    /// Rows of values when the bucket is full.
+    fn rows_at_most(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Step => self.bound.bucket().rows,
+            Rows::Wanted => self.bound.bucket().wanted,
         }
     }
 
     /// Bytes the buffers take when the bucket is full.
     fn activation_bytes(&self) -> u64 {
-        let bucket = self.bound.bucket();
-        let values = |value: &Value| match value.rows {
-            Rows::Step => bucket.rows.saturating_mul(value.cols) as u64,
-            Rows::Wanted => bucket.wanted.saturating_mul(value.cols) as u64,
-        };
-        let mut buffers = vec![0; self.buffers.len()];
-        for (value, &place) in self.bound.values().iter().zip(&self.places) {
-            buffers[place] = values(value);
-        }
-        let mut packed = vec![0; self.packed.len()];
-        for phase in &self.phases {
-            if let &Phase::Pack(x, place) = phase {
-                let cols = self.bound.value(x).cols;
-                let words =
-                    values(self.bound.value(x)) / cols as u64 * self.packed[place].0.words(cols) as u64;
-                packed[place] = words.max(packed[place]);
-            }
-        }
-        let words = buffers.into_iter().chain(packed).fold(0u64, u64::saturating_add);
-        words.saturating_mul(size_of::<f32>() as u64)
+        let words =
+            self.plan.buffers.iter().map(|shape| (self.rows_at_most(shape.rows) * shape.words) as u64);
+        words.sum::<u64>() * size_of::<f32>() as u64
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
-        &self.buffers[self.places[id.index()]]
+        self.numbers(Item::Value(id))
     }
 }
 
@@ -200,10 +156,16 @@ impl Program for CpuProgram {
         for angles in &mut self.angles {
             angles.turn(step);
         }
-        for i in 0..self.phases.len() {
-            match self.phases[i] {
-                Phase::Pack(x, place) => self.pack(x, place, state),
-                Phase::Compute(id) => self.compute(id, step, state),
+        for phase in 0..self.plan.phases.len() {
+            // The buffers of what is computed leave their places; nothing else that is read lies in them.
+            let mut out = self.take(phase, step);
+            match self.plan.phases[phase].kind {
+                Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
+                Kind::Linear => self.multiply(phase, state, &mut out),
+                Kind::Attention => self.attend(phase, step, state, &mut out),
+            }
+            for (place, buffer) in out {
+                self.buffers[place] = buffer;
             }
         }
         Ok(())
@@ -218,127 +180,192 @@ impl Program for CpuProgram {
     }
 }
 
+/// Rows of some items of a phase: which rows, and the numbers of each item.
+struct Part<'a, 'm> {
+    rows: Range<usize>,
+    items: &'a [Item],
+    numbers: &'a [&'m mut [f32]],
+}
+
 impl CpuProgram {
-    fn pack(&mut self, x: ValueId, place: usize, state: &mut State) {
-        let cols = self.bound.value(x).cols;
-        let form = self.packed[place].0;
-        let mut words = std::mem::take(&mut self.packed[place].1);
-        let x = self.result(x);
-        let (rows, of_row) = (x.len() / cols, form.words(cols));
-        words.resize(rows * of_row, 0);
-        let tile = self.kernels.tile;
-        state.pool.tiles(&mut words, of_row, (tile, of_row), |mut tile_of| {
-            let rows = tile_of.rows();
-            let x = &x[rows.start * cols..rows.end * cols];
-            (self.kernels.pack)(x, rows.len(), tile, form, tile_of.whole_rows());
-        });
-        self.packed[place] = (form, words);
+    /// The buffers of the items of a phase, where there are any, for as many rows as the step has.
+    fn take(&mut self, phase: usize, step: &Step) -> Vec<(usize, Buffer)> {
+        let take = |place: usize| {
+            let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
+            let rows = match shape.rows {
+                Rows::Step => step.tokens().len(),
+                Rows::Wanted => step.wanted().len(),
+            };
+            buffer.resize(rows * shape.words);
+            (place, buffer)
+        };
+        let items = &self.plan.phases[phase].items;
+        items.iter().filter_map(|&item| self.plan.buffer_of(item)).map(take).collect()
     }
 
-    fn compute(&mut self, id: ValueId, step: &Step, state: &mut State) {
-        let place = self.places[id.index()];
-        // The buffer leaves its place while it is written; no other value of this phase lies in it.
-        let mut out = std::mem::take(&mut self.buffers[place]);
-        let value = self.bound.value(id);
-        let cols = value.cols;
-        let rows = match value.rows {
-            Rows::Step => step.tokens().len(),
-            Rows::Wanted => step.wanted().len(),
-        };
-        out.resize(rows * cols, 0.0);
-        match &value.op {
-            Op::Embed { table } => {
-                let table = self.bound.weight(*table);
-                by_rows(state, &mut out, cols, |row, y| {
-                    table.format.dequantize(table.row(step.tokens()[row] as usize), y);
+    /// What has been computed of an item that has a buffer.
+    fn numbers(&self, item: Item) -> &[f32] {
+        let place = self.plan.buffer_of(item).expect("a later phase reads it");
+        self.buffers[place].numbers()
+    }
+
+    fn compute_rows(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let items = &self.plan.phases[phase].items;
+        let matrices =
+            out.iter_mut().map(|(place, out)| (out.numbers_mut(), self.plan.buffers[*place].words));
+        state.pool.rows(matrices.collect(), self.kernels.tile, |rows, stored| {
+            let mut scratch = SCRATCH.take();
+            let words = |item: Item| rows.len() * words_of(&self.bound, item);
+            let passing = items.iter().filter(|&&item| self.plan.buffer_of(item).is_none());
+            let lines = |item: Item| words(item).div_ceil(LANES);
+            let needed = passing.map(|&item| lines(item)).sum::<usize>();
+            scratch.resize(needed.max(scratch.len()), Line::zeroed());
+            let (mut stored, mut left) = (stored.iter_mut(), &mut scratch[..]);
+            let mut numbers: Vec<&mut [f32]> = Vec::with_capacity(items.len());
+            for &item in items {
+                numbers.push(match self.plan.buffer_of(item) {
+                    Some(_) => stored.next().expect("an item with a buffer"),
+                    None => {
+                        let here = left.split_off_mut(..lines(item)).expect("as many as needed");
+                        &mut bytemuck::cast_slice_mut(here)[..words(item)]
+                    }
                 });
             }
-            Op::Linear { weight, .. } => self.linear(&mut out, *weight, state),
+            for (i, &item) in items.iter().enumerate() {
+                let (before, rest) = numbers.split_at_mut(i);
+                let part = Part { rows: rows.clone(), items: &items[..i], numbers: before };
+                match item {
+                    Item::Value(id) => self.compute(id, &part, step, rest[0]),
+                    Item::Packed(id, form) => {
+                        let (x, words) = (self.rows_of(id, &part), bytemuck::cast_slice_mut(rest[0]));
+                        (self.kernels.pack)(x, rows.len(), self.kernels.tile, form, words);
+                    }
+                }
+            }
+            SCRATCH.set(scratch);
+        });
+    }
+
+    /// The rows of a value that are at hand: they have been computed in this phase or an earlier one.
+    fn rows_of<'a>(&'a self, id: ValueId, part: &Part<'a, '_>) -> &'a [f32] {
+        if let Some(here) = part.items.iter().position(|&item| item == Item::Value(id)) {
+            return part.numbers[here];
+        }
+        let cols = self.bound.value(id).cols;
+        &self.result(id)[part.rows.start * cols..part.rows.end * cols]
+    }
+
+    /// Computes some rows of a value.
+    fn compute(&self, id: ValueId, part: &Part<'_, '_>, step: &Step, out: &mut [f32]) {
+        let value = self.bound.value(id);
+        let cols = value.cols;
+        match &value.op {
+            Op::Embed { table } => {
+                let (table, tokens) = (self.bound.weight(*table), &step.tokens()[part.rows.clone()]);
+                by_rows(out, cols, |row, y| {
+                    table.format.dequantize(table.row(tokens[row] as usize), y);
+                });
+            }
             Op::RmsNorm { x, weight, eps } => {
-                let (x, weight) = (self.result(*x), &self.vectors[weight.index()]);
-                by_rows(state, &mut out, cols, |row, y| {
+                let (x, weight) = (self.rows_of(*x, part), &self.vectors[weight.index()]);
+                by_rows(out, cols, |row, y| {
                     (self.kernels.rms_norm)(y, &x[row * cols..][..cols], weight, *eps);
                 });
             }
             Op::Rope { x, rope } => {
-                let x = self.result(*x);
+                let x = self.rows_of(*x, part);
                 let angles = self.angles.iter().find(|angles| angles.rope == *rope);
-                let angles = angles.expect("the plan has made the angles of every rope");
-                by_rows(state, &mut out, cols, |row, y| {
-                    let (turns, pairing) = (angles.turns_of(row), angles.rope.pairing);
+                let angles = angles.expect("the angles of every rope have been made");
+                by_rows(out, cols, |row, y| {
+                    let (turns, pairing) = (angles.turns_of(part.rows.start + row), angles.rope.pairing);
                     let x = &x[row * cols..][..cols];
                     (self.kernels.rotate)(y, x, angles.rope.head_dim, pairing, turns);
                 });
             }
-            Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
-                let store = state.kv.as_mut().expect("compiling has checked that there is a store");
-                let layer = &mut store.layers[*layer];
-                (self.kernels.write_kv)(layer, self.result(*k), self.result(*v), step);
-                let q = self.result(*q);
-                let at: Vec<_> = step.rows().collect();
-                let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
-                let share = cols / kv_heads;
-                state.pool.tiles(&mut out, cols, (ATTENTION_ROWS, share), |tile| match &*layer {
-                    Layer::F16(store) => {
-                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
-                        (self.kernels.attend_f16)(Attend { heads, tile });
-                    }
-                    Layer::F32(store) => {
-                        let heads = Heads { store, rows, q, heads, kv_heads, scale };
-                        (self.kernels.attend_f32)(Attend { heads, tile });
-                    }
-                });
-            }
             Op::SwiGlu { gate, up } => {
-                let (gate, up) = (self.result(*gate), self.result(*up));
-                by_rows(state, &mut out, cols, |row, y| {
+                let (gate, up) = (self.rows_of(*gate, part), self.rows_of(*up, part));
+                by_rows(out, cols, |row, y| {
                     let at = row * cols..(row + 1) * cols;
                     (self.kernels.swiglu)(y, &gate[at.clone()], &up[at]);
                 });
             }
             Op::Add { a, b } => {
-                let (a, b) = (self.result(*a), self.result(*b));
-                by_rows(state, &mut out, cols, |row, y| {
+                let (a, b) = (self.rows_of(*a, part), self.rows_of(*b, part));
+                by_rows(out, cols, |row, y| {
                     for ((y, &a), &b) in y.iter_mut().zip(&a[row * cols..]).zip(&b[row * cols..]) {
                         *y = a + b;
                     }
                 });
             }
             Op::TakeRows { x } => {
-                let x = self.result(*x);
-                for (y, &row) in out.chunks_exact_mut(cols).zip(step.wanted()) {
-                    y.copy_from_slice(&x[row as usize * cols..][..cols]);
-                }
+                let (x, wanted) = (self.result(*x), &step.wanted()[part.rows.clone()]);
+                by_rows(out, cols, |row, y| y.copy_from_slice(&x[wanted[row] as usize * cols..][..cols]));
             }
+            Op::Linear { .. } | Op::Attention { .. } => unreachable!("not computed row by row"),
         }
-        self.buffers[place] = out;
     }
 
-    fn linear(&self, out: &mut [f32], weight: WeightId, state: &mut State) {
-        if out.is_empty() {
-            return;
-        }
+    fn attend(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one attention") };
+        let value = self.bound.value(id);
+        let Op::Attention { q, k, v, layer, heads, kv_heads, scale } = &value.op else {
+            unreachable!("one attention")
+        };
+        let (cols, out) = (value.cols, out[0].1.numbers_mut());
+        let store = state.kv.as_mut().expect("compiling has checked that there is a store");
+        let layer = &mut store.layers[*layer];
+        (self.kernels.write_kv)(layer, self.result(*k), self.result(*v), step);
+        let q = self.result(*q);
+        let at: Vec<_> = step.rows().collect();
+        let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
+        let share = cols / kv_heads;
+        state.pool.tiles(out, cols, (ATTENTION_ROWS, share), |tile| match &*layer {
+            Layer::F16(store) => {
+                let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                (self.kernels.attend_f16)(Attend { heads, tile });
+            }
+            Layer::F32(store) => {
+                let heads = Heads { store, rows, q, heads, kv_heads, scale };
+                (self.kernels.attend_f32)(Attend { heads, tile });
+            }
+        });
+    }
+
+    fn multiply(&self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let items = &self.plan.phases[phase].items;
+        let layers: Vec<_> = items.iter().map(|&item| self.linear(item)).collect();
+        let all: usize = layers.iter().map(|(_, weight, _)| weight.rows()).sum();
+        let cuts = layers.iter().zip(out).map(|((_, weight, x), (_, out))| {
+            // Whole strips, and enough of them for a task to be worth a second thread.
+            let share =
+                all.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (x.rows * x.cols).max(1));
+            let most = if x.rows > DIRECT { SLABS } else { usize::MAX };
+            let tile = (x.rows.max(1), share.next_multiple_of(TILE_COLS).min(most));
+            Cut { matrix: out.numbers_mut(), cols: weight.rows(), tile }
+        });
+        let cuts: Vec<_> = cuts.collect();
+        state.pool.tiles_of(cuts, |number, mut tile: Tile<'_, f32>| {
+            let (matrix, weight, x) = &layers[number];
+            (matrix.linear.multiply)(weight, *x, &mut tile);
+        });
+    }
+
+    /// The matrix of a linear layer, the same as kernels read it, and its activations.
+    fn linear(&self, item: Item) -> (&Matrix, &Packed, Activations<'_>) {
+        let Item::Value(id) = item else { unreachable!("a linear layer") };
+        let Op::Linear { x, weight } = self.bound.value(id).op else { unreachable!("a linear layer") };
         let matrix = self.matrices[weight.index()].as_ref().expect("compiling has made it");
-        let (linear, weight) = (&matrix.linear, matrix.packed.get().expect("the step has packed it"));
-        let (n, cols) = (weight.rows(), weight.cols());
-        let rows = out.len() / n;
-        let (_, words) = self.packed.iter().find(|(form, _)| *form == linear.form).expect("packed before");
-        let x = Activations { words, rows, cols, tile: self.kernels.tile };
-        // Whole strips, and enough of them for a task to be worth a second thread.
-        let share = n.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (rows * cols));
-        let tile =
-            (rows, share.next_multiple_of(TILE_COLS).min(if rows > DIRECT { SLABS } else { usize::MAX }));
-        state.pool.tiles(out, n, tile, |mut tile: Tile<'_, f32>| (linear.multiply)(weight, x, &mut tile));
+        let packed = Item::Packed(x, matrix.linear.form);
+        let words = bytemuck::cast_slice(self.numbers(packed));
+        let (rows, cols) = (words.len() / words_of(&self.bound, packed), self.bound.value(x).cols);
+        let weight = matrix.packed.get().expect("the step has packed it");
+        (matrix, weight, Activations { words, rows, cols, tile: self.kernels.tile })
     }
 }
 
-/// Gives each row of `out` to `work`, a few rows a task.
-fn by_rows(state: &mut State, out: &mut [f32], cols: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
-    state.pool.tiles(out, cols, (TILE_ROWS, cols), |mut tile| {
-        for row in tile.rows() {
-            work(row, tile.row(row));
-        }
-    });
+/// Gives each row of `out` to `work`.
+fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])) {
+    out.chunks_exact_mut(cols).enumerate().for_each(|(row, y)| work(row, y));
 }
 
 impl Angles {

@@ -13,7 +13,7 @@ use crate::lanes::{LANES, Lanes};
 pub(crate) const STEP: usize = 4;
 
 /// What weights of a format want of activations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// 8 bits.
     Bytes(Scaled),
@@ -22,7 +22,7 @@ pub(crate) enum Form {
 }
 
 /// How activations are quantised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scaled {
     /// Values under one scale: 32 or 256.
     pub(crate) block: usize,

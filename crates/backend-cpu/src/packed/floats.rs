@@ -12,9 +12,9 @@ use quant::{Bf16Le, Block, F16Le, F32Le};
 
 use super::Packed;
 use super::activations::{Activations, panels};
-use super::memory::Lines;
 use super::product::{DIRECT, groups, load, store, strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair};
+use crate::memory::Lines;
 use crate::pool::{Pool, Tile};
 
 /// Columns of a slab: what is widened fills a part of the second-level cache.
@@ -75,7 +75,7 @@ impl Packed {
     ) -> std::io::Result<Packed> {
         let strip = lines_of::<F>(cols);
         let len = rows.div_ceil(LANES) * strip;
-        let mut lines = Lines::new(len)?;
+        let mut lines = Lines::large(len)?;
         let size = size_of::<F>();
         pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
             let s = tile.rows().start;

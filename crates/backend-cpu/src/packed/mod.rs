@@ -10,7 +10,6 @@ pub(crate) mod activations;
 pub(crate) mod floats;
 mod formats;
 pub(crate) mod layout;
-mod memory;
 pub(crate) mod product;
 mod slab;
 
@@ -19,10 +18,10 @@ use std::ops::Range;
 use zerocopy::FromBytes;
 
 use crate::lanes::{BYTES, LANES};
+use crate::memory::Lines;
 use crate::pool::Pool;
 use activations::Scaled;
 use layout::{Kind, Layout};
-use memory::Lines;
 
 /// A weight in strips.
 #[derive(Debug)]
@@ -48,7 +47,7 @@ impl Packed {
     ) -> std::io::Result<Packed> {
         let (blocks, factors, strip) = shape::<B, G>(cols);
         let strips = rows.div_ceil(LANES);
-        let mut lines = Lines::new(strips * strip)?;
+        let mut lines = Lines::large(strips * strip)?;
         let matrix = <[B]>::ref_from_bytes(bytes).unwrap_or_else(|_| panic!("not whole blocks"));
         let nothing = B::new_zeroed();
         pool.tiles(&mut lines.all_mut()[..strips * strip], strip, (1, strip), |mut tile| {
@@ -72,11 +71,6 @@ impl Packed {
     /// Rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
-    }
-
-    /// Columns.
-    pub(crate) fn cols(&self) -> usize {
-        self.cols
     }
 
     /// Bytes that `rows` rows of `cols` values take.

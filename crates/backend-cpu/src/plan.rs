@@ -1,0 +1,162 @@
+//! Which values are computed together, and where they lie.
+
+use std::collections::HashMap;
+
+use backend::Bound;
+use graph::{Op, Rows, ValueId, WeightId};
+
+use crate::packed::activations::Form;
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Item {
+    /// A value of the graph.
+    Value(ValueId),
+    /// A value, packed for the linear layers that read it.
+    Packed(ValueId, Form),
+}
+
+/// What items of a phase have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A row needs nothing of this phase but the same row of earlier items: threads take rows and compute all
+    /// items of them.
+    Rows(Rows),
+    /// Linear layers, which need nothing of this phase: threads take columns.
+    Linear,
+    /// One attention: threads take rows and K/V heads.
+    Attention,
+}
+
+/// What all threads do together before they meet.
+#[derive(Debug)]
+pub(crate) struct Phase {
+    pub(crate) kind: Kind,
+    /// In an order to compute them in.
+    pub(crate) items: Vec<Item>,
+}
+
+/// A buffer that items take in turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) rows: Rows,
+    /// Words of 32 bits of a row.
+    pub(crate) words: usize,
+}
+
+/// A graph as a list of phases over a few buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) buffers: Vec<Shape>,
+    /// The buffer of each item, but for rows that only their own phase reads.
+    places: HashMap<Item, usize>,
+}
+
+impl Plan {
+    /// Plans `bound`; `form` is what linear layers want of activations, by weight.
+    pub(crate) fn new(bound: &Bound, form: impl Fn(WeightId) -> Form) -> Plan {
+        let mut order = Order::default();
+        for (i, value) in bound.values().iter().enumerate() {
+            let item = Item::Value(ValueId::from_index(i));
+            match value.op {
+                Op::Linear { x, weight } => {
+                    let packed = Item::Packed(x, form(weight));
+                    if !order.phase_of.contains_key(&packed) {
+                        order.put(packed, Kind::Rows(bound.value(x).rows), &[Item::Value(x)]);
+                    }
+                    order.put(item, Kind::Linear, &[packed]);
+                }
+                ref op => {
+                    let inputs: Vec<Item> = op.inputs().map(Item::Value).collect();
+                    let is_attention = matches!(op, Op::Attention { .. });
+                    let kind = if is_attention { Kind::Attention } else { Kind::Rows(value.rows) };
+                    order.put(item, kind, &inputs);
+                }
+            }
+        }
+        let mut plan = Plan { phases: order.phases, ..Plan::default() };
+        plan.place(bound, &order.last_read);
+        plan
+    }
+
+    /// Gives every item a buffer, but for rows that only their own phase reads: one of the same shape that items
+    /// which are not needed any more have left, or a new one.
+    fn place(&mut self, bound: &Bound, last_read: &HashMap<Item, usize>) {
+        let mut is_kept = vec![true; bound.values().len()];
+        for now in 0..bound.values().len() {
+            bound.dying_at(now).iter().for_each(|&dead| is_kept[dead] = false);
+        }
+        let mut free: Vec<usize> = Vec::new();
+        let mut dying: Vec<Vec<usize>> = vec![Vec::new(); self.phases.len()];
+        for (now, phase) in self.phases.iter().enumerate() {
+            for &item in &phase.items {
+                let (Item::Value(id) | Item::Packed(id, _)) = item;
+                let is_kept = matches!(item, Item::Value(_)) && is_kept[id.index()];
+                let last = last_read.get(&item).copied().unwrap_or(now);
+                if matches!(phase.kind, Kind::Rows(_)) && last == now && !is_kept {
+                    continue;
+                }
+                let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
+                let place = match free.iter().position(|&place| self.buffers[place] == shape) {
+                    Some(i) => free.swap_remove(i),
+                    None => {
+                        self.buffers.push(shape);
+                        self.buffers.len() - 1
+                    }
+                };
+                self.places.insert(item, place);
+                if !is_kept {
+                    dying[last].push(place);
+                }
+            }
+            free.append(&mut dying[now]);
+        }
+    }
+
+    /// The buffer of an item; none of rows that only their own phase reads.
+    pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
+        self.places.get(&item).copied()
+    }
+}
+
+/// Words of a row of an item.
+pub(crate) fn words_of(bound: &Bound, item: Item) -> usize {
+    match item {
+        Item::Value(id) => bound.value(id).cols,
+        Item::Packed(id, form) => form.words(bound.value(id).cols),
+    }
+}
+
+/// Phases while they are listed.
+#[derive(Default)]
+struct Order {
+    phases: Vec<Phase>,
+    phase_of: HashMap<Item, usize>,
+    /// The last phase that reads an item.
+    last_read: HashMap<Item, usize>,
+}
+
+impl Order {
+    /// Puts `item` into the first phase of its kind that comes late enough, or into a new one.
+    fn put(&mut self, item: Item, kind: Kind, inputs: &[Item]) {
+        let after = |input: &Item| {
+            let phase = self.phase_of[input];
+            let is_same = matches!(kind, Kind::Rows(_)) && self.phases[phase].kind == kind;
+            if is_same { phase } else { phase + 1 }
+        };
+        let earliest = inputs.iter().map(after).max().unwrap_or(0);
+        let fits = |phase: &Phase| phase.kind == kind && kind != Kind::Attention;
+        let found = self.phases.iter().skip(earliest).position(fits).map(|i| earliest + i);
+        let phase = found.unwrap_or_else(|| {
+            self.phases.push(Phase { kind, items: Vec::new() });
+            self.phases.len() - 1
+        });
+        self.phases[phase].items.push(item);
+        self.phase_of.insert(item, phase);
+        for &input in inputs {
+            let last = self.last_read.entry(input).or_insert(phase);
+            *last = phase.max(*last);
+        }
+    }
+}
