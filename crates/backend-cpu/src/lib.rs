@@ -157,7 +157,7 @@ impl Backend for Cpu {
                 matrices[id.index()] = Some(matrix.clone());
             }
         }
-        Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())?))
+        Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())))
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {

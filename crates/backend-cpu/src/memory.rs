@@ -61,14 +61,6 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Room for `len` numbers; there are none yet.
-    ///
-    /// # Errors
-    /// When the system has no room.
-    pub(crate) fn new(len: usize) -> std::io::Result<Buffer> {
-        Ok(Buffer { lines: Some(Lines::new(len.div_ceil(BYTES / size_of::<f32>()))?), len: 0 })
-    }
-
     /// The numbers.
     pub(crate) fn numbers(&self) -> &[f32] {
         let lines = self.lines.as_ref().map_or(&[][..], Lines::all);
@@ -82,7 +74,17 @@ impl Buffer {
     }
 
     /// Has `len` numbers from now on: those that were there before, or any.
-    pub(crate) fn resize(&mut self, len: usize) {
+    ///
+    /// # Errors
+    /// When the system has no room; there are no numbers then.
+    pub(crate) fn resize(&mut self, len: usize) -> std::io::Result<()> {
+        let needed = len.div_ceil(BYTES / size_of::<f32>());
+        self.len = 0;
+        if self.lines.as_ref().is_none_or(|lines| lines.all().len() < needed) {
+            self.lines = None;
+            self.lines = Some(Lines::new(needed)?);
+        }
         self.len = len;
+        Ok(())
     }
 }

@@ -160,3 +160,131 @@ impl Order {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use backend::{Bucket, Taps, Weight};
+    use graph::{Builder, Graph};
+    use quant::Format;
+
+    use super::*;
+
+    const FORM: Form = Form::Floats;
+
+    /// Two blocks of a norm, a gate and a sum, and an output.
+    fn graph() -> Graph {
+        let mut g = Builder::new();
+        let table = g.weight("table", 4, 32);
+        let mut x = g.embed("x", table);
+        for block in [0, 1] {
+            let weight =
+                |g: &mut Builder, name: &str, rows, cols| g.weight(format!("{name}-{block}"), rows, cols);
+            let (norm, gate) = (weight(&mut g, "norm", 1, 32), weight(&mut g, "gate", 64, 32));
+            let (up, down) = (weight(&mut g, "up", 64, 32), weight(&mut g, "down", 32, 64));
+            let h = g.rms_norm(("h", block), x, norm, 1e-5);
+            let gate = g.linear(("g", block), h, gate);
+            let up = g.linear(("u", block), h, up);
+            let h = g.swiglu(("s", block), gate, up);
+            let h = g.linear(("d", block), h, down);
+            x = g.add(("l", block), h, x);
+        }
+        let x = g.take_rows("wanted", x);
+        let head = g.weight("head", 4, 32);
+        let y = g.linear("y", x, head);
+        g.finish(y)
+    }
+
+    fn bound(graph: &Graph, taps: Taps<'_>) -> Bound {
+        let weight = |rows: usize, cols: usize| {
+            let bytes: Vec<u8> = vec![0; rows * cols * 4];
+            Weight { format: Format::F32, rows, cols, bytes: bytes.into() }
+        };
+        let weights = graph.weights().map(|(_, w)| (w.name.clone(), weight(w.rows, w.cols))).collect();
+        Bound::new(graph, &weights, None, Bucket { rows: 3, wanted: 1 }, taps).expect("a good graph")
+    }
+
+    /// The items of each phase by name, packed ones in brackets.
+    fn told(bound: &Bound, plan: &Plan) -> Vec<String> {
+        let name = |item: &Item| match *item {
+            Item::Value(id) => bound.value(id).name.clone(),
+            Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
+        };
+        let phase = |phase: &Phase| phase.items.iter().map(name).collect::<Vec<_>>().join(" ");
+        plan.phases.iter().map(phase).collect()
+    }
+
+    #[test]
+    fn what_can_be_computed_together_is() {
+        let bound = bound(&graph(), Taps::None);
+        let plan = Plan::new(&bound, |_| FORM);
+        let expected = [
+            "x h-0 [h-0]",
+            "g-0 u-0",
+            "s-0 [s-0]",
+            "d-0",
+            "l-0 h-1 [h-1]",
+            "g-1 u-1",
+            "s-1 [s-1]",
+            "d-1",
+            "l-1",
+            "wanted [wanted]",
+            "y",
+        ];
+        assert_eq!(told(&bound, &plan), expected);
+    }
+
+    #[test]
+    fn only_rows_that_pass_have_no_buffer_and_none_that_are_tapped() {
+        let graph = graph();
+        for (taps, without) in [(Taps::None, 5), (Taps::Names(&["s-1"]), 4), (Taps::All, 0)] {
+            let bound = bound(&graph, taps);
+            let plan = Plan::new(&bound, |_| FORM);
+            let items = plan.phases.iter().flat_map(|phase| &phase.items);
+            // Both norms, both gates and the rows wanted.
+            assert_eq!(items.filter(|&&item| plan.buffer_of(item).is_none()).count(), without);
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_left_alone_until_all_have_read_it() {
+        let graph = graph();
+        for taps in [Taps::None, Taps::Names(&["l-0", "h-1"]), Taps::All] {
+            let bound = bound(&graph, taps);
+            let plan = Plan::new(&bound, |_| FORM);
+            let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
+            for phase in &plan.phases {
+                for &item in &phase.items {
+                    if let Some(place) = plan.buffer_of(item) {
+                        holds[place] = Some(item);
+                    }
+                }
+                for &item in &phase.items {
+                    let inputs: Vec<Item> = match item {
+                        Item::Packed(id, _) => vec![Item::Value(id)],
+                        Item::Value(id) => match bound.value(id).op {
+                            Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
+                            ref op => op.inputs().map(Item::Value).collect(),
+                        },
+                    };
+                    for input in inputs {
+                        match plan.buffer_of(input) {
+                            Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
+                            None => assert!(phase.items.contains(&input), "{item:?}"),
+                        }
+                    }
+                }
+            }
+            for (i, value) in bound.values().iter().enumerate() {
+                if bound.readable(&value.name).is_ok() {
+                    let item = Item::Value(ValueId::from_index(i));
+                    assert_eq!(
+                        holds[plan.buffer_of(item).expect("it is kept")],
+                        Some(item),
+                        "{}",
+                        value.name
+                    );
+                }
+            }
+        }
+    }
+}

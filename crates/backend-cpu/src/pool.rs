@@ -1,9 +1,9 @@
 //! A pool of threads that share the tasks of one phase after another.
 //!
-//! Every parallel write of this backend goes through [`Pool::tiles`]: the result is cut into
-//! rectangles, each handed to one task as its own [`Tile`]. Each thread begins with a part of the tiles that
-//! lie together, and takes from the others' parts when it is done with its own; no result depends on it.
-#![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles from one matrix")]
+//! Every parallel write of this backend goes through it: results are cut into rectangles, each handed to one task
+//! as its own [`Tile`], or into rows. Each thread begins with a part of the tasks that lie together, and takes from
+//! the others' parts when it is done with its own; no result depends on it.
+#![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles and rows from matrices")]
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -274,7 +274,7 @@ fn wait_until(done: impl Fn() -> bool) {
 
 struct SendPtr<T>(*mut T);
 
-// SAFETY: every task makes its own tile of the pointer, and no two tiles overlap.
+// SAFETY: every task makes its own tile or rows of the pointer, and no two overlap.
 unsafe impl<T: Send> Sync for SendPtr<T> {}
 
 /// A rectangle of a matrix that one task may write.
@@ -332,6 +332,47 @@ mod tests {
                 });
                 assert_eq!(matrix, (1..=rows * cols).collect::<Vec<_>>(), "{threads} threads");
             }
+        }
+    }
+
+    #[test]
+    fn every_element_of_several_matrices_is_written_once() {
+        for threads in [1, 3] {
+            let mut pool = Pool::new(threads);
+            // Rows, columns, tile; of one there are no rows.
+            let shapes = [(7, 13, (2, 5)), (0, 4, (1, 4)), (3, 64, (3, 16)), (1, 1, (1, 1))];
+            let mut matrices: Vec<_> = shapes.iter().map(|&(rows, cols, _)| vec![0; rows * cols]).collect();
+            let cuts = matrices.iter_mut().zip(shapes);
+            let cuts = cuts.map(|(matrix, (_, cols, tile))| Cut { matrix: &mut matrix[..], cols, tile });
+            pool.tiles_of(cuts, |number, mut tile| {
+                for row in tile.rows() {
+                    let first = tile.cols().start;
+                    for (i, x) in tile.row(row).iter_mut().enumerate() {
+                        *x += 1000 * (number + 1) + row * shapes[number].1 + first + i;
+                    }
+                }
+            });
+            for (number, (matrix, (rows, cols, _))) in matrices.iter().zip(shapes).enumerate() {
+                let expected: Vec<_> = (0..rows * cols).map(|i| 1000 * (number + 1) + i).collect();
+                assert_eq!(*matrix, expected, "matrix {number}, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_several_matrices_come_together() {
+        for (threads, rows, tile) in [(1, 5, 2), (3, 17, 6), (3, 6, 6), (2, 0, 6)] {
+            let (mut narrow, mut wide) = (vec![0; rows * 2], vec![0; rows * 5]);
+            let matrices = vec![(&mut narrow[..], 2), (&mut wide[..], 5)];
+            Pool::new(threads).rows(matrices, tile, |rows, parts| {
+                assert!(rows.start.is_multiple_of(tile) && rows.len() <= tile);
+                for (part, cols) in parts.iter_mut().zip([2, 5]) {
+                    assert_eq!(part.len(), rows.len() * cols);
+                    part.iter_mut().enumerate().for_each(|(i, x)| *x += 1 + rows.start * cols + i);
+                }
+            });
+            assert_eq!(narrow, (1..=rows * 2).collect::<Vec<_>>());
+            assert_eq!(wide, (1..=rows * 5).collect::<Vec<_>>());
         }
     }
 

@@ -23,8 +23,9 @@ use crate::{Matrix, State, lock};
 /// Outputs of a linear layer that one task computes, at least: two strips.
 const TILE_COLS: usize = 32;
 
-/// Outputs that one task computes for many rows, at most: the rows are read again for every two strips.
-const SLABS: usize = 64;
+/// Outputs that one task computes for many rows, at most: what is unpacked of them fills a part of the second-level
+/// cache.
+const MOST_COLS: usize = 64;
 
 /// Tasks of a thread, so that one that was late can be helped.
 const TASKS: usize = 4;
@@ -67,15 +68,12 @@ struct Angles {
 
 impl CpuProgram {
     /// Compiles `bound`; `matrices` are those of its linear layers, by weight.
-    ///
-    /// # Errors
-    /// When the system has no room.
     pub(crate) fn new(
         bound: Bound,
         matrices: Vec<Option<Arc<Matrix>>>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,
-    ) -> Result<CpuProgram, Error> {
+    ) -> CpuProgram {
         let matrix = |weight: WeightId| matrices[weight.index()].as_ref().expect("compiling has made it");
         let plan = Plan::new(&bound, |weight| matrix(weight).linear.form);
         let (mut vectors, mut angles) = (Vec::new(), Vec::<Angles>::new());
@@ -94,34 +92,21 @@ impl CpuProgram {
                 _ => {}
             }
         }
-        let mut program =
-            CpuProgram { buffers: Vec::new(), plan, matrices, vectors, angles, kernels, state, bound };
-        let bytes = program.activation_bytes();
-        lock(&program.state).activation_bytes += bytes;
-        for shape in &program.plan.buffers {
-            let buffer = Buffer::new(program.rows_at_most(shape.rows) * shape.words);
-            program.buffers.push(buffer.map_err(|_| Error::OutOfMemory {
-                what: "activations",
-                bytes,
-                hint: "use smaller batches",
-            })?);
-        }
-        Ok(program)
-    }
-
-    /// Rows of values when the bucket is full.
-    fn rows_at_most(&self, rows: Rows) -> usize {
-        match rows {
-            Rows::Step => self.bound.bucket().rows,
-            Rows::Wanted => self.bound.bucket().wanted,
-        }
+        let mut buffers = Vec::new();
+        buffers.resize_with(plan.buffers.len(), Buffer::default);
+        let program = CpuProgram { buffers, plan, matrices, vectors, angles, kernels, state, bound };
+        lock(&program.state).activation_bytes += program.activation_bytes();
+        program
     }
 
     /// Bytes the buffers take when the bucket is full.
     fn activation_bytes(&self) -> u64 {
-        let words =
-            self.plan.buffers.iter().map(|shape| (self.rows_at_most(shape.rows) * shape.words) as u64);
-        words.sum::<u64>() * size_of::<f32>() as u64
+        let bucket = self.bound.bucket();
+        let words = self.plan.buffers.iter().map(|shape| match shape.rows {
+            Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
+            Rows::Wanted => bucket.wanted.saturating_mul(shape.words) as u64,
+        });
+        words.fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -158,7 +143,7 @@ impl Program for CpuProgram {
         }
         for phase in 0..self.plan.phases.len() {
             // The buffers of what is computed leave their places; nothing else that is read lies in them.
-            let mut out = self.take(phase, step);
+            let mut out = self.take(phase, step)?;
             match self.plan.phases[phase].kind {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
                 Kind::Linear => self.multiply(phase, state, &mut out),
@@ -189,15 +174,22 @@ struct Part<'a, 'm> {
 
 impl CpuProgram {
     /// The buffers of the items of a phase, where there are any, for as many rows as the step has.
-    fn take(&mut self, phase: usize, step: &Step) -> Vec<(usize, Buffer)> {
+    ///
+    /// # Errors
+    /// When the system has no room.
+    fn take(&mut self, phase: usize, step: &Step) -> Result<Vec<(usize, Buffer)>, Error> {
         let take = |place: usize| {
             let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
             let rows = match shape.rows {
                 Rows::Step => step.tokens().len(),
                 Rows::Wanted => step.wanted().len(),
             };
-            buffer.resize(rows * shape.words);
-            (place, buffer)
+            let made = buffer.resize(rows * shape.words).map(|()| (place, buffer));
+            made.map_err(|_| Error::OutOfMemory {
+                what: "activations",
+                bytes: (rows * shape.words * size_of::<f32>()) as u64,
+                hint: "use smaller batches",
+            })
         };
         let items = &self.plan.phases[phase].items;
         items.iter().filter_map(|&item| self.plan.buffer_of(item)).map(take).collect()
@@ -339,7 +331,7 @@ impl CpuProgram {
             // Whole strips, and enough of them for a task to be worth a second thread.
             let share =
                 all.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (x.rows * x.cols).max(1));
-            let most = if x.rows > DIRECT { SLABS } else { usize::MAX };
+            let most = if x.rows > DIRECT { MOST_COLS } else { usize::MAX };
             let tile = (x.rows.max(1), share.next_multiple_of(TILE_COLS).min(most));
             Cut { matrix: out.numbers_mut(), cols: weight.rows(), tile }
         });

@@ -113,7 +113,7 @@ pub struct Memory {
     pub weights_owned: u64,
     /// The K/V store.
     pub kv: u64,
-    /// Activations and scratch of the compiled programs.
+    /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.
     pub activations: u64,
 }
 

@@ -280,8 +280,8 @@ impl Lanes for Avx512 {
 mod tile {
     use super::*;
 
-    /// Four steps of two strips and six rows of activations: a step is two loads, six broadcasts and twelve
-    /// `vpdpbusd`, of which two retire a cycle.
+    /// Four steps of two strips and six rows of activations: a step is two loads and twelve
+    /// `vpdpbusd` that broadcast what they read, of which two retire a cycle.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dot_pairs(

@@ -133,7 +133,7 @@ mod tests {
         (kernels.pack)(x, rows, tile, linear.form, &mut words);
         let x = Activations { words: &words, rows, cols: COLS, tile };
         let mut out = vec![f32::NAN; rows * N];
-        pool.tiles(&mut out, N, (rows, 32), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        pool.tiles(&mut out, N, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
         out
     }
 

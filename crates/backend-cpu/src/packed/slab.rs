@@ -20,8 +20,8 @@ use crate::pool::Tile;
 /// each panel's sums less time in registers: with 1024, a tenth of the speed is lost.
 const COLS: usize = if cfg!(test) { 1024 } else { 3072 };
 
-/// Slabs that a panel is multiplied with before the next one: what it writes to a row then lies together, and
-/// but for the first time it is read from the first-level cache.
+/// Slabs that a panel is multiplied with before the next one, at most: what it writes to a row then lies together,
+/// and but for the first time it is read from the first-level cache. A task has two of two strips, or four of one.
 const SLABS: usize = 4;
 
 thread_local! {
@@ -45,7 +45,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
         for first in (0..weight.cols).step_by(width) {
             let cols = first..weight.cols.min(first + width);
             for (slab, strips) in slabs.iter_mut().zip(strips) {
-                slab.clear::<B, G>(width, weight.numbers_of_two(strips));
+                slab.make_room::<B, G>(width, weight.numbers_of_two(strips));
                 for (at, s) in strips.clone().enumerate() {
                     slab.unpack::<L, B, G>(lanes, weight, s, at, cols.clone());
                 }
@@ -72,8 +72,8 @@ struct Slab {
 }
 
 impl Slab {
-    /// Makes room for `width` columns of two strips, whose numbers are `out`.
-    fn clear<B: Layout<G>, const G: usize>(&mut self, width: usize, out: [Range<usize>; 2]) {
+    /// Makes room for `width` columns of two strips, whose numbers are `out`; of one, that of the other is empty.
+    fn make_room<B: Layout<G>, const G: usize>(&mut self, width: usize, out: [Range<usize>; 2]) {
         self.most = if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 };
         self.steps.resize(width / 4, Pair::zeroed());
         self.scales.resize(width / B::Kind::GROUP, Pair::zeroed());

@@ -163,13 +163,14 @@ impl<'a> Object<'a> {
 }
 
 /// The columns of `-o csv`.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "model",
     "type",
     "size_bytes",
     "parameters",
     "isa",
     "batch_size",
+    "cache_type",
     "threads",
     "test",
     "tokens_per_second",
@@ -181,7 +182,7 @@ const COLUMNS: [&str; 15] = [
     "peak_memory_bytes",
 ];
 
-fn fields(subject: &Subject, row: &Row) -> [String; 15] {
+fn fields(subject: &Subject, row: &Row) -> [String; 16] {
     let number = |number: f64| format!("{number:.4}");
     let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
     [
@@ -191,6 +192,7 @@ fn fields(subject: &Subject, row: &Row) -> [String; 15] {
         subject.parameters.to_string(),
         subject.isa.to_owned(),
         subject.batch_size.to_string(),
+        subject.cache_type.to_owned(),
         row.threads.to_string(),
         row.test.to_string(),
         number(row.median()),

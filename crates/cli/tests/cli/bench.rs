@@ -59,9 +59,10 @@ fn tables_and_csv_have_the_same_rows() {
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(lines.len(), 2, "{csv}");
     assert_eq!(lines[0].len(), lines[1].len(), "{csv}");
-    assert_eq!((lines[0][7], lines[1][7]), ("test", "tg2"));
+    assert_eq!((lines[0][6], lines[1][6]), ("cache_type", "f16"));
+    assert_eq!((lines[0][8], lines[1][8]), ("test", "tg2"));
     assert_eq!((lines[0][0], lines[1][0]), ("model", "model.gguf"));
-    assert_eq!((lines[0][11], lines[1][11]), ("ceiling", ""));
+    assert_eq!((lines[0][12], lines[1][12]), ("ceiling", ""));
 }
 
 #[test]

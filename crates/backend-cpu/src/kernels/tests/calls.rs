@@ -70,7 +70,7 @@ impl Calls {
         let mut y = self.zeroed(rows * n);
         self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}]"));
         let x = Activations { words: &words, rows, cols, tile: self.kernels.tile };
-        pool.tiles(&mut y, n, (rows, 32), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        pool.tiles(&mut y, n, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
         y.to_vec()
     }
 
