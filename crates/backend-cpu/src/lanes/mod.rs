@@ -339,8 +339,8 @@ mod tests {
             *sums = [lanes.start::<SIGNED>(start(c)); 2];
         }
         lanes.dot_pairs::<SIGNED, 6>(&mut together, &pairs, x);
-        for c in 0..6 {
-            for r in 0..2 {
+        for (c, together) in together.into_iter().enumerate() {
+            for (r, together) in together.into_iter().enumerate() {
                 let mut sum = lanes.start::<SIGNED>(start(c));
                 for k in 0..4 {
                     sum = lanes.dot::<SIGNED>(sum, lanes.bytes(&pairs[k].0[r]), x[k * 6 + c]);
@@ -354,7 +354,7 @@ mod tests {
                 });
                 let expected = expected.map(f32::to_bits);
                 assert_eq!(floats_of(lanes, lanes.to_floats(sum)), expected);
-                assert_eq!(floats_of(lanes, lanes.to_floats(together[c][r])), expected);
+                assert_eq!(floats_of(lanes, lanes.to_floats(together)), expected);
             }
         }
     }
