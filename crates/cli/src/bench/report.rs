@@ -321,8 +321,9 @@ mod tests {
     fn fields_with_commas_are_quoted() {
         let fields = fields(&subject(), &row(&[1.0], None));
         assert_eq!(quoted(&fields[0]), "\"a, \"\"b\"\"|.gguf\"");
-        assert_eq!(fields[7], "pp512 @ d4096");
-        assert_eq!(fields[11], "");
+        assert_eq!(fields[6], "f16");
+        assert_eq!(fields[8], "pp512 @ d4096");
+        assert_eq!(fields[12], "");
     }
 
     #[test]
