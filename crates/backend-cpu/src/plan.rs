@@ -83,16 +83,12 @@ impl Plan {
     /// Gives every item a buffer, but for rows that only their own phase reads: one of the same shape that items
     /// which are not needed any more have left, or a new one.
     fn place(&mut self, bound: &Bound, last_read: &HashMap<Item, usize>) {
-        let mut is_kept = vec![true; bound.values().len()];
-        for now in 0..bound.values().len() {
-            bound.dying_at(now).iter().for_each(|&dead| is_kept[dead] = false);
-        }
         let mut free: Vec<usize> = Vec::new();
         let mut dying: Vec<Vec<usize>> = vec![Vec::new(); self.phases.len()];
         for (now, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
                 let (Item::Value(id) | Item::Packed(id, _)) = item;
-                let is_kept = matches!(item, Item::Value(_)) && is_kept[id.index()];
+                let is_kept = matches!(item, Item::Value(_)) && bound.is_kept(id);
                 let last = last_read.get(&item).copied().unwrap_or(now);
                 if matches!(phase.kind, Kind::Rows(_)) && last == now && !is_kept {
                     continue;
@@ -275,8 +271,9 @@ mod tests {
                 }
             }
             for (i, value) in bound.values().iter().enumerate() {
-                if bound.readable(&value.name).is_ok() {
-                    let item = Item::Value(ValueId::from_index(i));
+                let id = ValueId::from_index(i);
+                if bound.is_kept(id) {
+                    let item = Item::Value(id);
                     assert_eq!(
                         holds[plan.buffer_of(item).expect("it is kept")],
                         Some(item),

@@ -108,6 +108,11 @@ impl Bound {
         &self.dying[now]
     }
 
+    /// Whether a value can be read after a step: it is tapped or the output.
+    pub fn is_kept(&self, id: ValueId) -> bool {
+        self.tapped[id.index()] || id == self.output
+    }
+
     /// Checks a step against the bucket, the vocabulary and the store there is now.
     ///
     /// # Errors
@@ -127,9 +132,10 @@ impl Bound {
         let error = |why| Error::Value { name: name.to_owned(), why };
         let index = self.values.iter().position(|value| value.name == name);
         let index = index.ok_or_else(|| error("is not in the graph"))?;
-        if !self.tapped[index] && index != self.output.index() {
+        let id = ValueId::from_index(index);
+        if !self.is_kept(id) {
             return Err(error("was not tapped; compile the graph with a tap on it"));
         }
-        Ok(ValueId::from_index(index))
+        Ok(id)
     }
 }
