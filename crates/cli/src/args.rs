@@ -544,7 +544,10 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     let mut command = tend_env(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let matches = command.try_get_matches_from_mut(&args);
-    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let parsed = matches.and_then(|matches| {
+        bench::check(&matches)?;
+        Cli::from_arg_matches(&matches)
+    });
     let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
     match (parsed, fault) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),

@@ -20,7 +20,9 @@ use std::time::Instant;
 use anyhow::Context;
 use backend::Backend;
 use backend_cpu::{Ceilings, Cpu, Isa};
-use clap::ValueEnum;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, Command, ValueEnum};
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use indicatif::ProgressBar;
@@ -84,6 +86,20 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, value_name = "STYLE", default_value_t = Style::Table)]
     #[arg(help_heading = "Output")]
     output: Style,
+}
+
+/// Refuses a file and a shape on one command line; a shape goes before the file that a variable or the
+/// configuration names.
+pub(crate) fn check(matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some(("bench", bench)) = matches.subcommand() else { return Ok(()) };
+    let is_told = |name| bench.value_source(name) == Some(ValueSource::CommandLine);
+    if is_told("model") && is_told("synth") {
+        let why = "the argument '--model <FILE>' cannot be used with '--synth <SHAPE:TYPE>'";
+        return Err(
+            Args::augment_args(Command::new("rustorch bench")).error(ErrorKind::ArgumentConflict, why)
+        );
+    }
+    Ok(())
 }
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {

@@ -35,7 +35,8 @@ fn bench_makes_a_model_and_removes_it() {
     std::fs::create_dir(&folder).expect("a folder");
     let mut command =
         home.command("bench --synth stories260k:q8_0 -p 4 -n 2 -t 1 -r 1 --no-ceilings -o json");
-    let ran = command.env("TMPDIR", &folder).output().expect("the program starts");
+    let ran = command.env("TMPDIR", &folder).env("RUSTORCH_MODEL", "another.gguf").output();
+    let ran = ran.expect("the program starts");
     let rows = crate::common::Ran::from(ran).json();
     assert_eq!((&rows[0]["model"], &rows[0]["type"]), (&"stories260k".into(), &"Q8_0".into()), "{rows}");
     assert_eq!(rows[0]["parameters"], 260_032, "{rows}");
@@ -58,6 +59,7 @@ fn mistakes_name_the_choices() {
         ("synth stories260k - Q8_0", "`-` for stdout is none"),
         ("bench --synth tinyllama", "expected SHAPE:TYPE, such as llama-3.2-1b:Q8_0"),
         ("bench --synth llama:Q8_0", "there are stories260k"),
+        ("bench -m some.gguf --synth tinyllama:Q8_0", "'--model <FILE>' cannot be used with '--synth"),
         ("bench --synth tinyllama:Q9", "no type \"Q9\"; there are F32, F16"),
     ] {
         let error = home.run(args).failed(2);
