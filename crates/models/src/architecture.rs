@@ -44,7 +44,7 @@ impl Architecture {
     }
 
     /// Whether something is added to queries, keys and values before they rotate.
-    pub(crate) fn has_qkv_bias(self) -> bool {
+    pub fn has_qkv_bias(self) -> bool {
         self == Architecture::Qwen2
     }
 }
