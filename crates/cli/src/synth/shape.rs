@@ -339,7 +339,8 @@ mod tests {
         assert!((factors[15] - 1.651).abs() < 2e-3, "{factors:?}");
     }
 
-    /// llama.cpp's `llama_model_quantize` makes 667,078,656 bytes of tensors of this shape.
+    /// llama.cpp's `llama_model_quantize` makes so many bytes of tensors of these shapes, and of the second in these
+    /// formats: rows of 896 values are no whole blocks of 256.
     #[test]
     fn a_mix_has_the_formats_of_the_real_file() {
         let tensors = shape("tinyllama-1.1b").tensors(Mix::Q4_K_M);
@@ -349,5 +350,18 @@ mod tests {
         };
         assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 667_078_656);
         assert_eq!(tensors.last().map(|tensor| tensor.format), Some(Format::Q6_K));
+
+        let tensors = shape("qwen2.5-0.5b").tensors(Mix::Q4_K_M);
+        assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 391_859_712);
+        for (format, expected) in [
+            (Format::Q5_0, 132),
+            (Format::F32, 121),
+            (Format::Q8_0, 13),
+            (Format::Q6_K, 12),
+            (Format::Q4_K, 12),
+        ] {
+            let found = tensors.iter().filter(|tensor| tensor.format == format).count();
+            assert_eq!(found, expected, "{format}");
+        }
     }
 }
