@@ -6,26 +6,32 @@
 //! columns of a head in order, a mean over the positions in order: a result depends neither on how the
 //! prompt was split into steps, nor on who else is in the batch.
 //!
-//! Tried and left: a page widened once for 64 queries (14 % faster at 4096 positions, up to 10 % slower at 512).
-//!
 //! Scores have positions in lanes, means have columns in lanes; what a vector of keys or values is read for
-//! serves all queries of a tile.
+//! serves all queries of a tile. Where a task has several tiles, each page is widened to f32 once for all.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use backend::{PAGE, Span};
+use bytemuck::Zeroable;
 
 use crate::kv::{Store, Stored};
 use crate::lanes::{LANES, Lanes, Work, exp};
+use crate::memory::Line;
 use crate::pool::Tile;
 
 /// Positions of a chunk.
 const CHUNK: usize = 512;
 
-/// Queries of a tile, at most.
-const QUERIES: usize = 8;
+/// Queries that pages are widened for together: their scores fill a part of the second-level cache.
+pub(crate) const TOGETHER: usize = 64;
+
+thread_local! {
+    /// Kept from task to task: to clear it for each would take a tenth of the time of a short prompt.
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
 
 /// What attention is over.
 #[derive(Clone, Copy, Debug)]
@@ -52,12 +58,7 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
         let share = self.heads.heads / self.heads.kv_heads;
         let v_dim = self.tile.cols().len() / share;
         let kv_head = self.tile.cols().start / (v_dim * share);
-        let mut scratch = Scratch { scores: [[0.0; CHUNK]; QUERIES], means: vec![0.0; QUERIES * v_dim] };
-        let width = match L::TILE {
-            6 => QUERIES,
-            3 => 2,
-            _ => 1,
-        };
+        let mut scratch = SCRATCH.take();
         let mut rows = self.tile.rows();
         while let Some(first) = rows.next() {
             // Rows of one sequence, and all heads of each.
@@ -66,179 +67,318 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
                 rows.next();
             }
             let queries = first * share..rows.start * share;
-            let mut next = queries.start;
-            while next < queries.end {
-                let left = queries.end - next;
-                let group = Group { heads: &self.heads, span, kv_head, share, v_dim, first: next };
-                next += match left {
-                    8.. if width == 8 => group.attend::<L, 8>(lanes, &mut scratch, &mut self.tile),
-                    4.. if width == 8 => group.attend::<L, 4>(lanes, &mut scratch, &mut self.tile),
-                    2.. if width > 1 => group.attend::<L, 2>(lanes, &mut scratch, &mut self.tile),
-                    _ => group.attend::<L, 1>(lanes, &mut scratch, &mut self.tile),
-                };
+            for first in queries.clone().step_by(TOGETHER) {
+                let numbers = first..queries.end.min(first + TOGETHER);
+                let mut queries = [Query::default(); TOGETHER];
+                for (query, number) in queries.iter_mut().zip(numbers.clone()) {
+                    let (row, head) = (number / share, kv_head * share + number % share);
+                    *query = Query { row, head, positions: self.heads.rows[row].1 + 1 };
+                }
+                let queries = &queries[..numbers.len()];
+                let group = Group { heads: &self.heads, span, kv_head, v_dim, queries };
+                group.attend(lanes, &mut scratch, &mut self.tile);
             }
         }
+        SCRATCH.set(scratch);
     }
 }
 
+/// Scores of a query in a chunk, then `e` to their power.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C, align(64))]
+struct Scores([f32; CHUNK]);
+
+#[derive(Default)]
 struct Scratch {
-    /// Scores of a chunk, then `e` to their power.
-    scores: [[f32; CHUNK]; QUERIES],
+    /// By query.
+    scores: Vec<Scores>,
     /// Means of a chunk, `[queries][v_dim]`.
-    means: Vec<f32>,
+    means: Vec<Line>,
+    /// A page, widened.
+    page: Vec<Line>,
 }
 
-/// Queries of one sequence and K/V head, from query `first` on: number `row * share + head of the row`.
+/// A page of keys or of values.
+struct Page<'a, N> {
+    numbers: &'a [N],
+    /// Its first position, in the chunk that begins at `chunk`.
+    start: usize,
+    chunk: usize,
+    /// What is to be asked for while it is read.
+    ahead: Option<*const u8>,
+}
+
+/// A query, and how many positions it sees.
+#[derive(Clone, Copy, Debug, Default)]
+struct Query {
+    row: usize,
+    head: usize,
+    positions: usize,
+}
+
+/// Queries of one sequence and K/V head. Rows rise, so the last one sees the most positions and the first the
+/// fewest.
 struct Group<'a, T> {
     heads: &'a Heads<'a, T>,
     span: &'a Span,
     kv_head: usize,
-    share: usize,
     v_dim: usize,
-    first: usize,
+    queries: &'a [Query],
 }
 
 impl<T: Stored> Group<'_, T> {
-    /// Computes `C` queries; returns `C`.
     #[inline(always)]
-    fn attend<L: Lanes, const C: usize>(
-        &self,
-        lanes: L,
-        scratch: &mut Scratch,
-        tile: &mut Tile<'_, f32>,
-    ) -> usize {
-        let row = |c: usize| (self.first + c) / self.share;
-        let columns = |c: usize| (self.first + c) % self.share * self.v_dim;
-        let mut lens = [0; C];
-        let (mut max, mut total) = ([f32::NEG_INFINITY; C], [0.0; C]);
-        for c in 0..C {
-            lens[c] = self.heads.rows[row(c)].1 + 1;
-            tile.row(row(c))[columns(c)..][..self.v_dim].fill(0.0);
+    fn attend<L: Lanes>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) {
+        let (n, k_dim) = (self.queries.len(), self.k_dim());
+        let Scratch { scores, means, page } = scratch;
+        grow(scores, n);
+        grow(means, (n * self.v_dim).div_ceil(LANES));
+        grow(page, PAGE / LANES * k_dim.max(self.v_dim));
+        let means: &mut [f32] = &mut bytemuck::cast_slice_mut(means)[..n * self.v_dim];
+        let page: &mut [f32] = bytemuck::cast_slice_mut(page);
+        let (mut max, mut total) = ([f32::NEG_INFINITY; TOGETHER], [0.0; TOGETHER]);
+        for c in 0..n {
+            self.out(tile, c).fill(0.0);
         }
-        // Rows rise, so the last query has the most positions and the first the fewest.
-        for first in (0..lens[C - 1]).step_by(CHUNK) {
-            self.scores::<L, C>(lanes, first..lens[C - 1].min(first + CHUNK), &mut scratch.scores);
-            let mut here = [0; C];
-            let (mut chunk_max, mut chunk_total) = ([0.0; C], [0.0; C]);
-            for c in 0..C {
-                here[c] = lens[c].clamp(first, first + CHUNK) - first;
-                (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scratch.scores[c], here[c]);
+        for first in (0..self.queries[n - 1].positions).step_by(CHUNK) {
+            self.scores(lanes, first, scores, page);
+            let (mut chunk_max, mut chunk_total) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            for c in 0..n {
+                (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.here(c, first));
             }
-            scratch.means.fill(0.0);
-            self.mix::<L, C>(lanes, first, 0..here[0], 0, scratch);
-            for c in 1..C {
-                self.mix::<L, 1>(lanes, first, here[0]..here[c], c, scratch);
-            }
-            for c in 0..C {
-                if here[c] == 0 {
+            means.fill(0.0);
+            self.mix(lanes, first, scores, page, means);
+            for c in 0..n {
+                if self.here(c, first) == 0 {
                     continue;
                 }
                 let new_max = if max[c] > chunk_max[c] { max[c] } else { chunk_max[c] };
                 let (old, new) = ((max[c] - new_max).exp(), (chunk_max[c] - new_max).exp());
-                let out = &mut tile.row(row(c))[columns(c)..][..self.v_dim];
-                for (y, &mean) in out.iter_mut().zip(&scratch.means[c * self.v_dim..]) {
+                for (y, &mean) in self.out(tile, c).iter_mut().zip(&means[c * self.v_dim..]) {
                     *y = *y * old + mean * new;
                 }
                 total[c] = total[c] * old + chunk_total[c] * new;
                 max[c] = new_max;
             }
         }
-        for c in 0..C {
-            for y in &mut tile.row(row(c))[columns(c)..][..self.v_dim] {
+        for c in 0..n {
+            for y in self.out(tile, c) {
                 *y /= total[c];
             }
         }
-        C
     }
 
-    /// The scores of the positions `positions`, from the start of a chunk, and of some beyond.
+    /// Columns of a query and of a key.
     #[inline(always)]
-    fn scores<L: Lanes, const C: usize>(
+    fn k_dim(&self) -> usize {
+        self.heads.q.len() / (self.heads.rows.len() * self.heads.heads)
+    }
+
+    /// How many of the chunk that begins at `first`.
+    #[inline(always)]
+    fn here(&self, c: usize, first: usize) -> usize {
+        self.queries[c].positions.clamp(first, first + CHUNK) - first
+    }
+
+    /// The result of query `c`.
+    #[inline(always)]
+    fn out<'t>(&self, tile: &'t mut Tile<'_, f32>, c: usize) -> &'t mut [f32] {
+        let Query { row, head, .. } = self.queries[c];
+        let first = tile.cols().start;
+        &mut tile.row(row)[head * self.v_dim - first..][..self.v_dim]
+    }
+
+    /// Queries of the tile that begins with query `c`.
+    #[inline(always)]
+    fn width<L: Lanes>(&self, c: usize) -> usize {
+        match (self.queries.len() - c, L::TILE) {
+            (8.., 6) => 8,
+            (4.., 6) => 4,
+            (2.., 3 | 6) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether a page is read by several tiles, and is worth to be widened for them.
+    #[inline(always)]
+    fn is_wide<L: Lanes>(&self) -> bool {
+        size_of::<T>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
+    }
+
+    /// The scores of the chunk that begins at `chunk`, of each query at least of the positions that it sees.
+    #[inline(always)]
+    fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], wide: &mut [f32]) {
+        let keys = |start| self.heads.store.page(self.span, self.kv_head, chunk + start).0.as_flattened();
+        let all = self.here(self.queries.len() - 1, chunk);
+        for start in (0..all).step_by(PAGE) {
+            let numbers = keys(start);
+            // What comes next: keys, and after the last of them values.
+            let ahead = match start + PAGE {
+                next if next < all => bytes_of(keys(next)),
+                _ => bytes_of(self.heads.store.page(self.span, self.kv_head, chunk).1),
+            };
+            if self.is_wide::<L>() {
+                let numbers = widen(lanes, numbers, ahead, wide);
+                self.score_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores);
+            } else {
+                self.score_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn score_page<L: Lanes, N: Stored>(&self, lanes: L, page: &Page<'_, N>, scores: &mut [Scores]) {
+        let mut c = 0;
+        while c < self.queries.len() {
+            let width = self.width::<L>(c);
+            if page.start < self.here(c + width - 1, page.chunk) {
+                match width {
+                    8 => self.score_tile::<L, N, 8>(lanes, page, c, scores),
+                    4 => self.score_tile::<L, N, 4>(lanes, page, c, scores),
+                    2 => self.score_tile::<L, N, 2>(lanes, page, c, scores),
+                    _ => self.score_tile::<L, N, 1>(lanes, page, c, scores),
+                }
+            }
+            c += width;
+        }
+    }
+
+    /// The scores of the `C` queries from `first` on.
+    #[inline(always)]
+    fn score_tile<L: Lanes, N: Stored, const C: usize>(
         &self,
         lanes: L,
-        positions: Range<usize>,
-        scores: &mut [[f32; CHUNK]; QUERIES],
+        page: &Page<'_, N>,
+        first: usize,
+        scores: &mut [Scores],
     ) {
-        let k_dim = self.heads.q.len() / (self.heads.rows.len() * self.heads.heads);
+        let keys = page.numbers.as_chunks::<PAGE>().0;
         let mut q: [&[f32]; C] = [&[]; C];
         for c in 0..C {
-            let (row, head) = ((self.first + c) / self.share, (self.first + c) % self.share);
-            let at = row * self.heads.heads + self.kv_head * self.share + head;
-            q[c] = &self.heads.q[at * k_dim..][..k_dim];
+            let Query { row, head, .. } = self.queries[first + c];
+            let at = row * self.heads.heads + head;
+            q[c] = &self.heads.q[at * keys.len()..][..keys.len()];
         }
         let scale = lanes.splat(self.heads.scale);
-        for position in positions.clone().step_by(PAGE) {
-            let (keys, _) = self.heads.store.page(self.span, self.kv_head, position);
-            // What comes next is asked for a line with each line: keys, and after the last of them values.
-            let ahead = match position + PAGE {
-                next if next < positions.end => {
-                    bytes_of(self.heads.store.page(self.span, self.kv_head, next).0.as_flattened())
-                }
-                _ => bytes_of(self.heads.store.page(self.span, self.kv_head, positions.start).1),
-            };
-            let mut sums = [[lanes.splat(0.0); 2]; C];
-            for (d, keys) in keys.iter().enumerate() {
-                lanes.prefetch(ahead.wrapping_add(d * size_of::<[T; PAGE]>()));
-                let (halves, _) = keys.as_chunks::<LANES>();
-                let keys = [T::widen(lanes, &halves[0]), T::widen(lanes, &halves[1])];
-                for c in 0..C {
-                    let q = lanes.splat(q[c][d]);
-                    sums[c][0] = lanes.mul_add(keys[0], q, sums[c][0]);
-                    sums[c][1] = lanes.mul_add(keys[1], q, sums[c][1]);
-                }
+        let mut sums = [[lanes.splat(0.0); 2]; C];
+        for (d, keys) in keys.iter().enumerate() {
+            if let Some(ahead) = page.ahead {
+                lanes.prefetch(ahead.wrapping_add(d * size_of::<[N; PAGE]>()));
             }
+            let (halves, _) = keys.as_chunks::<LANES>();
+            let keys = [N::widen(lanes, &halves[0]), N::widen(lanes, &halves[1])];
             for c in 0..C {
-                let to = scores[c][position - positions.start..].as_chunks_mut::<LANES>().0;
-                lanes.put(lanes.mul(sums[c][0], scale), &mut to[0]);
-                lanes.put(lanes.mul(sums[c][1], scale), &mut to[1]);
+                let q = lanes.splat(q[c][d]);
+                sums[c][0] = lanes.mul_add(keys[0], q, sums[c][0]);
+                sums[c][1] = lanes.mul_add(keys[1], q, sums[c][1]);
+            }
+        }
+        for c in 0..C {
+            let to = scores[first + c].0[page.start..].as_chunks_mut::<LANES>().0;
+            lanes.put(lanes.mul(sums[c][0], scale), &mut to[0]);
+            lanes.put(lanes.mul(sums[c][1], scale), &mut to[1]);
+        }
+    }
+
+    /// Adds the values of the chunk that begins at `chunk`, times the weights `scores`, to the means.
+    #[inline(always)]
+    fn mix<L: Lanes>(&self, lanes: L, chunk: usize, scores: &[Scores], wide: &mut [f32], means: &mut [f32]) {
+        let values = |start| self.heads.store.page(self.span, self.kv_head, chunk + start).1;
+        let all = self.here(self.queries.len() - 1, chunk);
+        for start in (0..all).step_by(PAGE) {
+            let numbers = values(start);
+            let ahead = bytes_of(if start + PAGE < all { values(start + PAGE) } else { numbers });
+            if self.is_wide::<L>() {
+                let numbers = widen(lanes, numbers, ahead, wide);
+                self.mix_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores, means);
+            } else {
+                self.mix_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores, means);
             }
         }
     }
 
-    /// Adds the values of the positions `part` of the chunk from `first` on, times their weights, to the
-    /// means of `C` queries from `query` on.
     #[inline(always)]
-    fn mix<L: Lanes, const C: usize>(
+    fn mix_page<L: Lanes, N: Stored>(
         &self,
         lanes: L,
-        first: usize,
-        part: Range<usize>,
-        query: usize,
-        scratch: &mut Scratch,
+        page: &Page<'_, N>,
+        scores: &[Scores],
+        means: &mut [f32],
     ) {
-        let dim = self.v_dim;
-        let mut next = part.start;
-        while next < part.end {
-            let (_, values) = self.heads.store.page(self.span, self.kv_head, first + next);
-            let place = next % PAGE;
-            let len = (PAGE - place).min(part.end - next);
-            let values = &values[place * dim..][..len * dim];
-            let ahead = match next + len {
-                next if next < part.end => {
-                    bytes_of(self.heads.store.page(self.span, self.kv_head, first + next).1)
+        let seen = |c: usize| self.here(c, page.chunk).clamp(page.start, page.start + PAGE);
+        let mut c = 0;
+        while c < self.queries.len() {
+            let width = self.width::<L>(c);
+            let all_see = seen(c);
+            let part = page.start..all_see;
+            match width {
+                8 => self.mix_tile::<L, N, 8>(lanes, page, part, c, scores, means),
+                4 => self.mix_tile::<L, N, 4>(lanes, page, part, c, scores, means),
+                2 => self.mix_tile::<L, N, 2>(lanes, page, part, c, scores, means),
+                _ => self.mix_tile::<L, N, 1>(lanes, page, part, c, scores, means),
+            }
+            if all_see < page.start + PAGE {
+                for c in c + 1..c + width {
+                    self.mix_tile::<L, N, 1>(lanes, page, all_see..seen(c), c, scores, means);
                 }
-                _ => bytes_of(values),
-            };
-            let mut weights: [&[f32]; C] = [&[]; C];
-            for c in 0..C {
-                weights[c] = &scratch.scores[query + c][next..][..len];
             }
-            let means = &mut scratch.means[query * dim..][..C * dim];
-            let mut col = 0;
-            while col + 2 * LANES <= dim {
-                mix_columns::<L, T, 2, C>(lanes, values, ahead, dim, col, weights, means);
-                col += 2 * LANES;
-            }
-            if col + LANES <= dim {
-                mix_columns::<L, T, 1, C>(lanes, values, ahead, dim, col, weights, means);
-                col += LANES;
-            }
-            if col < dim {
-                mix_rest::<L, T, C>(lanes, values, dim, col, weights, means);
-            }
-            next += len;
+            c += width;
         }
     }
+
+    /// Adds the values of the positions `part` of the chunk to the means of the `C` queries from `first` on.
+    #[inline(always)]
+    fn mix_tile<L: Lanes, N: Stored, const C: usize>(
+        &self,
+        lanes: L,
+        page: &Page<'_, N>,
+        part: Range<usize>,
+        first: usize,
+        scores: &[Scores],
+        means: &mut [f32],
+    ) {
+        if part.is_empty() {
+            return;
+        }
+        let dim = self.v_dim;
+        let values = &page.numbers[(part.start - page.start) * dim..(part.end - page.start) * dim];
+        let mut weights: [&[f32]; C] = [&[]; C];
+        for c in 0..C {
+            weights[c] = &scores[first + c].0[part.clone()];
+        }
+        let means = &mut means[first * dim..][..C * dim];
+        let mut col = 0;
+        while col + 2 * LANES <= dim {
+            mix_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, means);
+            col += 2 * LANES;
+        }
+        if col + LANES <= dim {
+            mix_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, means);
+            col += LANES;
+        }
+        if col < dim {
+            mix_rest::<L, N, C>(lanes, values, dim, col, weights, means);
+        }
+    }
+}
+
+/// Has at least `len` elements from now on.
+fn grow<E: Zeroable + Clone>(elements: &mut Vec<E>, len: usize) {
+    elements.resize(len.max(elements.len()), E::zeroed());
+}
+
+/// Widens a page to the first of `wide`; as much is asked for from `ahead` on.
+#[inline(always)]
+fn widen<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, wide: &'a mut [f32]) -> &'a [f32] {
+    let wide = &mut wide[..page.len()];
+    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, wide.as_chunks_mut::<{ 2 * LANES }>().0);
+    for (i, (from, to)) in from.iter().zip(to).enumerate() {
+        lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
+        let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
+        lanes.put(T::widen(lanes, &from[0]), &mut to[0]);
+        lanes.put(T::widen(lanes, &from[1]), &mut to[1]);
+    }
+    wide
 }
 
 fn bytes_of<T>(numbers: &[T]) -> *const u8 {
@@ -251,7 +391,7 @@ fn bytes_of<T>(numbers: &[T]) -> *const u8 {
 fn mix_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     lanes: L,
     values: &[T],
-    ahead: *const u8,
+    ahead: Option<*const u8>,
     dim: usize,
     col: usize,
     weights: [&[f32]; C],
@@ -264,7 +404,9 @@ fn mix_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
         }
     }
     for (j, row) in values.chunks_exact(dim).enumerate() {
-        lanes.prefetch(ahead.wrapping_add((j * dim + col) * size_of::<T>()));
+        if let Some(ahead) = ahead {
+            lanes.prefetch(ahead.wrapping_add((j * dim + col) * size_of::<T>()));
+        }
         let mut value = [lanes.splat(0.0); R];
         for r in 0..R {
             value[r] = T::widen(lanes, sixteen(&row[col + r * LANES..]));

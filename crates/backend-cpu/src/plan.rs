@@ -49,8 +49,8 @@ pub(crate) struct Shape {
 pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) buffers: Vec<Shape>,
-    /// The buffer of each item, but for rows that only their own phase reads.
-    places: HashMap<Item, usize>,
+    /// Of each value, the buffers of its items, but for rows that only their own phase reads. A step asks often.
+    places: Vec<Vec<(Item, usize)>>,
 }
 
 impl Plan {
@@ -75,7 +75,8 @@ impl Plan {
                 }
             }
         }
-        let mut plan = Plan { phases: order.phases, ..Plan::default() };
+        let places = vec![Vec::new(); bound.values().len()];
+        let mut plan = Plan { phases: order.phases, places, ..Plan::default() };
         plan.place(bound, &order.last_read);
         plan
     }
@@ -101,7 +102,7 @@ impl Plan {
                         self.buffers.len() - 1
                     }
                 };
-                self.places.insert(item, place);
+                self.places[id.index()].push((item, place));
                 if !is_kept {
                     dying[last].push(place);
                 }
@@ -112,7 +113,8 @@ impl Plan {
 
     /// The buffer of an item; none of rows that only their own phase reads.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
-        self.places.get(&item).copied()
+        let (Item::Value(id) | Item::Packed(id, _)) = item;
+        self.places[id.index()].iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
     }
 }
 

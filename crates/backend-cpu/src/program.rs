@@ -8,7 +8,7 @@ use backend::{Bound, Error, Program, Step};
 use bytemuck::Zeroable;
 use graph::{Op, Rope, Rows, ValueId, WeightId};
 
-use crate::attention::{Attend, Heads};
+use crate::attention::{Attend, Heads, TOGETHER};
 use crate::kernels::Kernels;
 use crate::kv::Layer;
 use crate::lanes::LANES;
@@ -32,9 +32,6 @@ const TASKS: usize = 4;
 
 /// Products that one task of a linear layer computes, at least: fewer are not worth a second thread.
 const TILE_PRODUCTS: usize = 1 << 15;
-
-/// Rows that one task of attention computes: as many queries as there are heads to a K/V head for each.
-const ATTENTION_ROWS: usize = 8;
 
 thread_local! {
     /// Rows that only their own phase reads, kept from task to task.
@@ -320,8 +317,10 @@ impl CpuProgram {
         let q = self.result(*q);
         let at: Vec<_> = step.rows().collect();
         let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
-        let share = cols / kv_heads;
-        state.pool.tiles(out, cols, (ATTENTION_ROWS, share), |tile| match &*layer {
+        // As many queries as pages are widened for, or fewer where there would be too few tasks.
+        let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
+        let tile = (fair.min(TOGETHER * kv_heads / heads).max(1), cols / kv_heads);
+        state.pool.tiles(out, cols, tile, |tile| match &*layer {
             Layer::F16(store) => {
                 let heads = Heads { store, rows, q, heads, kv_heads, scale };
                 (self.kernels.attend_f16)(Attend { heads, tile });

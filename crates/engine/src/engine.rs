@@ -19,7 +19,7 @@ use crate::stop::StopReason;
 pub const DEFAULT_N_CTX: usize = 4096;
 
 /// Rows a step, at most, when none are asked for.
-pub const DEFAULT_N_BATCH: usize = 256;
+pub const DEFAULT_N_BATCH: usize = 512;
 
 /// The most requests that run at once.
 const MAX_SEQUENCES: usize = 1024;
