@@ -1,4 +1,4 @@
-"""Llama's forward pass in float64, written from the maths and sharing nothing with the Rust code.
+"""Llama's and Qwen2's forward pass in float64, written from the maths and sharing nothing with the Rust code.
 
     python exact.py MODEL.gguf TOKENS.npy OUT.npy    # TOKENS [sequences, positions] -> OUT [.., .., vocab]
     python exact.py MODEL.gguf --generate 200        # greedy text after BOS
@@ -20,8 +20,9 @@ class Model:
     def __init__(self, path: str):
         reader = GGUFReader(path)
         self.meta = {key: field.contents() for key, field in reader.fields.items()}
-        if self.meta["general.architecture"] != "llama":
-            raise SystemExit(f"{path}: architecture {self.meta['general.architecture']}, expected llama")
+        self.architecture = self.meta["general.architecture"]
+        if self.architecture not in ("llama", "qwen2"):
+            raise SystemExit(f"{path}: architecture {self.architecture}, expected llama or qwen2")
         self.weights = {
             t.name: dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors
         }
@@ -41,36 +42,48 @@ class Model:
         self.position_scale = 1 / self.get("rope.scaling.factor", 1.0) if scaling == "linear" else 1.0
 
     def get(self, key: str, default=None):
-        value = self.meta.get(f"llama.{key}", default)
+        value = self.meta.get(f"{self.architecture}.{key}", default)
         if value is None:
-            raise SystemExit(f"llama.{key} is missing")
+            raise SystemExit(f"{self.architecture}.{key} is missing")
         return value
 
     def linear(self, x: np.ndarray, name: str) -> np.ndarray:
         """A weight is [outputs, inputs]; each output is the dot product of its row with x."""
         return x @ self.weights[name].T
 
+    def projected(self, x: np.ndarray, name: str, heads: int) -> np.ndarray:
+        """Queries, keys or values [b, n, heads, d]; with Qwen2's biases."""
+        y = self.linear(x, f"{name}.weight")
+        if self.architecture == "qwen2":
+            y = y + self.weights[f"{name}.bias"]
+        return y.reshape(*x.shape[:2], heads, -1)
+
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weights[name]
 
     def rope(self, x: np.ndarray) -> np.ndarray:
-        """Turns each pair (x[2i], x[2i + 1]) of a head by its angle. x [b, n, h, d]"""
+        """Turns each pair of a head by its angle: (x[2i], x[2i + 1]) of Llama, (x[i], x[i + d/2]) of Qwen2.
+
+        x [b, n, h, d]
+        """
         pair = np.arange(self.rotated // 2)
         frequency = self.theta ** (-2 * pair / self.rotated)
         frequency = frequency / self.weights.get("rope_freqs.weight", np.ones(len(pair)))
         angle = np.outer(np.arange(x.shape[1]) * self.position_scale, frequency)[:, None, :]  # [n, 1, d/2]
-        z = x[..., 0 : self.rotated : 2] + 1j * x[..., 1 : self.rotated : 2]
-        z = z * np.exp(1j * angle)
+        if self.architecture == "qwen2":
+            first, second = pair, pair + self.rotated // 2
+        else:
+            first, second = 2 * pair, 2 * pair + 1
+        z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle)
         out = x.copy()
-        out[..., 0 : self.rotated : 2] = z.real
-        out[..., 1 : self.rotated : 2] = z.imag
+        out[..., first], out[..., second] = z.real, z.imag
         return out
 
     def attention(self, x: np.ndarray, block: str) -> np.ndarray:
         b, n, _ = x.shape
-        q = self.linear(x, f"{block}.attn_q.weight").reshape(b, n, self.heads, self.key_length)
-        k = self.linear(x, f"{block}.attn_k.weight").reshape(b, n, self.kv_heads, self.key_length)
-        v = self.linear(x, f"{block}.attn_v.weight").reshape(b, n, self.kv_heads, self.value_length)
+        q = self.projected(x, f"{block}.attn_q", self.heads)
+        k = self.projected(x, f"{block}.attn_k", self.kv_heads)
+        v = self.projected(x, f"{block}.attn_v", self.kv_heads)
         q, k = self.rope(q), self.rope(k)
         future = np.triu(np.ones((n, n), dtype=bool), 1)
         out = np.empty((b, n, self.heads, self.value_length))

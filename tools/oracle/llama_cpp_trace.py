@@ -7,7 +7,7 @@ logits for all rows; flash attention is off, K and V are in F16 unless --kv says
 on a GPU. Kept are the named tensors with a row for each position, under llama.cpp's names:
 
 - A name that occurs again (product, reshape, rotation) keeps its last tensor. What a rotation
-  `Qcur-0` replaces is `Qcur_pre-0`.
+  `Qcur-0` replaces is `Qcur_pre-0`; what a bias is added to is `Qcur_mm-0`.
 - Views of several dimensions, heads for example, become rows of all their columns; F16 becomes F32.
 - Left out: intermediate values of attention and of norms (`kq`, `kq_soft_max`, `kqv`, `norm`), which
   have no row for each position or no name of their own, the cache, views with derived names and
@@ -105,9 +105,10 @@ class Tap:
         strides = (third, second, first) if tensor.ne[2] == positions else (second, 0, first)
         data = (ctypes.c_uint8 * self.ggml.ggml_nbytes(address)).from_address(tensor.data)
         value = np.ndarray((positions, heads, columns), DTYPES[tensor.type], data, 0, strides)
-        if self.ggml.ggml_op_desc(address) == b"ROPE" and name in self.writer.places:
+        replaced = {b"ROPE": "_pre", b"ADD": "_mm"}.get(self.ggml.ggml_op_desc(address))
+        if replaced and name in self.writer.places:
             base, layer = re.fullmatch(r"(.*?)(-\d+)?", name).groups(default="")
-            self.writer.rename(name, f"{base}_pre{layer}")
+            self.writer.rename(name, f"{base}{replaced}{layer}")
         self.writer.add(name, value.reshape(positions, -1))
 
 

@@ -26,6 +26,8 @@ MODELS = {
     "70B": Shape(layers=80, width=256, heads=4, kv_heads=1, feed_forward=256, vocabulary=260),
     "blocks of 32": Shape(layers=8, width=288, heads=3, kv_heads=3, feed_forward=512),
     "no blocks": Shape(layers=2, width=264, heads=3, kv_heads=3, feed_forward=512, tied=True),
+    "Qwen2.5 0.5B": Shape(24, 224, heads=7, kv_heads=1, feed_forward=512, tied=True, architecture="qwen2"),
+    "Qwen1.5 72B": Shape(80, 256, heads=4, kv_heads=4, feed_forward=256, vocabulary=260, architecture="qwen2"),
 }
 
 
@@ -83,7 +85,8 @@ def mixes(folder: Path) -> dict:
             # A digit for each tensor, in the order below.
             digits = "".join(f"{NAMES.index(formats[tensor]):x}" for tensor in matrices)
             runs[type_ + (" imatrix" if imatrix else "") + (" pure" if pure else "")] = digits
-        facts = {"layers": shape.layers, "heads": shape.heads, "kv_heads": shape.kv_heads, "tied": shape.tied}
+        facts = {"architecture": shape.architecture, "layers": shape.layers, "heads": shape.heads,
+                 "kv_heads": shape.kv_heads, "tied": shape.tied}  # fmt: skip
         tensors = [[tensor, *reversed(dims)] for tensor, dims in matrices.items()]
         found["models"][name] = {**facts, "tensors": tensors, "types": runs}
     return found

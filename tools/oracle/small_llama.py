@@ -1,4 +1,4 @@
-"""A Llama of any small shape with normally distributed weights, as a GGUF file in F32."""
+"""A Llama or Qwen2 of any small shape with normally distributed weights, as a GGUF file in F32."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ class Shape:
     feed_forward: int
     vocabulary: int = 512
     tied: bool = False
+    architecture: str = "llama"
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape as NumPy has it, slowest dimension first; in the order of files that are converted."""
@@ -34,6 +35,8 @@ class Shape:
                 "ffn_down": (width, self.feed_forward),
             }
             shapes |= {f"blk.{layer}.{part}.weight": shape for part, shape in parts.items()}
+            if self.architecture == "qwen2":
+                shapes |= {f"blk.{layer}.attn_{part}.bias": (n,) for part, n in [("q", width), ("k", kv), ("v", kv)]}
         shapes["output_norm.weight"] = (width,)
         if not self.tied:
             shapes["output.weight"] = (self.vocabulary, width)
@@ -42,7 +45,7 @@ class Shape:
 
 def write(path: Path, shape: Shape, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    writer = gguf.GGUFWriter(str(path), "llama")
+    writer = gguf.GGUFWriter(str(path), shape.architecture)
     writer.add_context_length(512)
     writer.add_embedding_length(shape.width)
     writer.add_block_count(shape.layers)

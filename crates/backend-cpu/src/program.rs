@@ -48,7 +48,7 @@ pub(crate) struct CpuProgram {
     buffers: Vec<Buffer>,
     /// What linear layers multiply with, by weight.
     matrices: Vec<Option<Arc<Matrix>>>,
-    /// Norm weights and rope factors as f32, by weight.
+    /// Norm weights, biases and rope factors as f32, by weight.
     vectors: Vec<Vec<f32>>,
     angles: Vec<Angles>,
 }
@@ -76,7 +76,9 @@ impl CpuProgram {
         let (mut vectors, mut angles) = (Vec::new(), Vec::<Angles>::new());
         for value in bound.values() {
             match &value.op {
-                Op::RmsNorm { weight, .. } => keep_vector(&mut vectors, &bound, *weight),
+                Op::RmsNorm { weight, .. } | Op::AddBias { weight, .. } => {
+                    keep_vector(&mut vectors, &bound, *weight)
+                }
                 Op::Rope { rope, .. } => {
                     if let Some(factors) = rope.factors {
                         keep_vector(&mut vectors, &bound, factors);
@@ -283,6 +285,14 @@ impl CpuProgram {
                 by_rows(out, cols, |row, y| {
                     for ((y, &a), &b) in y.iter_mut().zip(&a[row * cols..]).zip(&b[row * cols..]) {
                         *y = a + b;
+                    }
+                });
+            }
+            Op::AddBias { x, weight } => {
+                let (x, weight) = (self.rows_of(*x, part), &self.vectors[weight.index()]);
+                by_rows(out, cols, |row, y| {
+                    for ((y, &x), &w) in y.iter_mut().zip(&x[row * cols..]).zip(weight) {
+                        *y = x + w;
                     }
                 });
             }

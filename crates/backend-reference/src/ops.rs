@@ -95,6 +95,14 @@ pub(crate) fn compute(
                 *y = a + b;
             }
         }
+        Op::AddBias { x, weight } => {
+            let w = vector(bound.weight(*weight));
+            for (y, x) in out.chunks_exact_mut(value.cols).zip(result(*x).chunks_exact(value.cols)) {
+                for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
+                    *y = x + w;
+                }
+            }
+        }
         Op::TakeRows { x } => {
             let x = result(*x);
             for (y, &row) in out.chunks_exact_mut(value.cols).zip(step.wanted()) {

@@ -143,6 +143,15 @@ impl Builder {
         self.push(name, Op::Add { a, b }, rows, cols)
     }
 
+    /// `x` plus the one row of `weight`: `[rows, cols]`.
+    #[track_caller]
+    pub fn add_bias(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId) -> ValueId {
+        let (rows, cols) = self.shape(x);
+        let w = &self.weights[weight.index()];
+        assert_eq!((1, cols), (w.rows, w.cols), "input of add_bias and `{}`", w.name);
+        self.push(name, Op::AddBias { x, weight }, rows, cols)
+    }
+
     /// The rows of `x` whose logits are wanted: `[wanted, cols]`.
     #[track_caller]
     pub fn take_rows(&mut self, name: impl Into<Named>, x: ValueId) -> ValueId {

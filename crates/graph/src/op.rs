@@ -71,7 +71,7 @@ pub struct Value {
 pub enum Pairing {
     /// Neighbours: `(x[2i], x[2i + 1])`. Architecture `llama` in GGUF files.
     Interleaved,
-    /// Halves: `(x[i], x[i + d/2])`.
+    /// Halves: `(x[i], x[i + d/2])`. Architecture `qwen2`, and what the field calls NeoX.
     Halves,
 }
 
@@ -158,6 +158,13 @@ pub enum Op {
         /// `[rows, cols]`.
         b: ValueId,
     },
+    /// `y[r][k] = x[r][k] + w[k]`.
+    AddBias {
+        /// `[rows, cols]`.
+        x: ValueId,
+        /// One row of `cols`.
+        weight: WeightId,
+    },
     /// The rows whose logits are wanted: `[wanted, cols]`.
     TakeRows {
         /// `[rows, cols]`.
@@ -166,13 +173,27 @@ pub enum Op {
 }
 
 impl Op {
+    /// The weight it reads, if it reads one.
+    pub fn weight(&self) -> Option<WeightId> {
+        match self {
+            Op::Embed { table: weight }
+            | Op::Linear { weight, .. }
+            | Op::RmsNorm { weight, .. }
+            | Op::AddBias { weight, .. } => Some(*weight),
+            Op::Rope { rope, .. } => rope.factors,
+            Op::Attention { .. } | Op::SwiGlu { .. } | Op::Add { .. } | Op::TakeRows { .. } => None,
+        }
+    }
+
     /// The values it reads.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         let inputs = match *self {
             Op::Embed { .. } => [None, None, None],
-            Op::Linear { x, .. } | Op::RmsNorm { x, .. } | Op::Rope { x, .. } | Op::TakeRows { x } => {
-                [Some(x), None, None]
-            }
+            Op::Linear { x, .. }
+            | Op::RmsNorm { x, .. }
+            | Op::Rope { x, .. }
+            | Op::AddBias { x, .. }
+            | Op::TakeRows { x } => [Some(x), None, None],
             Op::Attention { q, k, v, .. } => [Some(q), Some(k), Some(v)],
             Op::SwiGlu { gate: a, up: b } | Op::Add { a, b } => [Some(a), Some(b), None],
         };

@@ -50,6 +50,7 @@ impl Graph {
             ),
             Op::SwiGlu { gate, up } => write!(f, "swiglu({}, {})", value(*gate), value(*up)),
             Op::Add { a, b } => write!(f, "add({}, {})", value(*a), value(*b)),
+            Op::AddBias { x, weight: w } => write!(f, "add_bias({}, {})", value(*x), weight(*w)),
             Op::TakeRows { x } => write!(f, "take_rows({})", value(*x)),
         }
     }

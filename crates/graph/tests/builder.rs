@@ -11,7 +11,9 @@ fn small() -> Graph {
     let x = g.embed("embd", table);
     let wv = g.weight("blk.0.attn_v.weight", 2, 4);
     let wk = g.weight("blk.0.attn_k.weight", 2, 4);
-    let (k, v) = (g.linear(("Kcur", 0), x, wk), g.linear(("Vcur", 0), x, wv));
+    let bias = g.weight("blk.0.attn_v.bias", 1, 2);
+    let (k, v) = (g.linear(("Kcur", 0), x, wk), g.linear(("Vcur_mm", 0), x, wv));
+    let v = g.add_bias(("Vcur", 0), v, bias);
     let a = g.attention(("kqv_out", 0), [x, k, v], 2, 1, 0.5);
     let y = g.add(("l_out", 0), a, x);
     let y = g.take_rows("wanted", y);
@@ -30,7 +32,7 @@ fn values_know_their_shape_place_and_line() {
     assert_eq!(graph.find("Kcur-1"), None);
     assert_eq!(graph.layers(), 1);
     // The embedding serves twice and is one weight.
-    assert_eq!(graph.weights().len(), 3);
+    assert_eq!(graph.weights().len(), 4);
 }
 
 #[test]
@@ -91,6 +93,10 @@ fn shapes_that_do_not_fit_are_the_models_fault() {
         let w = g.weight("w", 1, 5);
         g.rms_norm("y", x, w, 1e-5);
     });
+    refused("input of add_bias and `b`", |g, x| {
+        let b = g.weight("b", 1, 5);
+        g.add_bias("y", x, b);
+    });
     refused("are not heads of 3", |g, x| {
         g.rope("y", x, &Rope { head_dim: 3, dims: 2, ..rope.clone() });
     });
@@ -112,7 +118,8 @@ fn prints_one_line_a_value() {
     let expected = "\
 embd = embed(token_embd.weight)  // [rows, 4]
 Kcur-0 = linear(embd, blk.0.attn_k.weight)  // [rows, 2]
-Vcur-0 = linear(embd, blk.0.attn_v.weight)  // [rows, 2]
+Vcur_mm-0 = linear(embd, blk.0.attn_v.weight)  // [rows, 2]
+Vcur-0 = add_bias(Vcur_mm-0, blk.0.attn_v.bias)  // [rows, 2]
 kqv_out-0 = attention(embd, Kcur-0, Vcur-0, cache 0, 2 heads, 1 kv heads, scale 0.5)  // [rows, 4]
 l_out-0 = add(kqv_out-0, embd)  // [rows, 4]
 wanted = take_rows(l_out-0)  // [wanted, 4]

@@ -2,7 +2,7 @@
 
 use gguf::{Gguf, Metadata, Value};
 
-use crate::Error;
+use crate::{Architecture, Error};
 
 /// The largest number that any size may have: far above every real model, far below overflow.
 const MAX_SIZE: u32 = 1 << 24;
@@ -11,7 +11,7 @@ const MAX_SIZE: u32 = 1 << 24;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `general.architecture`.
-    pub architecture: &'static str,
+    pub architecture: Architecture,
     /// Positions the model was trained on.
     pub context_length: usize,
     /// Width of the residual stream.
@@ -59,7 +59,7 @@ impl RopeScaling {
     }
 }
 
-/// Keys under `llama.` that are read here, or that change nothing in what is computed.
+/// Keys of an architecture that are read here, or that change nothing in what is computed.
 const KNOWN: [&str; 20] = [
     "context_length",
     "embedding_length",
@@ -83,7 +83,7 @@ const KNOWN: [&str; 20] = [
     "leading_dense_block_count",
 ];
 
-/// Keys under `llama.` that change the computation unless they hold the neutral value given.
+/// Keys of an architecture that change the computation unless they hold the neutral value given.
 const NEUTRAL: [(&str, f32, &str); 19] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_shared_count", 0.0, "a mixture of experts"),
@@ -121,10 +121,9 @@ impl Config {
         let architecture = metadata.str("general.architecture")?;
         let architecture =
             architecture.ok_or_else(|| missing("general.architecture", "the model's family"))?;
-        if architecture != "llama" {
-            return Err(Error::Architecture { found: Value::String(architecture.to_owned()).to_string() });
-        }
-        let keys = Keys { metadata, prefix: "llama" };
+        let unknown = || Error::Architecture { found: Value::String(architecture.to_owned()).to_string() };
+        let architecture = Architecture::from_name(architecture).ok_or_else(unknown)?;
+        let keys = Keys { metadata, architecture };
         keys.refuse_what_is_not_built()?;
 
         if file.tensors().len() == 0 {
@@ -159,7 +158,7 @@ impl Config {
             return Err(keys.bad("rope.dimension_count", rope_dimension_count, expected));
         }
         let rms_epsilon = keys.f32("attention.layer_norm_rms_epsilon")?.ok_or_else(|| {
-            missing("llama.attention.layer_norm_rms_epsilon", "what RMSNorm adds under its root")
+            missing(&keys.key("attention.layer_norm_rms_epsilon"), "what RMSNorm adds under its root")
         })?;
         if !(rms_epsilon.is_finite() && rms_epsilon >= 0.0) {
             return Err(keys.bad(
@@ -173,7 +172,7 @@ impl Config {
             return Err(keys.bad("rope.freq_base", rope_freq_base, "a finite number above 0"));
         }
         Ok(Config {
-            architecture: "llama",
+            architecture,
             context_length: keys.size("context_length", "the positions the model was trained on")?,
             feed_forward_length: keys.size("feed_forward_length", "the width of the feed-forward network")?,
             rope_scaling: keys.rope_scaling()?,
@@ -207,12 +206,12 @@ impl Config {
 /// The keys of one architecture.
 struct Keys<'a> {
     metadata: &'a Metadata,
-    prefix: &'static str,
+    architecture: Architecture,
 }
 
 impl Keys<'_> {
     fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.prefix)
+        format!("{}.{name}", self.architecture)
     }
 
     fn has(&self, name: &str) -> bool {
@@ -257,14 +256,15 @@ impl Keys<'_> {
             "linear" => Ok(RopeScaling::Linear(factor)),
             _ => {
                 let found = Value::String(kind.to_owned()).to_string();
-                Err(Error::Unsupported { key, found, what: "this kind of RoPE scaling" })
+                let what = "this kind of RoPE scaling";
+                Err(Error::Unsupported { key, found, what, architecture: self.architecture })
             }
         }
     }
 
     fn refuse_what_is_not_built(&self) -> Result<(), Error> {
         let ours = self.metadata.iter().filter_map(|(key, value)| {
-            let name = key.strip_prefix(self.prefix)?.strip_prefix('.')?;
+            let name = key.strip_prefix(self.architecture.name())?.strip_prefix('.')?;
             Some((key, name, value))
         });
         for (key, name, value) in ours {
@@ -284,7 +284,8 @@ impl Keys<'_> {
                 }
             };
             if let Some(what) = what {
-                return Err(Error::Unsupported { key: key.to_owned(), found: value.to_string(), what });
+                let (key, found, architecture) = (key.to_owned(), value.to_string(), self.architecture);
+                return Err(Error::Unsupported { key, found, what, architecture });
             }
         }
         Ok(())

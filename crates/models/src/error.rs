@@ -1,12 +1,15 @@
 //! Why a file's model is refused.
 
+use crate::Architecture;
+
 /// A model that cannot be computed as its file asks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file is of a family that is not built.
     #[error(
-        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: llama"
+        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {}",
+        Architecture::names()
     )]
     Architecture {
         /// The name found.
@@ -39,7 +42,7 @@ pub enum Error {
         expected: String,
     },
     /// A key asks for a computation that is not built.
-    #[error("metadata key `{key}` is {found}: {what} is not supported for architecture llama")]
+    #[error("metadata key `{key}` is {found}: {what} is not supported for architecture {architecture}")]
     Unsupported {
         /// The key.
         key: String,
@@ -47,6 +50,8 @@ pub enum Error {
         found: String,
         /// What it asks for.
         what: &'static str,
+        /// The file's architecture.
+        architecture: Architecture,
     },
     /// A tensor of the architecture is not in the file.
     #[error(
@@ -76,6 +81,6 @@ pub enum Error {
         /// Its name.
         name: String,
         /// The file's architecture.
-        architecture: &'static str,
+        architecture: Architecture,
     },
 }

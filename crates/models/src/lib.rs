@@ -4,6 +4,7 @@
 //! computes logits from them. Weights are named as in the file. What would change the computation and
 //! is not understood is refused by name.
 
+mod architecture;
 mod config;
 mod error;
 mod llama;
@@ -13,6 +14,7 @@ use std::collections::HashSet;
 use gguf::Gguf;
 use graph::Graph;
 
+pub use architecture::Architecture;
 pub use config::{Config, RopeScaling};
 pub use error::Error;
 

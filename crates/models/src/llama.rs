@@ -1,8 +1,9 @@
-//! Architecture `llama`: Llama 1 to 3, TinyLlama, Mistral 7B and what shares their tensors.
+//! Architecture `llama`: Llama 1 to 3, TinyLlama, Mistral 7B and what shares their tensors. Architecture
+//! `qwen2` is the same but for biases and for which columns rotate together.
 //!
-//! Touvron et al. 2023; grouped-query attention after Ainslie et al. 2023.
+//! Touvron et al. 2023; grouped-query attention after Ainslie et al. 2023; Qwen2 after Yang et al. 2024.
 
-use graph::{Builder, Graph, Pairing, Rope};
+use graph::{Builder, Graph, Rope};
 
 use crate::Config;
 
@@ -16,7 +17,7 @@ pub(crate) fn graph(c: &Config, has: impl Fn(&str) -> bool) -> Graph {
     let rope = Rope {
         head_dim: c.key_length,
         dims: c.rope_dimension_count,
-        pairing: Pairing::Interleaved,
+        pairing: c.architecture.pairing(),
         theta: c.rope_freq_base,
         scale: c.rope_scaling.scale(),
         factors,
@@ -31,12 +32,18 @@ pub(crate) fn graph(c: &Config, has: impl Fn(&str) -> bool) -> Graph {
 
         let norm = weight(&mut g, "attn_norm", 1, hidden);
         let h = g.rms_norm(("attn_norm", il), x, norm, c.rms_epsilon); // [rows, hidden]
-        let wq = weight(&mut g, "attn_q", heads * c.key_length, hidden);
-        let wk = weight(&mut g, "attn_k", kv_heads * c.key_length, hidden);
-        let wv = weight(&mut g, "attn_v", kv_heads * c.value_length, hidden);
-        let q = g.linear(("Qcur_pre", il), h, wq); // [rows, heads * key_length]
-        let k = g.linear(("Kcur_pre", il), h, wk); // [rows, kv_heads * key_length]
-        let v = g.linear(("Vcur", il), h, wv); // [rows, kv_heads * value_length]
+        let project = |g: &mut Builder, [product, sum]: [&'static str; 2], name, cols| {
+            let w = weight(g, name, cols, hidden);
+            if !c.architecture.has_qkv_bias() {
+                return g.linear((sum, il), h, w);
+            }
+            let bias = g.weight(format!("blk.{il}.{name}.bias"), 1, cols);
+            let x = g.linear((product, il), h, w);
+            g.add_bias((sum, il), x, bias)
+        };
+        let q = project(&mut g, ["Qcur_mm", "Qcur_pre"], "attn_q", heads * c.key_length); // [rows, heads * key_length]
+        let k = project(&mut g, ["Kcur_mm", "Kcur_pre"], "attn_k", kv_heads * c.key_length); // [rows, kv_heads * key_length]
+        let v = project(&mut g, ["Vcur_mm", "Vcur"], "attn_v", kv_heads * c.value_length); // [rows, kv_heads * value_length]
         let q = g.rope(("Qcur", il), q, &rope);
         let k = g.rope(("Kcur", il), k, &rope);
         let mut a = g.attention(("kqv_out", il), [q, k, v], heads, kv_heads, scale); // [rows, heads * value_length]

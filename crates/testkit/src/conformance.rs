@@ -32,6 +32,7 @@ macro_rules! conformance {
             attention_weighs_by_softmax_of_scaled_scores
             swiglu_gates_with_silu
             add_clips_nothing
+            add_bias_adds_one_row_to_each
             only_wanted_rows_are_computed
         );
         $crate::conformance!(@random $candidate, $oracle;

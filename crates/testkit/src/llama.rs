@@ -1,4 +1,4 @@
-//! Small Llama models with random weights: complete GGUF files, the same bytes on every machine.
+//! Small models with random weights, Llama's and what is like them: complete GGUF files, the same bytes on every machine.
 //!
 //! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere
 //! shows in the output.
@@ -24,11 +24,17 @@ const RESIDUAL_DEVIATION: f32 = 4.0;
 /// tied embeddings always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
+/// Standard deviation of biases, a quarter of what they are added to: those of values are alike at all
+/// positions, and were they larger, few tokens would ever have the largest logit.
+const BIAS_DEVIATION: f32 = 0.25;
+
 /// What a model is like. Sizes are those of the metadata keys of the same meaning.
 ///
 /// `Spec { tied: true, ..Spec::new(Format::F32) }` is a model with one thing changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
+    /// `general.architecture`: of `qwen2`, queries, keys and values have biases.
+    pub architecture: &'static str,
     /// Format of all matrices; vectors are F32.
     pub format: Format,
     /// Whether the embedding serves as output matrix, too.
@@ -64,6 +70,7 @@ impl Spec {
     /// The usual model: 3 layers, hidden 256, 8 heads of 32 over 2 key/value heads, 512 tokens.
     pub fn new(format: Format) -> Spec {
         Spec {
+            architecture: "llama",
             format,
             tied: false,
             layers: 3,
@@ -106,10 +113,10 @@ impl Spec {
     /// All that the file says beside its tensors.
     pub fn metadata(&self) -> Metadata {
         let mut metadata = Metadata::default();
-        metadata.insert("general.architecture", Value::String("llama".into()));
+        metadata.insert("general.architecture", Value::String(self.architecture.into()));
         metadata.insert("general.name", Value::String(format!("random {}", self.format)));
         metadata.insert("general.quantization_version", Value::U32(2));
-        let mut set = |key: &str, value| metadata.insert(format!("llama.{key}"), value);
+        let mut set = |key: &str, value| metadata.insert(format!("{}.{key}", self.architecture), value);
         set("block_count", Value::U32(self.layers));
         set("context_length", Value::U32(self.context));
         set("embedding_length", Value::U32(self.hidden));
@@ -141,7 +148,7 @@ impl Spec {
         let mut tensors = vec![self.matrix("token_embd", hidden, vocab, EMBEDDING_DEVIATION)];
         if self.rope_freqs {
             let factors = (0..head / 2).flat_map(|i| (1.0 + i as f32 / 2.0).to_le_bytes()).collect();
-            tensors.push(vector("rope_freqs", head / 2, factors));
+            tensors.push(vector("rope_freqs.weight".into(), factors));
         }
         for layer in 0..self.layers {
             let blk = |name: &str| format!("blk.{layer}.{name}");
@@ -150,11 +157,17 @@ impl Spec {
             };
             let inner = |name, inputs, outputs| scaled(name, inputs, outputs, 1.0);
             let last = |name, inputs, outputs| scaled(name, inputs, outputs, RESIDUAL_DEVIATION);
+            let projections = [
+                ("attn_q", self.heads * head),
+                ("attn_k", self.kv_heads * head),
+                ("attn_v", self.kv_heads * head),
+            ];
+            tensors.push(self.norm(&blk("attn_norm"), 1.0));
+            tensors.extend(projections.map(|(name, outputs)| inner(name, hidden, outputs)));
+            if self.architecture == "qwen2" {
+                tensors.extend(projections.map(|(name, outputs)| self.bias(&blk(name), outputs)));
+            }
             tensors.extend([
-                self.norm(&blk("attn_norm"), 1.0),
-                inner("attn_q", hidden, self.heads * head),
-                inner("attn_k", hidden, self.kv_heads * head),
-                inner("attn_v", hidden, self.kv_heads * head),
                 last("attn_output", self.heads * head, hidden),
                 self.norm(&blk("ffn_norm"), 1.0),
                 inner("ffn_gate", hidden, ffn),
@@ -180,17 +193,20 @@ impl Spec {
     }
 
     fn norm(&self, name: &str, mean: f32) -> Tensor {
-        vector(name, self.hidden, weights::vector(self.hidden as usize, mean, Random::new(self.seed, name)))
+        let random = Random::new(self.seed, name);
+        vector(format!("{name}.weight"), weights::vector(self.hidden as usize, mean, random))
+    }
+
+    fn bias(&self, name: &str, len: u32) -> Tensor {
+        let name = format!("{name}.bias");
+        let random = Random::new(self.seed, &name);
+        vector(name, weights::matrix(Format::F32, len as usize, BIAS_DEVIATION, random))
     }
 }
 
-fn vector(name: &str, len: u32, data: Vec<u8>) -> Tensor {
-    Tensor {
-        name: format!("{name}.weight"),
-        format: Format::F32,
-        shape: vec![len as usize],
-        data: data.into(),
-    }
+/// A vector of F32, of these bytes.
+fn vector(name: String, data: Vec<u8>) -> Tensor {
+    Tensor { name, format: Format::F32, shape: vec![data.len() / size_of::<f32>()], data: data.into() }
 }
 
 /// The standard deviation of a matrix's values that keeps the size of its input.
@@ -203,13 +219,26 @@ pub fn small() -> Spec {
     Spec { layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, rope_freqs: true, ..Spec::new(Format::F32) }
 }
 
-/// The models that golden logits exist for, by name: one a format, and variants of F32.
+/// One as small, of architecture `qwen2`.
+pub fn small_qwen2() -> Spec {
+    Spec { rope_freqs: false, ..qwen2(small()) }
+}
+
+/// The same of architecture `qwen2`, as its small models are: tied embeddings, another base of the angles.
+fn qwen2(spec: Spec) -> Spec {
+    Spec { architecture: "qwen2", tied: true, rms_eps: 1e-6, rope_base: 1e6, ..spec }
+}
+
+/// The models that golden logits exist for, by name: one a format, and variants.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
     let variants = [
         ("F32-tied", Spec { tied: true, ..f32() }),
         ("F32-rope", Spec { rope_freqs: true, rope_linear: Some(4.0), rope_base: 500.0, ..f32() }),
         ("F32-heads", Spec { head_length: Some(48), rms_eps: 0.5, ..f32() }),
+        ("F32-qwen2", qwen2(f32())),
+        ("Q8_0-qwen2", qwen2(Spec::new(Format::Q8_0))),
+        ("Q4_K-qwen2", Spec { tied: false, ..qwen2(Spec::new(Format::Q4_K)) }),
     ];
     let formats = Format::ALL.map(|format| (format.to_string(), Spec::new(format)));
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()

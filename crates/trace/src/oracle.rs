@@ -33,6 +33,7 @@ pub(crate) enum Call {
     },
     SwiGlu,
     Add,
+    AddBias(Weight),
     TakeRows,
 }
 
@@ -77,6 +78,7 @@ impl<'a> Oracle<'a> {
             }
             Op::SwiGlu { .. } => Call::SwiGlu,
             Op::Add { .. } => Call::Add,
+            Op::AddBias { weight, .. } => Call::AddBias(self.weight(*weight)?),
             Op::TakeRows { .. } => Call::TakeRows,
         })
     }
@@ -128,6 +130,10 @@ impl<'a> Oracle<'a> {
             }
             Call::SwiGlu => g.swiglu("y", x[0], x[1]),
             Call::Add => g.add("y", x[0], x[1]),
+            Call::AddBias(weight) => {
+                let w = net.weight("w", weight.clone())?;
+                net.graph.add_bias("y", x[0], w)
+            }
             Call::TakeRows => x[0],
         };
         net.run(y, tokens, past)

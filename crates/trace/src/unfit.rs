@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use backend::Weight;
-use graph::{Graph, Op, ValueId, WeightId};
+use graph::{Graph, ValueId};
 
 use crate::compare::{Sides, read};
 use crate::judge::{Blocks, Region, rows_at_once};
@@ -112,7 +112,7 @@ impl Sides<'_> {
     fn by_weight(&self, at: usize, region: &Region, oracle: Oracle<'_>) -> Result<Option<First>, Error> {
         let (value, graph) = (&self.values[at], oracle.graph());
         let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
-        let Some(weight) = weight_of(&graph.value(id).op) else { return Ok(None) };
+        let Some(weight) = graph.value(id).op.weight() else { return Ok(None) };
         let Some((count, row, col)) = spoilt(&oracle.weight(weight)?) else { return Ok(None) };
         let text = format!(
             "{count} of the numbers of the weight `{}` are NaN or infinite, the first in row {row}, \
@@ -137,16 +137,6 @@ fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
 /// What needs no hypothesis.
 fn certain(kind: &'static str, text: String) -> Cause {
     Cause { kind, text, nmse: 0.0, explained: 1.0, likely: true }
-}
-
-/// The weight that an operation reads.
-fn weight_of(op: &Op) -> Option<WeightId> {
-    match op {
-        Op::Embed { table } => Some(*table),
-        Op::Linear { weight, .. } | Op::RmsNorm { weight, .. } => Some(*weight),
-        Op::Rope { rope, .. } => rope.factors,
-        _ => None,
-    }
 }
 
 /// How many numbers of a weight are NaN or infinite; row and column of the first.

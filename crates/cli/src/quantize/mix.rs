@@ -1,4 +1,4 @@
-//! Which tensor gets which format: the mixes that `llama-quantize` makes, for dense Llama models.
+//! Which tensor gets which format: the mixes that `llama-quantize` makes, for dense models of the families that are built.
 //!
 //! Most tensors have the format that the mix is named after. Those whose error costs most have more bits:
 //! the output matrix, values and the second half of the feed-forward network in some layers, and in
@@ -8,6 +8,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use models::Architecture;
 use quant::Format;
 
 /// A recipe of formats. Its name is what a file is called after.
@@ -108,6 +109,8 @@ impl ValueEnum for Mix {
 /// What the choice depends on besides the tensor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
+    /// The family.
+    pub(crate) architecture: Architecture,
     /// Layers.
     pub(crate) layers: usize,
     /// Query heads.
@@ -125,7 +128,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// The models of 70 billion parameters, told by what llama.cpp tells them by.
     fn is_70b(&self) -> bool {
-        self.layers == 80 && self.heads != self.kv_heads
+        self.layers == 80 && (self.heads != self.kv_heads || self.architecture != Architecture::Llama)
     }
 
     /// Query heads for each head of values.

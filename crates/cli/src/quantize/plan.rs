@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use gguf::{Gguf, Metadata, Tensor, quoted};
+use models::Architecture;
 use quant::Format;
 
 use super::imatrix::Imatrix;
@@ -49,29 +50,33 @@ fn is_float(format: Format) -> bool {
 pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Facts> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-    ensure!(
-        architecture == "llama",
-        "{}: the architecture is {}; which formats suit a model's tensors is known for \"llama\"",
-        file.file(),
-        quoted(architecture)
-    );
-    let experts = metadata.u32("llama.expert_count")?.unwrap_or(0);
+    let Some(architecture) = Architecture::from_name(architecture) else {
+        bail!(
+            "{}: the architecture is {}; which formats suit a model's tensors is known for {}",
+            file.file(),
+            quoted(architecture),
+            Architecture::names()
+        );
+    };
+    let key = |name: &str| format!("{architecture}.{name}");
+    let experts = metadata.u32(&key("expert_count"))?.unwrap_or(0);
     ensure!(
         experts == 0,
         "{}: the model is a mixture of {}, and formats for these are not known",
         file.file(),
         counted(experts, "expert")
     );
-    let number = |key: &str| -> anyhow::Result<Option<usize>> {
-        Ok(metadata.u32(key).with_context(|| file.file().to_owned())?.map(|number| number as usize))
+    let number = |name: &str| -> anyhow::Result<Option<usize>> {
+        Ok(metadata.u32(&key(name)).with_context(|| file.file().to_owned())?.map(|number| number as usize))
     };
-    let heads = number("llama.attention.head_count")?;
-    let (Some(layers), Some(heads)) = (number("llama.block_count")?, heads) else {
-        bail!("{}: llama.block_count or llama.attention.head_count is missing: no whole model", file.file());
+    let heads = number("attention.head_count")?;
+    let (Some(layers), Some(heads)) = (number("block_count")?, heads) else {
+        let [layers, heads] = ["block_count", "attention.head_count"].map(key);
+        bail!("{}: {layers} or {heads} is missing: no whole model", file.file());
     };
-    let kv_heads = number("llama.attention.head_count_kv")?.unwrap_or(heads);
+    let kv_heads = number("attention.head_count_kv")?.unwrap_or(heads);
     let tied = file.tensor("output.weight").is_none();
-    Ok(Facts { layers, heads, kv_heads, tied, imatrix, pure })
+    Ok(Facts { architecture, layers, heads, kv_heads, tied, imatrix, pure })
 }
 
 /// What becomes of each tensor, in the file's order.

@@ -11,7 +11,7 @@ use crate::quantize::mix::{self, Facts, Mix};
 /// What the names of models of random weights end in.
 pub(super) const RANDOM: &str = ", random weights";
 
-/// The shape of a model of architecture `llama`.
+/// The shape of a model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
@@ -23,6 +23,7 @@ pub(crate) struct Shape {
     head_dim: usize,
     vocab: usize,
     context: usize,
+    rms_eps: f32,
     rope_base: f32,
     /// The embedding makes the logits, too.
     tied: bool,
@@ -32,7 +33,7 @@ pub(crate) struct Shape {
 }
 
 /// All of them, by size.
-pub(super) const SHAPES: [Shape; 7] = [
+pub(super) const SHAPES: [Shape; 8] = [
     Shape {
         name: "stories260k",
         hidden: 64,
@@ -58,6 +59,7 @@ pub(super) const SHAPES: [Shape; 7] = [
         tied: true,
         ..LLAMA_2
     },
+    QWEN_2_5,
     Shape {
         name: "tinyllama-1.1b",
         hidden: 2048,
@@ -105,6 +107,7 @@ const LLAMA_2: Shape = Shape {
     head_dim: 128,
     vocab: 32000,
     context: 4096,
+    rms_eps: 1e-5,
     rope_base: 10_000.0,
     tied: false,
     stretched: None,
@@ -121,6 +124,24 @@ const LLAMA_3: Shape = Shape {
     rope_base: 500_000.0,
     family: Family::Llama3,
     ..LLAMA_2
+};
+
+/// Qwen 2.5, 0.5B (Yang et al. 2024).
+const QWEN_2_5: Shape = Shape {
+    name: "qwen2.5-0.5b",
+    layers: 24,
+    hidden: 896,
+    ffn: 4864,
+    heads: 14,
+    kv_heads: 2,
+    head_dim: 64,
+    vocab: 151_936,
+    context: 32768,
+    rms_eps: 1e-6,
+    rope_base: 1e6,
+    tied: true,
+    stretched: None,
+    family: Family::Qwen2,
 };
 
 /// What else shapes are called.
@@ -155,7 +176,7 @@ pub(super) struct Planned {
 
 /// What is in a tensor.
 pub(super) enum Content {
-    /// A matrix of random numbers.
+    /// Random numbers.
     Random,
     /// These, in F32.
     Values(Vec<f32>),
@@ -171,6 +192,7 @@ impl Shape {
     /// The tensors in the order of the file.
     pub(super) fn tensors(&self, mix: Mix) -> Vec<Planned> {
         let facts = Facts {
+            architecture: self.family.architecture(),
             layers: self.layers,
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -189,6 +211,12 @@ impl Shape {
             format: Format::F32,
             content: Content::Values(values),
         };
+        let bias = |name: String, len: usize| Planned {
+            name,
+            shape: vec![len],
+            format: Format::F32,
+            content: Content::Random,
+        };
         let norm = |name: &str| vector(format!("{name}.weight"), vec![1.0; self.hidden]);
         let &Shape { hidden, ffn, heads, kv_heads, head_dim, .. } = self;
 
@@ -196,11 +224,15 @@ impl Shape {
         tensors.extend(self.stretched.map(|factor| vector(ROPE_FREQS.into(), self.rope_factors(factor))));
         for layer in 0..self.layers {
             let inner = |name: &str, cols, rows| matrix(format!("blk.{layer}.{name}"), cols, rows);
+            tensors.push(norm(&format!("blk.{layer}.attn_norm")));
+            for (name, heads) in [("attn_q", heads), ("attn_k", kv_heads), ("attn_v", kv_heads)] {
+                let len = heads * head_dim;
+                tensors.push(inner(name, hidden, len));
+                if self.family.architecture().has_qkv_bias() {
+                    tensors.push(bias(format!("blk.{layer}.{name}.bias"), len));
+                }
+            }
             tensors.extend([
-                norm(&format!("blk.{layer}.attn_norm")),
-                inner("attn_q", hidden, heads * head_dim),
-                inner("attn_k", hidden, kv_heads * head_dim),
-                inner("attn_v", hidden, kv_heads * head_dim),
                 inner("attn_output", heads * head_dim, hidden),
                 norm(&format!("blk.{layer}.ffn_norm")),
                 inner("ffn_gate", hidden, ffn),
@@ -215,8 +247,8 @@ impl Shape {
 
     /// All that the file says beside its tensors.
     pub(super) fn metadata(&self, mix: Mix) -> Metadata {
-        let mut metadata = Metadata::default();
-        metadata.insert("general.architecture", Value::String("llama".into()));
+        let (mut metadata, architecture) = (Metadata::default(), self.family.architecture());
+        metadata.insert("general.architecture", Value::String(architecture.name().into()));
         metadata.insert("general.name", Value::String(format!("{}{RANDOM}", self.name)));
         metadata.insert("general.file_type", Value::U32(mix.file_type()));
         metadata.insert("general.quantization_version", Value::U32(2));
@@ -232,10 +264,11 @@ impl Shape {
             ("rope.dimension_count", self.head_dim),
             ("vocab_size", self.vocab),
         ] {
-            metadata.insert(format!("llama.{key}"), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
+            metadata
+                .insert(format!("{architecture}.{key}"), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
         }
-        metadata.insert("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5));
-        metadata.insert("llama.rope.freq_base", Value::F32(self.rope_base));
+        metadata.insert(format!("{architecture}.attention.layer_norm_rms_epsilon"), Value::F32(self.rms_eps));
+        metadata.insert(format!("{architecture}.rope.freq_base"), Value::F32(self.rope_base));
         self.family.describe(self.vocab, &mut metadata);
         metadata
     }
@@ -271,6 +304,7 @@ mod tests {
         for (name, parameters) in [
             ("stories260k", 260_032),
             ("stories15m", 15_191_712),
+            ("qwen2.5-0.5b", 494_032_768),
             ("tinyllama-1.1b", 1_100_048_384),
             ("llama-3.2-1b", 1_235_814_400),
             ("llama-3.2-3b", 3_212_749_824),
@@ -285,9 +319,9 @@ mod tests {
     fn names_are_found_and_mistakes_answered() {
         assert_eq!(shape("llama-8b"), shape("llama-3-8b"));
         assert_eq!(shape("TinyLlama-1.1B").name, "tinyllama-1.1b");
-        let error = <&Shape>::from_str("qwen2.5-0.5b").expect_err("is not there");
+        let error = <&Shape>::from_str("gemma-2b").expect_err("is not there");
         assert!(
-            error.contains("\"qwen2.5-0.5b\"; there are stories260k, stories15m, tinyllama-1.1b"),
+            error.contains("\"gemma-2b\"; there are stories260k, stories15m, qwen2.5-0.5b, tinyllama-1.1b"),
             "{error}"
         );
     }
@@ -305,7 +339,8 @@ mod tests {
         assert!((factors[15] - 1.651).abs() < 2e-3, "{factors:?}");
     }
 
-    /// llama.cpp's `llama_model_quantize` makes 667,078,656 bytes of tensors of this shape.
+    /// llama.cpp's `llama_model_quantize` makes so many bytes of tensors of these shapes, and of the second in these
+    /// formats: rows of 896 values are no whole blocks of 256.
     #[test]
     fn a_mix_has_the_formats_of_the_real_file() {
         let tensors = shape("tinyllama-1.1b").tensors(Mix::Q4_K_M);
@@ -315,5 +350,18 @@ mod tests {
         };
         assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 667_078_656);
         assert_eq!(tensors.last().map(|tensor| tensor.format), Some(Format::Q6_K));
+
+        let tensors = shape("qwen2.5-0.5b").tensors(Mix::Q4_K_M);
+        assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 391_859_712);
+        for (format, expected) in [
+            (Format::Q5_0, 132),
+            (Format::F32, 121),
+            (Format::Q8_0, 13),
+            (Format::Q6_K, 12),
+            (Format::Q4_K, 12),
+        ] {
+            let found = tensors.iter().filter(|tensor| tensor.format == format).count();
+            assert_eq!(found, expected, "{format}");
+        }
     }
 }

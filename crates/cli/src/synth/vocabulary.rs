@@ -5,20 +5,25 @@
 use std::collections::HashSet;
 
 use gguf::{Array, Metadata, Value};
+use models::Architecture;
 
-/// Whose tokenizer it is.
+/// Whose tokenizer it is, and whose model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     /// SentencePiece with bytes.
     Llama2,
     /// Byte-level BPE; the last 256 tokens are special.
     Llama3,
+    /// Byte-level BPE; the last 293 tokens are special or mean nothing, so that there are as many as rows of the
+    /// embedding.
+    Qwen2,
 }
 
 // Kinds of tokens, as `tokenizer.ggml.token_type` numbers them.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
+const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
 const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
@@ -33,12 +38,26 @@ const TEMPLATE_3: &str = "{{ bos_token }}{% for message in messages %}{{ '<|star
     message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
+/// ChatML.
+const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + \
+    message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}\
+    {{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 impl Family {
+    /// The architecture of its models.
+    pub(super) fn architecture(self) -> Architecture {
+        match self {
+            Family::Llama2 | Family::Llama3 => Architecture::Llama,
+            Family::Qwen2 => Architecture::Qwen2,
+        }
+    }
+
     /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
     pub(super) fn describe(self, size: usize, metadata: &mut Metadata) {
         match self {
             Family::Llama2 => sentence_piece(size, metadata),
-            Family::Llama3 => byte_pairs(size, metadata),
+            Family::Llama3 => byte_pairs(size, &LLAMA_3, metadata),
+            Family::Qwen2 => byte_pairs(size, &QWEN_2, metadata),
         }
     }
 }
@@ -72,39 +91,82 @@ fn sentence_piece(size: usize, metadata: &mut Metadata) {
     metadata.insert("tokenizer.chat_template", Value::String(TEMPLATE_2.into()));
 }
 
-/// The bytes, what merges make of them, and 256 special tokens in Llama 3's places.
-fn byte_pairs(size: usize, metadata: &mut Metadata) {
-    let text = size.saturating_sub(256);
+/// What byte-level tokenizers differ in.
+struct BytePairs {
+    /// `tokenizer.ggml.pre`.
+    pre: &'static str,
+    /// The last tokens, which are no text.
+    special: usize,
+    /// The name and kind of each of them, of which the first is `size - special`.
+    name: fn(usize) -> (String, i32),
+    bos: usize,
+    eos: usize,
+    add_bos: bool,
+    template: &'static str,
+}
+
+const LLAMA_3: BytePairs = BytePairs {
+    pre: "llama-bpe",
+    special: 256,
+    name: |number| {
+        let name = match number {
+            0 => "<|begin_of_text|>".to_owned(),
+            1 => "<|end_of_text|>".to_owned(),
+            6 => "<|start_header_id|>".to_owned(),
+            7 => "<|end_header_id|>".to_owned(),
+            8 => "<|eom_id|>".to_owned(),
+            9 => "<|eot_id|>".to_owned(),
+            reserved => format!("<|reserved_special_token_{reserved}|>"),
+        };
+        (name, CONTROL)
+    },
+    bos: 0,
+    eos: 9,
+    add_bos: true,
+    template: TEMPLATE_3,
+};
+
+const QWEN_2: BytePairs = BytePairs {
+    pre: "qwen2",
+    special: 293,
+    name: |number| match number {
+        0 => ("<|endoftext|>".to_owned(), CONTROL),
+        1 => ("<|im_start|>".to_owned(), CONTROL),
+        2 => ("<|im_end|>".to_owned(), CONTROL),
+        padding => (format!("[PAD{padding}]"), UNUSED),
+    },
+    bos: 0,
+    eos: 2,
+    add_bos: false,
+    template: TEMPLATE_QWEN,
+};
+
+/// The bytes, what merges make of them, and special tokens.
+fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
+    let text = size.saturating_sub(family.special);
     let mut tokens: Vec<String> = byte_alphabet().into_iter().map(String::from).collect();
     let rules: Vec<[String; 2]> = words("Ġ").into_iter().take(text.saturating_sub(tokens.len())).collect();
     tokens.extend(rules.iter().map(|[left, right]| format!("{left}{right}")));
     let merges = rules.iter().map(|[left, right]| format!("{left} {right}")).collect();
     let mut kinds = vec![NORMAL; tokens.len()];
     let first = tokens.len();
-    tokens.extend((0..256).map(|number| match number {
-        0 => "<|begin_of_text|>".to_owned(),
-        1 => "<|end_of_text|>".to_owned(),
-        6 => "<|start_header_id|>".to_owned(),
-        7 => "<|end_header_id|>".to_owned(),
-        8 => "<|eom_id|>".to_owned(),
-        9 => "<|eot_id|>".to_owned(),
-        reserved => format!("<|reserved_special_token_{reserved}|>"),
-    }));
-    kinds.resize(tokens.len(), CONTROL);
+    let (names, special_kinds): (Vec<String>, Vec<i32>) = (0..family.special).map(family.name).unzip();
+    tokens.extend(names);
+    kinds.extend(special_kinds);
     let special = |number: usize| Value::U32(u32::try_from(first + number).unwrap_or(0));
     for (key, value) in [
         ("model", Value::String("gpt2".into())),
-        ("pre", Value::String("llama-bpe".into())),
+        ("pre", Value::String(family.pre.into())),
         ("tokens", Value::Array(Array::String(tokens))),
         ("token_type", Value::Array(Array::I32(kinds))),
         ("merges", Value::Array(Array::String(merges))),
-        ("bos_token_id", special(0)),
-        ("eos_token_id", special(9)),
-        ("add_bos_token", Value::Bool(true)),
+        ("bos_token_id", special(family.bos)),
+        ("eos_token_id", special(family.eos)),
+        ("add_bos_token", Value::Bool(family.add_bos)),
     ] {
         metadata.insert(format!("tokenizer.ggml.{key}"), value);
     }
-    metadata.insert("tokenizer.chat_template", Value::String(TEMPLATE_3.into()));
+    metadata.insert("tokenizer.chat_template", Value::String(family.template.into()));
 }
 
 /// Words of letters and of `space` before letters, each of two parts that are characters or come before it;
@@ -150,9 +212,12 @@ mod tests {
 
     #[test]
     fn every_text_comes_back() {
-        for (family, size, bos) in
-            [(Family::Llama2, 512, 1), (Family::Llama2, 32000, 1), (Family::Llama3, 128_256, 128_000)]
-        {
+        for (family, size, bos) in [
+            (Family::Llama2, 512, 1),
+            (Family::Llama2, 32000, 1),
+            (Family::Llama3, 128_256, 128_000),
+            (Family::Qwen2, 151_936, 151_643),
+        ] {
             let mut metadata = Metadata::default();
             family.describe(size, &mut metadata);
             let tokenizer = Tokenizer::from_metadata(&metadata).expect("a tokenizer");

@@ -28,14 +28,15 @@ impl Pools {
     /// Writes the data of `tensor`.
     pub(super) fn write(&mut self, tensor: &Planned, out: &mut dyn Write) -> io::Result<()> {
         let values = match &tensor.content {
-            Content::Random => return self.write_matrix(tensor, out),
+            Content::Random => return self.write_random(tensor, out),
             Content::Values(values) => values,
         };
         values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
     }
 
-    fn write_matrix(&mut self, tensor: &Planned, out: &mut dyn Write) -> io::Result<()> {
-        let &[cols, rows] = &*tensor.shape else { return Err(io::Error::other("no matrix")) };
+    fn write_random(&mut self, tensor: &Planned, out: &mut dyn Write) -> io::Result<()> {
+        let [cols, rows @ ..] = &*tensor.shape else { return Ok(()) };
+        let (cols, rows) = (*cols, rows.iter().product::<usize>());
         let pool = self.rows.entry((tensor.format, cols)).or_insert_with(|| pool(tensor.format, cols));
         let row = pool.len() / pool_rows(cols);
         let mut left = rows * row;

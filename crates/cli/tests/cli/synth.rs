@@ -15,7 +15,7 @@ fn a_made_model_loads_tokenises_and_generates() {
         let found: usize = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum();
         assert_eq!(found, parameters, "{shape}");
         let model = models::Model::new(&file).expect("a model");
-        assert_eq!(model.config.architecture, "llama");
+        assert_eq!(model.config.architecture, models::Architecture::Llama);
         let text = "Grüße aus 世界 🙂";
         let ids = home.run_with("tokenize -m made.gguf --no-bos --ids", &[text]).quiet();
         assert_eq!(home.run_with("detokenize -m made.gguf", &[ids.trim()]).quiet().trim(), text);
@@ -50,10 +50,7 @@ fn bench_makes_a_model_and_removes_it() {
 fn mistakes_name_the_choices() {
     let home = Home::new();
     for (args, said) in [
-        (
-            "synth llama out.gguf Q8_0",
-            "no shape \"llama\"; there are stories260k, stories15m, tinyllama-1.1b",
-        ),
+        ("synth llama out.gguf Q8_0", "no shape \"llama\"; there are stories260k, stories15m, qwen2.5-0.5b"),
         ("synth tinyllama out.gguf Q9", "possible values: F32, F16, BF16, Q4_0"),
         ("synth tinyllama out.gguf", "<TYPE>"),
         ("synth stories260k - Q8_0", "`-` for stdout is none"),

@@ -176,6 +176,19 @@ pub fn add_clips_nothing(make: Make<'_>) {
     close(&net.run(y, make(), None, &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
 }
 
+/// The one row, to rows of 20 columns, which are no whole vectors; tens and hundreds stay what they are.
+pub fn add_bias_adds_one_row_to_each(make: Make<'_>) {
+    let mut net = Net::default();
+    let x: Vec<f32> = (0..60).map(|i| 100.0 * (i / 20) as f32 + (i % 20) as f32).collect();
+    let w: Vec<f32> = (0..20).map(|k| 0.5 - 1000.0 * k as f32).collect();
+    let x = net.input("x", 3, &x);
+    let w = net.matrix("w", 1, &w);
+    let y = net.graph.add_bias("y", x, w);
+    let expected: Vec<f32> =
+        (0..60).map(|i| 100.0 * (i / 20) as f32 - 999.0 * (i % 20) as f32 + 0.5).collect();
+    close(&net.run(y, make(), None, &[rows(3)]), &expected, 0.0);
+}
+
 /// Ten times rows 1 and 3 of four; a step that wants no row computes none and disturbs nothing.
 pub fn only_wanted_rows_are_computed(make: Make<'_>) {
     let mut net = Net::default();

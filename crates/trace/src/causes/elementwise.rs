@@ -1,7 +1,8 @@
-//! Mistakes of gates and sums.
+//! Mistakes of gates, sums and biases.
 
-use super::{Hunt, Rank};
+use super::{Hunt, Rank, general};
 use crate::Matrix;
+use crate::oracle::Call;
 
 /// Of two inputs, number by number.
 fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f64, f64) -> f64) -> Matrix {
@@ -60,4 +61,17 @@ pub(super) fn add(hunt: &mut Hunt<'_>) {
     known("residual-sign", format!("`{a_name}` is subtracted"), &|a, b| b - a);
     known("residual-product", "the two are multiplied, not added".into(), &|a, b| a * b);
     known("residual-scaled", "the sum is halved".into(), &|a, b| (a + b) / 2.0);
+}
+
+/// A bias that is left out is found by what all operations have in common: the input is unchanged.
+pub(super) fn add_bias(hunt: &mut Hunt<'_>) {
+    let s = hunt.suspect;
+    let (Call::AddBias(weight), [x]) = (&s.call, &s.inputs[..]) else { return };
+    let mut known = |kind, text: &str, of: &dyn Fn(f64, f64) -> f64| {
+        hunt.try_out(kind, Rank::Known, text, &zip(x, &s.expected, of));
+    };
+    known("bias-sign", "the bias is subtracted", &|x, sum| 2.0 * x - sum);
+    known("bias-twice", "the bias is added twice", &|x, sum| 2.0 * sum - x);
+    known("bias-product", "the bias is multiplied, not added", &|x, sum| x * (sum - x));
+    general::other_weights(hunt, "bias", weight, Call::AddBias);
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with any operation.
 
+use backend::Weight;
 use graph::{Op, Value, ValueId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
@@ -58,6 +59,21 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     // Enough of them are a fault by themselves, whatever else is wrong.
     let likely = explained >= 0.5 || bad >= super::ENOUGH;
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
+}
+
+/// Another weight of the same shape than `own`, in an operation of one value.
+pub(super) fn other_weights(hunt: &mut Hunt<'_>, what: &str, own: &Weight, call: impl Fn(Weight) -> Call) {
+    let s = hunt.suspect;
+    let graph = s.oracle.graph();
+    let Some(own_id) = s.value().op.weight() else { return };
+    let own_name = &graph.weight(own_id).name;
+    for (id, other) in graph.weights() {
+        if id != own_id && (other.rows, other.cols) == (own.rows, own.cols) {
+            let text = format!("the {what} is `{}` in place of `{own_name}`", other.name);
+            let made = s.oracle.weight(id).and_then(|other| s.oracle.run(&call(other), &[&s.inputs[0]]));
+            hunt.try_run("wrong-weight", Rank::Known, text, made);
+        }
+    }
 }
 
 /// Zero and a factor, which every other hypothesis must surpass.

@@ -168,7 +168,8 @@ pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
         Op::Attention { heads, .. } => Some(graph.value(id).cols / heads),
         _ => None,
     };
-    let read_by = |reader: &Value| match &reader.op {
+    let read_by = |(reader_id, reader): (ValueId, &Value)| match &reader.op {
+        Op::AddBias { x, .. } if *x == id => head_dim(oracle, reader_id),
         Op::Rope { x, rope } if *x == id => Some(rope.head_dim),
         Op::Attention { q, k, v, heads, kv_heads, .. } => {
             let cols = graph.value(id).cols;
@@ -176,7 +177,7 @@ pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
         }
         _ => None,
     };
-    of(id).or_else(|| graph.values().find_map(|(_, reader)| read_by(reader)))
+    of(id).or_else(|| graph.values().find_map(read_by))
 }
 
 /// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
@@ -330,6 +331,7 @@ pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
         Op::Attention { .. } => attention::hunt(&mut hunt),
         Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
         Op::Add { .. } => elementwise::add(&mut hunt),
+        Op::AddBias { .. } => elementwise::add_bias(&mut hunt),
         Op::TakeRows { .. } => {}
     }
     general::hunt(&mut hunt);

@@ -1,9 +1,6 @@
 //! Mistakes of RMS norms: eps, mean, weight.
 
-use backend::Weight;
-use graph::Op;
-
-use super::{Hunt, Rank};
+use super::{Hunt, Rank, general};
 use crate::Matrix;
 use crate::oracle::Call;
 
@@ -64,7 +61,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         hunt.try_out("norm-eps", Rank::Estimated, text, &made);
     }
     rescaled(hunt, &w);
-    other_weights(hunt, weight, eps as f32);
+    general::other_weights(hunt, "norm's weight", weight, |weight| Call::RmsNorm(weight, eps as f32));
 }
 
 /// Rows that all have one size although they should not.
@@ -122,21 +119,4 @@ fn fitted_eps(found: &Matrix, x: &Matrix, w: &[f64], squares: &[f64], rows: &[us
     let median = fits.get(fits.len() / 2).copied().filter(|&eps| eps > 0.0)?;
     let agree = fits.iter().filter(|&&eps| (eps / median - 1.0).abs() < 0.05).count();
     (agree >= AGREE && agree * 2 >= fits.len()).then_some(median)
-}
-
-/// Another norm's weight.
-fn other_weights(hunt: &mut Hunt<'_>, own: &Weight, eps: f32) {
-    let s = hunt.suspect;
-    let graph = s.oracle.graph();
-    let Op::RmsNorm { weight: own_id, .. } = &s.value().op else { return };
-    let own_name = &graph.weight(*own_id).name;
-    for (id, other) in graph.weights() {
-        if id == *own_id || (other.rows, other.cols) != (own.rows, own.cols) {
-            continue;
-        }
-        let text = format!("the norm's weight is `{}` in place of `{own_name}`", other.name);
-        let made =
-            s.oracle.weight(id).and_then(|weight| s.oracle.run(&Call::RmsNorm(weight, eps), &[&s.inputs[0]]));
-        hunt.try_run("wrong-weight", Rank::Known, text, made);
-    }
 }

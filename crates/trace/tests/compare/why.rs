@@ -201,3 +201,40 @@ fn wide_values_are_judged_in_parts() {
     let first = bench.compare(&bench.changed(&cpu, nan), &reference).first.expect("a NaN");
     assert!(first.causes[0].text.contains("position 22, column 9"), "{:?}", first.causes);
 }
+
+/// Columns of the product stand for heads, as those of the sum do.
+#[test]
+fn biases_that_are_left_out_or_wrong_are_told() {
+    let bench = Bench::of(Spec { architecture: "qwen2", layers: 2, ..Spec::new(Format::Q8_0) });
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    assert!(bench.compare(&cpu, &reference).alike);
+    let product = Matrix::new(64, cpu.read("Kcur_mm-1").expect("a value"));
+    let other = Matrix::new(64, cpu.read("Kcur_pre-1").expect("a value"));
+    let values = [cpu.read("Vcur-1"), cpu.read("Vcur_mm-1")].map(|value| value.expect("a value"));
+    let of_values = |r: usize, c: usize| values[0][r * 64 + c] - values[1][r * 64 + c];
+    let said = |made: &dyn Fn(usize, usize) -> f32| {
+        let bad = bench.changed(&cpu, |name, x| {
+            Some(if name == "Kcur_pre-1" { Matrix::from_fn(x.rows, x.cols, made) } else { x })
+        });
+        let first = bench.compare(&bad, &reference).first.expect("a wrong sum");
+        assert_eq!((&*first.name, first.causes[0].likely), ("Kcur_pre-1", true), "{:?}", first.causes);
+        (first.causes[0].kind, first.causes[0].text.clone())
+    };
+    assert_eq!(said(&|r, c| product.at(r, c)).0, "unchanged");
+    assert_eq!(said(&|r, c| 2.0 * product.at(r, c) - other.at(r, c)).0, "bias-sign");
+    assert_eq!(said(&|r, c| 2.0 * other.at(r, c) - product.at(r, c)).0, "bias-twice");
+    let (kind, text) = said(&|r, c| product.at(r, c) + of_values(r, c));
+    assert!(
+        kind == "wrong-weight" && text.contains("`blk.1.attn_v.bias` in place of `blk.1.attn_k.bias`"),
+        "{text}"
+    );
+    let head = bench.changed(&cpu, |name, x| {
+        Some(if name == "Kcur_mm-1" {
+            Matrix::from_fn(x.rows, x.cols, |r, c| x.at(r, c) * if c < 32 { -1.0 } else { 1.0 })
+        } else {
+            x
+        })
+    });
+    let first = bench.compare(&head, &reference).first.expect("a wrong head");
+    assert_eq!((&*first.name, &*first.place), ("Kcur_mm-1", "head 0"));
+}

@@ -1,0 +1,116 @@
+//! Architecture `qwen2`: keys of its own, biases, rotation by halves.
+
+use gguf::{Gguf, Tensor, Value};
+use graph::{Op, Pairing};
+use models::{Architecture, Error, Model};
+use testkit::llama::{Spec, small, small_qwen2};
+
+/// The small model with its tensors changed.
+fn model(change: impl FnOnce(&mut Vec<Tensor>)) -> Result<Model, Error> {
+    let spec = small_qwen2();
+    let mut tensors = spec.tensors();
+    change(&mut tensors);
+    opened(&spec, &tensors)
+}
+
+fn opened(spec: &Spec, tensors: &[Tensor]) -> Result<Model, Error> {
+    let file = gguf::write(Vec::new(), &spec.metadata(), tensors).expect("a vector takes everything");
+    Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+}
+
+/// Those of `qwen2.cpp`: the biases are added before the rotation, which turns halves; there is none for the
+/// output of attention.
+#[test]
+fn biases_come_before_the_rotation_by_halves() {
+    let Model { config, graph } = model(|_| {}).expect("a good model");
+    assert_eq!((config.architecture, config.rms_epsilon), (Architecture::Qwen2, 1e-6));
+    let printed = graph.to_string();
+    let layer: Vec<&str> =
+        printed.lines().skip(1).take(11).map(|line| line.split("  //").next().unwrap()).collect();
+    assert_eq!(
+        layer,
+        [
+            "attn_norm-0 = rms_norm(embd, blk.0.attn_norm.weight, eps 1e-6)",
+            "Qcur_mm-0 = linear(attn_norm-0, blk.0.attn_q.weight)",
+            "Qcur_pre-0 = add_bias(Qcur_mm-0, blk.0.attn_q.bias)",
+            "Kcur_mm-0 = linear(attn_norm-0, blk.0.attn_k.weight)",
+            "Kcur_pre-0 = add_bias(Kcur_mm-0, blk.0.attn_k.bias)",
+            "Vcur_mm-0 = linear(attn_norm-0, blk.0.attn_v.weight)",
+            "Vcur-0 = add_bias(Vcur_mm-0, blk.0.attn_v.bias)",
+            "Qcur-0 = rope(Qcur_pre-0, Halves, 16 of 16, theta 1000000)",
+            "Kcur-0 = rope(Kcur_pre-0, Halves, 16 of 16, theta 1000000)",
+            "kqv_out-0 = attention(Qcur-0, Kcur-0, Vcur-0, cache 0, 4 heads, 2 kv heads, scale 0.25)",
+            "attn_out-0 = linear(kqv_out-0, blk.0.attn_output.weight)",
+        ]
+    );
+    let turns = graph.values().filter_map(|(_, value)| match &value.op {
+        Op::Rope { rope, .. } => Some(rope.pairing),
+        _ => None,
+    });
+    assert!(turns.eq([Pairing::Halves; 4]));
+}
+
+#[test]
+fn biases_that_are_missing_misshapen_or_none_of_its_own_are_refused_by_name() {
+    let name = "blk.1.attn_k.bias";
+    let missing = model(|tensors| tensors.retain(|tensor| tensor.name != name)).expect_err("missing");
+    assert_eq!(missing, Error::MissingTensor { name: name.into(), expected: vec![32] });
+
+    let of = |tensors: &[Tensor]| tensors.iter().position(|tensor| tensor.name == name).expect("it is there");
+    let misshapen = model(|tensors| {
+        let at = of(tensors);
+        tensors[at].data = vec![0; 4 * 64].into();
+        tensors[at].shape = vec![64];
+    });
+    let expected = Error::TensorShape { name: name.into(), found: vec![64], expected: vec![32] };
+    assert_eq!(misshapen.expect_err("misshapen"), expected);
+
+    let strange = model(|tensors| {
+        let bias = Tensor { name: "blk.1.attn_output.bias".into(), ..tensors[of(tensors)].clone() };
+        tensors.push(bias);
+    });
+    let text = strange.expect_err("not part of it").to_string();
+    assert!(text.contains("`blk.1.attn_output.bias` is not part of architecture qwen2"), "{text}");
+}
+
+/// What it names is computed, or the file is refused.
+#[test]
+fn a_file_is_of_the_architecture_that_it_names() {
+    let llama = Spec { architecture: "llama", ..small_qwen2() };
+    let text = opened(&llama, &small_qwen2().tensors()).expect_err("biases").to_string();
+    assert!(text.contains(".bias` is not part of architecture llama"), "{text}");
+
+    let qwen2 = Spec { architecture: "qwen2", rope_freqs: false, ..small() };
+    let text = opened(&qwen2, &Spec { architecture: "llama", ..qwen2.clone() }.tensors());
+    let text = text.expect_err("no biases").to_string();
+    assert!(text.contains("`blk.0.attn_q.bias` of shape [64] is missing"), "{text}");
+
+    for name in ["qwen2moe", "qwen2vl", "qwen3"] {
+        let text = opened(&Spec { architecture: name, ..qwen2.clone() }, &qwen2.tensors());
+        let text = text.expect_err("not built").to_string();
+        assert!(text.contains(name) && text.contains("supported: llama, qwen2"), "{text}");
+    }
+}
+
+/// Keys of the family; those of another mean nothing.
+#[test]
+fn what_is_not_built_is_refused_by_name() {
+    let (spec, tensors) = (small_qwen2(), small_qwen2().tensors());
+    let with = |key: &str, value: Value| {
+        let mut metadata = spec.metadata();
+        metadata.insert(key, value);
+        let file = gguf::write(Vec::new(), &metadata, &tensors).expect("a vector takes everything");
+        Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+    };
+    for (key, value) in [
+        ("qwen2.rope.scaling.type", Value::String("yarn".into())),
+        ("qwen2.attention.causal", Value::Bool(false)),
+        ("qwen2.expert_count", Value::U32(60)),
+    ] {
+        let text = with(key, value).expect_err(key).to_string();
+        assert!(text.contains(key) && text.contains("not supported for architecture qwen2"), "{text}");
+    }
+    let text = with("qwen2.block_count", Value::U32(3)).expect_err("there are 2").to_string();
+    assert!(text.contains("qwen2.block_count"), "{text}");
+    assert!(with("llama.expert_count", Value::U32(8)).is_ok());
+}
