@@ -96,6 +96,13 @@ impl<T: Pod> Deref for Guarded<T> {
     }
 }
 
+/// The bytes of a mapped file.
+impl AsRef<[u8]> for Guarded<u8> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl<T: Pod> DerefMut for Guarded<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(&mut self.map[self.buffer.clone()])

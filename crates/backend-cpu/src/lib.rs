@@ -1,4 +1,5 @@
-//! The CPU backend: weights of linear layers are packed for vector kernels before the first step.
+//! The CPU backend: weights of linear layers are packed for vector kernels before the first step, or piece by piece
+//! whenever they are read ([`Cpu::without_repacking`]).
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
 //! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.
@@ -38,17 +39,20 @@ use program::CpuProgram;
 #[derive(Debug)]
 pub struct Cpu {
     kernels: Kernels,
+    /// Whether weights of linear layers are copied to where kernels read them.
+    is_repacking: bool,
     weights: HashMap<String, Weight>,
     /// Weights of linear layers, as kernels read them.
     matrices: HashMap<String, Arc<Matrix>>,
     state: Arc<Mutex<State>>,
 }
 
-/// The weight of a linear layer; packed when it is needed first.
+/// The weight of a linear layer; packed when it is needed first, or left where it is.
 #[derive(Debug)]
 struct Matrix {
     weight: Weight,
     linear: Linear,
+    is_copied: bool,
     packed: OnceLock<Packed>,
 }
 
@@ -59,15 +63,18 @@ impl Matrix {
             return Ok(packed);
         }
         let Weight { rows, cols, ref bytes, .. } = self.weight;
+        if !self.is_copied {
+            return Ok(self.packed.get_or_init(|| Packed::mapped(bytes.clone(), rows, cols)));
+        }
         let packed = (self.linear.pack)(pool, bytes, rows, cols).map_err(|_| Error::OutOfMemory {
             what: "weights, packed for vector kernels",
             bytes: self.bytes(),
-            hint: "use a smaller model or a format of fewer bits",
+            hint: "use a smaller model or a format of fewer bits, or leave weights in the file (--no-repack)",
         })?;
         Ok(self.packed.get_or_init(|| packed))
     }
 
-    /// Bytes it takes when it is packed.
+    /// Bytes its copy takes.
     fn bytes(&self) -> u64 {
         (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64
     }
@@ -100,10 +107,18 @@ impl Cpu {
         let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
         Some(Cpu {
             kernels: Kernels::new(isa)?,
+            is_repacking: true,
             weights: HashMap::new(),
             matrices: HashMap::new(),
             state: Arc::new(Mutex::new(state)),
         })
+    }
+
+    /// The same, for models that memory has room for once: weights stay where they were loaded, as a rule in a file's
+    /// map, and are packed whenever they are read, a few rows at a time. Every number is the same bits; a step of
+    /// few rows takes longer.
+    pub fn without_repacking(self) -> Cpu {
+        Cpu { is_repacking: false, ..self }
     }
 }
 
@@ -120,6 +135,10 @@ impl Backend for Cpu {
                 ("kernels", isa.name().into()),
                 ("quantised weights", format!("{} integer dot products with 8-bit activations", isa.name())),
                 ("F32, F16, BF16 weights", format!("{} with f32 activations", isa.name())),
+                (
+                    "copies of weights",
+                    if self.is_repacking { "packed for the kernels" } else { "none" }.into(),
+                ),
             ],
         }
     }
@@ -151,6 +170,7 @@ impl Backend for Cpu {
                     Arc::new(Matrix {
                         linear: self.kernels.linear(weight.format),
                         weight,
+                        is_copied: self.is_repacking,
                         packed: OnceLock::new(),
                     })
                 });
@@ -167,19 +187,27 @@ impl Backend for Cpu {
         matrices.sort_by_key(|(_, matrix)| matrix.weight.bytes.as_ptr());
         for (name, matrix) in matrices {
             matrix.pack(pool)?;
-            copied(name);
+            if matrix.is_copied {
+                copied(name);
+            }
         }
         Ok(())
     }
 
     fn memory(&self) -> Memory {
         let state = lock(&self.state);
+        let copy_of = |name: &str| self.matrices.get(name).filter(|matrix| matrix.is_copied);
         Memory {
             weights_mapped: {
-                let mapped = self.weights.iter().filter(|(name, _)| !self.matrices.contains_key(*name));
+                let mapped = self.weights.iter().filter(|(name, _)| copy_of(name).is_none());
                 mapped.map(|(_, weight)| weight.bytes.len() as u64).sum()
             },
-            weights_owned: self.matrices.values().map(|matrix| matrix.bytes()).sum(),
+            weights_owned: self
+                .weights
+                .keys()
+                .filter_map(|name| copy_of(name))
+                .map(|copy| copy.bytes())
+                .sum(),
             kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
         }
@@ -206,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    /// A matrix is copied to two strips of 16 rows; the table is read where it lies. Nothing is taken before
-    /// it is needed, and the numbers do not depend on when that is.
+    /// A matrix is copied to two strips of 16 rows, or left; the table is read where it lies. Nothing is taken before
+    /// it is needed, and the numbers do not depend on when that is, nor on where the matrix is.
     #[test]
     fn what_is_copied_is_told_and_counted() {
         let mut graph = graph::Builder::new();
@@ -218,8 +246,9 @@ mod tests {
         let graph = graph.finish(y);
         let step = Step::new(vec![2, 0], vec![Span { past: 0, len: 2, pages: vec![0] }], vec![0, 1]);
         let step = step.expect("a good step");
-        let run = |prepare: bool| {
-            let mut cpu = Cpu::new(1.try_into().ok());
+        let run = |prepare: bool, repack: bool| {
+            let cpu = Cpu::new(1.try_into().ok());
+            let mut cpu = if repack { cpu } else { cpu.without_repacking() };
             for (name, rows) in [("table", 3), ("matrix", 20)] {
                 let bytes: Vec<u8> = (0..rows * 32).flat_map(|i| (i as f32).sin().to_le_bytes()).collect();
                 let weight = Weight { format: Format::F32, rows, cols: 32, bytes: bytes.into() };
@@ -228,20 +257,23 @@ mod tests {
             let bucket = Bucket { rows: 2, wanted: 2 };
             let mut program = cpu.compile(&graph, bucket, Taps::None).expect("a good graph");
             let memory = cpu.memory();
-            assert_eq!((memory.weights_mapped, memory.weights_owned), (3 * 32 * 4, 2 * 16 * 32 * 4));
+            let expected = if repack { (3 * 32 * 4, 2 * 16 * 32 * 4) } else { ((3 + 20) * 32 * 4, 0) };
+            assert_eq!((memory.weights_mapped, memory.weights_owned), expected);
             assert!(cpu.matrices["matrix"].packed.get().is_none());
             if prepare {
                 let mut copied = Vec::new();
                 cpu.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
-                assert_eq!(copied, ["matrix"]);
+                assert_eq!(copied, ["matrix"][..usize::from(repack)]);
                 assert!(cpu.matrices["matrix"].packed.get().is_some());
             }
             program.run(&step).expect("a good step");
             program.output().to_vec()
         };
-        let later = run(false);
+        let later = run(false, true);
         assert_eq!(later.len(), 2 * 20);
-        assert_eq!(run(true), later);
+        for (prepare, repack) in [(true, true), (true, false), (false, false)] {
+            assert_eq!(run(prepare, repack), later);
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64Value
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use engine::KvFormat;
 
+use crate::load::WeightsArgs;
 use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, bench, completions, devices, mistakes, perplexity, quantize, settings, synth, verify};
@@ -158,6 +159,8 @@ pub(crate) struct CpuArgs {
     /// Instruction set of the CPU's kernels [default: the best this processor has]
     #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, hide_short_help = true)]
     pub(crate) isa: Option<Isa>,
+    #[command(flatten)]
+    pub(crate) weights: WeightsArgs,
 }
 
 /// An instruction set that this processor has.
@@ -529,6 +532,8 @@ pub(crate) struct InspectArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) context: ContextArgs,
+    #[command(flatten)]
+    pub(crate) weights: WeightsArgs,
     /// Print one JSON object with everything, arrays in full
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,6 +9,7 @@ use backend::Backend;
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use bytes::Bytes;
+use clap::builder::FalseyValueParser;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
@@ -100,8 +101,25 @@ pub(crate) fn backends(args: CpuArgs) -> [Box<dyn Backend>; 2] {
     [Box::new(cpu(args)), Box::new(Reference::new())]
 }
 
-fn cpu(CpuArgs { threads, isa }: CpuArgs) -> Cpu {
-    Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect)).expect("the options name what there is")
+/// Where the CPU has weights.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct WeightsArgs {
+    /// Use weights where they lie in the file, without a copy packed for the CPU's kernels: for models that
+    /// memory has room for once; answers are the same, and come more slowly
+    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new(), help_heading = "Engine")]
+    pub(crate) no_repack: bool,
+}
+
+impl WeightsArgs {
+    /// `cpu` with its weights there.
+    pub(crate) fn on(self, cpu: Cpu) -> Cpu {
+        if self.no_repack { cpu.without_repacking() } else { cpu }
+    }
+}
+
+fn cpu(CpuArgs { threads, isa, weights }: CpuArgs) -> Cpu {
+    let cpu = Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect));
+    weights.on(cpu.expect("the options name what there is"))
 }
 
 /// A way to compute on this machine: a backend, or one of its kernel sets.

@@ -193,7 +193,7 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Bytes(scaled::<B, G>()),
         bytes: Packed::bytes::<B, G>,
-        pack: Packed::new::<B, G>,
+        pack: |pool, bytes, rows, cols| Packed::new::<L, B, G>(lanes(), pool, bytes, rows, cols),
         multiply: |weight, x, tile| {
             lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
         },
@@ -204,7 +204,7 @@ fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
         form: Form::Floats,
         bytes: Packed::bytes_of_floats::<F>,
-        pack: Packed::floats::<F>,
+        pack: |pool, bytes, rows, cols| Packed::floats::<L, F>(lanes(), pool, bytes, rows, cols),
         multiply: |weight, x, tile| {
             lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });
         },

@@ -87,6 +87,66 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn flip(self, bytes: [__m256i; 2], mask: u8) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        both(bytes, |bytes| unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(mask as i8)) })
+    }
+
+    /// Rows `j` and `4 + j` of eight are read into one register, so that each half is turned alone.
+    #[inline(always)]
+    fn across(self, rows: [&[u8; 16]; LANES]) -> [[__m256i; 2]; 4] {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from arrays of 16.
+        unsafe {
+            let mut across = [[_mm256_setzero_si256(); 2]; 4];
+            for h in 0..2 {
+                let mut x = [_mm256_setzero_si256(); 4];
+                for j in 0..4 {
+                    x[j] = _mm256_castsi128_si256(_mm_loadu_si128(rows[8 * h + j].as_ptr().cast()));
+                    let too = _mm_loadu_si128(rows[8 * h + 4 + j].as_ptr().cast());
+                    x[j] = _mm256_inserti128_si256::<1>(x[j], too);
+                }
+                let (low, high) = (_mm256_unpacklo_epi32(x[0], x[1]), _mm256_unpackhi_epi32(x[0], x[1]));
+                let low_too = _mm256_unpacklo_epi32(x[2], x[3]);
+                let high_too = _mm256_unpackhi_epi32(x[2], x[3]);
+                across[0][h] = _mm256_unpacklo_epi64(low, low_too);
+                across[1][h] = _mm256_unpackhi_epi64(low, low_too);
+                across[2][h] = _mm256_unpacklo_epi64(high, high_too);
+                across[3][h] = _mm256_unpackhi_epi64(high, high_too);
+            }
+            across
+        }
+    }
+
+    #[inline(always)]
+    fn bytes_apart(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let order = _mm256_broadcastsi128_si256(order);
+            let places = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            // Eight bytes of the same place in the first eight lanes, of the next place, and so on.
+            let [first, last] =
+                both(bytes, |bytes| _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(bytes, order), places));
+            let (even, odd) = (_mm256_unpacklo_epi64(first, last), _mm256_unpackhi_epi64(first, last));
+            [_mm256_permute2x128_si256::<0x20>(even, odd), _mm256_permute2x128_si256::<0x31>(even, odd)]
+        }
+    }
+
+    #[inline(always)]
+    fn halves_apart(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+            let order = _mm256_broadcastsi128_si256(order);
+            // The first two bytes of the first eight lanes, then the last two.
+            let [first, last] = both(bytes, |bytes| {
+                _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(bytes, order))
+            });
+            [_mm256_permute2x128_si256::<0x20>(first, last), _mm256_permute2x128_si256::<0x31>(first, last)]
+        }
+    }
+
+    #[inline(always)]
     fn lookup(self, table: &[u8; 16], nibbles: [__m256i; 2]) -> [__m256i; 2] {
         // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
         both(nibbles, |nibbles| unsafe {

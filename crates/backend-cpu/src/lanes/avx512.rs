@@ -78,6 +78,59 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn flip(self, bytes: __m512i, mask: u8) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(mask as i8)) }
+    }
+
+    /// Rows `j`, `4 + j`, `8 + j` and `12 + j` are read into one register, so that each quarter is turned alone.
+    #[inline(always)]
+    fn across(self, rows: [&[u8; 16]; LANES]) -> [__m512i; 4] {
+        // SAFETY: `self` is the proof of the features; 16 bytes are read from arrays of 16.
+        unsafe {
+            let mut x = [_mm512_setzero_si512(); 4];
+            for j in 0..4 {
+                x[j] = _mm512_castsi128_si512(_mm_loadu_si128(rows[j].as_ptr().cast()));
+                x[j] = _mm512_inserti32x4::<1>(x[j], _mm_loadu_si128(rows[4 + j].as_ptr().cast()));
+                x[j] = _mm512_inserti32x4::<2>(x[j], _mm_loadu_si128(rows[8 + j].as_ptr().cast()));
+                x[j] = _mm512_inserti32x4::<3>(x[j], _mm_loadu_si128(rows[12 + j].as_ptr().cast()));
+            }
+            let (low, high) = (_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+            let (low_too, high_too) = (_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+            [
+                _mm512_unpacklo_epi64(low, low_too),
+                _mm512_unpackhi_epi64(low, low_too),
+                _mm512_unpacklo_epi64(high, high_too),
+                _mm512_unpackhi_epi64(high, high_too),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn bytes_apart(self, bytes: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let quarters = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(order));
+            _mm512_permutexvar_epi32(_mm512_cvtepi8_epi32(order), quarters)
+        }
+    }
+
+    #[inline(always)]
+    fn halves_apart(self, bytes: __m512i) -> __m512i {
+        // SAFETY: `self` is the proof of the features.
+        unsafe {
+            let low = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let high = _mm512_add_epi32(low, _mm512_set1_epi32(1));
+            let order = _mm512_inserti64x4::<1>(
+                _mm512_castsi256_si512(_mm512_cvtepi32_epi16(low)),
+                _mm512_cvtepi32_epi16(high),
+            );
+            _mm512_permutexvar_epi16(order, bytes)
+        }
+    }
+
+    #[inline(always)]
     fn lookup(self, table: &[u8; 16], nibbles: __m512i) -> __m512i {
         // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
         unsafe {

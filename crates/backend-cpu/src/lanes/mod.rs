@@ -60,6 +60,14 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn bits(self, bytes: Self::Bytes, down: i32, mask: u8) -> Self::Bytes;
     /// `a | b`.
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// Of each byte the bits under `mask` turned over.
+    fn flip(self, bytes: Self::Bytes, mask: u8) -> Self::Bytes;
+    /// Of 16 bytes of each row, four of all rows at a time: lane `r` of vector `k` is bytes `4k..4k + 4` of row `r`.
+    fn across(self, rows: [&[u8; 16]; LANES]) -> [Self::Bytes; 4];
+    /// The first bytes of all lanes, then the second, the third and the fourth ones.
+    fn bytes_apart(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// The first two bytes of all lanes, then the last two.
+    fn halves_apart(self, bytes: Self::Bytes) -> Self::Bytes;
     /// The bytes of `table` at the indices `nibbles`.
     fn lookup(self, table: &[u8; 16], nibbles: Self::Bytes) -> Self::Bytes;
 
@@ -278,6 +286,22 @@ mod tests {
                 {
                     let expected = bytes_of(Plain, Plain.bits(a, shift, mask));
                     assert_eq!(bytes_of(lanes, lanes.bits(lanes.bytes(&a), shift, mask)), expected);
+                }
+                for mask in [128, 255, 1] {
+                    let found = lanes.flip(lanes.bytes(&a), mask);
+                    assert_eq!(bytes_of(lanes, found), a.map(|a| a ^ mask));
+                }
+                // Byte `i` of lane `r` is byte `4r + i`.
+                let found = bytes_of(lanes, lanes.bytes_apart(lanes.bytes(&a)));
+                assert_eq!(found, std::array::from_fn(|at| a[at % 16 * 4 + at / 16]));
+                let found = bytes_of(lanes, lanes.halves_apart(lanes.bytes(&a)));
+                assert_eq!(found, std::array::from_fn(|at| a[at % 32 / 2 * 4 + at / 32 * 2 + at % 2]));
+                let rows: [[u8; 16]; LANES] = std::array::from_fn(|_| std::array::from_fn(|_| random()));
+                for (k, found) in lanes.across(rows.each_ref()).into_iter().enumerate() {
+                    assert_eq!(
+                        bytes_of(lanes, found),
+                        std::array::from_fn(|at| rows[at / 4][4 * k + at % 4])
+                    );
                 }
                 let (low, high) = (a.map(|a| a & 15), b.map(|b| b & 3));
                 let both = lanes.or(lanes.bytes(&low), lanes.bytes(&high));

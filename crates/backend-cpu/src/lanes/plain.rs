@@ -45,6 +45,32 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
+    fn flip(self, bytes: [u8; BYTES], mask: u8) -> [u8; BYTES] {
+        bytes.map(|byte| byte ^ mask)
+    }
+
+    #[inline(always)]
+    fn across(self, rows: [&[u8; 16]; LANES]) -> [[u8; BYTES]; 4] {
+        let mut across = [[0; BYTES]; 4];
+        for (r, row) in rows.into_iter().enumerate() {
+            for (to, word) in across.iter_mut().zip(row.as_chunks::<4>().0) {
+                to.as_chunks_mut().0[r] = *word;
+            }
+        }
+        across
+    }
+
+    #[inline(always)]
+    fn bytes_apart(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
+        std::array::from_fn(|at| bytes[at % LANES * 4 + at / LANES])
+    }
+
+    #[inline(always)]
+    fn halves_apart(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
+        std::array::from_fn(|at| bytes[at / 2 % LANES * 4 + at / (2 * LANES) * 2 + at % 2])
+    }
+
+    #[inline(always)]
     fn lookup(self, table: &[u8; 16], nibbles: [u8; BYTES]) -> [u8; BYTES] {
         nibbles.map(|nibble| table[usize::from(nibble & 15)])
     }

@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use bytemuck::Zeroable;
 use quant::{Bf16Le, Block, F16Le, F32Le};
+use zerocopy::IntoBytes;
 
-use super::Packed;
 use super::activations::{Activations, panels};
 use super::product::{DIRECT, groups, load, store, strips};
-use crate::lanes::{BYTES, LANES, Lanes, Pair};
-use crate::memory::Lines;
+use super::{Packed, Scratch, Strips};
+use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
+use crate::memory::{Line, Lines};
 use crate::pool::{Pool, Tile};
 
 /// Columns of a slab: what is widened fills a part of the second-level cache.
@@ -67,7 +68,8 @@ impl Packed {
     ///
     /// # Errors
     /// When the system has no room.
-    pub(crate) fn floats<F: Float>(
+    pub(crate) fn floats<L: Lanes, F: Float>(
+        lanes: L,
         pool: &mut Pool,
         bytes: &[u8],
         rows: usize,
@@ -76,24 +78,86 @@ impl Packed {
         let strip = lines_of::<F>(cols);
         let len = rows.div_ceil(LANES) * strip;
         let mut lines = Lines::large(len)?;
-        let size = size_of::<F>();
         pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
             let s = tile.rows().start;
-            let to: &mut [u8] = bytemuck::cast_slice_mut(tile.row(s));
-            for (lane, row) in (s * LANES..rows.min((s + 1) * LANES)).enumerate() {
-                let from = bytes[row * cols * size..][..cols * size].chunks_exact(size);
-                for (k, number) in from.enumerate() {
-                    to[(k * LANES + lane) * size..][..size].copy_from_slice(number);
-                }
-            }
+            let matrix = F::slice(bytes);
+            lanes.run(PackNumbers { matrix, len: cols, s, cols: 0..cols, to: tile.row(s) });
         });
-        Ok(Packed { lines, strip, factors: 0, rows, cols })
+        Ok(Packed { strips: Strips::Kept { lines, strip, factors: 0 }, rows, cols })
     }
 
+    /// Some columns of strip `s`, which are packed to `scratch` if they are not kept.
     #[inline(always)]
-    fn numbers<F: Float>(&self, s: usize) -> &[[F; LANES]] {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.lines.all()[s * self.strip..][..self.strip]);
-        F::slice(&bytes[..self.cols * size_of::<[F; LANES]>()]).as_chunks().0
+    pub(super) fn numbers<'a, L: Lanes, F: Float>(
+        &'a self,
+        lanes: L,
+        s: usize,
+        cols: Range<usize>,
+        scratch: &'a mut Scratch,
+    ) -> &'a [[F; LANES]] {
+        let (lines, cols) = match &self.strips {
+            &Strips::Kept { ref lines, strip, .. } => (&lines.all()[s * strip..][..strip], cols),
+            Strips::Mapped(bytes) => {
+                let to = scratch.lines(lines_of::<F>(cols.len()));
+                let (matrix, len) = (F::slice(bytes), self.cols);
+                lanes.run(PackNumbers { matrix, len, s, cols: cols.clone(), to: &mut *to });
+                (&*to, 0..cols.len())
+            }
+        };
+        let size = size_of::<[F; LANES]>();
+        let bytes: &[u8] = bytemuck::cast_slice(lines);
+        F::slice(&bytes[cols.start * size..cols.end * size]).as_chunks().0
+    }
+}
+
+/// Writes the columns `cols` of strip `s` of a matrix, whose rows are `len` numbers. Rows that are not there are zeros.
+struct PackNumbers<'a, F> {
+    matrix: &'a [F],
+    len: usize,
+    s: usize,
+    cols: Range<usize>,
+    to: &'a mut [Line],
+}
+
+impl<F: Float> Work for PackNumbers<'_, F> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        let PackNumbers { matrix, len, s, cols, to } = self;
+        let size = size_of::<F>();
+        let mut rows = [&[][..]; LANES];
+        for r in 0..LANES {
+            let first = (s * LANES + r) * len;
+            if first < matrix.len() {
+                rows[r] = matrix[first + cols.start..first + cols.end].as_bytes();
+            }
+        }
+        let next = matrix.as_ptr().wrapping_add(LANES * ((s + 1) * len + cols.start)).cast::<u8>();
+        // Four lines come of 16 bytes of each row.
+        let whole = cols.len() * size / 16;
+        for (at, lines) in to.as_chunks_mut::<4>().0.iter_mut().take(whole).enumerate() {
+            // What is packed next, for a thread goes on with the strip after this one.
+            for line in 0..4 {
+                lanes.prefetch(next.wrapping_add((4 * at + line) * BYTES));
+            }
+            let mut parts = [&[0; 16]; LANES];
+            for r in 0..LANES {
+                if let Some(part) = rows[r].as_chunks().0.get(at) {
+                    parts[r] = part;
+                }
+            }
+            let vectors = lanes.across(parts);
+            for k in 0..4 {
+                let vector = if size == 2 { lanes.halves_apart(vectors[k]) } else { vectors[k] };
+                lanes.put_bytes(vector, &mut lines[k].0);
+            }
+        }
+        let to: &mut [u8] = bytemuck::cast_slice_mut(to);
+        for col in 16 / size * whole..cols.len() {
+            for r in 0..LANES {
+                let number = rows[r].get(col * size..(col + 1) * size).unwrap_or(&[0; 4][..size]);
+                to[(col * LANES + r) * size..][..size].copy_from_slice(number);
+            }
+        }
     }
 }
 
@@ -105,9 +169,10 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
+    let mut scratch = Scratch::take();
     if x.rows <= DIRECT {
         for s in strips(tile) {
-            let source = Lying(weight.numbers::<F>(s));
+            let source = Lying(weight.numbers::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
             sums(lanes, source, x, 0..weight.cols, tile, &[weight.numbers_of(s)]);
         }
         return;
@@ -118,7 +183,8 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
         for first in (0..weight.cols).step_by(SLAB) {
             let cols = first..weight.cols.min(first + SLAB);
             for (at, s) in strips.clone().enumerate() {
-                for (to, numbers) in slab.iter_mut().zip(&weight.numbers::<F>(s)[cols.clone()]) {
+                let numbers = weight.numbers::<L, F>(lanes, s, cols.clone(), &mut scratch);
+                for (to, numbers) in slab.iter_mut().zip(numbers) {
                     lanes.put(F::widen(lanes, numbers), &mut to.0[at]);
                 }
             }

@@ -1,34 +1,66 @@
 //! The layout of each quantised format.
 
 use quant::*;
+use zerocopy::IntoBytes;
 
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
 
-/// Writes one number of each row.
-fn put<const N: usize>(out: &mut [u8], numbers: [[u8; N]; LANES]) {
-    out.copy_from_slice(numbers.as_flattened());
+/// What an expression gives for each of 16 rows, by a loop: a closure would be compiled without the instruction set.
+macro_rules! of_each {
+    ($rows:ident, $row:ident => $what:expr) => {{
+        let $row = $rows[0];
+        let mut all = [$what; LANES];
+        for r in 1..LANES {
+            let $row = $rows[r];
+            all[r] = $what;
+        }
+        all
+    }};
 }
 
-/// Writes bytes of each row, the first ones of all rows first.
-fn put_across<const N: usize>(out: &mut [u8], rows: [[u8; N]; LANES]) {
-    for (at, row) in out.chunks_exact_mut(LANES).enumerate() {
-        for (to, from) in row.iter_mut().zip(&rows) {
-            *to = from[at];
-        }
+/// Writes 16 F16.
+#[inline(always)]
+fn put_halves(out: &mut [u8], halves: [F16Le; LANES]) {
+    for (to, half) in out.as_chunks_mut().0.iter_mut().zip(&halves) {
+        *to = half.0;
     }
 }
 
-/// Writes what K-quants with minimums have: `d`, `dmin` and the bytes of scales and minimums.
-fn put_mins<const N: usize>(
-    out: &mut [u8],
-    d: [F16Le; LANES],
-    dmin: [F16Le; LANES],
-    scales: [[u8; N]; LANES],
-) {
-    put(&mut out[..32], d.map(|d| d.0));
-    put(&mut out[32..64], dmin.map(|dmin| dmin.0));
-    put_across(&mut out[64..], scales);
+/// Of vectors of four bytes a row writes the first bytes of all rows, then the second ones, and so on.
+#[inline(always)]
+fn put_apart<L: Lanes>(lanes: L, out: &mut [u8], vectors: &[L::Bytes]) {
+    for (to, &vector) in out.as_chunks_mut().0.iter_mut().zip(vectors) {
+        lanes.put_bytes(lanes.bytes_apart(vector), to);
+    }
+}
+
+/// Writes two F16 of each row, first those of all rows that come first.
+#[inline(always)]
+fn put_pairs<L: Lanes>(lanes: L, out: &mut [u8], vector: L::Bytes) {
+    lanes.put_bytes(lanes.halves_apart(vector), (&mut out[..BYTES]).try_into().expect("64 bytes"));
+}
+
+/// Writes the bits of 32 numbers of each row, which are in their order, as a plane of one bit.
+#[inline(always)]
+fn put_in_order(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
+    let mut words = [0; LANES];
+    for r in 0..LANES {
+        words[r] = u32::from_le_bytes(rows[r]);
+    }
+    let mut turned = [0; LANES];
+    for r in 0..LANES {
+        for j in 0..4 {
+            // Bit `4s + j` to bit `s` of byte `j`.
+            let every = words[r] >> j & 0x1111_1111;
+            let pairs = (every | every >> 3) & 0x0303_0303;
+            let halves = (pairs | pairs >> 6) & 0x000F_000F;
+            turned[r] |= ((halves | halves >> 12) & 0xFF) << (8 * j);
+        }
+    }
+    for r in 0..LANES {
+        out[0].as_chunks_mut().0[r] = turned[r].to_le_bytes();
+    }
 }
 
 /// Sixteen F16 from byte `at` on.
@@ -55,7 +87,7 @@ const IQ4_TABLE: [u8; 16] = {
 
 /// Formats of 32 values under one scale, with or without a minimum.
 macro_rules! simple {
-    ($block:ty, $kind:ty, low $low:literal, high $high:literal, zero $zero:literal $(, min $m:ident)? $(, table $table:expr)?) => {
+    ($block:ty, $kind:ty, low $low:literal, high $high:literal $($qh:ident)?, zero $zero:literal $(, min $m:ident)? $(, table $table:expr)?) => {
         impl Layout<1> for $block {
             type Kind = $kind;
             const LOW: u32 = $low;
@@ -63,10 +95,22 @@ macro_rules! simple {
             const ZERO: u8 = $zero;
             $(const TABLE: Option<[u8; 16]> = Some($table);)?
             const FACTORS: usize = if <$block as Groups<1>>::OFFSETS { 64 } else { 32 };
+            const LOW_RUN: usize = 4 * $low;
 
-            fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-                put(&mut out[..32], rows.map(|row| row.d.0));
-                $(put(&mut out[32..64], rows.map(|row| row.$m.0));)?
+            #[inline(always)]
+            fn low(&self) -> &[u8] {
+                self.qs.as_bytes()
+            }
+
+            $(#[inline(always)]
+            fn pack_high<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+                put_in_order(out, of_each!(rows, row => row.$qh));
+            })?
+
+            #[inline(always)]
+            fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
+                put_halves(&mut out[..32], of_each!(rows, row => row.d));
+                $(put_halves(&mut out[32..64], of_each!(rows, row => row.$m));)?
             }
 
             #[inline(always)]
@@ -82,14 +126,14 @@ macro_rules! simple {
 
 simple!(BlockQ4_0, Plain, low 4, high 0, zero 8);
 simple!(BlockQ4_1, PlainMins, low 4, high 0, zero 0, min m);
-simple!(BlockQ5_0, Plain, low 4, high 1, zero 16);
-simple!(BlockQ5_1, PlainMins, low 4, high 1, zero 0, min m);
+simple!(BlockQ5_0, Plain, low 4, high 1 qh, zero 16);
+simple!(BlockQ5_1, PlainMins, low 4, high 1 qh, zero 0, min m);
 simple!(BlockQ8_0, PlainSigned, low 8, high 0, zero 128);
 simple!(BlockIQ4_NL, PlainSigned, low 4, high 0, zero 128, table IQ4_TABLE);
 
 /// Formats of 256 values with eight 6-bit scales and minimums in 12 bytes.
 macro_rules! scales_mins {
-    ($block:ty, $kind:ty, high $high:literal) => {
+    ($block:ty, $kind:ty, high $high:literal $($qh:ident)?) => {
         impl Layout<8> for $block {
             type Kind = $kind;
             const LOW: u32 = 4;
@@ -97,8 +141,24 @@ macro_rules! scales_mins {
             const ZERO: u8 = 0;
             const FACTORS: usize = 64 + 12 * LANES;
 
-            fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-                put_mins(out, rows.map(|row| row.d), rows.map(|row| row.dmin), rows.map(|row| row.scales));
+            const LOW_RUN: usize = 32;
+
+            #[inline(always)]
+            fn low(&self) -> &[u8] {
+                &self.qs
+            }
+
+            $(#[inline(always)]
+            fn high(&self) -> &[u8] {
+                &self.$qh
+            })?
+
+            /// `d`, `dmin` and the scales are the first 16 bytes.
+            #[inline(always)]
+            fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
+                let vectors = lanes.across(of_each!(rows, row => &row.as_bytes().as_chunks().0[0]));
+                put_pairs(lanes, out, vectors[0]);
+                put_apart(lanes, &mut out[BYTES..], &vectors[1..]);
             }
 
             #[inline(always)]
@@ -125,11 +185,11 @@ macro_rules! scales_mins {
 }
 
 scales_mins!(BlockQ4_K, EightMins, high 0);
-scales_mins!(BlockQ5_K, EightMins, high 1);
+scales_mins!(BlockQ5_K, EightMins, high 1 qh);
 
 /// Formats of 256 values with signed scales, a byte for each group.
 macro_rules! signed_scales {
-    ($block:ty, $kind:ty, group $group:literal, low $low:literal, high $high:literal, zero $zero:literal, |$row:ident| $scales:expr $(, table $table:expr)?) => {
+    ($block:ty, $kind:ty, group $group:literal, low $low:literal in $run:literal of $qs:ident, high $high:literal $(of $qh:ident)?, zero $zero:literal, |$row:ident| $scales:expr $(, table $table:expr)?) => {
         impl Layout<8> for $block {
             type Kind = $kind;
             const LOW: u32 = $low;
@@ -138,9 +198,27 @@ macro_rules! signed_scales {
             $(const TABLE: Option<[u8; 16]> = Some($table);)?
             const FACTORS: usize = 32 + 256 / $group * LANES;
 
-            fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-                put(&mut out[..32], rows.map(|row| row.d.0));
-                put_across(&mut out[32..], rows.map(|$row| $scales.map(|scale| scale as u8)));
+            const LOW_RUN: usize = $run;
+
+            #[inline(always)]
+            fn low(&self) -> &[u8] {
+                self.$qs.as_bytes()
+            }
+
+            $(#[inline(always)]
+            fn high(&self) -> &[u8] {
+                &self.$qh
+            })?
+
+            #[inline(always)]
+            fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
+                put_halves(&mut out[..32], of_each!(rows, row => row.d));
+                let mut scales = [[0; 16]; LANES];
+                for r in 0..LANES {
+                    let $row = rows[r];
+                    scales[r][..256 / $group].copy_from_slice($scales.as_bytes());
+                }
+                put_apart(lanes, &mut out[32..], &lanes.across(scales.each_ref()));
             }
 
             #[inline(always)]
@@ -155,9 +233,9 @@ macro_rules! signed_scales {
     };
 }
 
-signed_scales!(BlockQ3_K, Sixteen, group 16, low 2, high 1, zero 4, |row| row.scales());
-signed_scales!(BlockQ6_K, Sixteen, group 16, low 4, high 2, zero 32, |row| row.scales);
-signed_scales!(BlockIQ4_XS, EightSigned, group 32, low 4, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
+signed_scales!(BlockQ3_K, Sixteen, group 16, low 2 in 32 of qs, high 1 of hmask, zero 4, |row| row.scales());
+signed_scales!(BlockQ6_K, Sixteen, group 16, low 4 in 64 of ql, high 2 of qh, zero 32, |row| row.scales);
+signed_scales!(BlockIQ4_XS, EightSigned, group 32, low 4 in 16 of qs, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
 
 impl Layout<8> for BlockQ2_K {
     type Kind = SixteenMins;
@@ -166,8 +244,19 @@ impl Layout<8> for BlockQ2_K {
     const ZERO: u8 = 0;
     const FACTORS: usize = 64 + 16 * LANES;
 
-    fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]) {
-        put_mins(out, rows.map(|row| row.d), rows.map(|row| row.dmin), rows.map(|row| row.scales));
+    const LOW_RUN: usize = 32;
+
+    #[inline(always)]
+    fn low(&self) -> &[u8] {
+        &self.qs
+    }
+
+    /// `d` and `dmin` are the last four bytes.
+    #[inline(always)]
+    fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
+        let [.., last] = lanes.across(of_each!(rows, row => &row.as_bytes().as_rchunks().1[4]));
+        put_pairs(lanes, out, last);
+        put_apart(lanes, &mut out[BYTES..], &lanes.across(of_each!(rows, row => &row.scales)));
     }
 
     #[inline(always)]

@@ -75,8 +75,21 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     /// Bytes that scales and minimums of 16 rows take.
     const FACTORS: usize;
 
+    /// Bytes of a run of the low bits, as they lie in the file: a run's first numbers have the lowest bits of its
+    /// bytes, as many numbers after them the next bits, and so on.
+    const LOW_RUN: usize;
+    /// The same of the high bits.
+    const HIGH_RUN: usize = 32;
+
+    /// The runs of the low bits.
+    fn low(&self) -> &[u8];
+    /// Those of the high bits.
+    fn high(&self) -> &[u8] {
+        &[]
+    }
+
     /// Writes scales and minimums of 16 rows side by side.
-    fn pack_factors(rows: &[&Self; LANES], out: &mut [u8]);
+    fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]);
 
     /// Reads them.
     fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
@@ -84,36 +97,27 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     /// Vectors of both planes of a block.
     const PLANES: usize = G * 8 * (Self::LOW + Self::HIGH) as usize / 8;
 
-    /// The unsigned numbers of a block.
-    fn numbers(&self) -> [[u8; 32]; G] {
-        self.quants().map(|group| {
-            group.map(|q| {
-                let number = (i16::from(q) + i16::from(Self::ZERO)) as u8;
-                match Self::TABLE {
-                    None => number,
-                    Some(table) => table.iter().position(|&x| x == number).unwrap_or(0) as u8,
-                }
-            })
-        })
+    /// Writes the planes of 16 rows. Numbers in the file are unsigned, or have a zero point of 128.
+    #[inline(always)]
+    fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+        let (low, high) = out.split_at_mut(G * Self::LOW as usize);
+        match Self::LOW {
+            2 => plane::<L, Self, G, 2, false>(lanes, rows, low),
+            4 => plane::<L, Self, G, 4, false>(lanes, rows, low),
+            8 => plane::<L, Self, G, 8, false>(lanes, rows, low),
+            bits => unreachable!("a low plane of {bits} bits"),
+        }
+        Self::pack_high(lanes, rows, high);
     }
 
-    /// Writes the planes of 16 rows, four bytes of a row at a time.
-    fn pack_planes(rows: &[&Self; LANES], out: &mut [[[u8; 4]; LANES]]) {
-        let (low, high) = out.split_at_mut(G * Self::LOW as usize);
-        for (r, block) in rows.iter().enumerate() {
-            for (step, numbers) in block.numbers().as_flattened().as_chunks::<4>().0.iter().enumerate() {
-                let numbers = u32::from_le_bytes(*numbers);
-                let put = |plane: &mut [[[u8; 4]; LANES]], bits: u32, numbers: u32| {
-                    let (vector, shift) = place(step, bits);
-                    let bytes = &mut plane[vector][r];
-                    *bytes = (u32::from_le_bytes(*bytes) | numbers << shift).to_le_bytes();
-                };
-                let each = |mask: u8| u32::from_le_bytes([mask; 4]);
-                put(low, Self::LOW, numbers & each(mask(Self::LOW)));
-                if Self::HIGH > 0 {
-                    put(high, Self::HIGH, numbers >> Self::LOW & each(mask(Self::HIGH)));
-                }
-            }
+    /// Writes the high plane, if there is one.
+    #[inline(always)]
+    fn pack_high<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+        match Self::HIGH {
+            0 => {}
+            1 => plane::<L, Self, G, 1, true>(lanes, rows, out),
+            2 => plane::<L, Self, G, 2, true>(lanes, rows, out),
+            bits => unreachable!("a high plane of {bits} bits"),
         }
     }
 
@@ -134,6 +138,52 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         match Self::TABLE {
             None => numbers,
             Some(table) => lanes.lookup(&table, numbers),
+        }
+    }
+}
+
+/// Writes a plane of `BITS` bits.
+///
+/// `n` words of a run, next to each other, hold `n` steps in their lowest bits, as many in the next bits, and so on;
+/// a vector of the plane has what is in the same bits of all of them.
+#[inline(always)]
+fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIGH: bool>(
+    lanes: L,
+    rows: [&B; LANES],
+    out: &mut [[u8; BYTES]],
+) {
+    let (n, run) = (8 / BITS, if IS_HIGH { B::HIGH_RUN } else { B::LOW_RUN } / 16);
+    // Vectors that are read at once: 4, but 8 where a vector of the plane needs them all.
+    let many = if n == 8 { 2 } else { 1 };
+    let mut words = [lanes.bytes(&[0; BYTES]); 8];
+    for first in (0..out.len() / 4).step_by(run) {
+        for at in (0..run).step_by(many) {
+            for i in 0..many {
+                let mut parts = [&[0; 16]; LANES];
+                for r in 0..LANES {
+                    let field = if IS_HIGH { rows[r].high() } else { rows[r].low() };
+                    parts[r] = &field.as_chunks().0[first + at + i];
+                }
+                let four = lanes.across(parts);
+                for k in 0..4 {
+                    words[4 * i + k] = four[k];
+                }
+            }
+            for place in 0..n {
+                let to = &mut out[4 * first + place * (4 * run / n) + 4 * at / n..][..4 * many / n];
+                for v in 0..4 * many / n {
+                    let (mask, shift) = (mask(BITS as u32), (place * BITS) as i32);
+                    let mut vector = lanes.bits(words[v * n], shift, mask);
+                    for k in 1..n {
+                        let shift = shift - (k * BITS) as i32;
+                        vector = lanes.or(vector, lanes.bits(words[v * n + k], shift, mask << (k * BITS)));
+                    }
+                    if B::Kind::SIGNED && B::TABLE.is_none() {
+                        vector = lanes.flip(vector, B::ZERO);
+                    }
+                    lanes.put_bytes(vector, &mut to[v]);
+                }
+            }
         }
     }
 }

@@ -10,15 +10,21 @@ pub(crate) mod activations;
 pub(crate) mod floats;
 mod formats;
 pub(crate) mod layout;
+#[cfg(test)]
+mod plainly;
 pub(crate) mod product;
 mod slab;
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Range;
 
+use bytemuck::Zeroable;
+use bytes::Bytes;
 use zerocopy::FromBytes;
 
-use crate::lanes::{BYTES, LANES};
-use crate::memory::Lines;
+use crate::lanes::{BYTES, LANES, Lanes, Work};
+use crate::memory::{Line, Lines};
 use crate::pool::Pool;
 use activations::Scaled;
 use layout::{Kind, Layout};
@@ -26,12 +32,48 @@ use layout::{Kind, Layout};
 /// A weight in strips.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    lines: Lines,
-    /// Lines of a strip, and those of them that hold factors.
-    strip: usize,
-    factors: usize,
+    strips: Strips,
     rows: usize,
     cols: usize,
+}
+
+/// Where the strips of a weight are.
+#[derive(Debug)]
+enum Strips {
+    /// One after the other: lines of a strip, and those of them that hold factors.
+    Kept { lines: Lines, strip: usize, factors: usize },
+    /// Nowhere: these are the rows as they lie in the file, of which a strip is packed whenever it is read.
+    Mapped(Bytes),
+}
+
+thread_local! {
+    /// Kept from task to task: new memory of this size comes from the system page by page.
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// Where a thread packs what it is about to read.
+pub(crate) struct Scratch(Vec<Line>);
+
+impl Scratch {
+    /// This thread's; it is back when this is dropped.
+    pub(crate) fn take() -> Scratch {
+        Scratch(SCRATCH.take())
+    }
+
+    /// `len` lines, of anything.
+    #[inline(always)]
+    fn lines(&mut self, len: usize) -> &mut [Line] {
+        if self.0.len() < len {
+            self.0.resize(len, Line::zeroed());
+        }
+        &mut self.0[..len]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.set(std::mem::take(&mut self.0));
+    }
 }
 
 impl Packed {
@@ -39,7 +81,8 @@ impl Packed {
     ///
     /// # Errors
     /// When the system has no room.
-    pub(crate) fn new<B: Layout<G>, const G: usize>(
+    pub(crate) fn new<L: Lanes, B: Layout<G>, const G: usize>(
+        lanes: L,
         pool: &mut Pool,
         bytes: &[u8],
         rows: usize,
@@ -48,24 +91,26 @@ impl Packed {
         let (blocks, factors, strip) = shape::<B, G>(cols);
         let strips = rows.div_ceil(LANES);
         let mut lines = Lines::large(strips * strip)?;
-        let matrix = <[B]>::ref_from_bytes(bytes).unwrap_or_else(|_| panic!("not whole blocks"));
-        let nothing = B::new_zeroed();
         pool.tiles(&mut lines.all_mut()[..strips * strip], strip, (1, strip), |mut tile| {
             let s = tile.rows().start;
             let (heads, planes) = tile.row(s).split_at_mut(factors);
-            let heads: &mut [u8] = bytemuck::cast_slice_mut(heads);
-            let planes: &mut [[[u8; 4]; LANES]] = bytemuck::cast_slice_mut(planes);
-            for b in 0..blocks {
-                let of_row = |lane: usize| match s * LANES + lane {
-                    row if row < rows => &matrix[row * blocks + b],
-                    _ => &nothing,
-                };
-                let rows = std::array::from_fn(of_row);
-                B::pack_factors(&rows, &mut heads[b * B::FACTORS..][..B::FACTORS]);
-                B::pack_planes(&rows, &mut planes[b * B::PLANES..][..B::PLANES]);
-            }
+            let (heads, planes) = (bytemuck::cast_slice_mut(heads), bytemuck::cast_slice_mut(planes));
+            lanes.run(PackBlocks::<B, G> {
+                bytes,
+                cols,
+                s,
+                blocks: 0..blocks,
+                heads,
+                planes,
+                format: PhantomData,
+            });
         });
-        Ok(Packed { lines, strip, factors, rows, cols })
+        Ok(Packed { strips: Strips::Kept { lines, strip, factors }, rows, cols })
+    }
+
+    /// Leaves `rows` rows of `cols` values where they are.
+    pub(crate) fn mapped(bytes: Bytes, rows: usize, cols: usize) -> Packed {
+        Packed { strips: Strips::Mapped(bytes), rows, cols }
     }
 
     /// Rows.
@@ -92,11 +137,76 @@ impl Packed {
         [first, second]
     }
 
-    /// Factors and planes of strip `s`.
+    /// Factors and planes of some blocks of strip `s`, which are packed to `scratch` if they are not kept.
     #[inline(always)]
-    fn strip(&self, s: usize) -> (&[u8], &[[u8; BYTES]]) {
-        let (factors, planes) = self.lines.all()[s * self.strip..][..self.strip].split_at(self.factors);
-        (bytemuck::cast_slice(factors), bytemuck::cast_slice(planes))
+    fn blocks<'a, L: Lanes, B: Layout<G>, const G: usize>(
+        &'a self,
+        lanes: L,
+        s: usize,
+        blocks: Range<usize>,
+        scratch: &'a mut Scratch,
+    ) -> (&'a [u8], &'a [[u8; BYTES]]) {
+        match &self.strips {
+            &Strips::Kept { ref lines, strip, factors } => {
+                let (heads, planes) = lines.all()[s * strip..][..strip].split_at(factors);
+                let (heads, planes) = (bytemuck::cast_slice(heads), bytemuck::cast_slice(planes));
+                let part = |size: usize| blocks.start * size..blocks.end * size;
+                (&heads[part(B::FACTORS)], &planes[part(B::PLANES)])
+            }
+            Strips::Mapped(bytes) => {
+                let (count, factors, len) = shape::<B, G>(blocks.len() * 32 * G);
+                let (heads, planes) = scratch.lines(len).split_at_mut(factors);
+                let heads = &mut bytemuck::cast_slice_mut(heads)[..count * B::FACTORS];
+                let planes = bytemuck::cast_slice_mut(planes);
+                lanes.run(PackBlocks::<B, G> {
+                    bytes,
+                    cols: self.cols,
+                    s,
+                    blocks,
+                    heads,
+                    planes,
+                    format: PhantomData,
+                });
+                (heads, planes)
+            }
+        }
+    }
+}
+
+/// Writes factors and planes of the blocks `blocks` of strip `s` of a weight, whose bytes these are. Rows that are not
+/// there are zeros.
+struct PackBlocks<'a, B, const G: usize> {
+    bytes: &'a [u8],
+    cols: usize,
+    s: usize,
+    blocks: Range<usize>,
+    heads: &'a mut [u8],
+    planes: &'a mut [[u8; BYTES]],
+    format: PhantomData<B>,
+}
+
+impl<B: Layout<G>, const G: usize> Work for PackBlocks<'_, B, G> {
+    #[inline(always)]
+    fn work<L: Lanes>(self, lanes: L) {
+        let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
+        let (of_row, nothing) = (self.cols / (32 * G), B::new_zeroed());
+        let strip = &matrix[self.s * LANES * of_row..];
+        let next = strip.as_ptr().wrapping_add(LANES * of_row);
+        for (place, b) in self.blocks.enumerate() {
+            // What is packed next, for a thread goes on with the strip after this one.
+            let ahead = next.wrapping_add(LANES * b).cast::<u8>();
+            for line in (0..LANES * size_of::<B>()).step_by(BYTES) {
+                lanes.prefetch(ahead.wrapping_add(line));
+            }
+            let mut rows = [&nothing; LANES];
+            for r in 0..LANES {
+                if let Some(block) = strip.get(r * of_row + b) {
+                    rows[r] = block;
+                }
+            }
+            B::pack_factors(lanes, rows, &mut self.heads[place * B::FACTORS..][..B::FACTORS]);
+            B::pack_planes(lanes, rows, &mut self.planes[place * B::PLANES..][..B::PLANES]);
+        }
     }
 }
 
@@ -116,6 +226,7 @@ pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Scaled {
 mod tests {
     use quant::Format;
 
+    use super::Packed;
     use super::activations::Activations;
     use crate::kernels::{Isa, Kernels};
     use crate::pool::Pool;
@@ -125,15 +236,21 @@ mod tests {
     /// Inputs: more than two slabs, of which the last is smaller.
     const COLS: usize = 2560;
 
-    /// The product of `rows` rows with a weight of `format`.
+    /// The product of `rows` rows with a weight of `format`, the same bits whether its strips are kept or not.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
         let weight = (linear.pack)(&mut pool, weights, N, COLS).expect("room");
         let mut words = vec![0; rows * linear.form.words(COLS)];
         (kernels.pack)(x, rows, tile, linear.form, &mut words);
         let x = Activations { words: &words, rows, cols: COLS, tile };
-        let mut out = vec![f32::NAN; rows * N];
-        pool.tiles(&mut out, N, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        let mut product = |weight: &Packed| {
+            let mut out = vec![f32::NAN; rows * N];
+            pool.tiles(&mut out, N, (rows, 64), |mut tile| (linear.multiply)(weight, x, &mut tile));
+            out
+        };
+        let (out, mapped) = (product(&weight), product(&Packed::mapped(weights.to_vec().into(), N, COLS)));
+        let same = out.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa().name());
         out
     }
 

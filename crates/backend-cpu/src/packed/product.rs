@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::activations::{Activations, Panel, panels};
 use super::layout::{Factors, Kind, Layout};
-use super::{Packed, scaled, slab};
+use super::{Packed, Scratch, scaled, slab};
 use crate::lanes::{BYTES, LANES, Lanes};
 use crate::pool::Tile;
 
@@ -37,14 +37,17 @@ pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     if x.rows > DIRECT {
         return slab::multiply::<L, B, G>(lanes, weight, x, tile);
     }
+    let mut scratch = Scratch::take();
     for s in strips(tile) {
+        let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
+        let out = weight.numbers_of(s);
         for rows in panels(0..x.rows, x.tile) {
             match rows.len() {
-                1 => direct::<L, B, G, 1>(lanes, weight, s, x, rows, tile),
-                2 if L::TILE > 1 => direct::<L, B, G, 2>(lanes, weight, s, x, rows, tile),
-                3 if L::TILE == 3 => direct::<L, B, G, 3>(lanes, weight, s, x, rows, tile),
-                4 if L::TILE == 6 => direct::<L, B, G, 4>(lanes, weight, s, x, rows, tile),
-                6 if L::TILE == 6 => direct::<L, B, G, 6>(lanes, weight, s, x, rows, tile),
+                1 => direct::<L, B, G, 1>(lanes, strip, &out, x, rows, tile),
+                2 if L::TILE > 1 => direct::<L, B, G, 2>(lanes, strip, &out, x, rows, tile),
+                3 if L::TILE == 3 => direct::<L, B, G, 3>(lanes, strip, &out, x, rows, tile),
+                4 if L::TILE == 6 => direct::<L, B, G, 4>(lanes, strip, &out, x, rows, tile),
+                6 if L::TILE == 6 => direct::<L, B, G, 6>(lanes, strip, &out, x, rows, tile),
                 width => unreachable!("a panel of {width} rows"),
             }
         }
@@ -146,27 +149,27 @@ impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for Lying<'_, B, G> {
     }
 }
 
-/// All columns of strip `s` with the rows `rows` of activations, of which there are `C`.
+/// All columns of a strip, its factors and planes, whose numbers are `out`, with the rows `rows` of activations, of which there are `C`.
 #[inline(always)]
 fn direct<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     lanes: L,
-    weight: &Packed,
-    s: usize,
+    (heads, planes): (&[u8], &[[u8; BYTES]]),
+    out: &Range<usize>,
     x: Activations<'_>,
     rows: Range<usize>,
     tile: &mut Tile<'_, f32>,
 ) {
-    let x = x.panel(&rows, 0..weight.cols, scaled::<B, G>());
-    let (heads, planes) = weight.strip(s);
+    let cols = x.cols;
+    let x = x.panel(&rows, 0..cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
     let mut factors = Factors::ZERO;
-    for b in 0..weight.cols / (32 * G) {
+    for b in 0..cols / (32 * G) {
         B::factors_of(lanes, &heads[b * B::FACTORS..][..B::FACTORS], &mut factors);
         let planes = &planes[b * B::PLANES..][..B::PLANES];
         let source = Lying::<B, G> { planes, factors: &factors, format: PhantomData };
         block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
     }
-    store(lanes, sums, rows.start, tile, &[weight.numbers_of(s)]);
+    store(lanes, sums, rows.start, tile, std::array::from_ref(out));
 }
 
 /// Adds the products of block `b` of the panel's columns to `sums`: for each row of the panel a number of

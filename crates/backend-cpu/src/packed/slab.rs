@@ -12,7 +12,7 @@ use bytemuck::Zeroable;
 use super::activations::{Activations, Scaled, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::product::{Source, block, groups, load, store};
-use super::{Packed, scaled};
+use super::{Packed, Scratch, scaled};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
 use crate::pool::Tile;
 
@@ -91,13 +91,14 @@ impl Slab {
         at: usize,
         cols: Range<usize>,
     ) {
-        let (heads, planes) = weight.strip(s);
         let (groups, steps) = (B::Kind::GROUPS, 8 * G);
         let blocks = cols.start / (32 * G)..cols.end / (32 * G);
+        let (count, mut scratch) = (blocks.len(), Scratch::take());
+        let (heads, planes) = weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch);
         let mut factors = Factors::ZERO;
-        for (place, b) in blocks.enumerate() {
-            B::factors_of(lanes, &heads[b * B::FACTORS..][..B::FACTORS], &mut factors);
-            let planes = &planes[b * B::PLANES..][..B::PLANES];
+        for place in 0..count {
+            B::factors_of(lanes, &heads[place * B::FACTORS..][..B::FACTORS], &mut factors);
+            let planes = &planes[place * B::PLANES..][..B::PLANES];
             for (step, to) in self.steps[place * steps..][..steps].iter_mut().enumerate() {
                 lanes.put_bytes(B::step(lanes, planes, step), &mut to.0[at]);
             }

@@ -79,6 +79,8 @@ pub(crate) struct Args {
     batch_size: NonZero<usize>,
     #[command(flatten)]
     cache: CacheArgs,
+    #[command(flatten)]
+    weights: load::WeightsArgs,
     /// Do not measure what the machine could do, which takes three seconds for each number of threads
     #[arg(long, help_heading = "Output")]
     no_ceilings: bool,
@@ -181,7 +183,7 @@ fn on_threads(
     let start = Instant::now();
     let model = Arc::new(Model::new(load::file(&args.model)?)?);
     let cpu = Cpu::with_isa(Some(threads), isa).context("the instruction set is not there")?;
-    let engine = Engine::new(model.clone(), Box::new(cpu), options(args, tests))?;
+    let engine = Engine::new(model.clone(), Box::new(args.weights.on(cpu)), options(args, tests))?;
     let load_seconds = start.elapsed().as_secs_f64();
     tracing::debug!("loaded for {on} in {load_seconds:.2} s");
     let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
@@ -193,9 +195,19 @@ fn on_threads(
         bar.set_message(format!("{on}: {test}"));
         let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
         let peak_memory_bytes = memory::peak().filter(|_| counts_memory);
+        let anonymous_memory_bytes = memory::anonymous();
         tracing::debug!("{test} on {on}: tokens a second {samples:.2?}");
         let threads = threads.get();
-        rows.push(Row { test, threads, samples, ceiling: None, machine, load_seconds, peak_memory_bytes });
+        rows.push(Row {
+            test,
+            threads,
+            samples,
+            ceiling: None,
+            machine,
+            load_seconds,
+            peak_memory_bytes,
+            anonymous_memory_bytes,
+        });
     }
     drop(stopwatch);
     if !answering.is_to_stop() {
@@ -243,6 +255,7 @@ fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {
             engine::KvFormat::F16 => "f16",
             engine::KvFormat::F32 => "f32",
         },
+        no_repack: args.weights.no_repack,
         version: env!("CARGO_PKG_VERSION"),
     }
 }

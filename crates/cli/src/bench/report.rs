@@ -23,6 +23,8 @@ pub(super) struct Subject {
     pub(super) isa: &'static str,
     pub(super) batch_size: usize,
     pub(super) cache_type: &'static str,
+    /// Whether weights are used in the file.
+    pub(super) no_repack: bool,
     pub(super) version: &'static str,
 }
 
@@ -41,6 +43,8 @@ pub(super) struct Row {
     pub(super) load_seconds: f64,
     /// Resident memory of this process.
     pub(super) peak_memory_bytes: Option<u64>,
+    /// That part of what is resident at the end which is not the file's.
+    pub(super) anonymous_memory_bytes: Option<u64>,
 }
 
 impl Row {
@@ -125,6 +129,7 @@ struct Object<'a> {
     machine: Option<Machine>,
     load_seconds: f64,
     peak_memory_bytes: Option<u64>,
+    anonymous_memory_bytes: Option<u64>,
 }
 
 /// The ceilings of the machine.
@@ -158,12 +163,13 @@ impl<'a> Object<'a> {
             }),
             load_seconds: row.load_seconds,
             peak_memory_bytes: row.peak_memory_bytes,
+            anonymous_memory_bytes: row.anonymous_memory_bytes,
         }
     }
 }
 
 /// The columns of `-o csv`.
-const COLUMNS: [&str; 16] = [
+const COLUMNS: [&str; 18] = [
     "model",
     "type",
     "size_bytes",
@@ -171,6 +177,7 @@ const COLUMNS: [&str; 16] = [
     "isa",
     "batch_size",
     "cache_type",
+    "no_repack",
     "threads",
     "test",
     "tokens_per_second",
@@ -180,11 +187,13 @@ const COLUMNS: [&str; 16] = [
     "share",
     "load_seconds",
     "peak_memory_bytes",
+    "anonymous_memory_bytes",
 ];
 
-fn fields(subject: &Subject, row: &Row) -> [String; 16] {
+fn fields(subject: &Subject, row: &Row) -> [String; 18] {
     let number = |number: f64| format!("{number:.4}");
     let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, |bytes| bytes.to_string());
     [
         subject.model.clone(),
         subject.kind.clone(),
@@ -193,6 +202,7 @@ fn fields(subject: &Subject, row: &Row) -> [String; 16] {
         subject.isa.to_owned(),
         subject.batch_size.to_string(),
         subject.cache_type.to_owned(),
+        subject.no_repack.to_string(),
         row.threads.to_string(),
         row.test.to_string(),
         number(row.median()),
@@ -201,7 +211,8 @@ fn fields(subject: &Subject, row: &Row) -> [String; 16] {
         maybe(row.ceiling),
         maybe(row.share()),
         number(row.load_seconds),
-        row.peak_memory_bytes.map_or_else(String::new, |bytes| bytes.to_string()),
+        bytes(row.peak_memory_bytes),
+        bytes(row.anonymous_memory_bytes),
     ]
 }
 
@@ -269,6 +280,7 @@ mod tests {
             isa: "avx512",
             batch_size: 128,
             cache_type: "f16",
+            no_repack: false,
             version: "0.1.0",
         }
     }
@@ -282,6 +294,7 @@ mod tests {
             machine: Some(CEILINGS),
             load_seconds: 0.25,
             peak_memory_bytes: None,
+            anonymous_memory_bytes: None,
         }
     }
 
@@ -322,8 +335,8 @@ mod tests {
         let fields = fields(&subject(), &row(&[1.0], None));
         assert_eq!(quoted(&fields[0]), "\"a, \"\"b\"\"|.gguf\"");
         assert_eq!(fields[6], "f16");
-        assert_eq!(fields[8], "pp512 @ d4096");
-        assert_eq!(fields[12], "");
+        assert_eq!(fields[9], "pp512 @ d4096");
+        assert_eq!(fields[13], "");
     }
 
     #[test]

@@ -7,23 +7,23 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use backend::PAGE;
+use backend_cpu::Cpu;
 use engine::{DEFAULT_N_CTX, Engine, Model, Options};
 use gguf::Gguf;
 use models::{Config, RopeScaling};
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
 
-use crate::args::{ContextArgs, InspectArgs, ModelArgs};
+use crate::args::{InspectArgs, ModelArgs};
 use crate::{load, output};
 use value::{Entries, Number};
 
 pub(crate) fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
-    let model = ModelArgs { model: args.file.or(args.model.model) };
+    let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned() };
     let file = load::file(&model)?;
     load::introduce(&model, &file);
     // Opened again, since an engine takes its file and may refuse it.
-    let memory =
-        Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args.context));
+    let memory = Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args));
     let report = Report::new(&file, memory);
     if args.json {
         output::json(&report)?
@@ -208,10 +208,10 @@ impl From<Choice> for Decision {
 
 /// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
 /// size of all pages without taking it.
-fn memory(model: Model, context: &ContextArgs) -> anyhow::Result<MemoryNeeded> {
-    let options = Options { pages: Some(1), ..load::options(context, &model) };
+fn memory(model: Model, args: &InspectArgs) -> anyhow::Result<MemoryNeeded> {
+    let options = Options { pages: Some(1), ..load::options(&args.context, &model) };
     let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
-    let held = Engine::memory(&model, Box::new(backend_cpu::Cpu::new(None)), options)?;
+    let held = Engine::memory(&model, Box::new(args.weights.on(Cpu::new(None))), options)?;
     let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
     let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
     Ok(MemoryNeeded {

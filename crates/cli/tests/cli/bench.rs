@@ -60,9 +60,27 @@ fn tables_and_csv_have_the_same_rows() {
     assert_eq!(lines.len(), 2, "{csv}");
     assert_eq!(lines[0].len(), lines[1].len(), "{csv}");
     assert_eq!((lines[0][6], lines[1][6]), ("cache_type", "f16"));
-    assert_eq!((lines[0][8], lines[1][8]), ("test", "tg2"));
+    assert_eq!((lines[0][7], lines[1][7]), ("no_repack", "false"));
+    assert_eq!((lines[0][9], lines[1][9]), ("test", "tg2"));
     assert_eq!((lines[0][0], lines[1][0]), ("model", "model.gguf"));
-    assert_eq!((lines[0][12], lines[1][12]), ("ceiling", ""));
+    assert_eq!((lines[0][13], lines[1][13]), ("ceiling", ""));
+}
+
+/// The model's matrices take 3.3 MB.
+#[test]
+fn weights_that_stay_in_the_file_take_no_memory() {
+    let home = Home::new();
+    let anonymous = |flag: &str, no_repack: bool| {
+        let args = format!("bench -m MODEL -p 40 -n 2 -t 1 -r 1 -o json --no-ceilings {flag}");
+        let rows = home.run(&args).json();
+        assert_eq!(rows[0]["no_repack"], no_repack, "{rows}");
+        rows[1]["anonymous_memory_bytes"].as_u64()
+    };
+    let (packed, mapped) = (anonymous("", false), anonymous("--no-repack", true));
+    if cfg!(target_os = "linux") {
+        let (packed, mapped) = packed.zip(mapped).expect("Linux says it");
+        assert!(mapped + (2 << 20) < packed, "{mapped} bytes, {packed} of packed weights");
+    }
 }
 
 #[test]

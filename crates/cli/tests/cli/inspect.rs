@@ -29,6 +29,9 @@ fn everything_is_in_the_json() {
     let (mapped, copied) = (&json["memory"]["weights_mapped"], &json["memory"]["weights_copied"]);
     assert!(mapped.as_u64().is_some_and(|mapped| mapped < bytes / 2), "{mapped} of {bytes}");
     assert!(copied.as_u64().is_some_and(|copied| copied >= bytes / 2), "{copied} of {bytes}");
+    let json = home.run("inspect MODEL --json -c 64 --no-repack").json();
+    assert_eq!(json["memory"]["weights_mapped"], bytes);
+    assert_eq!(json["memory"]["weights_copied"], 0);
 }
 
 #[test]

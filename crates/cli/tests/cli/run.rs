@@ -33,6 +33,25 @@ fn the_summary_is_on_its_own_line() {
     }
 }
 
+/// Where weights are is a flag, a variable or a setting, and changes no number.
+#[test]
+fn weights_can_stay_in_the_file() {
+    let home = Home::new();
+    let args = "run -m MODEL --raw -n 8 --temp 0 -p Hello";
+    let text = home.run(args).quiet();
+    let in_file = |ran: Ran| {
+        let said = ran.stderr.clone();
+        assert_eq!(ran.ok(), text);
+        said.contains(" in the file and 0 bytes of copies")
+    };
+    assert!(!in_file(home.run(&format!("{args} -v"))));
+    assert!(in_file(home.run(&format!("{args} -v --no-repack"))));
+    let mut command = home.command(&format!("{args} -v"));
+    assert!(in_file(command.env("RUSTORCH_NO_REPACK", "1").output().expect("the program starts").into()));
+    write(&home.path(".config/rustorch/config.toml"), "no-repack = true\n");
+    assert!(in_file(home.run(&format!("{args} -v"))));
+}
+
 #[test]
 fn escapes_of_a_prompt_are_read_when_asked_for() {
     let home = Home::new();

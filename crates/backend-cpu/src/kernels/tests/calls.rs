@@ -1,6 +1,7 @@
 //! How tests call each kernel: on buffers beside a page that cannot be touched, on numbers that look random.
 
 use backend::{KvFormat, KvLayout, PAGE, Span, Step};
+use bytes::Bytes;
 use graph::Pairing;
 use quant::Format;
 
@@ -8,6 +9,7 @@ use super::super::Kernels;
 use crate::attention::{Attend, Heads};
 use crate::guard::{self, Guarded, Side};
 use crate::kv::{Kv, Layer};
+use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Pool;
 
@@ -57,7 +59,7 @@ impl Calls {
         words
     }
 
-    /// `[rows, cols]` times the transpose of `[n, cols]`.
+    /// `[rows, cols]` times the transpose of `[n, cols]`: with the weight packed before, and where it lies.
     pub(super) fn product(&self, format: Format, rows: usize, n: usize, cols: usize) -> Vec<f32> {
         let linear = self.kernels.linear(format);
         let words = self.pack(linear.form, rows, cols);
@@ -65,13 +67,19 @@ impl Calls {
         let mut pool = Pool::new(1);
         self.label(format_args!("packing of {format} [{n}, {cols}]"));
         let side = if let Side::End(_) = self.side { Side::End(0) } else { Side::Start(0) };
-        let weight = guard::at(side, || (linear.pack)(&mut pool, &bytes, n, cols)).expect("room for a test");
-        drop(bytes);
-        let mut y = self.zeroed(rows * n);
-        self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}]"));
-        let x = Activations { words: &words, rows, cols, tile: self.kernels.tile };
-        pool.tiles(&mut y, n, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
-        y.to_vec()
+        let packed = guard::at(side, || (linear.pack)(&mut pool, &bytes, n, cols)).expect("room for a test");
+        let mut product = |weight: Packed, how: &str| {
+            let mut y = self.zeroed(rows * n);
+            self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}], {how}"));
+            let x = Activations { words: &words, rows, cols, tile: self.kernels.tile };
+            pool.tiles(&mut y, n, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+            y.to_vec()
+        };
+        let mapped = product(Packed::mapped(Bytes::from_owner(bytes), n, cols), "mapped");
+        let packed = product(packed, "packed");
+        let same = packed.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{} {format} [{n}, {cols}], {rows} rows: other bits mapped", self.kernels.isa().name());
+        packed
     }
 
     pub(super) fn rms_norm(&self, len: usize) -> Vec<f32> {

@@ -1,0 +1,184 @@
+//! For tests: what strips hold, number by number, beside what is packed.
+
+use std::marker::PhantomData;
+
+use quant::*;
+use zerocopy::FromBytes;
+
+use super::floats::Float;
+use super::layout::{Factors, Kind, Layout};
+use super::{Packed, Scratch};
+use crate::lanes::plain::Plain;
+use crate::lanes::{BYTES, LANES, Lanes, Work};
+use crate::pool::Pool;
+
+/// Rows and blocks of weights: whole strips or not.
+const SHAPES: [(usize, usize); 4] = [(1, 1), (16, 3), (33, 2), (45, 5)];
+
+/// Does `check` with each instruction set of this processor.
+fn each(check: impl Work + Copy) {
+    Plain.run(check);
+    #[cfg(target_arch = "x86_64")]
+    {
+        use crate::lanes::{avx2::Avx2, avx512::Avx512};
+        match Avx2::detect() {
+            Some(lanes) => lanes.run(check),
+            None => eprintln!("skipped: this processor has no AVX2"),
+        }
+        match Avx512::detect() {
+            Some(lanes) => lanes.run(check),
+            None => eprintln!("skipped: this processor has no AVX-512 with VNNI"),
+        }
+    }
+}
+
+/// The planes of 16 rows: bits of byte `4r + j` of a vector are those of value `4s + j` of row `r`.
+fn planes<B: Layout<G>, const G: usize>(rows: [&B; LANES]) -> Vec<[u8; BYTES]> {
+    let mut planes = vec![[0; BYTES]; B::PLANES];
+    let (low, high) = planes.split_at_mut(G * B::LOW as usize);
+    for (r, block) in rows.into_iter().enumerate() {
+        for (value, q) in block.quants().as_flattened().iter().enumerate() {
+            let number = (i16::from(*q) + i16::from(B::ZERO)) as u8;
+            let number = match B::TABLE {
+                None => number,
+                Some(table) => table.iter().position(|&x| x == number).expect("a number of the table") as u8,
+            };
+            let put = |plane: &mut [[u8; BYTES]], bits: u32, number: u32| {
+                let (step, steps) = (value / 4, 8 / bits as usize);
+                let shift = step % steps * bits as usize;
+                plane[step / steps][4 * r + value % 4] |= ((number & ((1 << bits) - 1)) << shift) as u8;
+            };
+            put(low, B::LOW, number.into());
+            if B::HIGH > 0 {
+                put(high, B::HIGH, u32::from(number) >> B::LOW);
+            }
+        }
+    }
+    planes
+}
+
+/// Checks a quantised format.
+struct Quantized<B, const G: usize>(PhantomData<B>);
+
+impl<B, const G: usize> Clone for Quantized<B, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B, const G: usize> Copy for Quantized<B, G> {}
+
+impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
+    fn work<L: Lanes>(self, lanes: L) {
+        let format = <B as Groups<G>>::FORMAT;
+        let nothing = B::new_zeroed();
+        for (rows, blocks) in SHAPES {
+            let cols = 32 * G * blocks;
+            let bytes = testkit::random_matrix(format, rows * cols, 0.1, 7);
+            let matrix = <[B]>::ref_from_bytes(&bytes).expect("whole blocks");
+            let kept = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, rows, cols).expect("room");
+            let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
+            // Another strip was in the scratch before.
+            let mut scratch = Scratch::take();
+            for s in (0..rows.div_ceil(LANES)).rev() {
+                for part in [0..blocks, blocks / 2..blocks, 0..blocks.div_ceil(2)] {
+                    let (heads, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
+                    let mut unused = Scratch(Vec::new());
+                    let same = (heads, packed) == kept.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
+                    assert!(same, "{format} [{rows}, {cols}], strip {s}, blocks {part:?}: not what is kept");
+                    for (place, b) in part.enumerate() {
+                        let label = format!("{format} [{rows}, {cols}], strip {s}, block {b}");
+                        let of_row = |r| match s * LANES + r {
+                            row if row < rows => &matrix[row * blocks + b],
+                            _ => &nothing,
+                        };
+                        let of_rows: [&B; LANES] = std::array::from_fn(of_row);
+                        let expected = planes::<B, G>(of_rows);
+                        assert_eq!(packed[place * B::PLANES..][..B::PLANES], expected, "{label}");
+                        let mut factors = Factors::ZERO;
+                        B::factors_of(lanes, &heads[place * B::FACTORS..][..B::FACTORS], &mut factors);
+                        for (r, block) in of_rows.iter().enumerate() {
+                            let (scales, mins) = block.factors(F16Le::to_f32);
+                            let halves = 2 * G / B::Kind::GROUPS;
+                            for g in 0..B::Kind::GROUPS {
+                                let found = (factors.scales[g][r], factors.mins[g][r]);
+                                let expected = (
+                                    scales.as_flattened()[g * halves],
+                                    if B::Kind::MINS { mins.as_flattened()[g * halves] } else { 0.0 },
+                                );
+                                assert_eq!(found, expected, "{label}, row {r}, group {g}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Checks a format of plain numbers.
+struct Plainly<F>(PhantomData<F>);
+
+impl<F> Clone for Plainly<F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F> Copy for Plainly<F> {}
+
+impl<F: Float> Work for Plainly<F> {
+    fn work<L: Lanes>(self, lanes: L) {
+        for (rows, _) in SHAPES {
+            for cols in [1, 3, 8, 31, 64, 77] {
+                let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
+                let matrix = F::slice(&bytes);
+                let kept =
+                    Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, rows, cols).expect("room");
+                let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
+                let (mut scratch, mut unused) = (Scratch::take(), Scratch(Vec::new()));
+                for s in (0..rows.div_ceil(LANES)).rev() {
+                    for part in [0..cols, cols / 2..cols, 0..cols / 2] {
+                        let label = format!("{} [{rows}, {cols}], strip {s}, {part:?}", F::FORMAT);
+                        let kept = kept.numbers::<L, F>(lanes, s, part.clone(), &mut unused);
+                        let mapped = mapped.numbers::<L, F>(lanes, s, part.clone(), &mut scratch);
+                        assert_eq!((kept.len(), mapped.len()), (part.len(), part.len()), "{label}");
+                        for (place, col) in part.enumerate() {
+                            for r in 0..LANES {
+                                let row = s * LANES + r;
+                                let expected = (row < rows).then(|| matrix[row * cols + col].as_bytes());
+                                let expected = expected.unwrap_or(&[0; 4][..size_of::<F>()]);
+                                for found in [kept[place][r], mapped[place][r]] {
+                                    assert_eq!(
+                                        found.as_bytes(),
+                                        expected,
+                                        "{label}, row {row}, column {col}"
+                                    );
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn strips_hold_the_numbers_of_their_rows() {
+    each(Quantized::<BlockQ4_0, 1>(PhantomData));
+    each(Quantized::<BlockQ4_1, 1>(PhantomData));
+    each(Quantized::<BlockQ5_0, 1>(PhantomData));
+    each(Quantized::<BlockQ5_1, 1>(PhantomData));
+    each(Quantized::<BlockQ8_0, 1>(PhantomData));
+    each(Quantized::<BlockQ2_K, 8>(PhantomData));
+    each(Quantized::<BlockQ3_K, 8>(PhantomData));
+    each(Quantized::<BlockQ4_K, 8>(PhantomData));
+    each(Quantized::<BlockQ5_K, 8>(PhantomData));
+    each(Quantized::<BlockQ6_K, 8>(PhantomData));
+    each(Quantized::<BlockIQ4_NL, 1>(PhantomData));
+    each(Quantized::<BlockIQ4_XS, 8>(PhantomData));
+    each(Plainly::<F32Le>(PhantomData));
+    each(Plainly::<F16Le>(PhantomData));
+    each(Plainly::<Bf16Le>(PhantomData));
+}
