@@ -103,7 +103,10 @@ def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilin
     command += ["-t", ",".join(map(str, args.threads))]
     command += [] if ceilings else ["--no-ceilings"]
     command += ["--isa", isa] if isa else []
-    return {"rows": json.loads(output(command))}
+    rows = json.loads(output(command))
+    if any(row["no_repack"] for row in rows):
+        sys.exit("RUSTORCH_NO_REPACK or the configuration file leaves weights where they are; unset it")
+    return {"rows": rows}
 
 
 def theirs(python: str, model: Path, tests: list[str], repack: bool) -> dict:

@@ -52,7 +52,6 @@ pub struct Cpu {
 struct Matrix {
     weight: Weight,
     linear: Linear,
-    is_copied: bool,
     packed: OnceLock<Packed>,
 }
 
@@ -63,13 +62,10 @@ impl Matrix {
             return Ok(packed);
         }
         let Weight { rows, cols, ref bytes, .. } = self.weight;
-        if !self.is_copied {
-            return Ok(self.packed.get_or_init(|| Packed::mapped(bytes.clone(), rows, cols)));
-        }
         let packed = (self.linear.pack)(pool, bytes, rows, cols).map_err(|_| Error::OutOfMemory {
             what: "weights, packed for vector kernels",
             bytes: self.bytes(),
-            hint: "use a smaller model or a format of fewer bits, or leave weights in the file (--no-repack)",
+            hint: "use a smaller model or a format of fewer bits, or leave weights in the file (`Cpu::without_repacking`, --no-repack)",
         })?;
         Ok(self.packed.get_or_init(|| packed))
     }
@@ -167,12 +163,12 @@ impl Backend for Cpu {
                 let name = &graph.weight(id).name;
                 let matrix = self.matrices.entry(name.clone()).or_insert_with(|| {
                     let weight = bound.weight(id).clone();
-                    Arc::new(Matrix {
-                        linear: self.kernels.linear(weight.format),
-                        weight,
-                        is_copied: self.is_repacking,
-                        packed: OnceLock::new(),
-                    })
+                    let packed = OnceLock::new();
+                    if !self.is_repacking {
+                        let mapped = Packed::mapped(weight.bytes.clone(), weight.rows, weight.cols);
+                        packed.set(mapped).expect("it is new");
+                    }
+                    Arc::new(Matrix { linear: self.kernels.linear(weight.format), weight, packed })
                 });
                 matrices[id.index()] = Some(matrix.clone());
             }
@@ -187,7 +183,7 @@ impl Backend for Cpu {
         matrices.sort_by_key(|(_, matrix)| matrix.weight.bytes.as_ptr());
         for (name, matrix) in matrices {
             matrix.pack(pool)?;
-            if matrix.is_copied {
+            if self.is_repacking {
                 copied(name);
             }
         }
@@ -196,18 +192,13 @@ impl Backend for Cpu {
 
     fn memory(&self) -> Memory {
         let state = lock(&self.state);
-        let copy_of = |name: &str| self.matrices.get(name).filter(|matrix| matrix.is_copied);
+        let copies = || self.matrices.iter().filter(|_| self.is_repacking);
         Memory {
             weights_mapped: {
-                let mapped = self.weights.iter().filter(|(name, _)| copy_of(name).is_none());
-                mapped.map(|(_, weight)| weight.bytes.len() as u64).sum()
+                let all: u64 = self.weights.values().map(|weight| weight.bytes.len() as u64).sum();
+                all - copies().map(|(_, matrix)| matrix.weight.bytes.len() as u64).sum::<u64>()
             },
-            weights_owned: self
-                .weights
-                .keys()
-                .filter_map(|name| copy_of(name))
-                .map(|copy| copy.bytes())
-                .sum(),
+            weights_owned: copies().map(|(_, matrix)| matrix.bytes()).sum(),
             kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
         }
@@ -259,7 +250,7 @@ mod tests {
             let memory = cpu.memory();
             let expected = if repack { (3 * 32 * 4, 2 * 16 * 32 * 4) } else { ((3 + 20) * 32 * 4, 0) };
             assert_eq!((memory.weights_mapped, memory.weights_owned), expected);
-            assert!(cpu.matrices["matrix"].packed.get().is_none());
+            assert_eq!(cpu.matrices["matrix"].packed.get().is_none(), repack);
             if prepare {
                 let mut copied = Vec::new();
                 cpu.prepare(&mut |name| copied.push(name.to_owned())).expect("room");

@@ -17,7 +17,7 @@ use crate::output::Usage;
 use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
 use crate::{argv, bench, completions, devices, mistakes, perplexity, quantize, settings, synth, verify};
 
-const ABOUT: &str = "Runs Llama-family language models from GGUF files";
+const ABOUT: &str = "Runs Llama and Qwen2 language models from GGUF files";
 
 /// How the help of `--escape` begins.
 const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;

@@ -106,7 +106,7 @@ pub(crate) fn backends(args: CpuArgs) -> [Box<dyn Backend>; 2] {
 pub(crate) struct WeightsArgs {
     /// Use weights where they lie in the file, without a copy packed for the CPU's kernels: for models that
     /// memory has room for once; answers are the same, and come more slowly
-    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new(), help_heading = "Engine")]
+    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new())]
     pub(crate) no_repack: bool,
 }
 
@@ -134,11 +134,11 @@ pub(crate) struct Candidate {
 
 /// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
 /// last, then the reference.
-pub(crate) fn candidates(threads: Option<NonZero<usize>>) -> Vec<Candidate> {
+pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) -> Vec<Candidate> {
     let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
         name: format!("cpu ({})", isa.name()),
         backend: BackendName::Cpu,
-        make: Box::new(move || Box::new(Cpu::with_isa(threads, isa).expect("it has just been found"))),
+        make: Box::new(move || Box::new(cpu(CpuArgs { threads, isa: Some(isa), weights }))),
     });
     let reference = Candidate {
         name: "reference".to_owned(),

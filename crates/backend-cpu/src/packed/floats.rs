@@ -131,13 +131,16 @@ impl<F: Float> Work for PackNumbers<'_, F> {
                 rows[r] = matrix[first + cols.start..first + cols.end].as_bytes();
             }
         }
-        let next = matrix.as_ptr().wrapping_add(LANES * ((s + 1) * len + cols.start)).cast::<u8>();
+        let (next, is_whole) =
+            (matrix.as_ptr().wrapping_add(LANES * (s + 1) * len).cast::<u8>(), cols.len() == len);
         // Four lines come of 16 bytes of each row.
         let whole = cols.len() * size / 16;
         for (at, lines) in to.as_chunks_mut::<4>().0.iter_mut().take(whole).enumerate() {
-            // What is packed next, for a thread goes on with the strip after this one.
-            for line in 0..4 {
-                lanes.prefetch(next.wrapping_add((4 * at + line) * BYTES));
+            // A thread that packs whole strips goes on with the one after this.
+            if is_whole {
+                for line in 0..4 {
+                    lanes.prefetch(next.wrapping_add((4 * at + line) * BYTES));
+                }
             }
             let mut parts = [&[0; 16]; LANES];
             for r in 0..LANES {

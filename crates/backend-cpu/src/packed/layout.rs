@@ -97,7 +97,7 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     /// Vectors of both planes of a block.
     const PLANES: usize = G * 8 * (Self::LOW + Self::HIGH) as usize / 8;
 
-    /// Writes the planes of 16 rows. Numbers in the file are unsigned, or have a zero point of 128.
+    /// Writes the planes of 16 rows. Numbers in the file are unsigned, or signed where the zero point is 128.
     #[inline(always)]
     fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
         let (low, high) = out.split_at_mut(G * Self::LOW as usize);

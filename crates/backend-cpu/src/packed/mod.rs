@@ -191,12 +191,14 @@ impl<B: Layout<G>, const G: usize> Work for PackBlocks<'_, B, G> {
         let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
         let (of_row, nothing) = (self.cols / (32 * G), B::new_zeroed());
         let strip = &matrix[self.s * LANES * of_row..];
-        let next = strip.as_ptr().wrapping_add(LANES * of_row);
+        let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * of_row), self.blocks.len() == of_row);
         for (place, b) in self.blocks.enumerate() {
-            // What is packed next, for a thread goes on with the strip after this one.
-            let ahead = next.wrapping_add(LANES * b).cast::<u8>();
-            for line in (0..LANES * size_of::<B>()).step_by(BYTES) {
-                lanes.prefetch(ahead.wrapping_add(line));
+            // A thread that packs whole strips goes on with the one after this.
+            if is_whole {
+                let ahead = next.wrapping_add(LANES * b).cast::<u8>();
+                for line in (0..LANES * size_of::<B>()).step_by(BYTES) {
+                    lanes.prefetch(ahead.wrapping_add(line));
+                }
             }
             let mut rows = [&nothing; LANES];
             for r in 0..LANES {

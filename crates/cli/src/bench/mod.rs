@@ -79,7 +79,7 @@ pub(crate) struct Args {
     batch_size: NonZero<usize>,
     #[command(flatten)]
     cache: CacheArgs,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Engine")]
     weights: load::WeightsArgs,
     /// Do not measure what the machine could do, which takes three seconds for each number of threads
     #[arg(long, help_heading = "Output")]

@@ -235,7 +235,7 @@ fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
             subject.kind.clone(),
             output::size(subject.size_bytes),
             output::count(usize::try_from(subject.parameters).unwrap_or(usize::MAX)),
-            subject.isa.to_owned(),
+            if subject.no_repack { format!("{}, not repacked", subject.isa) } else { subject.isa.to_owned() },
             row.threads.to_string(),
             row.test.to_string(),
             format!("{:.2} ± {:.2}", row.mean(), row.deviation()),

@@ -35,7 +35,9 @@ impl Pools {
     }
 
     fn write_random(&mut self, tensor: &Planned, out: &mut dyn Write) -> io::Result<()> {
-        let [cols, rows @ ..] = &*tensor.shape else { return Ok(()) };
+        let [cols, rows @ ..] = &*tensor.shape else {
+            return Err(io::Error::other(format!("`{}` has no dimensions", tensor.name)));
+        };
         let (cols, rows) = (*cols, rows.iter().product::<usize>());
         let pool = self.rows.entry((tensor.format, cols)).or_insert_with(|| pool(tensor.format, cols));
         let row = pool.len() / pool_rows(cols);

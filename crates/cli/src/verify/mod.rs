@@ -22,7 +22,7 @@ use gguf::Gguf;
 use tokenizer::Tokenizer;
 
 use crate::args::{BackendName, ModelArgs};
-use crate::load::{self, Candidate};
+use crate::load::{self, Candidate, WeightsArgs};
 use crate::output::{counted, size};
 use crate::values::from_1_to;
 use report::Report;
@@ -44,6 +44,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     #[arg(help_heading = "Engine")]
     threads: Option<NonZero<usize>>,
+    #[command(flatten, next_help_heading = "Engine")]
+    weights: WeightsArgs,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     json: bool,
@@ -99,7 +101,7 @@ fn file_facts(file: &Gguf) -> String {
 /// Everything that computes with the model, whose weights may not all be finite: then kernels are checked
 /// by what they make of the others, and the whole model is not, as it can be no better than its weights.
 fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finite: bool) {
-    let all = load::candidates(args.threads);
+    let all = load::candidates(args.threads, args.weights);
     let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
     let (plain, exact) = (all.first(), all.iter().find(reference));
     let (Some(plain), Some(exact)) = (plain, exact) else { return };

@@ -61,7 +61,7 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Another weight of the same shape than `own`, in an operation of one value.
+/// Another weight of the same shape as `own`, in an operation of one value.
 pub(super) fn other_weights(hunt: &mut Hunt<'_>, what: &str, own: &Weight, call: impl Fn(Weight) -> Call) {
     let s = hunt.suspect;
     let graph = s.oracle.graph();

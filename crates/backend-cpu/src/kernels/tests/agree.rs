@@ -71,7 +71,7 @@ fn norms_gates_and_turns_agree() {
 fn attention_agrees() {
     for format in [KvFormat::F16, KvFormat::F32] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
-            for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (8, 1, 20, 52)] {
+            for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
                 let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim };
                 alike(&format!("{shape:?}"), |calls| calls.attend(shape));
             }
