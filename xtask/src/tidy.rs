@@ -2,6 +2,7 @@
 
 mod architecture;
 mod edges;
+mod patches;
 mod source;
 
 use anyhow::Result;
@@ -23,6 +24,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     let mut findings = edges::check(workspace)?;
     findings.extend(source::check(workspace, &files)?);
     findings.extend(architecture::check(workspace, &files)?);
+    findings.extend(patches::check(workspace, &files)?);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for Finding { path, line, what } in &findings {
         println!("{path}:{line}: {what}");
