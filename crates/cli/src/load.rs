@@ -161,7 +161,7 @@ fn find(named: &Path) -> anyhow::Result<PathBuf> {
     } else if with_suffix.is_file() {
         Ok(with_suffix)
     } else {
-        let (named, exact, with_suffix) = (named.display(), exact.display(), with_suffix.display());
-        bail!("no model `{named}`: it is no file here, and neither {exact} nor {with_suffix} is there")
+        let (named, folder) = (named.display(), folder.display());
+        bail!("no model `{named}`: it is no file here, and {folder} has none of that name; give its path")
     }
 }

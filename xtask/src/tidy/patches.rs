@@ -1,4 +1,4 @@
-//! Planted mistakes apply to the code as it is. `cargo xtask faults` would find it out, an hour later.
+//! Planted mistakes apply to the code as it is. `cargo xtask faults` would find it out, many minutes later.
 
 use std::process::Command;
 
