@@ -77,4 +77,12 @@ pub enum Error {
         /// What to do.
         hint: &'static str,
     },
+    /// A device that failed, or was lost.
+    #[error("{device}: {why}; use --backend cpu, or start again")]
+    Device {
+        /// Its name.
+        device: String,
+        /// What it said.
+        why: String,
+    },
 }

@@ -1,0 +1,245 @@
+//! Adapters, and a device with its pipelines.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backend::Error;
+use wgpu::util::DeviceExt;
+
+use crate::kernels::{Access, Kernel};
+
+/// The interfaces that are asked for devices.
+const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
+
+/// A graphics processor, or a program that stands in for one.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    adapter: wgpu::Adapter,
+    info: wgpu::AdapterInfo,
+}
+
+/// All adapters of this machine, real processors first.
+pub fn adapters() -> Vec<Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = BACKENDS;
+    let instance = wgpu::Instance::new(descriptor);
+    let found = pollster::block_on(instance.enumerate_adapters(BACKENDS));
+    let mut adapters: Vec<Adapter> =
+        found.into_iter().map(|adapter| Adapter { info: adapter.get_info(), adapter }).collect();
+    adapters.sort_by_key(|adapter| match adapter.info.device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    adapters
+}
+
+impl Adapter {
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// `vulkan` or `metal`.
+    pub fn interface(&self) -> &'static str {
+        self.info.backend.to_str()
+    }
+
+    /// Whether it computes on the processor.
+    pub fn is_software(&self) -> bool {
+        self.info.device_type == wgpu::DeviceType::Cpu
+    }
+}
+
+/// A device and what is built on it once.
+pub(crate) struct Device {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    pub(crate) limits: wgpu::Limits,
+    pub(crate) info: wgpu::AdapterInfo,
+    /// Whether kernels may add across subgroups.
+    pub(crate) has_subgroups: bool,
+    built: Mutex<Built>,
+    /// Why the device is gone, once it is.
+    lost: Arc<Mutex<Option<String>>>,
+}
+
+#[derive(Default)]
+struct Built {
+    pipelines: HashMap<String, wgpu::ComputePipeline>,
+    layouts: HashMap<Vec<Access>, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("name", &self.info.name).finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Opens `adapter`, with limits no larger than `most`.
+    pub(crate) fn open(adapter: &Adapter, most: Option<wgpu::Limits>) -> Result<Device, Error> {
+        let mut limits = adapter.adapter.limits();
+        if let Some(most) = most {
+            limits = limits.or_worse_values_from(&most);
+        }
+        let wanted = wgpu::Features::SUBGROUP;
+        let features = adapter.adapter.features() & wanted;
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("rustorch"),
+            required_features: features,
+            required_limits: limits.clone(),
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..Default::default()
+        };
+        let failed = |why: String| Error::Device { device: adapter.info.name.clone(), why };
+        let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
+        let (device, queue) = opened.map_err(|error| failed(error.to_string()))?;
+        let lost = Arc::new(Mutex::new(None));
+        let noted = lost.clone();
+        device.set_device_lost_callback(move |reason, why| {
+            lock(&noted).get_or_insert_with(|| format!("it was lost ({reason:?}): {why}"));
+        });
+        let noted = lost.clone();
+        device.on_uncaptured_error(Arc::new(move |error| {
+            lock(&noted).get_or_insert_with(|| error.to_string());
+        }));
+        Ok(Device {
+            device,
+            queue,
+            limits,
+            info: adapter.info.clone(),
+            has_subgroups: features.contains(wgpu::Features::SUBGROUP),
+            built: Mutex::default(),
+            lost,
+        })
+    }
+
+    /// # Errors
+    /// Once the device is gone, or has refused anything it was told.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match &*lock(&self.lost) {
+            None => Ok(()),
+            Some(why) => Err(Error::Device { device: self.info.name.clone(), why: why.clone() }),
+        }
+    }
+
+    /// A buffer, all zeros.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub(crate) fn buffer(
+        &self,
+        what: &'static str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, Error> {
+        self.check()?;
+        let no_room = || Error::OutOfMemory { what, bytes, hint: HINT };
+        if bytes > self.limits.max_buffer_size {
+            return Err(no_room());
+        }
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(what),
+            size: bytes.next_multiple_of(16).max(16),
+            usage,
+            mapped_at_creation: false,
+        });
+        match pollster::block_on(scope.pop()) {
+            None => Ok(buffer),
+            Some(_) => Err(no_room()),
+        }
+    }
+
+    /// A buffer that holds `words` from the beginning.
+    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+        let mut words = words.to_vec();
+        words.resize(words.len().next_multiple_of(4).max(4), 0);
+        self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+            label: Some("constants"),
+            contents: bytemuck::cast_slice(&words),
+            usage,
+        })
+    }
+
+    /// The pipeline of `kernel`, built when it is asked for first.
+    pub(crate) fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
+        let source = kernel.source();
+        if let Some(pipeline) = lock(&self.built).pipelines.get(&source) {
+            return pipeline.clone();
+        }
+        let (_, layout) = self.layouts(&kernel.bindings);
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(kernel.template),
+            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(kernel.template),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        lock(&self.built).pipelines.insert(source, pipeline.clone());
+        pipeline
+    }
+
+    /// The layouts of a kernel with such bindings.
+    pub(crate) fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+        if let Some(layouts) = lock(&self.built).layouts.get(bindings) {
+            return layouts.clone();
+        }
+        let entry = |(binding, access): (usize, &Access)| wgpu::BindGroupLayoutEntry {
+            binding: binding as u32,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: match access {
+                    Access::Constant => wgpu::BufferBindingType::Uniform,
+                    Access::Read => wgpu::BufferBindingType::Storage { read_only: true },
+                    Access::Write => wgpu::BufferBindingType::Storage { read_only: false },
+                },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let entries: Vec<_> = bindings.iter().enumerate().map(entry).collect();
+        let group = self
+            .device
+            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&group)],
+            immediate_size: 0,
+        });
+        lock(&self.built).layouts.insert(bindings.to_vec(), (group.clone(), layout.clone()));
+        (group, layout)
+    }
+
+    /// Waits until all that was submitted is done.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let waited = self.device.poll(wgpu::PollType::Wait { submission_index: None, timeout: None });
+        self.check()?;
+        waited
+            .map(drop)
+            .map_err(|error| Error::Device { device: self.info.name.clone(), why: error.to_string() })
+    }
+}
+
+const HINT: &str =
+    "use a smaller model, a format of fewer bits or a smaller context, or leave layers to the CPU";
+
+/// Nothing is left half-done by a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,223 @@
+//! How weights lie in the device's memory.
+//!
+//! A format's blocks are taken apart into planes, each of one size of element: numbers, high bits, scales. A plane
+//! holds the elements of all rows, row after row, and begins at 16 bytes, so that kernels load whole vectors where
+//! the file has blocks of 18 or 210 bytes; together the planes are as long as the blocks. Kernels see every
+//! format as chunks of 32 values (`kernels/formats.wgsl`).
+
+use half::f16;
+use quant::{Block, BlockQ4_0, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_0, Format, Groups};
+
+/// Values of a chunk.
+pub(crate) const CHUNK: usize = 32;
+
+/// Bytes of the vectors that kernels load; planes begin at a multiple.
+const VECTOR: usize = 16;
+
+/// The formats that kernels read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(non_camel_case_types, reason = "the names every user knows")]
+pub(crate) enum Kept {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q8_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+}
+
+impl Kept {
+    /// Every one.
+    pub(crate) const ALL: [Kept; 8] =
+        [Kept::F32, Kept::F16, Kept::BF16, Kept::Q4_0, Kept::Q8_0, Kept::Q4_K, Kept::Q5_K, Kept::Q6_K];
+
+    /// What a tensor of `format` becomes: itself, or F16.
+    pub(crate) fn of(format: Format) -> Kept {
+        match format {
+            Format::F32 => Kept::F32,
+            Format::BF16 => Kept::BF16,
+            Format::Q4_0 => Kept::Q4_0,
+            Format::Q8_0 => Kept::Q8_0,
+            Format::Q4_K => Kept::Q4_K,
+            Format::Q5_K => Kept::Q5_K,
+            Format::Q6_K => Kept::Q6_K,
+            _ => Kept::F16,
+        }
+    }
+
+    /// The name that kernels know it by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kept::F32 => "f32",
+            Kept::F16 => "f16",
+            Kept::BF16 => "bf16",
+            Kept::Q4_0 => "q4_0",
+            Kept::Q8_0 => "q8_0",
+            Kept::Q4_K => "q4_k",
+            Kept::Q5_K => "q5_k",
+            Kept::Q6_K => "q6_k",
+        }
+    }
+
+    /// Bytes of an element, and values that share it, of each plane.
+    fn planes(self) -> &'static [(usize, usize)] {
+        match self {
+            Kept::F32 => &[(4, 1)],
+            Kept::F16 | Kept::BF16 => &[(2, 1)],
+            Kept::Q4_0 => &[(16, 32), (2, 32)],
+            Kept::Q8_0 => &[(32, 32), (2, 32)],
+            Kept::Q4_K => &[(16, 32), (16, 256)],
+            Kept::Q5_K => &[(16, 32), (16, 256), (4, 32)],
+            Kept::Q6_K => &[(16, 32), (8, 32), (16, 256), (2, 256)],
+        }
+    }
+}
+
+/// A weight's place in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) kept: Kept,
+    pub(crate) rows: usize,
+    /// Chunks of a row; the last one of plain numbers is filled up with zeros.
+    pub(crate) chunks: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(kept: Kept, rows: usize, cols: usize) -> Layout {
+        Layout { kept, rows, chunks: cols.div_ceil(CHUNK) }
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.ends().last().expect("a format has planes")
+    }
+
+    /// Where each plane ends, in bytes.
+    fn ends(&self) -> impl Iterator<Item = usize> {
+        let values = self.rows * self.chunks * CHUNK;
+        self.kept.planes().iter().scan(0, move |end, (bytes, shared_by)| {
+            *end += (values / shared_by * bytes).next_multiple_of(VECTOR);
+            Some(*end)
+        })
+    }
+
+    /// What kernels have to know: chunks of a row, and where the second, third and fourth planes begin, in vectors.
+    pub(crate) fn numbers(&self) -> [u32; 4] {
+        let mut numbers = [self.chunks as u32, 0, 0, 0];
+        for (number, end) in numbers[1..].iter_mut().zip(self.ends()) {
+            *number = (end / VECTOR) as u32;
+        }
+        numbers
+    }
+
+    /// Writes all rows, which lie in `bytes` as the file has them, to `to`, which is all zeros.
+    pub(crate) fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) {
+        let mut planes: Vec<&mut [u8]> = Vec::new();
+        let (mut rest, mut at) = (to, 0);
+        for end in self.ends() {
+            let (plane, after) = rest.split_at_mut(end - at);
+            planes.push(plane);
+            (rest, at) = (after, end);
+        }
+        match self.kept {
+            Kept::F32 | Kept::BF16 => self.copy(bytes, planes[0]),
+            Kept::F16 if format == Format::F16 => self.copy(bytes, planes[0]),
+            Kept::F16 => self.narrow(format, bytes, cols, planes[0]),
+            Kept::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
+                put(planes[0], at, &low(&numbers[0]));
+                put(planes[1], at, &block.d.0);
+            }),
+            Kept::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, numbers| {
+                put(planes[0], at, &numbers[0]);
+                put(planes[1], at, &block.d.0);
+            }),
+            Kept::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, numbers| {
+                numbers.iter().enumerate().for_each(|(g, q)| put(planes[0], 8 * at + g, &low(q)));
+                put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
+            }),
+            Kept::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, numbers| {
+                for (g, q) in numbers.iter().enumerate() {
+                    put(planes[0], 8 * at + g, &low(q));
+                    put(planes[2], 8 * at + g, &high::<4, 1>(q));
+                }
+                put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
+            }),
+            Kept::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, numbers| {
+                for (g, q) in numbers.iter().enumerate() {
+                    put(planes[0], 8 * at + g, &low(q));
+                    put(planes[1], 8 * at + g, &high::<8, 2>(q));
+                }
+                put(planes[2], at, &block.scales.map(|scale| scale as u8));
+                put(planes[3], at, &block.d.0);
+            }),
+        }
+    }
+
+    /// Plain numbers, row by row.
+    fn copy(&self, bytes: &[u8], plane: &mut [u8]) {
+        let row = plane.len() / self.rows;
+        let from = bytes.len() / self.rows;
+        for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(from)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+    }
+
+    /// Numbers of any format as F16.
+    fn narrow(&self, format: Format, bytes: &[u8], cols: usize, plane: &mut [u8]) {
+        let mut numbers = vec![0.0; cols];
+        let row = self.chunks * CHUNK * size_of::<f16>();
+        for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(bytes.len() / self.rows)) {
+            format.dequantize(from, &mut numbers);
+            for (to, &number) in to.as_chunks_mut::<2>().0.iter_mut().zip(&numbers) {
+                *to = f16::from_f32(number).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// Gives each block its place, the block and its integers plus `zero`.
+fn pack_blocks<B: Groups<G> + Block<N>, const G: usize, const N: usize>(
+    bytes: &[u8],
+    zero: i16,
+    mut pack: impl FnMut(usize, &B, [[u8; 32]; G]),
+) {
+    for (at, block) in B::slice(bytes).iter().enumerate() {
+        pack(at, block, block.quants().map(|group| group.map(|q| (i16::from(q) + zero) as u8)));
+    }
+}
+
+/// Writes element `at`.
+fn put<const N: usize>(plane: &mut [u8], at: usize, element: &[u8; N]) {
+    plane[at * N..][..N].copy_from_slice(element);
+}
+
+/// The low four bits of 32 numbers: those of 8 numbers to a word, the first four of them low.
+fn low(numbers: &[u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|i| {
+        let first = i / 4 * 8 + i % 4;
+        numbers[first] & 15 | (numbers[first + 4] & 15) << 4
+    })
+}
+
+/// The bits of 32 numbers from the fifth on, `BITS` each: byte `j` of a word has those of every fourth number from
+/// `j` on.
+fn high<const N: usize, const BITS: usize>(numbers: &[u8; 32]) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (i, number) in numbers.iter().enumerate() {
+        let (four, per_word) = (i / 4, 8 / BITS);
+        let word = four / per_word;
+        bytes[4 * word + i % 4] |= (number >> 4) << (four % per_word * BITS);
+    }
+    bytes
+}
+
+/// Scales of a block of 256, as a vector: both factors, then twelve bytes.
+fn head(d: [u8; 2], dmin: [u8; 2], scales: [u8; 12]) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..2].copy_from_slice(&d);
+    head[2..4].copy_from_slice(&dmin);
+    head[4..].copy_from_slice(&scales);
+    head
+}

@@ -1,0 +1,34 @@
+{#- What workgroups found for parts of a row's positions, added: a workgroup for each row and head. -#}
+struct Params {
+    // Where the result begins and its stride.
+    y: vec2<u32>,
+    heads: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read> parts: array<f32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let splits = step[6];
+    let first = (id.z * params.heads + id.x) * splits * {{ v_dim + 2 }}u;
+    var largest = -3.4028234e38;
+    for (var s = 0u; s < splits; s++) {
+        if parts[first + s * {{ v_dim + 2 }}u + {{ v_dim + 1 }}u] != 0.0 {
+            largest = max(largest, parts[first + s * {{ v_dim + 2 }}u + {{ v_dim }}u]);
+        }
+    }
+    for (var col = thread; col < {{ v_dim }}u; col += 64u) {
+        var mean = 0.0;
+        var sum = 0.0;
+        for (var s = 0u; s < splits; s++) {
+            let at = first + s * {{ v_dim + 2 }}u;
+            let weight = exp(parts[at + {{ v_dim }}u] - largest);
+            mean += weight * parts[at + col];
+            sum += weight * parts[at + {{ v_dim + 1 }}u];
+        }
+        y[params.y.x + id.z * params.y.y + id.x * {{ v_dim }}u + col] = mean / sum;
+    }
+}

@@ -1,0 +1,172 @@
+{#- Products of many rows of activations with one to three weights.
+
+A workgroup computes 32 rows and 64 outputs: of each, chunk after chunk goes to workgroup memory as f32, and a thread adds
+the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weights, once. The options are those of
+`linear.wgsl`, and so are the buffers. -#}
+{%- from "formats.wgsl" import shared, chunk -%}
+{%- from "parts.wgsl" import activations -%}
+struct Params {
+    w0: vec4<u32>,
+    w1: vec4<u32>,
+    w2: vec4<u32>,
+    outputs: vec4<u32>,
+    y: vec4<u32>,
+    x: vec4<u32>,
+    r: vec4<u32>,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+{%- for part in parts %}
+@group(0) @binding({{ 4 + loop.index0 }}) var<storage, read> w{{ loop.index0 }}: array<vec4<u32>>;
+{%- endfor %}
+{%- if norm %}
+@group(0) @binding({{ 4 + parts | length }}) var<storage, read> g: array<vec4<f32>>;
+{%- endif %}
+{%- if rest %}
+@group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
+{%- endif %}
+{{ shared() }}
+{%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
+{{ activations(ragged, norm) }}
+{%- set gates = 2 if glu else 1 %}
+
+// [value of the chunk][row or output]
+var<workgroup> xs: array<vec4<f32>, 256>;
+{%- for gate in range(gates) %}
+var<workgroup> ws{{ gate }}: array<vec4<f32>, {{ 512 if not glu else 256 }}>;
+{%- endfor %}
+{%- if norm %}
+var<workgroup> squares: array<f32, 32>;
+{%- endif %}
+
+{%- set width = 64 if not glu else 32 %}
+@compute @workgroup_size(128)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(num_workgroups) ids: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    let rows = step[params.x.w];
+    let first_row = id.z * 32u;
+    var tile = id.y * ids.x + id.x;
+    var part = 0u;
+    {%- if not glu %}
+    {%- for p in range(parts | length - 1) %}
+    let tiles{{ p }} = (params.outputs[{{ p }}] + {{ width - 1 }}u) / {{ width }}u;
+    if part == {{ p }}u && tile >= tiles{{ p }} {
+        part = {{ p + 1 }}u;
+        tile -= tiles{{ p }};
+    }
+    {%- endfor %}
+    {%- endif %}
+    let first = tile * {{ width }}u;
+    let outputs = params.outputs[part];
+
+    // Rows and outputs of this thread: 4 of each, of a pair of weights 2.
+    let row4 = thread % 8u;
+    let out4 = thread / 8u;
+    {%- for gate in range(gates) %}
+    {%- for i in range(4) %}
+    var sum{{ gate }}_{{ i }} = vec{{ 4 if not glu else 2 }}<f32>(0.0);
+    {%- endfor %}
+    {%- endfor %}
+    {%- if norm %}
+    var square = 0.0;
+    {%- endif %}
+    for (var chunk = 0u; chunk < params.w0.x; chunk++) {
+        if thread < 64u {
+            {%- if glu %}
+            let at = min(first + thread % 32u, outputs - 1u);
+            var weights = w0_chunk(at, chunk);
+            if thread >= 32u {
+                weights = w1_chunk(at, chunk);
+            }
+            let place = thread % 32u;
+            {%- for j in range(8) %}
+            {%- for i in range(4) %}
+            if thread < 32u {
+                ws0[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = weights[{{ j }}][{{ i }}];
+            } else {
+                ws1[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = weights[{{ j }}][{{ i }}];
+            }
+            {%- endfor %}
+            {%- endfor %}
+            {%- else %}
+            let at = min(first + thread, outputs - 1u);
+            var weights: Chunk;
+            {%- for part in parts %}
+            {% if parts | length > 1 %}if part == {{ loop.index0 }}u {% endif %}{
+                weights = w{{ loop.index0 }}_chunk(at, chunk);
+            }
+            {%- endfor %}
+            {%- for j in range(8) %}
+            {%- for i in range(4) %}
+            ws0[{{ (4 * j + i) * 16 }}u + thread / 4u][thread % 4u] = weights[{{ j }}][{{ i }}];
+            {%- endfor %}
+            {%- endfor %}
+            {%- endif %}
+        } else if thread < 96u {
+            let place = thread - 64u;
+            {{ "var" if norm else "let" }} numbers = x_chunk(min(first_row + place, max(rows, 1u) - 1u), chunk);
+            {%- if norm %}
+            square += dot_chunks(numbers, numbers);
+            numbers = times(numbers, g_chunk(chunk));
+            {%- endif %}
+            {%- for j in range(8) %}
+            {%- for i in range(4) %}
+            xs[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = numbers[{{ j }}][{{ i }}];
+            {%- endfor %}
+            {%- endfor %}
+        }
+        workgroupBarrier();
+        for (var k = 0u; k < 32u; k++) {
+            let a = xs[k * 8u + row4];
+            {%- for gate in range(gates) %}
+            {%- if glu %}
+            let w{{ gate }}_four = ws{{ gate }}[k * 8u + out4 / 2u];
+            let b{{ gate }} = select(w{{ gate }}_four.xy, w{{ gate }}_four.zw, out4 % 2u == 1u);
+            {%- else %}
+            let b{{ gate }} = ws{{ gate }}[k * 16u + out4];
+            {%- endif %}
+            {%- for i in range(4) %}
+            sum{{ gate }}_{{ i }} += a[{{ i }}] * b{{ gate }};
+            {%- endfor %}
+            {%- endfor %}
+        }
+        workgroupBarrier();
+    }
+    {%- if norm %}
+    if thread >= 64u && thread < 96u {
+        squares[thread - 64u] = 1.0 / sqrt(square / f32(params.x.z) + bitcast<f32>(params.r.z));
+    }
+    workgroupBarrier();
+    {%- endif %}
+    {%- set own = 4 if not glu else 2 %}
+    {%- for i in range(4) %}
+    {
+        let row = first_row + 4u * row4 + {{ i }}u;
+        {%- if norm %}
+        let scale = squares[4u * row4 + {{ i }}u];
+        {%- endif %}
+        {%- for o in range(own) %}
+        {
+            let output = first + {{ own }}u * out4 + {{ o }}u;
+            if row < rows && output < outputs {
+                var number = sum0_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                {%- if glu %}
+                number = number / (1.0 + exp(-number)) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                {%- endif %}
+                let col = params.y[part] + output;
+                {%- if rest %}
+                number += r[params.r.x + row * params.r.y + col - params.y.x];
+                {%- endif %}
+                y[row * params.y.w + col] = number;
+            }
+        }
+        {%- endfor %}
+    }
+    {%- endfor %}
+}

@@ -1,0 +1,130 @@
+{#- RoPE, and keys and values to their pages: a thread for each two neighbouring numbers of a row's heads.
+
+- `turn`: heads of `x` are turned, to `y`;
+- `store`: keys, turned or as they are, and values of `x` go to the cache, which has of each page and head keys as
+  `[dim / 2][32 positions]` and values as `[32 positions][dim / 2]`; an element is two halves in a word, or with `wide`
+  two words.
+
+`pairing` says which columns turn together. -#}
+struct Params {
+    // Where heads begin, their stride, how many numbers of each there are: queries, keys, values.
+    q: vec4<u32>,
+    k: vec4<u32>,
+    v: vec4<u32>,
+    // Where queries go, and the stride.
+    y: vec2<u32>,
+    // Columns that turn; where `step` has cosines and sines.
+    dims: u32,
+    turns: u32,
+}
+// `q`, `k`, `v`: begin, stride, heads, columns of a head.
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
+{%- if turn %}
+@group(0) @binding(3) var<storage, read_write> y: array<f32>;
+{%- endif %}
+{%- if store %}
+{%- set first = 4 if turn else 3 %}
+@group(0) @binding({{ first }}) var<storage, read_write> keys: array<u32>;
+@group(0) @binding({{ first + 1 }}) var<storage, read_write> values: array<u32>;
+{%- if separate %}
+@group(0) @binding({{ first + 2 }}) var<storage, read> v_x: array<f32>;
+{%- endif %}
+{%- endif %}
+
+{%- if turn or keys_turn %}
+/// Column `col` of the head that begins at `at`, turned by the position of `row`.
+fn turned(at: u32, col: u32, row: u32) -> f32 {
+    let number = x[at + col];
+    if col >= params.dims {
+        return number;
+    }
+    {%- if pairing == "halves" %}
+    let half_dims = params.dims / 2u;
+    let is_first = col < half_dims;
+    let pair = select(col - half_dims, col, is_first);
+    let other = x[at + select(col - half_dims, col + half_dims, is_first)];
+    {%- else %}
+    let is_first = col % 2u == 0u;
+    let pair = col / 2u;
+    let other = x[at + select(col - 1u, col + 1u, is_first)];
+    {%- endif %}
+    let place = params.turns + 2u * (row * (params.dims / 2u) + pair);
+    let cosine = bitcast<f32>(step[place]);
+    let sine = bitcast<f32>(step[place + 1u]);
+    return number * cosine + select(other * sine, -other * sine, is_first);
+}
+{%- endif %}
+{%- if store %}
+/// Of a row its page, and the place there.
+fn slot(row: u32) -> vec2<u32> {
+    let position = step[step[2] + row];
+    return vec2<u32>(step[step[5] + step[step[3] + row] + position / 32u], position % 32u);
+}
+{%- endif %}
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let row = id.z;
+    var item = id.x;
+    {%- if turn %}
+    let q_elements = (params.q.w + 1u) / 2u;
+    if item < params.q.z * q_elements {
+        let head = item / q_elements;
+        let col = item % q_elements * 2u;
+        let at = params.q.x + row * params.q.y + head * params.q.w;
+        let to = params.y.x + row * params.y.y + head * params.q.w;
+        y[to + col] = turned(at, col, row);
+        if col + 1u < params.q.w {
+            y[to + col + 1u] = turned(at, col + 1u, row);
+        }
+        return;
+    }
+    item -= params.q.z * q_elements;
+    {%- endif %}
+    {%- if store %}
+    let place = slot(row);
+    let k_elements = (params.k.w + 1u) / 2u;
+    if item < params.k.z * k_elements {
+        let head = item / k_elements;
+        let col = item % k_elements * 2u;
+        let at = params.k.x + row * params.k.y + head * params.k.w;
+        {%- set number = "turned(at, COL, row)" if keys_turn else "x[at + COL]" %}
+        let number = {{ number | replace("COL", "col") }};
+        var next = 0.0;
+        if col + 1u < params.k.w {
+            next = {{ number | replace("COL", "col + 1u") }};
+        }
+        let to = ((place.x * params.k.z + head) * k_elements + item % k_elements) * 32u + place.y;
+        {%- if wide %}
+        keys[2u * to] = bitcast<u32>(number);
+        keys[2u * to + 1u] = bitcast<u32>(next);
+        {%- else %}
+        keys[to] = pack2x16float(vec2<f32>(number, next));
+        {%- endif %}
+        return;
+    }
+    item -= params.k.z * k_elements;
+    let v_elements = (params.v.w + 1u) / 2u;
+    if item < params.v.z * v_elements {
+        let head = item / v_elements;
+        let col = item % v_elements * 2u;
+        let at = params.v.x + row * params.v.y + head * params.v.w;
+        {%- set from = "v_x" if separate else "x" %}
+        let number = {{ from }}[at + col];
+        var next = 0.0;
+        if col + 1u < params.v.w {
+            next = {{ from }}[at + col + 1u];
+        }
+        let to = ((place.x * params.v.z + head) * 32u + place.y) * v_elements + item % v_elements;
+        {%- if wide %}
+        values[2u * to] = bitcast<u32>(number);
+        values[2u * to + 1u] = bitcast<u32>(next);
+        {%- else %}
+        values[to] = pack2x16float(vec2<f32>(number, next));
+        {%- endif %}
+    }
+    {%- endif %}
+}

@@ -1,0 +1,67 @@
+{#- Operations on numbers of a row, a workgroup a row.
+
+- `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b`, `b` one row;
+- `add`: `y = a + b`, with a stride of 0 for a row that is added to all;
+- `swiglu`: `y = silu(a) * b`;
+- `take`: the rows of `a` that are wanted. -#}
+struct Params {
+    // Where each begins and its stride.
+    a: vec2<u32>,
+    b: vec2<u32>,
+    y: vec2<u32>,
+    cols: u32,
+    eps: f32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@group(0) @binding(3) var<storage, read> a: array<f32>;
+{%- if operation != "take" %}
+@group(0) @binding(4) var<storage, read> b: array<f32>;
+{%- endif %}
+
+const THREADS = 128u;
+{%- if operation == "rms_norm" %}
+var<workgroup> partial: array<f32, 128>;
+{%- endif %}
+
+@compute @workgroup_size(128)
+fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+    let row = id.z;
+    {%- if operation == "take" %}
+    let from_row = step[step[4] + row];
+    {%- else %}
+    let from_row = row;
+    {%- endif %}
+    let a_at = params.a.x + from_row * params.a.y;
+    let b_at = params.b.x + from_row * params.b.y;
+    let y_at = params.y.x + row * params.y.y;
+    {%- if operation == "rms_norm" %}
+    var squares = 0.0;
+    for (var i = thread; i < params.cols; i += THREADS) {
+        squares += a[a_at + i] * a[a_at + i];
+    }
+    partial[thread] = squares;
+    workgroupBarrier();
+    for (var width = THREADS / 2u; width > 0u; width /= 2u) {
+        if thread < width {
+            partial[thread] += partial[thread + width];
+        }
+        workgroupBarrier();
+    }
+    let scale = 1.0 / sqrt(partial[0] / f32(params.cols) + params.eps);
+    {%- endif %}
+    for (var i = thread; i < params.cols; i += THREADS) {
+        let number = a[a_at + i];
+        {%- if operation == "rms_norm" %}
+        y[y_at + i] = number * scale * b[b_at + i];
+        {%- elif operation == "add" %}
+        y[y_at + i] = number + b[b_at + i];
+        {%- elif operation == "swiglu" %}
+        y[y_at + i] = number / (1.0 + exp(-number)) * b[b_at + i];
+        {%- elif operation == "take" %}
+        y[y_at + i] = number;
+        {%- endif %}
+    }
+}
