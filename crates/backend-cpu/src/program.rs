@@ -251,6 +251,7 @@ impl CpuProgram {
         let value = self.bound.value(id);
         let cols = value.cols;
         match &value.op {
+            Op::Input => out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]),
             Op::Embed { table } => {
                 let (table, tokens) = (self.bound.weight(*table), &step.tokens()[part.rows.clone()]);
                 by_rows(out, cols, |row, y| {

@@ -38,6 +38,7 @@ pub(crate) fn compute(
     let cols = |id: ValueId| bound.value(id).cols;
     let mut out = vec![0.0; rows * value.cols];
     match &value.op {
+        Op::Input => out.copy_from_slice(step.input()),
         Op::Embed { table } => {
             let table = bound.weight(*table);
             for (y, &token) in out.chunks_exact_mut(value.cols).zip(step.tokens()) {

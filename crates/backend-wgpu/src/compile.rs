@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error};
 use graph::{Op, Pairing, Rope, Rows, ValueId, WeightId};
-use minijinja::context;
 
 use crate::device::{Device, lock};
 use crate::formats::CHUNK;
-use crate::kernels::{Access, Kernel};
+use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
 use crate::policy::{self, Abilities, Product};
@@ -176,12 +175,15 @@ fn vector(bound: &Bound, id: WeightId) -> Vec<f32> {
     numbers
 }
 
-/// A buffer and how it is used.
-type Binding<'a> = (Access, &'a wgpu::Buffer);
-
 impl Compiler<'_> {
     fn pass(&mut self, pass: &Pass) -> Result<(), Error> {
         match *pass {
+            Pass::Input { y } => {
+                let place = self.plan.place(y);
+                let stride = self.plan.slots[place.slot].cols;
+                let buffer = self.slots[place.slot].clone();
+                self.work.push(Work::Input { buffer, cols: self.cols(y), stride });
+            }
             Pass::Embed { table, y } => self.embed(table, y),
             Pass::Linear { x, norm, ref parts, shape, ref rest } => self.linear(x, norm, parts, shape, rest),
             Pass::Norm { x, norm, y } => {
@@ -238,32 +240,33 @@ impl Compiler<'_> {
     /// A kernel for up to `up_to` rows, with its parameters and buffers.
     fn variant(
         &self,
-        kernel: (&'static str, minijinja::Value),
+        kernel: &Kernel,
         params: &[u32],
-        buffers: &[Binding<'_>],
+        buffers: &[&wgpu::Buffer],
         (up_to, groups, tile): (usize, usize, usize),
     ) -> Variant {
-        let (template, context) = kernel;
         let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM);
-        let all = [(Access::Constant, &params), (Access::Read, &self.inputs.buffer)];
-        let all: Vec<Binding<'_>> = all.into_iter().chain(buffers.iter().copied()).collect();
-        let bindings: Vec<Access> = all.iter().map(|(access, _)| *access).collect();
+        let all = [&[&params, &self.inputs.buffer], buffers].concat();
+        let bindings = kernel.bindings();
+        assert_eq!(all.len(), bindings.len(), "buffers of {kernel:?}");
         let (layout, _) = self.device.layouts(&bindings);
-        let entries: Vec<_> = all
-            .iter()
-            .enumerate()
-            .map(|(i, (_, buffer))| wgpu::BindGroupEntry {
-                binding: i as u32,
-                resource: buffer.as_entire_binding(),
-            })
-            .collect();
+        let entries = (0..).zip(&all).map(|(binding, buffer)| {
+            let resource = buffer.as_entire_binding();
+            wgpu::BindGroupEntry { binding, resource }
+        });
+        let entries: Vec<_> = entries.collect();
         let group = self.device.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(template),
+            label: Some(kernel.file()),
             layout: &layout,
             entries: &entries,
         });
-        let pipeline = self.device.pipeline(&Kernel { template, context, bindings });
-        Variant { up_to, pipeline, group, groups: groups as u32, tile: tile as u32 }
+        Variant {
+            up_to,
+            pipeline: self.device.pipeline(kernel),
+            group,
+            groups: groups as u32,
+            tile: tile as u32,
+        }
     }
 
     fn dispatch(&mut self, made: ValueId, when: When, variants: Vec<Variant>) {
@@ -276,10 +279,10 @@ impl Compiler<'_> {
             let [at, stride] = self.at(y);
             let mut params = shard.layout.numbers().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0, at / 4, stride / 4, 0, 0]);
-            let context = context! { format => shard.layout.kept.name() };
-            let buffers = [(Access::Write, self.slot(y)), (Access::Read, &shard.buffer)];
+            let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.kept.name() });
+            let buffers = [self.slot(y), &shard.buffer];
             let groups = shard.layout.chunks.div_ceil(64);
-            let variant = self.variant(("embed", context), &params, &buffers, (usize::MAX, groups, 1));
+            let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, groups, 1));
             self.dispatch(y, When::Always, vec![variant]);
         }
     }
@@ -295,9 +298,10 @@ impl Compiler<'_> {
         let b_at = b.map_or([0, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
         params.extend([self.cols(y) as u32, eps.to_bits()]);
-        let mut buffers = vec![(Access::Write, self.slot(y)), (Access::Read, self.slot(a))];
-        buffers.extend(b.map(|(b, _)| (Access::Read, b)));
-        let variant = self.variant(("rows", context! { operation }), &params, &buffers, (usize::MAX, 1, 1));
+        let mut buffers = vec![self.slot(y), self.slot(a)];
+        buffers.extend(b.map(|(b, _)| b));
+        let kernel = Kernel::Rows(kernels::Rows { operation });
+        let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, 1, 1));
         self.dispatch(y, When::Always, vec![variant]);
     }
 
@@ -378,11 +382,10 @@ impl Compiler<'_> {
         params.push([rest_at, rest_stride, norm.map_or(0, |norm| norm.eps.to_bits()), 0]);
         let scales = norm.map(|norm| self.vector(norm.weight));
 
-        let mut buffers = vec![(Access::Read, self.slot(x)), (Access::Write, self.slot(y))];
-        buffers.extend(shards.iter().map(|shard| (Access::Read, &shard.buffer)));
-        buffers.extend(scales.as_ref().map(|scales| (Access::Read, scales)));
-        buffers.extend(rest.map(|(rest, _)| (Access::Read, rest)));
-        let formats: Vec<&str> = shards.iter().map(|shard| shard.layout.kept.name()).collect();
+        let mut buffers = vec![self.slot(x), self.slot(y)];
+        buffers.extend(shards.iter().map(|shard| &shard.buffer));
+        buffers.extend(&scales);
+        buffers.extend(rest.map(|(rest, _)| rest));
         let bucket = match self.bound.value(y).rows {
             Rows::Step => self.bound.bucket().rows,
             Rows::Wanted => self.bound.bucket().wanted,
@@ -398,16 +401,19 @@ impl Compiler<'_> {
                 Product::Few { columns, .. } => columns,
                 Product::Many => usize::MAX,
             };
-            let common = context! {
-                parts => &formats, norm => norm.is_some(), glu => is_glu, rest => rest.is_some(),
-                ragged => cols % CHUNK != 0,
+            let products = kernels::Products {
+                parts: shards.iter().map(|shard| shard.layout.kept.name()).collect(),
+                norm: norm.is_some(),
+                glu: is_glu,
+                rest: rest.is_some(),
+                ragged: !cols.is_multiple_of(CHUNK),
             };
             let kernel = match product {
-                Product::Few { columns, outputs, lanes, subgroups } => (
-                    "linear",
-                    context! { columns, outputs, lanes, subgroups, threads => policy::THREADS, ..common },
-                ),
-                Product::Many => ("matmul", common),
+                Product::Few { columns, outputs, lanes, subgroups } => {
+                    let threads = policy::THREADS;
+                    Kernel::Linear(kernels::Linear { products, columns, outputs, lanes, subgroups, threads })
+                }
+                Product::Many => Kernel::Matmul(products),
             };
             let counted = shards.iter().take(if is_glu { 1 } else { 3 });
             let groups = match product {
@@ -418,7 +424,7 @@ impl Compiler<'_> {
                 Product::Many => counted.map(|shard| shard.rows.len().div_ceil(tile_outputs)).sum(),
             };
             let flat = params.as_flattened();
-            variants.push(self.variant(kernel, flat, &buffers, (up_to, groups, tile_rows)));
+            variants.push(self.variant(&kernel, flat, &buffers, (up_to, groups, tile_rows)));
         }
         self.dispatch(y, When::Always, variants);
     }
@@ -444,8 +450,8 @@ impl Compiler<'_> {
         params.extend([rope.map_or(0, |rope| rope.dims as u32), angles.map_or(0, |angles| angles.at as u32)]);
 
         let x = turn.map(|(x, _)| x).or(store.map(|(k, ..)| k)).expect("one or the other");
-        let mut buffers = vec![(Access::Read, self.slot(x))];
-        buffers.extend(turn.map(|(_, y)| (Access::Write, self.slot(y))));
+        let mut buffers = vec![self.slot(x)];
+        buffers.extend(turn.map(|(_, y)| self.slot(y)));
         let mut elements: u32 = 0;
         let mut count = |heads: &[u32]| elements += heads[2] * heads[3].div_ceil(2);
         count(&params[0..4]);
@@ -455,10 +461,10 @@ impl Compiler<'_> {
         if let Some((k, v, layer, _, turns)) = store {
             let kv = self.kv.expect("compiling has checked that there is a store");
             let [keys, values] = &kv.layers[layer];
-            buffers.extend([(Access::Write, keys), (Access::Write, values)]);
+            buffers.extend([keys, values]);
             separate = self.plan.place(k).slot != self.plan.place(v).slot;
             if separate {
-                buffers.push((Access::Read, self.slot(v)));
+                buffers.push(self.slot(v));
             }
             (wide, keys_turn) = (kv.is_wide(), turns);
         }
@@ -466,11 +472,10 @@ impl Compiler<'_> {
             Some(Pairing::Halves) => "halves",
             _ => "interleaved",
         };
-        let context = context! {
-            turn => turn.is_some(), store => store.is_some(), keys_turn, separate, wide, pairing,
-        };
+        let (turn, store) = (turn.is_some(), store.is_some());
+        let kernel = Kernel::Rotate(kernels::Rotate { turn, store, keys_turn, separate, wide, pairing });
         let groups = (elements as usize).div_ceil(64);
-        let variant = self.variant(("rotate", context), &params, &buffers, (usize::MAX, groups, 1));
+        let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, groups, 1));
         self.dispatch(x, When::Always, vec![variant]);
     }
 
@@ -492,20 +497,18 @@ impl Compiler<'_> {
         let together = share.min(8).min((MEMORY - fixed) / of_head).max(1);
         let groups = kv_heads * share.div_ceil(together);
         let [keys, values] = kv.layers[layer].clone();
-        let common = |split: bool| {
-            context! { heads => together, k_dim, v_dim, wide => kv.is_wide(), split }
+        let kernel = |split: bool| {
+            let wide = kv.is_wide();
+            Kernel::Attention(kernels::Attention { heads: together, k_dim, v_dim, wide, split })
         };
         let params = |y: [u32; 2]| {
             let mut params = [self.at(q), y].as_flattened().to_vec();
             params.extend([heads as u32, kv_heads as u32, scale.to_bits(), 0]);
             params
         };
-        let buffers = |y| {
-            [(Access::Read, self.slot(q)), (Access::Write, y), (Access::Read, &keys), (Access::Read, &values)]
-        };
+        let buffers = |y| [self.slot(q), y, &keys, &values];
         let sizes = (usize::MAX, groups, 1);
-        let whole =
-            self.variant(("attention", common(false)), &params(self.at(y)), &buffers(self.slot(y)), sizes);
+        let whole = self.variant(&kernel(false), &params(self.at(y)), &buffers(self.slot(y)), sizes);
 
         let rows = self.bound.bucket().rows.min(SPLIT_ROWS);
         let bytes = (rows * heads * SPLITS * (v_dim + 2) * F32) as u64;
@@ -513,13 +516,13 @@ impl Compiler<'_> {
             Some(parts) if parts.size() >= bytes => parts.clone(),
             _ => self.device.buffer("parts of attention", bytes, wgpu::BufferUsages::STORAGE)?,
         };
-        let split = self.variant(("attention", common(true)), &params([0, 0]), &buffers(&parts), sizes);
+        let split = self.variant(&kernel(true), &params([0, 0]), &buffers(&parts), sizes);
         let mut of_result = self.at(y).to_vec();
         of_result.extend([heads as u32, 0]);
         let combine = self.variant(
-            ("combine", context! { v_dim }),
+            &Kernel::Combine(kernels::Combine { v_dim }),
             &of_result,
-            &[(Access::Write, self.slot(y)), (Access::Read, &parts)],
+            &[self.slot(y), &parts],
             (usize::MAX, heads, 1),
         );
         self.parts = Some(parts);

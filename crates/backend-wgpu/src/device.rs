@@ -1,7 +1,7 @@
 //! Adapters, and a device with its pipelines.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use backend::Error;
 use wgpu::util::DeviceExt;
@@ -10,6 +10,13 @@ use crate::kernels::{Access, Kernel};
 
 /// The interfaces that are asked for devices.
 const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
+
+/// One for the process: drivers have room for few.
+static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = BACKENDS;
+    wgpu::Instance::new(descriptor)
+});
 
 /// A graphics processor, or a program that stands in for one.
 #[derive(Clone, Debug)]
@@ -20,10 +27,7 @@ pub struct Adapter {
 
 /// All adapters of this machine, real processors first.
 pub fn adapters() -> Vec<Adapter> {
-    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.backends = BACKENDS;
-    let instance = wgpu::Instance::new(descriptor);
-    let found = pollster::block_on(instance.enumerate_adapters(BACKENDS));
+    let found = pollster::block_on(INSTANCE.enumerate_adapters(BACKENDS));
     let mut adapters: Vec<Adapter> =
         found.into_iter().map(|adapter| Adapter { info: adapter.get_info(), adapter }).collect();
     adapters.sort_by_key(|adapter| match adapter.info.device_type {
@@ -171,13 +175,13 @@ impl Device {
         if let Some(pipeline) = lock(&self.built).pipelines.get(&source) {
             return pipeline.clone();
         }
-        let (_, layout) = self.layouts(&kernel.bindings);
+        let (_, layout) = self.layouts(&kernel.bindings());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
-            label: Some(kernel.template),
+            label: Some(kernel.file()),
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
         });
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(kernel.template),
+            label: Some(kernel.file()),
             layout: Some(&layout),
             module: &module,
             entry_point: Some("main"),

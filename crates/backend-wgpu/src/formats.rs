@@ -30,6 +30,7 @@ pub(crate) enum Kept {
 
 impl Kept {
     /// Every one.
+    #[cfg(test)]
     pub(crate) const ALL: [Kept; 8] =
         [Kept::F32, Kept::F16, Kept::BF16, Kept::Q4_0, Kept::Q8_0, Kept::Q4_K, Kept::Q5_K, Kept::Q6_K];
 

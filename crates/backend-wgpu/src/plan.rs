@@ -11,6 +11,10 @@ use graph::{Op, Rope, Rows, ValueId, WeightId};
 /// One pass: values that exist, and the value or values it makes.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
+    /// Rows that come with the step.
+    Input {
+        y: ValueId,
+    },
     Embed {
         table: WeightId,
         y: ValueId,
@@ -147,7 +151,8 @@ impl Pass {
         match self {
             Pass::Linear { parts, shape: Shape::Each, .. } => parts.iter().map(|part| part.y).collect(),
             Pass::Linear { parts, .. } => vec![parts[0].y],
-            Pass::Embed { y, .. }
+            Pass::Input { y }
+            | Pass::Embed { y, .. }
             | Pass::Norm { y, .. }
             | Pass::Add { y, .. }
             | Pass::AddBias { y, .. }
@@ -162,7 +167,7 @@ impl Pass {
     /// The values it reads.
     fn reads(&self) -> Vec<ValueId> {
         match *self {
-            Pass::Embed { .. } => Vec::new(),
+            Pass::Input { .. } | Pass::Embed { .. } => Vec::new(),
             Pass::Linear { x, rest: Rest::Residual(rest), .. } => vec![x, rest],
             Pass::Linear { x, .. }
             | Pass::Norm { x, .. }
@@ -270,6 +275,7 @@ impl<'a> Fusion<'a> {
             }
             let y = ValueId::from_index(now);
             match *self.op(now) {
+                Op::Input => passes.push(Pass::Input { y }),
                 Op::Embed { table } => passes.push(Pass::Embed { table, y }),
                 Op::Linear { .. } | Op::AddBias { .. } if self.product(now).is_some() => {
                     passes.push(self.products(now, &mut done));

@@ -44,6 +44,8 @@ pub(crate) struct GpuProgram {
 pub(crate) enum Work {
     /// The first of these that takes as many rows as there are.
     Dispatch { rows: Rows, when: When, variants: Vec<Variant> },
+    /// The rows that come with the step are written to where they are read: before everything else.
+    Input { buffer: wgpu::Buffer, cols: usize, stride: usize },
     /// A value is copied to where it can be read.
     Keep(usize),
 }
@@ -161,6 +163,15 @@ impl Program for GpuProgram {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         let mut work = self.work.iter().peekable();
         while let Some(next) = work.peek() {
+            if let Work::Input { buffer, cols, stride } = next {
+                let mut rows = vec![0.0; step.tokens().len() * stride];
+                for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
+                    row[..*cols].copy_from_slice(given);
+                }
+                self.device.queue.write_buffer(buffer, 0, bytes(&rows));
+                work.next();
+                continue;
+            }
             if let Work::Keep(kept) = next {
                 let kept = &self.kept[*kept];
                 let rows = rows_of(self.bound.value(kept.id).rows);

@@ -121,6 +121,14 @@ impl Bound {
         if kv != self.kv {
             return Err(Error::Step("the K/V store is not the one the graph was compiled for".into()));
         }
+        let input = self.values.iter().find(|value| matches!(value.op, Op::Input));
+        let expected = input.map_or(0, |value| value.cols * step.tokens().len());
+        if step.input().len() != expected {
+            let found = step.input().len();
+            return Err(Error::Step(format!(
+                "{found} numbers come with it, the graph begins with {expected}"
+            )));
+        }
         step.check(self.bucket, self.n_vocab, kv.map_or(usize::MAX, |kv| kv.pages))
     }
 

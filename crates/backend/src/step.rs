@@ -31,11 +31,12 @@ impl Span {
 ///
 /// Rows of a sequence lie together; a row's position follows from its span, so the two cannot
 /// disagree. Checked when made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     tokens: Vec<u32>,
     spans: Vec<Span>,
     wanted: Vec<u32>,
+    input: Vec<f32>,
 }
 
 impl Step {
@@ -70,7 +71,12 @@ impl Step {
         if !wanted.is_sorted_by(|a, b| a < b) || wanted.last().is_some_and(|&row| row as usize >= rows) {
             return Err(Error::Step(format!("wanted rows must rise and lie below {rows}")));
         }
-        Ok(Step { tokens, spans, wanted })
+        Ok(Step { tokens, spans, wanted, input: Vec::new() })
+    }
+
+    /// The same with the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
+    pub fn with_input(self, input: Vec<f32>) -> Step {
+        Step { input, ..self }
     }
 
     /// The tokens, one a row.
@@ -86,6 +92,11 @@ impl Step {
     /// The rows whose logits are wanted, rising.
     pub fn wanted(&self) -> &[u32] {
         &self.wanted
+    }
+
+    /// What another part of the model has computed, `[rows, cols]`; nothing for a whole model.
+    pub fn input(&self) -> &[f32] {
+        &self.input
     }
 
     /// Each row's span and position.

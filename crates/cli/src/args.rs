@@ -12,9 +12,11 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64Value
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use engine::KvFormat;
 
-use crate::load::WeightsArgs;
+use crate::backends::WeightsArgs;
 use crate::output::Usage;
-use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
+use crate::values::{
+    GpuLayers, Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape,
+};
 use crate::{argv, bench, completions, devices, mistakes, perplexity, quantize, settings, synth, verify};
 
 const ABOUT: &str = "Runs Llama and Qwen2 language models from GGUF files";
@@ -139,9 +141,12 @@ pub(crate) const BATCH_SIZE: NonZero<usize> =
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct BackendArgs {
-    /// What computes: cpu is fast, reference slow and exact
-    #[arg(long, value_enum, default_value_t = BackendName::Cpu, env = "RUSTORCH_BACKEND")]
+    /// What computes: auto is a graphics processor or else the CPU, reference slow and exact
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
+    /// Layers on the graphics processor, the last ones and the output: a number, or all
+    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
+    pub(crate) gpu_layers: GpuLayers,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     /// Tokens of a prompt that are computed at once
@@ -216,7 +221,10 @@ pub(crate) enum CacheType {
 /// The backends, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendName {
+    Auto,
     Cpu,
+    Metal,
+    Vulkan,
     Reference,
 }
 

@@ -18,7 +18,7 @@ use crate::interrupt::Unfinished;
 use crate::output::Usage;
 use crate::trace::PRODUCER;
 use crate::values::TokenIds;
-use crate::{load, outfile, output};
+use crate::{backends, load, outfile, output};
 
 /// The exit status when the runs differ.
 const DIFFER: u8 = 1;
@@ -149,7 +149,7 @@ fn record(
         select: &|_| true,
         producer: PRODUCER,
     };
-    recording.run(load::backend_called(backend, args.cpu), Some(path))?;
+    recording.run(backends::called(backend, args.cpu)?, Some(path))?;
     Ok(())
 }
 

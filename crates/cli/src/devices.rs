@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 
+use backend::Description;
 use serde::Serialize;
 
 use crate::args::CpuArgs;
-use crate::load;
+use crate::backends;
 use crate::output::{self, BOLD};
 
 /// What `devices` is told.
@@ -28,13 +29,15 @@ struct Device {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let described = load::backends(args.cpu).map(|backend| backend.describe());
+    let described: Vec<Description> =
+        backends::all(args.cpu)?.iter().map(|backend| backend.describe()).collect();
     if args.json {
-        output::json(&described.map(|description| Device {
+        let device = |description: Description| Device {
             backend: description.name,
             device: description.device,
             facts: description.facts.into_iter().collect(),
-        }))?;
+        };
+        output::json(&described.into_iter().map(device).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();

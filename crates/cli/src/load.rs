@@ -1,21 +1,16 @@
-//! Finding models and making them ready: the one place that knows files and backends.
+//! Finding models and making them ready.
 
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use backend::Backend;
-use backend_cpu::{Cpu, Isa};
-use backend_reference::Reference;
 use bytes::Bytes;
-use clap::builder::FalseyValueParser;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
 
-use crate::args::{BackendArgs, BackendName, ContextArgs, CpuArgs, EngineArgs, ModelArgs};
-use crate::{folders, output, trace};
+use crate::args::{ContextArgs, EngineArgs, ModelArgs};
+use crate::{backends, folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -59,7 +54,8 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
 /// Puts a model that has been read on its backend.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
     let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
-    let mut engine = Engine::new(Arc::new(model), backend(&args.backend), options)?;
+    let backend = backends::asked_for(&args.backend, model.graph().layers())?;
+    let mut engine = Engine::new(Arc::new(model), backend, options)?;
     if args.debug {
         trace::show_steps(&mut engine)?;
     }
@@ -81,71 +77,6 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engi
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
     Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
-}
-
-/// The backend asked for, empty.
-pub(crate) fn backend(args: &BackendArgs) -> Box<dyn Backend> {
-    backend_called(args.backend, args.cpu)
-}
-
-/// The backend of this name, empty.
-pub(crate) fn backend_called(name: BackendName, args: CpuArgs) -> Box<dyn Backend> {
-    match name {
-        BackendName::Cpu => Box::new(cpu(args)),
-        BackendName::Reference => Box::new(Reference::new()),
-    }
-}
-
-/// Every backend of this program.
-pub(crate) fn backends(args: CpuArgs) -> [Box<dyn Backend>; 2] {
-    [Box::new(cpu(args)), Box::new(Reference::new())]
-}
-
-/// Where the CPU has weights.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct WeightsArgs {
-    /// Use weights where they lie in the file, without a copy packed for the CPU's kernels: for models that
-    /// memory has room for once; answers are the same, and come more slowly
-    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new())]
-    pub(crate) no_repack: bool,
-}
-
-impl WeightsArgs {
-    /// `cpu` with its weights there.
-    pub(crate) fn on(self, cpu: Cpu) -> Cpu {
-        if self.no_repack { cpu.without_repacking() } else { cpu }
-    }
-}
-
-fn cpu(CpuArgs { threads, isa, weights }: CpuArgs) -> Cpu {
-    let cpu = Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect));
-    weights.on(cpu.expect("the options name what there is"))
-}
-
-/// A way to compute on this machine: a backend, or one of its kernel sets.
-pub(crate) struct Candidate {
-    /// For people, such as `cpu (avx2)`.
-    pub(crate) name: String,
-    /// Which backend it is.
-    pub(crate) backend: BackendName,
-    /// Makes an instance without a model.
-    pub(crate) make: Box<dyn Fn() -> Box<dyn Backend>>,
-}
-
-/// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
-/// last, then the reference.
-pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) -> Vec<Candidate> {
-    let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
-        name: format!("cpu ({})", isa.name()),
-        backend: BackendName::Cpu,
-        make: Box::new(move || Box::new(cpu(CpuArgs { threads, isa: Some(isa), weights }))),
-    });
-    let reference = Candidate {
-        name: "reference".to_owned(),
-        backend: BackendName::Reference,
-        make: Box::new(|| Box::new(Reference::new())),
-    };
-    sets.chain([reference]).collect()
 }
 
 /// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.

@@ -3,6 +3,7 @@
 mod advice;
 mod args;
 mod argv;
+mod backends;
 mod bench;
 mod chat;
 mod compare;

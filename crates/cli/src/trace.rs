@@ -12,7 +12,7 @@ use crate::args::TraceArgs;
 use crate::interrupt::Unfinished;
 use crate::output::note;
 use crate::values::{Layers, TokenIds};
-use crate::{load, outfile, output};
+use crate::{backends, load, outfile, output};
 
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
@@ -45,7 +45,8 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         producer: PRODUCER,
     };
     let _unfinished = args.output.as_deref().map(|path| Unfinished::begin(&trace::part(path))).transpose()?;
-    let values = recording.run(load::backend(&args.backend), args.output.as_deref())?;
+    let values =
+        recording.run(backends::asked_for(&args.backend, model.graph.layers())?, args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;
     } else {

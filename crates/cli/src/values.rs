@@ -168,3 +168,27 @@ mod tests {
         assert!(unescape(r"\xff").unwrap_err().contains("not UTF-8"));
     }
 }
+
+/// Layers that the graphics processor computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GpuLayers {
+    /// As many as there is room for.
+    Auto,
+    All,
+    /// The last ones, and the output.
+    Last(usize),
+}
+
+impl FromStr for GpuLayers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GpuLayers, String> {
+        match text {
+            "auto" => Ok(GpuLayers::Auto),
+            "all" => Ok(GpuLayers::All),
+            number => {
+                number.parse().map(GpuLayers::Last).map_err(|_| "expected a number, auto or all".to_owned())
+            }
+        }
+    }
+}

@@ -85,6 +85,7 @@ mod random;
 mod request;
 mod sampling;
 pub mod scheduler;
+mod split;
 mod stop;
 
 pub use self::chat::Chat;
@@ -96,4 +97,5 @@ pub use model::{Model, NoTemplate};
 pub use request::{Event, Request, Usage};
 pub use sampling::{Sampler, Sampling, SamplingError};
 pub use scheduler::{Limits, Refusal, RequestId, SequenceId};
+pub use split::Split;
 pub use stop::{Stop, StopReason};

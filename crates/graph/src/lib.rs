@@ -7,6 +7,7 @@
 //! token whose logits are wanted ([`Rows::Wanted`]), and a number of columns fixed by the model.
 
 mod builder;
+mod cut;
 mod op;
 mod print;
 
@@ -53,7 +54,8 @@ impl Graph {
         &self.weights[id.index()]
     }
 
-    /// The value the graph is for: the logits, one row for each wanted token.
+    /// The value the graph is for: the logits, one row for each wanted token; of a part of a model that was cut,
+    /// the rows that the next part begins with.
     pub fn output(&self) -> ValueId {
         self.output
     }

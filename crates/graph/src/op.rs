@@ -96,6 +96,8 @@ pub struct Rope {
 /// The operations. Shapes: an input `x` is `[rows, cols]`, a weight `w` is `[w.rows, w.cols]`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
+    /// Rows that come from outside, with the step: what another part of a model that was cut has computed.
+    Input,
     /// The rows of `table` that the step's tokens name: `[rows, table.cols]`.
     Embed {
         /// One row a token.
@@ -181,14 +183,16 @@ impl Op {
             | Op::RmsNorm { weight, .. }
             | Op::AddBias { weight, .. } => Some(*weight),
             Op::Rope { rope, .. } => rope.factors,
-            Op::Attention { .. } | Op::SwiGlu { .. } | Op::Add { .. } | Op::TakeRows { .. } => None,
+            Op::Input | Op::Attention { .. } | Op::SwiGlu { .. } | Op::Add { .. } | Op::TakeRows { .. } => {
+                None
+            }
         }
     }
 
     /// The values it reads.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
         let inputs = match *self {
-            Op::Embed { .. } => [None, None, None],
+            Op::Input | Op::Embed { .. } => [None, None, None],
             Op::Linear { x, .. }
             | Op::RmsNorm { x, .. }
             | Op::Rope { x, .. }

@@ -25,6 +25,7 @@ impl Graph {
         let value = |id| &self.value(id).name;
         let weight = |id| &self.weight(id).name;
         match op {
+            Op::Input => write!(f, "input()"),
             Op::Embed { table } => write!(f, "embed({})", weight(*table)),
             Op::Linear { x, weight: w } => write!(f, "linear({}, {})", value(*x), weight(*w)),
             Op::RmsNorm { x, weight: w, eps } => {

@@ -3,6 +3,7 @@
 mod cases;
 pub mod conformance;
 pub mod goldens;
+pub mod judge;
 pub mod llama;
 pub mod malformed;
 mod random;

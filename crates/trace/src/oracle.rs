@@ -67,6 +67,7 @@ impl<'a> Oracle<'a> {
     /// What makes the value `id` for these tokens.
     pub(crate) fn call(&self, id: ValueId, tokens: &[u32]) -> Result<Call, Error> {
         Ok(match &self.graph.value(id).op {
+            Op::Input => unreachable!("the graph of a whole model begins with tokens"),
             Op::Embed { table } => Call::Embed(self.weight(*table)?, tokens.to_vec()),
             Op::Linear { weight, .. } => Call::Linear(self.weight(*weight)?),
             Op::RmsNorm { weight, eps, .. } => Call::RmsNorm(self.weight(*weight)?, *eps),

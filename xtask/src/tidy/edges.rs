@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -18,6 +18,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("backend", &["graph", "quant"]),
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
+    ("backend-wgpu", &["backend", "graph", "quant"]),
     ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
     ("trace", &["models", "backend", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
@@ -34,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "backend",
             "backend-reference",
             "backend-cpu",
+            "backend-wgpu",
             "engine",
             "trace",
             "demo-model",

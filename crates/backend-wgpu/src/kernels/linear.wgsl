@@ -91,7 +91,7 @@ fn main(
     {%- for o in range(outputs) %}
     let output{{ o }} = min(first + {{ o }}u, outputs - 1u);
     {%- endfor %}
-    {%- for part in parts if not glu or loop.first %}
+    {%- for part in (parts[:1] if glu else parts) %}
     {%- set p = loop.index0 %}
     {% if parts | length > 1 and not glu %}if part == {{ p }}u {% endif %}{
         for (var chunk = lane; chunk < params.w{{ p }}.x; chunk += LANES) {

@@ -28,13 +28,13 @@ use gguf::Gguf;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
-use crate::args::{BATCH_SIZE, CacheArgs, ModelArgs, isa};
+use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, ModelArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::quantize::mix::Mix;
 use crate::synth::Synth;
-use crate::values::from_1_to;
-use crate::{interrupt, load};
+use crate::values::{GpuLayers, from_1_to};
+use crate::{backends, interrupt, load};
 use measure::Stopwatch;
 use plan::{Counts, Test, Threads};
 use report::{Row, Style, Subject};
@@ -67,6 +67,13 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N", default_value = "5", value_parser = from_1_to::<1000>)]
     #[arg(help_heading = "Tests")]
     repetitions: NonZero<usize>,
+    /// What computes; ceilings are known of the CPU alone
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND", help_heading = "Engine")]
+    backend: BackendName,
+    /// Layers on the graphics processor, the last ones and the output: a number, auto or all
+    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
+    #[arg(help_heading = "Engine")]
+    gpu_layers: GpuLayers,
     /// Threads, such as 2 or 1,2 [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N,...", env = "RUSTORCH_THREADS", help_heading = "Engine")]
     threads: Option<Threads>,
@@ -80,7 +87,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten, next_help_heading = "Engine")]
-    weights: load::WeightsArgs,
+    weights: backends::WeightsArgs,
     /// Do not measure what the machine could do, which takes three seconds for each number of threads
     #[arg(long, help_heading = "Output")]
     no_ceilings: bool,
@@ -182,8 +189,10 @@ fn on_threads(
     bar.set_message(format!("{on}: loading"));
     let start = Instant::now();
     let model = Arc::new(Model::new(load::file(&args.model)?)?);
-    let cpu = Cpu::with_isa(Some(threads), isa).context("the instruction set is not there")?;
-    let engine = Engine::new(model.clone(), Box::new(args.weights.on(cpu)), options(args, tests))?;
+    let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
+    let backend = backends::made(args.backend, args.gpu_layers, cpu, model.graph().layers())?;
+    let is_cpu = backend.describe().name == "cpu";
+    let engine = Engine::new(model.clone(), backend, options(args, tests))?;
     let load_seconds = start.elapsed().as_secs_f64();
     tracing::debug!("loaded for {on} in {load_seconds:.2} s");
     let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
@@ -215,7 +224,7 @@ fn on_threads(
         bar.set_message(format!("{on}: what the machine can do"));
         machine = machine.zip(ceilings()?).map(|(before, after)| before.best(after));
     }
-    if let Some(machine) = machine {
+    if let Some(machine) = machine.filter(|_| is_cpu) {
         bar.suspend(|| note(format_args!("{}", machine_in_words(&on, isa, &machine))));
         for row in &mut rows {
             row.machine = Some(machine);

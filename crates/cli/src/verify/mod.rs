@@ -22,7 +22,8 @@ use gguf::Gguf;
 use tokenizer::Tokenizer;
 
 use crate::args::{BackendName, ModelArgs};
-use crate::load::{self, Candidate, WeightsArgs};
+use crate::backends::{self, Candidate, WeightsArgs};
+use crate::load;
 use crate::output::{counted, size};
 use crate::values::from_1_to;
 use report::Report;
@@ -101,7 +102,7 @@ fn file_facts(file: &Gguf) -> String {
 /// Everything that computes with the model, whose weights may not all be finite: then kernels are checked
 /// by what they make of the others, and the whole model is not, as it can be no better than its weights.
 fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finite: bool) {
-    let all = load::candidates(args.threads, args.weights);
+    let all = backends::candidates(args.threads, args.weights);
     let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
     let (plain, exact) = (all.first(), all.iter().find(reference));
     let (Some(plain), Some(exact)) = (plain, exact) else { return };

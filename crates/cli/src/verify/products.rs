@@ -13,7 +13,7 @@ use quant::Format;
 
 use super::numbers::nmse;
 use super::report::measure;
-use crate::load::Candidate;
+use crate::backends::Candidate;
 use crate::output::counted;
 
 /// Rows of activations: one alone and all together may be computed by different code.

@@ -14,7 +14,7 @@ use testkit::llama::Spec;
 use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, nmse, tokens};
 use super::products::{self, Limits};
 use super::report::Wrong;
-use super::{known, load::Candidate};
+use super::{Candidate, known};
 use crate::args::BackendName;
 
 /// What a faulty backend gets wrong.

@@ -332,7 +332,7 @@ pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
         Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
         Op::Add { .. } => elementwise::add(&mut hunt),
         Op::AddBias { .. } => elementwise::add_bias(&mut hunt),
-        Op::TakeRows { .. } => {}
+        Op::Input | Op::TakeRows { .. } => {}
     }
     general::hunt(&mut hunt);
     let mut causes = hunt.finish();

@@ -1,0 +1,146 @@
+//! A model on two backends: the first layers on one, the others and the output on another.
+
+use std::collections::HashMap;
+
+use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use graph::Graph;
+
+/// Two backends that compute a model one after the other; hidden rows are handed over once a step.
+pub struct Split {
+    first: Part,
+    rest: Part,
+    /// Layers of the first.
+    layers: usize,
+    weights: HashMap<String, Weight>,
+}
+
+/// A backend, and which weights it has.
+struct Part {
+    backend: Box<dyn Backend>,
+    loaded: Vec<String>,
+}
+
+impl Part {
+    fn new(backend: Box<dyn Backend>) -> Part {
+        Part { backend, loaded: Vec::new() }
+    }
+
+    /// Compiles its part of a model, with the taps that it has.
+    fn compile(
+        &mut self,
+        graph: &Graph,
+        weights: &HashMap<String, Weight>,
+        bucket: Bucket,
+        taps: Taps<'_>,
+    ) -> Result<Box<dyn Program>, Error> {
+        for (_, weight) in graph.weights() {
+            if let Some(bytes) = weights.get(&weight.name)
+                && !self.loaded.contains(&weight.name)
+            {
+                self.backend.load(&weight.name, bytes.clone())?;
+                self.loaded.push(weight.name.clone());
+            }
+        }
+        match taps {
+            Taps::Names(names) => {
+                let names: Vec<&str> =
+                    names.iter().copied().filter(|name| graph.find(name).is_some()).collect();
+                self.backend.compile(graph, bucket, Taps::Names(&names))
+            }
+            Taps::None | Taps::All => self.backend.compile(graph, bucket, taps),
+        }
+    }
+}
+
+impl Split {
+    /// The first `layers` layers on `first`, which should be some and not all, the others on `rest`.
+    pub fn new(first: Box<dyn Backend>, rest: Box<dyn Backend>, layers: usize) -> Split {
+        Split { first: Part::new(first), rest: Part::new(rest), layers, weights: HashMap::new() }
+    }
+}
+
+impl Backend for Split {
+    fn describe(&self) -> Description {
+        let [first, rest] = [self.first.backend.describe(), self.rest.backend.describe()];
+        let mut facts = vec![("layers of the first", self.layers.to_string())];
+        facts.extend(first.facts.into_iter().chain(rest.facts));
+        Description { name: "split", device: format!("{}, then {}", first.device, rest.device), facts }
+    }
+
+    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
+        weight.check(name)?;
+        for part in [&mut self.first, &mut self.rest] {
+            part.loaded.retain(|loaded| loaded != name);
+        }
+        self.weights.insert(name.to_owned(), weight);
+        Ok(())
+    }
+
+    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
+        let first = layout.layers.min(self.layers);
+        self.first.backend.allocate_kv(KvLayout { layers: first, ..layout })?;
+        self.rest.backend.allocate_kv(KvLayout { layers: layout.layers - first, ..layout })
+    }
+
+    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let cannot =
+            |name: String| Error::Value { name, why: "cannot be handed from one backend to another" };
+        if let Taps::Names(names) = taps
+            && let Some(name) = names.iter().find(|name| graph.find(name).is_none())
+        {
+            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
+        }
+        let name = format!("l_out-{}", self.layers.saturating_sub(1));
+        let cut = graph.find(&name).and_then(|at| graph.cut(at));
+        let (first_graph, rest_graph) = cut.ok_or_else(|| cannot(name.clone()))?;
+        Ok(Box::new(SplitProgram {
+            first: self.first.compile(&first_graph, &self.weights, bucket, taps)?,
+            rest: self.rest.compile(&rest_graph, &self.weights, bucket, taps)?,
+            is_first: first_graph.values().map(|(_, value)| value.name.clone()).collect(),
+        }))
+    }
+
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        // What both have was read twice when the second has it.
+        let mut by_first = Vec::new();
+        self.first.backend.prepare(&mut |name| by_first.push(name.to_owned()))?;
+        by_first.iter().for_each(|name| copied(name));
+        self.rest.backend.prepare(copied)
+    }
+
+    fn memory(&self) -> Memory {
+        let [first, rest] = [self.first.backend.memory(), self.rest.backend.memory()];
+        Memory {
+            weights_mapped: first.weights_mapped + rest.weights_mapped,
+            weights_owned: first.weights_owned + rest.weights_owned,
+            kv: first.kv + rest.kv,
+            activations: first.activations + rest.activations,
+        }
+    }
+}
+
+struct SplitProgram {
+    first: Box<dyn Program>,
+    rest: Box<dyn Program>,
+    /// The values of the first.
+    is_first: Vec<String>,
+}
+
+impl Program for SplitProgram {
+    fn run(&mut self, step: &Step) -> Result<(), Error> {
+        self.first.run(step)?;
+        self.rest.run(&step.clone().with_input(self.first.output().to_vec()))
+    }
+
+    fn output(&self) -> &[f32] {
+        self.rest.output()
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        if self.is_first.iter().any(|first| first == name) {
+            self.first.read(name)
+        } else {
+            self.rest.read(name)
+        }
+    }
+}

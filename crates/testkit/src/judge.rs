@@ -1,0 +1,64 @@
+//! How far a backend may be from the reference on a whole model, beside llama.cpp on the same file and tokens
+//! (`tools/oracle`).
+
+use backend::{Backend, KvFormat};
+
+use crate::conformance::random::nmse;
+use crate::whole::{Whole, kl, top1};
+use crate::{Case, goldens};
+
+/// What a run is judged by: error of the logits, mean KL, and at which positions the top token is the
+/// reference's.
+struct Distance {
+    nmse: f64,
+    mean_kl: f64,
+    agrees: Vec<bool>,
+    llama_cpp_agrees: Vec<bool>,
+}
+
+/// The logits of all positions of the golden sequences, taken `rows` at a time.
+pub fn logits(case: &Case, backend: Box<dyn Backend>, rows: usize) -> Vec<f32> {
+    let mut model = Whole::new(case.file(), backend, KvFormat::F16, goldens::POSITIONS, rows);
+    case.tokens().iter().flat_map(|tokens| model.logits(tokens, rows)).collect()
+}
+
+fn distance(name: &str, truth: &[f32], found: &[f32]) -> Distance {
+    let theirs = goldens::llama_cpp_top1(name);
+    let n_vocab = truth.len() / theirs.len();
+    let rows = || truth.chunks_exact(n_vocab).zip(found.chunks_exact(n_vocab));
+    Distance {
+        nmse: nmse(truth, found),
+        mean_kl: rows().map(|(a, b)| kl(a, b)).sum::<f64>() / theirs.len() as f64,
+        agrees: rows().map(|(a, b)| top1(a) == top1(b)).collect(),
+        llama_cpp_agrees: rows().zip(&theirs).map(|((a, _), theirs)| top1(a) == *theirs).collect(),
+    }
+}
+
+/// How much less often than llama.cpp's our top token is the reference's, in standard errors of the
+/// difference over the same positions.
+fn worse_by(distance: &Distance) -> f64 {
+    let pairs = distance.llama_cpp_agrees.iter().zip(&distance.agrees);
+    let differences: Vec<f64> = pairs.map(|(&theirs, &ours)| f64::from(theirs) - f64::from(ours)).collect();
+    let n = differences.len() as f64;
+    let mean = differences.iter().sum::<f64>() / n;
+    let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    if mean <= 0.0 { 0.0 } else { mean / (variance / n).sqrt() }
+}
+
+/// Whether the logits `found` of all golden positions are within the limits of `truth`, the reference's; prints
+/// what they are judged by.
+pub fn is_close(label: &str, case: &Case, truth: &[f32], found: &[f32]) -> bool {
+    let found = distance(&case.name, truth, found);
+    if case.is_float {
+        println!("{label}: NMSE {:.2e}", found.nmse);
+        return found.nmse <= 1e-5;
+    }
+    let theirs = goldens::llama_cpp_kl(&case.name);
+    let ratio = found.mean_kl / (theirs.iter().map(|&kl| f64::from(kl)).sum::<f64>() / theirs.len() as f64);
+    let worse = worse_by(&found);
+    println!(
+        "{label}: NMSE {:.2e}, mean KL {:.3e}, {ratio:.3} times llama.cpp's; top-1 worse by {worse:.2} standard errors",
+        found.nmse, found.mean_kl
+    );
+    ratio <= 1.1 && worse <= 2.0
+}
