@@ -4,39 +4,38 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use backend::{Bound, Error};
-use graph::{Op, Pairing, Rope, Rows, ValueId, WeightId};
+use graph::{Op, Rows, ValueId, WeightId};
 
 use crate::device::{Device, lock};
 use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
-use crate::policy::{self, Abilities, Product};
-use crate::program::{Angles, GpuProgram, HEAD, Inputs, Kept, SPLIT_ROWS, SPLITS, Variant, When, Work};
+use crate::policy::{self, Product, Shapes};
+use crate::program::{Angles, Cost, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
 use crate::weights::{Matrix, Shard};
 use crate::{Matrices, State};
-
-/// Bytes of workgroup memory that every device has.
-const MEMORY: usize = 16 << 10;
 
 /// Sequences of a step whose pages there is room for.
 const SEQUENCES: usize = 256;
 
-const F32: usize = size_of::<f32>();
+pub(crate) const F32: usize = size_of::<f32>();
 
 /// What is at hand while a graph is compiled.
-struct Compiler<'a> {
-    device: &'a Device,
-    bound: &'a Bound,
-    plan: Plan,
-    matrices: &'a Matrices,
-    kv: Option<&'a Kv>,
-    slots: Vec<wgpu::Buffer>,
-    vectors: HashMap<WeightId, wgpu::Buffer>,
-    inputs: Inputs,
+pub(crate) struct Compiler<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) bound: &'a Bound,
+    pub(crate) plan: Plan,
+    pub(crate) matrices: &'a Matrices,
+    pub(crate) kv: Option<&'a Kv>,
+    pub(crate) slots: Vec<wgpu::Buffer>,
+    pub(crate) vectors: HashMap<WeightId, wgpu::Buffer>,
+    pub(crate) inputs: Inputs,
     /// What parts of split attention find.
-    parts: Option<wgpu::Buffer>,
-    work: Vec<Work>,
+    pub(crate) parts: Option<wgpu::Buffer>,
+    /// Rows as f16 for matrix units, and their scales.
+    pub(crate) narrow: Option<[wgpu::Buffer; 2]>,
+    pub(crate) work: Vec<Work>,
 }
 
 /// Compiles `bound`, whose matrices are at hand.
@@ -80,24 +79,15 @@ pub(crate) fn compile(
         vectors: HashMap::new(),
         inputs,
         parts: None,
+        narrow: None,
         work: Vec::new(),
     };
+    compiler.make_room_for_narrow_rows()?;
     let (mut kept, mut staged) = (Vec::new(), 0);
     let passes = compiler.plan.passes.clone();
-    let mut passes = passes.iter().peekable();
-    while let Some(pass) = passes.next() {
-        // Queries are turned where keys are, when they lie in the same buffer.
+    for pass in &passes {
+        compiler.pass(pass)?;
         let mut made = pass.makes();
-        match (pass, passes.peek()) {
-            (
-                Pass::Turn { x, rope, y },
-                Some(Pass::Store { k, v, k_rope: Some(k_rope), layer, kv_heads }),
-            ) if rope == k_rope && compiler.plan.place(*x).slot == compiler.plan.place(*k).slot => {
-                passes.next();
-                compiler.rotate(Some((*x, *y)), Some((*k, *v, *layer, *kv_heads, true)), Some(rope));
-            }
-            _ => compiler.pass(pass)?,
-        }
         made.retain(|&id| bound.is_kept(id));
         for id in made {
             let place = compiler.plan.place(id);
@@ -114,7 +104,8 @@ pub(crate) fn compile(
     }
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let staging = device.buffer("results", (staged * F32) as u64, usage)?;
-    bytes += (staged * F32) as u64 + compiler.parts.as_ref().map_or(0, wgpu::Buffer::size);
+    let scratch = compiler.parts.iter().chain(compiler.narrow.iter().flatten());
+    bytes += (staged * F32) as u64 + scratch.map(wgpu::Buffer::size).sum::<u64>();
     let Compiler { inputs, work, .. } = compiler;
     let used = bound.values().iter().filter_map(|value| match value.op {
         Op::Embed { table: weight } | Op::Linear { weight, .. } => Some(matrices[&weight].clone()),
@@ -134,6 +125,7 @@ pub(crate) fn compile(
         kept,
         staging,
         bytes,
+        ahead: None,
     })
 }
 
@@ -203,28 +195,32 @@ impl Compiler<'_> {
                 self.rows("swiglu", gate, Some((&up, at)), y, 0.0);
             }
             Pass::Take { x, y } => self.rows("take", x, None, y, 0.0),
-            Pass::Turn { x, ref rope, y } => self.rotate(Some((x, y)), None, Some(rope)),
-            Pass::Store { k, v, ref k_rope, layer, kv_heads } => {
-                self.rotate(None, Some((k, v, layer, kv_heads, k_rope.is_some())), k_rope.as_ref());
+            Pass::Turn { x, ref rope, y } => {
+                let launch = self.turn(x, rope, y);
+                self.dispatch(y, vec![Variant::always(launch)]);
             }
-            Pass::Attend { q, y, layer, heads, kv_heads, scale } => {
-                self.attend(q, y, layer, heads, kv_heads, scale)?;
-            }
+            Pass::Attend(ref attend) => self.attend(attend)?,
         }
         Ok(())
     }
 
-    fn slot(&self, id: ValueId) -> &wgpu::Buffer {
+    pub(crate) fn slot(&self, id: ValueId) -> &wgpu::Buffer {
         &self.slots[self.plan.place(id).slot]
     }
 
     /// Where a value begins in its buffer, and its stride.
-    fn at(&self, id: ValueId) -> [u32; 2] {
+    pub(crate) fn at(&self, id: ValueId) -> [u32; 2] {
         let place = self.plan.place(id);
         [place.col as u32, self.plan.slots[place.slot].cols as u32]
     }
 
-    fn cols(&self, id: ValueId) -> usize {
+    /// Where a step's inputs have positions, where rows' pages begin among them, and pages.
+    pub(crate) fn places_of_rows(&self) -> [u32; 3] {
+        let [positions, tables, _, pages] = self.inputs.at;
+        [positions, tables, pages].map(|at| at as u32)
+    }
+
+    pub(crate) fn cols(&self, id: ValueId) -> usize {
         self.bound.value(id).cols
     }
 
@@ -237,14 +233,15 @@ impl Compiler<'_> {
         self.vectors.entry(id).or_insert_with(make).clone()
     }
 
-    /// A kernel for up to `up_to` rows, with its parameters and buffers.
-    fn variant(
+    /// A kernel with its parameters and buffers.
+    pub(crate) fn launch(
         &self,
         kernel: &Kernel,
         params: &[u32],
         buffers: &[&wgpu::Buffer],
-        (up_to, groups, tile): (usize, usize, usize),
-    ) -> Variant {
+        grid: Grid,
+        cost: Cost,
+    ) -> Launch {
         let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM);
         let all = [&[&params, &self.inputs.buffer], buffers].concat();
         let bindings = kernel.bindings();
@@ -260,17 +257,52 @@ impl Compiler<'_> {
             layout: &layout,
             entries: &entries,
         });
-        Variant {
-            up_to,
-            pipeline: self.device.pipeline(kernel),
-            group,
-            groups: groups as u32,
-            tile: tile as u32,
+        Launch { pipeline: self.device.pipeline(kernel), group, grid, cost }
+    }
+
+    pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant>) {
+        self.work.push(Work::Dispatch { rows: self.bound.value(made).rows, variants });
+    }
+
+    /// The most rows of a value.
+    fn most_rows(&self, id: ValueId) -> usize {
+        match self.bound.value(id).rows {
+            Rows::Step => self.bound.bucket().rows,
+            Rows::Wanted => self.bound.bucket().wanted,
         }
     }
 
-    fn dispatch(&mut self, made: ValueId, when: When, variants: Vec<Variant>) {
-        self.work.push(Work::Dispatch { rows: self.bound.value(made).rows, when, variants });
+    /// Room for the widest rows that a product by matrix units may have.
+    fn make_room_for_narrow_rows(&mut self) -> Result<(), Error> {
+        let (mut rows, mut bytes) = (0, 0);
+        for pass in &self.plan.passes {
+            let Pass::Linear { x, parts, .. } = pass else { continue };
+            let most = self.most_rows(*x);
+            let shapes = self.shapes(*x, parts.iter().map(|part| &*self.matrices[&part.weight]), 1, most);
+            if matches!(policy::product(shapes, self.device.abilities), Product::Tiles { .. }) {
+                rows = rows.max(most);
+                bytes = bytes.max(most * shapes.cols * size_of::<half::f16>());
+            }
+        }
+        if bytes > 0 {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let numbers = self.device.buffer("activations", bytes as u64, usage)?;
+            let scales = self.device.buffer("activations", (rows * F32) as u64, usage)?;
+            self.narrow = Some([numbers, scales]);
+        }
+        Ok(())
+    }
+
+    fn shapes<'a>(
+        &self,
+        x: ValueId,
+        matrices: impl Iterator<Item = &'a Matrix> + Clone,
+        gates: usize,
+        rows: usize,
+    ) -> Shapes {
+        let outputs = matrices.clone().map(|matrix| matrix.weight().rows).sum::<usize>() / gates;
+        let narrow = matrices.clone().all(Matrix::may_be_narrow);
+        Shapes { rows, cols: self.cols(x), outputs, gates, narrow }
     }
 
     fn embed(&mut self, table: WeightId, y: ValueId) {
@@ -281,9 +313,10 @@ impl Compiler<'_> {
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0, at / 4, stride / 4, 0, 0]);
             let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.kept.name() });
             let buffers = [self.slot(y), &shard.buffer];
-            let groups = shard.layout.chunks.div_ceil(64);
-            let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, groups, 1));
-            self.dispatch(y, When::Always, vec![variant]);
+            let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
+            let cost = Cost::row("embed", stride as usize * F32 * 2);
+            let launch = self.launch(&kernel, &params, &buffers, grid, cost);
+            self.dispatch(y, vec![Variant::always(launch)]);
         }
     }
 
@@ -295,14 +328,16 @@ impl Compiler<'_> {
         y: ValueId,
         eps: f32,
     ) {
-        let b_at = b.map_or([0, 0], |(_, at)| at);
+        let [_, _, wanted, _] = self.inputs.at;
+        let b_at = b.map_or([wanted as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
         params.extend([self.cols(y) as u32, eps.to_bits()]);
         let mut buffers = vec![self.slot(y), self.slot(a)];
         buffers.extend(b.map(|(b, _)| b));
         let kernel = Kernel::Rows(kernels::Rows { operation });
-        let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, 1, 1));
-        self.dispatch(y, When::Always, vec![variant]);
+        let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
+        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost);
+        self.dispatch(y, vec![Variant::always(launch)]);
     }
 
     fn linear(&mut self, x: ValueId, norm: Option<Norm>, parts: &[Part], shape: Shape, rest: &Rest) {
@@ -325,25 +360,27 @@ impl Compiler<'_> {
             }
         };
         let is_whole = matrices.iter().all(|matrix| matrix.shards.len() == 1);
-        let first_shards = || matrices.iter().map(|matrix| &matrix.shards[0]).collect::<Vec<&Shard>>();
         // Shards that one dispatch multiplies, and the part that makes what comes of them.
-        let dispatches: Vec<(&[Part], Vec<&Shard>)> = match shape {
-            _ if is_whole => vec![(parts, first_shards())],
-            Shape::Each => parts
-                .iter()
-                .zip(&matrices)
-                .flat_map(|(part, matrix)| {
-                    matrix.shards.iter().map(move |shard| (std::slice::from_ref(part), vec![shard]))
-                })
-                .collect(),
+        type Shards<'a> = Vec<(&'a Arc<Matrix>, &'a Shard)>;
+        fn shards(matrix: &Arc<Matrix>) -> impl Iterator<Item = (&Arc<Matrix>, &Shard)> {
+            matrix.shards.iter().map(move |shard| (matrix, shard))
+        }
+        let dispatches: Vec<(&[Part], Shards<'_>)> = match shape {
+            _ if is_whole => vec![(parts, matrices.iter().flat_map(shards).collect())],
+            Shape::Each => {
+                let parts = parts.iter().map(std::slice::from_ref).zip(&matrices);
+                parts
+                    .flat_map(|(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard])))
+                    .collect()
+            }
             Shape::Glu => {
-                let pairs = matrices[0].shards.iter().zip(&matrices[1].shards);
+                let pairs = shards(&matrices[0]).zip(shards(&matrices[1]));
                 pairs.map(|(gate, up)| (&parts[..1], vec![gate, up])).collect()
             }
         };
         for (parts, shards) in dispatches {
             let rest = rest.as_ref().map(|(buffer, [at, stride])| {
-                let at = *at as usize + offset(self, &parts[0]) + shards[0].rows.start;
+                let at = *at as usize + offset(self, &parts[0]) + shards[0].1.rows.start;
                 (buffer, [at as u32, *stride])
             });
             self.products(x, norm, parts, &shards, shape, rest);
@@ -356,17 +393,16 @@ impl Compiler<'_> {
         x: ValueId,
         norm: Option<Norm>,
         parts: &[Part],
-        shards: &[&Shard],
+        shards: &[(&Arc<Matrix>, &Shard)],
         shape: Shape,
         rest: Option<(&wgpu::Buffer, [u32; 2])>,
     ) {
         let y = parts[0].y;
-        let is_glu = shape == Shape::Glu;
-        let gates = if is_glu { 2 } else { 1 };
-        let (cols, chunks) = (self.cols(x), shards[0].layout.chunks);
+        let gates = if shape == Shape::Glu { 2 } else { 1 };
+        let cols = self.cols(x);
         let mut params: Vec<[u32; 4]> = vec![[0; 4]; 3];
         let (mut outputs, mut places) = ([0; 4], [0; 4]);
-        for (i, shard) in shards.iter().enumerate() {
+        for (i, (_, shard)) in shards.iter().enumerate() {
             params[i] = shard.layout.numbers();
             outputs[i] = shard.rows.len() as u32;
             places[i] = self.at(parts.get(i).unwrap_or(&parts[0]).y)[0] + shard.rows.start as u32;
@@ -381,154 +417,72 @@ impl Compiler<'_> {
         let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
         params.push([rest_at, rest_stride, norm.map_or(0, |norm| norm.eps.to_bits()), 0]);
         let scales = norm.map(|norm| self.vector(norm.weight));
-
-        let mut buffers = vec![self.slot(x), self.slot(y)];
-        buffers.extend(shards.iter().map(|shard| &shard.buffer));
-        buffers.extend(&scales);
-        buffers.extend(rest.map(|(rest, _)| rest));
-        let bucket = match self.bound.value(y).rows {
-            Rows::Step => self.bound.bucket().rows,
-            Rows::Wanted => self.bound.bucket().wanted,
+        let products = kernels::Products {
+            parts: shards.iter().map(|(_, shard)| shard.layout.kept.name()).collect(),
+            norm: norm.is_some(),
+            glu: shape == Shape::Glu,
+            rest: rest.is_some(),
+            ragged: !cols.is_multiple_of(CHUNK),
         };
-        let abilities =
-            Abilities { subgroups: self.device.has_subgroups.then_some(self.device.info.subgroup_max_size) };
+        let counted =
+            || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|(_, shard)| shard.rows.len());
+        let all: usize = shards.iter().map(|(_, shard)| shard.rows.len()).sum();
+        let cost = |kernel: &Kernel| Cost {
+            what: format!("{} {} {cols} to {all}", kernel.file(), products.parts.join("+")),
+            bytes: shards.iter().map(|(_, shard)| shard.layout.bytes() as u64).sum(),
+            row_bytes: ((cols + counted().sum::<usize>()) * F32) as u64,
+            row_multiply_adds: (cols * all) as u64,
+            ..Cost::default()
+        };
+
+        let most = self.most_rows(y);
+        let matrices = shards.iter().map(|(matrix, _)| &***matrix);
+        let shapes = self.shapes(x, matrices, gates, most);
         let mut variants = Vec::new();
-        let mut up_to = 0;
-        while up_to < bucket {
-            let product = policy::product(up_to + 1, chunks, gates, abilities);
-            let (tile_outputs, tile_rows) = product.tile(gates);
-            up_to = match product {
-                Product::Few { columns, .. } => columns,
-                Product::Many => usize::MAX,
-            };
-            let products = kernels::Products {
-                parts: shards.iter().map(|shard| shard.layout.kept.name()).collect(),
-                norm: norm.is_some(),
-                glu: is_glu,
-                rest: rest.is_some(),
-                ragged: !cols.is_multiple_of(CHUNK),
-            };
-            let kernel = match product {
-                Product::Few { columns, outputs, lanes, subgroups } => {
-                    let threads = policy::THREADS;
-                    Kernel::Linear(kernels::Linear { products, columns, outputs, lanes, subgroups, threads })
+        for (chosen, up_to) in policy::products(shapes, self.device.abilities) {
+            let (tile_outputs, tile) = chosen.tile(gates);
+            let groups: usize = counted().map(|rows| rows.div_ceil(tile_outputs)).sum();
+            let grid = Grid { tile, ..Grid::rows(groups) };
+            let products = products.clone();
+            let kernel = match chosen {
+                Product::Few { columns, outputs, lanes, threads, subgroups } => {
+                    Kernel::Linear(kernels::Linear { products, columns, outputs, lanes, threads, subgroups })
+                }
+                Product::Tiles { tile, size } => {
+                    let vectors = size == 16;
+                    Kernel::Tiles(kernels::Tiles { products, tile, size, vectors })
                 }
                 Product::Many => Kernel::Matmul(products),
             };
-            let counted = shards.iter().take(if is_glu { 1 } else { 3 });
-            let groups = match product {
-                Product::Few { outputs, lanes, .. } => {
-                    let of_outputs: usize = counted.map(|shard| shard.rows.len().div_ceil(outputs)).sum();
-                    of_outputs.div_ceil(policy::THREADS / lanes)
-                }
-                Product::Many => counted.map(|shard| shard.rows.len().div_ceil(tile_outputs)).sum(),
-            };
-            let flat = params.as_flattened();
-            variants.push(self.variant(&kernel, flat, &buffers, (up_to, groups, tile_rows)));
-        }
-        self.dispatch(y, When::Always, variants);
-    }
+            let mut variant = Variant { up_to, ..Variant::default() };
+            let weights = shards.iter().map(|(_, shard)| &shard.buffer);
+            if let (Kernel::Tiles(_), Some([numbers, factors])) = (&kernel, &self.narrow) {
+                let mut buffers = vec![self.slot(x), numbers, factors];
+                buffers.extend(&scales);
+                let eps = norm.map_or(0, |norm| norm.eps.to_bits());
+                let of_rows = [x_at / 4, x_stride / 4, cols as u32 / 4, eps];
+                let narrow = Kernel::Narrow(kernels::Narrow { norm: norm.is_some() });
+                let of_narrow = Cost::row("narrow", cols * (F32 + size_of::<half::f16>()));
+                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow));
+                variant.narrow = shards.iter().map(|(matrix, _)| (*matrix).clone()).collect();
 
-    /// Turns queries `(x, y)`, and writes `(keys, values, layer, heads, whether keys turn)` to the cache.
-    fn rotate(
-        &mut self,
-        turn: Option<(ValueId, ValueId)>,
-        store: Option<(ValueId, ValueId, usize, usize, bool)>,
-        rope: Option<&Rope>,
-    ) {
-        let heads = |compiler: &Self, id: ValueId, heads: usize| {
-            let [at, stride] = compiler.at(id);
-            [at, stride, heads as u32, (compiler.cols(id) / heads) as u32]
-        };
-        let mut params = Vec::new();
-        let turned_heads = turn.map(|(x, _)| self.cols(x) / rope.map_or(1, |rope| rope.head_dim));
-        params.extend(turn.map_or([0; 4], |(x, _)| heads(self, x, turned_heads.unwrap_or(1))));
-        params.extend(store.map_or([0; 4], |(k, _, _, kv_heads, _)| heads(self, k, kv_heads)));
-        params.extend(store.map_or([0; 4], |(_, v, _, kv_heads, _)| heads(self, v, kv_heads)));
-        params.extend(turn.map_or([0; 2], |(_, y)| self.at(y)));
-        let angles = rope.and_then(|rope| self.inputs.angles.iter().find(|angles| angles.rope == *rope));
-        params.extend([rope.map_or(0, |rope| rope.dims as u32), angles.map_or(0, |angles| angles.at as u32)]);
-
-        let x = turn.map(|(x, _)| x).or(store.map(|(k, ..)| k)).expect("one or the other");
-        let mut buffers = vec![self.slot(x)];
-        buffers.extend(turn.map(|(_, y)| self.slot(y)));
-        let mut elements: u32 = 0;
-        let mut count = |heads: &[u32]| elements += heads[2] * heads[3].div_ceil(2);
-        count(&params[0..4]);
-        count(&params[4..8]);
-        count(&params[8..12]);
-        let (mut separate, mut wide, mut keys_turn) = (false, false, false);
-        if let Some((k, v, layer, _, turns)) = store {
-            let kv = self.kv.expect("compiling has checked that there is a store");
-            let [keys, values] = &kv.layers[layer];
-            buffers.extend([keys, values]);
-            separate = self.plan.place(k).slot != self.plan.place(v).slot;
-            if separate {
-                buffers.push(self.slot(v));
+                let mut buffers = vec![numbers, self.slot(y), factors];
+                buffers.extend(weights);
+                buffers.extend(rest.map(|(rest, _)| rest));
+                let mut params = params.clone();
+                params[5][..2].copy_from_slice(&[0, cols as u32 / 4]);
+                let cost = cost(&kernel);
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
+            } else {
+                let mut buffers = vec![self.slot(x), self.slot(y)];
+                buffers.extend(weights);
+                buffers.extend(&scales);
+                buffers.extend(rest.map(|(rest, _)| rest));
+                let cost = cost(&kernel);
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
             }
-            (wide, keys_turn) = (kv.is_wide(), turns);
+            variants.push(variant);
         }
-        let pairing = match rope.map(|rope| rope.pairing) {
-            Some(Pairing::Halves) => "halves",
-            _ => "interleaved",
-        };
-        let (turn, store) = (turn.is_some(), store.is_some());
-        let kernel = Kernel::Rotate(kernels::Rotate { turn, store, keys_turn, separate, wide, pairing });
-        let groups = (elements as usize).div_ceil(64);
-        let variant = self.variant(&kernel, &params, &buffers, (usize::MAX, groups, 1));
-        self.dispatch(x, When::Always, vec![variant]);
-    }
-
-    fn attend(
-        &mut self,
-        q: ValueId,
-        y: ValueId,
-        layer: usize,
-        heads: usize,
-        kv_heads: usize,
-        scale: f32,
-    ) -> Result<(), Error> {
-        let kv = self.kv.expect("compiling has checked that there is a store");
-        let (k_dim, v_dim) = (kv.layout.k_dim, kv.layout.v_dim);
-        let share = heads / kv_heads;
-        // Heads that a workgroup's memory holds: queries, weights, and what is left over from both.
-        let fixed = 128 * F32 + 128 * 2 * F32;
-        let of_head = (k_dim.next_multiple_of(2) + 128 + 1) * F32;
-        let together = share.min(8).min((MEMORY - fixed) / of_head).max(1);
-        let groups = kv_heads * share.div_ceil(together);
-        let [keys, values] = kv.layers[layer].clone();
-        let kernel = |split: bool| {
-            let wide = kv.is_wide();
-            Kernel::Attention(kernels::Attention { heads: together, k_dim, v_dim, wide, split })
-        };
-        let params = |y: [u32; 2]| {
-            let mut params = [self.at(q), y].as_flattened().to_vec();
-            params.extend([heads as u32, kv_heads as u32, scale.to_bits(), 0]);
-            params
-        };
-        let buffers = |y| [self.slot(q), y, &keys, &values];
-        let sizes = (usize::MAX, groups, 1);
-        let whole = self.variant(&kernel(false), &params(self.at(y)), &buffers(self.slot(y)), sizes);
-
-        let rows = self.bound.bucket().rows.min(SPLIT_ROWS);
-        let bytes = (rows * heads * SPLITS * (v_dim + 2) * F32) as u64;
-        let parts = match &self.parts {
-            Some(parts) if parts.size() >= bytes => parts.clone(),
-            _ => self.device.buffer("parts of attention", bytes, wgpu::BufferUsages::STORAGE)?,
-        };
-        let split = self.variant(&kernel(true), &params([0, 0]), &buffers(&parts), sizes);
-        let mut of_result = self.at(y).to_vec();
-        of_result.extend([heads as u32, 0]);
-        let combine = self.variant(
-            &Kernel::Combine(kernels::Combine { v_dim }),
-            &of_result,
-            &[self.slot(y), &parts],
-            (usize::MAX, heads, 1),
-        );
-        self.parts = Some(parts);
-        self.dispatch(y, When::Whole, vec![whole]);
-        self.dispatch(y, When::Split, vec![split]);
-        self.dispatch(y, When::Combine, vec![combine]);
-        Ok(())
+        self.dispatch(y, variants);
     }
 }

@@ -7,6 +7,7 @@ use backend::Error;
 use wgpu::util::DeviceExt;
 
 use crate::kernels::{Access, Kernel};
+use crate::policy::{Abilities, Subgroups};
 
 /// The interfaces that are asked for devices.
 const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
@@ -17,6 +18,28 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     descriptor.backends = BACKENDS;
     wgpu::Instance::new(descriptor)
 });
+
+/// What products by matrix units need.
+const MATRICES: wgpu::Features =
+    wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16);
+
+/// What timing dispatches needs.
+const TIMES: wgpu::Features =
+    wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
+
+/// Rows and columns of the matrices of f16 that `adapter` multiplies to sums of f32, when it has all that is needed.
+fn matrix_size(adapter: &Adapter) -> Option<usize> {
+    let sizes = adapter.adapter.cooperative_matrix_properties();
+    let has = |size: u32| {
+        sizes.iter().any(|found| {
+            let types = (found.ab_type, found.cr_type);
+            (found.m_size, found.n_size, found.k_size) == (size, size, size)
+                && types == (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32)
+        })
+    };
+    let has_features = adapter.adapter.features().contains(MATRICES);
+    [16, 8].into_iter().find(|&size| has_features && has(size)).map(|size| size as usize)
+}
 
 /// A graphics processor, or a program that stands in for one.
 #[derive(Clone, Debug)]
@@ -63,8 +86,9 @@ pub(crate) struct Device {
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
     pub(crate) info: wgpu::AdapterInfo,
-    /// Whether kernels may add across subgroups.
-    pub(crate) has_subgroups: bool,
+    pub(crate) abilities: Abilities,
+    /// Whether every dispatch is timed.
+    pub(crate) is_timed: bool,
     built: Mutex<Built>,
     /// Why the device is gone, once it is.
     lost: Arc<Mutex<Option<String>>>,
@@ -83,19 +107,35 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens `adapter`, with limits no larger than `most`.
-    pub(crate) fn open(adapter: &Adapter, most: Option<wgpu::Limits>) -> Result<Device, Error> {
+    /// Opens `adapter`, with limits no larger than `most`; times dispatches if it is to and can.
+    pub(crate) fn open(
+        adapter: &Adapter,
+        most: Option<wgpu::Limits>,
+        is_timed: bool,
+    ) -> Result<Device, Error> {
         let mut limits = adapter.adapter.limits();
         if let Some(most) = most {
             limits = limits.or_worse_values_from(&most);
         }
-        let wanted = wgpu::Features::SUBGROUP;
+        let mut wanted = wgpu::Features::SUBGROUP;
+        let size = matrix_size(adapter);
+        if size.is_some() {
+            wanted |= MATRICES;
+        }
+        if is_timed {
+            wanted |= TIMES;
+        }
         let features = adapter.adapter.features() & wanted;
+        #[expect(unsafe_code, reason = "matrix units are not to be had otherwise")]
+        // SAFETY: of what wgpu calls experimental, kernels use cooperative matrices alone, of sizes that the adapter
+        // lists, with pointers to workgroup memory that whole matrices lie behind.
+        let experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("rustorch"),
             required_features: features,
             required_limits: limits.clone(),
             memory_hints: wgpu::MemoryHints::MemoryUsage,
+            experimental_features,
             ..Default::default()
         };
         let failed = |why: String| Error::Device { device: adapter.info.name.clone(), why };
@@ -110,12 +150,23 @@ impl Device {
         device.on_uncaptured_error(Arc::new(move |error| {
             lock(&noted).get_or_insert_with(|| error.to_string());
         }));
+        let subgroups = features.contains(wgpu::Features::SUBGROUP).then_some(Subgroups {
+            least: adapter.info.subgroup_min_size,
+            most: adapter.info.subgroup_max_size,
+        });
+        let abilities = Abilities {
+            subgroups,
+            matrices: size.filter(|_| features.contains(MATRICES)),
+            workgroup_memory: limits.max_compute_workgroup_storage_size,
+            threads: limits.max_compute_invocations_per_workgroup,
+        };
         Ok(Device {
             device,
             queue,
             limits,
             info: adapter.info.clone(),
-            has_subgroups: features.contains(wgpu::Features::SUBGROUP),
+            abilities,
+            is_timed: features.contains(TIMES),
             built: Mutex::default(),
             lost,
         })
@@ -176,10 +227,19 @@ impl Device {
             return pipeline.clone();
         }
         let (_, layout) = self.layouts(&kernel.bindings());
-        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor {
+        let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.file()),
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
-        });
+        };
+        let checks = if cfg!(debug_assertions) {
+            wgpu::ShaderRuntimeChecks::checked()
+        } else {
+            wgpu::ShaderRuntimeChecks::unchecked()
+        };
+        #[expect(unsafe_code, reason = "checks in inner loops cost time")]
+        // SAFETY: kernels are this crate's own; what they index is within sizes that are checked when a graph is
+        // compiled and before a step, and their loops count to numbers of these.
+        let module = unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.file()),
             layout: Some(&layout),
@@ -225,6 +285,35 @@ impl Device {
         });
         lock(&self.built).layouts.insert(bindings.to_vec(), (group.clone(), layout.clone()));
         (group, layout)
+    }
+
+    /// Waits until all that was submitted is done, and shows `take` the beginning of `buffer`, which can be mapped.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub(crate) fn read<T>(
+        &self,
+        buffer: &wgpu::Buffer,
+        bytes: u64,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Error> {
+        let slice = buffer.slice(..bytes);
+        let mapped = Arc::new(Mutex::new(None));
+        let note = mapped.clone();
+        slice.map_async(wgpu::MapMode::Read, move |result| *lock(&note) = Some(result));
+        self.wait()?;
+        let failed = |why: String| Error::Device { device: self.info.name.clone(), why };
+        match lock(&mapped).take() {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(failed(error.to_string())),
+            None => return Err(failed("results did not arrive".into())),
+        }
+        let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
+        let taken = take(&view);
+        drop(view);
+        buffer.unmap();
+        self.check()?;
+        Ok(taken)
     }
 
     /// Waits until all that was submitted is done.

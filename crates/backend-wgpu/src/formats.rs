@@ -5,6 +5,8 @@
 //! the file has blocks of 18 or 210 bytes; together the planes are as long as the blocks. Kernels see every
 //! format as chunks of 32 values (`kernels/formats.wgsl`).
 
+use std::num::NonZero;
+
 use half::f16;
 use quant::{Block, BlockQ4_0, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_0, Format, Groups};
 
@@ -62,6 +64,11 @@ impl Kept {
         }
     }
 
+    /// Whether its numbers may be numbers of f16: [`Layout::pack`] knows, when it has seen them.
+    pub(crate) fn may_be_narrow(self) -> bool {
+        !matches!(self, Kept::F32 | Kept::BF16)
+    }
+
     /// Bytes of an element, and values that share it, of each plane.
     fn planes(self) -> &'static [(usize, usize)] {
         match self {
@@ -95,11 +102,16 @@ impl Layout {
         self.ends().last().expect("a format has planes")
     }
 
+    /// Bytes of the elements of each plane.
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        let values = self.rows * self.chunks * CHUNK;
+        self.kept.planes().iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
+    }
+
     /// Where each plane ends, in bytes.
     fn ends(&self) -> impl Iterator<Item = usize> {
-        let values = self.rows * self.chunks * CHUNK;
-        self.kept.planes().iter().scan(0, move |end, (bytes, shared_by)| {
-            *end += (values / shared_by * bytes).next_multiple_of(VECTOR);
+        self.sizes().scan(0, |end, size| {
+            *end += size.next_multiple_of(VECTOR);
             Some(*end)
         })
     }
@@ -113,8 +125,9 @@ impl Layout {
         numbers
     }
 
-    /// Writes all rows, which lie in `bytes` as the file has them, to `to`, which is all zeros.
-    pub(crate) fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) {
+    /// Writes all rows, which lie in `bytes` as the file has them, to `to`, which is all zeros: a part of them on each
+    /// thread there is. Returns what no number goes beyond, as far as scales say it.
+    pub(crate) fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
         let mut planes: Vec<&mut [u8]> = Vec::new();
         let (mut rest, mut at) = (to, 0);
         for end in self.ends() {
@@ -122,6 +135,32 @@ impl Layout {
             planes.push(plane);
             (rest, at) = (after, end);
         }
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let rows = self.rows.div_ceil(threads).max(1);
+        let row = bytes.len() / self.rows;
+        std::thread::scope(|scope| {
+            let mut parts = Vec::new();
+            for bytes in bytes.chunks(rows * row) {
+                let part = Layout { rows: bytes.len() / row, ..*self };
+                let of_part: Vec<&mut [u8]> = planes
+                    .iter_mut()
+                    .zip(part.sizes())
+                    .map(|(plane, size)| plane.split_off_mut(..size).expect("a plane has all rows"))
+                    .collect();
+                parts.push(scope.spawn(move || part.pack_rows(format, bytes, cols, of_part)));
+            }
+            let bounds = parts.into_iter().map(|part| part.join().expect("packing does not panic"));
+            bounds.fold(0.0, f32::max)
+        })
+    }
+
+    /// Packs some rows to their parts of the planes.
+    fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, mut planes: Vec<&mut [u8]>) -> f32 {
+        let mut bound = 0.0_f32;
+        let mut see = |scale: [u8; 2], most: f32| {
+            let number = f16::from_le_bytes(scale).to_f32().abs() * most;
+            bound = bound.max(if number.is_nan() { f32::INFINITY } else { number });
+        };
         match self.kept {
             Kept::F32 | Kept::BF16 => self.copy(bytes, planes[0]),
             Kept::F16 if format == Format::F16 => self.copy(bytes, planes[0]),
@@ -129,14 +168,19 @@ impl Layout {
             Kept::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
                 put(planes[0], at, &low(&numbers[0]));
                 put(planes[1], at, &block.d.0);
+                see(block.d.0, 8.0);
             }),
             Kept::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, numbers| {
                 put(planes[0], at, &numbers[0]);
                 put(planes[1], at, &block.d.0);
+                see(block.d.0, 128.0);
             }),
             Kept::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, numbers| {
                 numbers.iter().enumerate().for_each(|(g, q)| put(planes[0], 8 * at + g, &low(q)));
                 put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
+                // As if both were as large as the larger one.
+                see(block.d.0, 2.0 * 63.0 * 15.0);
+                see(block.dmin.0, 2.0 * 63.0);
             }),
             Kept::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, numbers| {
                 for (g, q) in numbers.iter().enumerate() {
@@ -144,6 +188,8 @@ impl Layout {
                     put(planes[2], 8 * at + g, &high::<4, 1>(q));
                 }
                 put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
+                see(block.d.0, 2.0 * 63.0 * 31.0);
+                see(block.dmin.0, 2.0 * 63.0);
             }),
             Kept::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, numbers| {
                 for (g, q) in numbers.iter().enumerate() {
@@ -152,8 +198,10 @@ impl Layout {
                 }
                 put(planes[2], at, &block.scales.map(|scale| scale as u8));
                 put(planes[3], at, &block.d.0);
+                see(block.d.0, 128.0 * 32.0);
             }),
         }
+        bound
     }
 
     /// Plain numbers, row by row.

@@ -4,6 +4,7 @@
 //! buffers bound (`compile.rs`); a step uploads what changes, encodes the list, and reads back what is asked for
 //! (`program.rs`). Weights meet activations of f32.
 
+mod attend;
 mod compile;
 mod device;
 mod formats;
@@ -12,12 +13,13 @@ mod kv;
 mod plan;
 mod policy;
 mod program;
+mod timer;
 mod weights;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
+use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Timing, Weight};
 use graph::{Graph, Op, WeightId};
 
 pub use device::{Adapter, adapters};
@@ -43,6 +45,7 @@ type Matrices = HashMap<WeightId, Arc<Matrix>>;
 struct State {
     kv: Option<Kv>,
     activation_bytes: u64,
+    timings: Vec<Timing>,
 }
 
 impl Gpu {
@@ -51,13 +54,21 @@ impl Gpu {
     /// # Errors
     /// When the device cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::with_limits(adapter, None)
+        Gpu::with(adapter, None, false)
+    }
+
+    /// An instance that times what it does, where the device has a clock: slower for it.
+    ///
+    /// # Errors
+    /// When the device cannot be opened.
+    pub fn timed(adapter: &Adapter) -> Result<Gpu, Error> {
+        Gpu::with(adapter, None, true)
     }
 
     /// An instance that asks for no larger limits than `most`.
-    fn with_limits(adapter: &Adapter, most: Option<wgpu::Limits>) -> Result<Gpu, Error> {
+    fn with(adapter: &Adapter, most: Option<wgpu::Limits>, is_timed: bool) -> Result<Gpu, Error> {
         Ok(Gpu {
-            device: Arc::new(Device::open(adapter, most)?),
+            device: Arc::new(Device::open(adapter, most, is_timed)?),
             weights: HashMap::new(),
             matrices: HashMap::new(),
             state: Arc::default(),
@@ -131,5 +142,9 @@ impl Backend for Gpu {
             kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
             activations: state.activation_bytes,
         }
+    }
+
+    fn timings(&mut self) -> Vec<Timing> {
+        std::mem::take(&mut lock(&self.state).timings)
     }
 }

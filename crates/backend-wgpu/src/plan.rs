@@ -57,22 +57,24 @@ pub(crate) enum Pass {
         rope: Rope,
         y: ValueId,
     },
-    /// Keys and values to the cache of `layer`; `k_rope` turns the keys on the way.
-    Store {
-        k: ValueId,
-        v: ValueId,
-        k_rope: Option<Rope>,
-        layer: usize,
-        kv_heads: usize,
-    },
-    Attend {
-        q: ValueId,
-        y: ValueId,
-        layer: usize,
-        heads: usize,
-        kv_heads: usize,
-        scale: f32,
-    },
+    /// Keys and values go to the cache of a layer, and queries meet what is there.
+    Attend(Attend),
+}
+
+/// Attention, with what comes just before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Attend {
+    pub(crate) q: ValueId,
+    pub(crate) k: ValueId,
+    pub(crate) v: ValueId,
+    /// What turns queries and keys on the way.
+    pub(crate) q_rope: Option<Rope>,
+    pub(crate) k_rope: Option<Rope>,
+    pub(crate) y: ValueId,
+    pub(crate) layer: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) scale: f32,
 }
 
 /// A norm that comes before products.
@@ -159,8 +161,7 @@ impl Pass {
             | Pass::SwiGlu { y, .. }
             | Pass::Take { y, .. }
             | Pass::Turn { y, .. }
-            | Pass::Attend { y, .. } => vec![*y],
-            Pass::Store { .. } => Vec::new(),
+            | Pass::Attend(Attend { y, .. }) => vec![*y],
         }
     }
 
@@ -176,8 +177,7 @@ impl Pass {
             | Pass::Turn { x, .. } => vec![x],
             Pass::Add { a, b, .. } => vec![a, b],
             Pass::SwiGlu { gate, up, .. } => vec![gate, up],
-            Pass::Store { k, v, .. } => vec![k, v],
-            Pass::Attend { q, .. } => vec![q],
+            Pass::Attend(Attend { q, k, v, .. }) => vec![q, k, v],
         }
     }
 }
@@ -236,9 +236,11 @@ impl<'a> Fusion<'a> {
                 Op::SwiGlu { gate, up } => self.are_gated(gate, up),
                 _ => false,
             }),
-            // Keys are turned where they are stored.
+            // Keys are turned where they are stored, queries where they are used.
             Op::Rope { .. } => self.only_reader(now).is_some_and(|reader| match *self.op(reader) {
-                Op::Attention { q, k, v, .. } => k.index() == now && k != v && k != q,
+                Op::Attention { q, k, v, .. } => {
+                    [q, k, v].iter().filter(|id| id.index() == now).count() == 1 && v.index() != now
+                }
                 _ => false,
             }),
             _ => false,
@@ -310,12 +312,19 @@ impl<'a> Fusion<'a> {
                 Op::TakeRows { x } => passes.push(Pass::Take { x, y }),
                 Op::Rope { x, ref rope } => passes.push(Pass::Turn { x, rope: rope.clone(), y }),
                 Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
-                    let (k, k_rope) = match self.op(k.index()) {
-                        Op::Rope { x, rope } if self.absorbed[k.index()] => (*x, Some(rope.clone())),
-                        _ => (k, None),
-                    };
-                    passes.push(Pass::Store { k, v, k_rope, layer, kv_heads });
-                    passes.push(Pass::Attend { q, y, layer, heads, kv_heads, scale });
+                    let ((q, q_rope), (k, k_rope)) = (self.unturned(q), self.unturned(k));
+                    passes.push(Pass::Attend(Attend {
+                        q,
+                        k,
+                        v,
+                        q_rope,
+                        k_rope,
+                        y,
+                        layer,
+                        heads,
+                        kv_heads,
+                        scale,
+                    }));
                 }
             }
         }
@@ -329,6 +338,14 @@ impl<'a> Fusion<'a> {
                 (before, Some(Norm { weight, eps }))
             }
             _ => (x, None),
+        }
+    }
+
+    /// Heads before they are turned on the way, and by what.
+    fn unturned(&self, id: ValueId) -> (ValueId, Option<Rope>) {
+        match self.op(id.index()) {
+            Op::Rope { x, rope } if self.absorbed[id.index()] => (*x, Some(rope.clone())),
+            _ => (id, None),
         }
     }
 
@@ -350,8 +367,8 @@ impl<'a> Fusion<'a> {
     fn products(&self, first: usize, done: &mut [bool]) -> Pass {
         let (x, ..) = self.product(first).expect("it is a product");
         let (mut parts, mut biases) = (Vec::new(), Vec::new());
-        for now in first..self.absorbed.len() {
-            if self.absorbed[now] || done[now] || parts.len() == PARTS {
+        for (now, done) in done.iter_mut().enumerate().skip(first) {
+            if self.absorbed[now] || *done || parts.len() == PARTS {
                 continue;
             }
             if let Some((rows, weight, bias)) = self.product(now)
@@ -359,7 +376,7 @@ impl<'a> Fusion<'a> {
             {
                 parts.push(Part { weight, y: ValueId::from_index(now) });
                 biases.push(bias);
-                done[now] = true;
+                *done = true;
             }
         }
         let rest = if biases.iter().any(Option::is_some) { Rest::Biases(biases) } else { Rest::None };

@@ -3,43 +3,113 @@
 /// What a device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Abilities {
-    /// Whether kernels may add across subgroups, and the most threads of one.
-    pub(crate) subgroups: Option<u32>,
+    /// Whether kernels may add across subgroups, and how many threads these have.
+    pub(crate) subgroups: Option<Subgroups>,
+    /// Rows and columns of the matrices that it multiplies at once.
+    pub(crate) matrices: Option<usize>,
+    /// Bytes.
+    pub(crate) workgroup_memory: u32,
+    /// Of a workgroup.
+    pub(crate) threads: u32,
+}
+
+/// Threads of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subgroups {
+    pub(crate) least: u32,
+    pub(crate) most: u32,
 }
 
 /// How a pass of products is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Product {
     /// `linear.wgsl`: up to `columns` rows of activations at a time.
-    Few { columns: usize, outputs: usize, lanes: usize, subgroups: bool },
+    Few { columns: usize, outputs: usize, lanes: usize, threads: usize, subgroups: bool },
     /// `matmul.wgsl`.
     Many,
+    /// `tiles.wgsl`, when all weights are numbers of f16.
+    Tiles { tile: usize, size: usize },
 }
 
-/// Threads of a workgroup of `linear.wgsl`.
-pub(crate) const THREADS: usize = 64;
+/// A pass of products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shapes {
+    /// Rows of activations.
+    pub(crate) rows: usize,
+    /// Inputs, and whether rows of weights end with a whole chunk.
+    pub(crate) cols: usize,
+    /// Of all weights.
+    pub(crate) outputs: usize,
+    /// Weights that make an output.
+    pub(crate) gates: usize,
+    /// Whether weights may be numbers of f16.
+    pub(crate) narrow: bool,
+}
+
+/// Chunks of all rows that `linear.wgsl` takes at a time.
+const LANES: usize = 32;
 
 /// Rows of activations from which weights are worth to be taken to workgroup memory.
 const MANY: usize = 9;
 
-/// Chooses for `rows` rows of activations of `chunks` chunks; `gates` weights make an output.
-pub(crate) fn product(rows: usize, chunks: usize, gates: usize, abilities: Abilities) -> Product {
+/// Workgroups with large tiles that keep a large device busy.
+const BUSY: usize = 100;
+
+/// Chooses for a pass of products.
+pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
+    let Shapes { rows, cols, outputs, gates, narrow } = shapes;
+    let is_wide = abilities.subgroups == Some(Subgroups { least: 32, most: 32 });
     if rows >= MANY {
-        return Product::Many;
+        let fits = |tile: usize, size: usize| {
+            tile_bytes(tile, size) <= abilities.workgroup_memory as usize
+                && 2 * tile <= abilities.threads as usize
+        };
+        let groups = |tile: usize| rows.div_ceil(tile) * (gates * outputs).div_ceil(tile);
+        return match abilities.matrices {
+            Some(size) if is_wide && narrow && cols.is_multiple_of(64) && fits(64, size) => {
+                let tile = if fits(128, size) && groups(128) >= BUSY { 128 } else { 64 };
+                Product::Tiles { tile, size }
+            }
+            _ => Product::Many,
+        };
     }
     let columns = rows.max(1).next_power_of_two();
-    let outputs = if columns == 1 { 4 / gates } else { 2 };
-    let lanes = chunks.next_power_of_two().clamp(8, THREADS);
-    let subgroups = lanes == THREADS && abilities.subgroups.is_some_and(|most| most as usize <= THREADS);
-    Product::Few { columns, outputs, lanes, subgroups }
+    let lanes = LANES / columns;
+    let subgroups = is_wide && lanes == 32;
+    let threads = if columns == 1 { 128 } else { 64 };
+    let outputs = 2 / gates;
+    Product::Few { columns, outputs, lanes, threads, subgroups }
+}
+
+/// The kernels for passes of up to as many rows, each with the most rows that it is for. Where weights could turn out
+/// to be no numbers of f16, the last one is for them.
+pub(crate) fn products(shapes: Shapes, abilities: Abilities) -> Vec<(Product, usize)> {
+    let of = |rows| product(Shapes { rows, ..shapes }, abilities);
+    let mut chosen = Vec::new();
+    let mut up_to = 0;
+    while up_to < shapes.rows {
+        let next = of(up_to + 1);
+        up_to = (up_to + 1..shapes.rows).find(|rows| of(rows + 1) != next).unwrap_or(shapes.rows);
+        chosen.push((next, up_to));
+    }
+    if let Some((Product::Tiles { .. }, _)) = chosen.last() {
+        chosen.push((Product::Many, shapes.rows));
+    }
+    chosen
+}
+
+/// Workgroup memory of `tiles.wgsl`.
+pub(crate) fn tile_bytes(tile: usize, size: usize) -> usize {
+    2 * tile * 72 * size_of::<u16>() + tile / 16 * size * size * size_of::<f32>()
 }
 
 impl Product {
     /// Outputs and rows of activations of a workgroup.
     pub(crate) fn tile(self, gates: usize) -> (usize, usize) {
         match self {
-            Product::Few { columns, outputs, lanes, .. } => (outputs * (THREADS / lanes), columns),
+            Product::Few { columns, outputs, lanes, threads, .. } => (outputs * (threads / lanes), columns),
             Product::Many => (64 / gates, 32),
+            Product::Tiles { tile, .. } => (tile / gates, tile),
         }
     }
 }
@@ -50,29 +120,47 @@ mod tests {
 
     #[test]
     fn products_are_chosen_by_shape() {
-        let (with, without) = (Abilities { subgroups: Some(32) }, Abilities { subgroups: None });
-        let few = |columns, outputs, lanes, subgroups| Product::Few { columns, outputs, lanes, subgroups };
+        let plain = Abilities { subgroups: None, matrices: None, workgroup_memory: 16 << 10, threads: 256 };
+        let subgroups = |least, most| Abilities { subgroups: Some(Subgroups { least, most }), ..plain };
+        let units = Abilities { matrices: Some(16), workgroup_memory: 48 << 10, ..subgroups(32, 32) };
+        let metal = Abilities { matrices: Some(8), workgroup_memory: 32 << 10, ..subgroups(32, 32) };
+        let shapes = |rows, cols, outputs, gates| Shapes { rows, cols, outputs, gates, narrow: true };
+        let wide =
+            |rows, cols, outputs, gates| Shapes { narrow: false, ..shapes(rows, cols, outputs, gates) };
+        let few = |columns, outputs, subgroups| {
+            let threads = if columns == 1 { 128 } else { 64 };
+            Product::Few { columns, outputs, lanes: 32 / columns, threads, subgroups }
+        };
+        let tiles = |tile, size| Product::Tiles { tile, size };
         let table = [
-            ((1, 64, 1, with), few(1, 4, 64, true)),
-            ((1, 64, 2, with), few(1, 2, 64, true)),
-            ((1, 64, 1, without), few(1, 4, 64, false)),
-            ((1, 64, 1, Abilities { subgroups: Some(128) }), few(1, 4, 64, false)),
-            ((1, 8, 1, with), few(1, 4, 8, false)),
-            ((1, 1, 1, with), few(1, 4, 8, false)),
-            ((3, 176, 1, with), few(4, 2, 64, true)),
-            ((8, 32, 1, with), few(8, 2, 32, false)),
-            ((9, 64, 1, with), Product::Many),
-            ((512, 8, 2, without), Product::Many),
+            (shapes(1, 2048, 2048, 1), units, few(1, 2, true)),
+            (shapes(1, 2048, 5632, 2), units, few(1, 1, true)),
+            (shapes(1, 2048, 2048, 1), plain, few(1, 2, false)),
+            (shapes(1, 2048, 2048, 1), subgroups(128, 128), few(1, 2, false)),
+            (shapes(1, 1, 3, 1), units, few(1, 2, true)),
+            (shapes(3, 5632, 2048, 1), units, few(4, 2, false)),
+            (shapes(8, 1024, 64, 2), units, few(8, 1, false)),
+            (shapes(9, 2048, 2048, 1), units, tiles(64, 16)),
+            (shapes(512, 2048, 2048, 1), units, tiles(64, 16)),
+            (shapes(512, 2048, 5632, 2), units, tiles(128, 16)),
+            (shapes(512, 2048, 5632, 2), metal, tiles(64, 8)),
+            (shapes(512, 288, 288, 1), units, Product::Many),
+            (wide(512, 2048, 2048, 1), units, Product::Many),
+            (shapes(512, 2048, 5632, 2), plain, Product::Many),
+            (
+                shapes(512, 2048, 5632, 2),
+                Abilities { matrices: Some(16), ..subgroups(32, 64) },
+                Product::Many,
+            ),
+            (shapes(512, 2048, 5632, 2), Abilities { workgroup_memory: 16 << 10, ..units }, Product::Many),
+            (shapes(512, 2048, 5632, 2), Abilities { threads: 128, ..units }, tiles(64, 16)),
         ];
-        for ((rows, chunks, gates, abilities), expected) in table {
-            assert_eq!(
-                product(rows, chunks, gates, abilities),
-                expected,
-                "{rows} {chunks} {gates} {abilities:?}"
-            );
+        for (shapes, abilities, expected) in table {
+            assert_eq!(product(shapes, abilities), expected, "{shapes:?} {abilities:?}");
         }
-        assert_eq!(few(1, 4, 8, false).tile(1), (32, 1));
-        assert_eq!(few(4, 2, 64, true).tile(1), (2, 4));
+        assert_eq!(few(1, 2, false).tile(1), (8, 1));
+        assert_eq!(few(4, 2, false).tile(1), (16, 4));
         assert_eq!(Product::Many.tile(2), (32, 32));
+        assert_eq!(tiles(128, 16).tile(2), (64, 128));
     }
 }

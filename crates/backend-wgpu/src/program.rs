@@ -9,20 +9,21 @@ use graph::{Rope, Rows, ValueId};
 use crate::State;
 use crate::device::{Device, lock};
 use crate::plan::Place;
+use crate::timer::Timer;
 use crate::weights::Matrix;
 
-/// Words at the beginning of what a step uploads: rows; rows wanted; where positions, tables, wanted rows and pages
-/// begin; splits of attention and positions of one. Tokens follow.
-pub(crate) const HEAD: usize = 8;
+/// Words at the beginning of what a step uploads: rows; rows wanted; parts of attention and positions of one. Tokens
+/// follow.
+pub(crate) const HEAD: usize = 4;
 
 /// Rows of a step whose positions several workgroups may share.
 pub(crate) const SPLIT_ROWS: usize = 8;
 
 /// Workgroups that share the positions of a row, at most.
-pub(crate) const SPLITS: usize = 16;
+pub(crate) const SPLITS: usize = 64;
 
 /// Positions that a workgroup takes before others help it.
-const SPLIT: usize = 512;
+const SPLIT: usize = 128;
 
 /// Positions that attention takes at a time.
 const BLOCK: usize = 128;
@@ -38,37 +39,66 @@ pub(crate) struct GpuProgram {
     pub(crate) kept: Vec<Kept>,
     pub(crate) staging: wgpu::Buffer,
     pub(crate) bytes: u64,
+    /// Commands of a step like the last one.
+    pub(crate) ahead: Option<(StepShape, wgpu::CommandBuffer)>,
 }
 
 /// Something to be encoded.
 pub(crate) enum Work {
-    /// The first of these that takes as many rows as there are.
-    Dispatch { rows: Rows, when: When, variants: Vec<Variant> },
+    /// The first of these that is for such a step.
+    Dispatch { rows: Rows, variants: Vec<Variant> },
     /// The rows that come with the step are written to where they are read: before everything else.
     Input { buffer: wgpu::Buffer, cols: usize, stride: usize },
     /// A value is copied to where it can be read.
     Keep(usize),
 }
 
-/// Whether a dispatch is for steps whose attention is split.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
-    Always,
-    Whole,
-    /// As many times as there are splits.
-    Split,
-    Combine,
-}
-
-/// A kernel with its buffers.
+/// A way to compute what a pass makes.
+#[derive(Clone)]
 pub(crate) struct Variant {
     /// Rows that it is for, at most.
     pub(crate) up_to: usize,
+    /// Whether it is for steps whose attention is split.
+    pub(crate) is_split: bool,
+    /// Whether it is for steps of one row a sequence.
+    pub(crate) is_alone: bool,
+    /// Weights whose numbers have to be numbers of f16.
+    pub(crate) narrow: Vec<Arc<Matrix>>,
+    pub(crate) launches: Vec<Launch>,
+}
+
+/// A kernel with its buffers.
+#[derive(Clone)]
+pub(crate) struct Launch {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) group: wgpu::BindGroup,
-    /// Workgroups for a tile of rows, and rows of a tile.
-    pub(crate) groups: u32,
-    pub(crate) tile: u32,
+    pub(crate) grid: Grid,
+    pub(crate) cost: Cost,
+}
+
+/// How many workgroups there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Grid {
+    /// Of a tile of rows.
+    pub(crate) groups: usize,
+    /// Rows of a tile.
+    pub(crate) tile: usize,
+    /// Whether there are as many for each part of the positions.
+    pub(crate) is_split: bool,
+}
+
+/// What a launch is and what it has to do, at least.
+#[derive(Clone, Default)]
+pub(crate) struct Cost {
+    pub(crate) what: String,
+    pub(crate) bytes: u64,
+    /// For each row.
+    pub(crate) row_bytes: u64,
+    pub(crate) row_multiply_adds: u64,
+    /// For each position of each sequence.
+    pub(crate) position_bytes: u64,
+    /// For each position of each row.
+    pub(crate) pair_multiply_adds: u64,
 }
 
 /// A value that can be read by name after a step.
@@ -101,6 +131,66 @@ pub(crate) struct Angles {
     pub(crate) at: usize,
 }
 
+/// What the commands of a step depend on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StepShape {
+    pub(crate) rows: usize,
+    pub(crate) wanted: usize,
+    /// Parts of the positions that attention is shared in.
+    pub(crate) splits: usize,
+    /// Whether each sequence has one row.
+    pub(crate) is_alone: bool,
+}
+
+impl StepShape {
+    fn rows(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Step => self.rows,
+            Rows::Wanted => self.wanted,
+        }
+    }
+}
+
+impl Grid {
+    /// Row by row.
+    pub(crate) fn rows(groups: usize) -> Grid {
+        Grid { groups, tile: 1, is_split: false }
+    }
+}
+
+impl Cost {
+    /// Bytes of each row alone.
+    pub(crate) fn row(what: &str, bytes: usize) -> Cost {
+        Cost { what: what.to_owned(), row_bytes: bytes as u64, ..Cost::default() }
+    }
+}
+
+impl Default for Variant {
+    fn default() -> Variant {
+        Variant {
+            up_to: usize::MAX,
+            is_split: false,
+            is_alone: false,
+            narrow: Vec::new(),
+            launches: Vec::new(),
+        }
+    }
+}
+
+impl Variant {
+    /// What is for every step.
+    pub(crate) fn always(launch: Launch) -> Variant {
+        Variant { launches: vec![launch], ..Variant::default() }
+    }
+
+    fn is_for(&self, rows: usize, shape: StepShape) -> bool {
+        rows <= self.up_to
+            && (!self.is_split || shape.splits > 1)
+            && (!self.is_alone || shape.is_alone)
+            && self.narrow.iter().all(|matrix| matrix.is_narrow())
+    }
+}
+
 impl Inputs {
     /// Writes what `step` says; returns how many words there are.
     fn fill(&mut self, step: &Step) -> Result<usize, Error> {
@@ -110,7 +200,7 @@ impl Inputs {
             if step.tokens().len() <= SPLIT_ROWS { most.div_ceil(SPLIT).clamp(1, SPLITS) } else { 1 };
         let part = most.div_ceil(splits).next_multiple_of(BLOCK);
         let splits = most.div_ceil(part).max(1);
-        let head = [step.tokens().len(), step.wanted().len(), positions, tables, wanted, pages, splits, part];
+        let head = [step.tokens().len(), step.wanted().len(), splits, part];
         for (word, number) in self.words.iter_mut().zip(head) {
             *word = number as u32;
         }
@@ -147,70 +237,36 @@ impl Inputs {
 impl Program for GpuProgram {
     fn run(&mut self, step: &Step) -> Result<(), Error> {
         let state = self.state.clone();
-        let state = lock(&state);
+        let mut state = lock(&state);
         self.bound.check(step, state.kv.as_ref().map(|kv| kv.layout))?;
         self.device.check()?;
         for matrix in &self.matrices {
             matrix.upload(&self.device)?;
         }
         let words = self.inputs.fill(step)?;
-        let is_split = self.inputs.words[6] > 1;
         self.device.queue.write_buffer(&self.inputs.buffer, 0, bytes(&self.inputs.words[..words]));
-        let rows_of = |rows| match rows {
-            Rows::Step => step.tokens().len(),
-            Rows::Wanted => step.wanted().len(),
+        self.upload_input(step);
+        let shape = StepShape {
+            rows: step.tokens().len(),
+            wanted: step.wanted().len(),
+            splits: self.inputs.words[2] as usize,
+            is_alone: step.spans().iter().all(|span| span.len == 1),
         };
-        let mut encoder = self.device.device.create_command_encoder(&Default::default());
-        let mut work = self.work.iter().peekable();
-        while let Some(next) = work.peek() {
-            if let Work::Input { buffer, cols, stride } = next {
-                let mut rows = vec![0.0; step.tokens().len() * stride];
-                for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
-                    row[..*cols].copy_from_slice(given);
-                }
-                self.device.queue.write_buffer(buffer, 0, bytes(&rows));
-                work.next();
-                continue;
-            }
-            if let Work::Keep(kept) = next {
-                let kept = &self.kept[*kept];
-                let rows = rows_of(self.bound.value(kept.id).rows);
-                let bytes = (rows * kept.stride * size_of::<f32>()) as u64;
-                if bytes > 0 {
-                    let to = (kept.at * size_of::<f32>()) as u64;
-                    encoder.copy_buffer_to_buffer(&kept.buffer, 0, &self.staging, to, bytes);
-                }
-                work.next();
-                continue;
-            }
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            while let Some(Work::Dispatch { rows, when, variants }) =
-                work.next_if(|work| matches!(work, Work::Dispatch { .. }))
-            {
-                let rows = rows_of(*rows);
-                let is_wanted = match when {
-                    When::Always => true,
-                    When::Whole => !is_split,
-                    When::Split | When::Combine => is_split,
-                };
-                if rows == 0 || !is_wanted {
-                    continue;
-                }
-                let variant = variants.iter().find(|variant| rows <= variant.up_to);
-                let variant = variant.expect("there is one for all rows of the bucket");
-                pass.set_pipeline(&variant.pipeline);
-                pass.set_bind_group(0, &variant.group, &[]);
-                let across = self.device.limits.max_compute_workgroups_per_dimension;
-                let (x, y) = match when {
-                    When::Always => (variant.groups.min(across), variant.groups.div_ceil(across)),
-                    When::Whole | When::Combine => (variant.groups, 1),
-                    When::Split => (variant.groups, self.inputs.words[6]),
-                };
-                pass.dispatch_workgroups(x, y, (rows as u32).div_ceil(variant.tile));
-            }
+        let mut timer = Timer::new(&self.device)?;
+        let commands = match self.ahead.take() {
+            Some((ready, commands)) if ready == shape && timer.is_none() => commands,
+            _ => self.encode(shape, timer.as_mut()),
+        };
+        self.device.queue.submit([commands]);
+        if timer.is_none() {
+            // The next step is likely to be like this one, and the device is busy.
+            self.ahead = Some((shape, self.encode(shape, None)));
         }
-        self.device.queue.submit([encoder.finish()]);
-        self.fetch(rows_of)
+        self.fetch(shape)?;
+        if let Some(timer) = timer {
+            timer.add(&self.device, step, &mut state.timings)?;
+        }
+        Ok(())
     }
 
     fn output(&self) -> &[f32] {
@@ -223,8 +279,76 @@ impl Program for GpuProgram {
 }
 
 impl GpuProgram {
+    /// Sends the rows that come with a step.
+    fn upload_input(&self, step: &Step) {
+        for work in &self.work {
+            let Work::Input { buffer, cols, stride } = work else { continue };
+            let mut rows = vec![0.0; step.tokens().len() * stride];
+            for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
+                row[..*cols].copy_from_slice(given);
+            }
+            self.device.queue.write_buffer(buffer, 0, bytes(&rows));
+        }
+    }
+
+    /// The commands of a step of this shape, whatever its tokens and positions.
+    fn encode(&self, shape: StepShape, mut timer: Option<&mut Timer>) -> wgpu::CommandBuffer {
+        let mut encoder = self.device.device.create_command_encoder(&Default::default());
+        let mut work = self.work.iter().peekable();
+        while let Some(next) = work.peek() {
+            if let Work::Keep(kept) = next {
+                let kept = &self.kept[*kept];
+                let rows = shape.rows(self.bound.value(kept.id).rows);
+                let bytes = (rows * kept.stride * size_of::<f32>()) as u64;
+                if bytes > 0 {
+                    let to = (kept.at * size_of::<f32>()) as u64;
+                    encoder.copy_buffer_to_buffer(&kept.buffer, 0, &self.staging, to, bytes);
+                }
+            }
+            if !matches!(next, Work::Dispatch { .. }) {
+                work.next();
+                continue;
+            }
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            if let Some(timer) = &mut timer {
+                timer.begin(&mut pass);
+            }
+            while let Some(Work::Dispatch { rows, variants }) =
+                work.next_if(|work| matches!(work, Work::Dispatch { .. }))
+            {
+                let rows = shape.rows(*rows);
+                if rows == 0 {
+                    continue;
+                }
+                let variant = variants.iter().find(|variant| variant.is_for(rows, shape));
+                let variant = variant.expect("there is one for all steps of the bucket");
+                for launch in &variant.launches {
+                    self.dispatch(&mut pass, launch, rows, shape);
+                    if let Some(timer) = &mut timer {
+                        timer.end(&mut pass, &launch.cost, rows);
+                    }
+                }
+            }
+        }
+        if let Some(timer) = timer {
+            timer.resolve(&mut encoder);
+        }
+        encoder.finish()
+    }
+
+    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, launch: &Launch, rows: usize, shape: StepShape) {
+        pass.set_pipeline(&launch.pipeline);
+        pass.set_bind_group(0, &launch.group, &[]);
+        let Grid { groups, tile, is_split } = launch.grid;
+        let across = self.device.limits.max_compute_workgroups_per_dimension as usize;
+        let [x, y] =
+            if is_split { [groups, shape.splits] } else { [groups.min(across), groups.div_ceil(across)] };
+        pass.dispatch_workgroups(x as u32, y as u32, rows.div_ceil(tile) as u32);
+    }
+
     /// Copies what is kept from the staging buffer.
-    fn fetch(&mut self, rows_of: impl Fn(Rows) -> usize) -> Result<(), Error> {
+    fn fetch(&mut self, shape: StepShape) -> Result<(), Error> {
+        let rows_of = |rows| shape.rows(rows);
         let last =
             self.kept.iter().map(|kept| kept.at + rows_of(self.bound.value(kept.id).rows) * kept.stride);
         let last = last.max().unwrap_or(0);
@@ -232,29 +356,16 @@ impl GpuProgram {
             self.kept.iter_mut().for_each(|kept| kept.numbers.clear());
             return self.device.wait();
         }
-        let slice = self.staging.slice(..(last * size_of::<f32>()) as u64);
-        let mapped = Arc::new(Mutex::new(None));
-        let note = mapped.clone();
-        slice.map_async(wgpu::MapMode::Read, move |result| *lock(&note) = Some(result));
-        self.device.wait()?;
-        let failed = |why: String| Error::Device { device: self.device.info.name.clone(), why };
-        match lock(&mapped).take() {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(failed(error.to_string())),
-            None => return Err(failed("results did not arrive".into())),
-        }
-        {
-            let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
-            let numbers: &[f32] = bytemuck::cast_slice(&view);
-            for kept in &mut self.kept {
-                let value = self.bound.value(kept.id);
+        let (bound, kept) = (&self.bound, &mut self.kept);
+        self.device.read(&self.staging, (last * size_of::<f32>()) as u64, |bytes| {
+            let numbers: &[f32] = bytemuck::cast_slice(bytes);
+            for kept in kept {
+                let value = bound.value(kept.id);
                 kept.numbers.clear();
                 let rows = numbers[kept.at..].chunks_exact(kept.stride).take(rows_of(value.rows));
                 rows.for_each(|row| kept.numbers.extend_from_slice(&row[kept.place.col..][..value.cols]));
             }
-        }
-        self.staging.unmap();
-        self.device.check()
+        })
     }
 
     fn numbers(&self, id: ValueId) -> &[f32] {

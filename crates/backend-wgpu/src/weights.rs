@@ -16,7 +16,8 @@ const UPLOAD: usize = 64 << 20;
 pub(crate) struct Matrix {
     weight: Weight,
     pub(crate) shards: Vec<Shard>,
-    uploaded: OnceLock<()>,
+    /// Once they are on the device, whether all its numbers are numbers of f16.
+    uploaded: OnceLock<bool>,
 }
 
 /// Some rows.
@@ -61,19 +62,29 @@ impl Matrix {
         if self.uploaded.get().is_some() {
             return Ok(());
         }
+        let mut bound = 0.0_f32;
         for shard in &self.shards {
             let row = self.weight.bytes.len() / self.weight.rows;
             let bytes = &self.weight.bytes[shard.rows.start * row..shard.rows.end * row];
             let mut packed = vec![0; shard.layout.bytes()];
-            shard.layout.pack(self.weight.format, bytes, self.weight.cols, &mut packed);
+            bound = bound.max(shard.layout.pack(self.weight.format, bytes, self.weight.cols, &mut packed));
             for (i, part) in packed.chunks(UPLOAD).enumerate() {
                 device.queue.write_buffer(&shard.buffer, (i * UPLOAD) as u64, part);
                 device.queue.submit([]);
                 device.wait()?;
             }
         }
-        self.uploaded.get_or_init(|| ());
+        self.uploaded.get_or_init(|| bound <= f32::from(half::f16::MAX));
         Ok(())
+    }
+
+    /// Whether all numbers are numbers of f16, which is known when they are on the device.
+    pub(crate) fn is_narrow(&self) -> bool {
+        self.may_be_narrow() && self.uploaded.get().is_some_and(|&narrow| narrow)
+    }
+
+    pub(crate) fn may_be_narrow(&self) -> bool {
+        Kept::of(self.weight.format).may_be_narrow()
     }
 
     /// Bytes on the device.

@@ -153,6 +153,26 @@ pub trait Backend: Send {
 
     /// What it holds, or will when it is prepared.
     fn memory(&self) -> Memory;
+
+    /// What steps since the last call have spent their time on, when the backend was made to take it.
+    fn timings(&mut self) -> Vec<Timing> {
+        Vec::new()
+    }
+}
+
+/// What one kind of work took, all times together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timing {
+    /// The kernel, formats and shapes.
+    pub what: String,
+    /// How many times it was done.
+    pub calls: u64,
+    /// Time on the device.
+    pub seconds: f64,
+    /// Bytes that have to be read and written at least.
+    pub bytes: u64,
+    /// Multiplications with an addition.
+    pub multiply_adds: u64,
 }
 
 /// A graph made ready for steps of up to a bucket's rows.

@@ -2,11 +2,19 @@
 
 Blocks of 128 positions: a thread has the scores of one position for all heads; then a softmax that goes on
 from block to block (Milakov and Gimelshein 2018); then a thread has two columns of the values for a part of the positions.
-`split`: a row's positions are shared by several workgroups, whose results `combine` adds. -#}
+
+- `turn`: queries are turned by their positions on the way.
+- `fresh`: rows are of different sequences, and nobody has written their own keys and values to the cache: they are
+  used from where they are, and written by the first workgroup of their head.
+- `split`: a row's positions are shared by several workgroups, whose results `combine` adds. -#}
+{%- from "parts.wgsl" import rotation -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
 {%- set slices = [128 // v_elements, 1] | max %}
 {%- set turns = (v_elements + 127) // 128 %}
+{#- Loads that are on their way together; with more of them the kernel is so long that fetching it takes the time. -#}
+{%- set ahead = [k_elements, 16] | min %}
+{%- set v_ahead = 8 %}
 struct Params {
     // Where queries begin and their stride, and the result's.
     q: vec2<u32>,
@@ -15,14 +23,25 @@ struct Params {
     heads: u32,
     kv_heads: u32,
     scale: f32,
+    // Columns that turn; where `step` has cosines and sines.
+    dims: u32,
+    turns: u32,
+    // Where `step` has positions, where rows' pages begin among them, and pages.
+    positions: u32,
+    tables: u32,
+    pages: u32,
+    // Where the row's own keys and values begin.
+    k: u32,
+    v: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> q: array<f32>;
+@group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
-@group(0) @binding(4) var<storage, read> keys: array<{{ "vec2<f32>" if wide else "u32" }}>;
-@group(0) @binding(5) var<storage, read> values: array<{{ "vec2<f32>" if wide else "u32" }}>;
+{%- set access = "read_write" if fresh else "read" %}
+@group(0) @binding(4) var<storage, {{ access }}> keys: array<{{ "vec2<f32>" if wide else "u32" }}>;
+@group(0) @binding(5) var<storage, {{ access }}> values: array<{{ "vec2<f32>" if wide else "u32" }}>;
 
 {%- set read = "" if wide else "unpack2x16float" %}
 const HEADS = {{ heads }}u;
@@ -32,7 +51,52 @@ var<workgroup> queries: array<vec2<f32>, {{ heads * k_elements }}>;
 var<workgroup> weights: array<f32, {{ heads * 128 }}>;
 var<workgroup> partial: array<f32, 128>;
 var<workgroup> largest: array<f32, {{ heads }}>;
-var<workgroup> results: array<vec2<f32>, 128>;
+var<workgroup> results: array<vec2<f32>, {{ heads * 128 }}>;
+var<workgroup> pages: array<u32, 4>;
+{%- if fresh %}
+{%- set packed = "vec2<f32>" if wide else "u32" %}
+var<workgroup> own_key: array<{{ packed }}, {{ k_elements }}>;
+{%- endif %}
+{%- if turn %}
+{{ rotation(pairing) }}
+{%- endif %}
+
+{#- Columns `col` and `col + 1` of a head of `dim` columns that begins at `at`. -#}
+{%- macro pair(at, dim, turns) %}
+{%- set number = "turned(AT, COL, row)" if turns else "x[AT + COL]" %}
+{%- set number = number | replace("AT", at) %}
+vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, {{ number | replace("COL", "min(col + 1u, " ~ (dim - 1) ~ "u)") }}, col + 1u < {{ dim }}u){% else %}{{ number | replace("COL", "col + 1u") }}{% endif %})
+{%- endmacro %}
+
+{#- Fetches the values of `v_ahead` positions from `j` on, and adds them with their weights. -#}
+{%- macro fetch_values() %}
+            {%- for u in range(v_ahead) %}
+            let j{{ u }} = j + {{ u * slices }}u;
+            let at{{ u }} = ((pages[min(j{{ u }}, count - 1u) / 32u] * params.kv_heads + kv_head) * 32u
+                + min(j{{ u }}, count - 1u) % 32u) * {{ v_elements }}u;
+            {%- for i in range(turns) %}
+            let stored{{ i }}_{{ u }} = values[at{{ u }} + min(element + {{ 128 * i }}u, {{ v_elements - 1 }}u)];
+            {%- endfor %}
+            {%- endfor %}
+{%- endmacro %}
+{%- macro add_values() %}
+            {%- for u in range(v_ahead) %}
+            {%- for i in range(turns) %}
+            {%- if fresh %}
+            let value{{ i }}_{{ u }} = select({{ read }}(stored{{ i }}_{{ u }}), own_value{{ i }}, block + min(j{{ u }}, count - 1u) == last);
+            {%- else %}
+            let value{{ i }}_{{ u }} = {{ read }}(stored{{ i }}_{{ u }});
+            {%- endif %}
+            {%- endfor %}
+            {%- for h in range(heads) %}
+            let weight{{ h }}_{{ u }} = select(0.0, weights[{{ h * 128 }}u + min(j{{ u }}, 127u)], j{{ u }} < count);
+            sum{{ h }} += weight{{ h }}_{{ u }};
+            {%- for i in range(turns) %}
+            mean{{ h }}_{{ i }} += weight{{ h }}_{{ u }} * value{{ i }}_{{ u }};
+            {%- endfor %}
+            {%- endfor %}
+            {%- endfor %}
+{%- endmacro %}
 
 @compute @workgroup_size(128)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -42,16 +106,48 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let kv_head = id.x / blocks;
     // The last block of heads is filled up with heads that are computed twice.
     let first_head = kv_head * share + min(id.x % blocks * HEADS, share - HEADS);
-    let positions = step[step[2] + row] + 1u;
-    let table = step[5] + step[step[3] + row];
-    let begin = id.y * step[7];
-    let end = min(positions, begin + step[7]);
+    let positions = step[params.positions + row] + 1u;
+    let table = params.pages + step[params.tables + row];
+    let begin = id.y * step[3];
+    let end = min(positions, begin + step[3]);
 
     for (var i = thread; i < HEADS * {{ k_elements }}u; i += 128u) {
         let col = i % {{ k_elements }}u * 2u;
-        let at = params.q.x + row * params.q.y + (first_head + i / {{ k_elements }}u) * {{ k_dim }}u + col;
-        queries[i] = vec2<f32>(q[at], {% if k_dim % 2 == 1 %}select(0.0, q[at + 1u], col + 1u < {{ k_dim }}u){% else %}q[at + 1u]{% endif %});
+        let at = params.q.x + row * params.q.y + (first_head + i / {{ k_elements }}u) * {{ k_dim }}u;
+        queries[i] = {{ pair("at", k_dim, turn) }};
     }
+    {%- if fresh %}
+    // What is read from the cache is rounded: so is this.
+    let last = positions - 1u;
+    let cell = (step[table + last / 32u] * params.kv_heads + kv_head) * 32u;
+    let writes = id.x % blocks == 0u && last >= begin && last < end;
+    for (var i = thread; i < {{ k_elements }}u; i += 128u) {
+        let col = 2u * i;
+        let at = params.k + row * params.q.y + kv_head * {{ k_dim }}u;
+        let number = {{ pair("at", k_dim, turn) }};
+        own_key[i] = {{ "number" if wide else "pack2x16float(number)" }};
+        if writes {
+            keys[cell * {{ k_elements }}u + 32u * i + last % 32u] = own_key[i];
+        }
+    }
+    {%- for i in range(turns) %}
+    var own_value{{ i }} = vec2<f32>(0.0);
+    {
+        let col = 2u * min(thread % {{ v_elements }}u + {{ 128 * i }}u, {{ v_elements - 1 }}u);
+        let at = params.v + row * params.q.y + kv_head * {{ v_dim }}u;
+        let number = {{ pair("at", v_dim, false) }};
+        {%- if wide %}
+        let stored = number;
+        {%- else %}
+        let stored = pack2x16float(number);
+        {%- endif %}
+        own_value{{ i }} = {{ read }}(stored);
+        if writes && thread + {{ 128 * i }}u < {{ v_elements if turns > 1 else [v_elements, 128] | min }}u {
+            values[(cell + last % 32u) * {{ v_elements }}u + col / 2u] = stored;
+        }
+    }
+    {%- endfor %}
+    {%- endif %}
     workgroupBarrier();
 
     let element = thread % {{ v_elements }}u;
@@ -65,6 +161,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- endfor %}
     for (var block = begin; block < end; block += 128u) {
         let position = block + thread;
+        if thread < 4u {
+            pages[thread] = step[table + min(block / 32u + thread, (end - 1u) / 32u)];
+        }
+        workgroupBarrier();
+        let count = min(end - block, 128u);
         {%- for h in range(heads) %}
         var score{{ h }} = LEAST;
         {%- endfor %}
@@ -72,14 +173,29 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             {%- for h in range(heads) %}
             score{{ h }} = 0.0;
             {%- endfor %}
-            let page = step[table + position / 32u];
-            let at = (page * params.kv_heads + kv_head) * {{ 32 * k_elements }}u + position % 32u;
-            for (var e = 0u; e < {{ k_elements }}u; e++) {
-                let key = {{ read }}(keys[at + 32u * e]);
-                {%- for h in range(heads) %}
-                score{{ h }} += dot(queries[{{ h * k_elements }}u + e], key);
+            let at = (pages[thread / 32u] * params.kv_heads + kv_head) * {{ 32 * k_elements }}u + thread % 32u;
+            {%- macro scores(count) %}
+                {%- for i in range(count) %}
+                {%- if fresh %}
+                let stored{{ i }} = select(keys[at + 32u * (e + {{ i }}u)], own_key[e + {{ i }}u], {{ "vec2<bool>(position == last)" if wide else "position == last" }});
+                let key{{ i }} = {{ read }}(stored{{ i }});
+                {%- else %}
+                let key{{ i }} = {{ read }}(keys[at + 32u * (e + {{ i }}u)]);
+                {%- endif %}
                 {%- endfor %}
+                {%- for i in range(count) %}{% for h in range(heads) %}
+                score{{ h }} += dot(queries[{{ h * k_elements + i }}u + e], key{{ i }});
+                {%- endfor %}{% endfor %}
+            {%- endmacro %}
+            for (var e = 0u; e < {{ k_elements // ahead * ahead }}u; e += {{ ahead }}u) {
+                {{- scores(ahead) }}
             }
+            {%- if k_elements % ahead > 0 %}
+            {
+                let e = {{ k_elements // ahead * ahead }}u;
+                {{- scores(k_elements % ahead) }}
+            }
+            {%- endif %}
             {%- for h in range(heads) %}
             score{{ h }} *= params.scale;
             {%- endfor %}
@@ -116,7 +232,6 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         weights[{{ h * 128 }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end);
         {%- endfor %}
         workgroupBarrier();
-        let count = min(end - block, 128u);
         {%- for h in range(heads) %}
         sum{{ h }} *= old{{ h }};
         {%- for i in range(turns) %}
@@ -124,60 +239,56 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- endfor %}
         {%- endfor %}
         if slice < {{ slices }}u {
-            for (var j = slice; j < count; j += {{ slices }}u) {
-                let page = step[table + (block + j) / 32u];
-                let at = ((page * params.kv_heads + kv_head) * 32u + (block + j) % 32u) * {{ v_elements }}u;
-                {%- for i in range(turns) %}
-                let value{{ i }} = {{ read }}(values[at + min(element + {{ 128 * i }}u, {{ v_elements - 1 }}u)]);
-                {%- endfor %}
-                {%- for h in range(heads) %}
-                let weight{{ h }} = weights[{{ h * 128 }}u + j];
-                sum{{ h }} += weight{{ h }};
-                {%- for i in range(turns) %}
-                mean{{ h }}_{{ i }} += weight{{ h }} * value{{ i }};
-                {%- endfor %}
-                {%- endfor %}
+            for (var j = slice; j < count; j += {{ slices * v_ahead }}u) {
+                {{- fetch_values() | indent(4) }}
+                {{- add_values() | indent(4) }}
             }
         }
         workgroupBarrier();
     }
 
+    // Slices of columns, and of sums, are added by the first of them.
     {%- for h in range(heads) %}
+    weights[{{ 128 * h }}u + thread] = sum{{ h }};
+    {%- endfor %}
     {%- for i in range(turns) %}
+    {%- for h in range(heads) %}
+    results[{{ 128 * h }}u + thread] = mean{{ h }}_{{ i }};
+    {%- endfor %}
+    workgroupBarrier();
     {
-        // Slices of columns, and of sums, are added by the first of them.
-        results[thread] = mean{{ h }}_{{ i }};
-        partial[thread] = sum{{ h }};
-        workgroupBarrier();
         let col = 2u * (element + {{ 128 * i }}u);
         if slice == 0u && col < {{ v_dim }}u {
-            var mean = mean{{ h }}_{{ i }};
-            var sum = sum{{ h }};
-            for (var s = 1u; s < {{ slices }}u; s++) {
-                mean += results[element + s * {{ v_elements }}u];
-                sum += partial[element + s * {{ v_elements }}u];
+            {%- for h in range(heads) %}
+            {
+                var mean = mean{{ h }}_{{ i }};
+                var sum = sum{{ h }};
+                for (var s = 1u; s < {{ slices }}u; s++) {
+                    mean += results[{{ 128 * h }}u + element + s * {{ v_elements }}u];
+                    sum += weights[{{ 128 * h }}u + element + s * {{ v_elements }}u];
+                }
+                let head = first_head + {{ h }}u;
+                {%- if split %}
+                let to = ((row * params.heads + head) * step[2] + id.y) * {{ v_dim + 2 }}u;
+                y[to + col] = mean.x;
+                {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
+                    y[to + col + 1u] = mean.y;
+                }
+                if col == 0u {
+                    y[to + {{ v_dim }}u] = max{{ h }};
+                    y[to + {{ v_dim + 1 }}u] = sum;
+                }
+                {%- else %}
+                let to = params.y.x + row * params.y.y + head * {{ v_dim }}u + col;
+                y[to] = mean.x / sum;
+                {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
+                    y[to + 1u] = mean.y / sum;
+                }
+                {%- endif %}
             }
-            let head = first_head + {{ h }}u;
-            {%- if split %}
-            let to = ((row * params.heads + head) * step[6] + id.y) * {{ v_dim + 2 }}u;
-            y[to + col] = mean.x;
-            {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
-                y[to + col + 1u] = mean.y;
-            }
-            if col == 0u {
-                y[to + {{ v_dim }}u] = max{{ h }};
-                y[to + {{ v_dim + 1 }}u] = sum;
-            }
-            {%- else %}
-            let to = params.y.x + row * params.y.y + head * {{ v_dim }}u + col;
-            y[to] = mean.x / sum;
-            {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
-                y[to + 1u] = mean.y / sum;
-            }
-            {%- endif %}
+            {%- endfor %}
         }
-        workgroupBarrier();
     }
-    {%- endfor %}
+    workgroupBarrier();
     {%- endfor %}
 }

@@ -12,7 +12,7 @@ struct Params {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let splits = step[6];
+    let splits = step[2];
     let first = (id.z * params.heads + id.x) * splits * {{ v_dim + 2 }}u;
     var largest = -3.4028234e38;
     for (var s = 0u; s < splits; s++) {

@@ -18,15 +18,15 @@ struct Params {
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = id.z;
-    let token = step[8u + row];
+    let token = step[4u + row];
     if id.x >= params.w0.x || row >= step[0] || token < params.rows.x || token >= params.rows.y {
         return;
     }
-    let numbers = w0_chunk(token - params.rows.x, id.x);
+    let numbers = w0_load(token - params.rows.x, id.x);
     let last = params.y.y - 1u;
     {%- for j in range(8) %}
     if 8u * id.x + {{ j }}u <= last {
-        y[params.y.x + row * params.y.y + 8u * id.x + {{ j }}u] = numbers[{{ j }}];
+        y[params.y.x + row * params.y.y + 8u * id.x + {{ j }}u] = w0_value{{ j }}(numbers);
     }
     {%- endfor %}
 }

@@ -1,122 +1,146 @@
-{#- The 32 values of a chunk of a weight, for each format; planes lie as `formats.rs` says. -#}
+{#- The 32 values of a chunk of a weight, for each format; planes lie as `formats.rs` says.
+
+For a weight `w` there are `w_load`, which fetches a chunk as it is packed, and of that `w_value0` to `w_value7`, four
+values each, and `w_dot`, its product with eight times four numbers. Integers are not converted but put into the
+mantissa of a power of two, since many devices convert slowly: a packed chunk gives numbers `v`, and a value in half
+`h` of the chunk is `scales[h] * (v - bias) + mins[h]`. -#}
 {%- macro shared() %}
-alias Chunk = array<vec4<f32>, 8>;
-
-fn dot_chunks(a: Chunk, b: Chunk) -> f32 {
-    return dot(a[0], b[0]) + dot(a[1], b[1]) + dot(a[2], b[2]) + dot(a[3], b[3])
-        + dot(a[4], b[4]) + dot(a[5], b[5]) + dot(a[6], b[6]) + dot(a[7], b[7]);
+/// 128 and the low nibbles of the bytes of a word.
+fn low_nibbles(word: u32) -> vec4<f32> {
+    let places = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
+    return bitcast<vec4<f32>>((places & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
 }
 
-fn four(word: u32) -> vec4<f32> {
-    return vec4<f32>(unpack4xU8(word));
+/// 128 and the high nibbles.
+fn high_nibbles(word: u32) -> vec4<f32> {
+    let places = vec4<u32>(word << 12u, word << 4u, word >> 4u, word >> 12u);
+    return bitcast<vec4<f32>>((places & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
 }
 
-fn eight_halves(words: vec4<u32>) -> array<vec4<f32>, 2> {
-    return array<vec4<f32>, 2>(
-        vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y)),
-        vec4<f32>(unpack2x16float(words.z), unpack2x16float(words.w)),
-    );
+/// 128 and the low seven bits of the bytes.
+fn sevens(word: u32) -> vec4<f32> {
+    let places = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
+    return bitcast<vec4<f32>>((places & vec4<u32>(0x007f0000u)) | vec4<u32>(0x43000000u));
 }
 
-fn two_upper_halves(word: u32) -> vec2<f32> {
-    return vec2<f32>(bitcast<f32>(word << 16u), bitcast<f32>(word & 0xffff0000u));
+/// 384 and the bytes as signed numbers.
+fn signed_bytes(word: u32) -> vec4<f32> {
+    let bytes = word ^ 0x80808080u;
+    let places = vec4<u32>(bytes << 15u, bytes << 7u, bytes >> 1u, bytes >> 9u);
+    return bitcast<vec4<f32>>((places & vec4<u32>(0x007f8000u)) | vec4<u32>(0x43800000u));
+}
+
+fn four_halves(words: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+
+fn four_upper_halves(words: vec2<u32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>(vec4<u32>(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u));
+}
+
+/// One of the two halves of a word.
+fn half_of(word: u32, which: u32) -> f32 {
+    return unpack2x16float(word >> (16u * which)).x;
 }
 
 /// The scale and the minimum of group `group` of a block of 256, whose head this is; as `quant::q4_k`.
 fn scale_min(head: vec4<u32>, group: u32) -> vec2<f32> {
     let shift = 8u * (group & 3u);
     let bytes = (head.yzw >> vec3<u32>(shift)) & vec3<u32>(0xffu);
-    var numbers = bytes.xy & vec2<u32>(63u);
-    if group >= 4u {
-        numbers = vec2<u32>(bytes.z & 15u, bytes.z >> 4u) | ((bytes.xy >> vec2<u32>(6u)) << vec2<u32>(4u));
-    }
+    let late = vec2<u32>(bytes.z & 15u, bytes.z >> 4u) | ((bytes.xy >> vec2<u32>(6u)) << vec2<u32>(4u));
+    let numbers = select(bytes.xy & vec2<u32>(63u), late, group >= 4u);
     return unpack2x16float(head.x) * vec2<f32>(numbers);
 }
 {% endmacro %}
 
+{#- Vectors of words of a packed chunk. -#}
+{%- set vectors_of = {"f32": 8, "f16": 4, "bf16": 4, "q4_0": 1, "q8_0": 2, "q4_k": 1, "q5_k": 1, "q6_k": 1} %}
+
+{#- Numbers `v` 4 * j to 4 * j + 3 of the packed chunk `p`. -#}
+{%- macro four(format, j) -%}
+    {%- set word = "p.q0[" ~ (j // 2) ~ "]" %}
+    {%- if format == "f32" -%} bitcast<vec4<f32>>(p.q{{ j }})
+    {%- elif format == "f16" -%} four_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
+    {%- elif format == "bf16" -%} four_upper_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
+    {%- elif format == "q8_0" -%} signed_bytes(p.q{{ j // 4 }}[{{ j % 4 }}])
+    {%- elif format in ["q4_0", "q4_k"] -%} {{ "high" if j % 2 else "low" }}_nibbles({{ word }})
+    {%- elif format == "q5_k" -%}
+        sevens((({{ word }} >> {{ 4 * (j % 2) }}u) & 0x0f0f0f0fu) | (((p.high.x >> {{ j }}u) & 0x01010101u) << 4u))
+    {%- elif format == "q6_k" -%}
+        sevens((({{ word }} >> {{ 4 * (j % 2) }}u) & 0x0f0f0f0fu)
+            | (((p.high.{{ "y" if j >= 4 else "x" }} >> {{ j % 4 * 2 }}u) & 0x03030303u) << 4u))
+    {%- endif -%}
+{%- endmacro %}
+
 {%- macro chunk(w, format) %}
-fn {{ w }}_chunk(row: u32, chunk: u32) -> Chunk {
+{%- set is_plain = format in ["f32", "f16", "bf16"] %}
+{%- set has_mins = format in ["q4_k", "q5_k"] %}
+{%- set bias = {"q8_0": "384.0", "q6_k": "160.0", "q4_0": "136.0"}[format] | default("128.0") %}
+struct {{ w }}_Packed {
+    {%- for i in range(vectors_of[format]) %}
+    q{{ i }}: vec4<u32>,
+    {%- endfor %}
+    {%- if format in ["q5_k", "q6_k"] %}
+    high: vec2<u32>,
+    {%- endif %}
+    {%- if not is_plain %}
+    scales: vec2<f32>,
+    {%- endif %}
+    {%- if has_mins %}
+    mins: vec2<f32>,
+    {%- endif %}
+}
+
+fn {{ w }}_load(row: u32, chunk: u32) -> {{ w }}_Packed {
     let at = row * params.{{ w }}.x + chunk;
-{%- if format == "f32" %}
-    return Chunk(
-    {%- for j in range(8) %}
-        bitcast<vec4<f32>>({{ w }}[8u * at + {{ j }}u]),
+    var p: {{ w }}_Packed;
+    {%- for i in range(vectors_of[format]) %}
+    p.q{{ i }} = {{ w }}[{{ vectors_of[format] }}u * at + {{ i }}u];
     {%- endfor %}
-    );
-{%- elif format == "f16" %}
-    {%- for j in range(4) %}
-    let v{{ j }} = eight_halves({{ w }}[4u * at + {{ j }}u]);
-    {%- endfor %}
-    return Chunk(v0[0], v0[1], v1[0], v1[1], v2[0], v2[1], v3[0], v3[1]);
-{%- elif format == "bf16" %}
-    {%- for j in range(4) %}
-    let v{{ j }} = {{ w }}[4u * at + {{ j }}u];
-    {%- endfor %}
-    return Chunk(
-    {%- for j in range(4) %}
-        vec4<f32>(two_upper_halves(v{{ j }}.x), two_upper_halves(v{{ j }}.y)),
-        vec4<f32>(two_upper_halves(v{{ j }}.z), two_upper_halves(v{{ j }}.w)),
-    {%- endfor %}
-    );
-{%- elif format == "q4_0" %}
-    let q = {{ w }}[at];
-    let d = unpack2x16float({{ w }}[params.{{ w }}.y + at / 8u][at / 2u % 4u])[at % 2u];
-    let m = vec4<f32>(-8.0 * d);
-    return Chunk(
-    {%- for j in range(4) %}
-        d * four(q[{{ j }}] & 0x0f0f0f0fu) + m, d * four((q[{{ j }}] >> 4u) & 0x0f0f0f0fu) + m,
-    {%- endfor %}
-    );
-{%- elif format == "q8_0" %}
-    let low = {{ w }}[2u * at];
-    let high = {{ w }}[2u * at + 1u];
-    let d = unpack2x16float({{ w }}[params.{{ w }}.y + at / 8u][at / 2u % 4u])[at % 2u];
-    return Chunk(
-    {%- for part in ["low", "high"] %}{% for j in range(4) %}
-        d * vec4<f32>(unpack4xI8({{ part }}[{{ j }}])),
-    {%- endfor %}{% endfor %}
-    );
-{%- elif format == "q4_k" %}
-    let q = {{ w }}[at];
+{%- if format in ["q4_0", "q8_0"] %}
+    p.scales = vec2<f32>(half_of({{ w }}[params.{{ w }}.y + at / 8u][at / 2u % 4u], at % 2u));
+{%- elif has_mins %}
     let factors = scale_min({{ w }}[params.{{ w }}.y + at / 8u], at % 8u);
-    let d = factors.x;
-    let m = vec4<f32>(-factors.y);
-    return Chunk(
-    {%- for j in range(4) %}
-        d * four(q[{{ j }}] & 0x0f0f0f0fu) + m, d * four((q[{{ j }}] >> 4u) & 0x0f0f0f0fu) + m,
-    {%- endfor %}
-    );
-{%- elif format == "q5_k" %}
-    let q = {{ w }}[at];
-    let h = {{ w }}[params.{{ w }}.z + at / 4u][at % 4u];
-    let factors = scale_min({{ w }}[params.{{ w }}.y + at / 8u], at % 8u);
-    let d = factors.x;
-    let m = vec4<f32>(-factors.y);
-    return Chunk(
-    {%- for j in range(4) %}
-        d * four((q[{{ j }}] & 0x0f0f0f0fu) | (((h >> {{ 2 * j }}u) & 0x01010101u) << 4u)) + m,
-        d * four(((q[{{ j }}] >> 4u) & 0x0f0f0f0fu) | (((h >> {{ 2 * j + 1 }}u) & 0x01010101u) << 4u)) + m,
-    {%- endfor %}
-    );
+    p.scales = factors.xx;
+    p.mins = -factors.yy;
+    {%- if format == "q5_k" %}
+    p.high = vec2<u32>({{ w }}[params.{{ w }}.z + at / 4u][at % 4u], 0u);
+    {%- endif %}
 {%- elif format == "q6_k" %}
-    let q = {{ w }}[at];
-    let highs = {{ w }}[params.{{ w }}.y + at / 2u];
-    let h = select(highs.xy, highs.zw, (at & 1u) == 1u);
     let block = at / 8u;
-    let d = unpack2x16float({{ w }}[params.{{ w }}.w + block / 8u][block / 2u % 4u])[block % 2u];
+    let highs = {{ w }}[params.{{ w }}.y + at / 2u];
+    p.high = select(highs.xy, highs.zw, (at & 1u) == 1u);
+    let d = half_of({{ w }}[params.{{ w }}.w + block / 8u][block / 2u % 4u], block % 2u);
     let pair = {{ w }}[params.{{ w }}.z + block][at % 8u / 2u] >> (16u * (at & 1u));
-    let scales = d * vec2<f32>(unpack4xI8(pair).xy);
-    let low = scales.x;
-    let high = scales.y;
-    return Chunk(
-    {%- for j in range(4) %}
-        {%- set d = "low" if j < 2 else "high" %}
-        {%- for i in range(2) %}
-        {{ d }} * (four(((q[{{ j }}] >> {{ 4 * i }}u) & 0x0f0f0f0fu)
-            | (((h[{{ j // 2 }}] >> {{ 4 * (j % 2) + 2 * i }}u) & 0x03030303u) << 4u)) - vec4<f32>(32.0)),
-        {%- endfor %}
-    {%- endfor %}
-    );
+    p.scales = d * vec2<f32>(unpack4xI8(pair).xy);
 {%- endif %}
+    return p;
+}
+{% for j in range(8) %}
+fn {{ w }}_value{{ j }}(p: {{ w }}_Packed) -> vec4<f32> {
+    {%- if is_plain %}
+    return {{ four(format, j) }};
+    {%- else %}
+    {%- set h = "y" if j >= 4 else "x" %}
+    return p.scales.{{ h }} * ({{ four(format, j) }} - vec4<f32>({{ bias }})){% if has_mins %} + vec4<f32>(p.mins.{{ h }}){% endif %};
+    {%- endif %}
+}
+{% endfor %}
+/// The product with numbers whose halves' sums are these.
+fn {{ w }}_dot(
+    p: {{ w }}_Packed,
+    {%- for j in range(8) %}
+    x{{ j }}: vec4<f32>,
+    {%- endfor %}
+    sums: vec2<f32>,
+) -> f32 {
+    {%- for h in range(2) %}
+    let half{{ h }} = {% for j in range(4) %}{{ " + " if j }}dot({{ four(format, 4 * h + j) }}, x{{ 4 * h + j }}){% endfor %};
+    {%- endfor %}
+    {%- if is_plain %}
+    return half0 + half1;
+    {%- else %}
+    return dot(p.scales, vec2<f32>(half0, half1) - {{ bias }} * sums){% if has_mins %} + dot(p.mins, sums){% endif %};
+    {%- endif %}
 }
 {% endmacro %}

@@ -78,47 +78,53 @@ fn main(
     {%- endif %}
     for (var chunk = 0u; chunk < params.w0.x; chunk++) {
         if thread < 64u {
+            {%- for j in range(8) %}
+            var four{{ j }}: vec4<f32>;
+            {%- endfor %}
             {%- if glu %}
             let at = min(first + thread % 32u, outputs - 1u);
-            var weights = w0_chunk(at, chunk);
-            if thread >= 32u {
-                weights = w1_chunk(at, chunk);
-            }
-            let place = thread % 32u;
-            {%- for j in range(8) %}
-            {%- for i in range(4) %}
-            if thread < 32u {
-                ws0[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = weights[{{ j }}][{{ i }}];
-            } else {
-                ws1[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = weights[{{ j }}][{{ i }}];
-            }
-            {%- endfor %}
-            {%- endfor %}
+            let is_up = thread >= 32u;
             {%- else %}
             let at = min(first + thread, outputs - 1u);
-            var weights: Chunk;
+            {%- endif %}
             {%- for part in parts %}
-            {% if parts | length > 1 %}if part == {{ loop.index0 }}u {% endif %}{
-                weights = w{{ loop.index0 }}_chunk(at, chunk);
+            {%- set p = loop.index0 %}
+            {% if glu %}if is_up == {{ "true" if p else "false" }} {% elif parts | length > 1 %}if part == {{ p }}u {% endif %}{
+                let packed = w{{ p }}_load(at, chunk);
+                {%- for j in range(8) %}
+                four{{ j }} = w{{ p }}_value{{ j }}(packed);
+                {%- endfor %}
             }
             {%- endfor %}
             {%- for j in range(8) %}
             {%- for i in range(4) %}
-            ws0[{{ (4 * j + i) * 16 }}u + thread / 4u][thread % 4u] = weights[{{ j }}][{{ i }}];
-            {%- endfor %}
-            {%- endfor %}
+            {%- if glu %}
+            if is_up {
+                ws1[{{ (4 * j + i) * 8 }}u + thread % 32u / 4u][thread % 4u] = four{{ j }}[{{ i }}];
+            } else {
+                ws0[{{ (4 * j + i) * 8 }}u + thread / 4u][thread % 4u] = four{{ j }}[{{ i }}];
+            }
+            {%- else %}
+            ws0[{{ (4 * j + i) * 16 }}u + thread / 4u][thread % 4u] = four{{ j }}[{{ i }}];
             {%- endif %}
+            {%- endfor %}
+            {%- endfor %}
         } else if thread < 96u {
             let place = thread - 64u;
-            {{ "var" if norm else "let" }} numbers = x_chunk(min(first_row + place, max(rows, 1u) - 1u), chunk);
-            {%- if norm %}
-            square += dot_chunks(numbers, numbers);
-            numbers = times(numbers, g_chunk(chunk));
-            {%- endif %}
+            let row = min(first_row + place, max(rows, 1u) - 1u);
             {%- for j in range(8) %}
-            {%- for i in range(4) %}
-            xs[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = numbers[{{ j }}][{{ i }}];
-            {%- endfor %}
+            {
+                let numbers = x_four(row, chunk, {{ j }}u);
+                {%- if norm %}
+                square += dot(numbers, numbers);
+                let scaled = numbers * g_four(chunk, {{ j }}u);
+                {%- else %}
+                let scaled = numbers;
+                {%- endif %}
+                {%- for i in range(4) %}
+                xs[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = scaled[{{ i }}];
+                {%- endfor %}
+            }
             {%- endfor %}
         }
         workgroupBarrier();

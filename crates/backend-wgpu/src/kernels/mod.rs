@@ -25,6 +25,8 @@ pub(crate) enum Kernel {
     Rows(Rows),
     Linear(Linear),
     Matmul(Products),
+    Narrow(Narrow),
+    Tiles(Tiles),
     Rotate(Rotate),
     Attention(Attention),
     Combine(Combine),
@@ -64,6 +66,23 @@ pub(crate) struct Linear {
 }
 
 #[derive(Clone, Debug, Serialize)]
+pub(crate) struct Narrow {
+    pub(crate) norm: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Tiles {
+    #[serde(flatten)]
+    pub(crate) products: Products,
+    /// Rows and outputs of a workgroup.
+    pub(crate) tile: usize,
+    /// Rows and columns that the device multiplies at once.
+    pub(crate) size: usize,
+    /// Whether workgroup memory is read by vectors.
+    pub(crate) vectors: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rotate {
     pub(crate) turn: bool,
     pub(crate) store: bool,
@@ -82,6 +101,10 @@ pub(crate) struct Attention {
     pub(crate) v_dim: usize,
     pub(crate) wide: bool,
     pub(crate) split: bool,
+    pub(crate) turn: bool,
+    pub(crate) fresh: bool,
+    /// `interleaved` or `halves`.
+    pub(crate) pairing: &'static str,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -90,16 +113,18 @@ pub(crate) struct Combine {
 }
 
 /// Each file, by name.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 11] = [
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
     ("embed.wgsl", include_str!("embed.wgsl")),
     ("formats.wgsl", include_str!("formats.wgsl")),
     ("linear.wgsl", include_str!("linear.wgsl")),
     ("matmul.wgsl", include_str!("matmul.wgsl")),
+    ("narrow.wgsl", include_str!("narrow.wgsl")),
     ("parts.wgsl", include_str!("parts.wgsl")),
     ("rotate.wgsl", include_str!("rotate.wgsl")),
     ("rows.wgsl", include_str!("rows.wgsl")),
+    ("tiles.wgsl", include_str!("tiles.wgsl")),
 ];
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
@@ -119,6 +144,8 @@ impl Kernel {
             Kernel::Rows(_) => "rows.wgsl",
             Kernel::Linear(_) => "linear.wgsl",
             Kernel::Matmul(_) => "matmul.wgsl",
+            Kernel::Narrow(_) => "narrow.wgsl",
+            Kernel::Tiles(_) => "tiles.wgsl",
             Kernel::Rotate(_) => "rotate.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
             Kernel::Combine(_) => "combine.wgsl",
@@ -132,6 +159,8 @@ impl Kernel {
             Kernel::Rows(context) => Value::from(Serde(context)),
             Kernel::Linear(context) => Value::from(Serde(context)),
             Kernel::Matmul(context) => Value::from(Serde(context)),
+            Kernel::Narrow(context) => Value::from(Serde(context)),
+            Kernel::Tiles(context) => Value::from(Serde(context)),
             Kernel::Rotate(context) => Value::from(Serde(context)),
             Kernel::Attention(context) => Value::from(Serde(context)),
             Kernel::Combine(context) => Value::from(Serde(context)),
@@ -153,6 +182,12 @@ impl Kernel {
             Kernel::Rows(_) => vec![Write, Read, Read],
             Kernel::Linear(linear) => products(&linear.products),
             Kernel::Matmul(parts) => products(parts),
+            Kernel::Narrow(narrow) => {
+                [vec![Read, Write, Write], vec![Read; usize::from(narrow.norm)]].concat()
+            }
+            Kernel::Tiles(Tiles { products: Products { parts, rest, .. }, .. }) => {
+                [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*rest)]].concat()
+            }
             Kernel::Rotate(rotate) => {
                 let mut own = vec![Read];
                 own.extend(rotate.turn.then_some(Write));
@@ -160,6 +195,7 @@ impl Kernel {
                 own.extend((rotate.store && rotate.separate).then_some(Read));
                 own
             }
+            Kernel::Attention(Attention { fresh: true, .. }) => vec![Read, Write, Write, Write],
             Kernel::Attention(_) => vec![Read, Write, Read, Read],
         };
         [vec![Access::Constant, Read], own].concat()

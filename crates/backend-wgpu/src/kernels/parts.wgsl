@@ -1,4 +1,5 @@
-{#- Chunks of activations. `ragged`: rows are no whole chunks, and what lies behind them is not to be read as numbers. -#}
+{#- Numbers of activations, four at a time: number 4 * j of a chunk and the next ones. `ragged`: rows are no whole chunks,
+and what lies behind them is not to be read as numbers. -#}
 {%- macro activations(ragged, norm) %}
 {%- if ragged %}
 fn kept(numbers: vec4<f32>, col: u32) -> vec4<f32> {
@@ -6,37 +7,46 @@ fn kept(numbers: vec4<f32>, col: u32) -> vec4<f32> {
 }
 {%- endif %}
 
-fn x_chunk(row: u32, chunk: u32) -> Chunk {
-    let at = params.x.x + row * params.x.y + 8u * chunk;
-    return Chunk(
-    {%- for j in range(8) %}
+fn x_four(row: u32, chunk: u32, j: u32) -> vec4<f32> {
+    let at = params.x.x + row * params.x.y;
     {%- if ragged %}
-        kept(x[at + min({{ j }}u, params.x.y - 1u - 8u * chunk)], 32u * chunk + {{ 4 * j }}u),
+    return kept(x[at + min(8u * chunk + j, params.x.y - 1u)], 32u * chunk + 4u * j);
     {%- else %}
-        x[at + {{ j }}u],
+    return x[at + 8u * chunk + j];
     {%- endif %}
-    {%- endfor %}
-    );
 }
 {% if norm %}
-fn g_chunk(chunk: u32) -> Chunk {
-    return Chunk(
-    {%- for j in range(8) %}
+fn g_four(chunk: u32, j: u32) -> vec4<f32> {
     {%- if ragged %}
-        kept(g[min(8u * chunk + {{ j }}u, arrayLength(&g) - 1u)], 32u * chunk + {{ 4 * j }}u),
+    return kept(g[min(8u * chunk + j, arrayLength(&g) - 1u)], 32u * chunk + 4u * j);
     {%- else %}
-        g[8u * chunk + {{ j }}u],
+    return g[8u * chunk + j];
     {%- endif %}
-    {%- endfor %}
-    );
-}
-
-fn times(a: Chunk, b: Chunk) -> Chunk {
-    return Chunk(
-    {%- for j in range(8) %}
-        a[{{ j }}] * b[{{ j }}],
-    {%- endfor %}
-    );
 }
 {% endif %}
 {%- endmacro %}
+
+{#- Rotation of heads of `x`: `params` has the columns that turn and where `step` has cosines and sines. -#}
+{%- macro rotation(pairing) %}
+/// Column `col` of the head that begins at `at`, turned by the position of `row`.
+fn turned(at: u32, col: u32, row: u32) -> f32 {
+    let number = x[at + col];
+    if col >= params.dims {
+        return number;
+    }
+    {%- if pairing == "halves" %}
+    let half_dims = params.dims / 2u;
+    let is_first = col < half_dims;
+    let pair = select(col - half_dims, col, is_first);
+    let other = x[at + select(col - half_dims, col + half_dims, is_first)];
+    {%- else %}
+    let is_first = col % 2u == 0u;
+    let pair = col / 2u;
+    let other = x[at + select(col - 1u, col + 1u, is_first)];
+    {%- endif %}
+    let place = params.turns + 2u * (row * (params.dims / 2u) + pair);
+    let cosine = bitcast<f32>(step[place]);
+    let sine = bitcast<f32>(step[place + 1u]);
+    return number * cosine + select(other * sine, -other * sine, is_first);
+}
+{% endmacro %}

@@ -6,6 +6,7 @@
   two words.
 
 `pairing` says which columns turn together. -#}
+{%- from "parts.wgsl" import rotation -%}
 struct Params {
     // Where heads begin, their stride, how many numbers of each there are: queries, keys, values.
     q: vec4<u32>,
@@ -16,6 +17,10 @@ struct Params {
     // Columns that turn; where `step` has cosines and sines.
     dims: u32,
     turns: u32,
+    // Where `step` has positions, where rows' pages begin among them, and pages.
+    positions: u32,
+    tables: u32,
+    pages: u32,
 }
 // `q`, `k`, `v`: begin, stride, heads, columns of a head.
 
@@ -35,33 +40,13 @@ struct Params {
 {%- endif %}
 
 {%- if turn or keys_turn %}
-/// Column `col` of the head that begins at `at`, turned by the position of `row`.
-fn turned(at: u32, col: u32, row: u32) -> f32 {
-    let number = x[at + col];
-    if col >= params.dims {
-        return number;
-    }
-    {%- if pairing == "halves" %}
-    let half_dims = params.dims / 2u;
-    let is_first = col < half_dims;
-    let pair = select(col - half_dims, col, is_first);
-    let other = x[at + select(col - half_dims, col + half_dims, is_first)];
-    {%- else %}
-    let is_first = col % 2u == 0u;
-    let pair = col / 2u;
-    let other = x[at + select(col - 1u, col + 1u, is_first)];
-    {%- endif %}
-    let place = params.turns + 2u * (row * (params.dims / 2u) + pair);
-    let cosine = bitcast<f32>(step[place]);
-    let sine = bitcast<f32>(step[place + 1u]);
-    return number * cosine + select(other * sine, -other * sine, is_first);
-}
+{{ rotation(pairing) }}
 {%- endif %}
 {%- if store %}
 /// Of a row its page, and the place there.
 fn slot(row: u32) -> vec2<u32> {
-    let position = step[step[2] + row];
-    return vec2<u32>(step[step[5] + step[step[3] + row] + position / 32u], position % 32u);
+    let position = step[params.positions + row];
+    return vec2<u32>(step[params.pages + step[params.tables + row] + position / 32u], position % 32u);
 }
 {%- endif %}
 

@@ -3,7 +3,7 @@
 - `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b`, `b` one row;
 - `add`: `y = a + b`, with a stride of 0 for a row that is added to all;
 - `swiglu`: `y = silu(a) * b`;
-- `take`: the rows of `a` that are wanted. -#}
+- `take`: the rows of `a` that are wanted; `b` begins where `step` names them. -#}
 struct Params {
     // Where each begins and its stride.
     a: vec2<u32>,
@@ -30,7 +30,7 @@ var<workgroup> partial: array<f32, 128>;
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let row = id.z;
     {%- if operation == "take" %}
-    let from_row = step[step[4] + row];
+    let from_row = step[params.b.x + row];
     {%- else %}
     let from_row = row;
     {%- endif %}

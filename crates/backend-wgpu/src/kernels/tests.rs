@@ -5,6 +5,7 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
 use crate::formats::Kept;
+use crate::policy;
 
 /// What every device has, by WebGPU's default limits; Apple's are no smaller (Metal feature set tables: 31 buffers, 32 KB
 /// and 1024 threads of a threadgroup).
@@ -17,6 +18,9 @@ fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
     for kept in Kept::ALL {
         kernels.push(Kernel::Embed(Embed { format: kept.name() }));
+    }
+    for norm in [false, true] {
+        kernels.push(Kernel::Narrow(Narrow { norm }));
     }
     for operation in ["rms_norm", "add", "swiglu", "take"] {
         kernels.push(Kernel::Rows(Rows { operation }));
@@ -33,17 +37,18 @@ fn kernels() -> Vec<Kernel> {
             }
             let products = Products { parts: parts.clone(), norm, glu, rest, ragged };
             kernels.push(Kernel::Matmul(products.clone()));
-            for (columns, lanes, subgroups) in [(1, 64, true), (1, 64, false), (2, 8, false), (8, 64, true)] {
-                let outputs = if columns == 1 && !glu { 4 } else { 2 };
-                let products = products.clone();
-                kernels.push(Kernel::Linear(Linear {
-                    products,
-                    columns,
-                    outputs,
-                    lanes,
-                    subgroups,
-                    threads: 64,
-                }));
+            if !ragged && !parts.iter().any(|&part| part == "f32" || part == "bf16") {
+                for (tile, size) in [(64, 8), (64, 16), (128, 16)] {
+                    let products = Products { norm: false, ..products.clone() };
+                    kernels.push(Kernel::Tiles(Tiles { products, tile, size, vectors: size == 16 }));
+                }
+            }
+            for (columns, subgroups) in [(1, true), (1, false), (2, false), (8, false)] {
+                let rows = if columns == 1 { 4 } else { 2 };
+                let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 128 } else { 64 });
+                let (products, lanes) = (products.clone(), 32 / columns);
+                let linear = Linear { products, columns, outputs, lanes, threads, subgroups };
+                kernels.push(Kernel::Linear(linear));
             }
         }
     }
@@ -56,10 +61,21 @@ fn kernels() -> Vec<Kernel> {
         }
     }
     for (heads, k_dim, v_dim) in
-        [(1, 1, 1), (4, 64, 64), (8, 128, 128), (3, 48, 20), (4, 256, 256), (2, 37, 33)]
+        [(1, 1, 1), (4, 64, 64), (4, 128, 128), (3, 48, 20), (4, 256, 256), (2, 37, 33)]
     {
-        for (wide, split) in [(false, false), (false, true), (true, false), (true, true)] {
-            kernels.push(Kernel::Attention(Attention { heads, k_dim, v_dim, wide, split }));
+        for flags in 0..32 {
+            let [wide, split, turn, fresh, halves] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
+            let pairing = if halves { "halves" } else { "interleaved" };
+            kernels.push(Kernel::Attention(Attention {
+                heads,
+                k_dim,
+                v_dim,
+                wide,
+                split,
+                turn,
+                fresh,
+                pairing,
+            }));
         }
         kernels.push(Kernel::Combine(Combine { v_dim }));
     }
@@ -73,7 +89,10 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         let label = format!("{kernel:?}");
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
-        let flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        if let Kernel::Narrow(_) | Kernel::Tiles(_) = kernel {
+            flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
+        }
         let info = Validator::new(ValidationFlags::all(), flags)
             .validate(&module)
             .unwrap_or_else(|error| panic!("{label}: {}", error.emit_to_string(&source)));
@@ -105,7 +124,11 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         );
         let storage = found.iter().filter(|&&access| access != Access::Constant).count();
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
-        assert!(memory <= WORKGROUP_MEMORY, "{label}: {memory} bytes of workgroup memory");
+        let most_memory = match &kernel {
+            Kernel::Tiles(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
+            _ => WORKGROUP_MEMORY,
+        };
+        assert!(memory <= most_memory, "{label}: {memory} bytes of workgroup memory");
         let threads: u32 = module.entry_points[0].workgroup_size.iter().product();
         assert!(threads <= THREADS, "{label}: {threads} threads");
 
