@@ -310,7 +310,8 @@ impl Compiler<'_> {
         for shard in &matrix.shards {
             let [at, stride] = self.at(y);
             let mut params = shard.layout.numbers().to_vec();
-            params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0, at / 4, stride / 4, 0, 0]);
+            params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
+            params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, 0]);
             let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.kept.name() });
             let buffers = [self.slot(y), &shard.buffer];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));

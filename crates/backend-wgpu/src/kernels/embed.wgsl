@@ -4,7 +4,7 @@ struct Params {
     w0: vec4<u32>,
     // The first row and the row after the last.
     rows: vec4<u32>,
-    // Of `y` where it begins and its stride, in vectors.
+    // Of `y` where it begins, its stride and its columns, in vectors.
     y: vec4<u32>,
 }
 
@@ -23,9 +23,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         return;
     }
     let numbers = w0_load(token - params.rows.x, id.x);
-    let last = params.y.y - 1u;
     {%- for j in range(8) %}
-    if 8u * id.x + {{ j }}u <= last {
+    if 8u * id.x + {{ j }}u < params.y.z {
         y[params.y.x + row * params.y.y + 8u * id.x + {{ j }}u] = w0_value{{ j }}(numbers);
     }
     {%- endfor %}

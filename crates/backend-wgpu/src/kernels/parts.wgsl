@@ -10,7 +10,7 @@ fn kept(numbers: vec4<f32>, col: u32) -> vec4<f32> {
 fn x_four(row: u32, chunk: u32, j: u32) -> vec4<f32> {
     let at = params.x.x + row * params.x.y;
     {%- if ragged %}
-    return kept(x[at + min(8u * chunk + j, params.x.y - 1u)], 32u * chunk + 4u * j);
+    return kept(x[at + min(8u * chunk + j, (params.x.z - 1u) / 4u)], 32u * chunk + 4u * j);
     {%- else %}
     return x[at + 8u * chunk + j];
     {%- endif %}
