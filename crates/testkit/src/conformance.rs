@@ -1,10 +1,11 @@
 //! The tests that every backend mounts with [`conformance!`](crate::conformance!).
 //!
 //! [`known`] holds answers worked out by hand; [`random`] compares with the reference backend within
-//! the limits of one operation; [`errors`] checks what must be refused.
+//! the limits of one operation, [`layers`] a layer as a whole; [`errors`] checks what must be refused.
 
 pub mod errors;
 pub mod known;
+pub mod layers;
 mod net;
 pub mod random;
 
@@ -38,8 +39,20 @@ macro_rules! conformance {
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format
             linear_with_odd_sizes
+            linear_with_many_columns
             attention_over_several_chunks_sequences_and_scattered_pages
             attention_with_values_of_another_width
+        );
+        $crate::conformance!(@layers $candidate, $oracle;
+            an_odd_layer_in_steps_of_all_sizes
+            a_layer_of_blocks
+            a_wide_layer
+            every_value_of_a_layer_can_be_tapped
+            eight_sequences_in_one_step
+        );
+        $crate::conformance!(@layers $candidate;
+            rows_that_are_no_numbers_spoil_no_others
+            weights_that_are_no_numbers_spoil_one_output
         );
         $crate::conformance!(@errors $candidate;
             weights_must_be_loaded_and_fit
@@ -49,8 +62,8 @@ macro_rules! conformance {
             the_store_must_be_the_one_compiled_for
         );
     };
-    (@random $candidate:expr, $oracle:expr; $($name:ident)*) => {
-        $(#[test] fn $name() { $crate::conformance::random::$name(&|| $candidate, &|| $oracle); })*
+    (@$module:ident $candidate:expr, $oracle:expr; $($name:ident)*) => {
+        $(#[test] fn $name() { $crate::conformance::$module::$name(&|| $candidate, &|| $oracle); })*
     };
     (@$module:ident $candidate:expr; $($name:ident)*) => {
         $(#[test] fn $name() { $crate::conformance::$module::$name(&|| $candidate); })*

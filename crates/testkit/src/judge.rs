@@ -18,8 +18,13 @@ struct Distance {
 
 /// The logits of all positions of the golden sequences, taken `rows` at a time.
 pub fn logits(case: &Case, backend: Box<dyn Backend>, rows: usize) -> Vec<f32> {
+    logits_of(case, backend, rows, goldens::SEQUENCES)
+}
+
+/// The logits of all positions of the first `sequences` of them.
+pub fn logits_of(case: &Case, backend: Box<dyn Backend>, rows: usize, sequences: usize) -> Vec<f32> {
     let mut model = Whole::new(case.file(), backend, KvFormat::F16, goldens::POSITIONS, rows);
-    case.tokens().iter().flat_map(|tokens| model.logits(tokens, rows)).collect()
+    case.tokens()[..sequences].iter().flat_map(|tokens| model.logits(tokens, rows)).collect()
 }
 
 fn distance(name: &str, truth: &[f32], found: &[f32]) -> Distance {

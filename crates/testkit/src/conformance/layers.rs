@@ -1,0 +1,329 @@
+//! A layer as models have it, of sizes that fit nothing, against the reference backend: what backends fuse, in steps
+//! of all sizes, of one sequence and of many.
+
+use backend::{Bucket, KvFormat, PAGE, Program, Span, Step, Taps};
+use graph::{Pairing, Rope, ValueId};
+use quant::Format;
+
+use super::Make;
+use super::net::{Net, nmse, rows, store};
+use crate::random::Random;
+
+/// The largest error of a layer whose weights are floating-point numbers, as NMSE.
+const FLOAT: f64 = 1e-6;
+
+/// The largest error of a layer whose activations may be rounded to 8 bits: that of four operations.
+const QUANTIZED: f64 = 2e-3;
+
+/// Chooses weights and inputs.
+const SEED: u64 = 5;
+
+/// What a layer is like.
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    format: Format,
+    hidden: usize,
+    heads: usize,
+    kv_heads: usize,
+    head: usize,
+    ffn: usize,
+    vocab: usize,
+    bias: bool,
+    pairing: Pairing,
+    kv: KvFormat,
+}
+
+/// Everything is odd: no sizes but those of a head are whole vectors or blocks of anything.
+const ODD: Layer = Layer {
+    format: Format::F32,
+    hidden: 37,
+    heads: 3,
+    kv_heads: 1,
+    head: 10,
+    ffn: 43,
+    vocab: 67,
+    bias: true,
+    pairing: Pairing::Interleaved,
+    kv: KvFormat::F32,
+};
+
+/// Blocks of 256, and eleven heads that share keys.
+const BLOCKS: Layer = Layer {
+    format: Format::Q6_K,
+    hidden: 256,
+    heads: 16,
+    kv_heads: 1,
+    head: 16,
+    ffn: 256,
+    bias: false,
+    pairing: Pairing::Halves,
+    kv: KvFormat::F16,
+    ..ODD
+};
+
+/// More chunks of 32 columns than a subgroup has threads.
+const WIDE: Layer = Layer {
+    format: Format::Q8_0,
+    hidden: 2080,
+    heads: 2,
+    kv_heads: 2,
+    head: 32,
+    ffn: 96,
+    bias: false,
+    ..ODD
+};
+
+impl Layer {
+    fn limit(&self) -> f64 {
+        match self.kv {
+            _ if self.format.block_len() > 1 => QUANTIZED,
+            KvFormat::F32 => FLOAT,
+            KvFormat::F16 => 10.0 * FLOAT,
+        }
+    }
+
+    /// The layer, between an embedding, of which row `spoilt` is no number, and an output.
+    fn net(&self, spoilt: Option<usize>) -> (Net, ValueId) {
+        let mut net = Net::default();
+        let mut table: Vec<f32> = normal("table", self.vocab * self.hidden, 1.0);
+        if let Some(row) = spoilt {
+            table[row * self.hidden..][..self.hidden].fill(f32::NAN);
+        }
+        let scale = |cols: usize| 1.0 / (cols as f32).sqrt();
+        let linear = |net: &mut Net, name: &'static str, (x, cols), outputs: usize, bias: bool| {
+            let bytes =
+                crate::random_matrix(self.format, outputs * cols, scale(cols), SEED + name.len() as u64);
+            let weight = net.weight(&format!("{name}.weight"), self.format, outputs, cols, bytes);
+            if !bias {
+                return net.graph.linear(name, x, weight);
+            }
+            let product = net.graph.linear((name, 0), x, weight);
+            let bias = net.matrix(&format!("{name}.bias"), 1, &normal(name, outputs, 0.25));
+            net.graph.add_bias(name, product, bias)
+        };
+        let norm = |net: &mut Net, name: &'static str, x| {
+            let weight = net.matrix(&format!("{name}.weight"), 1, &normal(name, self.hidden, 1.0));
+            (net.graph.rms_norm(name, x, weight, 1e-5), self.hidden)
+        };
+        let rope = Rope {
+            head_dim: self.head,
+            dims: self.head,
+            pairing: self.pairing,
+            theta: 10_000.0,
+            scale: 1.0,
+            factors: None,
+        };
+        let (q_cols, kv_cols) = (self.heads * self.head, self.kv_heads * self.head);
+        let x = net.input("embd", self.vocab, &table);
+        let normed = norm(&mut net, "attn_norm", x);
+        let q = linear(&mut net, "q", normed, q_cols, self.bias);
+        let k = linear(&mut net, "k", normed, kv_cols, self.bias);
+        let v = linear(&mut net, "v", normed, kv_cols, self.bias);
+        let q = net.graph.rope("q_rope", q, &rope);
+        let k = net.graph.rope("k_rope", k, &rope);
+        let attended = net.graph.attention("kqv", [q, k, v], self.heads, self.kv_heads, scale(self.head));
+        let out = linear(&mut net, "attn_out", (attended, q_cols), self.hidden, false);
+        let x = net.graph.add("ffn_inp", out, x);
+        let normed = norm(&mut net, "ffn_norm", x);
+        let gate = linear(&mut net, "gate", normed, self.ffn, false);
+        let up = linear(&mut net, "up", normed, self.ffn, false);
+        let inner = net.graph.swiglu("swiglu", gate, up);
+        let down = linear(&mut net, "down", (inner, self.ffn), self.hidden, false);
+        let x = net.graph.add("l_out", down, x);
+        let wanted = net.graph.take_rows("wanted", x);
+        let normed = norm(&mut net, "result_norm", wanted);
+        let logits = linear(&mut net, "result_output", normed, self.vocab, false);
+        (net, logits)
+    }
+
+    fn compile(
+        &self,
+        make: Make<'_>,
+        pages: usize,
+        spoilt: Option<usize>,
+        taps: Taps<'_>,
+    ) -> Box<dyn Program> {
+        let (net, logits) = self.net(spoilt);
+        let kv = store(self.kv_heads, self.head, self.head, pages, self.kv);
+        let mut backend = make();
+        for (name, weight) in net.weights {
+            backend.load(&name, weight).expect("a good weight");
+        }
+        backend.allocate_kv(kv).expect("room for a small store");
+        let bucket = Bucket { rows: 64, wanted: 64 };
+        backend.compile(&net.graph.finish(logits), bucket, taps).expect("a good graph")
+    }
+}
+
+fn normal(name: &str, values: usize, deviation: f32) -> Vec<f32> {
+    let random = Random::new(SEED, name);
+    (0..values as u64).map(|i| deviation * random.normal(i)).collect()
+}
+
+/// Steps of one to nine rows, and of more, up to all that there is room for.
+pub fn an_odd_layer_in_steps_of_all_sizes(make: Make<'_>, oracle: Make<'_>) {
+    in_steps(make, oracle, ODD, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 64]);
+}
+
+/// Blocks of 256, few rows and many.
+pub fn a_layer_of_blocks(make: Make<'_>, oracle: Make<'_>) {
+    in_steps(make, oracle, BLOCKS, &[1, 33]);
+}
+
+/// Blocks of 32, so many that whole workgroups share them.
+pub fn a_wide_layer(make: Make<'_>, oracle: Make<'_>) {
+    in_steps(make, oracle, WIDE, &[1, 2, 33]);
+}
+
+fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {
+    let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, 2, None, Taps::None));
+    for &n in sizes {
+        for program in [&mut exact, &mut found] {
+            program.run(&rows(n)).expect("a good step");
+        }
+        let error = nmse(exact.output(), found.output());
+        assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {n} rows: NMSE {error:e}");
+    }
+}
+
+/// Every value by its name, whatever is fused otherwise.
+pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
+    let [mut exact, mut found] = [oracle, make].map(|make| ODD.compile(make, 2, None, Taps::All));
+    let (net, logits) = ODD.net(None);
+    let graph = net.graph.finish(logits);
+    for n in [3, 64] {
+        for program in [&mut exact, &mut found] {
+            program.run(&rows(n)).expect("a good step");
+        }
+        for (_, value) in graph.values() {
+            let [exact, found] = [&exact, &found].map(|program| program.read(&value.name).expect("a tap"));
+            let error = nmse(exact, found);
+            assert!(error <= FLOAT, "seed {SEED}, `{}` of {n} rows: NMSE {error:e}", value.name);
+        }
+    }
+}
+
+/// Eight sequences that end before, at and behind the ends of pages, in one step: what the reference finds, and what
+/// each is alone.
+pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
+    for layer in [ODD] {
+        let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, PAGES, None, Taps::None));
+        let pasts = [0, 1, 30, 31, 32, 33, 63, 64];
+        for lens in [[1; 8], [3, 1, 2, 5, 1, 4, 1, 2]] {
+            let spans = scattered(&pasts, &lens);
+            for program in [&mut exact, &mut found] {
+                fill(program.as_mut(), &spans, layer.vocab);
+                program.run(&step_of(&spans, layer.vocab)).expect("a good step");
+            }
+            let error = nmse(exact.output(), found.output());
+            assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, rows {lens:?}: NMSE {error:e}");
+            let together = found.output().to_vec();
+            let mut logits = together.chunks_exact(layer.vocab);
+            for span in &spans {
+                found.run(&step_of(std::slice::from_ref(span), layer.vocab)).expect("a good step");
+                let together: Vec<f32> = logits.by_ref().take(span.len).flatten().copied().collect();
+                let error = nmse(&together, found.output());
+                assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {span:?} alone: NMSE {error:e}");
+            }
+        }
+    }
+}
+
+/// A row that is no numbers spoils itself and what comes later in its sequence; to others it is as if it were not
+/// there.
+pub fn rows_that_are_no_numbers_spoil_no_others(make: Make<'_>) {
+    for layer in [ODD, BLOCKS] {
+        let spoilt = layer.vocab - 1;
+        let [mut good, mut bad] = [None, Some(spoilt)].map(|row| layer.compile(make, PAGES, row, Taps::None));
+        // Few rows of several sequences, then many.
+        for lens in [[1, 1, 1, 1], [1, 3, 2, 2], [4, 6, 5, 3]] {
+            let spans = scattered(&[5, 33, 0, 31], &lens);
+            for program in [&mut good, &mut bad] {
+                fill(program.as_mut(), &spans, spoilt);
+            }
+            let step = step_of(&spans, spoilt);
+            good.run(&step).expect("a good step");
+            let (mut tokens, own) = (step.tokens().to_vec(), lens[0] + lens[1] - 1);
+            tokens[own] = spoilt as u32;
+            let spoilt_step = Step::new(tokens, spans, step.wanted().to_vec()).expect("a good step");
+            bad.run(&spoilt_step).expect("a good step");
+            let pairs = good.output().chunks_exact(layer.vocab).zip(bad.output().chunks_exact(layer.vocab));
+            for (row, (good, bad)) in pairs.enumerate() {
+                if row == own {
+                    assert!(bad.iter().all(|x| x.is_nan()), "{layer:?}, {lens:?}: row {row}, {bad:?}");
+                } else {
+                    let error = nmse(good, bad);
+                    assert!(error <= layer.limit(), "{layer:?}, {lens:?}: row {row}, NMSE {error:e}");
+                }
+            }
+        }
+    }
+}
+
+/// A weight that is no number spoils its own output.
+pub fn weights_that_are_no_numbers_spoil_one_output(make: Make<'_>) {
+    const OUTPUTS: usize = 37;
+    for (format, cols) in [(Format::F32, 45), (Format::F16, 96), (Format::Q8_0, 96), (Format::Q4_K, 256)] {
+        for spoilt in [0, 16, OUTPUTS - 1] {
+            let mut net = Net::default();
+            let x = net.input("x", 64, &normal("x", 64 * cols, 1.0));
+            let mut bytes = crate::random_matrix(format, OUTPUTS * cols, 0.1, SEED);
+            let row = bytes.len() / OUTPUTS;
+            // The number itself, or the scale of a block.
+            let no_number: &[u8] = if format == Format::F32 { &[0, 0, 0xc0, 0x7f] } else { &[0, 0x7e] };
+            bytes[spoilt * row..][..no_number.len()].copy_from_slice(no_number);
+            let w = net.weight("w", format, OUTPUTS, cols, bytes);
+            let y = net.graph.linear("y", x, w);
+            let mut program = net.compile(y, make(), None).expect("a good graph");
+            for n in [1, 3, 20] {
+                program.run(&rows(n)).expect("a good step");
+                for (i, number) in program.output().iter().enumerate() {
+                    assert_eq!(
+                        number.is_nan(),
+                        i % OUTPUTS == spoilt,
+                        "{format}, {n} rows: output {} of row {} with {spoilt} spoilt",
+                        i % OUTPUTS,
+                        i / OUTPUTS
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Pages of the stores of several sequences.
+const PAGES: usize = 32;
+
+/// Spans on pages that lie anywhere: sequence `i` has `pasts[i]` positions already.
+fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Span> {
+    // 7 has no factor in common with the number of pages, so every page is taken once.
+    let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
+    let span = |(&past, &len): (&usize, &usize)| {
+        let pages = free.by_ref().take((past + len).div_ceil(PAGE)).collect();
+        Span { past, len, pages }
+    };
+    pasts.iter().zip(lens).map(span).collect()
+}
+
+/// The token at a position of the sequence on such pages.
+fn token(span: &Span, position: usize, n_vocab: usize) -> u32 {
+    ((position * 13 + span.pages[0] as usize * 5) % n_vocab) as u32
+}
+
+/// One step of these rows, all wanted.
+fn step_of(spans: &[Span], n_vocab: usize) -> Step {
+    let tokens = spans.iter().flat_map(|span| span.positions().map(|at| token(span, at, n_vocab)));
+    let tokens: Vec<u32> = tokens.collect();
+    let wanted = (0..tokens.len() as u32).collect();
+    Step::new(tokens, spans.to_vec(), wanted).expect("a good step")
+}
+
+/// Computes what spans have behind them.
+fn fill(program: &mut dyn Program, spans: &[Span], n_vocab: usize) {
+    for span in spans {
+        for past in (0..span.past).step_by(40) {
+            let part = Span { past, len: 40.min(span.past - past), ..span.clone() };
+            program.run(&step_of(&[part], n_vocab)).expect("a good step");
+        }
+    }
+}
