@@ -4,6 +4,7 @@ use backend::Error;
 use graph::{Pairing, Rope, ValueId};
 
 use crate::compile::{Compiler, F32};
+use crate::device::Buffer;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::Attend;
@@ -78,7 +79,7 @@ impl Compiler<'_> {
         self.rotate(of_rotate, &params, &buffers)
     }
 
-    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&wgpu::Buffer]) -> Launch {
+    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&Buffer]) -> Launch {
         let pairs = |heads: &[u32]| heads[2] * heads[3].div_ceil(2);
         let elements = (pairs(&params[0..4]) + pairs(&params[4..8]) + pairs(&params[8..12])) as usize;
         let cost = Cost::row("rotate", 2 * elements * F32);
@@ -135,9 +136,10 @@ impl Compiler<'_> {
 
         let rows = self.bound.bucket().rows.min(SPLIT_ROWS);
         let bytes = (rows * heads * SPLITS * (v_dim + 2) * F32) as u64;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let parts = match &self.parts {
             Some(parts) if parts.size() >= bytes => parts.clone(),
-            _ => self.device.buffer("parts of attention", bytes, wgpu::BufferUsages::STORAGE)?,
+            _ => self.device.buffer("parts of attention", bytes, usage)?,
         };
         let split = |fresh: bool| {
             let buffers = [self.slot(q), &parts, &keys, &values];

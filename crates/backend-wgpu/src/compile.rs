@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use backend::{Bound, Error};
 use graph::{Op, Rows, ValueId, WeightId};
 
-use crate::device::{Device, lock};
+use crate::device::{Buffer, Device, lock};
 use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
@@ -28,13 +28,13 @@ pub(crate) struct Compiler<'a> {
     pub(crate) plan: Plan,
     pub(crate) matrices: &'a Matrices,
     pub(crate) kv: Option<&'a Kv>,
-    pub(crate) slots: Vec<wgpu::Buffer>,
-    pub(crate) vectors: HashMap<WeightId, wgpu::Buffer>,
+    pub(crate) slots: Vec<Buffer>,
+    pub(crate) vectors: HashMap<WeightId, Buffer>,
     pub(crate) inputs: Inputs,
     /// What parts of split attention find.
-    pub(crate) parts: Option<wgpu::Buffer>,
+    pub(crate) parts: Option<Buffer>,
     /// Rows as f16 for matrix units, and their scales.
-    pub(crate) narrow: Option<[wgpu::Buffer; 2]>,
+    pub(crate) narrow: Option<[Buffer; 2]>,
     pub(crate) work: Vec<Work>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn compile(
     state: &Arc<Mutex<State>>,
 ) -> Result<GpuProgram, Error> {
     let mut guard = lock(state);
-    let plan = Plan::new(&bound);
+    let plan = Plan::new(&bound, device.margin());
     let bucket = bound.bucket();
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let mut bytes = 0;
@@ -56,7 +56,7 @@ pub(crate) fn compile(
             Rows::Step => bucket.rows,
             Rows::Wanted => bucket.wanted,
         };
-        let size = (rows.max(1) * slot.cols * F32) as u64;
+        let size = ((rows.max(1) * slot.cols - device.margin()) * F32) as u64;
         if size > device.limits.max_storage_buffer_binding_size {
             return Err(Error::OutOfMemory {
                 what: "activations, which the device must bind as a whole",
@@ -105,7 +105,14 @@ pub(crate) fn compile(
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let staging = device.buffer("results", (staged * F32) as u64, usage)?;
     let scratch = compiler.parts.iter().chain(compiler.narrow.iter().flatten());
-    bytes += (staged * F32) as u64 + scratch.map(wgpu::Buffer::size).sum::<u64>();
+    bytes += (staged * F32) as u64 + scratch.map(|buffer| buffer.size()).sum::<u64>();
+    #[cfg(test)]
+    let watched = crate::guard::Watched::new(
+        &compiler.plan,
+        &compiler.slots,
+        compiler.parts.as_ref(),
+        guard.kv.as_ref(),
+    );
     let Compiler { inputs, work, .. } = compiler;
     let used = bound.values().iter().filter_map(|value| match value.op {
         Op::Embed { table: weight } | Op::Linear { weight, .. } => Some(matrices[&weight].clone()),
@@ -126,6 +133,8 @@ pub(crate) fn compile(
         staging,
         bytes,
         ahead: None,
+        #[cfg(test)]
+        watched,
     })
 }
 
@@ -174,7 +183,7 @@ impl Compiler<'_> {
                 let place = self.plan.place(y);
                 let stride = self.plan.slots[place.slot].cols;
                 let buffer = self.slots[place.slot].clone();
-                self.work.push(Work::Input { buffer, cols: self.cols(y), stride });
+                self.work.push(Work::Input { buffer, col: place.col, cols: self.cols(y), stride });
             }
             Pass::Embed { table, y } => self.embed(table, y),
             Pass::Linear { x, norm, ref parts, shape, ref rest } => self.linear(x, norm, parts, shape, rest),
@@ -204,7 +213,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    pub(crate) fn slot(&self, id: ValueId) -> &wgpu::Buffer {
+    pub(crate) fn slot(&self, id: ValueId) -> &Buffer {
         &self.slots[self.plan.place(id).slot]
     }
 
@@ -225,7 +234,7 @@ impl Compiler<'_> {
     }
 
     /// A weight of one row as f32, whole vectors.
-    fn vector(&mut self, id: WeightId) -> wgpu::Buffer {
+    fn vector(&mut self, id: WeightId) -> Buffer {
         let make = || {
             let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
             self.device.constants(&words, wgpu::BufferUsages::STORAGE)
@@ -238,7 +247,7 @@ impl Compiler<'_> {
         &self,
         kernel: &Kernel,
         params: &[u32],
-        buffers: &[&wgpu::Buffer],
+        buffers: &[&Buffer],
         grid: Grid,
         cost: Cost,
     ) -> Launch {
@@ -325,7 +334,7 @@ impl Compiler<'_> {
         &mut self,
         operation: &'static str,
         a: ValueId,
-        b: Option<(&wgpu::Buffer, [u32; 2])>,
+        b: Option<(&Buffer, [u32; 2])>,
         y: ValueId,
         eps: f32,
     ) {
@@ -396,7 +405,7 @@ impl Compiler<'_> {
         parts: &[Part],
         shards: &[(&Arc<Matrix>, &Shard)],
         shape: Shape,
-        rest: Option<(&wgpu::Buffer, [u32; 2])>,
+        rest: Option<(&Buffer, [u32; 2])>,
     ) {
         let y = parts[0].y;
         let gates = if shape == Shape::Glu { 2 } else { 1 };

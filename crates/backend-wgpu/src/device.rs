@@ -1,6 +1,8 @@
 //! Adapters, and a device with its pipelines.
 
 use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use backend::Error;
@@ -80,6 +82,66 @@ impl Adapter {
     }
 }
 
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// No larger limits than these are asked for.
+    pub(crate) most: Option<wgpu::Limits>,
+    /// Whether kernels add across subgroups where the device can.
+    pub(crate) subgroups: bool,
+    /// Whether kernels are compiled with checks of every index.
+    pub(crate) checks: bool,
+    /// Bytes that buffers may have together.
+    pub(crate) budget: Option<u64>,
+    /// Whether dispatches are timed where the device has a clock.
+    pub(crate) timed: bool,
+    /// What is watched in every step.
+    #[cfg(test)]
+    pub(crate) watch: Option<crate::guard::Watch>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            most: None,
+            subgroups: true,
+            checks: cfg!(debug_assertions),
+            budget: None,
+            timed: false,
+            #[cfg(test)]
+            watch: None,
+        }
+    }
+}
+
+/// A buffer that is counted as long as it is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    buffer: wgpu::Buffer,
+    _counted: Arc<Counted>,
+}
+
+impl Deref for Buffer {
+    type Target = wgpu::Buffer;
+
+    fn deref(&self) -> &wgpu::Buffer {
+        &self.buffer
+    }
+}
+
+/// Bytes of a device's memory that are in use.
+#[derive(Debug)]
+struct Counted {
+    bytes: u64,
+    used: Arc<AtomicU64>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 /// A device and what is built on it once.
 pub(crate) struct Device {
     pub(crate) device: wgpu::Device,
@@ -89,6 +151,13 @@ pub(crate) struct Device {
     pub(crate) abilities: Abilities,
     /// Whether every dispatch is timed.
     pub(crate) is_timed: bool,
+    /// Whether kernels check their indices.
+    checks: bool,
+    /// Bytes that buffers may have together, and those they have.
+    budget: Option<u64>,
+    used: Arc<AtomicU64>,
+    #[cfg(test)]
+    pub(crate) guard: Option<crate::guard::Guard>,
     built: Mutex<Built>,
     /// Why the device is gone, once it is.
     lost: Arc<Mutex<Option<String>>>,
@@ -107,22 +176,21 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens `adapter`, with limits no larger than `most`; times dispatches if it is to and can.
-    pub(crate) fn open(
-        adapter: &Adapter,
-        most: Option<wgpu::Limits>,
-        is_timed: bool,
-    ) -> Result<Device, Error> {
+    /// Opens `adapter`; times dispatches if it is to and can.
+    pub(crate) fn open(adapter: &Adapter, settings: &Settings) -> Result<Device, Error> {
         let mut limits = adapter.adapter.limits();
-        if let Some(most) = most {
-            limits = limits.or_worse_values_from(&most);
+        if let Some(most) = &settings.most {
+            limits = limits.or_worse_values_from(most);
         }
-        let mut wanted = wgpu::Features::SUBGROUP;
-        let size = matrix_size(adapter);
+        let mut wanted = wgpu::Features::empty();
+        if settings.subgroups {
+            wanted |= wgpu::Features::SUBGROUP;
+        }
+        let size = matrix_size(adapter).filter(|_| settings.subgroups);
         if size.is_some() {
             wanted |= MATRICES;
         }
-        if is_timed {
+        if settings.timed {
             wanted |= TIMES;
         }
         let features = adapter.adapter.features() & wanted;
@@ -161,12 +229,17 @@ impl Device {
             threads: limits.max_compute_invocations_per_workgroup,
         };
         Ok(Device {
+            #[cfg(test)]
+            guard: settings.watch.map(|watch| crate::guard::Guard::new(&device, watch)),
             device,
             queue,
             limits,
             info: adapter.info.clone(),
             abilities,
             is_timed: features.contains(TIMES),
+            checks: settings.checks,
+            budget: settings.budget,
+            used: Arc::default(),
             built: Mutex::default(),
             lost,
         })
@@ -190,10 +263,14 @@ impl Device {
         what: &'static str,
         bytes: u64,
         usage: wgpu::BufferUsages,
-    ) -> Result<wgpu::Buffer, Error> {
+    ) -> Result<Buffer, Error> {
         self.check()?;
         let no_room = || Error::OutOfMemory { what, bytes, hint: HINT };
         if bytes > self.limits.max_buffer_size {
+            return Err(no_room());
+        }
+        let (counted, used) = self.count(bytes);
+        if self.budget.is_some_and(|budget| used > budget) {
             return Err(no_room());
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -204,20 +281,34 @@ impl Device {
             mapped_at_creation: false,
         });
         match pollster::block_on(scope.pop()) {
-            None => Ok(buffer),
+            None => Ok(Buffer { buffer, _counted: counted }),
             Some(_) => Err(no_room()),
         }
     }
 
     /// A buffer that holds `words` from the beginning.
-    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
+    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Buffer {
         let mut words = words.to_vec();
         words.resize(words.len().next_multiple_of(4).max(4), 0);
-        self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
+        let (counted, _) = self.count((words.len() * size_of::<u32>()) as u64);
+        let buffer = self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
             label: Some("constants"),
             contents: bytemuck::cast_slice(&words),
             usage,
-        })
+        });
+        Buffer { buffer, _counted: counted }
+    }
+
+    /// Bytes that buffers have now.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` more as used; also says how many that makes.
+    fn count(&self, bytes: u64) -> (Arc<Counted>, u64) {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        (Arc::new(Counted { bytes, used: self.used.clone() }), before.saturating_add(bytes))
     }
 
     /// The pipeline of `kernel`, built when it is asked for first.
@@ -227,19 +318,13 @@ impl Device {
             return pipeline.clone();
         }
         let (_, layout) = self.layouts(&kernel.bindings());
-        let descriptor = wgpu::ShaderModuleDescriptor {
-            label: Some(kernel.file()),
-            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        #[cfg(not(test))]
+        let module = self.module(kernel.file(), &source);
+        #[cfg(test)]
+        let module = match &self.guard {
+            Some(guard) => self.module(kernel.file(), &guard.instrument(kernel, &source)),
+            None => self.module(kernel.file(), &source),
         };
-        let checks = if cfg!(debug_assertions) {
-            wgpu::ShaderRuntimeChecks::checked()
-        } else {
-            wgpu::ShaderRuntimeChecks::unchecked()
-        };
-        #[expect(unsafe_code, reason = "checks in inner loops cost time")]
-        // SAFETY: kernels are this crate's own; what they index is within sizes that are checked when a graph is
-        // compiled and before a step, and their loops count to numbers of these.
-        let module = unsafe { self.device.create_shader_module_trusted(descriptor, checks) };
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.file()),
             layout: Some(&layout),
@@ -253,6 +338,31 @@ impl Device {
         });
         lock(&self.built).pipelines.insert(source, pipeline.clone());
         pipeline
+    }
+
+    fn module(&self, label: &str, source: &str) -> wgpu::ShaderModule {
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(label),
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        };
+        if self.checks {
+            return self.device.create_shader_module(descriptor);
+        }
+        #[expect(unsafe_code, reason = "checks of every index, which Metal has not by itself, cost time")]
+        // SAFETY: kernels are this crate's; what they index with comes from sizes that are checked when a graph is
+        // compiled and when a step is run. Tests watch every index (`guard.rs`).
+        unsafe {
+            self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+        }
+    }
+
+    /// Columns that are left free on both sides of a value: none, but where a step is watched.
+    pub(crate) fn margin(&self) -> usize {
+        #[cfg(test)]
+        if self.guard.is_some() {
+            return crate::guard::MARGIN;
+        }
+        0
     }
 
     /// The layouts of a kernel with such bindings.
@@ -278,9 +388,14 @@ impl Device {
         let group = self
             .device
             .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+        #[cfg(not(test))]
+        let groups = [Some(&group)];
+        #[cfg(test)]
+        let groups: Vec<_> =
+            std::iter::once(Some(&group)).chain(self.guard.iter().map(|guard| Some(&guard.layout))).collect();
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: None,
-            bind_group_layouts: &[Some(&group)],
+            bind_group_layouts: &groups,
             immediate_size: 0,
         });
         lock(&self.built).layouts.insert(bindings.to_vec(), (group.clone(), layout.clone()));

@@ -2,13 +2,13 @@
 
 use backend::{Error, KvFormat, KvLayout, PAGE};
 
-use crate::device::Device;
+use crate::device::{Buffer, Device};
 
 #[derive(Debug)]
 pub(crate) struct Kv {
     pub(crate) layout: KvLayout,
     /// Keys and values by layer.
-    pub(crate) layers: Vec<[wgpu::Buffer; 2]>,
+    pub(crate) layers: Vec<[Buffer; 2]>,
 }
 
 impl Kv {
@@ -18,7 +18,7 @@ impl Kv {
             let numbers = numbers.iter().fold(1u64, |all, &factor| all.saturating_mul(factor as u64));
             numbers.saturating_mul(layout.format.bytes() as u64)
         };
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let store = |dim: usize| {
             if bytes(dim) > device.limits.max_storage_buffer_binding_size {
                 return Err(Error::OutOfMemory {
@@ -27,7 +27,10 @@ impl Kv {
                     hint: "ask for a smaller context",
                 });
             }
-            device.buffer("the K/V cache", bytes(dim), usage)
+            let store = device.buffer("the K/V cache", bytes(dim), usage)?;
+            #[cfg(test)]
+            crate::guard::poison_store(device, &store);
+            Ok(store)
         };
         let layer = |_| Ok([store(layout.k_dim)?, store(layout.v_dim)?]);
         Ok(Kv { layout, layers: (0..layout.layers).map(layer).collect::<Result<_, Error>>()? })

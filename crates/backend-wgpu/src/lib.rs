@@ -8,11 +8,15 @@ mod attend;
 mod compile;
 mod device;
 mod formats;
+#[cfg(test)]
+mod guard;
 mod kernels;
 mod kv;
 mod plan;
 mod policy;
 mod program;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod weights;
 
@@ -23,7 +27,7 @@ use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Prog
 use graph::{Graph, Op, WeightId};
 
 pub use device::{Adapter, adapters};
-use device::{Device, lock};
+use device::{Device, Settings, lock};
 use kv::Kv;
 use weights::Matrix;
 
@@ -54,7 +58,7 @@ impl Gpu {
     /// # Errors
     /// When the device cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::with(adapter, None, false)
+        Gpu::open(adapter, &Settings::default())
     }
 
     /// An instance that times what it does, where the device has a clock: slower for it.
@@ -62,17 +66,15 @@ impl Gpu {
     /// # Errors
     /// When the device cannot be opened.
     pub fn timed(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::with(adapter, None, true)
+        Gpu::open(adapter, &Settings { timed: true, ..Settings::default() })
     }
 
-    /// An instance that asks for no larger limits than `most`.
-    fn with(adapter: &Adapter, most: Option<wgpu::Limits>, is_timed: bool) -> Result<Gpu, Error> {
-        Ok(Gpu {
-            device: Arc::new(Device::open(adapter, most, is_timed)?),
-            weights: HashMap::new(),
-            matrices: HashMap::new(),
-            state: Arc::default(),
-        })
+    fn open(adapter: &Adapter, settings: &Settings) -> Result<Gpu, Error> {
+        Ok(Gpu::on(Arc::new(Device::open(adapter, settings)?)))
+    }
+
+    fn on(device: Arc<Device>) -> Gpu {
+        Gpu { device, weights: HashMap::new(), matrices: HashMap::new(), state: Arc::default() }
     }
 }
 

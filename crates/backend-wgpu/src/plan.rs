@@ -126,7 +126,7 @@ pub(crate) struct Slot {
 }
 
 /// The passes of a graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) passes: Vec<Pass>,
     pub(crate) slots: Vec<Slot>,
@@ -135,9 +135,10 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(bound: &Bound) -> Plan {
+    /// The plan of `bound`, with `margin` free columns on both sides of each value.
+    pub(crate) fn new(bound: &Bound, margin: usize) -> Plan {
         let passes = Fusion::new(bound).passes();
-        let (slots, places) = places(bound, &passes);
+        let (slots, places) = places(bound, &passes, margin);
         Plan { passes, slots, places }
     }
 
@@ -385,8 +386,9 @@ impl<'a> Fusion<'a> {
     }
 }
 
-/// Gives values their places: a slot is free again after the last pass that reads what lies there.
-fn places(bound: &Bound, passes: &[Pass]) -> (Vec<Slot>, Vec<Option<Place>>) {
+/// Gives values their places: a slot is free again after the last pass that reads what lies there. With margins each
+/// pass has its own, so that after a step all is there.
+fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
     let mut last_use = vec![0; bound.values().len()];
     for (now, pass) in passes.iter().enumerate() {
         for id in pass.reads().into_iter().chain(pass.makes()) {
@@ -401,20 +403,22 @@ fn places(bound: &Bound, passes: &[Pass]) -> (Vec<Slot>, Vec<Option<Place>>) {
         let made = pass.makes();
         let Some(&first) = made.first() else { continue };
         let rows = bound.value(first).rows;
-        let cols: usize = made.iter().map(|&id| bound.value(id).cols.next_multiple_of(4)).sum();
+        let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
+        let cols = margin + made.iter().map(|&id| width(id)).sum::<usize>();
         let until = made.iter().map(|id| last_use[id.index()]).max().unwrap_or(now);
-        let fits =
-            |slot: usize| slots[slot].rows == rows && slots[slot].cols == cols && busy_until[slot] < now;
+        let fits = |slot: usize| {
+            margin == 0 && slots[slot].rows == rows && slots[slot].cols == cols && busy_until[slot] < now
+        };
         let slot = (0..slots.len()).find(|&slot| fits(slot)).unwrap_or_else(|| {
             slots.push(Slot { cols, rows });
             busy_until.push(0);
             slots.len() - 1
         });
         busy_until[slot] = until;
-        let mut col = 0;
+        let mut col = margin;
         for id in made {
             places[id.index()] = Some(Place { slot, col });
-            col += bound.value(id).cols.next_multiple_of(4);
+            col += width(id);
         }
     }
     (slots, places)

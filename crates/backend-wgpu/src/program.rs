@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use graph::{Rope, Rows, ValueId};
 
 use crate::State;
-use crate::device::{Device, lock};
+use crate::device::{Buffer, Device, lock};
 use crate::plan::Place;
 use crate::timer::Timer;
 use crate::weights::Matrix;
@@ -28,6 +28,9 @@ const SPLIT: usize = 128;
 /// Positions that attention takes at a time.
 const BLOCK: usize = 128;
 
+/// What lies beside the columns of a value: nobody's numbers.
+pub(crate) const BESIDE: f32 = f32::from_bits(0x7fc5_7ead);
+
 /// A compiled graph.
 pub(crate) struct GpuProgram {
     pub(crate) device: Arc<Device>,
@@ -37,10 +40,12 @@ pub(crate) struct GpuProgram {
     pub(crate) work: Vec<Work>,
     pub(crate) inputs: Inputs,
     pub(crate) kept: Vec<Kept>,
-    pub(crate) staging: wgpu::Buffer,
+    pub(crate) staging: Buffer,
     pub(crate) bytes: u64,
     /// Commands of a step like the last one.
     pub(crate) ahead: Option<(StepShape, wgpu::CommandBuffer)>,
+    #[cfg(test)]
+    pub(crate) watched: crate::guard::Watched,
 }
 
 /// Something to be encoded.
@@ -48,7 +53,7 @@ pub(crate) enum Work {
     /// The first of these that is for such a step.
     Dispatch { rows: Rows, variants: Vec<Variant> },
     /// The rows that come with the step are written to where they are read: before everything else.
-    Input { buffer: wgpu::Buffer, cols: usize, stride: usize },
+    Input { buffer: Buffer, col: usize, cols: usize, stride: usize },
     /// A value is copied to where it can be read.
     Keep(usize),
 }
@@ -105,7 +110,7 @@ pub(crate) struct Cost {
 pub(crate) struct Kept {
     pub(crate) id: ValueId,
     /// The buffer that holds it when it has been made, and its numbers a row.
-    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) buffer: Buffer,
     pub(crate) place: Place,
     pub(crate) stride: usize,
     /// Where it goes in the staging buffer, in numbers.
@@ -116,7 +121,7 @@ pub(crate) struct Kept {
 /// What changes from step to step, here and on the device.
 pub(crate) struct Inputs {
     pub(crate) words: Vec<u32>,
-    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) buffer: Buffer,
     pub(crate) angles: Vec<Angles>,
     /// Where positions, tables, wanted rows and pages begin.
     pub(crate) at: [usize; 4],
@@ -245,6 +250,8 @@ impl Program for GpuProgram {
         }
         let words = self.inputs.fill(step)?;
         self.device.queue.write_buffer(&self.inputs.buffer, 0, bytes(&self.inputs.words[..words]));
+        #[cfg(test)]
+        let before = self.watched.before(&self.device);
         self.upload_input(step);
         let shape = StepShape {
             rows: step.tokens().len(),
@@ -262,6 +269,8 @@ impl Program for GpuProgram {
             // The next step is likely to be like this one, and the device is busy.
             self.ahead = Some((shape, self.encode(shape, None)));
         }
+        #[cfg(test)]
+        self.watched.after(&self.device, &self.bound, step, shape.splits, &before);
         self.fetch(shape)?;
         if let Some(timer) = timer {
             timer.add(&self.device, step, &mut state.timings)?;
@@ -282,11 +291,12 @@ impl GpuProgram {
     /// Sends the rows that come with a step.
     fn upload_input(&self, step: &Step) {
         for work in &self.work {
-            let Work::Input { buffer, cols, stride } = work else { continue };
-            let mut rows = vec![0.0; step.tokens().len() * stride];
+            let Work::Input { buffer, col, cols, stride } = work else { continue };
+            let mut rows = vec![BESIDE; step.tokens().len() * stride];
             for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
-                row[..*cols].copy_from_slice(given);
+                row[*col..][..*cols].copy_from_slice(given);
             }
+            rows.truncate(buffer.size() as usize / size_of::<f32>());
             self.device.queue.write_buffer(buffer, 0, bytes(&rows));
         }
     }
@@ -299,7 +309,7 @@ impl GpuProgram {
             if let Work::Keep(kept) = next {
                 let kept = &self.kept[*kept];
                 let rows = shape.rows(self.bound.value(kept.id).rows);
-                let bytes = (rows * kept.stride * size_of::<f32>()) as u64;
+                let bytes = ((rows * kept.stride * size_of::<f32>()) as u64).min(kept.buffer.size());
                 if bytes > 0 {
                     let to = (kept.at * size_of::<f32>()) as u64;
                     encoder.copy_buffer_to_buffer(&kept.buffer, 0, &self.staging, to, bytes);
@@ -339,6 +349,10 @@ impl GpuProgram {
     fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, launch: &Launch, rows: usize, shape: StepShape) {
         pass.set_pipeline(&launch.pipeline);
         pass.set_bind_group(0, &launch.group, &[]);
+        #[cfg(test)]
+        if let Some(guard) = &self.device.guard {
+            pass.set_bind_group(1, &guard.group, &[]);
+        }
         let Grid { groups, tile, is_split } = launch.grid;
         let across = self.device.limits.max_compute_workgroups_per_dimension as usize;
         let [x, y] =

@@ -2,7 +2,7 @@
 
 use backend::{Error, Step, Timing};
 
-use crate::device::Device;
+use crate::device::{Buffer, Device};
 use crate::program::Cost;
 
 /// Times that a step can take: what wgpu allows in a query set.
@@ -11,8 +11,8 @@ const MOST: u32 = wgpu::QUERY_SET_MAX_QUERIES;
 /// Takes the times of one step.
 pub(crate) struct Timer {
     queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    staging: wgpu::Buffer,
+    resolved: Buffer,
+    staging: Buffer,
     taken: u32,
     /// Between which times what was done, for so many rows.
     spans: Vec<(u32, Cost, usize)>,

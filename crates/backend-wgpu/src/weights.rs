@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use backend::{Error, Weight};
 
-use crate::device::Device;
+use crate::device::{Buffer, Device};
 use crate::formats::{Kept, Layout};
 
 /// Bytes that are on their way to the device at a time.
@@ -25,7 +25,7 @@ pub(crate) struct Matrix {
 pub(crate) struct Shard {
     pub(crate) rows: Range<usize>,
     pub(crate) layout: Layout,
-    pub(crate) buffer: wgpu::Buffer,
+    pub(crate) buffer: Buffer,
 }
 
 impl Matrix {

@@ -1,0 +1,38 @@
+//! The conformance suite with every step watched.
+
+use backend::Backend;
+use backend_reference::Reference;
+use testkit::conformance::{known, layers, random};
+
+use super::{Shared, candidate};
+use crate::device::Settings;
+use crate::guard::Watch;
+
+fn reference() -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
+fn watched() -> Box<dyn Backend> {
+    static DEVICE: Shared = Shared::new();
+    candidate(&DEVICE, || Settings { watch: Some(Watch::Writes), ..Settings::default() })
+}
+
+fn watched_closely() -> Box<dyn Backend> {
+    static DEVICE: Shared = Shared::new();
+    candidate(&DEVICE, || Settings { watch: Some(Watch::Indices), ..Settings::default() })
+}
+
+testkit::conformance!(watched(), reference());
+
+/// All kernels and formats, in few combinations: release builds have no checks of indices.
+#[test]
+fn no_index_is_beyond_the_end() {
+    random::linear_in_every_format(&watched_closely, &reference);
+    random::attention_with_values_of_another_width(&watched_closely, &reference);
+    layers::every_value_of_a_layer_can_be_tapped(&watched_closely, &reference);
+    known::attention_is_causal_and_counts_positions_from_the_cache(&watched_closely);
+    known::only_wanted_rows_are_computed(&watched_closely);
+    known::add_bias_adds_one_row_to_each(&watched_closely);
+    known::swiglu_gates_with_silu(&watched_closely);
+    known::rope_turns_halves(&watched_closely);
+}

@@ -1,0 +1,39 @@
+//! The backend on devices that are less than what is there, watched, or gone.
+
+mod faults;
+mod guarded;
+mod limits;
+
+use std::sync::{Arc, OnceLock};
+
+use backend::Backend;
+use backend_reference::Reference;
+
+use crate::device::{Adapter, Device, Settings};
+use crate::{Gpu, adapters};
+
+/// The device to test on; none is a failure where `RUSTORCH_REQUIRE_GPU` is set.
+fn adapter() -> Option<Adapter> {
+    let found = adapters().into_iter().next();
+    if found.is_none() {
+        assert!(std::env::var_os("RUSTORCH_REQUIRE_GPU").is_none(), "no Vulkan or Metal device");
+        eprintln!("skipped: no Vulkan or Metal device");
+    }
+    found
+}
+
+/// A device that tests share, so that each kernel is compiled once.
+type Shared = OnceLock<Option<Arc<Device>>>;
+
+fn shared(device: &Shared, settings: impl Fn() -> Settings) -> Option<Gpu> {
+    let open = || Some(Arc::new(Device::open(&adapter()?, &settings()).expect("a device that opens")));
+    device.get_or_init(open).clone().map(Gpu::on)
+}
+
+/// An instance; where there is no device, the oracle, which is like itself.
+fn candidate(device: &Shared, settings: impl Fn() -> Settings) -> Box<dyn Backend> {
+    match shared(device, settings) {
+        Some(gpu) => Box::new(gpu),
+        None => Box::new(Reference::new()),
+    }
+}
