@@ -1,7 +1,9 @@
-//! The backend on the device there is: a real one, or Mesa's that computes on the processor.
+//! Whole models on the device there is: a real one, or Mesa's that computes on the processor. Single operations are
+//! tested inside the crate, where devices can be made less than they are.
 //!
 //! Without any the tests say so and pass, unless `RUSTORCH_REQUIRE_GPU` is set.
 
+mod exact;
 mod whole_model;
 
 use backend::Backend;
@@ -19,17 +21,4 @@ fn adapter() -> Option<Adapter> {
 
 fn gpu(adapter: &Adapter) -> Box<dyn Backend> {
     Box::new(Gpu::new(adapter).expect("a device that opens"))
-}
-
-mod conformance {
-    use backend::Backend;
-    use backend_reference::Reference;
-
-    /// The device; without any the oracle, which is like itself.
-    fn candidate() -> Box<dyn Backend> {
-        super::adapter()
-            .map_or_else(|| Box::new(Reference::new()) as Box<dyn Backend>, |adapter| super::gpu(&adapter))
-    }
-
-    testkit::conformance!(candidate(), Box::new(Reference::new()));
 }
