@@ -23,7 +23,7 @@ pub(crate) const SPLIT_ROWS: usize = 8;
 pub(crate) const SPLITS: usize = 64;
 
 /// Positions that a workgroup takes before others help it.
-const SPLIT: usize = 128;
+pub(crate) const SPLIT: usize = 128;
 
 /// Positions that attention takes at a time.
 const BLOCK: usize = 128;
