@@ -2,7 +2,8 @@
 //! whenever they are read ([`Cpu::without_repacking`]).
 //!
 //! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
-//! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, others meet f32.
+//! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, unless f32 is asked for
+//! ([`Cpu::with_f32_activations`]), others meet f32.
 //!
 //! A sequence's logits are the same bits whoever shares its batch, however its prompt was split into
 //! steps and however many threads run.
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
 use graph::{Graph, Op};
+use quant::Format;
 
 pub use ceilings::{Ceilings, ceilings};
 pub use kernels::Isa;
@@ -41,6 +43,8 @@ pub struct Cpu {
     kernels: Kernels,
     /// Whether weights of linear layers are copied to where kernels read them.
     is_repacking: bool,
+    /// Whether activations stay f32 where weights are quantised.
+    is_wide: bool,
     weights: HashMap<String, Weight>,
     /// Weights of linear layers, as kernels read them.
     matrices: HashMap<String, Arc<Matrix>>,
@@ -52,6 +56,8 @@ pub struct Cpu {
 struct Matrix {
     weight: Weight,
     linear: Linear,
+    /// Whether it is packed, or will be.
+    is_copied: bool,
     packed: OnceLock<Packed>,
 }
 
@@ -104,6 +110,7 @@ impl Cpu {
         Some(Cpu {
             kernels: Kernels::new(isa)?,
             is_repacking: true,
+            is_wide: false,
             weights: HashMap::new(),
             matrices: HashMap::new(),
             state: Arc::new(Mutex::new(state)),
@@ -115,6 +122,26 @@ impl Cpu {
     /// few rows takes longer.
     pub fn without_repacking(self) -> Cpu {
         Cpu { is_repacking: false, ..self }
+    }
+
+    /// The same with activations of f32 for weights of every format: nothing is rounded to 8 bits. Quantised weights
+    /// stay where they were loaded and are dequantised whenever they are read, which takes several times as long.
+    pub fn with_f32_activations(self) -> Cpu {
+        Cpu { is_wide: true, ..self }
+    }
+
+    /// The weight of a linear layer.
+    fn matrix(&self, weight: Weight) -> Matrix {
+        let Weight { format, rows, cols, .. } = weight;
+        let (linear, left) = if self.is_wide && format.block_len() > 1 {
+            let left = Packed::quantised(format, weight.bytes.clone(), rows, cols);
+            (self.kernels.linear(Format::F32), Some(left))
+        } else {
+            let left = (!self.is_repacking).then(|| Packed::mapped(weight.bytes.clone(), rows, cols));
+            (self.kernels.linear(format), left)
+        };
+        let is_copied = left.is_none();
+        Matrix { weight, linear, is_copied, packed: left.map_or_else(OnceLock::new, OnceLock::from) }
     }
 }
 
@@ -129,7 +156,14 @@ impl Backend for Cpu {
                 ("threads", lock(&self.state).pool.threads().to_string()),
                 ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
                 ("kernels", isa.name().into()),
-                ("quantised weights", format!("{} integer dot products with 8-bit activations", isa.name())),
+                (
+                    "quantised weights",
+                    if self.is_wide {
+                        format!("{}, dequantised for f32 activations", isa.name())
+                    } else {
+                        format!("{} integer dot products with 8-bit activations", isa.name())
+                    },
+                ),
                 ("F32, F16, BF16 weights", format!("{} with f32 activations", isa.name())),
                 (
                     "copies of weights",
@@ -161,16 +195,11 @@ impl Backend for Cpu {
         for (_, value) in graph.values() {
             if let Op::Linear { weight: id, .. } = value.op {
                 let name = &graph.weight(id).name;
-                let matrix = self.matrices.entry(name.clone()).or_insert_with(|| {
-                    let weight = bound.weight(id).clone();
-                    let packed = OnceLock::new();
-                    if !self.is_repacking {
-                        let mapped = Packed::mapped(weight.bytes.clone(), weight.rows, weight.cols);
-                        packed.set(mapped).expect("it is new");
-                    }
-                    Arc::new(Matrix { linear: self.kernels.linear(weight.format), weight, packed })
-                });
-                matrices[id.index()] = Some(matrix.clone());
+                if !self.matrices.contains_key(name) {
+                    let matrix = Arc::new(self.matrix(bound.weight(id).clone()));
+                    self.matrices.insert(name.clone(), matrix);
+                }
+                matrices[id.index()] = self.matrices.get(name).cloned();
             }
         }
         Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())))
@@ -183,7 +212,7 @@ impl Backend for Cpu {
         matrices.sort_by_key(|(_, matrix)| matrix.weight.bytes.as_ptr());
         for (name, matrix) in matrices {
             matrix.pack(pool)?;
-            if self.is_repacking {
+            if matrix.is_copied {
                 copied(name);
             }
         }
@@ -192,7 +221,7 @@ impl Backend for Cpu {
 
     fn memory(&self) -> Memory {
         let state = lock(&self.state);
-        let copies = || self.matrices.iter().filter(|_| self.is_repacking);
+        let copies = || self.matrices.iter().filter(|(_, matrix)| matrix.is_copied);
         Memory {
             weights_mapped: {
                 let all: u64 = self.weights.values().map(|weight| weight.bytes.len() as u64).sum();
@@ -201,6 +230,7 @@ impl Backend for Cpu {
             weights_owned: copies().map(|(_, matrix)| matrix.bytes()).sum(),
             kv: state.layout().map_or(0, |kv| kv.bytes()),
             activations: state.activation_bytes,
+            ..Memory::default()
         }
     }
 }
@@ -221,7 +251,6 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[cfg(test)]
 mod tests {
     use backend::{Span, Step};
-    use quant::Format;
 
     use super::*;
 

@@ -46,8 +46,8 @@ fn matrix_size(adapter: &Adapter) -> Option<usize> {
 /// A graphics processor, or a program that stands in for one.
 #[derive(Clone, Debug)]
 pub struct Adapter {
-    adapter: wgpu::Adapter,
-    info: wgpu::AdapterInfo,
+    pub(crate) adapter: wgpu::Adapter,
+    pub(crate) info: wgpu::AdapterInfo,
 }
 
 /// All adapters of this machine, real processors first.

@@ -7,11 +7,13 @@
 mod attend;
 mod compile;
 mod device;
+mod facts;
 mod formats;
 #[cfg(test)]
 mod guard;
 mod kernels;
 mod kv;
+mod memory;
 mod plan;
 mod policy;
 mod program;
@@ -28,7 +30,9 @@ use graph::{Graph, Op, WeightId};
 
 pub use device::{Adapter, adapters};
 use device::{Device, Settings, lock};
+pub use facts::{Facts, may_have_gpu};
 use kv::Kv;
+pub use memory::{Needs, Room, formats};
 use weights::Matrix;
 
 /// The backend. One instance holds one model.
@@ -138,9 +142,12 @@ impl Backend for Gpu {
         let state = lock(&self.state);
         let loaded: u64 = self.weights.values().map(|weight| weight.bytes.len() as u64).sum();
         let copied: u64 = self.matrices.values().map(|matrix| matrix.weight().bytes.len() as u64).sum();
+        let on_device = self.matrices.values().map(|matrix| matrix.bytes()).sum();
         Memory {
             weights_mapped: loaded - copied,
-            weights_owned: self.matrices.values().map(|matrix| matrix.bytes()).sum(),
+            weights_owned: on_device,
+            weights_on_device: on_device,
+            weights_as_f16: memory::as_f16(self.matrices.values()),
             kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
             activations: state.activation_bytes,
         }

@@ -105,12 +105,16 @@ pub struct Description {
 }
 
 /// Bytes a backend holds, besides the weights it uses in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Weights used where they lie, in the file's map.
     pub weights_mapped: u64,
     /// Weights copied or repacked.
     pub weights_owned: u64,
+    /// Those of them that are in the memory of a device.
+    pub weights_on_device: u64,
+    /// Those of them whose format the device has no kernels for, so that they are F16 there: format, bytes of F16.
+    pub weights_as_f16: Vec<(Format, u64)>,
     /// The K/V store.
     pub kv: u64,
     /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.

@@ -14,10 +14,11 @@ use engine::KvFormat;
 
 use crate::backends::WeightsArgs;
 use crate::output::Usage;
-use crate::values::{
-    GpuLayers, Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape,
+use crate::placement::GpuArgs;
+use crate::values::{Layers, LogitBias, TokenIds, factor, finite, from_1_to, penalty, probability, unescape};
+use crate::{
+    argv, bench, completions, devices, inspect, mistakes, perplexity, quantize, settings, synth, verify,
 };
-use crate::{argv, bench, completions, devices, mistakes, perplexity, quantize, settings, synth, verify};
 
 const ABOUT: &str = "Runs Llama and Qwen2 language models from GGUF files";
 
@@ -82,9 +83,9 @@ pub(crate) enum Command {
     /// Turns token ids into text
     #[command(mut_args(from_ids))]
     Detokenize(TokenizeArgs),
-    /// Shows what is in a GGUF file and the memory it needs
-    Inspect(InspectArgs),
-    /// Shows the backends, the processor's features and the kernels chosen
+    /// Shows what is in a GGUF file, the memory it needs, and what of it fits on a graphics processor
+    Inspect(inspect::Args),
+    /// Shows the backends, what processors and graphics processors can do, and the kernels chosen
     Devices(devices::Args),
     /// Prints a completion script for a shell
     Completions(completions::Args),
@@ -141,12 +142,12 @@ pub(crate) const BATCH_SIZE: NonZero<usize> =
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct BackendArgs {
-    /// What computes: auto is a graphics processor or else the CPU, reference slow and exact
+    /// What computes: auto is a graphics processor or else the CPU, hybrid-f32 both without rounding activations to
+    /// 8 bits, reference slow and exact
     #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
     pub(crate) backend: BackendName,
-    /// Layers on the graphics processor, the last ones and the output: a number, or all
-    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
-    pub(crate) gpu_layers: GpuLayers,
+    #[command(flatten)]
+    pub(crate) gpu: GpuArgs,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     /// Tokens of a prompt that are computed at once
@@ -225,6 +226,7 @@ pub(crate) enum BackendName {
     Cpu,
     Metal,
     Vulkan,
+    HybridF32,
     Reference,
 }
 
@@ -478,6 +480,8 @@ pub(crate) struct CompareArgs {
     #[arg(short, long, value_name = "TEXT", help_heading = "Sides", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
+    pub(crate) gpu: GpuArgs,
+    #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     #[command(flatten)]
     pub(crate) cache: CacheArgs,
@@ -529,22 +533,6 @@ pub(crate) struct TokenizeArgs {
     /// Print only the ids, as one array
     #[arg(long)]
     pub(crate) ids: bool,
-}
-
-/// What `inspect` is told.
-#[derive(Debug, clap::Args)]
-pub(crate) struct InspectArgs {
-    /// The GGUF file; the same as -m FILE [default: the small model in the program]
-    pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) context: ContextArgs,
-    #[command(flatten)]
-    pub(crate) weights: WeightsArgs,
-    /// Print one JSON object with everything, arrays in full
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Reads command line, variables and configuration file. Asking for help ends the program here, whatever

@@ -2,97 +2,69 @@
 
 use std::num::NonZero;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use backend::Backend;
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
-use backend_wgpu::{Adapter, Gpu};
+use backend_wgpu::Adapter;
 use clap::builder::FalseyValueParser;
-use engine::Split;
 
-use crate::args::{BackendArgs, BackendName, CpuArgs};
+use crate::args::{BackendName, CpuArgs};
 use crate::output;
-use crate::values::GpuLayers;
 
-/// The backend asked for, empty, for a model of so many layers.
-pub(crate) fn made(
-    name: BackendName,
-    gpu_layers: GpuLayers,
-    args: CpuArgs,
-    layers: usize,
-) -> anyhow::Result<Box<dyn Backend>> {
-    let on_gpu = match gpu_layers {
-        GpuLayers::Auto | GpuLayers::All => layers,
-        GpuLayers::Last(n) => layers.min(n),
-    };
-    let gpu = match name {
-        BackendName::Cpu | BackendName::Reference => return called(name, args),
-        _ if on_gpu == 0 => return called(BackendName::Cpu, args),
-        BackendName::Auto => match real() {
-            Some(adapter) => Gpu::new(&adapter)?,
-            None => return called(BackendName::Cpu, args),
-        },
-        BackendName::Metal | BackendName::Vulkan => Gpu::new(&adapter(name)?)?,
-    };
-    if on_gpu == layers {
-        return Ok(Box::new(gpu));
-    }
-    Ok(Box::new(Split::new(Box::new(cpu(args)), Box::new(gpu), layers - on_gpu)))
-}
-
-/// The backend that the options of an engine ask for.
-pub(crate) fn asked_for(args: &BackendArgs, layers: usize) -> anyhow::Result<Box<dyn Backend>> {
-    made(args.backend, args.gpu_layers, args.cpu, layers)
-}
-
-/// The backend of this name, empty, with all layers of a model.
-pub(crate) fn called(name: BackendName, args: CpuArgs) -> anyhow::Result<Box<dyn Backend>> {
-    Ok(match name {
-        BackendName::Cpu => Box::new(cpu(args)),
+/// What a CPU has, with all layers of a model or with the first ones: backend `name`, or what it does there.
+pub(crate) fn on_cpu(name: BackendName, args: CpuArgs) -> Box<dyn Backend> {
+    match name {
         BackendName::Reference => Box::new(Reference::new()),
-        BackendName::Auto => match real() {
-            Some(adapter) => Box::new(Gpu::new(&adapter)?),
-            None => Box::new(cpu(args)),
-        },
-        BackendName::Metal | BackendName::Vulkan => Box::new(Gpu::new(&adapter(name)?)?),
-    })
+        BackendName::HybridF32 => Box::new(cpu(args).with_f32_activations()),
+        BackendName::Auto | BackendName::Cpu | BackendName::Metal | BackendName::Vulkan => {
+            Box::new(cpu(args))
+        }
+    }
 }
 
-/// The best graphics processor; no program that stands in for one.
-fn real() -> Option<Adapter> {
-    backend_wgpu::adapters().into_iter().find(|adapter| !adapter.is_software())
-}
-
-/// The best adapter of an interface.
-fn adapter(name: BackendName) -> anyhow::Result<Adapter> {
+/// The device that `name` means. None when it means one only where there is a graphics processor.
+pub(crate) fn adapter(name: BackendName) -> anyhow::Result<Option<Adapter>> {
     let interface = match name {
-        BackendName::Metal => "metal",
-        _ => "vulkan",
+        BackendName::Cpu | BackendName::Reference => return Ok(None),
+        BackendName::Auto => return Ok(taken_by_auto(&adapters())),
+        BackendName::HybridF32 => None,
+        BackendName::Metal => Some("metal"),
+        BackendName::Vulkan => Some("vulkan"),
     };
-    let found = backend_wgpu::adapters().into_iter().find(|adapter| adapter.interface() == interface);
-    let Some(adapter) = found else {
+    let is_meant = |adapter: &Adapter| interface.is_none_or(|interface| adapter.interface() == interface);
+    let Some(adapter) = backend_wgpu::adapters().into_iter().find(is_meant) else {
         bail!(
-            "there is no {interface} device: no driver says it has one; `rustorch devices` lists what there is, \
-             and --backend cpu needs none"
+            "there is no {} device: no driver says it has one; `rustorch devices` lists what there is, and \
+             --backend cpu needs none",
+            interface.unwrap_or("Vulkan or Metal")
         )
     };
     if adapter.is_software() {
         output::note(format_args!(
             "rustorch: {} computes on the processor; --backend cpu is faster",
-            adapter.name()
+            output::printable(adapter.name(), "")
         ));
     }
-    Ok(adapter)
+    Ok(Some(adapter))
 }
 
-/// Every backend of this machine.
-pub(crate) fn all(args: CpuArgs) -> anyhow::Result<Vec<Box<dyn Backend>>> {
-    let mut all: Vec<Box<dyn Backend>> = vec![Box::new(cpu(args))];
-    for adapter in backend_wgpu::adapters() {
-        all.push(Box::new(Gpu::new(&adapter).with_context(|| adapter.name().to_owned())?));
+/// The adapters of a machine that may have a graphics processor; drivers of others are not asked.
+pub(crate) fn adapters() -> Vec<Adapter> {
+    if backend_wgpu::may_have_gpu() { backend_wgpu::adapters() } else { Vec::new() }
+}
+
+/// The one of these that backend `auto` takes.
+pub(crate) fn taken_by_auto(adapters: &[Adapter]) -> Option<Adapter> {
+    adapters.iter().find(|adapter| !adapter.is_software()).cloned()
+}
+
+/// What a backend has said, if that is what went wrong.
+pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
+    match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(engine::Error::Backend(fault)), _) | (_, Some(trace::Error::Backend(fault))) => Some(fault),
+        _ => error.downcast_ref(),
     }
-    all.push(Box::new(Reference::new()));
-    Ok(all)
 }
 
 /// Where the CPU has weights.
@@ -111,7 +83,7 @@ impl WeightsArgs {
     }
 }
 
-fn cpu(CpuArgs { threads, isa, weights }: CpuArgs) -> Cpu {
+pub(crate) fn cpu(CpuArgs { threads, isa, weights }: CpuArgs) -> Cpu {
     let cpu = Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect));
     weights.on(cpu.expect("the options name what there is"))
 }

@@ -16,9 +16,10 @@ use trace::{Draft, Oracle, Recording, Report, Trace};
 use crate::args::{BackendName, CompareArgs};
 use crate::interrupt::Unfinished;
 use crate::output::Usage;
+use crate::placement::Wish;
 use crate::trace::PRODUCER;
 use crate::values::TokenIds;
-use crate::{backends, load, outfile, output};
+use crate::{load, outfile, output};
 
 /// The exit status when the runs differ.
 const DIFFER: u8 = 1;
@@ -149,7 +150,7 @@ fn record(
         select: &|_| true,
         producer: PRODUCER,
     };
-    recording.run(backends::called(backend, args.cpu)?, Some(path))?;
+    crate::trace::record(&recording, Wish { name: backend, gpu: args.gpu, cpu: args.cpu }, Some(path))?;
     Ok(())
 }
 

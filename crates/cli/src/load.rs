@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use backend::Memory;
 use bytes::Bytes;
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
-use crate::{backends, folders, output, trace};
+use crate::output::size;
+use crate::placement::{Placement, Sizes, Wish};
+use crate::{folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -54,23 +57,41 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Eng
 /// Puts a model that has been read on its backend.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
     let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
-    let backend = backends::asked_for(&args.backend, model.graph().layers())?;
-    let mut engine = Engine::new(Arc::new(model), backend, options)?;
+    let wish = Wish::from(&args.backend);
+    let placement = Sizes::with(&model, &options, |sizes| Placement::new(wish, sizes))?;
+    let model = Arc::new(model);
+    let mut engine = placement.with(|backend, placement| {
+        let engine = Engine::new(model.clone(), backend, options)?;
+        tracing::debug!("the model runs on {}", placement.in_words());
+        Ok(engine)
+    })?;
     if args.debug {
         trace::show_steps(&mut engine)?;
     }
     let (memory, limits) = (engine.backend().memory(), engine.limits());
     tracing::debug!(
-        "the model is ready: weights take {} in the file and {} of copies, the KV cache {}, activations {}; \
-         a context of {} tokens, prompts in steps of {}",
-        output::size(memory.weights_mapped),
-        output::size(memory.weights_owned),
-        output::size(memory.kv),
-        output::size(memory.activations),
+        "the model is ready: {}; a context of {} tokens, prompts in steps of {}",
+        in_words(&memory),
         limits.n_ctx,
         limits.n_batch,
     );
     Ok(engine)
+}
+
+/// What a model holds, for people.
+pub(crate) fn in_words(memory: &Memory) -> String {
+    let as_f16 = |(format, bytes): &(_, u64)| format!(", of which {} of {format} kept as F16", size(*bytes));
+    let on_device = memory.weights_as_f16.iter().map(as_f16).collect::<String>();
+    let weights = [
+        (memory.weights_mapped, "in the file", String::new()),
+        (memory.weights_owned - memory.weights_on_device, "of copies", String::new()),
+        (memory.weights_on_device, "on the device", on_device),
+    ];
+    let weights = weights.into_iter().filter(|(bytes, ..)| *bytes > 0);
+    let weights: Vec<String> =
+        weights.map(|(bytes, place, more)| format!("{} {place}{more}", size(bytes))).collect();
+    let (kv, activations) = (size(memory.kv), size(memory.activations));
+    format!("weights take {}, the KV cache {kv}, activations {activations}", weights.join(" and "))
 }
 
 /// The engine's options with the context asked for; without one, the engine chooses.

@@ -20,6 +20,7 @@ mod npy;
 mod outfile;
 mod output;
 mod perplexity;
+mod placement;
 mod quantize;
 mod run;
 mod settings;

@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::args::{BackendName, CacheType};
 use crate::folders;
+use crate::values::{GpuLayers, Size};
 
 /// Puts the values of the user's file, if there is one, into `command`.
 pub(crate) fn apply(command: Command) -> anyhow::Result<Command> {
@@ -80,13 +81,17 @@ fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
         || is(TypeId::of::<CacheType>())
     {
         "a string"
+    } else if is(TypeId::of::<GpuLayers>()) || is(TypeId::of::<Size>()) {
+        "a string or a number"
     } else {
         "a number"
     };
     let text = match (value, expected) {
         (DeValue::Boolean(value), "true or false") => return Ok(value.to_string()),
-        (DeValue::String(text), "a string") => text.to_string(),
-        (DeValue::Integer(number), "a number") if number.radix() == 10 => number.as_str().replace('_', ""),
+        (DeValue::String(text), "a string" | "a string or a number") => text.to_string(),
+        (DeValue::Integer(number), "a number" | "a string or a number") if number.radix() == 10 => {
+            number.as_str().replace('_', "")
+        }
         (DeValue::Float(number), "a number") => number.as_str().replace('_', ""),
         (other, _) => return Err(format!("expected {expected}, found {}", describe(other))),
     };

@@ -1,6 +1,7 @@
 //! `rustorch trace`: records what a model computes.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use engine::Engine;
@@ -11,8 +12,9 @@ use trace::{Recording, Summary};
 use crate::args::TraceArgs;
 use crate::interrupt::Unfinished;
 use crate::output::note;
+use crate::placement::{Placement, Sizes, Wish};
 use crate::values::{Layers, TokenIds};
-use crate::{backends, load, outfile, output};
+use crate::{load, outfile, output};
 
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
@@ -45,8 +47,7 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         producer: PRODUCER,
     };
     let _unfinished = args.output.as_deref().map(|path| Unfinished::begin(&trace::part(path))).transpose()?;
-    let values =
-        recording.run(backends::asked_for(&args.backend, model.graph.layers())?, args.output.as_deref())?;
+    let values = record(&recording, Wish::from(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;
     } else {
@@ -55,6 +56,23 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Records on the backend that is wished for.
+pub(crate) fn record(
+    recording: &Recording<'_>,
+    wish: Wish,
+    to: Option<&Path>,
+) -> anyhow::Result<Vec<Summary>> {
+    let format_of = |name: &str| recording.file.tensor(name).map(|tensor| tensor.format);
+    let sizes = Sizes {
+        graph: &recording.model.graph,
+        format_of: &format_of,
+        kv: recording.kv,
+        n_ctx: recording.tokens.len(),
+        n_batch: recording.rows,
+    };
+    Placement::new(wish, &sizes)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 
 /// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.

@@ -192,3 +192,30 @@ impl FromStr for GpuLayers {
         }
     }
 }
+
+/// Bytes, such as `2GiB`, `512M` or `1000000`. Letters stand for powers of 1024, as people mean them of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let power = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+            "" => Some(0),
+            "k" => Some(1),
+            "m" => Some(2),
+            "g" => Some(3),
+            "t" => Some(4),
+            _ => None,
+        };
+        let bytes =
+            number.parse().ok().zip(power).map(|(number, power): (f64, i32)| number * 1024_f64.powi(power));
+        let bytes = bytes.filter(|&bytes| bytes < u64::MAX as f64);
+        bytes
+            .map(|bytes| Size(bytes as u64))
+            .ok_or_else(|| "expected bytes, such as 2GiB or 512MiB".to_owned())
+    }
+}

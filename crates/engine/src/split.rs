@@ -57,6 +57,16 @@ impl Split {
     pub fn new(first: Box<dyn Backend>, rest: Box<dyn Backend>, layers: usize) -> Split {
         Split { first: Part::new(first), rest: Part::new(rest), layers, weights: HashMap::new() }
     }
+
+    /// What each of the two computes of `graph`. None when it cannot be cut after so many layers.
+    pub fn cut(graph: &Graph, layers: usize) -> Option<(Graph, Graph)> {
+        graph.cut(graph.find(&last_value(layers))?)
+    }
+}
+
+/// The value that is handed over.
+fn last_value(layers: usize) -> String {
+    format!("l_out-{}", layers.saturating_sub(1))
 }
 
 impl Backend for Split {
@@ -90,9 +100,8 @@ impl Backend for Split {
         {
             return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
         }
-        let name = format!("l_out-{}", self.layers.saturating_sub(1));
-        let cut = graph.find(&name).and_then(|at| graph.cut(at));
-        let (first_graph, rest_graph) = cut.ok_or_else(|| cannot(name.clone()))?;
+        let cut = Split::cut(graph, self.layers);
+        let (first_graph, rest_graph) = cut.ok_or_else(|| cannot(last_value(self.layers)))?;
         Ok(Box::new(SplitProgram {
             first: self.first.compile(&first_graph, &self.weights, bucket, taps)?,
             rest: self.rest.compile(&rest_graph, &self.weights, bucket, taps)?,
@@ -113,6 +122,8 @@ impl Backend for Split {
         Memory {
             weights_mapped: first.weights_mapped + rest.weights_mapped,
             weights_owned: first.weights_owned + rest.weights_owned,
+            weights_on_device: first.weights_on_device + rest.weights_on_device,
+            weights_as_f16: [first.weights_as_f16, rest.weights_as_f16].concat(),
             kv: first.kv + rest.kv,
             activations: first.activations + rest.activations,
         }

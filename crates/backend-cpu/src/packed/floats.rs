@@ -3,13 +3,17 @@
 //! A strip is `[cols][16]`, as wide as in the file. A number is summed over the columns in order, whether
 //! strips are multiplied as they lie, with few rows of activations, or a slab of two is widened once for
 //! many.
+//!
+//! Quantised weights that are to meet activations of f32 go the same way: they stay in the file, and a strip of F32 is
+//! made of some of their columns whenever these are read. That is the work of dequantising all weights for each step,
+//! several times what reading them takes.
 
 use std::cell::Cell;
 use std::ops::Range;
 
 use bytemuck::Zeroable;
-use quant::{Bf16Le, Block, F16Le, F32Le};
-use zerocopy::IntoBytes;
+use quant::{Bf16Le, Block, F16Le, F32Le, Format};
+use zerocopy::{FromZeros, IntoBytes};
 
 use super::activations::{Activations, panels};
 use super::product::{DIRECT, groups, load, store, strips};
@@ -17,6 +21,9 @@ use super::{Packed, Scratch, Strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
 use crate::memory::{Line, Lines};
 use crate::pool::{Pool, Tile};
+
+/// Columns that are dequantised at a time: whole blocks of every format.
+const CHUNK: usize = 256;
 
 /// Columns of a slab: what is widened fills a part of the second-level cache.
 const SLAB: usize = 1024;
@@ -103,10 +110,34 @@ impl Packed {
                 lanes.run(PackNumbers { matrix, len, s, cols: cols.clone(), to: &mut *to });
                 (&*to, 0..cols.len())
             }
+            Strips::Quantised(bytes, format) => {
+                let to = scratch.lines(cols.len());
+                for (first, to) in cols.clone().step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
+                    let mut matrix = [F32Le::new_zeroed(); LANES * CHUNK];
+                    let len = to.len();
+                    for (row, to) in self.numbers_of(s).zip(matrix.chunks_exact_mut(len)) {
+                        dequantise(*format, bytes, row * self.cols + first, to);
+                    }
+                    let matrix = F::slice(matrix[..LANES * len].as_bytes());
+                    lanes.run(PackNumbers { matrix, len, s: 0, cols: 0..len, to });
+                }
+                (&*to, 0..cols.len())
+            }
         };
         let size = size_of::<[F; LANES]>();
         let bytes: &[u8] = bytemuck::cast_slice(lines);
         F::slice(&bytes[cols.start * size..cols.end * size]).as_chunks().0
+    }
+}
+
+/// Writes the numbers of `bytes` from the `first` on, whole blocks of `format`.
+fn dequantise(format: Format, bytes: &[u8], first: usize, to: &mut [F32Le]) {
+    let mut numbers = [0.0; CHUNK];
+    let numbers = &mut numbers[..to.len()];
+    let bytes_of = |values: usize| values / format.block_len() * format.block_bytes();
+    format.dequantize(&bytes[bytes_of(first)..][..bytes_of(numbers.len())], numbers);
+    for (to, number) in to.iter_mut().zip(numbers) {
+        *to = F32Le(number.to_le_bytes());
     }
 }
 

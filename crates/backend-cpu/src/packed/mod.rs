@@ -21,6 +21,7 @@ use std::ops::Range;
 
 use bytemuck::Zeroable;
 use bytes::Bytes;
+use quant::Format;
 use zerocopy::FromBytes;
 
 use crate::lanes::{BYTES, LANES, Lanes, Work};
@@ -44,6 +45,8 @@ enum Strips {
     Kept { lines: Lines, strip: usize, factors: usize },
     /// Nowhere: these are the rows as they lie in the file, of which a strip is packed whenever it is read.
     Mapped(Bytes),
+    /// The same of a quantised format, for kernels of F32: a strip is dequantised whenever it is read.
+    Quantised(Bytes, Format),
 }
 
 thread_local! {
@@ -113,6 +116,11 @@ impl Packed {
         Packed { strips: Strips::Mapped(bytes), rows, cols }
     }
 
+    /// Leaves `rows` rows of `cols` values of a quantised format where they are, for kernels of F32.
+    pub(crate) fn quantised(format: Format, bytes: Bytes, rows: usize, cols: usize) -> Packed {
+        Packed { strips: Strips::Quantised(bytes, format), rows, cols }
+    }
+
     /// Rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
@@ -169,6 +177,7 @@ impl Packed {
                 });
                 (heads, planes)
             }
+            Strips::Quantised(..) => unreachable!("only kernels of F32 read them"),
         }
     }
 }
@@ -256,6 +265,18 @@ mod tests {
         out
     }
 
+    /// The same with activations of f32; the weight stays as it is.
+    fn wide_product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
+        let (linear, tile) = (kernels.linear(Format::F32), kernels.tile);
+        let weight = Packed::quantised(format, weights.to_vec().into(), N, COLS);
+        let mut words = vec![0; rows * linear.form.words(COLS)];
+        (kernels.pack)(x, rows, tile, linear.form, &mut words);
+        let x = Activations { words: &words, rows, cols: COLS, tile };
+        let mut out = vec![f32::NAN; rows * N];
+        Pool::new(1).tiles(&mut out, N, (rows, 64), |mut tile| (linear.multiply)(&weight, x, &mut tile));
+        out
+    }
+
     fn nmse(a: &[f32], b: &[f32]) -> f64 {
         let square = |x: f32| f64::from(x) * f64::from(x);
         let error: f64 = a.iter().zip(b).map(|(a, b)| square(a - b)).sum();
@@ -287,6 +308,11 @@ mod tests {
                     assert!(error < limit, "{label}: NMSE {error:e}");
                     let error = nmse(first.get_or_insert_with(|| found.clone()), &found);
                     assert!(error < 1e-10, "{label}: NMSE {error:e} to plain Rust");
+                    if format.block_len() > 1 {
+                        let wide = wide_product(&kernels, format, &weights, &x, rows);
+                        let error = nmse(&truth, &wide);
+                        assert!(error < 1e-10, "{label}, activations of f32: NMSE {error:e}");
+                    }
                     let last = rows - 1;
                     let alone = product(&kernels, format, &weights, &x[last * COLS..], 1);
                     let among = &found[last * N..];

@@ -31,9 +31,10 @@ use tempfile::TempDir;
 use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, ModelArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
+use crate::placement::{GpuArgs, Placement, Sizes, Wish};
 use crate::quantize::mix::Mix;
 use crate::synth::Synth;
-use crate::values::{GpuLayers, from_1_to};
+use crate::values::from_1_to;
 use crate::{backends, interrupt, load};
 use measure::Stopwatch;
 use plan::{Counts, Test, Threads};
@@ -70,10 +71,8 @@ pub(crate) struct Args {
     /// What computes; ceilings are known of the CPU alone
     #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND", help_heading = "Engine")]
     backend: BackendName,
-    /// Layers on the graphics processor, the last ones and the output: a number, auto or all
-    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
-    #[arg(help_heading = "Engine")]
-    gpu_layers: GpuLayers,
+    #[command(flatten, next_help_heading = "Engine")]
+    gpu: GpuArgs,
     /// Threads, such as 2 or 1,2 [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N,...", env = "RUSTORCH_THREADS", help_heading = "Engine")]
     threads: Option<Threads>,
@@ -190,9 +189,14 @@ fn on_threads(
     let start = Instant::now();
     let model = Arc::new(Model::new(load::file(&args.model)?)?);
     let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-    let backend = backends::made(args.backend, args.gpu_layers, cpu, model.graph().layers())?;
-    let is_cpu = backend.describe().name == "cpu";
-    let engine = Engine::new(model.clone(), backend, options(args, tests))?;
+    let (wish, options) = (Wish { name: args.backend, gpu: args.gpu, cpu }, options(args, tests));
+    let placement = Sizes::with(&model, &options, |sizes| Placement::new(wish, sizes))?;
+    let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
+        let name = placement.in_words();
+        Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu))
+    })?;
+    // With activations of f32 a product of 8-bit weights has another ceiling.
+    let is_cpu = backend == "cpu" && args.backend != BackendName::HybridF32;
     let load_seconds = start.elapsed().as_secs_f64();
     tracing::debug!("loaded for {on} in {load_seconds:.2} s");
     let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
@@ -208,6 +212,8 @@ fn on_threads(
         tracing::debug!("{test} on {on}: tokens a second {samples:.2?}");
         let threads = threads.get();
         rows.push(Row {
+            backend: backend.clone(),
+            gpu_layers,
             test,
             threads,
             samples,

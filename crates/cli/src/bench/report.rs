@@ -31,6 +31,10 @@ pub(super) struct Subject {
 /// One test on a number of threads.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
+    /// What computes, in words.
+    pub(super) backend: String,
+    /// Layers on a graphics processor.
+    pub(super) gpu_layers: usize,
     pub(super) test: Test,
     pub(super) threads: usize,
     /// Tokens a second; not empty.
@@ -114,6 +118,8 @@ pub(super) fn print(subject: &Subject, rows: &[Row], style: Style) -> anyhow::Re
 struct Object<'a> {
     #[serde(flatten)]
     subject: &'a Subject,
+    backend: &'a str,
+    gpu_layers: usize,
     threads: usize,
     test: String,
     kind: Kind,
@@ -145,6 +151,8 @@ impl<'a> Object<'a> {
         let Test { kind, tokens, depth } = row.test;
         Object {
             subject,
+            backend: &row.backend,
+            gpu_layers: row.gpu_layers,
             threads: row.threads,
             test: row.test.to_string(),
             kind,
@@ -169,7 +177,7 @@ impl<'a> Object<'a> {
 }
 
 /// The columns of `-o csv`.
-const COLUMNS: [&str; 18] = [
+const COLUMNS: [&str; 20] = [
     "model",
     "type",
     "size_bytes",
@@ -188,9 +196,11 @@ const COLUMNS: [&str; 18] = [
     "load_seconds",
     "peak_memory_bytes",
     "anonymous_memory_bytes",
+    "backend",
+    "gpu_layers",
 ];
 
-fn fields(subject: &Subject, row: &Row) -> [String; 18] {
+fn fields(subject: &Subject, row: &Row) -> [String; 20] {
     let number = |number: f64| format!("{number:.4}");
     let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
     let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, |bytes| bytes.to_string());
@@ -213,6 +223,8 @@ fn fields(subject: &Subject, row: &Row) -> [String; 18] {
         number(row.load_seconds),
         bytes(row.peak_memory_bytes),
         bytes(row.anonymous_memory_bytes),
+        row.backend.clone(),
+        row.gpu_layers.to_string(),
     ]
 }
 
@@ -227,7 +239,8 @@ fn quoted(field: &str) -> String {
 
 /// The lines of a table in Markdown, numbers to the right.
 fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
-    let heading = ["model", "type", "size", "params", "isa", "threads", "test", "t/s", "ceiling", "share"];
+    let heading =
+        ["model", "type", "size", "params", "backend", "threads", "test", "t/s", "ceiling", "share"];
     let cells = rows.iter().map(|row| {
         let unknown = || "?".to_owned();
         [
@@ -235,7 +248,11 @@ fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
             subject.kind.clone(),
             output::size(subject.size_bytes),
             output::count(usize::try_from(subject.parameters).unwrap_or(usize::MAX)),
-            if subject.no_repack { format!("{}, not repacked", subject.isa) } else { subject.isa.to_owned() },
+            match &*row.backend {
+                "cpu" if subject.no_repack => format!("{}, not repacked", subject.isa),
+                "cpu" => subject.isa.to_owned(),
+                other => other.replace('|', "\\|"),
+            },
             row.threads.to_string(),
             row.test.to_string(),
             format!("{:.2} ± {:.2}", row.mean(), row.deviation()),
@@ -287,6 +304,8 @@ mod tests {
 
     fn row(samples: &[f64], ceiling: Option<f64>) -> Row {
         Row {
+            backend: "cpu".into(),
+            gpu_layers: 0,
             test: Test { kind: Kind::Prompt, tokens: 512, depth: 4096 },
             threads: 2,
             samples: samples.to_vec(),

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use engine::{Chat, Engine, Event, Model, StopReason, Usage};
 
 use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
-use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note};
+use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note, printable};
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
@@ -48,7 +48,7 @@ impl Session {
     }
 
     fn greet(&self) {
-        let file = output::printable(self.engine.model().file().file(), "");
+        let file = printable(self.engine.model().file().file(), "");
         note(format_args!(
             "{file}, context of {} tokens. /help shows the commands.",
             self.engine.limits().n_ctx
@@ -215,18 +215,27 @@ impl Session {
     }
 
     fn stats(&self) -> String {
-        let Some(usage) = &self.last else { return "no answer yet".to_owned() };
+        let backend = self.engine.backend();
+        let held = [
+            (
+                "backend",
+                format!("{} on {}", backend.describe().name, printable(&backend.describe().device, "")),
+            ),
+            ("memory", load::in_words(&backend.memory())),
+        ];
+        let Some(usage) = &self.last else { return "no answer yet\n".to_owned() + &output::pairs(held) };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
         let tokens = |number: usize| counted(number, "token");
         let used = usage.prompt_tokens + usage.generated_tokens;
-        output::pairs([
+        let said = [
             ("prefilled", tokens(usage.prefilled_tokens()) + &rate(usage.prefill_rate())),
             ("reused", tokens(usage.reused_tokens) + " of the conversation's cache"),
             ("generated", tokens(usage.generated_tokens) + &rate(usage.decode_rate())),
             ("in all answers", tokens(self.generated)),
             ("context used", format!("{used} of {}", tokens(self.engine.limits().n_ctx))),
             ("seed", usage.seed.to_string()),
-        ])
+        ];
+        output::pairs(said.into_iter().chain(held))
     }
 }
 

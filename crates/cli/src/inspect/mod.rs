@@ -1,9 +1,11 @@
 //! `rustorch inspect`: what is in a file, whether it can be run, and the memory that takes.
 
+mod fits;
 mod text;
 mod value;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use backend::PAGE;
@@ -14,16 +16,41 @@ use models::{Config, RopeScaling};
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
 
-use crate::args::{InspectArgs, ModelArgs};
+use crate::args::{BackendName, ContextArgs, ModelArgs};
+use crate::backends::WeightsArgs;
+use crate::values::Size;
 use crate::{load, output};
+use fits::Fit;
 use value::{Entries, Number};
 
-pub(crate) fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
+/// What `inspect` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The GGUF file; the same as -m FILE [default: the small model in the program]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    context: ContextArgs,
+    #[command(flatten)]
+    weights: WeightsArgs,
+    /// Say how many layers fit on the devices of this backend; auto asks where there may be a graphics processor
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
+    backend: BackendName,
+    /// The same with so much of their memory, at most, such as 2GiB [default: what is free]
+    #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
+    gpu_memory: Option<Size>,
+    /// Print one JSON object with everything, arrays in full
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned() };
     let file = load::file(&model)?;
     load::introduce(&model, &file);
     // Opened again, since an engine takes its file and may refuse it.
-    let memory = Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(model, &args));
+    let memory = Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(&model, &args));
     let report = Report::new(&file, memory);
     if args.json {
         output::json(&report)?
@@ -109,6 +136,8 @@ struct MemoryNeeded {
     kv_cache: u64,
     activations: u64,
     total: u64,
+    /// How much of it graphics processors have room for.
+    devices: Vec<Fit>,
 }
 
 impl<'a> Report<'a> {
@@ -208,10 +237,11 @@ impl From<Choice> for Decision {
 
 /// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
 /// size of all pages without taking it.
-fn memory(model: Model, args: &InspectArgs) -> anyhow::Result<MemoryNeeded> {
-    let options = Options { pages: Some(1), ..load::options(&args.context, &model) };
+fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
+    let whole = load::options(&args.context, model);
+    let options = Options { pages: Some(1), ..whole };
     let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
-    let held = Engine::memory(&model, Box::new(args.weights.on(Cpu::new(None))), options)?;
+    let held = Engine::memory(model, Box::new(args.weights.on(Cpu::new(None))), options)?;
     let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
     let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
     Ok(MemoryNeeded {
@@ -221,5 +251,6 @@ fn memory(model: Model, args: &InspectArgs) -> anyhow::Result<MemoryNeeded> {
         kv_cache,
         activations: held.activations,
         total: parts.into_iter().fold(0, u64::saturating_add),
+        devices: fits::all(model, &whole, args.backend, args.gpu_memory),
     })
 }

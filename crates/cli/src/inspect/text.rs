@@ -46,6 +46,12 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
                 ("together", memory.total),
             ];
             write!(out, "{}", pairs(parts.map(|(name, bytes)| (name, size(bytes)))))?;
+            if !memory.devices.is_empty() {
+                heading(&mut out, "On graphics processors")?;
+                let fits = memory.devices.iter().map(|fit| (fit.label(), fit.in_words()));
+                let fits: Vec<_> = fits.collect();
+                write!(out, "{}", pairs(fits.iter().map(|(label, words)| (&**label, words.clone()))))?;
+            }
         }
         Err(why) => {
             heading(&mut out, "Cannot be run")?;

@@ -1,0 +1,265 @@
+//! Where the layers of a model are computed: how many of them a graphics processor takes.
+
+use anyhow::bail;
+use backend::{Backend, Bucket, KvLayout, PAGE};
+use backend_wgpu::{Adapter, Gpu, Needs};
+use engine::{DEFAULT_N_CTX, KvFormat, Model, Options, Split};
+use graph::Graph;
+use quant::Format;
+
+use crate::args::{BackendArgs, BackendName, CpuArgs};
+use crate::output::{counted, note, size};
+use crate::values::{GpuLayers, Size};
+use crate::{backends, output};
+
+/// How much of a model a graphics processor takes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct GpuArgs {
+    /// Layers on the graphics processor, the last ones and the output: a number, all, or auto for as many as
+    /// its memory has room for [short: -ngl]
+    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
+    pub(crate) gpu_layers: GpuLayers,
+    /// Memory of the graphics processor to use, at most, such as 2GiB [default: what is free]
+    #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
+    pub(crate) gpu_memory: Option<Size>,
+}
+
+/// What somebody wants to compute with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) name: BackendName,
+    pub(crate) gpu: GpuArgs,
+    pub(crate) cpu: CpuArgs,
+}
+
+impl From<&BackendArgs> for Wish {
+    fn from(args: &BackendArgs) -> Wish {
+        Wish { name: args.backend, gpu: args.gpu, cpu: args.cpu }
+    }
+}
+
+/// What decides how much memory layers take.
+pub(crate) struct Sizes<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) format_of: &'a dyn Fn(&str) -> Option<Format>,
+    pub(crate) kv: KvFormat,
+    /// Positions of the K/V cache.
+    pub(crate) n_ctx: usize,
+    /// Rows of a step.
+    pub(crate) n_batch: usize,
+}
+
+impl Sizes<'_> {
+    /// Calls `with` with those of `model` on an engine of these options.
+    pub(crate) fn with<T>(model: &Model, options: &Options, with: impl FnOnce(&Sizes<'_>) -> T) -> T {
+        let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
+        let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
+        let (kv, n_batch) = (options.kv_format, options.n_batch);
+        with(&Sizes { graph: model.graph(), format_of: &format_of, kv, n_ctx, n_batch })
+    }
+
+    pub(crate) fn layers(&self) -> usize {
+        self.graph.layers()
+    }
+
+    /// What the last `layers` layers, at least one, and the output take on a device. None when the model cannot be
+    /// cut there.
+    pub(crate) fn of(&self, layers: usize) -> Option<Needs> {
+        let cut;
+        let graph = match self.layers() - layers {
+            0 => self.graph,
+            first => {
+                cut = Split::cut(self.graph, first)?;
+                &cut.1
+            }
+        };
+        let kv = KvLayout::of(graph, self.n_ctx.div_ceil(PAGE), self.kv);
+        let rows = self.n_batch.min(self.n_ctx).max(1);
+        let buckets = [Bucket { rows: 1, wanted: 1 }, Bucket { rows, wanted: 1 }];
+        Needs::of(graph, self.format_of, kv, &buckets).ok()
+    }
+
+    /// How many layers so many bytes have room for.
+    pub(crate) fn fitting(&self, room: u64) -> usize {
+        let (mut fits, mut too_many) = (0, self.layers() + 1);
+        while too_many - fits > 1 {
+            let middle = (fits + too_many) / 2;
+            let has_room = self.of(middle).is_some_and(|needs| needs.total() <= room);
+            *(if has_room { &mut fits } else { &mut too_many }) = middle;
+        }
+        fits
+    }
+}
+
+/// The memory that may be used on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// What is free, as far as the driver says, or what the user allows.
+    bytes: Option<u64>,
+    /// What `auto` leaves of it: drivers, other programs and larger batches take some.
+    reserve: u64,
+    is_limited: bool,
+}
+
+impl Budget {
+    pub(crate) fn of(adapter: &Adapter, limit: Option<Size>) -> Budget {
+        const MIB: u64 = 1 << 20;
+        let room = adapter.room();
+        let free = room.free.or(room.total);
+        let limit = limit.map(|Size(bytes)| bytes);
+        let is_limited = limit.is_some_and(|limit| free.is_none_or(|free| limit < free));
+        let bytes = if is_limited { limit } else { free };
+        let reserve = room.total.map_or(0, |total| (total / 16).clamp(256 * MIB, 1024 * MIB));
+        Budget { bytes, reserve: if is_limited { 0 } else { reserve }, is_limited }
+    }
+
+    /// What `auto` uses; none when nobody knows.
+    pub(crate) fn for_auto(self) -> Option<u64> {
+        self.bytes.map(|bytes| bytes.saturating_sub(self.reserve))
+    }
+
+    fn in_words(self) -> String {
+        let bytes = self.bytes.map_or_else(|| "an unknown amount".to_owned(), size);
+        format!("{bytes} {}", if self.is_limited { "may be used" } else { "is free" })
+    }
+}
+
+/// Who computes a model.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    wish: Wish,
+    adapter: Option<Adapter>,
+    /// Layers of the model.
+    layers: usize,
+    /// Those of the adapter, the last ones.
+    pub(crate) on_gpu: usize,
+}
+
+impl Placement {
+    /// For a model of these sizes.
+    ///
+    /// # Errors
+    /// When the device that was asked for is not there, or has no room for as many layers as were asked for.
+    pub(crate) fn new(wish: Wish, sizes: &Sizes<'_>) -> anyhow::Result<Placement> {
+        let layers = sizes.layers();
+        let on_cpu = Placement { wish, adapter: None, layers, on_gpu: 0 };
+        let wanted = match wish.gpu.gpu_layers {
+            GpuLayers::Auto => None,
+            GpuLayers::All => Some(layers),
+            GpuLayers::Last(number) => Some(number.min(layers)),
+        };
+        let is_for_none = matches!(wish.name, BackendName::Cpu | BackendName::Reference);
+        if is_for_none || wanted == Some(0) {
+            return Ok(on_cpu);
+        }
+        let Some(adapter) = backends::adapter(wish.name)? else {
+            if wanted.is_some() {
+                note(format_args!("rustorch: no graphics processor was found: the CPU computes all layers"));
+            }
+            return Ok(on_cpu);
+        };
+        let budget = Budget::of(&adapter, wish.gpu.gpu_memory);
+        let on_gpu = match (wanted, budget.for_auto()) {
+            (Some(wanted), _) => {
+                check(&adapter, budget, sizes, wanted)?;
+                wanted
+            }
+            (None, Some(room)) => sizes.fitting(room),
+            (None, None) => layers,
+        };
+        if on_gpu == 0 {
+            note(format_args!(
+                "rustorch: {} has no room for a layer of this model ({}): the CPU computes it",
+                output::printable(adapter.name(), ""),
+                budget.in_words()
+            ));
+            return Ok(on_cpu);
+        }
+        Ok(Placement { adapter: Some(adapter), on_gpu, ..on_cpu })
+    }
+
+    /// Makes the backend and has `put` put the model on it. Where that fails for want of room, the graphics processor
+    /// gets fewer layers, unless the user has said how many.
+    ///
+    /// # Errors
+    /// Those of `put`, and when a device cannot be opened.
+    pub(crate) fn with<T>(
+        mut self,
+        mut put: impl FnMut(Box<dyn Backend>, &Placement) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        loop {
+            let error = match self.backend().and_then(|backend| put(backend, &self)) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let Some(fewer) = self.after(&error) else { return Err(error) };
+            let goes_on = match fewer {
+                0 => "the CPU computes all layers".to_owned(),
+                fewer => format!("trying {}", counted(fewer as u64, "layer")),
+            };
+            note(format_args!("rustorch: {}; {goes_on}", output::message(&error)));
+            self.on_gpu = fewer;
+        }
+    }
+
+    /// How many layers the graphics processor is to get after an error; none when it is final.
+    fn after(&self, error: &anyhow::Error) -> Option<usize> {
+        let (is_free, wish) = (self.wish.gpu.gpu_layers == GpuLayers::Auto, self.wish.name);
+        match backends::fault(error)? {
+            _ if self.on_gpu == 0 => None,
+            backend::Error::OutOfMemory { .. } if is_free => Some(self.on_gpu / 2),
+            backend::Error::Device { .. } if wish == BackendName::Auto => Some(0),
+            _ => None,
+        }
+    }
+
+    fn backend(&self) -> anyhow::Result<Box<dyn Backend>> {
+        let on_cpu = || backends::on_cpu(self.wish.name, self.wish.cpu);
+        Ok(match &self.adapter {
+            Some(adapter) if self.on_gpu == self.layers => Box::new(Gpu::new(adapter)?),
+            Some(adapter) if self.on_gpu > 0 => {
+                let gpu = Box::new(Gpu::new(adapter)?);
+                Box::new(Split::new(on_cpu(), gpu, self.layers - self.on_gpu))
+            }
+            _ => on_cpu(),
+        })
+    }
+
+    /// For people, such as `vulkan (NVIDIA H200), all 8 layers`.
+    pub(crate) fn in_words(&self) -> String {
+        match &self.adapter {
+            Some(adapter) if self.on_gpu > 0 => {
+                let device = output::printable(adapter.name(), "");
+                let share = match self.layers - self.on_gpu {
+                    0 => format!("all {}", counted(self.layers as u64, "layer")),
+                    first => format!("{} of {} layers; {first} on the CPU", self.on_gpu, self.layers),
+                };
+                format!("{} ({device}), {share}", adapter.interface())
+            }
+            _ if self.wish.name == BackendName::Reference => "reference".to_owned(),
+            _ => "cpu".to_owned(),
+        }
+    }
+}
+
+/// Refuses what is known not to fit.
+fn check(adapter: &Adapter, budget: Budget, sizes: &Sizes<'_>, wanted: usize) -> anyhow::Result<()> {
+    let (Some(room), Some(needs)) = (budget.bytes, sizes.of(wanted)) else { return Ok(()) };
+    if needs.total() <= room {
+        return Ok(());
+    }
+    let fitting = match sizes.fitting(room) {
+        0 => "none fits; use -ngl 0".to_owned(),
+        1 => "1 fits; use -ngl 1".to_owned(),
+        fitting => format!("{fitting} fit; use -ngl {fitting}"),
+    };
+    bail!(
+        "{} of {} layers and the output take {} on {}, where {}: {fitting} or -ngl auto, a smaller context (-c N), or \
+         a model of fewer bits",
+        wanted,
+        sizes.layers(),
+        size(needs.total()),
+        output::printable(adapter.name(), ""),
+        budget.in_words()
+    )
+}
