@@ -100,7 +100,7 @@ def output(command: list) -> str:
 
 def ours(args, model: Path, *, new: int, depth: int = 0, rounds: int = 1, ceilings: bool, isa: str | None) -> dict:
     command = [RUSTORCH, "bench", "-m", model, "-p", args.prompt, "-n", new, "-d", depth, "-r", rounds, "-o", "json"]
-    command += ["-t", ",".join(map(str, args.threads))]
+    command += ["--backend", "cpu", "-t", ",".join(map(str, args.threads))]
     command += [] if ceilings else ["--no-ceilings"]
     command += ["--isa", isa] if isa else []
     rows = json.loads(output(command))

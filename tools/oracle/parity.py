@@ -185,7 +185,7 @@ class Perplexities:
         if json.loads(ids)["ids"] != tokens:
             self.wrong.append(f"{form}: other token ids than llama.cpp's")
         said = self.rustorch.run("perplexity", "-m", model, "-f", "-", "--parse-special", "-c", str(N_CTX), "--json",
-                                 stdin=self.written)  # fmt: skip
+                                 "--backend", "cpu", stdin=self.written)  # fmt: skip
         ours = json.loads(said)
         logits, following = llama_logits(model, windows(tokens, N_CTX), bos)
         log_probs = log_softmax(logits)

@@ -66,7 +66,7 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     rewritten
 }
 
-/// Makes of `-ngl`, which is no option, `--ngl`, so that clap does not take it for `-n gl`.
+/// Makes of `-mg`, which is no option, `--mg`, so that clap does not take it for `-m g`.
 fn spell_out(arg: &mut OsString) {
     let word = arg.to_str().and_then(|text| text.strip_prefix('-'));
     let is_word = |word: &&str| !word.starts_with('-') && word.chars().take(2).all(char::is_alphabetic);
@@ -212,11 +212,12 @@ mod tests {
         check(&["run", "-temp=0", "-top-k", "1"], &["run", "--temp=0", "--top-k", "1"]);
         check(&["run", "-n5", "-vmx.gguf", "-c", "4"], &["run", "-n5", "-vmx.gguf", "-c", "4"]);
         check(&["run", "-vn", "4"], &["run", "-vn", "4"]);
+        check(&["-p", "x", "-ngl", "4"], &["run", "-p", "x", "--ngl", "4"]);
     }
 
     #[test]
     fn words_that_are_no_options_stay_whole() {
-        for word in ["ngl", "no-cnv", "cnv", "fa", "hf", "mg", "vx"] {
+        for word in ["nosuch", "no-cnv", "cnv", "fa", "hf", "mg", "vx"] {
             let (typed, spelt) = (format!("-{word}"), format!("--{word}"));
             check(&["run", &typed, "9"], &["run", &spelt, "9"]);
             check(&["-m", "x", "-p", "hi", &typed, "9"], &["run", "-m", "x", "-p", "hi", &spelt, "9"]);

@@ -80,18 +80,18 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engi
 
 /// What a model holds, for people.
 pub(crate) fn in_words(memory: &Memory) -> String {
-    let as_f16 = |(format, bytes): &(_, u64)| format!(", of which {} of {format} kept as F16", size(*bytes));
-    let on_device = memory.weights_as_f16.iter().map(as_f16).collect::<String>();
-    let weights = [
-        (memory.weights_mapped, "in the file", String::new()),
-        (memory.weights_owned - memory.weights_on_device, "of copies", String::new()),
-        (memory.weights_on_device, "on the device", on_device),
-    ];
-    let weights = weights.into_iter().filter(|(bytes, ..)| *bytes > 0);
-    let weights: Vec<String> =
-        weights.map(|(bytes, place, more)| format!("{} {place}{more}", size(bytes))).collect();
-    let (kv, activations) = (size(memory.kv), size(memory.activations));
-    format!("weights take {}, the KV cache {kv}, activations {activations}", weights.join(" and "))
+    let mut weights = format!(
+        "weights take {} in the file and {} of copies",
+        size(memory.weights_mapped),
+        size(memory.weights_owned - memory.weights_on_device)
+    );
+    if memory.weights_on_device > 0 {
+        weights += &format!(", {} on the device", size(memory.weights_on_device));
+    }
+    for (format, bytes) in &memory.weights_as_f16 {
+        weights += &format!(", of which {} of {format} kept as F16", size(*bytes));
+    }
+    format!("{weights}, the KV cache {}, activations {}", size(memory.kv), size(memory.activations))
 }
 
 /// The engine's options with the context asked for; without one, the engine chooses.

@@ -42,7 +42,7 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
     error
 }
 
-/// Undoes what [`crate::argv`] did: names `-ngl`, not `--ngl`.
+/// Undoes what [`crate::argv`] did: names `-mg`, not `--mg`.
 fn name_as_typed(error: &mut Error) {
     let Some(read) = string(error, ContextKind::InvalidArg) else { return };
     let Some(typed) = read.strip_prefix('-').filter(|typed| typed.starts_with('-')) else { return };

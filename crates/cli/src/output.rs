@@ -8,6 +8,7 @@ use std::time::Duration;
 use anstream::AutoStream;
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
+use tracing_subscriber::EnvFilter;
 
 use crate::advice::advice;
 
@@ -58,11 +59,12 @@ pub(crate) fn note(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
-/// Sends what the crates trace to stderr: warnings, and everything when `verbose`.
+/// Sends what the crates trace to stderr: warnings, and everything when `verbose`. Those that speak to graphics
+/// processors say megabytes.
 pub(crate) fn start_tracing(verbose: bool) {
-    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::WARN };
+    let level = if verbose { "debug,naga=warn,wgpu=warn,wgpu_core=warn,wgpu_hal=warn" } else { "warn" };
     tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_env_filter(EnvFilter::new(level))
         .with_writer(io::stderr)
         .with_ansi(
             anstream::stderr().current_choice() != anstream::ColorChoice::Never && io::stderr().is_terminal(),

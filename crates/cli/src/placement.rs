@@ -17,7 +17,8 @@ use crate::{backends, output};
 pub(crate) struct GpuArgs {
     /// Layers on the graphics processor, the last ones and the output: a number, all, or auto for as many as
     /// its memory has room for [short: -ngl]
-    #[arg(long, alias = "ngl", value_name = "N", default_value = "auto", env = "RUSTORCH_GPU_LAYERS")]
+    #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
+    #[arg(env = "RUSTORCH_GPU_LAYERS")]
     pub(crate) gpu_layers: GpuLayers,
     /// Memory of the graphics processor to use, at most, such as 2GiB [default: what is free]
     #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
@@ -99,6 +100,8 @@ pub(crate) struct Budget {
     /// What `auto` leaves of it: drivers, other programs and larger batches take some.
     reserve: u64,
     is_limited: bool,
+    /// Whether others may have taken some of it, for all the driver says.
+    is_total: bool,
 }
 
 impl Budget {
@@ -110,7 +113,8 @@ impl Budget {
         let is_limited = limit.is_some_and(|limit| free.is_none_or(|free| limit < free));
         let bytes = if is_limited { limit } else { free };
         let reserve = room.total.map_or(0, |total| (total / 16).clamp(256 * MIB, 1024 * MIB));
-        Budget { bytes, reserve: if is_limited { 0 } else { reserve }, is_limited }
+        let is_total = room.free.is_none();
+        Budget { bytes, reserve: if is_limited { 0 } else { reserve }, is_limited, is_total }
     }
 
     /// What `auto` uses; none when nobody knows.
@@ -120,7 +124,11 @@ impl Budget {
 
     fn in_words(self) -> String {
         let bytes = self.bytes.map_or_else(|| "an unknown amount".to_owned(), size);
-        format!("{bytes} {}", if self.is_limited { "may be used" } else { "is free" })
+        match self {
+            Budget { is_limited: true, .. } => format!("{bytes} may be used"),
+            Budget { is_total: true, .. } => format!("{bytes} is all there is"),
+            _ => format!("{bytes} is free"),
+        }
     }
 }
 
@@ -236,8 +244,12 @@ impl Placement {
                 };
                 format!("{} ({device}), {share}", adapter.interface())
             }
-            _ if self.wish.name == BackendName::Reference => "reference".to_owned(),
-            _ => "cpu".to_owned(),
+            _ => match self.wish.name {
+                BackendName::Reference => "reference",
+                BackendName::HybridF32 => "cpu, with activations of f32",
+                _ => "cpu",
+            }
+            .to_owned(),
         }
     }
 }
@@ -262,4 +274,65 @@ fn check(adapter: &Adapter, budget: Budget, sizes: &Sizes<'_>, wanted: usize) ->
         output::printable(adapter.name(), ""),
         budget.in_words()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_cpu::Cpu;
+    use engine::Engine;
+    use gguf::Gguf;
+    use testkit::llama::Spec;
+
+    use super::*;
+
+    const LAYERS: usize = 3;
+
+    const OPTIONS: Options =
+        Options { n_ctx: Some(200), sequences: 1, n_batch: 64, kv_format: KvFormat::F16, pages: None };
+
+    fn model(format: Format) -> Model {
+        let file = Spec { layers: LAYERS as u32, ..Spec::new(format) }.file();
+        Model::new(Gguf::from_named_bytes("random", file.into()).expect("a file")).expect("a model")
+    }
+
+    #[test]
+    fn as_many_layers_fit_as_there_is_room_for() {
+        let model = model(Format::Q4_K);
+        Sizes::with(&model, &OPTIONS, |sizes| {
+            assert_eq!((sizes.fitting(0), sizes.fitting(u64::MAX)), (0, LAYERS));
+            for layers in 1..=LAYERS {
+                let needed = sizes.of(layers).expect("it can be cut").total();
+                assert_eq!((sizes.fitting(needed), sizes.fitting(needed - 1)), (layers, layers - 1));
+            }
+        });
+    }
+
+    /// What is worked out without a device is what is taken on one. Formats without kernels take more than in the file.
+    #[test]
+    fn needs_are_what_is_taken() {
+        let Some(adapter) = backend_wgpu::adapters().into_iter().next() else {
+            assert!(std::env::var_os("RUSTORCH_REQUIRE_GPU").is_none(), "no Vulkan or Metal device");
+            return eprintln!("skipped: no Vulkan or Metal device");
+        };
+        for format in [Format::F32, Format::Q4_K, Format::IQ4_XS] {
+            let model = model(format);
+            let gpu = || -> Box<dyn Backend> { Box::new(Gpu::new(&adapter).expect("a device that opens")) };
+            let taken = |backend| Engine::memory(&model, backend, OPTIONS).expect("room");
+            let whole = taken(gpu());
+            let part = taken(Box::new(Split::new(Box::new(Cpu::new(None)), gpu(), 1)));
+            Sizes::with(&model, &OPTIONS, |sizes| {
+                for (layers, taken) in [(LAYERS, &whole), (LAYERS - 1, &part)] {
+                    let needs = sizes.of(layers).expect("it can be cut");
+                    // Norms are not counted as copies.
+                    let norms = (2 * layers + 1) as u64 * 256 * 4;
+                    assert_eq!(needs.weights, taken.weights_on_device + norms, "{format}, {layers}");
+                }
+                let needs = sizes.of(LAYERS).expect("all");
+                assert_eq!(needs.kv, whole.kv, "{format}");
+                let ratio = needs.activations as f64 / whole.activations as f64;
+                assert!((0.7..1.3).contains(&ratio), "{format}: {needs:?}, {whole:?}");
+            });
+            assert_eq!(whole.weights_as_f16.is_empty(), format != Format::IQ4_XS, "{whole:?}");
+        }
+    }
 }

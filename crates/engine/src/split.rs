@@ -72,9 +72,8 @@ fn last_value(layers: usize) -> String {
 impl Backend for Split {
     fn describe(&self) -> Description {
         let [first, rest] = [self.first.backend.describe(), self.rest.backend.describe()];
-        let mut facts = vec![("layers of the first", self.layers.to_string())];
-        facts.extend(first.facts.into_iter().chain(rest.facts));
-        Description { name: "split", device: format!("{}, then {}", first.device, rest.device), facts }
+        let device = format!("{} for {} layers, then {}", first.device, self.layers, rest.device);
+        Description { name: "split", device, facts: [first.facts, rest.facts].concat() }
     }
 
     fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {

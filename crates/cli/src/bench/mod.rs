@@ -195,8 +195,7 @@ fn on_threads(
         let name = placement.in_words();
         Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu))
     })?;
-    // With activations of f32 a product of 8-bit weights has another ceiling.
-    let is_cpu = backend == "cpu" && args.backend != BackendName::HybridF32;
+    let is_cpu = backend == "cpu";
     let load_seconds = start.elapsed().as_secs_f64();
     tracing::debug!("loaded for {on} in {load_seconds:.2} s");
     let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);

@@ -2,6 +2,8 @@
 
 mod command;
 mod input;
+#[cfg(test)]
+mod tests;
 
 use std::process::ExitCode;
 

@@ -24,7 +24,7 @@ use tokenizer::Tokenizer;
 use crate::args::{BackendName, ModelArgs};
 use crate::backends::{self, Candidate, WeightsArgs};
 use crate::load;
-use crate::output::{counted, size};
+use crate::output::{Usage, counted, size};
 use crate::values::from_1_to;
 use report::Report;
 
@@ -38,8 +38,8 @@ fewer rows and tokens.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Check this backend [default: all that are compared with the reference]
-    #[arg(long, value_enum, help_heading = "Engine")]
+    /// Check this backend, cpu or reference [default: all that are compared with the reference]
+    #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
     backend: Option<BackendName>,
     /// Threads [default: as many as the system says are useful]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
@@ -53,6 +53,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.backend.is_some_and(|name| !matches!(name, BackendName::Cpu | BackendName::Reference)) {
+        let why = "it is the backends cpu and reference that are verified; what a graphics processor computes, \
+                   `rustorch compare --a vulkan --b reference` checks, or --a metal";
+        return Err(Usage(why.to_owned()).into());
+    }
     let mut report = Report::new(&args.model, args.json);
     let Some(file) = report.get("file", "inspect", |bar| {
         let file = load::file(&args.model)?;

@@ -95,7 +95,8 @@ fn the_command_line_is_checked() {
         ("bench -o xml", "possible values: table, csv, json"),
         ("bench --isa mmx", "there is no such kernel set; there are scalar"),
         ("bench model.gguf", "to name a model, use '-m model.gguf'"),
-        ("bench -ngl 99", "unexpected argument '-ngl'"),
+        ("bench -ngl most", "expected a number, auto or all"),
+        ("bench -mg 99", "unexpected argument '-mg'"),
     ] {
         let error = home.run(args).failed(2);
         assert!(error.contains(said), "{args}: {error}");

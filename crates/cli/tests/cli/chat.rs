@@ -121,7 +121,11 @@ fn faults_end_a_piped_chat() {
     assert_eq!(ran.stderr, said);
     let error = home.pipe("chat -m MODEL -e", "\\xff\n").failed(1);
     assert!(error.contains("line 1 of stdin") && error.contains("not UTF-8"), "{error}");
-    assert!(home.pipe("chat -m MODEL", "/backend gpu\n").failed(1).contains("there are cpu, reference"));
+    assert!(
+        home.pipe("chat -m MODEL", "/backend gpu\n")
+            .failed(1)
+            .contains("there are auto, cpu, metal, vulkan, hybrid-f32, reference")
+    );
     let long = "word ".repeat(200) + "\n";
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);
     assert!(error.contains("64") && error.contains("-c N") && error.contains("/clear"), "{error}");

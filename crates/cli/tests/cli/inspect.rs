@@ -88,15 +88,26 @@ fn what_cannot_be_run_can_be_seen() {
     assert!(text.contains("cannot be used: tokenizer model \"bert\""), "{text}");
 }
 
+/// Between the CPU and the reference are graphics processors, where there are any.
 #[test]
 fn devices_names_backends_and_kernels() {
     let home = Home::new();
     let json = home.run("devices --json -t 1").json();
-    let names: Vec<_> = json.as_array().expect("devices").iter().map(|device| &device["backend"]).collect();
-    assert_eq!(names, ["cpu", "reference"]);
+    let devices = json.as_array().expect("devices");
+    let names: Vec<_> = devices.iter().filter_map(|device| device["backend"].as_str()).collect();
+    assert!(names.first() == Some(&"cpu") && names.last() == Some(&"reference"), "{names:?}");
+    assert_eq!(devices.iter().filter(|device| device["auto"] == true).count(), 1, "{json}");
     assert_eq!(json[0]["facts"]["threads"], "1");
     assert!(json[0]["facts"]["kernels"].is_string());
-    assert!(home.run("devices").quiet().contains("kernels"));
+    for graphics in &devices[1..devices.len() - 1] {
+        assert!(["vulkan", "metal"].contains(&graphics["backend"].as_str().expect("a name")), "{graphics}");
+        for fact in ["kind", "driver", "memory", "largest buffer", "subgroups", "matrix units", "weights"] {
+            assert!(graphics["facts"][fact].is_string(), "{fact}: {graphics}");
+        }
+        assert!(graphics["memory"].is_object(), "{graphics}");
+    }
+    let text = home.run("devices").ok();
+    assert!(text.contains("kernels") && text.matches("(backend auto takes it)").count() == 1, "{text}");
 }
 
 #[test]

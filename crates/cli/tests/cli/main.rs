@@ -5,6 +5,7 @@ mod chat;
 mod common;
 mod compare;
 mod embedded;
+mod gpu;
 mod imatrix;
 mod inspect;
 mod known;

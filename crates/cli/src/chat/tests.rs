@@ -1,0 +1,80 @@
+//! A chat whose device goes away.
+
+use std::sync::Arc;
+
+use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use backend_cpu::Cpu;
+use clap::Parser;
+use engine::{Model, Options};
+use graph::Graph;
+
+use super::*;
+use crate::advice::advice;
+
+/// A device that can be put to use, and is lost with the first step.
+struct Lost(Cpu);
+
+struct LostProgram(Box<dyn Program>);
+
+impl Backend for Lost {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
+        self.0.load(name, weight)
+    }
+
+    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
+        self.0.allocate_kv(layout)
+    }
+
+    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(LostProgram(self.0.compile(graph, bucket, taps)?)))
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.memory()
+    }
+}
+
+impl Program for LostProgram {
+    fn run(&mut self, _: &Step) -> Result<(), Error> {
+        Err(Error::Device { device: "a card".into(), why: "it was lost".into() })
+    }
+
+    fn output(&self) -> &[f32] {
+        self.0.output()
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        self.0.read(name)
+    }
+}
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: ChatArgs,
+}
+
+#[test]
+fn a_conversation_goes_on_without_a_device_that_was_lost() {
+    let args = ["chat", "--backend", "cpu", "--temp", "0", "-n", "2"];
+    let mut session = Session::new(Line::parse_from(args).args, false).expect("the embedded model");
+    session.answer("Hi", &Input::Pipe).expect("the CPU answers");
+    let model =
+        Arc::new(Model::new(load::file(&ModelArgs { model: None }).expect("a file")).expect("a model"));
+    let lost = Engine::new(model, Box::new(Lost(Cpu::new(None))), Options::default()).expect("room");
+    session.go_on(lost).expect("it takes the conversation");
+    for _ in 0..2 {
+        let error = session.answer("Ho", &Input::Pipe).expect_err("a step fails");
+        assert!(output::message(&error).contains("a card: it was lost; use --backend cpu"), "{error:#}");
+        assert!(advice(&error).is_some_and(|advice| advice.contains("/backend cpu")));
+    }
+    session.obey(Command::Backend, "cpu").expect("the CPU is there");
+    session.answer("Hey", &Input::Pipe).expect("the CPU answers");
+    let said = session.chat.messages().iter().filter(|message| message.role == "user");
+    let said: Vec<&str> = said.map(|message| &*message.content).collect();
+    assert_eq!(said, ["Hi", "Hey"]);
+}

@@ -1,0 +1,147 @@
+//! Graphics processors: a real one, or Mesa's Vulkan that computes on the processor.
+//!
+//! Without any these tests say so and pass, unless `RUSTORCH_REQUIRE_GPU` is set.
+
+use serde_json::Value;
+use testkit::llama::Spec;
+
+use crate::common::{Home, Ran, write};
+
+const QUESTION: &str = "What is the capital of France?";
+
+/// A home on a machine with a Vulkan device; drivers may say things on stderr there.
+fn home() -> Option<Home> {
+    let home = Home::new();
+    let devices = home.run("devices --json").json();
+    let has_vulkan = devices.as_array().is_some_and(|all| all.iter().any(|one| one["backend"] == "vulkan"));
+    if !has_vulkan {
+        assert!(std::env::var_os("RUSTORCH_REQUIRE_GPU").is_none(), "no Vulkan device: {devices}");
+        eprintln!("skipped: no Vulkan device");
+    }
+    has_vulkan.then_some(home)
+}
+
+fn answer(home: &Home, options: &str) -> Ran {
+    home.run_with(&format!("run --temp 0 -n 10 {options} -p"), &[QUESTION])
+}
+
+/// The embedded model has eight layers.
+#[test]
+fn an_answer_is_the_same_wherever_layers_are() {
+    let Some(home) = home() else { return };
+    let expected = answer(&home, "--backend cpu").ok();
+    assert!(expected.contains("Paris"), "{expected}");
+    for options in [
+        "--backend vulkan -ngl 1",
+        "--backend vulkan -ngl 4",
+        "--backend vulkan --gpu-layers all",
+        "--backend hybrid-f32 -ngl 4",
+        "--backend hybrid-f32",
+    ] {
+        assert_eq!(answer(&home, options).ok(), expected, "{options}");
+    }
+    for options in ["--backend vulkan -ngl 0", "--backend hybrid-f32 -ngl 0"] {
+        let ran = answer(&home, options);
+        assert_eq!(ran.stderr.lines().count(), 1, "no driver is asked: {}", ran.stderr);
+        assert_eq!(ran.ok(), expected, "{options}");
+    }
+}
+
+#[test]
+fn values_are_those_of_the_reference() {
+    let Some(home) = home() else { return };
+    for side in ["vulkan", "hybrid-f32 -ngl 3"] {
+        let ran = home.run(&format!("compare --b reference -p Hello --json --a {side}"));
+        assert_eq!(ran.json()["alike"], true, "{side}");
+    }
+}
+
+/// The number that is said to fit does, and the next one does not.
+#[test]
+fn what_does_not_fit_is_refused_with_what_does() {
+    let Some(home) = home() else { return };
+    let run = |options: &str| home.run(&format!("run --backend vulkan -c 64 -b 16 -n 1 -p Hi {options}"));
+    let refused = run("--gpu-memory 3MiB -ngl all");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let said = refused.stderr;
+    let part = said.split("use -ngl ").nth(1).expect("advice").split(' ').next().expect("a number");
+    let fits: usize = part.parse().expect("a number");
+    assert!((1..8).contains(&fits) && said.contains("3.0 MiB may be used"), "{said}");
+    let refused = run(&format!("--gpu-memory 3MiB -ngl {}", fits + 1));
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("8 layers and the output take"),
+        "{refused:?}"
+    );
+    run(&format!("--gpu-memory 3MiB -ngl {fits}")).ok();
+    let auto = run("--gpu-memory 3MiB -v");
+    assert!(auto.stderr.contains(&format!("{fits} of 8 layers")), "{auto:?}");
+    auto.ok();
+    assert!(run("--gpu-memory 1KiB -ngl 1").stderr.contains("none fits; use -ngl 0"));
+    let none = run("--gpu-memory 1KiB");
+    assert!(none.stderr.contains("no room for a layer of this model"), "{none:?}");
+    none.ok();
+
+    let json = home.run("inspect --backend vulkan --gpu-memory 3MiB -c 64 --json").json();
+    let device = &json["memory"]["devices"][0];
+    assert_eq!((&device["backend"], &device["layers"]), (&"vulkan".into(), &8.into()), "{device}");
+    assert!(device["fitting"].as_u64() < Some(8) && device["needed"].as_u64() > Some(3 << 20), "{device}");
+    let text = home.run("inspect --backend vulkan -c 64").ok();
+    assert!(text.contains("On graphics processors") && text.contains("all 8 layers fit"), "{text}");
+}
+
+#[test]
+fn the_benchmark_says_where_layers_are() {
+    let Some(home) = home() else { return };
+    let rows = home.run("bench --backend vulkan -p 4 -n 2 -r 1 -t 1 --no-ceilings -o json").json();
+    let rows = rows.as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(row["backend"].as_str().is_some_and(|name| name.starts_with("vulkan (")), "{row}");
+        assert_eq!((&row["gpu_layers"], &row["ceiling"]), (&8.into(), &Value::Null), "{row}");
+    }
+}
+
+#[test]
+fn a_chat_moves_from_one_to_the_other() {
+    let Some(home) = home() else { return };
+    let ran = home.pipe(
+        "chat -m MODEL --temp 0 -n 2",
+        "Hi\n/backend vulkan\n/stats\nHo\n/backend cpu\nHey\n/save talk.json\n",
+    );
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    for said in ["running on backend vulkan", "on the device", "running on backend cpu"] {
+        assert!(ran.stderr.contains(said), "{said}: {}", ran.stderr);
+    }
+    let saved = std::fs::read_to_string(home.path("talk.json")).expect("the conversation");
+    let saved: Value = serde_json::from_str(&saved).expect("JSON");
+    assert_eq!(saved["messages"].as_array().or(saved.as_array()).map(Vec::len), Some(6), "{saved}");
+}
+
+#[test]
+fn formats_without_kernels_are_told() {
+    if home().is_none() {
+        return;
+    }
+    let home = Home::with(&Spec { layers: 1, ..Spec::new(quant::Format::IQ4_XS) });
+    let ran = home.run("run -m MODEL --raw -p Hi -n 1 --backend vulkan -v");
+    let line = ran.stderr.lines().find(|line| line.contains("the model is ready")).expect("a line");
+    assert!(line.contains("on the device, of which ") && line.contains(" of IQ4_XS kept as F16"), "{line}");
+}
+
+/// A backend that is named is never replaced in silence; `auto` is whatever there is.
+#[test]
+fn what_is_not_there_is_said() {
+    let home = Home::new();
+    let absent = if cfg!(target_vendor = "apple") { "vulkan" } else { "metal" };
+    let ran = home.run(&format!("run -p Hi -n 1 --backend {absent}"));
+    assert!(ran.code == Some(1) && ran.stderr.contains(&format!("there is no {absent} device")), "{ran:?}");
+    let mut command = home.command("run --temp 0 -n 10 -p");
+    let ran = Ran::from(command.arg(QUESTION).env_remove("RUSTORCH_BACKEND").output().expect("it starts"));
+    assert!(ran.ok().contains("Paris"));
+    write(&home.path(".config/rustorch/config.toml"), "gpu-layers = 4\ngpu-memory = '2GiB'\n");
+    assert!(answer(&home, "--backend cpu").ok().contains("Paris"));
+    write(&home.path(".config/rustorch/config.toml"), "gpu-layers = 'all'\ngpu-memory = 1000000\n");
+    assert!(answer(&home, "--backend cpu").ok().contains("Paris"));
+    write(&home.path(".config/rustorch/config.toml"), "gpu-layers = 'most'\n");
+    assert!(home.run("devices").failed(1).contains("expected a number, auto or all"));
+}
