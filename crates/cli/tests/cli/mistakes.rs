@@ -32,7 +32,7 @@ fn the_command_line_is_checked() {
         ("-m MODEL --gpu-memory 2QB", "expected bytes, such as 2GiB"),
         ("run -m MODEL -p a -mg 5", "unexpected argument '-mg'"),
         ("-m MODEL -p a -mg 99", "unexpected argument '-mg'"),
-        ("-m MODEL -mg=99", "unexpected argument '-mg'"),
+        ("-m MODEL -nkvo=99", "unexpected argument '-nkvo'"),
         ("-m MODEL --main-gpu 99", "unexpected argument '--main-gpu'"),
         ("run -m MODEL -p a -no-cnv", "unexpected argument '-no-cnv'"),
         ("-m MODEL -p a -no-cnv", "unexpected argument '-no-cnv'"),
