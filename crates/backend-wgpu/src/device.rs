@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) most: Option<wgpu::Limits>,
     /// Whether kernels add across subgroups where the device can.
     pub(crate) subgroups: bool,
+    /// Whether they multiply by matrix units where it has them.
+    pub(crate) matrices: bool,
     /// Whether kernels are compiled with checks of every index.
     pub(crate) checks: bool,
     /// Bytes that buffers may have together.
@@ -105,6 +107,7 @@ impl Default for Settings {
         Settings {
             most: None,
             subgroups: true,
+            matrices: true,
             checks: cfg!(debug_assertions),
             budget: None,
             timed: false,
@@ -186,7 +189,7 @@ impl Device {
         if settings.subgroups {
             wanted |= wgpu::Features::SUBGROUP;
         }
-        let size = matrix_size(adapter).filter(|_| settings.subgroups);
+        let size = matrix_size(adapter).filter(|_| settings.subgroups && settings.matrices);
         if size.is_some() {
             wanted |= MATRICES;
         }

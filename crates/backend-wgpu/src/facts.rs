@@ -35,6 +35,8 @@ impl Adapter {
             let (m, n, k) = (found.m_size, found.n_size, found.k_size);
             format!("{m}x{n}x{k} {:?} to {:?}", found.ab_type, found.cr_type)
         });
+        let mut matrices: Vec<String> = matrices.collect();
+        matrices.dedup();
         Facts {
             kind: match self.info.device_type {
                 wgpu::DeviceType::DiscreteGpu => "discrete",
@@ -46,7 +48,7 @@ impl Adapter {
             driver: format!("{} {}", self.info.driver, self.info.driver_info).trim().to_owned(),
             subgroups: features.contains(wgpu::Features::SUBGROUP).then_some(subgroups),
             has_f16: features.contains(wgpu::Features::SHADER_F16),
-            matrices: matrices.collect(),
+            matrices,
             buffer: limits.max_buffer_size,
             binding: limits.max_storage_buffer_binding_size,
             workgroup_memory: limits.max_compute_workgroup_storage_size,

@@ -73,6 +73,14 @@ impl Gpu {
         Gpu::open(adapter, &Settings { timed: true, ..Settings::default() })
     }
 
+    /// An instance that rounds no activations, as matrix units need it: slower where there are any.
+    ///
+    /// # Errors
+    /// When the device cannot be opened.
+    pub fn with_f32_activations(adapter: &Adapter) -> Result<Gpu, Error> {
+        Gpu::open(adapter, &Settings { matrices: false, ..Settings::default() })
+    }
+
     fn open(adapter: &Adapter, settings: &Settings) -> Result<Gpu, Error> {
         Ok(Gpu::on(Arc::new(Device::open(adapter, settings)?)))
     }

@@ -223,11 +223,14 @@ impl Placement {
 
     fn backend(&self) -> anyhow::Result<Box<dyn Backend>> {
         let on_cpu = || backends::on_cpu(self.wish.name, self.wish.cpu);
+        let gpu = |adapter: &Adapter| match self.wish.name {
+            BackendName::HybridF32 => Gpu::with_f32_activations(adapter),
+            _ => Gpu::new(adapter),
+        };
         Ok(match &self.adapter {
-            Some(adapter) if self.on_gpu == self.layers => Box::new(Gpu::new(adapter)?),
+            Some(adapter) if self.on_gpu == self.layers => Box::new(gpu(adapter)?),
             Some(adapter) if self.on_gpu > 0 => {
-                let gpu = Box::new(Gpu::new(adapter)?);
-                Box::new(Split::new(on_cpu(), gpu, self.layers - self.on_gpu))
+                Box::new(Split::new(on_cpu(), Box::new(gpu(adapter)?), self.layers - self.on_gpu))
             }
             _ => on_cpu(),
         })
