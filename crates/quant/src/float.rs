@@ -27,6 +27,7 @@ pub struct Bf16Le(pub [u8; 2]);
 
 impl F32Le {
     /// The number.
+    #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_le_bytes(self.0)
     }
@@ -34,6 +35,7 @@ impl F32Le {
 
 impl F16Le {
     /// The number; every F16 is also an `f32`.
+    #[inline]
     pub fn to_f32(self) -> f32 {
         half::f16::from_le_bytes(self.0).to_f32()
     }
@@ -41,6 +43,7 @@ impl F16Le {
 
 impl Bf16Le {
     /// The number; every BF16 is also an `f32`.
+    #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes(self.0)) << 16)
     }
