@@ -125,7 +125,7 @@ impl Cpu {
     }
 
     /// The same with activations of f32 for weights of every format: nothing is rounded to 8 bits. Quantised weights
-    /// stay where they were loaded and are dequantised whenever they are read, which takes several times as long.
+    /// stay where they were loaded and are dequantised whenever they are read, which takes much longer for few rows.
     pub fn with_f32_activations(self) -> Cpu {
         Cpu { is_wide: true, ..self }
     }
