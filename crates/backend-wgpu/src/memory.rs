@@ -83,7 +83,7 @@ fn matrix(op: &Op) -> Option<WeightId> {
 
 /// What the buffers of a compiled graph take, and what comes out of it twice: where it is made, and where it is read.
 fn values(bound: &Bound) -> u64 {
-    let plan = Plan::new(bound);
+    let plan = Plan::new(bound, 0);
     let bucket = bound.bucket();
     let bytes = |rows: Rows, cols: usize| {
         let rows = match rows {
