@@ -161,7 +161,7 @@ impl Backend for Gpu {
         }
     }
 
-    fn timings(&mut self) -> Vec<Timing> {
+    fn timings(&self) -> Vec<Timing> {
         std::mem::take(&mut lock(&self.state).timings)
     }
 }

@@ -159,7 +159,7 @@ pub trait Backend: Send {
     fn memory(&self) -> Memory;
 
     /// What steps since the last call have spent their time on, when the backend was made to take it.
-    fn timings(&mut self) -> Vec<Timing> {
+    fn timings(&self) -> Vec<Timing> {
         Vec::new()
     }
 }

@@ -150,7 +150,11 @@ fn record(
         select: &|_| true,
         producer: PRODUCER,
     };
-    crate::trace::record(&recording, Wish { name: backend, gpu: args.gpu, cpu: args.cpu }, Some(path))?;
+    crate::trace::record(
+        &recording,
+        Wish { name: backend, gpu: args.gpu, cpu: args.cpu, is_timed: false },
+        Some(path),
+    )?;
     Ok(())
 }
 

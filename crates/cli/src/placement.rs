@@ -31,11 +31,13 @@ pub(crate) struct Wish {
     pub(crate) name: BackendName,
     pub(crate) gpu: GpuArgs,
     pub(crate) cpu: CpuArgs,
+    /// Whether a graphics processor times its kernels.
+    pub(crate) is_timed: bool,
 }
 
 impl From<&BackendArgs> for Wish {
     fn from(args: &BackendArgs) -> Wish {
-        Wish { name: args.backend, gpu: args.gpu, cpu: args.cpu }
+        Wish { name: args.backend, gpu: args.gpu, cpu: args.cpu, is_timed: false }
     }
 }
 
@@ -224,6 +226,7 @@ impl Placement {
     fn backend(&self) -> anyhow::Result<Box<dyn Backend>> {
         let on_cpu = || backends::on_cpu(self.wish.name, self.wish.cpu);
         let gpu = |adapter: &Adapter| match self.wish.name {
+            _ if self.wish.is_timed => Gpu::timed(adapter),
             BackendName::HybridF32 => Gpu::with_f32_activations(adapter),
             _ => Gpu::new(adapter),
         };

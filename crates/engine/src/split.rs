@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Timing, Weight};
 use graph::Graph;
 
 /// Two backends that compute a model one after the other; hidden rows are handed over once a step.
@@ -114,6 +114,11 @@ impl Backend for Split {
         self.first.backend.prepare(&mut |name| by_first.push(name.to_owned()))?;
         by_first.iter().for_each(|name| copied(name));
         self.rest.backend.prepare(copied)
+    }
+
+    fn timings(&self) -> Vec<Timing> {
+        let [first, rest] = [&self.first, &self.rest].map(|part| part.backend.timings());
+        [first, rest].concat()
     }
 
     fn memory(&self) -> Memory {

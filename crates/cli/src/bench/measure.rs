@@ -1,8 +1,9 @@
 //! Timing: requests through the engine, as everyone's go, with scheduling and sampling.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use backend::Timing;
 use engine::{Engine, Event, Request, Sampling, SequenceId, Stop, StopReason};
 use indicatif::ProgressBar;
 
@@ -17,14 +18,21 @@ pub(super) struct Stopwatch<'a> {
     /// Chooses the first token of each request: no two in a row share it, so that nothing but what was
     /// filled in is found in the cache.
     turn: usize,
+    /// How long it works before times count.
+    warm_up: Duration,
     answering: &'a Answering,
     bar: &'a ProgressBar,
 }
 
 impl<'a> Stopwatch<'a> {
-    pub(super) fn new(mut engine: Engine, answering: &'a Answering, bar: &'a ProgressBar) -> Stopwatch<'a> {
+    pub(super) fn new(
+        mut engine: Engine,
+        warm_up: Duration,
+        answering: &'a Answering,
+        bar: &'a ProgressBar,
+    ) -> Stopwatch<'a> {
         let sequence = engine.new_sequence();
-        Stopwatch { engine, sequence, turn: 0, answering, bar }
+        Stopwatch { engine, sequence, turn: 0, warm_up, answering, bar }
     }
 
     /// The tokens a second of `test`, `repetitions` times, after a prompt or a token that does not count. What lies before
@@ -35,10 +43,17 @@ impl<'a> Stopwatch<'a> {
         }
         // The first prompt is what touches its buffers first.
         let warm_up = if test.kind == Kind::Generation { Test { tokens: 1, ..test } } else { test };
+        let start = Instant::now();
         if self.seconds(warm_up)?.is_none() {
             return Ok(None);
         }
+        while start.elapsed() < self.warm_up {
+            if self.seconds(test)?.is_none() {
+                return Ok(None);
+            }
+        }
         self.bar.inc(1);
+        self.timings();
         let mut samples = Vec::new();
         for _ in 0..repetitions {
             let Some(seconds) = self.seconds(test)? else { return Ok(None) };
@@ -46,6 +61,11 @@ impl<'a> Stopwatch<'a> {
             self.bar.inc(1);
         }
         Ok(Some(samples))
+    }
+
+    /// What kernels took since this was asked last.
+    pub(super) fn timings(&self) -> Vec<Timing> {
+        self.engine.backend().timings()
     }
 
     /// Computes what lies before, unless it is there; false when Ctrl-C was pressed.

@@ -8,6 +8,7 @@ mod measure;
 mod memory;
 mod plan;
 mod report;
+mod table;
 mod work;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use backend::Backend;
@@ -90,6 +91,9 @@ pub(crate) struct Args {
     /// Do not measure what the machine could do, which takes three seconds for each number of threads
     #[arg(long, help_heading = "Output")]
     no_ceilings: bool,
+    /// Say what each kernel of the graphics processor takes, by its own clock; tokens come more slowly meanwhile
+    #[arg(long, help_heading = "Output")]
+    kernels: bool,
     /// How to print it
     #[arg(short, long, value_enum, value_name = "STYLE", default_value_t = Style::Table)]
     #[arg(help_heading = "Output")]
@@ -189,7 +193,8 @@ fn on_threads(
     let start = Instant::now();
     let model = Arc::new(Model::new(load::file(&args.model)?)?);
     let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-    let (wish, options) = (Wish { name: args.backend, gpu: args.gpu, cpu }, options(args, tests));
+    let wish = Wish { name: args.backend, gpu: args.gpu, cpu, is_timed: args.kernels };
+    let options = options(args, tests);
     let placement = Sizes::with(&model, &options, |sizes| Placement::new(wish, sizes))?;
     let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
         let name = placement.in_words();
@@ -202,7 +207,9 @@ fn on_threads(
     let work = Work::of(model.graph(), args.cache.format(), format_of);
 
     let mut rows = Vec::new();
-    let mut stopwatch = Stopwatch::new(engine, answering, bar);
+    // The clock of a graphics processor rises with work.
+    let warm_up = if gpu_layers > 0 { Duration::from_secs(1) } else { Duration::ZERO };
+    let mut stopwatch = Stopwatch::new(engine, warm_up, answering, bar);
     for &test in tests {
         bar.set_message(format!("{on}: {test}"));
         let Some(samples) = stopwatch.samples(test, args.repetitions.get())? else { break };
@@ -216,6 +223,7 @@ fn on_threads(
             test,
             threads,
             samples,
+            kernels: stopwatch.timings(),
             ceiling: None,
             machine,
             load_seconds,
@@ -224,6 +232,9 @@ fn on_threads(
         });
     }
     drop(stopwatch);
+    if args.kernels && rows.iter().all(|row| row.kernels.is_empty()) {
+        bar.suspend(|| note(format_args!("rustorch: nothing here has a clock for --kernels")));
+    }
     if !answering.is_to_stop() {
         // Once more: others may have slowed it down before.
         bar.set_message(format!("{on}: what the machine can do"));

@@ -2,10 +2,12 @@
 
 use std::io::Write;
 
+use backend::Timing;
 use backend_cpu::Ceilings;
 use serde::Serialize;
 
 use super::plan::{Kind, Test};
+use super::table::markdown;
 use crate::output::{self, BOLD};
 
 /// What is the same in all rows.
@@ -39,6 +41,8 @@ pub(super) struct Row {
     pub(super) threads: usize,
     /// Tokens a second; not empty.
     pub(super) samples: Vec<f64>,
+    /// What kernels took in all of them, when that was to be measured.
+    pub(super) kernels: Vec<Timing>,
     /// Tokens a second at best, where that is known.
     pub(super) ceiling: Option<f64>,
     /// What the machine could do, when that was measured.
@@ -104,8 +108,20 @@ pub(super) fn print(subject: &Subject, rows: &[Row], style: Style) -> anyhow::Re
         }
         Style::Table => {
             let mut out = output::stdout();
-            for (number, line) in table(subject, rows).iter().enumerate() {
-                if number == 0 { writeln!(out, "{BOLD}{line}{BOLD:#}")? } else { writeln!(out, "{line}")? }
+            let kernels = rows.iter().filter(|row| !row.kernels.is_empty());
+            for (number, table) in
+                std::iter::once(table(subject, rows)).chain(kernels.map(of_kernels)).enumerate()
+            {
+                if number > 0 {
+                    writeln!(out)?;
+                }
+                for (number, line) in table.iter().enumerate() {
+                    if number == 0 {
+                        writeln!(out, "{BOLD}{line}{BOLD:#}")?
+                    } else {
+                        writeln!(out, "{line}")?
+                    }
+                }
             }
             out.flush()?;
         }
@@ -130,12 +146,30 @@ struct Object<'a> {
     mean: f64,
     deviation: f64,
     samples: &'a [f64],
+    kernels: Vec<Kernel<'a>>,
     ceiling: Option<f64>,
     share: Option<f64>,
     machine: Option<Machine>,
     load_seconds: f64,
     peak_memory_bytes: Option<u64>,
     anonymous_memory_bytes: Option<u64>,
+}
+
+/// What all calls of a kernel took in the samples.
+#[derive(Serialize)]
+struct Kernel<'a> {
+    what: &'a str,
+    calls: u64,
+    seconds: f64,
+    bytes: u64,
+    multiply_adds: u64,
+}
+
+impl<'a> From<&'a Timing> for Kernel<'a> {
+    fn from(timing: &'a Timing) -> Kernel<'a> {
+        let Timing { ref what, calls, seconds, bytes, multiply_adds } = *timing;
+        Kernel { what, calls, seconds, bytes, multiply_adds }
+    }
 }
 
 /// The ceilings of the machine.
@@ -162,6 +196,7 @@ impl<'a> Object<'a> {
             mean: row.mean(),
             deviation: row.deviation(),
             samples: &row.samples,
+            kernels: row.kernels.iter().map(Kernel::from).collect(),
             ceiling: row.ceiling,
             share: row.share(),
             machine: row.machine.map(|machine| Machine {
@@ -261,23 +296,29 @@ fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
         ]
     });
     let lines: Vec<[String; 10]> = std::iter::once(heading.map(str::to_owned)).chain(cells).collect();
-    let widths: [usize; 10] =
-        std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));
-    let is_number = |at: usize| [2, 3, 5, 7, 8, 9].contains(&at);
-    let line = |cells: &[String; 10]| {
-        let cell = |(at, cell): (usize, &String)| {
-            let width = widths[at];
-            if is_number(at) { format!(" {cell:>width$} |") } else { format!(" {cell:width$} |") }
-        };
-        format!("|{}", cells.iter().enumerate().map(cell).collect::<String>())
-    };
-    let rule = |at: usize| {
-        let dashes = "-".repeat(widths[at]);
-        if is_number(at) { format!(" {dashes}:|") } else { format!(" {dashes} |") }
-    };
-    let mut table: Vec<String> = lines.iter().map(line).collect();
-    table.insert(1, format!("|{}", (0..10).map(rule).collect::<String>()));
-    table
+    markdown(&lines, &[2, 3, 5, 7, 8, 9])
+}
+
+/// What kernels took in a test, the longest first.
+fn of_kernels(row: &Row) -> Vec<String> {
+    let mut kernels: Vec<&Timing> = row.kernels.iter().collect();
+    kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let all: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
+    let of_test = format!("kernels of {}", row.test);
+    let heading = [&*of_test, "times", "µs", "GB/s", "GMAC/s", "share"].map(str::to_owned);
+    let cells = kernels.iter().map(|kernel| {
+        let rate = |amount: u64| format!("{:.0}", amount as f64 / kernel.seconds / 1e9);
+        [
+            kernel.what.clone(),
+            kernel.calls.to_string(),
+            format!("{:.2}", 1e6 * kernel.seconds / kernel.calls as f64),
+            rate(kernel.bytes),
+            rate(kernel.multiply_adds),
+            format!("{:.1} %", 100.0 * kernel.seconds / all),
+        ]
+    });
+    let lines: Vec<[String; 6]> = std::iter::once(heading).chain(cells).collect();
+    markdown(&lines, &[1, 2, 3, 4, 5])
 }
 
 #[cfg(test)]
@@ -309,6 +350,7 @@ mod tests {
             test: Test { kind: Kind::Prompt, tokens: 512, depth: 4096 },
             threads: 2,
             samples: samples.to_vec(),
+            kernels: Vec::new(),
             ceiling,
             machine: Some(CEILINGS),
             load_seconds: 0.25,
@@ -347,6 +389,23 @@ mod tests {
             assert_eq!(json[key], expected, "{key}");
         }
         assert_eq!(json["machine"]["f32_macs_per_second"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn kernels_are_told_by_rates() {
+        let kernel = |what: &str, seconds| Timing {
+            what: what.into(),
+            calls: 4,
+            seconds,
+            bytes: 3_000_000_000,
+            multiply_adds: 6_000_000_000,
+        };
+        let row = Row { kernels: vec![kernel("short", 0.5), kernel("long", 1.5)], ..row(&[1.0], None) };
+        let lines = of_kernels(&row);
+        let cells = |at: usize| lines[at].split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        assert_eq!(cells(0)[1..7], ["kernels of pp512 @ d4096", "times", "µs", "GB/s", "GMAC/s", "share"]);
+        assert_eq!(cells(2)[1..7], ["long", "4", "375000.00", "2", "4", "75.0 %"]);
+        assert_eq!(cells(3)[1..7], ["short", "4", "125000.00", "6", "12", "25.0 %"]);
     }
 
     #[test]

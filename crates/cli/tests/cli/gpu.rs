@@ -102,6 +102,22 @@ fn the_benchmark_says_where_layers_are() {
 }
 
 #[test]
+fn the_benchmark_says_what_kernels_take() {
+    let Some(home) = home() else { return };
+    let rows = home.run("bench --backend vulkan --kernels -p 9 -n 0 -r 1 -t 1 --no-ceilings -o json").json();
+    let kernels = rows[0]["kernels"].as_array().expect("kernels");
+    let of = |name: &str| {
+        kernels.iter().find(|kernel| kernel["what"].as_str().is_some_and(|w| w.starts_with(name)))
+    };
+    let attention = of("attention").expect("there is attention");
+    // Eight layers, and by hand: 45 pairs of positions, 8 heads of 32 columns of queries and of values.
+    assert_eq!(attention["calls"], 8, "{attention}");
+    assert_eq!(attention["multiply_adds"], 8 * 45 * 8 * 2 * 32, "{attention}");
+    assert!(attention["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{attention}");
+    assert!(of("embed").is_some_and(|embed| embed["calls"] == 1), "{kernels:?}");
+}
+
+#[test]
 fn a_chat_moves_from_one_to_the_other() {
     let Some(home) = home() else { return };
     let ran = home.pipe(
