@@ -189,7 +189,8 @@ impl Entry {
     fn check(&self, name: &str, len: u64) -> Option<Shape> {
         let ([rows, cols], [begin, end]) = (self.shape[..].try_into().ok()?, self.data_offsets);
         let shape = Shape { name: name.to_owned(), rows, cols };
-        let is_whole = self.dtype == "F32" && end <= len && end.checked_sub(begin) == shape.bytes();
+        let bytes = shape.bytes()?;
+        let is_whole = self.dtype == "F32" && end <= len && end.checked_sub(begin) == Some(bytes);
         is_whole.then_some(shape)
     }
 }
