@@ -269,7 +269,9 @@ impl Device {
     ) -> Result<Buffer, Error> {
         self.check()?;
         let no_room = || Error::OutOfMemory { what, bytes, hint: HINT };
-        if bytes > self.limits.max_buffer_size {
+        let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
+        let most = self.limits.max_storage_buffer_binding_size;
+        if bytes > self.limits.max_buffer_size || is_bound && bytes > most {
             return Err(no_room());
         }
         let (counted, used) = self.count(bytes);
