@@ -112,21 +112,34 @@ impl Packed {
             }
             Strips::Quantised(bytes, format) => {
                 let to = scratch.lines(cols.len());
-                for (first, to) in cols.clone().step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
-                    let mut matrix = [F32Le::new_zeroed(); LANES * CHUNK];
-                    let len = to.len();
-                    for (row, to) in self.numbers_of(s).zip(matrix.chunks_exact_mut(len)) {
-                        dequantise(*format, bytes, row * self.cols + first, to);
-                    }
-                    let matrix = F::slice(matrix[..LANES * len].as_bytes());
-                    lanes.run(PackNumbers { matrix, len, s: 0, cols: 0..len, to });
-                }
+                self.dequantise::<L, F>(lanes, (bytes, *format), s, cols.clone(), &mut *to);
                 (&*to, 0..cols.len())
             }
         };
         let size = size_of::<[F; LANES]>();
         let bytes: &[u8] = bytemuck::cast_slice(lines);
         F::slice(&bytes[cols.start * size..cols.end * size]).as_chunks().0
+    }
+
+    /// Writes some columns of strip `s` of quantised weights; apart from what is inlined, where its stack costs time.
+    #[inline(never)]
+    fn dequantise<L: Lanes, F: Float>(
+        &self,
+        lanes: L,
+        (bytes, format): (&[u8], Format),
+        s: usize,
+        cols: Range<usize>,
+        to: &mut [Line],
+    ) {
+        for (first, to) in cols.step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
+            let mut matrix = [F32Le::new_zeroed(); LANES * CHUNK];
+            let len = to.len();
+            for (row, to) in self.numbers_of(s).zip(matrix.chunks_exact_mut(len)) {
+                dequantise(format, bytes, row * self.cols + first, to);
+            }
+            let matrix = F::slice(matrix[..LANES * len].as_bytes());
+            lanes.run(PackNumbers { matrix, len, s: 0, cols: 0..len, to });
+        }
     }
 }
 
