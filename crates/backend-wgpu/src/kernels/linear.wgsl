@@ -9,21 +9,8 @@ round, and its weights, are on their way while a round is computed. Read for eac
 - `rest`: numbers of `r` are added: a residual, or with a stride of 0 a bias.
 - `subgroups`: a group is a subgroup, and adds as one; else in workgroup memory. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activations -%}
-struct Params {
-    w0: vec4<u32>,
-    w1: vec4<u32>,
-    w2: vec4<u32>,
-    // Outputs of each weight.
-    outputs: vec4<u32>,
-    // Where the numbers of each begin in a row of `y`; the stride of a row.
-    y: vec4<u32>,
-    // Of `x` where it begins and its stride, in vectors, columns; where `step` says how many rows.
-    x: vec4<u32>,
-    // Of `r` where it begins and its stride; epsilon.
-    r: vec4<u32>,
-}
-
+{%- from "parts.wgsl" import activations, products -%}
+{{ products() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;

@@ -4,17 +4,8 @@ A workgroup computes 32 rows and 64 outputs: of each, chunk after chunk goes to 
 the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weights, once. The options are those of
 `linear.wgsl`, and so are the buffers. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activations -%}
-struct Params {
-    w0: vec4<u32>,
-    w1: vec4<u32>,
-    w2: vec4<u32>,
-    outputs: vec4<u32>,
-    y: vec4<u32>,
-    x: vec4<u32>,
-    r: vec4<u32>,
-}
-
+{%- from "parts.wgsl" import activations, products -%}
+{{ products() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;

@@ -50,3 +50,20 @@ fn turned(at: u32, col: u32, row: u32) -> f32 {
     return number * cosine + select(other * sine, -other * sine, is_first);
 }
 {% endmacro %}
+
+{#- What all kernels of products are told; those of matrix units have `x` in vectors of f16. -#}
+{%- macro products() %}
+struct Params {
+    w0: vec4<u32>,
+    w1: vec4<u32>,
+    w2: vec4<u32>,
+    // Outputs of each weight.
+    outputs: vec4<u32>,
+    // Where the numbers of each begin in a row of `y`; the stride of a row.
+    y: vec4<u32>,
+    // Of `x` where it begins and its stride, in vectors, columns; where `step` says how many rows.
+    x: vec4<u32>,
+    // Of `r` where it begins and its stride; epsilon.
+    r: vec4<u32>,
+}
+{% endmacro %}

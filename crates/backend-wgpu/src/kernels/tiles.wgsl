@@ -7,18 +7,10 @@ Weights have to be numbers of f16, and their rows multiples of 64. Other options
 
 `vectors`: workgroup memory is read by vectors; Metal wants single numbers. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
+{%- from "parts.wgsl" import products -%}
 enable f16;
 enable wgpu_cooperative_matrix;
-struct Params {
-    w0: vec4<u32>,
-    w1: vec4<u32>,
-    w2: vec4<u32>,
-    outputs: vec4<u32>,
-    y: vec4<u32>,
-    x: vec4<u32>,
-    r: vec4<u32>,
-}
-
+{{ products() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f16>>;
