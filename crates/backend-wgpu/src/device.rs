@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use backend::Error;
 use wgpu::util::DeviceExt;
@@ -20,6 +21,9 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     descriptor.backends = BACKENDS;
     wgpu::Instance::new(descriptor)
 });
+
+/// How long results may be on their way when all is computed: a guard against waiting for ever.
+const ARRIVAL: Duration = Duration::from_secs(60);
 
 /// What products by matrix units need.
 const MATRICES: wgpu::Features =
@@ -418,15 +422,16 @@ impl Device {
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, Error> {
         let slice = buffer.slice(..bytes);
-        let mapped = Arc::new(Mutex::new(None));
-        let note = mapped.clone();
-        slice.map_async(wgpu::MapMode::Read, move |result| *lock(&note) = Some(result));
+        let (sender, mapped) = mpsc::channel();
+        // Nobody listens any more once waiting has failed.
+        slice.map_async(wgpu::MapMode::Read, move |result| drop(sender.send(result)));
         self.wait()?;
         let failed = |why: String| Error::Device { device: self.info.name.clone(), why };
-        match lock(&mapped).take() {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(failed(error.to_string())),
-            None => return Err(failed("results did not arrive".into())),
+        // Another thread that waits for this device may be the one that is just about to tell.
+        match mapped.recv_timeout(ARRIVAL) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(failed(error.to_string())),
+            Err(_) => return Err(failed("results did not arrive".into())),
         }
         let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
         let taken = take(&view);
