@@ -8,7 +8,8 @@ use crate::device::Buffer;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::Attend;
-use crate::program::{Cost, Grid, Launch, SPLIT, SPLIT_ROWS, SPLITS, Variant};
+use crate::policy::{self, Attention};
+use crate::program::{Cost, Each, Grid, Launch, SPLIT, SPLIT_ROWS, SPLITS, Variant};
 
 /// Bytes of workgroup memory that every device has.
 const MEMORY: usize = 16 << 10;
@@ -47,28 +48,32 @@ impl Compiler<'_> {
     }
 
     /// Turns heads that are read as they are, too, or by several.
-    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: ValueId) -> Launch {
+    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: &Buffer, at: [u32; 2]) -> Launch {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();
-        params.extend(self.at(y));
+        params.extend(at);
         params.extend(self.turns(Some(rope)));
         params.extend(self.places_of_rows());
         let of_rotate = kernels::Rotate { turn: true, store: false, pairing: pairing(rope), ..NO_ROTATION };
-        self.rotate(of_rotate, &params, &[self.slot(x), self.slot(y)])
+        self.rotate(of_rotate, &params, &[self.slot(x), y])
     }
 
-    /// Writes keys and values to the cache.
-    fn store(&self, attend: &Attend, kv: &Kv) -> Launch {
-        let Attend { k, v, ref k_rope, layer, kv_heads, .. } = *attend;
-        let mut params = [[0; 4], self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
-        params.extend([0; 2]);
+    /// Writes keys and values to the cache, and to `turned` queries that are turned like keys and lie beside them.
+    fn store(&self, attend: &Attend, kv: &Kv, turned: Option<&Buffer>) -> Launch {
+        let Attend { q, k, v, ref k_rope, layer, heads, kv_heads, .. } = *attend;
+        let queries = turned.map_or([0; 4], |_| self.heads(q, heads));
+        let mut params = [queries, self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
+        params.extend([0, queries[2] * queries[3]]);
         params.extend(self.turns(k_rope.as_ref()));
         params.extend(self.places_of_rows());
         let [keys, values] = &kv.layers[layer];
         let separate = self.plan.place(k).slot != self.plan.place(v).slot;
-        let mut buffers = vec![self.slot(k), keys, values];
+        let mut buffers = vec![self.slot(k)];
+        buffers.extend(turned);
+        buffers.extend([keys, values]);
         buffers.extend(separate.then(|| self.slot(v)));
         let of_rotate = kernels::Rotate {
+            turn: turned.is_some(),
             store: true,
             keys_turn: k_rope.is_some(),
             separate,
@@ -142,9 +147,10 @@ impl Compiler<'_> {
             Some(parts) if parts.size() >= bytes => parts.clone(),
             _ => self.device.buffer("parts of attention", bytes, usage)?,
         };
+        let turned = self.room_for_turned(attend, kv)?;
         let split = |fresh: bool| {
             let buffers = [self.slot(q), &parts, &keys, &values];
-            let grid = Grid { is_split: true, ..Grid::rows(groups) };
+            let grid = Grid { groups, each: Each::Part };
             let cost = cost("attention in parts");
             self.launch(&kernel(true, fresh), &params([0, 0]), &buffers, grid, cost)
         };
@@ -161,18 +167,79 @@ impl Compiler<'_> {
         };
         let mut variants = Vec::new();
         let slots = [q, k, v].map(|id| self.plan.place(id).slot);
-        if q_rope == k_rope && slots.iter().all(|&slot| slot == slots[0]) {
+        let is_together = q_rope == k_rope && slots.iter().all(|&slot| slot == slots[0]);
+        if is_together {
             let alone = Variant { is_alone: true, ..Variant::default() };
             let launches = vec![split(true), combine()];
             variants.push(Variant { is_split: true, launches, ..alone.clone() });
             variants.push(Variant { launches: vec![whole(true)], ..alone });
         }
-        let launches = vec![self.store(attend, kv), split(false), combine()];
+        if let Some(launches) = self.flash(attend, kv, turned.as_ref(), is_together, cost("flash attention"))
+        {
+            variants.push(Variant { is_tiled: true, launches, ..Variant::default() });
+        }
+        let launches = vec![self.store(attend, kv, None), split(false), combine()];
         variants.push(Variant { is_split: true, launches, ..Variant::default() });
-        let launches = vec![self.store(attend, kv), whole(false)];
+        let launches = vec![self.store(attend, kv, None), whole(false)];
         variants.push(Variant { launches, ..Variant::default() });
         self.parts = Some(parts);
+        self.turned = turned.or(self.turned.take());
         self.dispatch(y, variants);
         Ok(())
+    }
+
+    /// How attention is computed in tiles of rows, if it is.
+    fn of_tiles(&self, kv: &Kv) -> Attention {
+        match policy::most_tiles(self.bound.bucket().rows) {
+            0 => Attention::Rows,
+            _ => policy::attention(kv.layout.k_dim, kv.layout.v_dim, kv.is_wide(), self.device.abilities),
+        }
+    }
+
+    /// Where queries go that flash attention reads, if they have to be turned for it.
+    fn room_for_turned(&self, attend: &Attend, kv: &Kv) -> Result<Option<Buffer>, Error> {
+        if attend.q_rope.is_none() || self.of_tiles(kv) == Attention::Rows {
+            return Ok(None);
+        }
+        let bytes = (self.bound.bucket().rows * self.cols(attend.q) * F32) as u64;
+        match &self.turned {
+            Some(turned) if turned.size() >= bytes => Ok(Some(turned.clone())),
+            _ => self.device.buffer("activations", bytes, wgpu::BufferUsages::STORAGE).map(Some),
+        }
+    }
+
+    /// Flash attention, if it can be; `is_together`: queries lie beside keys and turn like them.
+    fn flash(
+        &self,
+        attend: &Attend,
+        kv: &Kv,
+        turned: Option<&Buffer>,
+        is_together: bool,
+        cost: Cost,
+    ) -> Option<Vec<Launch>> {
+        let Attend { q, ref q_rope, y, layer, heads, kv_heads, scale, .. } = *attend;
+        let units = match self.of_tiles(kv) {
+            Attention::Rows => return None,
+            Attention::Flash => false,
+            Attention::FlashUnits => true,
+        };
+        let of_turned = [0, self.cols(q) as u32];
+        let mut launches = match (turned, q_rope) {
+            (Some(turned), Some(rope)) if !is_together => {
+                vec![self.turn(q, rope, turned, of_turned), self.store(attend, kv, None)]
+            }
+            _ => vec![self.store(attend, kv, turned)],
+        };
+        let (queries, at) = turned.map_or((self.slot(q), self.at(q)), |turned| (turned, of_turned));
+        let mut params = [at, self.at(y)].as_flattened().to_vec();
+        params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
+        params.extend(self.places_of_rows());
+        params.push(self.inputs.at[3] as u32);
+        let [keys, values] = &kv.layers[layer];
+        let (k_dim, v_dim) = (kv.layout.k_dim, kv.layout.v_dim);
+        let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, wide: kv.is_wide(), units });
+        let grid = Grid { groups: heads, each: Each::Tile };
+        launches.push(self.launch(&kernel, &params, &[queries, self.slot(y), keys, values], grid, cost));
+        Some(launches)
     }
 }

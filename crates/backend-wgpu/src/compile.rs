@@ -12,7 +12,7 @@ use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
 use crate::policy::{self, Product, Shapes};
-use crate::program::{Angles, Cost, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
+use crate::program::{Angles, Cost, Each, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
 use crate::weights::{Matrix, Shard};
 use crate::{Matrices, State};
 
@@ -33,6 +33,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) inputs: Inputs,
     /// What parts of split attention find.
     pub(crate) parts: Option<Buffer>,
+    /// Queries that flash attention reads, turned.
+    pub(crate) turned: Option<Buffer>,
     /// Rows as f16 for matrix units, and their scales.
     pub(crate) narrow: Option<[Buffer; 2]>,
     pub(crate) work: Vec<Work>,
@@ -79,6 +81,7 @@ pub(crate) fn compile(
         vectors: HashMap::new(),
         inputs,
         parts: None,
+        turned: None,
         narrow: None,
         work: Vec::new(),
     };
@@ -104,7 +107,8 @@ pub(crate) fn compile(
     }
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let staging = device.buffer("results", (staged * F32) as u64, usage)?;
-    let scratch = compiler.parts.iter().chain(compiler.narrow.iter().flatten());
+    let scratch = [&compiler.parts, &compiler.turned].into_iter().flatten();
+    let scratch = scratch.chain(compiler.narrow.iter().flatten());
     bytes += (staged * F32) as u64 + scratch.map(|buffer| buffer.size()).sum::<u64>();
     #[cfg(test)]
     let watched = crate::guard::Watched::new(
@@ -144,7 +148,8 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
     let positions = HEAD + bucket.rows;
     let tables = positions + bucket.rows;
     let wanted = tables + bucket.rows;
-    let mut end = wanted + bucket.wanted;
+    let tiles = wanted + bucket.wanted;
+    let mut end = tiles + 2 * policy::most_tiles(bucket.rows);
     let mut angles = Vec::<Angles>::new();
     for value in bound.values() {
         let Op::Rope { rope, .. } = &value.op else { continue };
@@ -165,7 +170,7 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
     let words = vec![0; end + bucket.rows.min(SEQUENCES) * pages];
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
     let buffer = device.buffer("inputs of a step", (words.len() * size_of::<u32>()) as u64, usage)?;
-    Ok(Inputs { words, buffer, angles, at: [positions, tables, wanted, end] })
+    Ok(Inputs { words, buffer, angles, at: [positions, tables, wanted, tiles, end] })
 }
 
 /// A weight of one row.
@@ -205,7 +210,7 @@ impl Compiler<'_> {
             }
             Pass::Take { x, y } => self.rows("take", x, None, y, 0.0),
             Pass::Turn { x, ref rope, y } => {
-                let launch = self.turn(x, rope, y);
+                let launch = self.turn(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(launch)]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
@@ -225,7 +230,7 @@ impl Compiler<'_> {
 
     /// Where a step's inputs have positions, where rows' pages begin among them, and pages.
     pub(crate) fn places_of_rows(&self) -> [u32; 3] {
-        let [positions, tables, _, pages] = self.inputs.at;
+        let [positions, tables, _, _, pages] = self.inputs.at;
         [positions, tables, pages].map(|at| at as u32)
     }
 
@@ -338,7 +343,7 @@ impl Compiler<'_> {
         y: ValueId,
         eps: f32,
     ) {
-        let [_, _, wanted, _] = self.inputs.at;
+        let [_, _, wanted, ..] = self.inputs.at;
         let b_at = b.map_or([wanted as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
         params.extend([self.cols(y) as u32, eps.to_bits()]);
@@ -452,7 +457,7 @@ impl Compiler<'_> {
         for (chosen, up_to) in policy::products(shapes, self.device.abilities) {
             let (tile_outputs, tile) = chosen.tile(gates);
             let groups: usize = counted().map(|rows| rows.div_ceil(tile_outputs)).sum();
-            let grid = Grid { tile, ..Grid::rows(groups) };
+            let grid = Grid { groups, each: Each::Rows(tile) };
             let products = products.clone();
             let kernel = match chosen {
                 Product::Few { columns, outputs, lanes, threads, subgroups } => {

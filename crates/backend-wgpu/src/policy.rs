@@ -13,6 +13,13 @@ pub(crate) struct Abilities {
     pub(crate) threads: u32,
 }
 
+impl Abilities {
+    /// Whether subgroups have 32 threads, always.
+    fn is_wide(self) -> bool {
+        self.subgroups == Some(Subgroups { least: 32, most: 32 })
+    }
+}
+
 /// Threads of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subgroups {
@@ -58,7 +65,7 @@ const BUSY: usize = 100;
 /// Chooses for a pass of products.
 pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
     let Shapes { rows, cols, outputs, gates, narrow } = shapes;
-    let is_wide = abilities.subgroups == Some(Subgroups { least: 32, most: 32 });
+    let is_wide = abilities.is_wide();
     if rows >= MANY {
         let fits = |tile: usize, size: usize| {
             tile_bytes(tile, size) <= abilities.workgroup_memory as usize
@@ -79,6 +86,52 @@ pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
     let threads = if columns == 1 { 128 } else { 64 };
     let outputs = 2 / gates;
     Product::Few { columns, outputs, lanes, threads, subgroups }
+}
+
+/// How attention is computed that is not split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attention {
+    /// `attention.wgsl`: row by row.
+    Rows,
+    /// `flash.wgsl`: tiles of rows.
+    Flash,
+    /// `flash_units.wgsl`.
+    FlashUnits,
+}
+
+/// Rows of a tile of flash attention, at most.
+pub(crate) const TILE: usize = 64;
+
+/// Rows that tiles have on average when they are worth it: fewer keep most of a workgroup waiting.
+const FILLED: usize = 16;
+
+/// Chooses for heads of `k_dim` and `v_dim` numbers, with a store of f32 (`wide`) or of f16.
+pub(crate) fn attention(k_dim: usize, v_dim: usize, wide: bool, abilities: Abilities) -> Attention {
+    let all = |most: usize, multiple: usize| {
+        [k_dim, v_dim].iter().all(|&dim| dim <= most && dim.is_multiple_of(multiple))
+    };
+    let fits = flash_units_bytes(k_dim, v_dim) <= abilities.workgroup_memory as usize;
+    if abilities.matrices == Some(16) && abilities.is_wide() && !wide && all(128, 16) && fits {
+        return Attention::FlashUnits;
+    }
+    if all(256, 4) { Attention::Flash } else { Attention::Rows }
+}
+
+/// Tiles for sequences with so many rows each; none when these would be filled too little.
+pub(crate) fn tiles(rows: impl Iterator<Item = usize>) -> usize {
+    let (rows, tiles) = rows.fold((0, 0), |(all, tiles), rows| (all + rows, tiles + rows.div_ceil(TILE)));
+    if rows >= FILLED * tiles { tiles } else { 0 }
+}
+
+/// Tiles of a step of up to `rows` rows, at most.
+pub(crate) fn most_tiles(rows: usize) -> usize {
+    rows / FILLED
+}
+
+/// Workgroup memory of `flash_units.wgsl`.
+pub(crate) fn flash_units_bytes(k_dim: usize, v_dim: usize) -> usize {
+    let halves = TILE * (k_dim.max(v_dim) + 8) + TILE * 72;
+    halves * size_of::<u16>() + (TILE * 68 + v_dim + 1) * size_of::<f32>()
 }
 
 /// The kernels for passes of up to as many rows, each with the most rows that it is for. Where weights could turn out

@@ -9,6 +9,7 @@ use graph::{Rope, Rows, ValueId};
 use crate::State;
 use crate::device::{Buffer, Device, lock};
 use crate::plan::Place;
+use crate::policy::{self, TILE};
 use crate::timer::Timer;
 use crate::weights::Matrix;
 
@@ -67,6 +68,8 @@ pub(crate) struct Variant {
     pub(crate) is_split: bool,
     /// Whether it is for steps of one row a sequence.
     pub(crate) is_alone: bool,
+    /// Whether it is for steps of tiles of rows.
+    pub(crate) is_tiled: bool,
     /// Weights whose numbers have to be numbers of f16.
     pub(crate) narrow: Vec<Arc<Matrix>>,
     pub(crate) launches: Vec<Launch>,
@@ -84,12 +87,20 @@ pub(crate) struct Launch {
 /// How many workgroups there are.
 #[derive(Clone, Copy)]
 pub(crate) struct Grid {
-    /// Of a tile of rows.
     pub(crate) groups: usize,
-    /// Rows of a tile.
-    pub(crate) tile: usize,
-    /// Whether there are as many for each part of the positions.
-    pub(crate) is_split: bool,
+    /// What there are so many for each of.
+    pub(crate) each: Each,
+}
+
+/// What workgroups share among them.
+#[derive(Clone, Copy)]
+pub(crate) enum Each {
+    /// As many rows.
+    Rows(usize),
+    /// A row, and a part of the positions.
+    Part,
+    /// A tile of rows that attention is computed in.
+    Tile,
 }
 
 /// What a launch is and what it has to do, at least.
@@ -123,8 +134,8 @@ pub(crate) struct Inputs {
     pub(crate) words: Vec<u32>,
     pub(crate) buffer: Buffer,
     pub(crate) angles: Vec<Angles>,
-    /// Where positions, tables, wanted rows and pages begin.
-    pub(crate) at: [usize; 4],
+    /// Where positions, tables, wanted rows, tiles of rows and pages begin.
+    pub(crate) at: [usize; 5],
 }
 
 /// Sines and cosines of one kind of rotation.
@@ -143,6 +154,8 @@ pub(crate) struct StepShape {
     pub(crate) wanted: usize,
     /// Parts of the positions that attention is shared in.
     pub(crate) splits: usize,
+    /// Tiles of rows that attention is computed in; none when rows are too far apart.
+    pub(crate) tiles: usize,
     /// Whether each sequence has one row.
     pub(crate) is_alone: bool,
 }
@@ -159,7 +172,7 @@ impl StepShape {
 impl Grid {
     /// Row by row.
     pub(crate) fn rows(groups: usize) -> Grid {
-        Grid { groups, tile: 1, is_split: false }
+        Grid { groups, each: Each::Rows(1) }
     }
 }
 
@@ -176,6 +189,7 @@ impl Default for Variant {
             up_to: usize::MAX,
             is_split: false,
             is_alone: false,
+            is_tiled: false,
             narrow: Vec::new(),
             launches: Vec::new(),
         }
@@ -192,14 +206,15 @@ impl Variant {
         rows <= self.up_to
             && (!self.is_split || shape.splits > 1)
             && (!self.is_alone || shape.is_alone)
+            && (!self.is_tiled || shape.tiles > 0)
             && self.narrow.iter().all(|matrix| matrix.is_narrow())
     }
 }
 
 impl Inputs {
     /// Writes what `step` says; returns how many words there are.
-    fn fill(&mut self, step: &Step) -> Result<usize, Error> {
-        let [positions, tables, wanted, pages] = self.at;
+    fn fill(&mut self, step: &Step, tiles: usize) -> Result<usize, Error> {
+        let [positions, tables, wanted, tiles_at, pages] = self.at;
         let most = step.spans().iter().map(|span| span.past + span.len).max().unwrap_or(0);
         let splits =
             if step.tokens().len() <= SPLIT_ROWS { most.div_ceil(SPLIT).clamp(1, SPLITS) } else { 1 };
@@ -225,6 +240,17 @@ impl Inputs {
             }
             page += span.pages.len();
         }
+        if tiles > 0 {
+            let (mut row, mut words) = (0, self.words[tiles_at..][..2 * tiles].as_chunks_mut::<2>().0);
+            for span in step.spans() {
+                for done in (0..span.len).step_by(TILE) {
+                    let rows = TILE.min(span.len - done);
+                    words[0] = [(row + done) as u32, rows as u32];
+                    words = &mut words[1..];
+                }
+                row += span.len;
+            }
+        }
         for angles in &self.angles {
             let pairs = angles.frequencies.len();
             let turns = self.words[angles.at..].chunks_exact_mut(2 * pairs.max(1));
@@ -248,7 +274,8 @@ impl Program for GpuProgram {
         for matrix in &self.matrices {
             matrix.upload(&self.device)?;
         }
-        let words = self.inputs.fill(step)?;
+        let tiles = policy::tiles(step.spans().iter().map(|span| span.len));
+        let words = self.inputs.fill(step, tiles)?;
         self.device.queue.write_buffer(&self.inputs.buffer, 0, bytes(&self.inputs.words[..words]));
         #[cfg(test)]
         let before = self.watched.before(&self.device);
@@ -257,6 +284,7 @@ impl Program for GpuProgram {
             rows: step.tokens().len(),
             wanted: step.wanted().len(),
             splits: self.inputs.words[2] as usize,
+            tiles,
             is_alone: step.spans().iter().all(|span| span.len == 1),
         };
         let mut timer = Timer::new(&self.device)?;
@@ -353,11 +381,15 @@ impl GpuProgram {
         if let Some(guard) = &self.device.guard {
             pass.set_bind_group(1, &guard.group, &[]);
         }
-        let Grid { groups, tile, is_split } = launch.grid;
-        let across = self.device.limits.max_compute_workgroups_per_dimension as usize;
-        let [x, y] =
-            if is_split { [groups, shape.splits] } else { [groups.min(across), groups.div_ceil(across)] };
-        pass.dispatch_workgroups(x as u32, y as u32, rows.div_ceil(tile) as u32);
+        let Grid { groups, each } = launch.grid;
+        let most = self.device.limits.max_compute_workgroups_per_dimension as usize;
+        let across = [groups.min(most), groups.div_ceil(most)];
+        let ([x, y], z) = match each {
+            Each::Rows(tile) => (across, rows.div_ceil(tile)),
+            Each::Part => ([groups, shape.splits], rows),
+            Each::Tile => ([groups, 1], shape.tiles),
+        };
+        pass.dispatch_workgroups(x as u32, y as u32, z as u32);
     }
 
     /// Copies what is kept from the staging buffer.

@@ -29,6 +29,7 @@ pub(crate) enum Kernel {
     Tiles(Tiles),
     Rotate(Rotate),
     Attention(Attention),
+    Flash(Flash),
     Combine(Combine),
 }
 
@@ -108,15 +109,26 @@ pub(crate) struct Attention {
 }
 
 #[derive(Clone, Debug, Serialize)]
+pub(crate) struct Flash {
+    pub(crate) k_dim: usize,
+    pub(crate) v_dim: usize,
+    pub(crate) wide: bool,
+    /// Whether the device's matrix units multiply.
+    pub(crate) units: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Combine {
     pub(crate) v_dim: usize,
 }
 
 /// Each file, by name.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 13] = [
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
     ("embed.wgsl", include_str!("embed.wgsl")),
+    ("flash.wgsl", include_str!("flash.wgsl")),
+    ("flash_units.wgsl", include_str!("flash_units.wgsl")),
     ("formats.wgsl", include_str!("formats.wgsl")),
     ("linear.wgsl", include_str!("linear.wgsl")),
     ("matmul.wgsl", include_str!("matmul.wgsl")),
@@ -148,6 +160,8 @@ impl Kernel {
             Kernel::Tiles(_) => "tiles.wgsl",
             Kernel::Rotate(_) => "rotate.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
+            Kernel::Flash(Flash { units: false, .. }) => "flash.wgsl",
+            Kernel::Flash(_) => "flash_units.wgsl",
             Kernel::Combine(_) => "combine.wgsl",
         }
     }
@@ -163,6 +177,7 @@ impl Kernel {
             Kernel::Tiles(context) => Value::from(Serde(context)),
             Kernel::Rotate(context) => Value::from(Serde(context)),
             Kernel::Attention(context) => Value::from(Serde(context)),
+            Kernel::Flash(context) => Value::from(Serde(context)),
             Kernel::Combine(context) => Value::from(Serde(context)),
         };
         let template = TEMPLATES.get_template(self.file()).expect("kernels name templates there are");
@@ -196,7 +211,7 @@ impl Kernel {
                 own
             }
             Kernel::Attention(Attention { fresh: true, .. }) => vec![Read, Write, Write, Write],
-            Kernel::Attention(_) => vec![Read, Write, Read, Read],
+            Kernel::Attention(_) | Kernel::Flash(_) => vec![Read, Write, Read, Read],
         };
         [vec![Access::Constant, Read], own].concat()
     }

@@ -67,3 +67,75 @@ struct Params {
     r: vec4<u32>,
 }
 {% endmacro %}
+
+{#- What both kernels of flash attention are told, and which rows a workgroup has. -#}
+{%- macro flash(x, keys, values) %}
+struct Params {
+    // Where queries begin and their stride, and the result's.
+    q: vec2<u32>,
+    y: vec2<u32>,
+    // Heads of queries, of keys; bits of the scale.
+    heads: u32,
+    kv_heads: u32,
+    scale: f32,
+    // Where `step` has positions, where rows' pages begin among them, pages, and tiles: first row and rows of each.
+    positions: u32,
+    tables: u32,
+    pages: u32,
+    tiles: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<{{ x }}>;
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> keys: array<{{ keys }}>;
+@group(0) @binding(5) var<storage, read> values: array<{{ values }}>;
+
+const LEAST = -3.4028234e38;
+const LARGEST = 3.4028234e38;
+const NEVER = 0xffffffffu;
+
+/// Rows of a sequence that follow each other: the first one, its position, where the sequence's pages are.
+struct Tile {
+    row: u32,
+    rows: u32,
+    position: u32,
+    table: u32,
+}
+
+fn own_tile(number: u32) -> Tile {
+    let row = step[params.tiles + 2u * number];
+    let rows = step[params.tiles + 2u * number + 1u];
+    return Tile(row, rows, step[params.positions + row], params.pages + step[params.tables + row]);
+}
+{% endmacro %}
+
+{#- A value that is no number must not reach rows that do not see its position, though their weight for it is 0: it is
+left out, and columns are no numbers from that position on. -#}
+{%- macro spoiled(columns) %}
+var<workgroup> spoiled: array<atomic<u32>, {{ columns }}>;
+
+/// `numbers` of four columns at a position, those that are numbers.
+fn without_spoiled(numbers: vec4<f32>, column: u32, position: u32) -> vec4<f32> {
+    var kept = numbers;
+    for (var i = 0u; i < 4u; i++) {
+        if !(abs(numbers[i]) <= LARGEST) {
+            atomicMin(&spoiled[column + i], position);
+            kept[i] = 0.0;
+        }
+    }
+    return kept;
+}
+
+/// Results of four columns of the row at `position`.
+fn with_spoiled(numbers: vec4<f32>, column: u32, position: u32) -> vec4<f32> {
+    var spoilt = numbers;
+    for (var i = 0u; i < 4u; i++) {
+        if atomicLoad(&spoiled[column + i]) <= position {
+            spoilt[i] = bitcast<f32>(0x7fc00000u | params.heads);
+        }
+    }
+    return spoilt;
+}
+{% endmacro %}

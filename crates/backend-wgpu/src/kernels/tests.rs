@@ -5,7 +5,7 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
 use crate::formats::Kept;
-use crate::policy;
+use crate::policy::{self, Abilities, Subgroups};
 
 /// What every device has, by WebGPU's default limits; Apple's are no smaller (Metal feature set tables: 31 buffers, 32 KB
 /// and 1024 threads of a threadgroup).
@@ -60,6 +60,12 @@ fn kernels() -> Vec<Kernel> {
             }
         }
     }
+    let units = Abilities {
+        subgroups: Some(Subgroups { least: 32, most: 32 }),
+        matrices: Some(16),
+        workgroup_memory: 48 << 10,
+        threads: 256,
+    };
     for (heads, k_dim, v_dim) in
         [(1, 1, 1), (4, 64, 64), (4, 128, 128), (3, 48, 20), (4, 256, 256), (2, 37, 33)]
     {
@@ -77,6 +83,16 @@ fn kernels() -> Vec<Kernel> {
                 pairing,
             }));
         }
+        for wide in [false, true] {
+            match policy::attention(k_dim, v_dim, wide, units) {
+                policy::Attention::FlashUnits => kernels
+                    .extend([true, false].map(|units| Kernel::Flash(Flash { k_dim, v_dim, wide, units }))),
+                policy::Attention::Flash => {
+                    kernels.push(Kernel::Flash(Flash { k_dim, v_dim, wide, units: false }))
+                }
+                policy::Attention::Rows => {}
+            }
+        }
         kernels.push(Kernel::Combine(Combine { v_dim }));
     }
     kernels
@@ -90,7 +106,7 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::Narrow(_) | Kernel::Tiles(_) = kernel {
+        if let Kernel::Narrow(_) | Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }) = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)
@@ -126,6 +142,9 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
         let most_memory = match &kernel {
             Kernel::Tiles(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
+            Kernel::Flash(Flash { k_dim, v_dim, units: true, .. }) => {
+                policy::flash_units_bytes(*k_dim, *v_dim) as u32
+            }
             _ => WORKGROUP_MEMORY,
         };
         assert!(memory <= most_memory, "{label}: {memory} bytes of workgroup memory");

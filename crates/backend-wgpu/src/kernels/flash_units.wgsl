@@ -1,0 +1,190 @@
+{#- What `flash.wgsl` computes, by the device's matrix units.
+
+64 positions at a time: keys go to workgroup memory as they are, and a subgroup multiplies them with 16 rows of queries,
+which it keeps as f16, each row times the power of two that brings its largest number near 2^13. Scores go through
+workgroup memory to the threads, two a row, and come back as weights in f16; values follow the keys. Results stay in the
+units, where no thread can reach them: they are scaled only when a row's largest score has grown by more than
+2^8, and weights are at most that. Columns have to be multiples of 16, and at most 128. -#}
+{%- from "parts.wgsl" import flash, spoiled -%}
+enable f16;
+enable wgpu_cooperative_matrix;
+{{ flash("vec4<f32>", "vec2<f16>", "vec4<f16>") }}
+
+{%- set stride = [k_dim, v_dim] | max // 4 + 2 %}
+{%- set parts = v_dim // 16 %}
+const LOG2_E = 1.4426950408889634;
+const GROWTH = 8.0;
+
+// Queries [row][column], keys or values [position][column], with room against bank conflicts.
+var<workgroup> tile: array<vec4<f16>, {{ 64 * stride }}>;
+// [row][64 positions, or columns, and room]
+var<workgroup> scores: array<vec4<f32>, {{ 64 * 17 }}>;
+var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
+var<workgroup> has_grown: u32;
+{{ spoiled(v_dim) }}
+
+@compute @workgroup_size(128)
+fn main(
+    @builtin(workgroup_id) id: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+    let own = own_tile(id.z);
+    let head = id.x;
+    let kv_head = head / (params.heads / params.kv_heads);
+    let end = own.position + own.rows;
+    for (var i = thread; i < {{ v_dim }}u; i += 128u) {
+        atomicStore(&spoiled[i], NEVER);
+    }
+    // Rows of this subgroup; the one that this thread has half of the softmax of.
+    let first_row = 16u * subgroup;
+    let own_row = first_row + lane % 16u;
+    let own_half = lane / 16u;
+    let seen = own.position + own_row + 1u;
+    var scale = 0.0;
+    for (var i = 0u; i < 16u; i++) {
+        let row = own.row + min(first_row + i, own.rows - 1u);
+        let at = (params.q.x + row * params.q.y + head * {{ k_dim }}u) / 4u;
+        let number = select(vec4<f32>(), x[at + min(lane, {{ k_dim // 4 - 1 }}u)], lane < {{ k_dim // 4 }}u);
+        let size = abs(number);
+        let most = subgroupMax(max(max(size.x, size.y), max(size.z, size.w)));
+        // 2^13 over the power of two in the largest number; both powers are numbers themselves.
+        let exponent = clamp((bitcast<u32>(most) >> 23u) & 255u, 16u, 253u);
+        let factor = bitcast<f32>((267u - exponent) << 23u);
+        if lane < {{ k_dim // 4 }}u {
+            tile[(first_row + i) * {{ stride }}u + lane] = vec4<f16>(number * factor);
+        }
+        scale = select(scale, params.scale * LOG2_E / factor, lane % 16u == i);
+    }
+    workgroupBarrier();
+    {%- for d in range(k_dim // 16) %}
+    let query{{ d }} = coopLoadT<coop_mat16x16<f16, A>>(&tile[first_row * {{ stride }}u + {{ 4 * d }}u], {{ stride }}u);
+    {%- endfor %}
+    {%- for n in range(parts) %}
+    var mean{{ n }} = coop_mat16x16<f32, C>();
+    {%- endfor %}
+    // Powers of 2 that weights are relative to, and the weights' sum.
+    var largest = LEAST;
+    var sum = 0.0;
+    for (var block = 0u; block < end; block += 64u) {
+        let last_page = (end - 1u) / 32u;
+        let page0 = step[own.table + block / 32u];
+        let page1 = step[own.table + min(block / 32u + 1u, last_page)];
+        workgroupBarrier();
+        {
+            let place = thread % 64u;
+            let cell = select(page0, page1, place >= 32u) * params.kv_heads + kv_head;
+            let at = cell * {{ 16 * k_dim }}u + place % 32u;
+            {%- for i in range(k_dim // 8) %}
+            let key{{ i }} = vec4<f16>(
+                keys[at + 64u * (thread / 64u + {{ 2 * i }}u)],
+                keys[at + 64u * (thread / 64u + {{ 2 * i }}u) + 32u],
+            );
+            {%- endfor %}
+            {%- for i in range(k_dim // 8) %}
+            tile[place * {{ stride }}u + thread / 64u + {{ 2 * i }}u] = key{{ i }};
+            {%- endfor %}
+        }
+        if thread == 0u {
+            has_grown = 0u;
+        }
+        workgroupBarrier();
+        {%- for n in range(4) %}
+        {
+            var score = coop_mat16x16<f32, C>();
+            {%- for d in range(k_dim // 16) %}
+            score = coopMultiplyAdd(query{{ d }}, coopLoad<coop_mat16x16<f16, B>>(&tile[{{ 16 * n * stride + 4 * d }}u], {{ stride }}u), score);
+            {%- endfor %}
+            coopStoreT(score, &scores[17u * first_row + {{ 4 * n }}u], 17u);
+        }
+        {%- endfor %}
+        workgroupBarrier();
+        var most = LEAST;
+        {%- for i in range(8) %}
+        let position{{ i }} = block + 32u * own_half + {{ 4 * i }}u;
+        let score{{ i }} = select(
+            vec4<f32>(LEAST),
+            scores[17u * own_row + 8u * own_half + {{ i }}u] * scale,
+            vec4<u32>(position{{ i }}, position{{ i }} + 1u, position{{ i }} + 2u, position{{ i }} + 3u) < vec4<u32>(seen),
+        );
+        most = max(most, max(max(score{{ i }}.x, score{{ i }}.y), max(score{{ i }}.z, score{{ i }}.w)));
+        {%- endfor %}
+        most = max(most, subgroupShuffleXor(most, 16u));
+        if most > largest + GROWTH {
+            has_grown = 1u;
+        }
+        if workgroupUniformLoad(&has_grown) == 1u {
+            let factor = exp2(largest - max(largest, most));
+            largest = max(largest, most);
+            sum *= factor;
+            {%- for first in range(0, parts, 4) %}
+            {%- set last = [first + 4, parts] | min %}
+            {%- for n in range(first, last) %}
+            coopStoreT(mean{{ n }}, &scores[17u * first_row + {{ 4 * (n - first) }}u], 17u);
+            {%- endfor %}
+            workgroupBarrier();
+            {%- for i in range(8) %}
+            scores[17u * own_row + 8u * own_half + {{ i }}u] *= factor;
+            {%- endfor %}
+            workgroupBarrier();
+            {%- for n in range(first, last) %}
+            mean{{ n }} = coopLoadT<coop_mat16x16<f32, C>>(&scores[17u * first_row + {{ 4 * (n - first) }}u], 17u);
+            {%- endfor %}
+            workgroupBarrier();
+            {%- endfor %}
+        }
+        {%- for i in range(8) %}
+        let weight{{ i }} = exp2(score{{ i }} - largest);
+        sum += weight{{ i }}.x + weight{{ i }}.y + weight{{ i }}.z + weight{{ i }}.w;
+        weights[18u * own_row + 8u * own_half + {{ i }}u] = vec4<f16>(weight{{ i }});
+        {%- endfor %}
+        {
+            {%- set vectors = v_dim // 4 %}
+            {%- for i in range(v_dim // 8) %}
+            let place{{ i }} = (thread + {{ 128 * i }}u) / {{ vectors }}u;
+            let vector{{ i }} = (thread + {{ 128 * i }}u) % {{ vectors }}u;
+            let cell{{ i }} = select(page0, page1, place{{ i }} >= 32u) * params.kv_heads + kv_head;
+            var value{{ i }} = values[(cell{{ i }} * 32u + place{{ i }} % 32u) * {{ vectors }}u + vector{{ i }}];
+            {%- endfor %}
+            {%- for i in range(v_dim // 8) %}
+            if block + place{{ i }} >= end {
+                value{{ i }} = vec4<f16>();
+            } else if !all(abs(value{{ i }}) <= vec4<f16>(65504.0h)) {
+                value{{ i }} = vec4<f16>(without_spoiled(vec4<f32>(value{{ i }}), 4u * vector{{ i }}, block + place{{ i }}));
+            }
+            tile[place{{ i }} * {{ stride }}u + vector{{ i }}] = value{{ i }};
+            {%- endfor %}
+        }
+        workgroupBarrier();
+        {%- for k in range(4) %}
+        {
+            let weight = coopLoadT<coop_mat16x16<f16, A>>(&weights[18u * first_row + {{ 4 * k }}u], 18u);
+            {%- for n in range(parts) %}
+            mean{{ n }} = coopMultiplyAdd(weight, coopLoadT<coop_mat16x16<f16, B>>(&tile[{{ 16 * k * stride + 4 * n }}u], {{ stride }}u), mean{{ n }});
+            {%- endfor %}
+        }
+        {%- endfor %}
+    }
+
+    let divisor = sum + subgroupShuffleXor(sum, 16u);
+    {%- for first in range(0, parts, 4) %}
+    {%- set count = [parts - first, 4] | min %}
+    workgroupBarrier();
+    {%- for n in range(count) %}
+    coopStoreT(mean{{ first + n }}, &scores[17u * first_row + {{ 4 * n }}u], 17u);
+    {%- endfor %}
+    workgroupBarrier();
+    {%- for i in range(2 * count) %}
+    {
+        let row = (lane + {{ 32 * i }}u) / {{ 4 * count }}u;
+        let vector = (lane + {{ 32 * i }}u) % {{ 4 * count }}u;
+        let number = scores[17u * (first_row + row) + vector] / subgroupShuffle(divisor, row);
+        if first_row + row < own.rows {
+            let to = (params.y.x + (own.row + first_row + row) * params.y.y + head * {{ v_dim }}u) / 4u + {{ 4 * first }}u + vector;
+            y[to] = with_spoiled(number, {{ 16 * first }}u + 4u * vector, own.position + first_row + row);
+        }
+    }
+    {%- endfor %}
+    {%- endfor %}
+}
