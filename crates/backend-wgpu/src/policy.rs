@@ -131,7 +131,7 @@ pub(crate) fn most_tiles(rows: usize) -> usize {
 /// Workgroup memory of `flash_units.wgsl`.
 pub(crate) fn flash_units_bytes(k_dim: usize, v_dim: usize) -> usize {
     let halves = TILE * (k_dim.max(v_dim) + 8) + TILE * 72;
-    halves * size_of::<u16>() + (TILE * 68 + v_dim + 1) * size_of::<f32>()
+    halves * size_of::<u16>() + (TILE * 68 + v_dim + 4) * size_of::<f32>()
 }
 
 /// The kernels for passes of up to as many rows, each with the most rows that it is for. Where weights could turn out

@@ -41,6 +41,7 @@ macro_rules! conformance {
             linear_with_odd_sizes
             linear_with_many_columns
             attention_over_several_chunks_sequences_and_scattered_pages
+            attention_of_many_rows
             attention_with_values_of_another_width
         );
         $crate::conformance!(@layers $candidate, $oracle;

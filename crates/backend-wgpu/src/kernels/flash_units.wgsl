@@ -20,7 +20,8 @@ var<workgroup> tile: array<vec4<f16>, {{ 64 * stride }}>;
 // [row][64 positions, or columns, and room]
 var<workgroup> scores: array<vec4<f32>, {{ 64 * 17 }}>;
 var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
-var<workgroup> has_grown: u32;
+// A flag; like all of these as long as whole 16 bytes, which units read at once wherever a driver puts an array.
+var<workgroup> has_grown: vec4<u32>;
 {{ spoiled(v_dim) }}
 
 @compute @workgroup_size(128)
@@ -87,7 +88,7 @@ fn main(
             {%- endfor %}
         }
         if thread == 0u {
-            has_grown = 0u;
+            has_grown.x = 0u;
         }
         workgroupBarrier();
         {%- for n in range(4) %}
@@ -112,9 +113,9 @@ fn main(
         {%- endfor %}
         most = max(most, subgroupShuffleXor(most, 16u));
         if most > largest + GROWTH {
-            has_grown = 1u;
+            has_grown.x = 1u;
         }
-        if workgroupUniformLoad(&has_grown) == 1u {
+        if workgroupUniformLoad(&has_grown).x == 1u {
             let factor = exp2(largest - max(largest, most));
             largest = max(largest, most);
             sum *= factor;

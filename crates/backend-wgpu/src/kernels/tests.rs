@@ -105,6 +105,7 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         let label = format!("{kernel:?}");
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
+        let has_units = matches!(kernel, Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         if let Kernel::Narrow(_) | Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }) = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
@@ -118,7 +119,15 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         let (mut buffers, mut memory) = (Vec::new(), 0);
         for (_, variable) in module.global_variables.iter() {
             match variable.space {
-                naga::AddressSpace::WorkGroup => memory += layouter[variable.ty].size,
+                naga::AddressSpace::WorkGroup => {
+                    let size = layouter[variable.ty].size;
+                    assert!(
+                        !has_units || size.is_multiple_of(16),
+                        "{label}: {:?} of {size} bytes",
+                        variable.name
+                    );
+                    memory += size;
+                }
                 _ => buffers.push((variable.binding.expect("a binding"), variable.space)),
             }
         }

@@ -28,6 +28,7 @@ testkit::conformance!(watched(), reference());
 #[test]
 fn no_index_is_beyond_the_end() {
     random::linear_in_every_format(&watched_closely, &reference);
+    random::attention_of_many_rows(&watched_closely, &reference);
     random::attention_with_values_of_another_width(&watched_closely, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&watched_closely, &reference);
     known::attention_is_causal_and_counts_positions_from_the_cache(&watched_closely);

@@ -28,6 +28,7 @@ fn reference() -> Box<dyn Backend> {
 fn the_least_device_computes_every_operation() {
     random::linear_with_many_columns(&on_least, &reference);
     random::linear_with_odd_sizes(&on_least, &reference);
+    random::attention_of_many_rows(&on_least, &reference);
     random::attention_with_values_of_another_width(&on_least, &reference);
     known::embed_takes_the_tokens_rows(&on_least);
     known::rms_norm_uses_its_eps_and_keeps_large_values(&on_least);

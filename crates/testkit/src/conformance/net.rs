@@ -69,6 +69,17 @@ impl Net {
     pub(super) fn compile_wanted(
         self,
         wanted: ValueId,
+        backend: Box<dyn Backend>,
+        kv: Option<KvLayout>,
+    ) -> Result<Box<dyn Program>, Error> {
+        self.compile_for(64, wanted, backend, kv)
+    }
+
+    /// The same for steps of up to `rows`.
+    fn compile_for(
+        self,
+        rows: usize,
+        wanted: ValueId,
         mut backend: Box<dyn Backend>,
         kv: Option<KvLayout>,
     ) -> Result<Box<dyn Program>, Error> {
@@ -78,22 +89,26 @@ impl Net {
         if let Some(kv) = kv {
             backend.allocate_kv(kv)?;
         }
-        backend.compile(&self.graph.finish(wanted), Bucket { rows: 64, wanted: 64 }, Taps::None)
+        backend.compile(&self.graph.finish(wanted), Bucket { rows, wanted: rows }, Taps::None)
     }
 
-    /// The output of the last of `steps`.
+    /// The outputs of `steps`, one after the other.
     pub(super) fn run(
-        self,
+        mut self,
         output: ValueId,
         backend: Box<dyn Backend>,
         kv: Option<KvLayout>,
         steps: &[Step],
     ) -> Vec<f32> {
-        let mut program = self.compile(output, backend, kv).expect("a good graph");
+        let rows = steps.iter().map(|step| step.tokens().len()).max().unwrap_or(0).max(64);
+        let wanted = self.graph.take_rows("wanted", output);
+        let mut program = self.compile_for(rows, wanted, backend, kv).expect("a good graph");
+        let mut outputs = Vec::new();
         for step in steps {
             program.run(step).expect("a good step");
+            outputs.extend_from_slice(program.output());
         }
-        program.output().to_vec()
+        outputs
     }
 }
 

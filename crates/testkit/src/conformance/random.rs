@@ -17,6 +17,10 @@ const FLOAT: f64 = 1e-6;
 /// Chooses inputs.
 const SEED: u64 = 11;
 
+/// Tokens that attention is computed for, and pages of its store.
+const TOKENS: usize = 500;
+const PAGES: usize = 48;
+
 fn normal(name: &str, values: usize) -> Vec<f32> {
     let random = Random::new(SEED, name);
     (0..values as u64).map(|i| random.normal(i)).collect()
@@ -83,9 +87,32 @@ pub fn attention_with_values_of_another_width(make: Make<'_>, oracle: Make<'_>) 
     attention(make, oracle, 48, 20, KvFormat::F16);
 }
 
+/// Rows enough for several tiles, of one sequence and of several.
+pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
+    let page = |i: u32| i * 7 % PAGES as u32;
+    let span = |past, len, pages: std::ops::Range<u32>| Span { past, len, pages: pages.map(page).collect() };
+    let step = |spans: Vec<Span>| {
+        let rows = spans.iter().map(|span| span.len).sum::<usize>() as u32;
+        Step::new((0..rows).collect(), spans, (0..rows).collect()).expect("a good step")
+    };
+    let steps = [
+        step(vec![span(0, 201, 0..13)]),
+        step(vec![span(201, 190, 0..13), span(0, 64, 13..16), span(0, 65, 16..19)]),
+        step(vec![span(65, 1, 16..19), span(64, 30, 13..16), span(0, 66, 19..22)]),
+    ];
+    for (k_dim, v_dim, format) in [
+        (64, 64, KvFormat::F16),
+        (128, 128, KvFormat::F16),
+        (128, 48, KvFormat::F16),
+        (80, 96, KvFormat::F16),
+        (36, 252, KvFormat::F16),
+        (128, 64, KvFormat::F32),
+    ] {
+        attention_of(make, oracle, [k_dim, v_dim], format, &steps);
+    }
+}
+
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
-    const TOKENS: usize = 500;
-    const PAGES: usize = 48;
     // 7 has no factor in common with the number of pages, so every page is taken once.
     let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
     let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
@@ -101,15 +128,24 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
     steps.push(Step::new(tokens(7, 40).collect(), vec![span(0, 40, &middle)], vec![]).expect("a good step"));
     let spans = vec![span(1100, 10, &long), span(0, 20, &short), span(40, 1, &middle)];
     steps.push(Step::new(tokens(3, 31).collect(), spans, (0..31).collect()).expect("a good step"));
+    attention_of(make, oracle, [k_dim, v_dim], format, &steps);
+}
 
+fn attention_of(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    [k_dim, v_dim]: [usize; 2],
+    format: KvFormat,
+    steps: &[Step],
+) {
     let (heads, kv_heads) = (6, 2);
     let run = |make: Make<'_>| {
         let mut net = Net::default();
         let mut input = |name, cols| net.input(name, TOKENS, &normal(name, TOKENS * cols));
         let inputs = [input("q", heads * k_dim), input("k", kv_heads * k_dim), input("v", kv_heads * v_dim)];
         let y = net.graph.attention("y", inputs, heads, kv_heads, 0.5);
-        net.run(y, make(), Some(store(kv_heads, k_dim, v_dim, PAGES, format)), &steps)
+        net.run(y, make(), Some(store(kv_heads, k_dim, v_dim, PAGES, format)), steps)
     };
     let error = nmse(&run(oracle), &run(make));
-    assert!(error <= FLOAT, "K/V in {format:?}, seed {SEED}: NMSE {error:e}");
+    assert!(error <= FLOAT, "{k_dim} and {v_dim} columns in {format:?}, seed {SEED}: NMSE {error:e}");
 }
