@@ -47,7 +47,7 @@ impl Compiler<'_> {
     }
 
     /// Turns heads that are read as they are, too, or by several.
-    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: ValueId) -> Launch {
+    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: ValueId) -> Result<Launch, Error> {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();
         params.extend(self.at(y));
@@ -58,7 +58,7 @@ impl Compiler<'_> {
     }
 
     /// Writes keys and values to the cache.
-    fn store(&self, attend: &Attend, kv: &Kv) -> Launch {
+    fn store(&self, attend: &Attend, kv: &Kv) -> Result<Launch, Error> {
         let Attend { k, v, ref k_rope, layer, kv_heads, .. } = *attend;
         let mut params = [[0; 4], self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
         params.extend([0; 2]);
@@ -79,7 +79,7 @@ impl Compiler<'_> {
         self.rotate(of_rotate, &params, &buffers)
     }
 
-    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&Buffer]) -> Launch {
+    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&Buffer]) -> Result<Launch, Error> {
         let pairs = |heads: &[u32]| heads[2] * heads[3].div_ceil(2);
         let elements = (pairs(&params[0..4]) + pairs(&params[4..8]) + pairs(&params[8..12])) as usize;
         let cost = Cost::row("rotate", 2 * elements * F32);
@@ -163,13 +163,13 @@ impl Compiler<'_> {
         let slots = [q, k, v].map(|id| self.plan.place(id).slot);
         if q_rope == k_rope && slots.iter().all(|&slot| slot == slots[0]) {
             let alone = Variant { is_alone: true, ..Variant::default() };
-            let launches = vec![split(true), combine()];
+            let launches = vec![split(true)?, combine()?];
             variants.push(Variant { is_split: true, launches, ..alone.clone() });
-            variants.push(Variant { launches: vec![whole(true)], ..alone });
+            variants.push(Variant { launches: vec![whole(true)?], ..alone });
         }
-        let launches = vec![self.store(attend, kv), split(false), combine()];
+        let launches = vec![self.store(attend, kv)?, split(false)?, combine()?];
         variants.push(Variant { is_split: true, launches, ..Variant::default() });
-        let launches = vec![self.store(attend, kv), whole(false)];
+        let launches = vec![self.store(attend, kv)?, whole(false)?];
         variants.push(Variant { launches, ..Variant::default() });
         self.parts = Some(parts);
         self.dispatch(y, variants);

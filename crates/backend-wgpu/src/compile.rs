@@ -185,27 +185,29 @@ impl Compiler<'_> {
                 let buffer = self.slots[place.slot].clone();
                 self.work.push(Work::Input { buffer, col: place.col, cols: self.cols(y), stride });
             }
-            Pass::Embed { table, y } => self.embed(table, y),
-            Pass::Linear { x, norm, ref parts, shape, ref rest } => self.linear(x, norm, parts, shape, rest),
+            Pass::Embed { table, y } => self.embed(table, y)?,
+            Pass::Linear { x, norm, ref parts, shape, ref rest } => {
+                self.linear(x, norm, parts, shape, rest)?
+            }
             Pass::Norm { x, norm, y } => {
-                let weight = self.vector(norm.weight);
-                self.rows("rms_norm", x, Some((&weight, [0, 0])), y, norm.eps);
+                let weight = self.vector(norm.weight)?;
+                self.rows("rms_norm", x, Some((&weight, [0, 0])), y, norm.eps)?;
             }
             Pass::Add { a, b, y } => {
                 let (b, at) = (self.slot(b).clone(), self.at(b));
-                self.rows("add", a, Some((&b, at)), y, 0.0);
+                self.rows("add", a, Some((&b, at)), y, 0.0)?;
             }
             Pass::AddBias { x, weight, y } => {
-                let weight = self.vector(weight);
-                self.rows("add", x, Some((&weight, [0, 0])), y, 0.0);
+                let weight = self.vector(weight)?;
+                self.rows("add", x, Some((&weight, [0, 0])), y, 0.0)?;
             }
             Pass::SwiGlu { gate, up, y } => {
                 let (up, at) = (self.slot(up).clone(), self.at(up));
-                self.rows("swiglu", gate, Some((&up, at)), y, 0.0);
+                self.rows("swiglu", gate, Some((&up, at)), y, 0.0)?;
             }
-            Pass::Take { x, y } => self.rows("take", x, None, y, 0.0),
+            Pass::Take { x, y } => self.rows("take", x, None, y, 0.0)?,
             Pass::Turn { x, ref rope, y } => {
-                let launch = self.turn(x, rope, y);
+                let launch = self.turn(x, rope, y)?;
                 self.dispatch(y, vec![Variant::always(launch)]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
@@ -234,12 +236,14 @@ impl Compiler<'_> {
     }
 
     /// A weight of one row as f32, whole vectors.
-    fn vector(&mut self, id: WeightId) -> Buffer {
-        let make = || {
-            let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
-            self.device.constants(&words, wgpu::BufferUsages::STORAGE)
-        };
-        self.vectors.entry(id).or_insert_with(make).clone()
+    fn vector(&mut self, id: WeightId) -> Result<Buffer, Error> {
+        if let Some(buffer) = self.vectors.get(&id) {
+            return Ok(buffer.clone());
+        }
+        let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
+        let buffer = self.device.constants(&words, wgpu::BufferUsages::STORAGE)?;
+        self.vectors.insert(id, buffer.clone());
+        Ok(buffer)
     }
 
     /// A kernel with its parameters and buffers.
@@ -250,8 +254,8 @@ impl Compiler<'_> {
         buffers: &[&Buffer],
         grid: Grid,
         cost: Cost,
-    ) -> Launch {
-        let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM);
+    ) -> Result<Launch, Error> {
+        let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM)?;
         let all = [&[&params, &self.inputs.buffer], buffers].concat();
         let bindings = kernel.bindings();
         assert_eq!(all.len(), bindings.len(), "buffers of {kernel:?}");
@@ -266,7 +270,7 @@ impl Compiler<'_> {
             layout: &layout,
             entries: &entries,
         });
-        Launch { pipeline: self.device.pipeline(kernel), group, grid, cost }
+        Ok(Launch { pipeline: self.device.pipeline(kernel), group, grid, cost })
     }
 
     pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant>) {
@@ -314,7 +318,7 @@ impl Compiler<'_> {
         Shapes { rows, cols: self.cols(x), outputs, gates, narrow }
     }
 
-    fn embed(&mut self, table: WeightId, y: ValueId) {
+    fn embed(&mut self, table: WeightId, y: ValueId) -> Result<(), Error> {
         let matrix = self.matrices[&table].clone();
         for shard in &matrix.shards {
             let [at, stride] = self.at(y);
@@ -325,9 +329,10 @@ impl Compiler<'_> {
             let buffers = [self.slot(y), &shard.buffer];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
-            let launch = self.launch(&kernel, &params, &buffers, grid, cost);
+            let launch = self.launch(&kernel, &params, &buffers, grid, cost)?;
             self.dispatch(y, vec![Variant::always(launch)]);
         }
+        Ok(())
     }
 
     fn rows(
@@ -337,7 +342,7 @@ impl Compiler<'_> {
         b: Option<(&Buffer, [u32; 2])>,
         y: ValueId,
         eps: f32,
-    ) {
+    ) -> Result<(), Error> {
         let [_, _, wanted, _] = self.inputs.at;
         let b_at = b.map_or([wanted as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
@@ -346,11 +351,19 @@ impl Compiler<'_> {
         buffers.extend(b.map(|(b, _)| b));
         let kernel = Kernel::Rows(kernels::Rows { operation });
         let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
-        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost);
+        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost)?;
         self.dispatch(y, vec![Variant::always(launch)]);
+        Ok(())
     }
 
-    fn linear(&mut self, x: ValueId, norm: Option<Norm>, parts: &[Part], shape: Shape, rest: &Rest) {
+    fn linear(
+        &mut self,
+        x: ValueId,
+        norm: Option<Norm>,
+        parts: &[Part],
+        shape: Shape,
+        rest: &Rest,
+    ) -> Result<(), Error> {
         let matrices: Vec<Arc<Matrix>> =
             parts.iter().map(|part| self.matrices[&part.weight].clone()).collect();
         // What is added, and for each part where it begins.
@@ -366,7 +379,7 @@ impl Compiler<'_> {
                     let numbers = bias.map_or(vec![0.0; self.cols(part.y)], |bias| vector(self.bound, bias));
                     words.extend(numbers.iter().map(|x| x.to_bits()));
                 }
-                Some((self.device.constants(&words, wgpu::BufferUsages::STORAGE), [0, 0]))
+                Some((self.device.constants(&words, wgpu::BufferUsages::STORAGE)?, [0, 0]))
             }
         };
         let is_whole = matrices.iter().all(|matrix| matrix.shards.len() == 1);
@@ -393,8 +406,9 @@ impl Compiler<'_> {
                 let at = *at as usize + offset(self, &parts[0]) + shards[0].1.rows.start;
                 (buffer, [at as u32, *stride])
             });
-            self.products(x, norm, parts, &shards, shape, rest);
+            self.products(x, norm, parts, &shards, shape, rest)?;
         }
+        Ok(())
     }
 
     /// Products with weights that lie in a buffer each.
@@ -406,7 +420,7 @@ impl Compiler<'_> {
         shards: &[(&Arc<Matrix>, &Shard)],
         shape: Shape,
         rest: Option<(&Buffer, [u32; 2])>,
-    ) {
+    ) -> Result<(), Error> {
         let y = parts[0].y;
         let gates = if shape == Shape::Glu { 2 } else { 1 };
         let cols = self.cols(x);
@@ -426,7 +440,7 @@ impl Compiler<'_> {
         params.extend([outputs, places, [x_at / 4, x_stride / 4, cols as u32, rows]]);
         let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
         params.push([rest_at, rest_stride, norm.map_or(0, |norm| norm.eps.to_bits()), 0]);
-        let scales = norm.map(|norm| self.vector(norm.weight));
+        let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let products = kernels::Products {
             parts: shards.iter().map(|(_, shard)| shard.layout.kept.name()).collect(),
             norm: norm.is_some(),
@@ -473,7 +487,7 @@ impl Compiler<'_> {
                 let of_rows = [x_at / 4, x_stride / 4, cols as u32 / 4, eps];
                 let narrow = Kernel::Narrow(kernels::Narrow { norm: norm.is_some() });
                 let of_narrow = Cost::row("narrow", cols * (F32 + size_of::<half::f16>()));
-                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow));
+                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow)?);
                 variant.narrow = shards.iter().map(|(matrix, _)| (*matrix).clone()).collect();
 
                 let mut buffers = vec![numbers, self.slot(y), factors];
@@ -482,17 +496,18 @@ impl Compiler<'_> {
                 let mut params = params.clone();
                 params[5][..2].copy_from_slice(&[0, cols as u32 / 4]);
                 let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
             } else {
                 let mut buffers = vec![self.slot(x), self.slot(y)];
                 buffers.extend(weights);
                 buffers.extend(&scales);
                 buffers.extend(rest.map(|(rest, _)| rest));
                 let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
             }
             variants.push(variant);
         }
         self.dispatch(y, variants);
+        Ok(())
     }
 }
