@@ -1,6 +1,6 @@
 //! Passes of attention: rotations, the cache, queries, keys and values.
 
-use backend::{Error, PAGE};
+use backend::Error;
 use graph::{Pairing, Rope, ValueId};
 
 use crate::compile::{Compiler, F32};
@@ -8,7 +8,7 @@ use crate::device::Buffer;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::Attend;
-use crate::program::{Cost, Grid, Launch, SPLIT, SPLIT_ROWS, SPLITS, Variant};
+use crate::program::{Cost, Grid, Launch, Variant, bytes_of_parts};
 
 /// Bytes of workgroup memory that every device has.
 const MEMORY: usize = 16 << 10;
@@ -134,9 +134,7 @@ impl Compiler<'_> {
             self.launch(&kernel(false, fresh), &params(self.at(y)), &buffers, grid, cost("attention"))
         };
 
-        let rows = self.bound.bucket().rows.min(SPLIT_ROWS);
-        let splits = (kv.layout.pages * PAGE).div_ceil(SPLIT).clamp(1, SPLITS);
-        let bytes = (rows * heads * splits * (v_dim + 2) * F32) as u64;
+        let bytes = bytes_of_parts(kv.layout, self.bound.bucket().rows, heads);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let parts = match &self.parts {
             Some(parts) if parts.size() >= bytes => parts.clone(),

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error};
-use graph::{Op, Rows, ValueId, WeightId};
+use backend::{Bound, Error, KvLayout};
+use graph::{Op, Rope, Rows, ValueId, WeightId};
 
 use crate::device::{Buffer, Device, lock};
 use crate::formats::CHUNK;
@@ -138,6 +138,27 @@ pub(crate) fn compile(
     })
 }
 
+/// The kinds of rotation in a graph.
+fn ropes(bound: &Bound) -> Vec<&Rope> {
+    let mut ropes = Vec::new();
+    for value in bound.values() {
+        if let Op::Rope { rope, .. } = &value.op
+            && !ropes.contains(&rope)
+        {
+            ropes.push(rope);
+        }
+    }
+    ropes
+}
+
+/// Words of a step's inputs: a head; tokens, positions and tables of rows; rows wanted; sines and cosines; pages.
+pub(crate) fn words_of_inputs(bound: &Bound, kv: Option<KvLayout>) -> usize {
+    let bucket = bound.bucket();
+    let of_row = 3 + ropes(bound).iter().map(|rope| rope.dims / 2 * 2).sum::<usize>();
+    let pages = kv.map_or(1, |kv| kv.pages);
+    HEAD + bucket.rows * of_row + bucket.wanted + bucket.rows.min(SEQUENCES) * pages
+}
+
 /// Room for what changes from step to step.
 fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Error> {
     let bucket = bound.bucket();
@@ -146,11 +167,7 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
     let wanted = tables + bucket.rows;
     let mut end = wanted + bucket.wanted;
     let mut angles = Vec::<Angles>::new();
-    for value in bound.values() {
-        let Op::Rope { rope, .. } = &value.op else { continue };
-        if angles.iter().any(|angles| angles.rope == *rope) {
-            continue;
-        }
+    for rope in ropes(bound) {
         let factors = rope.factors.map(|id| vector(bound, id));
         let frequency = |i: usize| {
             let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
@@ -161,8 +178,7 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
         angles.push(Angles { rope: rope.clone(), frequencies, at: end });
         end += words;
     }
-    let pages = kv.map_or(1, |kv| kv.layout.pages);
-    let words = vec![0; end + bucket.rows.min(SEQUENCES) * pages];
+    let words = vec![0; words_of_inputs(bound, kv.map(|kv| kv.layout))];
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
     let buffer = device.buffer("inputs of a step", (words.len() * size_of::<u32>()) as u64, usage)?;
     Ok(Inputs { words, buffer, angles, at: [positions, tables, wanted, end] })

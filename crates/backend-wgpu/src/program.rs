@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, Program, Step};
+use backend::{Bound, Error, KvLayout, PAGE, Program, Step};
 use bytemuck::Pod;
 use graph::{Rope, Rows, ValueId};
 
@@ -17,16 +17,22 @@ use crate::weights::Matrix;
 pub(crate) const HEAD: usize = 4;
 
 /// Rows of a step whose positions several workgroups may share.
-pub(crate) const SPLIT_ROWS: usize = 8;
+const SPLIT_ROWS: usize = 8;
 
 /// Workgroups that share the positions of a row, at most.
-pub(crate) const SPLITS: usize = 64;
+const SPLITS: usize = 64;
 
 /// Positions that a workgroup takes before others help it.
-pub(crate) const SPLIT: usize = 128;
+const SPLIT: usize = 128;
 
 /// Positions that attention takes at a time.
 const BLOCK: usize = 128;
+
+/// Bytes of what workgroups find that share the positions of rows of so many heads.
+pub(crate) fn bytes_of_parts(kv: KvLayout, rows: usize, heads: usize) -> u64 {
+    let splits = (kv.pages * PAGE).div_ceil(SPLIT).clamp(1, SPLITS);
+    (rows.min(SPLIT_ROWS) * heads * splits * (kv.v_dim + 2) * size_of::<f32>()) as u64
+}
 
 /// What lies beside the columns of a value: nobody's numbers.
 pub(crate) const BESIDE: f32 = f32::from_bits(0x7fc5_7ead);
