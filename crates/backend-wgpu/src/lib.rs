@@ -159,7 +159,7 @@ impl Backend for Gpu {
             weights_mapped: loaded - copied,
             weights_owned: on_device,
             weights_on_device: on_device,
-            weights_as_f16: memory::as_f16(self.matrices.values()),
+            weights_plain: memory::plain(self.matrices.values()),
             kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
             activations: state.activation_bytes,
         }

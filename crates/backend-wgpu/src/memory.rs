@@ -53,7 +53,7 @@ impl Needs {
         let mut weights = HashMap::new();
         for (_, weight) in graph.weights() {
             let format = format_of(&weight.name).unwrap_or(Format::F32);
-            // Shapes say it all; nobody reads the numbers.
+            // Shapes and formats say it all; nobody reads the numbers, of which few are too large for F16.
             let (rows, cols, bytes) = (weight.rows, weight.cols, Bytes::new());
             weights.insert(weight.name.clone(), Weight { format, rows, cols, bytes });
         }
@@ -119,22 +119,22 @@ fn values(bound: &Bound, kv: Option<KvLayout>) -> u64 {
     [parts, narrow, rest].into_iter().fold(slots, u64::saturating_add)
 }
 
-/// The names of the formats that kernels read; weights of others become F16.
+/// The names of the formats that kernels read; weights of others become F16, or F32 where that has not all numbers.
 pub fn formats() -> Vec<&'static str> {
     let is_itself = |format: &&Format| **format == Format::F16 || Kept::of(**format) != Kept::F16;
     Format::ALL.iter().filter(is_itself).map(|format| format.name()).collect()
 }
 
-/// The formats of `matrices` that the device has as F16, and what it takes.
-pub(crate) fn as_f16<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<(Format, u64)> {
+/// The formats of `matrices` that the device has as another, that one, and what it takes.
+pub(crate) fn plain<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<(Format, Format, u64)> {
     let mut bytes = BTreeMap::new();
     for matrix in matrices {
-        let format = matrix.weight().format;
-        if Kept::of(format) == Kept::F16 && format != Format::F16 {
-            *bytes.entry(format).or_insert(0) += matrix.bytes();
+        let (format, kept) = (matrix.weight().format, matrix.kept.format());
+        if format != kept {
+            *bytes.entry((format, kept)).or_insert(0) += matrix.bytes();
         }
     }
-    bytes.into_iter().collect()
+    bytes.into_iter().map(|((format, kept), bytes)| (format, kept, bytes)).collect()
 }
 
 impl Adapter {

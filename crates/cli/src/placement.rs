@@ -379,7 +379,7 @@ mod tests {
                 }
                 assert_eq!(sizes.of(LAYERS).expect("all").kv, whole.kv, "{format}");
             });
-            assert_eq!(whole.weights_as_f16.is_empty(), format != Format::IQ4_XS, "{whole:?}");
+            assert_eq!(whole.weights_plain.is_empty(), format != Format::IQ4_XS, "{whole:?}");
         }
     }
 }
