@@ -12,7 +12,7 @@ use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
 use crate::policy::{self, Product, Shapes};
-use crate::program::{Angles, Cost, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
+use crate::program::{Angles, BESIDE, Cost, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
 use crate::weights::{Matrix, Shard};
 use crate::{Matrices, State};
 
@@ -199,7 +199,9 @@ impl Compiler<'_> {
                 let place = self.plan.place(y);
                 let stride = self.plan.slots[place.slot].cols;
                 let buffer = self.slots[place.slot].clone();
-                self.work.push(Work::Input { buffer, col: place.col, cols: self.cols(y), stride });
+                let rows = vec![BESIDE; buffer.size() as usize / F32];
+                let (col, cols) = (place.col, self.cols(y));
+                self.work.push(Work::Input { buffer, col, cols, stride, rows });
             }
             Pass::Embed { table, y } => self.embed(table, y)?,
             Pass::Linear { x, norm, ref parts, shape, ref rest } => {

@@ -58,8 +58,9 @@ pub(crate) struct GpuProgram {
 pub(crate) enum Work {
     /// The first of these that is for such a step.
     Dispatch { rows: Rows, variants: Vec<Variant> },
-    /// The rows that come with the step are written to where they are read: before everything else.
-    Input { buffer: Buffer, col: usize, cols: usize, stride: usize },
+    /// The rows that come with the step are written to where they are read: before everything else. `rows` is as long
+    /// as the buffer, so that steps allocate none.
+    Input { buffer: Buffer, col: usize, cols: usize, stride: usize, rows: Vec<f32> },
     /// A value is copied to where it can be read.
     Keep(usize),
 }
@@ -295,15 +296,15 @@ impl Program for GpuProgram {
 
 impl GpuProgram {
     /// Sends the rows that come with a step.
-    fn upload_input(&self, step: &Step) {
-        for work in &self.work {
-            let Work::Input { buffer, col, cols, stride } = work else { continue };
-            let mut rows = vec![BESIDE; step.tokens().len() * stride];
-            for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
+    fn upload_input(&mut self, step: &Step) {
+        for work in &mut self.work {
+            let Work::Input { buffer, col, cols, stride, rows } = work else { continue };
+            // The last row has nothing beside it on the right.
+            for (row, given) in rows.chunks_mut(*stride).zip(step.input().chunks_exact(*cols)) {
                 row[*col..][..*cols].copy_from_slice(given);
             }
-            rows.truncate(buffer.size() as usize / size_of::<f32>());
-            self.device.queue.write_buffer(buffer, 0, bytes(&rows));
+            let used = rows.len().min(step.tokens().len() * *stride);
+            self.device.queue.write_buffer(buffer, 0, bytes(&rows[..used]));
         }
     }
 
