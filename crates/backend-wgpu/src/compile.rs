@@ -111,6 +111,7 @@ pub(crate) fn compile(
         &compiler.plan,
         &compiler.slots,
         compiler.parts.as_ref(),
+        compiler.narrow.as_ref(),
         guard.kv.as_ref(),
     );
     let Compiler { inputs, work, .. } = compiler;
@@ -316,7 +317,8 @@ impl Compiler<'_> {
             }
         }
         if bytes > 0 {
-            let usage = wgpu::BufferUsages::STORAGE;
+            let usage =
+                wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
             let numbers = self.device.buffer("activations", bytes as u64, usage)?;
             let scales = self.device.buffer("activations", (rows * F32) as u64, usage)?;
             self.narrow = Some([numbers, scales]);

@@ -25,9 +25,10 @@ const fn unwritten(buffer: usize) -> u32 {
     BESIDE.to_bits() + buffer as u32
 }
 
-/// The numbers of what is no slot; both halves of the cache's words are NaNs.
+/// The numbers of what is no slot; both halves of the words of the cache and of f16 are NaNs.
 const PARTS: usize = 0x100;
 const STORE: usize = 0x101;
+const NARROW: usize = 0x102;
 
 /// What kernels note indices with.
 const CHECKS: &str = "
@@ -219,11 +220,22 @@ pub(crate) fn poison_store(device: &Device, store: &wgpu::Buffer) {
     poison(device, store, STORE);
 }
 
+/// Of what was made for matrix units, as many words are there as the longest rows of a step have, whichever pass wrote
+/// them last.
+fn check_narrow(what: &str, own: usize, words: &[u32]) {
+    for (at, &word) in words.iter().enumerate() {
+        let is_written = word != unwritten(NARROW);
+        assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
+    }
+}
+
 /// What a program may write, and where.
 pub(crate) struct Watched {
     plan: Plan,
     slots: Vec<Buffer>,
     parts: Option<Buffer>,
+    /// Rows as f16, and their scales.
+    narrow: Option<[Buffer; 2]>,
     /// Of the cache: layers, K/V heads, and for keys and for values elements of a head and words of an element.
     layers: Vec<[Buffer; 2]>,
     kv_heads: usize,
@@ -233,13 +245,20 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(plan: &Plan, slots: &[Buffer], parts: Option<&Buffer>, kv: Option<&Kv>) -> Watched {
+    pub(crate) fn new(
+        plan: &Plan,
+        slots: &[Buffer],
+        parts: Option<&Buffer>,
+        narrow: Option<&[Buffer; 2]>,
+        kv: Option<&Kv>,
+    ) -> Watched {
         let layout = kv.map(|kv| kv.layout);
         let elements = |dim: usize| dim.div_ceil(2);
         Watched {
             plan: plan.clone(),
             slots: slots.to_vec(),
             parts: parts.cloned(),
+            narrow: narrow.cloned(),
             layers: kv.map_or(Vec::new(), |kv| kv.layers.clone()),
             kv_heads: layout.map_or(0, |layout| layout.kv_heads),
             elements: layout.map_or([0; 2], |layout| [elements(layout.k_dim), elements(layout.v_dim)]),
@@ -260,6 +279,7 @@ impl Watched {
         }
         self.slots.iter().enumerate().for_each(|(number, slot)| poison(device, slot, number));
         self.parts.iter().for_each(|parts| poison(device, parts, PARTS));
+        self.narrow.iter().flatten().for_each(|rows| poison(device, rows, NARROW));
         read(device, &self.stores())
     }
 
@@ -271,6 +291,7 @@ impl Watched {
         bound: &Bound,
         step: &Step,
         splits: usize,
+        [narrow_rows, narrow_numbers]: [usize; 2],
         before: &[Vec<u32>],
     ) {
         let Some(guard) = &device.guard else { return };
@@ -281,6 +302,11 @@ impl Watched {
         }
         if let Some(parts) = &self.parts {
             self.check_parts(step, splits, &read(device, &[parts])[0]);
+        }
+        if let Some([numbers, scales]) = &self.narrow {
+            // Two numbers to a word.
+            check_narrow("rows for matrix units", narrow_numbers / 2, &read(device, &[numbers])[0]);
+            check_narrow("scales of such rows", narrow_rows, &read(device, &[scales])[0]);
         }
         let stored: Vec<usize> = (self.plan.passes.iter())
             .filter_map(|pass| match pass {

@@ -277,7 +277,7 @@ impl Program for GpuProgram {
             self.ahead = Some((shape, self.encode(shape, None)));
         }
         #[cfg(test)]
-        self.watched.after(&self.device, &self.bound, step, shape.splits, &before);
+        self.watched.after(&self.device, &self.bound, step, shape.splits, self.narrowed(shape), &before);
         self.fetch(shape)?;
         if let Some(timer) = timer {
             timer.add(&self.device, step, &mut state.timings)?;
@@ -351,6 +351,22 @@ impl GpuProgram {
             timer.resolve(&mut encoder);
         }
         encoder.finish()
+    }
+
+    /// Rows that a step of this shape makes f16 for matrix units, and numbers of all rows of the longest of them.
+    #[cfg(test)]
+    fn narrowed(&self, shape: StepShape) -> [usize; 2] {
+        let (mut most, mut numbers) = (0, 0);
+        for work in &self.work {
+            let Work::Dispatch { rows, variants } = work else { continue };
+            let rows = shape.rows(*rows);
+            let variant = variants.iter().find(|variant| variant.is_for(rows, shape));
+            if let Some(matrix) = variant.and_then(|variant| variant.narrow.first()) {
+                most = most.max(rows);
+                numbers = numbers.max(rows * matrix.weight().cols);
+            }
+        }
+        [most, numbers]
     }
 
     fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, launch: &Launch, rows: usize, shape: StepShape) {
