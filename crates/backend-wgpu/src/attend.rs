@@ -1,15 +1,15 @@
 //! Passes of attention: rotations, the cache, queries, keys and values.
 
-use backend::{Error, PAGE};
+use backend::Error;
 use graph::{Pairing, Rope, ValueId};
 
 use crate::compile::{Compiler, F32};
-use crate::device::Buffer;
+use crate::device::{Buffer, WRITTEN};
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::Attend;
 use crate::policy::{self, Attention};
-use crate::program::{Cost, Each, Grid, Launch, SPLIT, SPLIT_ROWS, SPLITS, Variant};
+use crate::program::{Cost, Each, Grid, Launch, Variant, bytes_of_parts};
 
 /// Bytes of workgroup memory that every device has.
 const MEMORY: usize = 16 << 10;
@@ -48,7 +48,7 @@ impl Compiler<'_> {
     }
 
     /// Turns heads that are read as they are, too, or by several.
-    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: &Buffer, at: [u32; 2]) -> Launch {
+    pub(crate) fn turn(&self, x: ValueId, rope: &Rope, y: &Buffer, at: [u32; 2]) -> Result<Launch, Error> {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();
         params.extend(at);
@@ -59,7 +59,7 @@ impl Compiler<'_> {
     }
 
     /// Writes keys and values to the cache, and to `turned` queries that are turned like keys and lie beside them.
-    fn store(&self, attend: &Attend, kv: &Kv, turned: Option<&Buffer>) -> Launch {
+    fn store(&self, attend: &Attend, kv: &Kv, turned: Option<&Buffer>) -> Result<Launch, Error> {
         let Attend { q, k, v, ref k_rope, layer, heads, kv_heads, .. } = *attend;
         let queries = turned.map_or([0; 4], |_| self.heads(q, heads));
         let mut params = [queries, self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
@@ -79,12 +79,11 @@ impl Compiler<'_> {
             separate,
             wide: kv.is_wide(),
             pairing: k_rope.as_ref().map_or(NO_ROTATION.pairing, pairing),
-            ..NO_ROTATION
         };
         self.rotate(of_rotate, &params, &buffers)
     }
 
-    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&Buffer]) -> Launch {
+    fn rotate(&self, rotate: kernels::Rotate, params: &[u32], buffers: &[&Buffer]) -> Result<Launch, Error> {
         let pairs = |heads: &[u32]| heads[2] * heads[3].div_ceil(2);
         let elements = (pairs(&params[0..4]) + pairs(&params[4..8]) + pairs(&params[8..12])) as usize;
         let cost = Cost::row("rotate", 2 * elements * F32);
@@ -139,13 +138,10 @@ impl Compiler<'_> {
             self.launch(&kernel(false, fresh), &params(self.at(y)), &buffers, grid, cost("attention"))
         };
 
-        let rows = self.bound.bucket().rows.min(SPLIT_ROWS);
-        let splits = (kv.layout.pages * PAGE).div_ceil(SPLIT).clamp(1, SPLITS);
-        let bytes = (rows * heads * splits * (v_dim + 2) * F32) as u64;
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let parts = match &self.parts {
+        let bytes = bytes_of_parts(kv.layout, self.bound.bucket().rows, heads);
+        let parts = match &self.scratch.parts {
             Some(parts) if parts.size() >= bytes => parts.clone(),
-            _ => self.device.buffer("parts of attention", bytes, usage)?,
+            _ => self.device.buffer("parts of attention", bytes, WRITTEN)?,
         };
         let turned = self.room_for_turned(attend, kv)?;
         let split = |fresh: bool| {
@@ -170,20 +166,18 @@ impl Compiler<'_> {
         let is_together = q_rope == k_rope && slots.iter().all(|&slot| slot == slots[0]);
         if is_together {
             let alone = Variant { is_alone: true, ..Variant::default() };
-            let launches = vec![split(true), combine()];
+            let launches = vec![split(true)?, combine()?];
             variants.push(Variant { is_split: true, launches, ..alone.clone() });
-            variants.push(Variant { launches: vec![whole(true)], ..alone });
+            variants.push(Variant { launches: vec![whole(true)?], ..alone });
         }
-        if let Some(launches) = self.flash(attend, kv, turned.as_ref(), is_together, cost("flash attention"))
-        {
-            variants.push(Variant { is_tiled: true, launches, ..Variant::default() });
-        }
-        let launches = vec![self.store(attend, kv, None), split(false), combine()];
+        let flash = self.flash(attend, kv, turned.as_ref(), is_together, cost("flash attention"))?;
+        variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
+        let launches = vec![self.store(attend, kv, None)?, split(false)?, combine()?];
         variants.push(Variant { is_split: true, launches, ..Variant::default() });
-        let launches = vec![self.store(attend, kv, None), whole(false)];
+        let launches = vec![self.store(attend, kv, None)?, whole(false)?];
         variants.push(Variant { launches, ..Variant::default() });
-        self.parts = Some(parts);
-        self.turned = turned.or(self.turned.take());
+        self.scratch.parts = Some(parts);
+        self.scratch.turned = turned.or(self.scratch.turned.take());
         self.dispatch(y, variants);
         Ok(())
     }
@@ -202,9 +196,9 @@ impl Compiler<'_> {
             return Ok(None);
         }
         let bytes = (self.bound.bucket().rows * self.cols(attend.q) * F32) as u64;
-        match &self.turned {
+        match &self.scratch.turned {
             Some(turned) if turned.size() >= bytes => Ok(Some(turned.clone())),
-            _ => self.device.buffer("activations", bytes, wgpu::BufferUsages::STORAGE).map(Some),
+            _ => self.device.buffer("activations", bytes, WRITTEN).map(Some),
         }
     }
 
@@ -216,19 +210,19 @@ impl Compiler<'_> {
         turned: Option<&Buffer>,
         is_together: bool,
         cost: Cost,
-    ) -> Option<Vec<Launch>> {
+    ) -> Result<Option<Vec<Launch>>, Error> {
         let Attend { q, ref q_rope, y, layer, heads, kv_heads, scale, .. } = *attend;
         let units = match self.of_tiles(kv) {
-            Attention::Rows => return None,
+            Attention::Rows => return Ok(None),
             Attention::Flash => false,
             Attention::FlashUnits => true,
         };
         let of_turned = [0, self.cols(q) as u32];
         let mut launches = match (turned, q_rope) {
             (Some(turned), Some(rope)) if !is_together => {
-                vec![self.turn(q, rope, turned, of_turned), self.store(attend, kv, None)]
+                vec![self.turn(q, rope, turned, of_turned)?, self.store(attend, kv, None)?]
             }
-            _ => vec![self.store(attend, kv, turned)],
+            _ => vec![self.store(attend, kv, turned)?],
         };
         let (queries, at) = turned.map_or((self.slot(q), self.at(q)), |turned| (turned, of_turned));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
@@ -239,7 +233,7 @@ impl Compiler<'_> {
         let (k_dim, v_dim) = (kv.layout.k_dim, kv.layout.v_dim);
         let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, wide: kv.is_wide(), units });
         let grid = Grid { groups: heads, each: Each::Tile };
-        launches.push(self.launch(&kernel, &params, &[queries, self.slot(y), keys, values], grid, cost));
-        Some(launches)
+        launches.push(self.launch(&kernel, &params, &[queries, self.slot(y), keys, values], grid, cost)?);
+        Ok(Some(launches))
     }
 }

@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error};
-use graph::{Op, Rows, ValueId, WeightId};
+use backend::{Bound, Error, KvLayout};
+use graph::{Op, Rope, Rows, ValueId, WeightId};
 
-use crate::device::{Buffer, Device, lock};
+use crate::device::{Buffer, Device, WRITTEN, lock};
 use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel};
 use crate::kv::Kv;
 use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
 use crate::policy::{self, Product, Shapes};
-use crate::program::{Angles, Cost, Each, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work};
+use crate::program::{
+    Angles, BESIDE, Cost, Each, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work,
+};
 use crate::weights::{Matrix, Shard};
 use crate::{Matrices, State};
 
@@ -31,13 +33,25 @@ pub(crate) struct Compiler<'a> {
     pub(crate) slots: Vec<Buffer>,
     pub(crate) vectors: HashMap<WeightId, Buffer>,
     pub(crate) inputs: Inputs,
+    pub(crate) scratch: Scratch,
+    pub(crate) work: Vec<Work>,
+}
+
+/// What passes use in turn, beside values.
+#[derive(Clone, Default)]
+pub(crate) struct Scratch {
     /// What parts of split attention find.
     pub(crate) parts: Option<Buffer>,
     /// Queries that flash attention reads, turned.
     pub(crate) turned: Option<Buffer>,
     /// Rows as f16 for matrix units, and their scales.
     pub(crate) narrow: Option<[Buffer; 2]>,
-    pub(crate) work: Vec<Work>,
+}
+
+impl Scratch {
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.parts.iter().chain(&self.turned).chain(self.narrow.iter().flatten())
+    }
 }
 
 /// Compiles `bound`, whose matrices are at hand.
@@ -50,7 +64,6 @@ pub(crate) fn compile(
     let mut guard = lock(state);
     let plan = Plan::new(&bound, device.margin());
     let bucket = bound.bucket();
-    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let mut bytes = 0;
     let mut slots = Vec::new();
     for slot in &plan.slots {
@@ -67,7 +80,7 @@ pub(crate) fn compile(
             });
         }
         bytes += size;
-        slots.push(device.buffer("activations", size, usage)?);
+        slots.push(device.buffer("activations", size, WRITTEN)?);
     }
     let inputs = inputs(device, &bound, guard.kv.as_ref())?;
     bytes += (inputs.words.len() * F32) as u64;
@@ -80,9 +93,7 @@ pub(crate) fn compile(
         slots,
         vectors: HashMap::new(),
         inputs,
-        parts: None,
-        turned: None,
-        narrow: None,
+        scratch: Scratch::default(),
         work: Vec::new(),
     };
     compiler.make_room_for_narrow_rows()?;
@@ -107,17 +118,10 @@ pub(crate) fn compile(
     }
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let staging = device.buffer("results", (staged * F32) as u64, usage)?;
-    let scratch = [&compiler.parts, &compiler.turned].into_iter().flatten();
-    let scratch = scratch.chain(compiler.narrow.iter().flatten());
-    bytes += (staged * F32) as u64 + scratch.map(|buffer| buffer.size()).sum::<u64>();
+    let Compiler { inputs, work, scratch, .. } = compiler;
+    bytes += (staged * F32) as u64 + scratch.buffers().map(|buffer| buffer.size()).sum::<u64>();
     #[cfg(test)]
-    let watched = crate::guard::Watched::new(
-        &compiler.plan,
-        &compiler.slots,
-        compiler.parts.as_ref(),
-        guard.kv.as_ref(),
-    );
-    let Compiler { inputs, work, .. } = compiler;
+    let watched = crate::guard::Watched::new(&compiler.plan, &compiler.slots, &scratch, guard.kv.as_ref());
     let used = bound.values().iter().filter_map(|value| match value.op {
         Op::Embed { table: weight } | Op::Linear { weight, .. } => Some(matrices[&weight].clone()),
         _ => None,
@@ -142,6 +146,28 @@ pub(crate) fn compile(
     })
 }
 
+/// The kinds of rotation in a graph.
+fn ropes(bound: &Bound) -> Vec<&Rope> {
+    let mut ropes = Vec::new();
+    for value in bound.values() {
+        if let Op::Rope { rope, .. } = &value.op
+            && !ropes.contains(&rope)
+        {
+            ropes.push(rope);
+        }
+    }
+    ropes
+}
+
+/// Words of a step's inputs: a head; tokens, positions and tables of rows; rows wanted; sines and cosines; pages.
+pub(crate) fn words_of_inputs(bound: &Bound, kv: Option<KvLayout>) -> usize {
+    let bucket = bound.bucket();
+    let of_row = 3 + ropes(bound).iter().map(|rope| rope.dims / 2 * 2).sum::<usize>();
+    let pages = kv.map_or(1, |kv| kv.pages);
+    let tiles = 2 * policy::most_tiles(bucket.rows);
+    HEAD + bucket.rows * of_row + bucket.wanted + tiles + bucket.rows.min(SEQUENCES) * pages
+}
+
 /// Room for what changes from step to step.
 fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Error> {
     let bucket = bound.bucket();
@@ -151,11 +177,7 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
     let tiles = wanted + bucket.wanted;
     let mut end = tiles + 2 * policy::most_tiles(bucket.rows);
     let mut angles = Vec::<Angles>::new();
-    for value in bound.values() {
-        let Op::Rope { rope, .. } = &value.op else { continue };
-        if angles.iter().any(|angles| angles.rope == *rope) {
-            continue;
-        }
+    for rope in ropes(bound) {
         let factors = rope.factors.map(|id| vector(bound, id));
         let frequency = |i: usize| {
             let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
@@ -166,8 +188,7 @@ fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Err
         angles.push(Angles { rope: rope.clone(), frequencies, at: end });
         end += words;
     }
-    let pages = kv.map_or(1, |kv| kv.layout.pages);
-    let words = vec![0; end + bucket.rows.min(SEQUENCES) * pages];
+    let words = vec![0; words_of_inputs(bound, kv.map(|kv| kv.layout))];
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
     let buffer = device.buffer("inputs of a step", (words.len() * size_of::<u32>()) as u64, usage)?;
     Ok(Inputs { words, buffer, angles, at: [positions, tables, wanted, tiles, end] })
@@ -188,29 +209,33 @@ impl Compiler<'_> {
                 let place = self.plan.place(y);
                 let stride = self.plan.slots[place.slot].cols;
                 let buffer = self.slots[place.slot].clone();
-                self.work.push(Work::Input { buffer, col: place.col, cols: self.cols(y), stride });
+                let rows = vec![BESIDE; buffer.size() as usize / F32];
+                let (col, cols) = (place.col, self.cols(y));
+                self.work.push(Work::Input { buffer, col, cols, stride, rows });
             }
-            Pass::Embed { table, y } => self.embed(table, y),
-            Pass::Linear { x, norm, ref parts, shape, ref rest } => self.linear(x, norm, parts, shape, rest),
+            Pass::Embed { table, y } => self.embed(table, y)?,
+            Pass::Linear { x, norm, ref parts, shape, ref rest } => {
+                self.linear(x, norm, parts, shape, rest)?
+            }
             Pass::Norm { x, norm, y } => {
-                let weight = self.vector(norm.weight);
-                self.rows("rms_norm", x, Some((&weight, [0, 0])), y, norm.eps);
+                let weight = self.vector(norm.weight)?;
+                self.rows("rms_norm", x, Some((&weight, [0, 0])), y, norm.eps)?;
             }
             Pass::Add { a, b, y } => {
                 let (b, at) = (self.slot(b).clone(), self.at(b));
-                self.rows("add", a, Some((&b, at)), y, 0.0);
+                self.rows("add", a, Some((&b, at)), y, 0.0)?;
             }
             Pass::AddBias { x, weight, y } => {
-                let weight = self.vector(weight);
-                self.rows("add", x, Some((&weight, [0, 0])), y, 0.0);
+                let weight = self.vector(weight)?;
+                self.rows("add", x, Some((&weight, [0, 0])), y, 0.0)?;
             }
             Pass::SwiGlu { gate, up, y } => {
                 let (up, at) = (self.slot(up).clone(), self.at(up));
-                self.rows("swiglu", gate, Some((&up, at)), y, 0.0);
+                self.rows("swiglu", gate, Some((&up, at)), y, 0.0)?;
             }
-            Pass::Take { x, y } => self.rows("take", x, None, y, 0.0),
+            Pass::Take { x, y } => self.rows("take", x, None, y, 0.0)?,
             Pass::Turn { x, ref rope, y } => {
-                let launch = self.turn(x, rope, self.slot(y), self.at(y));
+                let launch = self.turn(x, rope, self.slot(y), self.at(y))?;
                 self.dispatch(y, vec![Variant::always(launch)]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
@@ -239,12 +264,14 @@ impl Compiler<'_> {
     }
 
     /// A weight of one row as f32, whole vectors.
-    fn vector(&mut self, id: WeightId) -> Buffer {
-        let make = || {
-            let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
-            self.device.constants(&words, wgpu::BufferUsages::STORAGE)
-        };
-        self.vectors.entry(id).or_insert_with(make).clone()
+    fn vector(&mut self, id: WeightId) -> Result<Buffer, Error> {
+        if let Some(buffer) = self.vectors.get(&id) {
+            return Ok(buffer.clone());
+        }
+        let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
+        let buffer = self.device.constants(&words, wgpu::BufferUsages::STORAGE)?;
+        self.vectors.insert(id, buffer.clone());
+        Ok(buffer)
     }
 
     /// A kernel with its parameters and buffers.
@@ -255,8 +282,8 @@ impl Compiler<'_> {
         buffers: &[&Buffer],
         grid: Grid,
         cost: Cost,
-    ) -> Launch {
-        let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM);
+    ) -> Result<Launch, Error> {
+        let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM)?;
         let all = [&[&params, &self.inputs.buffer], buffers].concat();
         let bindings = kernel.bindings();
         assert_eq!(all.len(), bindings.len(), "buffers of {kernel:?}");
@@ -271,7 +298,7 @@ impl Compiler<'_> {
             layout: &layout,
             entries: &entries,
         });
-        Launch { pipeline: self.device.pipeline(kernel), group, grid, cost }
+        Ok(Launch { pipeline: self.device.pipeline(kernel), group, grid, cost })
     }
 
     pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant>) {
@@ -299,10 +326,9 @@ impl Compiler<'_> {
             }
         }
         if bytes > 0 {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let numbers = self.device.buffer("activations", bytes as u64, usage)?;
-            let scales = self.device.buffer("activations", (rows * F32) as u64, usage)?;
-            self.narrow = Some([numbers, scales]);
+            let numbers = self.device.buffer("activations", bytes as u64, WRITTEN)?;
+            let scales = self.device.buffer("activations", (rows * F32) as u64, WRITTEN)?;
+            self.scratch.narrow = Some([numbers, scales]);
         }
         Ok(())
     }
@@ -319,7 +345,7 @@ impl Compiler<'_> {
         Shapes { rows, cols: self.cols(x), outputs, gates, narrow }
     }
 
-    fn embed(&mut self, table: WeightId, y: ValueId) {
+    fn embed(&mut self, table: WeightId, y: ValueId) -> Result<(), Error> {
         let matrix = self.matrices[&table].clone();
         for shard in &matrix.shards {
             let [at, stride] = self.at(y);
@@ -330,9 +356,10 @@ impl Compiler<'_> {
             let buffers = [self.slot(y), &shard.buffer];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
-            let launch = self.launch(&kernel, &params, &buffers, grid, cost);
+            let launch = self.launch(&kernel, &params, &buffers, grid, cost)?;
             self.dispatch(y, vec![Variant::always(launch)]);
         }
+        Ok(())
     }
 
     fn rows(
@@ -342,7 +369,7 @@ impl Compiler<'_> {
         b: Option<(&Buffer, [u32; 2])>,
         y: ValueId,
         eps: f32,
-    ) {
+    ) -> Result<(), Error> {
         let [_, _, wanted, ..] = self.inputs.at;
         let b_at = b.map_or([wanted as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
@@ -351,11 +378,19 @@ impl Compiler<'_> {
         buffers.extend(b.map(|(b, _)| b));
         let kernel = Kernel::Rows(kernels::Rows { operation });
         let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
-        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost);
+        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost)?;
         self.dispatch(y, vec![Variant::always(launch)]);
+        Ok(())
     }
 
-    fn linear(&mut self, x: ValueId, norm: Option<Norm>, parts: &[Part], shape: Shape, rest: &Rest) {
+    fn linear(
+        &mut self,
+        x: ValueId,
+        norm: Option<Norm>,
+        parts: &[Part],
+        shape: Shape,
+        rest: &Rest,
+    ) -> Result<(), Error> {
         let matrices: Vec<Arc<Matrix>> =
             parts.iter().map(|part| self.matrices[&part.weight].clone()).collect();
         // What is added, and for each part where it begins.
@@ -371,7 +406,7 @@ impl Compiler<'_> {
                     let numbers = bias.map_or(vec![0.0; self.cols(part.y)], |bias| vector(self.bound, bias));
                     words.extend(numbers.iter().map(|x| x.to_bits()));
                 }
-                Some((self.device.constants(&words, wgpu::BufferUsages::STORAGE), [0, 0]))
+                Some((self.device.constants(&words, wgpu::BufferUsages::STORAGE)?, [0, 0]))
             }
         };
         let is_whole = matrices.iter().all(|matrix| matrix.shards.len() == 1);
@@ -398,8 +433,9 @@ impl Compiler<'_> {
                 let at = *at as usize + offset(self, &parts[0]) + shards[0].1.rows.start;
                 (buffer, [at as u32, *stride])
             });
-            self.products(x, norm, parts, &shards, shape, rest);
+            self.products(x, norm, parts, &shards, shape, rest)?;
         }
+        Ok(())
     }
 
     /// Products with weights that lie in a buffer each.
@@ -411,7 +447,7 @@ impl Compiler<'_> {
         shards: &[(&Arc<Matrix>, &Shard)],
         shape: Shape,
         rest: Option<(&Buffer, [u32; 2])>,
-    ) {
+    ) -> Result<(), Error> {
         let y = parts[0].y;
         let gates = if shape == Shape::Glu { 2 } else { 1 };
         let cols = self.cols(x);
@@ -431,7 +467,7 @@ impl Compiler<'_> {
         params.extend([outputs, places, [x_at / 4, x_stride / 4, cols as u32, rows]]);
         let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
         params.push([rest_at, rest_stride, norm.map_or(0, |norm| norm.eps.to_bits()), 0]);
-        let scales = norm.map(|norm| self.vector(norm.weight));
+        let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let products = kernels::Products {
             parts: shards.iter().map(|(_, shard)| shard.layout.kept.name()).collect(),
             norm: norm.is_some(),
@@ -471,14 +507,14 @@ impl Compiler<'_> {
             };
             let mut variant = Variant { up_to, ..Variant::default() };
             let weights = shards.iter().map(|(_, shard)| &shard.buffer);
-            if let (Kernel::Tiles(_), Some([numbers, factors])) = (&kernel, &self.narrow) {
+            if let (Kernel::Tiles(_), Some([numbers, factors])) = (&kernel, &self.scratch.narrow) {
                 let mut buffers = vec![self.slot(x), numbers, factors];
                 buffers.extend(&scales);
                 let eps = norm.map_or(0, |norm| norm.eps.to_bits());
                 let of_rows = [x_at / 4, x_stride / 4, cols as u32 / 4, eps];
                 let narrow = Kernel::Narrow(kernels::Narrow { norm: norm.is_some() });
                 let of_narrow = Cost::row("narrow", cols * (F32 + size_of::<half::f16>()));
-                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow));
+                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow)?);
                 variant.narrow = shards.iter().map(|(matrix, _)| (*matrix).clone()).collect();
 
                 let mut buffers = vec![numbers, self.slot(y), factors];
@@ -487,17 +523,18 @@ impl Compiler<'_> {
                 let mut params = params.clone();
                 params[5][..2].copy_from_slice(&[0, cols as u32 / 4]);
                 let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
             } else {
                 let mut buffers = vec![self.slot(x), self.slot(y)];
                 buffers.extend(weights);
                 buffers.extend(&scales);
                 buffers.extend(rest.map(|(rest, _)| rest));
                 let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost));
+                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
             }
             variants.push(variant);
         }
         self.dispatch(y, variants);
+        Ok(())
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use backend::Error;
-use wgpu::util::DeviceExt;
 
 use crate::kernels::{Access, Kernel};
 use crate::policy::{Abilities, Subgroups};
@@ -24,6 +23,10 @@ static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
 
 /// How long results may be on their way when all is computed: a guard against waiting for ever.
 const ARRIVAL: Duration = Duration::from_secs(60);
+
+/// What a buffer is for that kernels write, and that is copied.
+pub(crate) const WRITTEN: wgpu::BufferUsages =
+    wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
 /// What products by matrix units need.
 const MATRICES: wgpu::Features =
@@ -278,14 +281,15 @@ impl Device {
         if bytes > self.limits.max_buffer_size || is_bound && bytes > most {
             return Err(no_room());
         }
-        let (counted, used) = self.count(bytes);
+        let size = bytes.next_multiple_of(16).max(16);
+        let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {
             return Err(no_room());
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(what),
-            size: bytes.next_multiple_of(16).max(16),
+            size,
             usage,
             mapped_at_creation: false,
         });
@@ -296,16 +300,14 @@ impl Device {
     }
 
     /// A buffer that holds `words` from the beginning.
-    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Buffer {
-        let mut words = words.to_vec();
-        words.resize(words.len().next_multiple_of(4).max(4), 0);
-        let (counted, _) = self.count((words.len() * size_of::<u32>()) as u64);
-        let buffer = self.device.create_buffer_init(&wgpu::util::BufferInitDescriptor {
-            label: Some("constants"),
-            contents: bytemuck::cast_slice(&words),
-            usage,
-        });
-        Buffer { buffer, _counted: counted }
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Result<Buffer, Error> {
+        let usage = usage | wgpu::BufferUsages::COPY_DST;
+        let buffer = self.buffer("constants", size_of_val(words) as u64, usage)?;
+        self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(words));
+        Ok(buffer)
     }
 
     /// Bytes that buffers have now.

@@ -7,6 +7,7 @@
 
 use std::num::NonZero;
 
+use backend::Weight;
 use half::f16;
 use quant::{Block, BlockQ4_0, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_0, Format, Groups};
 
@@ -36,7 +37,15 @@ impl Kept {
     pub(crate) const ALL: [Kept; 8] =
         [Kept::F32, Kept::F16, Kept::BF16, Kept::Q4_0, Kept::Q8_0, Kept::Q4_K, Kept::Q5_K, Kept::Q6_K];
 
-    /// What a tensor of `format` becomes: itself, or F16.
+    /// What `weight` becomes: what its format says, or F32 where that would make numbers infinite.
+    pub(crate) fn of_weight(weight: &Weight) -> Kept {
+        match Kept::of(weight.format) {
+            Kept::F16 if weight.format != Format::F16 && !fits_f16(weight) => Kept::F32,
+            kept => kept,
+        }
+    }
+
+    /// What a tensor of `format` becomes as a rule: itself, or F16.
     pub(crate) fn of(format: Format) -> Kept {
         match format {
             Format::F32 => Kept::F32,
@@ -47,6 +56,20 @@ impl Kept {
             Format::Q5_K => Kept::Q5_K,
             Format::Q6_K => Kept::Q6_K,
             _ => Kept::F16,
+        }
+    }
+
+    /// The format whose numbers it holds as they are.
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Kept::F32 => Format::F32,
+            Kept::F16 => Format::F16,
+            Kept::BF16 => Format::BF16,
+            Kept::Q4_0 => Format::Q4_0,
+            Kept::Q8_0 => Format::Q8_0,
+            Kept::Q4_K => Format::Q4_K,
+            Kept::Q5_K => Format::Q5_K,
+            Kept::Q6_K => Format::Q6_K,
         }
     }
 
@@ -135,8 +158,7 @@ impl Layout {
             planes.push(plane);
             (rest, at) = (after, end);
         }
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let rows = self.rows.div_ceil(threads).max(1);
+        let rows = rows_of_a_thread(self.rows);
         let row = bytes.len() / self.rows;
         std::thread::scope(|scope| {
             let mut parts = Vec::new();
@@ -162,9 +184,13 @@ impl Layout {
             bound = bound.max(if number.is_nan() { f32::INFINITY } else { number });
         };
         match self.kept {
-            Kept::F32 | Kept::BF16 => self.copy(bytes, planes[0]),
-            Kept::F16 if format == Format::F16 => self.copy(bytes, planes[0]),
-            Kept::F16 => self.narrow(format, bytes, cols, planes[0]),
+            Kept::F32 | Kept::F16 | Kept::BF16 if format == self.kept.format() => self.copy(bytes, planes[0]),
+            Kept::F32 => self.plain(format, bytes, cols, planes[0], f32::to_le_bytes),
+            // Every number fits.
+            Kept::F16 => {
+                self.plain(format, bytes, cols, planes[0], |number| f16::from_f32(number).to_le_bytes())
+            }
+            Kept::BF16 => unreachable!("only BF16 becomes BF16"),
             Kept::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
                 put(planes[0], at, &low(&numbers[0]));
                 put(planes[1], at, &block.d.0);
@@ -213,17 +239,49 @@ impl Layout {
         }
     }
 
-    /// Numbers of any format as F16.
-    fn narrow(&self, format: Format, bytes: &[u8], cols: usize, plane: &mut [u8]) {
+    /// Numbers of any format as plain ones.
+    fn plain<const N: usize>(
+        &self,
+        format: Format,
+        bytes: &[u8],
+        cols: usize,
+        plane: &mut [u8],
+        as_plain: impl Fn(f32) -> [u8; N],
+    ) {
         let mut numbers = vec![0.0; cols];
-        let row = self.chunks * CHUNK * size_of::<f16>();
+        let row = self.chunks * CHUNK * N;
         for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(bytes.len() / self.rows)) {
             format.dequantize(from, &mut numbers);
-            for (to, &number) in to.as_chunks_mut::<2>().0.iter_mut().zip(&numbers) {
-                *to = f16::from_f32(number).to_le_bytes();
+            for (to, &number) in to.as_chunks_mut::<N>().0.iter_mut().zip(&numbers) {
+                *to = as_plain(number);
             }
         }
     }
+}
+
+/// Whether F16 has all numbers: none that is finite would be infinite there. A part of the rows on each thread there is.
+fn fits_f16(weight: &Weight) -> bool {
+    let Weight { format, rows, cols, ref bytes } = *weight;
+    let row = bytes.len() / rows;
+    let is_beyond = |number: &f32| number.is_finite() && number.abs() > f32::from(f16::MAX);
+    let fit = |bytes: &[u8]| {
+        let mut numbers = vec![0.0; cols];
+        bytes.chunks_exact(row).all(|row| {
+            format.dequantize(row, &mut numbers);
+            !numbers.iter().any(is_beyond)
+        })
+    };
+    std::thread::scope(|scope| {
+        let parts = bytes.chunks(rows_of_a_thread(rows) * row);
+        let parts: Vec<_> = parts.map(|part| scope.spawn(move || fit(part))).collect();
+        parts.into_iter().all(|part| part.join().expect("looking does not panic"))
+    })
+}
+
+/// Of so many rows.
+fn rows_of_a_thread(rows: usize) -> usize {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    rows.div_ceil(threads).max(1)
 }
 
 /// Gives each block its place, the block and its integers plus `zero`.

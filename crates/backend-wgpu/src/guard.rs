@@ -10,11 +10,12 @@ use std::sync::Mutex;
 use backend::{Bound, PAGE, Step};
 use graph::Rows;
 
+use crate::compile::Scratch;
 use crate::device::{Buffer, Device, lock};
 use crate::kernels::Kernel;
 use crate::kv::Kv;
 use crate::plan::{Pass, Plan};
-use crate::program::BESIDE;
+use crate::program::{BESIDE, StepShape};
 
 /// Columns beside values; a multiple of 4.
 pub(crate) const MARGIN: usize = 4;
@@ -25,8 +26,8 @@ const fn unwritten(buffer: usize) -> u32 {
     BESIDE.to_bits() + buffer as u32
 }
 
-/// The numbers of what is no slot; both halves of the cache's words are NaNs.
-const PARTS: usize = 0x100;
+/// The numbers of what is no slot; both halves of the words of the cache and of f16 are NaNs.
+const SCRATCH: usize = 0x100;
 const STORE: usize = 0x101;
 
 /// What kernels note indices with.
@@ -219,11 +220,19 @@ pub(crate) fn poison_store(device: &Device, store: &wgpu::Buffer) {
     poison(device, store, STORE);
 }
 
+/// Of a buffer that passes use in turn, as many words are there as the pass of a step has that uses most.
+fn check_scratch(device: &Device, buffer: &wgpu::Buffer, what: &str, own: usize) {
+    for (at, &word) in read(device, &[buffer])[0].iter().enumerate() {
+        let is_written = word != unwritten(SCRATCH);
+        assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
+    }
+}
+
 /// What a program may write, and where.
 pub(crate) struct Watched {
     plan: Plan,
     slots: Vec<Buffer>,
-    parts: Option<Buffer>,
+    scratch: Scratch,
     /// Of the cache: layers, K/V heads, and for keys and for values elements of a head and words of an element.
     layers: Vec<[Buffer; 2]>,
     kv_heads: usize,
@@ -233,13 +242,13 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(plan: &Plan, slots: &[Buffer], parts: Option<&Buffer>, kv: Option<&Kv>) -> Watched {
+    pub(crate) fn new(plan: &Plan, slots: &[Buffer], scratch: &Scratch, kv: Option<&Kv>) -> Watched {
         let layout = kv.map(|kv| kv.layout);
         let elements = |dim: usize| dim.div_ceil(2);
         Watched {
             plan: plan.clone(),
             slots: slots.to_vec(),
-            parts: parts.cloned(),
+            scratch: scratch.clone(),
             layers: kv.map_or(Vec::new(), |kv| kv.layers.clone()),
             kv_heads: layout.map_or(0, |layout| layout.kv_heads),
             elements: layout.map_or([0; 2], |layout| [elements(layout.k_dim), elements(layout.v_dim)]),
@@ -259,7 +268,7 @@ impl Watched {
             return Vec::new();
         }
         self.slots.iter().enumerate().for_each(|(number, slot)| poison(device, slot, number));
-        self.parts.iter().for_each(|parts| poison(device, parts, PARTS));
+        self.scratch.buffers().for_each(|buffer| poison(device, buffer, SCRATCH));
         read(device, &self.stores())
     }
 
@@ -270,7 +279,8 @@ impl Watched {
         device: &Device,
         bound: &Bound,
         step: &Step,
-        splits: usize,
+        shape: StepShape,
+        [narrow_rows, narrow_numbers]: [usize; 2],
         before: &[Vec<u32>],
     ) {
         let Some(guard) = &device.guard else { return };
@@ -279,15 +289,24 @@ impl Watched {
         for (slot, words) in read(device, &slots).into_iter().enumerate() {
             self.check_values(bound, step, slot, &words);
         }
-        if let Some(parts) = &self.parts {
-            self.check_parts(step, splits, &read(device, &[parts])[0]);
+        let attends = || self.plan.passes.iter().filter_map(Pass::attention);
+        if let Some(parts) = &self.scratch.parts {
+            let heads = attends().map(|attend| attend.heads).max().unwrap_or(0);
+            let splits = if shape.splits > 1 { shape.splits } else { 0 };
+            let own = shape.rows * heads * splits * (self.v_dim + 2);
+            check_scratch(device, parts, "parts of attention", own);
         }
-        let stored: Vec<usize> = (self.plan.passes.iter())
-            .filter_map(|pass| match pass {
-                Pass::Attend(attend) => Some(attend.layer),
-                _ => None,
-            })
-            .collect();
+        if let Some(turned) = &self.scratch.turned {
+            let turns = attends().filter(|attend| shape.tiles > 0 && attend.q_rope.is_some());
+            let cols = turns.map(|attend| bound.value(attend.q).cols).max().unwrap_or(0);
+            check_scratch(device, turned, "turned queries", shape.rows * cols);
+        }
+        if let Some([numbers, scales]) = &self.scratch.narrow {
+            // Two numbers to a word.
+            check_scratch(device, numbers, "rows for matrix units", narrow_numbers / 2);
+            check_scratch(device, scales, "scales of such rows", narrow_rows);
+        }
+        let stored: Vec<usize> = attends().map(|attend| attend.layer).collect();
         for (i, after) in read(device, &self.stores()).into_iter().enumerate() {
             let (layer, which) = (i / 2, i % 2);
             let what = format!("{} of layer {layer}", ["keys", "values"][which]);
@@ -343,20 +362,6 @@ impl Watched {
                     }
                 }
             }
-        }
-    }
-
-    /// Of what parts of attention find, as much is there as is used.
-    fn check_parts(&self, step: &Step, splits: usize, words: &[u32]) {
-        let heads = self.plan.passes.iter().filter_map(|pass| match pass {
-            Pass::Attend(attend) => Some(attend.heads),
-            _ => None,
-        });
-        let splits = if splits > 1 { splits } else { 0 };
-        let own = step.tokens().len() * heads.max().unwrap_or(0) * splits * (self.v_dim + 2);
-        for (at, &word) in words.iter().enumerate() {
-            let is_written = word != unwritten(PARTS);
-            assert_eq!(is_written, at < own, "word {at} of parts of attention, of which {own} are used");
         }
     }
 

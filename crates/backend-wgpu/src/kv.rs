@@ -2,7 +2,7 @@
 
 use backend::{Error, KvFormat, KvLayout, PAGE};
 
-use crate::device::{Buffer, Device};
+use crate::device::{Buffer, Device, WRITTEN};
 
 #[derive(Debug)]
 pub(crate) struct Kv {
@@ -18,7 +18,6 @@ impl Kv {
             let numbers = numbers.iter().fold(1u64, |all, &factor| all.saturating_mul(factor as u64));
             numbers.saturating_mul(layout.format.bytes() as u64)
         };
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
         let store = |dim: usize| {
             if bytes(dim) > device.limits.max_storage_buffer_binding_size {
                 return Err(Error::OutOfMemory {
@@ -27,7 +26,7 @@ impl Kv {
                     hint: "ask for a smaller context",
                 });
             }
-            let store = device.buffer("the K/V cache", bytes(dim), usage)?;
+            let store = device.buffer("the K/V cache", bytes(dim), WRITTEN)?;
             #[cfg(test)]
             crate::guard::poison_store(device, &store);
             Ok(store)

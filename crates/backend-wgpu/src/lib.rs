@@ -45,6 +45,17 @@ pub struct Gpu {
     state: Arc<Mutex<State>>,
 }
 
+/// How an instance computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether it times what it does, where the device has a clock: slower for it.
+    pub is_timed: bool,
+    /// Whether no activations are rounded, as matrix units need it: slower where there are any.
+    pub f32_activations: bool,
+    /// Bytes that its buffers may have together; what would go beyond is [`Error::OutOfMemory`].
+    pub memory: Option<u64>,
+}
+
 /// Matrices of a graph.
 type Matrices = HashMap<WeightId, Arc<Matrix>>;
 
@@ -62,23 +73,16 @@ impl Gpu {
     /// # Errors
     /// When the device cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::open(adapter, &Settings::default())
+        Gpu::with(adapter, Options::default())
     }
 
-    /// An instance that times what it does, where the device has a clock: slower for it.
+    /// An instance on `adapter` that computes so.
     ///
     /// # Errors
     /// When the device cannot be opened.
-    pub fn timed(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::open(adapter, &Settings { timed: true, ..Settings::default() })
-    }
-
-    /// An instance that rounds no activations, as matrix units need it: slower where there are any.
-    ///
-    /// # Errors
-    /// When the device cannot be opened.
-    pub fn with_f32_activations(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::open(adapter, &Settings { matrices: false, ..Settings::default() })
+    pub fn with(adapter: &Adapter, options: Options) -> Result<Gpu, Error> {
+        let Options { is_timed: timed, f32_activations, memory: budget } = options;
+        Gpu::open(adapter, &Settings { timed, matrices: !f32_activations, budget, ..Settings::default() })
     }
 
     fn open(adapter: &Adapter, settings: &Settings) -> Result<Gpu, Error> {
@@ -155,7 +159,7 @@ impl Backend for Gpu {
             weights_mapped: loaded - copied,
             weights_owned: on_device,
             weights_on_device: on_device,
-            weights_as_f16: memory::as_f16(self.matrices.values()),
+            weights_plain: memory::plain(self.matrices.values()),
             kv: state.kv.as_ref().map_or(0, |kv| kv.layout.bytes()),
             activations: state.activation_bytes,
         }

@@ -8,10 +8,15 @@ use bytes::Bytes;
 use graph::{Graph, Op, Rows, WeightId};
 use quant::Format;
 
+use crate::compile::words_of_inputs;
 use crate::device::Adapter;
 use crate::formats::{Kept, Layout};
-use crate::plan::Plan;
+use crate::plan::{Pass, Plan, Slot};
+use crate::program::bytes_of_parts;
 use crate::weights::Matrix;
+
+/// What the kernels of a pass are told takes fewer bytes: there are up to ten, with some hundred each.
+const SIZES: usize = 2 << 10;
 
 /// Bytes of a device's memory, as far as its driver says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,16 +30,16 @@ pub struct Room {
 /// Bytes that a graph takes on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Tables, weights of linear layers, norms and biases, as the device has them.
+    /// Tables, weights of linear layers, and for each bucket norms and biases, as the device has them.
     pub weights: u64,
     /// Keys and values.
     pub kv: u64,
-    /// Values of steps of all buckets.
+    /// Values of steps of all buckets, and what kernels are told.
     pub activations: u64,
 }
 
 impl Needs {
-    /// What `graph` takes when its weights have these formats, its K/V cache so many pages, and it is compiled for
+    /// What `graph` takes at most when its weights have these formats, its K/V cache so many pages, and it is compiled for
     /// `buckets`.
     ///
     /// # Errors
@@ -48,21 +53,22 @@ impl Needs {
         let mut weights = HashMap::new();
         for (_, weight) in graph.weights() {
             let format = format_of(&weight.name).unwrap_or(Format::F32);
-            // Shapes say it all; nobody reads the numbers.
+            // Shapes and formats say it all; nobody reads the numbers, of which few are too large for F16.
             let (rows, cols, bytes) = (weight.rows, weight.cols, Bytes::new());
             weights.insert(weight.name.clone(), Weight { format, rows, cols, bytes });
         }
         let matrices: HashSet<WeightId> = graph.values().filter_map(|(_, value)| matrix(&value.op)).collect();
         let bytes_of = |(id, weight): (WeightId, &graph::Weight)| {
             let Weight { format, rows, cols, .. } = weights[&weight.name];
-            let kept = if matrices.contains(&id) { Kept::of(format) } else { Kept::F32 };
-            Layout::new(kept, rows, cols).bytes() as u64
+            let (kept, times) =
+                if matrices.contains(&id) { (Kept::of(format), 1) } else { (Kept::F32, buckets.len()) };
+            Layout::new(kept, rows, cols).bytes() as u64 * times as u64
         };
         let bytes = graph.weights().map(bytes_of).fold(0, u64::saturating_add);
         let mut activations = 0_u64;
         for &bucket in buckets {
             let bound = Bound::new(graph, &weights, kv, bucket, Taps::None)?;
-            activations = activations.saturating_add(values(&bound));
+            activations = activations.saturating_add(values(&bound, kv));
         }
         Ok(Needs { weights: bytes, kv: kv.map_or(0, |kv| kv.bytes()), activations })
     }
@@ -81,38 +87,52 @@ fn matrix(op: &Op) -> Option<WeightId> {
     }
 }
 
-/// What the buffers of a compiled graph take, and what comes out of it twice: where it is made, and where it is read.
-fn values(bound: &Bound) -> u64 {
+/// What the buffers of a compiled graph take: values, what comes out of it once more, where it is read, inputs, what
+/// attention and matrix units need beside, and sizes.
+fn values(bound: &Bound, kv: Option<KvLayout>) -> u64 {
     let plan = Plan::new(bound, 0);
     let bucket = bound.bucket();
-    let bytes = |rows: Rows, cols: usize| {
-        let rows = match rows {
+    let bytes = |slot: &Slot| {
+        let rows = match slot.rows {
             Rows::Step => bucket.rows,
             Rows::Wanted => bucket.wanted,
         };
-        (rows.max(1) * cols * size_of::<f32>()) as u64
+        (rows.max(1) * slot.cols * size_of::<f32>()) as u64
     };
-    let output = bound.value(bound.output());
-    let slots = plan.slots.iter().map(|slot| bytes(slot.rows, slot.cols));
-    slots.fold(bytes(output.rows, output.cols), u64::saturating_add)
+    let result = bytes(&plan.slots[plan.place(bound.output()).slot]);
+    let slots = plan.slots.iter().map(bytes).fold(result, u64::saturating_add);
+    let (mut parts, mut turned, mut narrow) = (0, 0, 0);
+    for pass in &plan.passes {
+        if let Some(attend) = pass.attention() {
+            parts = parts.max(kv.map_or(0, |kv| bytes_of_parts(kv, bucket.rows, attend.heads)));
+            turned = turned.max((bucket.rows * bound.value(attend.q).cols * size_of::<f32>()) as u64);
+        }
+        // As if every device had matrix units.
+        if let Pass::Linear { x, .. } = pass {
+            let row = bound.value(*x).cols * size_of::<half::f16>() + size_of::<f32>();
+            narrow = narrow.max((bucket.rows * row) as u64);
+        }
+    }
+    let rest = (words_of_inputs(bound, kv) * size_of::<u32>() + plan.passes.len() * SIZES) as u64;
+    [parts, turned, narrow, rest].into_iter().fold(slots, u64::saturating_add)
 }
 
-/// The names of the formats that kernels read; weights of others become F16.
+/// The names of the formats that kernels read; weights of others become F16, or F32 where that has not all numbers.
 pub fn formats() -> Vec<&'static str> {
     let is_itself = |format: &&Format| **format == Format::F16 || Kept::of(**format) != Kept::F16;
     Format::ALL.iter().filter(is_itself).map(|format| format.name()).collect()
 }
 
-/// The formats of `matrices` that the device has as F16, and what it takes.
-pub(crate) fn as_f16<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<(Format, u64)> {
+/// The formats of `matrices` that the device has as another, that one, and what it takes.
+pub(crate) fn plain<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<(Format, Format, u64)> {
     let mut bytes = BTreeMap::new();
     for matrix in matrices {
-        let format = matrix.weight().format;
-        if Kept::of(format) == Kept::F16 && format != Format::F16 {
-            *bytes.entry(format).or_insert(0) += matrix.bytes();
+        let (format, kept) = (matrix.weight().format, matrix.kept.format());
+        if format != kept {
+            *bytes.entry((format, kept)).or_insert(0) += matrix.bytes();
         }
     }
-    bytes.into_iter().collect()
+    bytes.into_iter().map(|((format, kept), bytes)| (format, kept, bytes)).collect()
 }
 
 impl Adapter {

@@ -166,6 +166,14 @@ impl Pass {
         }
     }
 
+    /// The attention it is, if it is one.
+    pub(crate) fn attention(&self) -> Option<&Attend> {
+        match self {
+            Pass::Attend(attend) => Some(attend),
+            _ => None,
+        }
+    }
+
     /// The values it reads.
     fn reads(&self) -> Vec<ValueId> {
         match *self {

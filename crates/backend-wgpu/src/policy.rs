@@ -1,4 +1,4 @@
-//! Which kernel computes a product: a function of shapes and of what the device can do.
+//! Which kernel computes a product, or attention: a function of shapes and of what the device can do.
 
 /// What a device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub(crate) enum Attention {
 }
 
 /// Rows of a tile of flash attention, at most.
-pub(crate) const TILE: usize = 64;
+pub(crate) const FLASH_ROWS: usize = 64;
 
 /// Rows that tiles have on average when they are worth it: fewer keep most of a workgroup waiting.
 const FILLED: usize = 16;
@@ -119,7 +119,8 @@ pub(crate) fn attention(k_dim: usize, v_dim: usize, wide: bool, abilities: Abili
 
 /// Tiles for sequences with so many rows each; none when these would be filled too little.
 pub(crate) fn tiles(rows: impl Iterator<Item = usize>) -> usize {
-    let (rows, tiles) = rows.fold((0, 0), |(all, tiles), rows| (all + rows, tiles + rows.div_ceil(TILE)));
+    let (rows, tiles) =
+        rows.fold((0, 0), |(all, tiles), rows| (all + rows, tiles + rows.div_ceil(FLASH_ROWS)));
     if rows >= FILLED * tiles { tiles } else { 0 }
 }
 
@@ -130,8 +131,8 @@ pub(crate) fn most_tiles(rows: usize) -> usize {
 
 /// Workgroup memory of `flash_units.wgsl`.
 pub(crate) fn flash_units_bytes(k_dim: usize, v_dim: usize) -> usize {
-    let halves = TILE * (k_dim.max(v_dim) + 8) + TILE * 72;
-    halves * size_of::<u16>() + (TILE * 68 + v_dim + 4) * size_of::<f32>()
+    let halves = FLASH_ROWS * (k_dim.max(v_dim) + 8 + 72);
+    halves * size_of::<u16>() + (FLASH_ROWS * 68 + v_dim + 4) * size_of::<f32>()
 }
 
 /// The kernels for passes of up to as many rows, each with the most rows that it is for. Where weights could turn out
@@ -215,5 +216,42 @@ mod tests {
         assert_eq!(few(4, 2, false).tile(1), (16, 4));
         assert_eq!(Product::Many.tile(2), (32, 32));
         assert_eq!(tiles(128, 16).tile(2), (64, 128));
+    }
+
+    #[test]
+    fn attention_is_chosen_by_the_width_of_heads() {
+        let subgroups = Some(Subgroups { least: 32, most: 32 });
+        let plain = Abilities { subgroups, matrices: None, workgroup_memory: 16 << 10, threads: 256 };
+        let units = Abilities { matrices: Some(16), workgroup_memory: 48 << 10, ..plain };
+        let metal = Abilities { matrices: Some(8), workgroup_memory: 32 << 10, ..plain };
+        for (k_dim, v_dim, wide, abilities, expected) in [
+            (64, 64, false, units, Attention::FlashUnits),
+            (128, 112, false, units, Attention::FlashUnits),
+            (128, 128, true, units, Attention::Flash),
+            (128, 128, false, Abilities { workgroup_memory: 32 << 10, ..units }, Attention::Flash),
+            (128, 128, false, Abilities { subgroups: None, ..units }, Attention::Flash),
+            (128, 128, false, metal, Attention::Flash),
+            (128, 128, false, plain, Attention::Flash),
+            (100, 64, false, units, Attention::Flash),
+            (256, 256, false, units, Attention::Flash),
+            (10, 64, false, units, Attention::Rows),
+            (64, 33, false, plain, Attention::Rows),
+            (512, 64, false, plain, Attention::Rows),
+        ] {
+            let found = attention(k_dim, v_dim, wide, abilities);
+            assert_eq!(found, expected, "{k_dim} and {v_dim} columns, wide: {wide}, {abilities:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_cut_into_tiles_that_are_filled() {
+        let tiles_of = |rows: &[usize]| tiles(rows.iter().copied());
+        assert_eq!(tiles_of(&[512]), 8);
+        assert_eq!(tiles_of(&[65, 64]), 3);
+        assert_eq!(tiles_of(&[16]), 1);
+        assert_eq!(tiles_of(&[15]), 0);
+        assert_eq!(tiles_of(&[1; 200]), 0);
+        assert_eq!(tiles_of(&[512, 1, 1]), 10);
+        assert!((1..2000).all(|rows| tiles_of(&[rows]) <= most_tiles(rows)));
     }
 }

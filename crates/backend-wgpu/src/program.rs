@@ -2,14 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, Program, Step};
+use backend::{Bound, Error, KvLayout, PAGE, Program, Step};
 use bytemuck::Pod;
 use graph::{Rope, Rows, ValueId};
 
 use crate::State;
 use crate::device::{Buffer, Device, lock};
 use crate::plan::Place;
-use crate::policy::{self, TILE};
+use crate::policy::{self, FLASH_ROWS};
 use crate::timer::Timer;
 use crate::weights::Matrix;
 
@@ -18,16 +18,22 @@ use crate::weights::Matrix;
 pub(crate) const HEAD: usize = 4;
 
 /// Rows of a step whose positions several workgroups may share.
-pub(crate) const SPLIT_ROWS: usize = 8;
+const SPLIT_ROWS: usize = 8;
 
 /// Workgroups that share the positions of a row, at most.
-pub(crate) const SPLITS: usize = 64;
+const SPLITS: usize = 64;
 
 /// Positions that a workgroup takes before others help it.
-pub(crate) const SPLIT: usize = 128;
+const SPLIT: usize = 128;
 
 /// Positions that attention takes at a time.
 const BLOCK: usize = 128;
+
+/// Bytes of what workgroups find that share the positions of rows of so many heads.
+pub(crate) fn bytes_of_parts(kv: KvLayout, rows: usize, heads: usize) -> u64 {
+    let splits = (kv.pages * PAGE).div_ceil(SPLIT).clamp(1, SPLITS);
+    (rows.min(SPLIT_ROWS) * heads * splits * (kv.v_dim + 2) * size_of::<f32>()) as u64
+}
 
 /// What lies beside the columns of a value: nobody's numbers.
 pub(crate) const BESIDE: f32 = f32::from_bits(0x7fc5_7ead);
@@ -53,8 +59,9 @@ pub(crate) struct GpuProgram {
 pub(crate) enum Work {
     /// The first of these that is for such a step.
     Dispatch { rows: Rows, variants: Vec<Variant> },
-    /// The rows that come with the step are written to where they are read: before everything else.
-    Input { buffer: Buffer, col: usize, cols: usize, stride: usize },
+    /// The rows that come with the step are written to where they are read: before everything else. `rows` is as long
+    /// as the buffer, so that steps allocate none.
+    Input { buffer: Buffer, col: usize, cols: usize, stride: usize, rows: Vec<f32> },
     /// A value is copied to where it can be read.
     Keep(usize),
 }
@@ -243,8 +250,8 @@ impl Inputs {
         if tiles > 0 {
             let (mut row, mut words) = (0, self.words[tiles_at..][..2 * tiles].as_chunks_mut::<2>().0);
             for span in step.spans() {
-                for done in (0..span.len).step_by(TILE) {
-                    let rows = TILE.min(span.len - done);
+                for done in (0..span.len).step_by(FLASH_ROWS) {
+                    let rows = FLASH_ROWS.min(span.len - done);
                     words[0] = [(row + done) as u32, rows as u32];
                     words = &mut words[1..];
                 }
@@ -298,7 +305,7 @@ impl Program for GpuProgram {
             self.ahead = Some((shape, self.encode(shape, None)));
         }
         #[cfg(test)]
-        self.watched.after(&self.device, &self.bound, step, shape.splits, &before);
+        self.watched.after(&self.device, &self.bound, step, shape, self.narrowed(shape), &before);
         self.fetch(shape)?;
         if let Some(timer) = timer {
             timer.add(&self.device, step, &mut state.timings)?;
@@ -317,15 +324,15 @@ impl Program for GpuProgram {
 
 impl GpuProgram {
     /// Sends the rows that come with a step.
-    fn upload_input(&self, step: &Step) {
-        for work in &self.work {
-            let Work::Input { buffer, col, cols, stride } = work else { continue };
-            let mut rows = vec![BESIDE; step.tokens().len() * stride];
-            for (row, given) in rows.chunks_exact_mut(*stride).zip(step.input().chunks_exact(*cols)) {
+    fn upload_input(&mut self, step: &Step) {
+        for work in &mut self.work {
+            let Work::Input { buffer, col, cols, stride, rows } = work else { continue };
+            // The last row has nothing beside it on the right.
+            for (row, given) in rows.chunks_mut(*stride).zip(step.input().chunks_exact(*cols)) {
                 row[*col..][..*cols].copy_from_slice(given);
             }
-            rows.truncate(buffer.size() as usize / size_of::<f32>());
-            self.device.queue.write_buffer(buffer, 0, bytes(&rows));
+            let used = rows.len().min(step.tokens().len() * *stride);
+            self.device.queue.write_buffer(buffer, 0, bytes(&rows[..used]));
         }
     }
 
@@ -372,6 +379,22 @@ impl GpuProgram {
             timer.resolve(&mut encoder);
         }
         encoder.finish()
+    }
+
+    /// Rows that a step of this shape makes f16 for matrix units, and numbers of all rows of the longest of them.
+    #[cfg(test)]
+    fn narrowed(&self, shape: StepShape) -> [usize; 2] {
+        let (mut most, mut numbers) = (0, 0);
+        for work in &self.work {
+            let Work::Dispatch { rows, variants } = work else { continue };
+            let rows = shape.rows(*rows);
+            let variant = variants.iter().find(|variant| variant.is_for(rows, shape));
+            if let Some(matrix) = variant.and_then(|variant| variant.narrow.first()) {
+                most = most.max(rows);
+                numbers = numbers.max(rows * matrix.weight().cols);
+            }
+        }
+        [most, numbers]
     }
 
     fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, launch: &Launch, rows: usize, shape: StepShape) {

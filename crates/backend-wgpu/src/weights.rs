@@ -15,6 +15,7 @@ const UPLOAD: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Matrix {
     weight: Weight,
+    pub(crate) kept: Kept,
     pub(crate) shards: Vec<Shard>,
     /// Once they are on the device, whether all its numbers are numbers of f16.
     uploaded: OnceLock<bool>,
@@ -31,7 +32,7 @@ pub(crate) struct Shard {
 impl Matrix {
     /// Room on `device`.
     pub(crate) fn new(device: &Device, weight: Weight) -> Result<Matrix, Error> {
-        let kept = Kept::of(weight.format);
+        let kept = Kept::of_weight(&weight);
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size) as usize;
         // As if they were F32, so that weights of as many columns are cut alike.
         let row = Layout::new(Kept::F32, 1, weight.cols).bytes();
@@ -50,7 +51,7 @@ impl Matrix {
             Ok(Shard { rows, layout, buffer: device.buffer("weights", layout.bytes() as u64, usage)? })
         };
         let shards = (0..weight.rows).step_by(most).map(shard).collect::<Result<_, Error>>()?;
-        Ok(Matrix { weight, shards, uploaded: OnceLock::new() })
+        Ok(Matrix { weight, kept, shards, uploaded: OnceLock::new() })
     }
 
     pub(crate) fn weight(&self) -> &Weight {
@@ -84,7 +85,7 @@ impl Matrix {
     }
 
     pub(crate) fn may_be_narrow(&self) -> bool {
-        Kept::of(self.weight.format).may_be_narrow()
+        self.kept.may_be_narrow()
     }
 
     /// Bytes on the device.

@@ -113,8 +113,9 @@ pub struct Memory {
     pub weights_owned: u64,
     /// Those of them that are in the memory of a device.
     pub weights_on_device: u64,
-    /// Those of them whose format the device has no kernels for, so that they are F16 there: format, bytes of F16.
-    pub weights_as_f16: Vec<(Format, u64)>,
+    /// Those of them whose format the device has no kernels for, so that they are F16 or F32 there: format, which of the
+    /// two, bytes of it.
+    pub weights_plain: Vec<(Format, Format, u64)>,
     /// The K/V store.
     pub kv: u64,
     /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.

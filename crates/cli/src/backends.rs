@@ -6,7 +6,7 @@ use anyhow::bail;
 use backend::Backend;
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
-use backend_wgpu::Adapter;
+use backend_wgpu::{Adapter, Gpu};
 use clap::builder::FalseyValueParser;
 
 use crate::args::{BackendName, CpuArgs};
@@ -95,8 +95,11 @@ pub(crate) struct Candidate {
     /// Which backend it is.
     pub(crate) backend: BackendName,
     /// Makes an instance without a model.
-    pub(crate) make: Box<dyn Fn() -> Box<dyn Backend>>,
+    pub(crate) make: Box<Make>,
 }
+
+/// Makes an instance of a backend, without a model.
+pub(crate) type Make = dyn Fn() -> anyhow::Result<Box<dyn Backend>>;
 
 /// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
 /// last, then the reference.
@@ -104,12 +107,21 @@ pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) 
     let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
         name: format!("cpu ({})", isa.name()),
         backend: BackendName::Cpu,
-        make: Box::new(move || Box::new(cpu(CpuArgs { threads, isa: Some(isa), weights }))),
+        make: Box::new(move || Ok(Box::new(cpu(CpuArgs { threads, isa: Some(isa), weights })))),
     });
     let reference = Candidate {
         name: "reference".to_owned(),
         backend: BackendName::Reference,
-        make: Box::new(|| Box::new(Reference::new())),
+        make: Box::new(|| Ok(Box::new(Reference::new()))),
     };
     sets.chain([reference]).collect()
+}
+
+/// The graphics processor `adapter`, which is backend `name`.
+pub(crate) fn graphics(name: BackendName, adapter: Adapter) -> Candidate {
+    Candidate {
+        name: adapter.interface().to_owned(),
+        backend: name,
+        make: Box::new(move || Ok(Box::new(Gpu::new(&adapter)?))),
+    }
 }

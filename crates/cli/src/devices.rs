@@ -110,7 +110,13 @@ fn graphics(adapter: &Adapter, auto: bool) -> Device {
             "matrix units",
             if found.matrices.is_empty() { "none".to_owned() } else { found.matrices.join(", ") },
         ),
-        ("weights", format!("in {}; other formats as F16", backend_wgpu::formats().join(", "))),
+        (
+            "weights",
+            format!(
+                "in {}; other formats as F16, or F32 if numbers are too large",
+                backend_wgpu::formats().join(", ")
+            ),
+        ),
     ];
     if let Err(error) = Gpu::new(adapter) {
         facts.push(("cannot be opened", printable(&error.to_string(), "")));

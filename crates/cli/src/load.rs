@@ -88,8 +88,8 @@ pub(crate) fn in_words(memory: &Memory) -> String {
     if memory.weights_on_device > 0 {
         weights += &format!(", {} on the device", size(memory.weights_on_device));
     }
-    for (format, bytes) in &memory.weights_as_f16 {
-        weights += &format!(", of which {} of {format} kept as F16", size(*bytes));
+    for (format, kept, bytes) in &memory.weights_plain {
+        weights += &format!(", of which {} of {format} kept as {kept}", size(*bytes));
     }
     format!("{weights}, the KV cache {}, activations {}", size(memory.kv), size(memory.activations))
 }

@@ -127,7 +127,7 @@ impl Backend for Split {
             weights_mapped: first.weights_mapped + rest.weights_mapped,
             weights_owned: first.weights_owned + rest.weights_owned,
             weights_on_device: first.weights_on_device + rest.weights_on_device,
-            weights_as_f16: [first.weights_as_f16, rest.weights_as_f16].concat(),
+            weights_plain: [first.weights_plain, rest.weights_plain].concat(),
             kv: first.kv + rest.kv,
             activations: first.activations + rest.activations,
         }

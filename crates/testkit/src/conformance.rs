@@ -40,6 +40,7 @@ macro_rules! conformance {
             linear_in_every_format
             linear_with_odd_sizes
             linear_with_many_columns
+            linear_with_numbers_beyond_f16
             attention_over_several_chunks_sequences_and_scattered_pages
             attention_of_many_rows
             attention_with_values_of_another_width

@@ -23,6 +23,14 @@ pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed:
     weights::matrix(format, values, deviation, random::Random::new(seed, format.name()))
 }
 
+/// The same of `rows` rows, which from row `first` on have scales as large as F16 allows, or numbers that F16 has not.
+pub fn random_matrix_beyond_f16(format: quant::Format, rows: usize, cols: usize, first: usize) -> Vec<u8> {
+    let mut bytes = random_matrix(format, rows * cols, 0.1, 3);
+    let at = bytes.len() / rows * first;
+    weights::enlarge(format, &mut bytes[at..]);
+    bytes
+}
+
 use std::path::PathBuf;
 
 /// A file or folder of the material that stands beside a checkout (`../shared`), when it is there.

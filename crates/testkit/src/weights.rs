@@ -64,6 +64,21 @@ pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Rand
     bytes
 }
 
+/// Makes numbers as large as the scales of `format` allow; those of F16 stay.
+pub(crate) fn enlarge(format: Format, bytes: &mut [u8]) {
+    let (at, large): (usize, Vec<u8>) = match (scales(format), format) {
+        (Some(Scales { d, .. }), _) => (d, half::f16::MAX.to_le_bytes().into()),
+        (None, Format::F32) => (0, 1e5_f32.to_le_bytes().into()),
+        (None, Format::BF16) => (0, half::bf16::from_f32(1e5).to_le_bytes().into()),
+        (None, _) => return,
+    };
+    // Of plain numbers every third.
+    let step = if format.block_len() == 1 { 3 } else { 1 };
+    for block in bytes.chunks_exact_mut(format.block_bytes()).step_by(step) {
+        block[at..][..large.len()].copy_from_slice(&large);
+    }
+}
+
 /// `values` F32 values spread evenly over a quarter of `mean` to either side of it.
 pub(crate) fn vector(values: usize, mean: f32, random: Random) -> Vec<u8> {
     let value = |i| mean * (0.75 + random.uniform(i) / 2.0);

@@ -24,6 +24,20 @@ var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
 var<workgroup> has_grown: vec4<u32>;
 {{ spoiled(v_dim) }}
 
+{%- macro fetch_keys(block) %}
+        {
+            let place = thread % 64u;
+            let page = step[own.table + min(({{ block }} + place) / 32u, last_page)];
+            let at = (page * params.kv_heads + kv_head) * {{ 16 * k_dim }}u + place % 32u;
+            {%- for i in range(k_dim // 8) %}
+            key{{ i }} = vec4<f16>(
+                keys[at + 64u * (thread / 64u + {{ 2 * i }}u)],
+                keys[at + 64u * (thread / 64u + {{ 2 * i }}u) + 32u],
+            );
+            {%- endfor %}
+        }
+{%- endmacro %}
+
 @compute @workgroup_size(128)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -44,20 +58,23 @@ fn main(
     let own_half = lane / 16u;
     let seen = own.position + own_row + 1u;
     var scale = 0.0;
-    for (var i = 0u; i < 16u; i++) {
-        let row = own.row + min(first_row + i, own.rows - 1u);
-        let at = (params.q.x + row * params.q.y + head * {{ k_dim }}u) / 4u;
-        let number = select(vec4<f32>(), x[at + min(lane, {{ k_dim // 4 - 1 }}u)], lane < {{ k_dim // 4 }}u);
-        let size = abs(number);
+    {%- for i in range(16) %}
+    let at{{ i }} = (params.q.x + (own.row + min(first_row + {{ i }}u, own.rows - 1u)) * params.q.y + head * {{ k_dim }}u) / 4u;
+    let number{{ i }} = select(vec4<f32>(), x[at{{ i }} + min(lane, {{ k_dim // 4 - 1 }}u)], lane < {{ k_dim // 4 }}u);
+    {%- endfor %}
+    {%- for i in range(16) %}
+    {
+        let size = abs(number{{ i }});
         let most = subgroupMax(max(max(size.x, size.y), max(size.z, size.w)));
         // 2^13 over the power of two in the largest number; both powers are numbers themselves.
         let exponent = clamp((bitcast<u32>(most) >> 23u) & 255u, 16u, 253u);
         let factor = bitcast<f32>((267u - exponent) << 23u);
         if lane < {{ k_dim // 4 }}u {
-            tile[(first_row + i) * {{ stride }}u + lane] = vec4<f16>(number * factor);
+            tile[(first_row + {{ i }}u) * {{ stride }}u + lane] = vec4<f16>(number{{ i }} * factor);
         }
-        scale = select(scale, params.scale * LOG2_E / factor, lane % 16u == i);
+        scale = select(scale, params.scale * LOG2_E / factor, lane % 16u == {{ i }}u);
     }
+    {%- endfor %}
     workgroupBarrier();
     {%- for d in range(k_dim // 16) %}
     let query{{ d }} = coopLoadT<coop_mat16x16<f16, A>>(&tile[first_row * {{ stride }}u + {{ 4 * d }}u], {{ stride }}u);
@@ -68,25 +85,29 @@ fn main(
     // Powers of 2 that weights are relative to, and the weights' sum.
     var largest = LEAST;
     var sum = 0.0;
+    let last_page = (end - 1u) / 32u;
+    {%- for i in range(k_dim // 8) %}
+    var key{{ i }}: vec4<f16>;
+    {%- endfor %}
+    {{- fetch_keys('0u') }}
     for (var block = 0u; block < end; block += 64u) {
-        let last_page = (end - 1u) / 32u;
         let page0 = step[own.table + block / 32u];
         let page1 = step[own.table + min(block / 32u + 1u, last_page)];
         workgroupBarrier();
-        {
-            let place = thread % 64u;
-            let cell = select(page0, page1, place >= 32u) * params.kv_heads + kv_head;
-            let at = cell * {{ 16 * k_dim }}u + place % 32u;
-            {%- for i in range(k_dim // 8) %}
-            let key{{ i }} = vec4<f16>(
-                keys[at + 64u * (thread / 64u + {{ 2 * i }}u)],
-                keys[at + 64u * (thread / 64u + {{ 2 * i }}u) + 32u],
+        {%- for i in range(k_dim // 8) %}
+        tile[thread % 64u * {{ stride }}u + thread / 64u + {{ 2 * i }}u] = key{{ i }};
+        {%- endfor %}
+            {%- set vectors = v_dim // 4 %}
+            {%- for i in range(v_dim // 8) %}
+            let place{{ i }} = (thread + {{ 128 * i }}u) / {{ vectors }}u;
+            let vector{{ i }} = (thread + {{ 128 * i }}u) % {{ vectors }}u;
+            let cell{{ i }} = select(page0, page1, place{{ i }} >= 32u) * params.kv_heads + kv_head;
+            let value{{ i }} = select(
+                vec4<f16>(),
+                values[(cell{{ i }} * 32u + place{{ i }} % 32u) * {{ vectors }}u + vector{{ i }}],
+                block + place{{ i }} < end,
             );
             {%- endfor %}
-            {%- for i in range(k_dim // 8) %}
-            tile[place * {{ stride }}u + thread / 64u + {{ 2 * i }}u] = key{{ i }};
-            {%- endfor %}
-        }
         if thread == 0u {
             has_grown.x = 0u;
         }
@@ -140,24 +161,19 @@ fn main(
         sum += weight{{ i }}.x + weight{{ i }}.y + weight{{ i }}.z + weight{{ i }}.w;
         weights[18u * own_row + 8u * own_half + {{ i }}u] = vec4<f16>(weight{{ i }});
         {%- endfor %}
-        {
-            {%- set vectors = v_dim // 4 %}
+            var are_numbers = true;
             {%- for i in range(v_dim // 8) %}
-            let place{{ i }} = (thread + {{ 128 * i }}u) / {{ vectors }}u;
-            let vector{{ i }} = (thread + {{ 128 * i }}u) % {{ vectors }}u;
-            let cell{{ i }} = select(page0, page1, place{{ i }} >= 32u) * params.kv_heads + kv_head;
-            var value{{ i }} = values[(cell{{ i }} * 32u + place{{ i }} % 32u) * {{ vectors }}u + vector{{ i }}];
-            {%- endfor %}
-            {%- for i in range(v_dim // 8) %}
-            if block + place{{ i }} >= end {
-                value{{ i }} = vec4<f16>();
-            } else if !all(abs(value{{ i }}) <= vec4<f16>(65504.0h)) {
-                value{{ i }} = vec4<f16>(without_spoiled(vec4<f32>(value{{ i }}), 4u * vector{{ i }}, block + place{{ i }}));
-            }
+            are_numbers &= all(abs(value{{ i }}) <= vec4<f16>(65504.0h));
             tile[place{{ i }} * {{ stride }}u + vector{{ i }}] = value{{ i }};
             {%- endfor %}
-        }
+            if !are_numbers {
+                for (var i = thread; i < {{ 64 * vectors }}u; i += 128u) {
+                    let at = i / {{ vectors }}u * {{ stride }}u + i % {{ vectors }}u;
+                    tile[at] = vec4<f16>(without_spoiled(vec4<f32>(tile[at]), 4u * (i % {{ vectors }}u), block + i / {{ vectors }}u));
+                }
+            }
         workgroupBarrier();
+        {{- fetch_keys('block + 64u') }}
         {%- for k in range(4) %}
         {
             let weight = coopLoadT<coop_mat16x16<f16, A>>(&weights[18u * first_row + {{ 4 * k }}u], 18u);

@@ -23,10 +23,9 @@ fn sevens(word: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>((places & vec4<u32>(0x007f0000u)) | vec4<u32>(0x43000000u));
 }
 
-/// 384 and the bytes as signed numbers.
-fn signed_bytes(word: u32) -> vec4<f32> {
-    let bytes = word ^ 0x80808080u;
-    let places = vec4<u32>(bytes << 15u, bytes << 7u, bytes >> 1u, bytes >> 9u);
+/// 256 and the bytes.
+fn eights(word: u32) -> vec4<f32> {
+    let places = vec4<u32>(word << 15u, word << 7u, word >> 1u, word >> 9u);
     return bitcast<vec4<f32>>((places & vec4<u32>(0x007f8000u)) | vec4<u32>(0x43800000u));
 }
 
@@ -56,19 +55,25 @@ fn scale_min(head: vec4<u32>, group: u32) -> vec2<f32> {
 {#- Vectors of words of a packed chunk. -#}
 {%- set vectors_of = {"f32": 8, "f16": 4, "bf16": 4, "q4_0": 1, "q8_0": 2, "q4_k": 1, "q5_k": 1, "q6_k": 1} %}
 
+{#- Bytes 4 * j to 4 * j + 3 of the packed chunk `p` of an integer format, in a word; signed ones plus 128. -#}
+{%- macro bytes(format, j) -%}
+    {%- set nibbles = "((p.q0[" ~ (j // 2) ~ "] >> " ~ (4 * (j % 2)) ~ "u) & 0x0f0f0f0fu)" %}
+    {%- if format == "q8_0" -%} (p.q{{ j // 4 }}[{{ j % 4 }}] ^ 0x80808080u)
+    {%- elif format in ["q4_0", "q4_k"] -%} {{ nibbles }}
+    {%- elif format == "q5_k" -%} ({{ nibbles }} | (((p.high.x >> {{ j }}u) & 0x01010101u) << 4u))
+    {%- elif format == "q6_k" -%}
+        ({{ nibbles }} | (((p.high.{{ "y" if j >= 4 else "x" }} >> {{ j % 4 * 2 }}u) & 0x03030303u) << 4u))
+    {%- endif -%}
+{%- endmacro %}
+
 {#- Numbers `v` 4 * j to 4 * j + 3 of the packed chunk `p`. -#}
 {%- macro four(format, j) -%}
-    {%- set word = "p.q0[" ~ (j // 2) ~ "]" %}
     {%- if format == "f32" -%} bitcast<vec4<f32>>(p.q{{ j }})
     {%- elif format == "f16" -%} four_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
     {%- elif format == "bf16" -%} four_upper_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
-    {%- elif format == "q8_0" -%} signed_bytes(p.q{{ j // 4 }}[{{ j % 4 }}])
-    {%- elif format in ["q4_0", "q4_k"] -%} {{ "high" if j % 2 else "low" }}_nibbles({{ word }})
-    {%- elif format == "q5_k" -%}
-        sevens((({{ word }} >> {{ 4 * (j % 2) }}u) & 0x0f0f0f0fu) | (((p.high.x >> {{ j }}u) & 0x01010101u) << 4u))
-    {%- elif format == "q6_k" -%}
-        sevens((({{ word }} >> {{ 4 * (j % 2) }}u) & 0x0f0f0f0fu)
-            | (((p.high.{{ "y" if j >= 4 else "x" }} >> {{ j % 4 * 2 }}u) & 0x03030303u) << 4u))
+    {%- elif format == "q8_0" -%} eights({{ bytes(format, j) }})
+    {%- elif format in ["q4_0", "q4_k"] -%} {{ "high" if j % 2 else "low" }}_nibbles(p.q0[{{ j // 2 }}])
+    {%- else -%} sevens({{ bytes(format, j) }})
     {%- endif -%}
 {%- endmacro %}
 
@@ -142,5 +147,32 @@ fn {{ w }}_dot(
     {%- else %}
     return dot(p.scales, vec2<f32>(half0, half1) - {{ bias }} * sums){% if has_mins %} + dot(p.mins, sums){% endif %};
     {%- endif %}
+}
+{% endmacro %}
+
+{#- The same values for kernels that multiply f16, as `w_narrow0` to `w_narrow7`; the middle two of four change places,
+as they do in `narrow.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. Their
+scales are rounded to f16, which is what the formats themselves keep of them. -#}
+{%- macro narrow_chunk(w, format) %}
+{%- set bias = {"q8_0": "1152.0h", "q6_k": "1056.0h", "q4_0": "1032.0h"}[format] | default("1024.0h") %}
+{% for j in range(8) %}
+fn {{ w }}_narrow{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
+    {%- if format == "f16" %}
+    return vec4<f16>({{ four(format, j) }}.xzyw);
+    {%- else %}
+    {%- set h = "y" if j >= 4 else "x" %}
+    let number = narrow_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
+    return {% if format in ["q4_k", "q5_k"] %}fma(number, vec4<f16>(f16(p.scales.{{ h }})), vec4<f16>(f16(p.mins.{{ h }}))){% else %}number * f16(p.scales.{{ h }}){% endif %};
+    {%- endif %}
+}
+{% endfor %}
+{% endmacro %}
+
+{%- macro narrow_shared() %}
+/// 1024 and the bytes of a word: the first, the third, the second and the last.
+fn narrow_bytes(word: u32) -> vec4<f16> {
+    let even = unpack2x16float((word & 0x00ff00ffu) | 0x64006400u);
+    let odd = unpack2x16float(((word >> 8u) & 0x00ff00ffu) | 0x64006400u);
+    return vec4<f16>(vec2<f16>(even), vec2<f16>(odd));
 }
 {% endmacro %}

@@ -1,5 +1,6 @@
 {#- Rows of activations for `tiles.wgsl`: as f16, each row times the power of two that brings its largest number near
-2^13, so that nothing overflows and what is small beside it is all that is lost. `norm`: rows are divided by their
+2^13, so that nothing overflows and what is small beside it is all that is lost. The middle two of four
+change places, as weights do (`formats.wgsl`). `norm`: rows are divided by their
 root mean square and multiplied by `g` before. A workgroup a row; `scales` are what products are multiplied by. -#}
 enable f16;
 struct Params {
@@ -55,9 +56,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let factor = bitcast<f32>((267u - exponent) << 23u);
     for (var i = thread; i < params.vectors; i += THREADS) {
         {%- if norm %}
-        y[id.z * params.vectors + i] = vec4<f16>(x[at + i] * g[i] * divisor * factor);
+        y[id.z * params.vectors + i] = vec4<f16>(x[at + i] * g[i] * divisor * factor).xzyw;
         {%- else %}
-        y[id.z * params.vectors + i] = vec4<f16>(x[at + i] * factor);
+        y[id.z * params.vectors + i] = vec4<f16>(x[at + i] * factor).xzyw;
         {%- endif %}
     }
     if thread == 0u {

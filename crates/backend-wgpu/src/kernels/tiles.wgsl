@@ -6,7 +6,7 @@ rows in squares of `size`. Activations come from `narrow.wgsl` as f16 with a sca
 Weights have to be numbers of f16, and their rows multiples of 64. Other options are those of `linear.wgsl`.
 
 `vectors`: workgroup memory is read by vectors; Metal wants single numbers. -#}
-{%- from "formats.wgsl" import shared, chunk -%}
+{%- from "formats.wgsl" import shared, chunk, narrow_shared, narrow_chunk -%}
 {%- from "parts.wgsl" import products -%}
 enable f16;
 enable wgpu_cooperative_matrix;
@@ -23,7 +23,8 @@ enable wgpu_cooperative_matrix;
 @group(0) @binding({{ 5 + parts | length }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {{ shared() }}
-{%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
+{{ narrow_shared() }}
+{%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{{ narrow_chunk("w" ~ loop.index0, part) }}{% endfor %}
 
 {%- set threads = 2 * tile %}
 {%- set subgroups = threads // 32 %}
@@ -111,7 +112,7 @@ fn main(
         {% if glu %}if is_up == {{ "true" if p else "false" }} {% elif parts | length > 1 %}if part == {{ p }}u {% endif %}{
             let packed = w{{ p }}_load(own_output, chunk + own_chunk);
             {%- for j in range(8) %}
-            four{{ j }} = vec4<f16>(w{{ p }}_value{{ j }}(packed));
+            four{{ j }} = w{{ p }}_narrow{{ j }}(packed);
             {%- endfor %}
         }
         {%- endfor %}

@@ -72,6 +72,22 @@ fn too_little_memory_is_an_error() {
     assert!(refused.len() > 2 && computed > 1, "refused: {refused:?}, {computed} computed");
 }
 
+/// What kernels are told is counted, too.
+#[test]
+fn constants_are_refused_where_there_is_no_room() {
+    let Some(adapter) = adapter() else { return };
+    let settings = Settings { budget: Some(64), ..Settings::default() };
+    let device = Device::open(&adapter, &settings).expect("a device that opens");
+    let constants = || device.constants(&[7; 16], wgpu::BufferUsages::UNIFORM);
+    let first = constants().expect("room for 64 bytes");
+    match constants() {
+        Err(Error::OutOfMemory { what: "constants", bytes: 64, hint }) => assert!(!hint.is_empty()),
+        other => panic!("{other:?}"),
+    }
+    drop(first);
+    constants().expect("room again");
+}
+
 /// A device that goes while programs wait for their next step, with others beside it.
 #[test]
 fn a_device_that_is_gone_is_an_error_and_nobody_elses() {

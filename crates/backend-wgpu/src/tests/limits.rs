@@ -1,7 +1,9 @@
 //! Devices that can less than the one that is there.
 
-use backend::{Backend, Error, KvFormat, KvLayout};
+use backend::{Backend, Bucket, Error, KvFormat, KvLayout, Taps, Weight};
 use backend_reference::Reference;
+use graph::Builder;
+use quant::Format;
 use testkit::conformance::random::nmse;
 use testkit::conformance::{known, layers, random};
 use testkit::whole::Whole;
@@ -93,4 +95,31 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
         other => panic!("{other:?}"),
     }
     gpu.allocate_kv(KvLayout { pages: 3, ..layout }).expect("room for a small one");
+}
+
+/// Formats without kernels are F16 as a rule; a matrix with numbers beyond that is F32, and told as such.
+#[test]
+fn numbers_beyond_f16_are_kept_and_told() {
+    let device = Shared::new();
+    for format in [Format::Q4_1, Format::Q5_0, Format::Q2_K, Format::IQ4_NL] {
+        let Some(mut gpu) = shared(&device, Settings::default) else { return };
+        let (rows, cols) = (6, 256);
+        let small = testkit::random_matrix(format, rows * cols, 0.1, 3);
+        let weights =
+            [("small", small), ("large", testkit::random_matrix_beyond_f16(format, rows, cols, rows - 1))];
+        let mut graph = Builder::new();
+        let tables = weights.each_ref().map(|(name, _)| graph.weight(*name, rows, cols));
+        let [small, large] =
+            [("a", tables[0]), ("b", tables[1])].map(|(name, table)| graph.embed(name, table));
+        let both = graph.add("both", small, large);
+        let wanted = graph.take_rows("wanted", both);
+        let graph = graph.finish(wanted);
+        for (name, bytes) in weights {
+            gpu.load(name, Weight { format, rows, cols, bytes: bytes.into() }).expect("a good weight");
+        }
+        gpu.compile(&graph, Bucket { rows: 1, wanted: 1 }, Taps::None).expect("a good graph");
+        let numbers = (rows * cols) as u64;
+        let expected = [(format, Format::F32, 4 * numbers), (format, Format::F16, 2 * numbers)];
+        assert_eq!(gpu.memory().weights_plain, expected);
+    }
 }

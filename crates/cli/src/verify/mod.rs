@@ -17,6 +17,7 @@ use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use backend_wgpu::Adapter;
 use engine::{Model, NoTemplate};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
@@ -33,12 +34,13 @@ use report::Report;
 #[command(after_help = "\
 Exit code 0 when all is good, 1 when something is not. Numbers are checked with this model's own
 weights: each kernel set against plain Rust and the reference, each backend's logits against the
-reference's, and that batches and chunks of prompts change no bit. Large models are checked on
-fewer rows and tokens.")]
+reference's, and that batches and chunks of prompts change no bit; of a graphics processor, which
+has other kernels for other numbers of rows, logits of a prompt and token by token. Large models
+are checked on fewer rows and tokens.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Check this backend, cpu or reference [default: all that are compared with the reference]
+    /// Check this backend, cpu, vulkan, metal or reference [default: all sets of kernels for the CPU]
     #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
     backend: Option<BackendName>,
     /// Threads [default: as many as the system says are useful]
@@ -53,11 +55,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.backend.is_some_and(|name| !matches!(name, BackendName::Cpu | BackendName::Reference)) {
-        let why = "it is the backends cpu and reference that are verified; what a graphics processor computes, \
-                   `rustorch compare --a vulkan --b reference` checks, or --a metal";
+    if matches!(args.backend, Some(BackendName::Auto | BackendName::HybridF32)) {
+        let why = "it is the backends cpu, vulkan, metal and reference that are verified, one at a time";
         return Err(Usage(why.to_owned()).into());
     }
+    let adapter = args.backend.map(backends::adapter).transpose()?.flatten();
     let mut report = Report::new(&args.model, args.json);
     let Some(file) = report.get("file", "inspect", |bar| {
         let file = load::file(&args.model)?;
@@ -93,7 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Err(NoTemplate::Absent) => report.skip("chat template", "the file has none"),
         _ => _ = report.check("chat template", "run -p Hello -n 1", |_| text::template_renders(&model)),
     }
-    check_numbers(&mut report, &model, &args, are_finite);
+    check_numbers(&mut report, &model, &args, adapter, are_finite);
     report.finish()
 }
 
@@ -106,8 +108,16 @@ fn file_facts(file: &Gguf) -> String {
 
 /// Everything that computes with the model, whose weights may not all be finite: then kernels are checked
 /// by what they make of the others, and the whole model is not, as it can be no better than its weights.
-fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finite: bool) {
-    let all = backends::candidates(args.threads, args.weights);
+fn check_numbers(
+    report: &mut Report,
+    model: &Arc<Model>,
+    args: &Args,
+    adapter: Option<Adapter>,
+    are_finite: bool,
+) {
+    let backend = adapter.as_ref().map_or("cpu", Adapter::interface);
+    let mut all = backends::candidates(args.threads, args.weights);
+    all.extend(args.backend.zip(adapter).map(|(name, adapter)| backends::graphics(name, adapter)));
     let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
     let (plain, exact) = (all.first(), all.iter().find(reference));
     let (Some(plain), Some(exact)) = (plain, exact) else { return };
@@ -121,11 +131,12 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finit
     let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
     let ids = ids.join(",");
     let logits = |backend: &str| format!("logits --tokens {ids} --backend {backend}");
-    let compare = format!("compare --a cpu --b reference --tokens {ids}");
+    let compare = format!("compare --a {backend} --b reference --tokens {ids}");
 
     let exact_logits = if are_finite {
-        report
-            .get("reference: logits", &logits("reference"), |_| numbers::logits(model, &exact.make, &tokens))
+        report.get("reference: logits", &logits("reference"), |_| {
+            numbers::logits(model, &exact.make, &tokens, tokens.len())
+        })
     } else {
         report.skip("whole model", "not all of its weights are finite, so what it computes need not be");
         None
@@ -138,9 +149,11 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finit
                 products::agree(model, plain, candidate, products::Limits::SameActivations, bar)
             });
         }
+        let is_graphics = matches!(candidate.backend, BackendName::Vulkan | BackendName::Metal);
         if !reference(candidate) {
+            let limits = if is_graphics { products::Limits::ExactGraphics } else { products::Limits::Exact };
             report.check(&format!("{name}: products"), &compare, |bar| {
-                products::agree(model, exact, candidate, products::Limits::Exact, bar)
+                products::agree(model, exact, candidate, limits, bar)
             });
         }
         if !are_finite {
@@ -155,11 +168,20 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finit
             match &exact_logits {
                 Some(exact) => {
                     _ = report.check(&format!("{name}: logits"), &compare, |_| {
-                        numbers::logits_agree(model, exact, &candidate.make, &tokens)
+                        numbers::logits_agree(model, exact, &candidate.make, &tokens, tokens.len())
                     })
                 }
                 None => report.skip(&format!("{name}: logits"), "there is nothing to compare with"),
             }
+        }
+        if is_graphics {
+            // Bits depend on which kernels are for so many rows, so these logits are near the exact ones, too.
+            if let Some(exact) = &exact_logits {
+                report.check(&format!("{name}: token by token"), &format!("{compare} -b 1"), |_| {
+                    numbers::logits_agree(model, exact, &candidate.make, &tokens, 1)
+                });
+            }
+            continue;
         }
         report.check(&format!("{name}: batch"), &more, |_| {
             numbers::batch_is_single(model, &candidate.make, &tokens)
@@ -176,7 +198,7 @@ fn check_numbers(report: &mut Report, model: &Arc<Model>, args: &Args, are_finit
     let best = chosen.iter().rfind(|candidate| !reference(candidate)).or(chosen.first());
     match (known::recognise(model), best) {
         (Ok(known), Some(best)) => {
-            report.check("known answers", "chat", |_| known.hold(model, (best.make)()));
+            report.check("known answers", "chat", |_| known.hold(model, (best.make)()?));
         }
         (Err(why), _) => report.skip("known answers", &why),
         (_, None) => {}

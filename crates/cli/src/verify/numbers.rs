@@ -1,13 +1,10 @@
 //! Logits of the whole model: near the reference's, and the same bits whatever a step is like.
 
 use anyhow::{bail, ensure};
-use backend::Backend;
 use engine::Model;
 
 use super::runner::{Part, Runner};
-
-/// Makes an instance of a backend, without a model.
-pub(super) type Make = dyn Fn() -> Box<dyn Backend>;
+use crate::backends::Make;
 
 /// What is read. A few dozen tokens of every vocabulary.
 const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
@@ -64,10 +61,15 @@ pub(super) fn is_large(model: &Model) -> bool {
     parameters(model) > LARGE
 }
 
-/// The logits after each of `tokens`, which are numbers.
-pub(super) fn logits(model: &Model, make: &Make, tokens: &[u32]) -> anyhow::Result<(String, Vec<f32>)> {
-    let mut runner = Runner::new(model, make(), 1, tokens.len())?;
-    let logits = runner.step(&[Part { sequence: 0, past: 0, tokens }])?;
+/// The logits after each of `tokens`, computed `rows` at a time, which are numbers.
+pub(super) fn logits(
+    model: &Model,
+    make: &Make,
+    tokens: &[u32],
+    rows: usize,
+) -> anyhow::Result<(String, Vec<f32>)> {
+    let mut runner = Runner::new(model, make()?, 1, tokens.len())?;
+    let logits = in_chunks(&mut runner, tokens, rows)?;
     model.file().check_intact()?;
     let n_vocab = runner.n_vocab();
     if let Some(at) = logits.iter().position(|logit| !logit.is_finite()) {
@@ -78,14 +80,15 @@ pub(super) fn logits(model: &Model, make: &Make, tokens: &[u32]) -> anyhow::Resu
     Ok((format!("{} tokens: all are finite, from {low:.1} to {high:.1}", tokens.len()), logits))
 }
 
-/// That a backend's logits are the reference's, `exact`, within the limits.
+/// That a backend's logits, computed `rows` at a time, are the reference's, `exact`, within the limits.
 pub(super) fn logits_agree(
     model: &Model,
     exact: &[f32],
     candidate: &Make,
     tokens: &[u32],
+    rows: usize,
 ) -> anyhow::Result<String> {
-    let (_, found) = logits(model, candidate, tokens)?;
+    let (_, found) = logits(model, candidate, tokens, rows)?;
     let is_float = model.file().tensors().all(|tensor| tensor.format.block_len() == 1);
     let most = if is_float { FLOAT_NMSE } else { QUANTIZED_NMSE };
     let nmse = nmse(exact, &found);
@@ -114,7 +117,7 @@ pub(super) fn logits_agree(
 pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -> anyhow::Result<String> {
     let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
     let tokens = &tokens[..n];
-    let mut runner = Runner::new(model, candidate(), 3, n)?;
+    let mut runner = Runner::new(model, candidate()?, 3, n)?;
     let sequences: Vec<Vec<u32>> = (0..3).map(|by| turned(tokens, by)).collect();
     let alone =
         (0..3).map(|sequence| runner.step(&[Part { sequence, past: 0, tokens: &sequences[sequence] }]));
@@ -150,17 +153,23 @@ pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -
 /// That a prompt gets the same logits whole and in chunks.
 pub(super) fn chunks_are_whole(model: &Model, candidate: &Make, tokens: &[u32]) -> anyhow::Result<String> {
     let tokens = &tokens[..tokens.len().min(affordable(model, WORK_OF_STEPS))];
-    let mut runner = Runner::new(model, candidate(), 1, tokens.len())?;
+    let mut runner = Runner::new(model, candidate()?, 1, tokens.len())?;
     let whole = runner.step(&[Part { sequence: 0, past: 0, tokens }])?;
     for chunk in [1, 3] {
-        let mut logits = Vec::with_capacity(whole.len());
-        for (i, tokens) in tokens.chunks(chunk).enumerate() {
-            logits.extend(runner.step(&[Part { sequence: 0, past: i * chunk, tokens }])?);
-        }
+        let logits = in_chunks(&mut runner, tokens, chunk)?;
         same_bits(&whole, &logits, runner.n_vocab(), ["whole", &format!("in chunks of {chunk}")])?;
     }
     model.file().check_intact()?;
     Ok(format!("{} tokens: the same bits whole and in chunks of 1 and 3", tokens.len()))
+}
+
+/// The logits of `tokens`, in steps of so many.
+fn in_chunks(runner: &mut Runner, tokens: &[u32], chunk: usize) -> anyhow::Result<Vec<f32>> {
+    let mut logits = Vec::with_capacity(tokens.len() * runner.n_vocab());
+    for (i, tokens) in tokens.chunks(chunk).enumerate() {
+        logits.extend(runner.step(&[Part { sequence: 0, past: i * chunk, tokens }])?);
+    }
+    Ok(logits)
 }
 
 /// `tokens` in another order; the first, which may be BOS, stays.

@@ -90,14 +90,14 @@ impl Program for FaultyProgram {
 }
 
 fn cpu(fault: Fault) -> Candidate {
-    let make = move || -> Box<dyn Backend> {
-        Box::new(Faulty(Box::new(backend_cpu::Cpu::new(1.try_into().ok())), fault))
+    let make = move || -> anyhow::Result<Box<dyn Backend>> {
+        Ok(Box::new(Faulty(Box::new(backend_cpu::Cpu::new(1.try_into().ok())), fault)))
     };
     Candidate { name: format!("{fault:?}"), backend: BackendName::Cpu, make: Box::new(make) }
 }
 
 fn reference() -> Candidate {
-    let make = || -> Box<dyn Backend> { Box::new(backend_reference::Reference::new()) };
+    let make = || -> anyhow::Result<Box<dyn Backend>> { Ok(Box::new(backend_reference::Reference::new())) };
     Candidate { name: "reference".into(), backend: BackendName::Reference, make: Box::new(make) }
 }
 
@@ -106,15 +106,17 @@ fn model(format: Format) -> Model {
     Model::new(Gguf::from_bytes(spec.file().into()).expect("a good file")).expect("a good model")
 }
 
-/// What each check says of a fault: products beside the same and the exact, logits, batch, chunks.
-fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 5] {
+/// What each check says of a fault: products beside the same and the exact, logits of a step and token by token, batch,
+/// chunks.
+fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 6] {
     let (truth, candidate, bar) = (cpu(Fault::None), cpu(fault), ProgressBar::hidden());
     let tokens = tokens(model);
-    let (_, exact) = logits(model, &reference().make, &tokens).expect("good logits");
+    let (_, exact) = logits(model, &reference().make, &tokens, tokens.len()).expect("good logits");
     [
         products::agree(model, &truth, &candidate, Limits::SameActivations, &bar),
         products::agree(model, &reference(), &candidate, Limits::Exact, &bar),
-        logits_agree(model, &exact, &candidate.make, &tokens),
+        logits_agree(model, &exact, &candidate.make, &tokens, tokens.len()),
+        logits_agree(model, &exact, &candidate.make, &tokens, 1),
         batch_is_single(model, &candidate.make, &tokens),
         chunks_are_whole(model, &candidate.make, &tokens),
     ]
@@ -126,11 +128,11 @@ fn each_fault_is_seen_by_the_checks_that_are_there_for_it() {
     for format in [Format::F16, Format::Q4_K] {
         let model = model(format);
         for (fault, seen) in [
-            (Fault::None, [false; 5]),
-            (Fault::Product, [true, true, true, true, true]),
-            (Fault::Nan, [true, true, true, true, true]),
-            (Fault::Shared, [false, false, false, true, false]),
-            (Fault::Continued, [false, false, false, true, true]),
+            (Fault::None, [false; 6]),
+            (Fault::Product, [true; 6]),
+            (Fault::Nan, [true; 6]),
+            (Fault::Shared, [false, false, false, false, true, false]),
+            (Fault::Continued, [false, false, false, false, true, true]),
         ] {
             let found = outcomes(&model, fault);
             assert_eq!(found.each_ref().map(Result::is_err), seen, "{format} {fault:?}: {found:#?}");
@@ -205,7 +207,7 @@ fn the_demo_model_is_known_by_its_weights_in_every_format() {
     for file in [demo_model::EMBEDDED, demo_model::MASTER_F16] {
         let model = demo(file, |_| ());
         let known = known::recognise(&model).expect("its name and weights");
-        let said = known.hold(&model, (cpu(Fault::None).make)()).expect("its answers");
+        let said = known.hold(&model, (cpu(Fault::None).make)().expect("a backend")).expect("its answers");
         assert_eq!(said, "the demo model gives 3 answers as it should");
     }
     assert_eq!(known::recognise(&model(Format::F32)), Err("none are known of this model".to_owned()));
@@ -218,7 +220,8 @@ fn a_model_that_forgot_is_told_from_one_that_was_trained_again() {
         output.data = vec![0; output.data.len()].into();
     });
     let known = known::recognise(&damaged).expect("its name and the rest of its weights");
-    let error = known.hold(&damaged, (cpu(Fault::None).make)()).expect_err("it has forgotten");
+    let error =
+        known.hold(&damaged, (cpu(Fault::None).make)().expect("a backend")).expect_err("it has forgotten");
     let wrong: &Wrong = error.downcast_ref().expect("what is wrong");
     assert!(wrong.what.starts_with("\"What is the capital of "), "{error}");
     assert!(wrong.more.starts_with("run -p 'What is the capital of "), "{}", wrong.more);
@@ -241,5 +244,5 @@ fn tinyllama_is_as_it_should_be() {
     };
     let model = Arc::new(Model::open(path).expect("a good model"));
     let known = known::recognise(&model).expect("a model that is known");
-    println!("{}", known.hold(&model, (cpu(Fault::None).make)()).expect("its answers"));
+    println!("{}", known.hold(&model, (cpu(Fault::None).make)().expect("a backend")).expect("its answers"));
 }

@@ -56,6 +56,20 @@ fn values_are_those_of_the_reference() {
     }
 }
 
+#[test]
+fn the_demo_model_is_verified_on_the_device() {
+    let Some(home) = home() else { return };
+    let checked = home.run("verify --backend vulkan --json").json();
+    let names: Vec<&str> = (checked["checks"].as_array().expect("an array").iter())
+        .filter(|check| check["outcome"] == "good")
+        .filter_map(|check| check["name"].as_str())
+        .collect();
+    for name in ["vulkan: products", "vulkan: logits", "vulkan: token by token", "known answers"] {
+        assert!(names.contains(&name), "{name}: {checked}");
+    }
+    assert!(!names.iter().any(|name| name.starts_with("cpu")), "{names:?}");
+}
+
 /// The number that is said to fit does, and the next one does not.
 #[test]
 fn what_does_not_fit_is_refused_with_what_does() {
@@ -149,8 +163,13 @@ fn formats_without_kernels_are_told() {
 fn what_is_not_there_is_said() {
     let home = Home::new();
     let absent = if cfg!(target_vendor = "apple") { "vulkan" } else { "metal" };
-    let ran = home.run(&format!("run -p Hi -n 1 --backend {absent}"));
-    assert!(ran.code == Some(1) && ran.stderr.contains(&format!("there is no {absent} device")), "{ran:?}");
+    for command in ["run -p Hi -n 1", "verify"] {
+        let ran = home.run(&format!("{command} --backend {absent}"));
+        assert!(
+            ran.code == Some(1) && ran.stderr.contains(&format!("there is no {absent} device")),
+            "{ran:?}"
+        );
+    }
     let mut command = home.command("run --temp 0 -n 10 -p");
     let ran = Ran::from(command.arg(QUESTION).env_remove("RUSTORCH_BACKEND").output().expect("it starts"));
     assert!(ran.ok().contains("Paris"));

@@ -216,9 +216,14 @@ fn a_model_that_forgot_its_answers_is_bad() {
 #[test]
 fn the_command_line_is_checked() {
     let home = Home::new();
-    for args in
-        ["verify --backend gpu", "verify --backend vulkan", "verify -t 0", "verify here", "verify -c 5"]
-    {
+    for args in [
+        "verify --backend gpu",
+        "verify --backend hybrid-f32",
+        "verify --backend auto",
+        "verify -t 0",
+        "verify here",
+        "verify -c 5",
+    ] {
         home.run(args).failed(2);
     }
     let ran = Ran::from(home.command("verify -m no/such.gguf").output().expect("the program starts"));

@@ -55,12 +55,26 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// Scales as large as F16 allows make numbers that it has not: a backend that keeps weights as F16 needs another way.
+pub fn linear_with_numbers_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
+    for format in Format::ALL {
+        let (cols, outputs) = (512, 70);
+        let bytes = crate::random_matrix_beyond_f16(format, outputs, cols, 0);
+        linear_of(make, oracle, format, cols, outputs, bytes);
+    }
+}
+
 fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
+    let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
+    linear_of(make, oracle, format, cols, outputs, bytes);
+}
+
+fn linear_of(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize, bytes: Vec<u8>) {
     let limit = if format.block_len() == 1 { FLOAT } else { QUANTIZED };
     let [mut exact, mut found] = [oracle, make].map(|make| {
         let mut net = Net::default();
         let x = net.input("x", 64, &normal("x", 64 * cols));
-        let w = net.weight("w", format, outputs, cols, crate::random_matrix(format, outputs * cols, 0.1, 3));
+        let w = net.weight("w", format, outputs, cols, bytes.clone());
         let y = net.graph.linear("y", x, w);
         net.compile(y, make(), None).expect("a good graph")
     });
