@@ -11,12 +11,6 @@ use crate::plan::Attend;
 use crate::policy::{self, Attention};
 use crate::program::{Cost, Each, Grid, Launch, Variant, bytes_of_parts};
 
-/// Bytes of workgroup memory that every device has.
-const MEMORY: usize = 16 << 10;
-
-/// Query heads that a workgroup takes at most, so that a row keeps several of them busy.
-const HEADS: usize = 4;
-
 /// What there is none of.
 const NO_ROTATION: kernels::Rotate = kernels::Rotate {
     turn: false,
@@ -96,10 +90,7 @@ impl Compiler<'_> {
         let kv = self.kv.expect("compiling has checked that there is a store");
         let (k_dim, v_dim) = (kv.layout.k_dim, kv.layout.v_dim);
         let share = heads / kv_heads;
-        // Heads that a workgroup's memory holds: queries, weights and results, and the row's own keys.
-        let fixed = 128 * F32 + k_dim.next_multiple_of(2) * F32;
-        let of_head = (k_dim.next_multiple_of(2) + 128 + 2 * 128 + 1) * F32;
-        let together = share.min(HEADS).min((MEMORY - fixed) / of_head).max(1);
+        let together = policy::heads_together(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
         let [keys, values] = kv.layers[layer].clone();
         let kernel = |split: bool, fresh: bool| {
@@ -107,6 +98,7 @@ impl Compiler<'_> {
             let pairing = q_rope.as_ref().map_or(NO_ROTATION.pairing, pairing);
             Kernel::Attention(kernels::Attention {
                 heads: together,
+                teams: policy::teams(k_dim),
                 k_dim,
                 v_dim,
                 wide,

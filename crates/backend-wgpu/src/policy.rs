@@ -83,7 +83,8 @@ pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
     let columns = rows.max(1).next_power_of_two();
     let lanes = LANES / columns;
     let subgroups = is_wide && lanes == 32;
-    let threads = if columns == 1 { 128 } else { 64 };
+    // Threads of many groups, since all of a workgroup share the activations that it brings.
+    let threads = if columns == 1 { 256 } else { 64 };
     let outputs = 2 / gates;
     Product::Few { columns, outputs, lanes, threads, subgroups }
 }
@@ -97,6 +98,24 @@ pub(crate) enum Attention {
     Flash,
     /// `flash_units.wgsl`.
     FlashUnits,
+}
+
+/// Times 128 threads that share the keys of `k_dim` numbers in `attention.wgsl`: more threads have more loads on their way,
+/// but each has to have 16 elements of two at a time.
+pub(crate) fn teams(k_dim: usize) -> usize {
+    if k_dim.is_multiple_of(64) { 2 } else { 1 }
+}
+
+/// Query heads of one K/V head that a workgroup of `attention.wgsl` takes: few enough that a row keeps several
+/// workgroups busy, and that their queries, weights and results, with the row's own keys, are in the memory that every
+/// device has.
+pub(crate) fn heads_together(share: usize, k_dim: usize) -> usize {
+    const HEADS: usize = 4;
+    const WORDS: usize = (16 << 10) / size_of::<f32>();
+    let (k_dim, threads) = (k_dim.next_multiple_of(2), 128 * teams(k_dim));
+    let of_head = k_dim + threads + 2 * threads + 1;
+    let fixed = threads + k_dim + 4;
+    share.min(HEADS).min(WORDS.saturating_sub(fixed) / of_head).max(1)
 }
 
 /// Rows of a tile of flash attention, at most.
@@ -182,7 +201,7 @@ mod tests {
         let wide =
             |rows, cols, outputs, gates| Shapes { narrow: false, ..shapes(rows, cols, outputs, gates) };
         let few = |columns, outputs, subgroups| {
-            let threads = if columns == 1 { 128 } else { 64 };
+            let threads = if columns == 1 { 256 } else { 64 };
             Product::Few { columns, outputs, lanes: 32 / columns, threads, subgroups }
         };
         let tiles = |tile, size| Product::Tiles { tile, size };
@@ -212,7 +231,7 @@ mod tests {
         for (shapes, abilities, expected) in table {
             assert_eq!(product(shapes, abilities), expected, "{shapes:?} {abilities:?}");
         }
-        assert_eq!(few(1, 2, false).tile(1), (8, 1));
+        assert_eq!(few(1, 2, false).tile(1), (16, 1));
         assert_eq!(few(4, 2, false).tile(1), (16, 4));
         assert_eq!(Product::Many.tile(2), (32, 32));
         assert_eq!(tiles(128, 16).tile(2), (64, 128));

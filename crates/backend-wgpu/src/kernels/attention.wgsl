@@ -1,7 +1,8 @@
 {#- Attention of one row and up to `heads` query heads of one K/V head over a part of the positions.
 
-Blocks of 128 positions: a thread has the scores of one position for all heads; then a softmax that goes on
-from block to block (Milakov and Gimelshein 2018); then a thread has two columns of the values for a part of the positions.
+Blocks of 128 positions: of each of `teams` a thread has a part of the columns of one position's keys, for the scores of
+all heads; then a softmax that goes on from block to block (Milakov and Gimelshein 2018); then a thread has two columns
+of the values for a part of the positions.
 
 - `turn`: queries are turned by their positions on the way.
 - `fresh`: rows are of different sequences, and nobody has written their own keys and values to the cache: they are
@@ -10,10 +11,12 @@ from block to block (Milakov and Gimelshein 2018); then a thread has two columns
 {%- from "parts.wgsl" import rotation -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
-{%- set slices = [128 // v_elements, 1] | max %}
-{%- set turns = (v_elements + 127) // 128 %}
+{%- set threads = 128 * teams %}
+{%- set slices = [threads // v_elements, 1] | max %}
+{%- set turns = (v_elements + threads - 1) // threads %}
 {#- Loads that are on their way together; with more of them the kernel is so long that fetching it takes the time. -#}
-{%- set ahead = [k_elements, 16] | min %}
+{%- set own_elements = k_elements // teams %}
+{%- set ahead = [own_elements, 16] | min %}
 {%- set v_ahead = 8 %}
 struct Params {
     // Where queries begin and their stride, and the result's.
@@ -48,10 +51,10 @@ const HEADS = {{ heads }}u;
 const LEAST = -3.4028234e38;
 
 var<workgroup> queries: array<vec2<f32>, {{ heads * k_elements }}>;
-var<workgroup> weights: array<f32, {{ heads * 128 }}>;
-var<workgroup> partial: array<f32, 128>;
+var<workgroup> weights: array<f32, {{ heads * threads }}>;
+var<workgroup> partial: array<f32, {{ threads }}>;
 var<workgroup> largest: array<f32, {{ heads }}>;
-var<workgroup> results: array<vec2<f32>, {{ heads * 128 }}>;
+var<workgroup> results: array<vec2<f32>, {{ heads * threads }}>;
 var<workgroup> pages: array<u32, 4>;
 {%- if fresh %}
 {%- set packed = "vec2<f32>" if wide else "u32" %}
@@ -75,7 +78,7 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             let at{{ u }} = ((pages[min(j{{ u }}, count - 1u) / 32u] * params.kv_heads + kv_head) * 32u
                 + min(j{{ u }}, count - 1u) % 32u) * {{ v_elements }}u;
             {%- for i in range(turns) %}
-            let stored{{ i }}_{{ u }} = values[at{{ u }} + min(element + {{ 128 * i }}u, {{ v_elements - 1 }}u)];
+            let stored{{ i }}_{{ u }} = values[at{{ u }} + min(element + {{ threads * i }}u, {{ v_elements - 1 }}u)];
             {%- endfor %}
             {%- endfor %}
 {%- endmacro %}
@@ -89,7 +92,7 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             {%- endif %}
             {%- endfor %}
             {%- for h in range(heads) %}
-            let weight{{ h }}_{{ u }} = select(0.0, weights[{{ h * 128 }}u + min(j{{ u }}, 127u)], j{{ u }} < count);
+            let weight{{ h }}_{{ u }} = select(0.0, weights[{{ h * threads }}u + min(j{{ u }}, 127u)], j{{ u }} < count);
             sum{{ h }} += weight{{ h }}_{{ u }};
             {%- for i in range(turns) %}
             mean{{ h }}_{{ i }} += weight{{ h }}_{{ u }} * value{{ i }}_{{ u }};
@@ -98,7 +101,15 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             {%- endfor %}
 {%- endmacro %}
 
-@compute @workgroup_size(128)
+{%- if teams > 1 %}
+/// The score of a head and a position of the block, of which each team has a part.
+fn total(head: u32, place: u32) -> f32 {
+    let at = head * {{ threads }}u + place;
+    return {% for team in range(teams) %}{{ " + " if team }}weights[at + {{ 128 * team }}u]{% endfor %};
+}
+{%- endif %}
+
+@compute @workgroup_size({{ threads }})
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let row = id.z;
     let share = params.heads / params.kv_heads;
@@ -111,7 +122,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let begin = id.y * step[3];
     let end = min(positions, begin + step[3]);
 
-    for (var i = thread; i < HEADS * {{ k_elements }}u; i += 128u) {
+    for (var i = thread; i < HEADS * {{ k_elements }}u; i += {{ threads }}u) {
         let col = i % {{ k_elements }}u * 2u;
         let at = params.q.x + row * params.q.y + (first_head + i / {{ k_elements }}u) * {{ k_dim }}u;
         queries[i] = {{ pair("at", k_dim, turn) }};
@@ -121,7 +132,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let last = positions - 1u;
     let cell = (step[table + last / 32u] * params.kv_heads + kv_head) * 32u;
     let writes = id.x % blocks == 0u && last >= begin && last < end;
-    for (var i = thread; i < {{ k_elements }}u; i += 128u) {
+    for (var i = thread; i < {{ k_elements }}u; i += {{ threads }}u) {
         let col = 2u * i;
         let at = params.k + row * params.q.y + kv_head * {{ k_dim }}u;
         let number = {{ pair("at", k_dim, turn) }};
@@ -133,7 +144,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- for i in range(turns) %}
     var own_value{{ i }} = vec2<f32>(0.0);
     {
-        let col = 2u * min(thread % {{ v_elements }}u + {{ 128 * i }}u, {{ v_elements - 1 }}u);
+        let col = 2u * min(thread % {{ v_elements }}u + {{ threads * i }}u, {{ v_elements - 1 }}u);
         let at = params.v + row * params.q.y + kv_head * {{ v_dim }}u;
         let number = {{ pair("at", v_dim, false) }};
         {%- if wide %}
@@ -142,7 +153,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         let stored = pack2x16float(number);
         {%- endif %}
         own_value{{ i }} = {{ read }}(stored);
-        if writes && thread + {{ 128 * i }}u < {{ v_elements if turns > 1 else [v_elements, 128] | min }}u {
+        if writes && thread + {{ threads * i }}u < {{ v_elements }}u {
             values[(cell + last % 32u) * {{ v_elements }}u + col / 2u] = stored;
         }
     }
@@ -160,20 +171,20 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- endfor %}
     {%- endfor %}
     for (var block = begin; block < end; block += 128u) {
-        let position = block + thread;
+        let position = block + thread % 128u;
         if thread < 4u {
             pages[thread] = step[table + min(block / 32u + thread, (end - 1u) / 32u)];
         }
         workgroupBarrier();
         let count = min(end - block, 128u);
         {%- for h in range(heads) %}
-        var score{{ h }} = LEAST;
+        var score{{ h }} = {{ "select(0.0, LEAST, thread < 128u)" if teams > 1 else "LEAST" }};
         {%- endfor %}
         if position < end {
             {%- for h in range(heads) %}
             score{{ h }} = 0.0;
             {%- endfor %}
-            let at = (pages[thread / 32u] * params.kv_heads + kv_head) * {{ 32 * k_elements }}u + thread % 32u;
+            let at = (pages[thread % 128u / 32u] * params.kv_heads + kv_head) * {{ 32 * k_elements }}u + thread % 32u;
             {%- macro scores(count) %}
                 {%- for i in range(count) %}
                 {%- if fresh %}
@@ -187,10 +198,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                 score{{ h }} += dot(queries[{{ h * k_elements + i }}u + e], key{{ i }});
                 {%- endfor %}{% endfor %}
             {%- endmacro %}
+            {%- if teams > 1 %}
+            let own = thread / 128u * {{ own_elements }}u;
+            for (var e = own; e < own + {{ own_elements }}u; e += {{ ahead }}u) {
+            {%- else %}
             for (var e = 0u; e < {{ k_elements // ahead * ahead }}u; e += {{ ahead }}u) {
+            {%- endif %}
                 {{- scores(ahead) }}
             }
-            {%- if k_elements % ahead > 0 %}
+            {%- if own_elements % ahead > 0 %}
             {
                 let e = {{ k_elements // ahead * ahead }}u;
                 {{- scores(k_elements % ahead) }}
@@ -201,16 +217,21 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             {%- endfor %}
         }
         {%- for h in range(heads) %}
-        weights[{{ h * 128 }}u + thread] = score{{ h }};
+        weights[{{ h * threads }}u + thread] = score{{ h }};
         {%- endfor %}
         workgroupBarrier();
-        // Sixteen threads a head, eight heads at a time.
-        for (var first = 0u; first < HEADS; first += 8u) {
+        {%- if teams > 1 %}
+        {%- for h in range(heads) %}
+        score{{ h }} = total({{ h }}u, thread % 128u);
+        {%- endfor %}
+        {%- endif %}
+        // Sixteen threads a head, as many heads at a time as there are threads for.
+        for (var first = 0u; first < HEADS; first += {{ threads // 16 }}u) {
             let head = first + thread / 16u;
             var most = LEAST;
             if head < HEADS {
                 for (var i = thread % 16u; i < 128u; i += 16u) {
-                    most = max(most, weights[head * 128u + i]);
+                    most = max(most, {{ 'total(head, i)' if teams > 1 else 'weights[head * 128u + i]' }});
                 }
             }
             partial[thread] = most;
@@ -228,9 +249,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         let old{{ h }} = exp(max{{ h }} - new{{ h }});
         max{{ h }} = new{{ h }};
         {%- endfor %}
-        {%- for h in range(heads) %}
-        weights[{{ h * 128 }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end);
-        {%- endfor %}
+        {%- if teams > 1 %}
+        if thread < 128u {
+        {%- else %}
+        {
+        {%- endif %}
+            {%- for h in range(heads) %}
+            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end);
+            {%- endfor %}
+        }
         workgroupBarrier();
         {%- for h in range(heads) %}
         sum{{ h }} *= old{{ h }};
@@ -249,23 +276,23 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
 
     // Slices of columns, and of sums, are added by the first of them.
     {%- for h in range(heads) %}
-    weights[{{ 128 * h }}u + thread] = sum{{ h }};
+    weights[{{ threads * h }}u + thread] = sum{{ h }};
     {%- endfor %}
     {%- for i in range(turns) %}
     {%- for h in range(heads) %}
-    results[{{ 128 * h }}u + thread] = mean{{ h }}_{{ i }};
+    results[{{ threads * h }}u + thread] = mean{{ h }}_{{ i }};
     {%- endfor %}
     workgroupBarrier();
     {
-        let col = 2u * (element + {{ 128 * i }}u);
+        let col = 2u * (element + {{ threads * i }}u);
         if slice == 0u && col < {{ v_dim }}u {
             {%- for h in range(heads) %}
             {
                 var mean = mean{{ h }}_{{ i }};
                 var sum = sum{{ h }};
                 for (var s = 1u; s < {{ slices }}u; s++) {
-                    mean += results[{{ 128 * h }}u + element + s * {{ v_elements }}u];
-                    sum += weights[{{ 128 * h }}u + element + s * {{ v_elements }}u];
+                    mean += results[{{ threads * h }}u + element + s * {{ v_elements }}u];
+                    sum += weights[{{ threads * h }}u + element + s * {{ v_elements }}u];
                 }
                 let head = first_head + {{ h }}u;
                 {%- if split %}

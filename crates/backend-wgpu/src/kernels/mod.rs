@@ -98,6 +98,8 @@ pub(crate) struct Rotate {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Attention {
     pub(crate) heads: usize,
+    /// Times 128 threads that share the columns of keys.
+    pub(crate) teams: usize,
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
     pub(crate) wide: bool,

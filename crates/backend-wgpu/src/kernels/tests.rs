@@ -45,7 +45,7 @@ fn kernels() -> Vec<Kernel> {
             }
             for (columns, subgroups) in [(1, true), (1, false), (2, false), (8, false)] {
                 let rows = if columns == 1 { 4 } else { 2 };
-                let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 128 } else { 64 });
+                let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 256 } else { 64 });
                 let (products, lanes) = (products.clone(), 32 / columns);
                 let linear = Linear { products, columns, outputs, lanes, threads, subgroups };
                 kernels.push(Kernel::Linear(linear));
@@ -66,14 +66,16 @@ fn kernels() -> Vec<Kernel> {
         workgroup_memory: 48 << 10,
         threads: 256,
     };
-    for (heads, k_dim, v_dim) in
+    for (share, k_dim, v_dim) in
         [(1, 1, 1), (4, 64, 64), (4, 128, 128), (3, 48, 20), (4, 256, 256), (2, 37, 33)]
     {
+        let heads = policy::heads_together(share, k_dim);
         for flags in 0..32 {
             let [wide, split, turn, fresh, halves] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
             let pairing = if halves { "halves" } else { "interleaved" };
             kernels.push(Kernel::Attention(Attention {
                 heads,
+                teams: policy::teams(k_dim),
                 k_dim,
                 v_dim,
                 wide,
