@@ -49,6 +49,7 @@ macro_rules! conformance {
             an_odd_layer_in_steps_of_all_sizes
             a_layer_of_blocks
             a_wide_layer
+            queries_and_keys_turn_apart
             every_value_of_a_layer_can_be_tapped
             eight_sequences_in_one_step
         );

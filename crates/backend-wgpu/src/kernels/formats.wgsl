@@ -151,8 +151,8 @@ fn {{ w }}_dot(
 {% endmacro %}
 
 {#- The same values for kernels that multiply f16, as `w_narrow0` to `w_narrow7`; the middle two of four change places,
-as they do in `narrow.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. Their
-scales are rounded to f16, which is what the formats themselves keep of them. -#}
+as they do in `narrow.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. A
+minimum is the same for 32 inputs, so that what f16 leaves of it would add up: it and its scale are two numbers each. -#}
 {%- macro narrow_chunk(w, format) %}
 {%- set bias = {"q8_0": "1152.0h", "q6_k": "1056.0h", "q4_0": "1032.0h"}[format] | default("1024.0h") %}
 {% for j in range(8) %}
@@ -162,7 +162,14 @@ fn {{ w }}_narrow{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
     {%- else %}
     {%- set h = "y" if j >= 4 else "x" %}
     let number = narrow_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
-    return {% if format in ["q4_k", "q5_k"] %}fma(number, vec4<f16>(f16(p.scales.{{ h }})), vec4<f16>(f16(p.mins.{{ h }}))){% else %}number * f16(p.scales.{{ h }}){% endif %};
+    let scale = f16(p.scales.{{ h }});
+    {%- if format in ["q4_k", "q5_k"] %}
+    let low = f16(p.mins.{{ h }});
+    let rest = vec2<f16>(vec2<f32>(p.scales.{{ h }}, p.mins.{{ h }}) - vec2<f32>(vec2<f16>(scale, low)));
+    return fma(number, vec4<f16>(scale), vec4<f16>(low)) + fma(number, vec4<f16>(rest.x), vec4<f16>(rest.y));
+    {%- else %}
+    return number * scale;
+    {%- endif %}
     {%- endif %}
 }
 {% endfor %}

@@ -66,9 +66,17 @@ fn kernels() -> Vec<Kernel> {
         workgroup_memory: 48 << 10,
         threads: 256,
     };
-    for (share, k_dim, v_dim) in
-        [(1, 1, 1), (4, 64, 64), (4, 128, 128), (3, 48, 20), (4, 256, 256), (2, 37, 33)]
-    {
+    for (share, k_dim, v_dim) in [
+        (1, 1, 1),
+        (1, 16, 16),
+        (4, 64, 64),
+        (4, 128, 128),
+        (2, 128, 48),
+        (2, 80, 96),
+        (3, 48, 20),
+        (4, 256, 256),
+        (2, 37, 33),
+    ] {
         let heads = policy::heads_together(share, k_dim);
         for flags in 0..32 {
             let [wide, split, turn, fresh, halves] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);

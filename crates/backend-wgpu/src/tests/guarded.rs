@@ -24,6 +24,12 @@ fn watched_closely() -> Box<dyn Backend> {
 
 testkit::conformance!(watched(), reference());
 
+/// Matrix units have activations and weights in f16; the CPU has the former in 8 bits.
+#[test]
+fn products_are_as_exact_as_f16() {
+    random::linear_with_positive_activations(&watched, &reference);
+}
+
 /// All kernels and formats, in few combinations: release builds have no checks of indices.
 #[test]
 fn no_index_is_beyond_the_end() {

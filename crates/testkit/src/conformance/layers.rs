@@ -73,6 +73,9 @@ const WIDE: Layer = Layer {
     ..ODD
 };
 
+/// Heads of 16 with keys and values in F32.
+const EXACT: Layer = Layer { hidden: 64, heads: 4, kv_heads: 2, head: 16, bias: false, ..ODD };
+
 impl Layer {
     fn limit(&self) -> f64 {
         match self.kv {
@@ -186,6 +189,22 @@ fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {
     }
 }
 
+/// Keys that are read turned, while queries turn on the way.
+pub fn queries_and_keys_turn_apart(make: Make<'_>, oracle: Make<'_>) {
+    let taps = Taps::Names(&["k_rope"]);
+    let [mut exact, mut found] = [oracle, make].map(|make| BLOCKS.compile(make, 2, None, taps));
+    for n in [1, 3, 33] {
+        for program in [&mut exact, &mut found] {
+            program.run(&rows(n)).expect("a good step");
+        }
+        for name in ["k_rope", "result_output"] {
+            let [exact, found] = [&exact, &found].map(|program| program.read(name).expect("it is tapped"));
+            let error = nmse(exact, found);
+            assert!(error <= BLOCKS.limit(), "{name}, seed {SEED}, {n} rows: NMSE {error:e}");
+        }
+    }
+}
+
 /// Every value by its name, whatever is fused otherwise.
 pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
     let [mut exact, mut found] = [oracle, make].map(|make| ODD.compile(make, 2, None, Taps::All));
@@ -232,12 +251,14 @@ pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
 /// A row that is no numbers spoils itself and what comes later in its sequence; to others it is as if it were not
 /// there.
 pub fn rows_that_are_no_numbers_spoil_no_others(make: Make<'_>) {
-    for layer in [ODD, BLOCKS] {
+    for layer in [ODD, BLOCKS, EXACT] {
         let spoilt = layer.vocab - 1;
         let [mut good, mut bad] = [None, Some(spoilt)].map(|row| layer.compile(make, PAGES, row, Taps::None));
         // Few rows of several sequences, then many.
-        for lens in [[1, 1, 1, 1], [1, 3, 2, 2], [4, 6, 5, 3], [12, 31, 16, 5]] {
-            let spans = scattered(&[5, 33, 0, 31], &lens);
+        for (past, lens) in
+            [(33, [1, 1, 1, 1]), (33, [1, 3, 2, 2]), (33, [4, 6, 5, 3]), (97, [12, 31, 16, 5])]
+        {
+            let spans = scattered(&[5, past, 0, 31], &lens);
             for program in [&mut good, &mut bad] {
                 fill(program.as_mut(), &spans, spoilt);
             }

@@ -64,6 +64,24 @@ pub fn linear_with_numbers_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// Activations of one sign, in f32 or f16: what a format's minimums lose would add up.
+pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
+    const COLS: usize = 1024;
+    for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K] {
+        let numbers: Vec<f32> = normal("x", 64 * COLS).iter().map(|x| x.abs()).collect();
+        let [exact, found] = [oracle, make].map(|make| {
+            let mut net = Net::default();
+            let x = net.input("x", 64, &numbers);
+            let weights = crate::random_matrix(format, 70 * COLS, 0.02, 3);
+            let w = net.weight("w", format, 70, COLS, weights);
+            let y = net.graph.linear("y", x, w);
+            net.run(y, make(), None, &[rows(64)])
+        });
+        let error = nmse(&exact, &found);
+        assert!(error <= FLOAT, "{format}, seed {SEED}: NMSE {error:e}");
+    }
+}
+
 fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
     let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
     linear_of(make, oracle, format, cols, outputs, bytes);
