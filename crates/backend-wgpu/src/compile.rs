@@ -159,7 +159,8 @@ fn ropes(bound: &Bound) -> Vec<&Rope> {
     ropes
 }
 
-/// Words of a step's inputs: a head; tokens, positions and tables of rows; rows wanted; sines and cosines; pages.
+/// Words of a step's inputs: a head; tokens, positions and tables of rows; rows wanted; tiles; sines and
+/// cosines; pages.
 pub(crate) fn words_of_inputs(bound: &Bound, kv: Option<KvLayout>) -> usize {
     let bucket = bound.bucket();
     let of_row = 3 + ropes(bound).iter().map(|rope| rope.dims / 2 * 2).sum::<usize>();

@@ -3,7 +3,8 @@ they see: for devices without matrix units, and for stores of f32.
 
 32 positions at a time: 32 columns after the other of their keys go to workgroup memory, and a thread has the scores of 4
 rows and 4 positions; then a softmax that goes on from block to block; then the values the same way as the keys, where a
-thread has 4 columns of 4 rows. Queries are read as they are, turned before. Columns have to be multiples of 4. -#}
+thread has 4 columns of 4 rows. Queries are read as they are, turned before. Columns have to be multiples of 4, and at most
+256. -#}
 {%- from "parts.wgsl" import flash, spoiled -%}
 {%- set element = "vec2<f32>" if wide else "u32" %}
 {%- set read = "" if wide else "unpack2x16float" %}

@@ -20,7 +20,8 @@ var<workgroup> tile: array<vec4<f16>, {{ 64 * stride }}>;
 // [row][64 positions, or columns, and room]
 var<workgroup> scores: array<vec4<f32>, {{ 64 * 17 }}>;
 var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
-// A flag; like all of these as long as whole 16 bytes, which units read at once wherever a driver puts an array.
+// A flag in 16 bytes: units read 16 at once, and where drivers put one array behind the other, all have to begin at
+// multiples of that.
 var<workgroup> has_grown: vec4<u32>;
 {{ spoiled(v_dim) }}
 
@@ -97,17 +98,17 @@ fn main(
         {%- for i in range(k_dim // 8) %}
         tile[thread % 64u * {{ stride }}u + thread / 64u + {{ 2 * i }}u] = key{{ i }};
         {%- endfor %}
-            {%- set vectors = v_dim // 4 %}
-            {%- for i in range(v_dim // 8) %}
-            let place{{ i }} = (thread + {{ 128 * i }}u) / {{ vectors }}u;
-            let vector{{ i }} = (thread + {{ 128 * i }}u) % {{ vectors }}u;
-            let cell{{ i }} = select(page0, page1, place{{ i }} >= 32u) * params.kv_heads + kv_head;
-            let value{{ i }} = select(
-                vec4<f16>(),
-                values[(cell{{ i }} * 32u + place{{ i }} % 32u) * {{ vectors }}u + vector{{ i }}],
-                block + place{{ i }} < end,
-            );
-            {%- endfor %}
+        {%- set vectors = v_dim // 4 %}
+        {%- for i in range(v_dim // 8) %}
+        let place{{ i }} = (thread + {{ 128 * i }}u) / {{ vectors }}u;
+        let vector{{ i }} = (thread + {{ 128 * i }}u) % {{ vectors }}u;
+        let cell{{ i }} = select(page0, page1, place{{ i }} >= 32u) * params.kv_heads + kv_head;
+        let value{{ i }} = select(
+            vec4<f16>(),
+            values[(cell{{ i }} * 32u + place{{ i }} % 32u) * {{ vectors }}u + vector{{ i }}],
+            block + place{{ i }} < end,
+        );
+        {%- endfor %}
         if thread == 0u {
             has_grown.x = 0u;
         }
@@ -161,17 +162,17 @@ fn main(
         sum += weight{{ i }}.x + weight{{ i }}.y + weight{{ i }}.z + weight{{ i }}.w;
         weights[18u * own_row + 8u * own_half + {{ i }}u] = vec4<f16>(weight{{ i }});
         {%- endfor %}
-            var are_numbers = true;
-            {%- for i in range(v_dim // 8) %}
-            are_numbers &= all(abs(value{{ i }}) <= vec4<f16>(65504.0h));
-            tile[place{{ i }} * {{ stride }}u + vector{{ i }}] = value{{ i }};
-            {%- endfor %}
-            if !are_numbers {
-                for (var i = thread; i < {{ 64 * vectors }}u; i += 128u) {
-                    let at = i / {{ vectors }}u * {{ stride }}u + i % {{ vectors }}u;
-                    tile[at] = vec4<f16>(without_spoiled(vec4<f32>(tile[at]), 4u * (i % {{ vectors }}u), block + i / {{ vectors }}u));
-                }
+        var are_numbers = true;
+        {%- for i in range(v_dim // 8) %}
+        are_numbers &= all(abs(value{{ i }}) <= vec4<f16>(65504.0h));
+        tile[place{{ i }} * {{ stride }}u + vector{{ i }}] = value{{ i }};
+        {%- endfor %}
+        if !are_numbers {
+            for (var i = thread; i < {{ 64 * vectors }}u; i += 128u) {
+                let at = i / {{ vectors }}u * {{ stride }}u + i % {{ vectors }}u;
+                tile[at] = vec4<f16>(without_spoiled(vec4<f32>(tile[at]), 4u * (i % {{ vectors }}u), block + i / {{ vectors }}u));
             }
+        }
         workgroupBarrier();
         {{- fetch_keys('block + 64u') }}
         {%- for k in range(4) %}

@@ -133,6 +133,7 @@ fn with_spoiled(numbers: vec4<f32>, column: u32, position: u32) -> vec4<f32> {
     var spoilt = numbers;
     for (var i = 0u; i < 4u; i++) {
         if atomicLoad(&spoiled[column + i]) <= position {
+            // A NaN; the compiler takes no constant one.
             spoilt[i] = bitcast<f32>(0x7fc00000u | params.heads);
         }
     }
