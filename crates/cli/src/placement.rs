@@ -360,7 +360,8 @@ mod tests {
             };
             put(OPTIONS).expect("room");
             let refused = put(Options { pages: Some(4000), ..OPTIONS }).expect_err("it is too little");
-            assert!(refused.to_string().starts_with("no room for "), "{refused}");
+            let refused = refused.to_string();
+            assert!(refused.starts_with("no room for ") && refused.contains("--gpu-memory"), "{refused}");
         });
     }
 
