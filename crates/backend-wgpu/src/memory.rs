@@ -15,7 +15,9 @@ use crate::plan::{Pass, Plan, Slot};
 use crate::program::bytes_of_parts;
 use crate::weights::Matrix;
 
-/// What the kernels of a pass are told takes fewer bytes: there are up to ten, with some hundred each.
+/// What the kernels of a pass are told takes fewer bytes: there are a dozen or fewer to choose from, with some hundred
+/// each. A weight that lies in several buffers has as many for each of them, and few weights are so large: what other
+/// passes leave over is more.
 const SIZES: usize = 2 << 10;
 
 /// Bytes of a device's memory, as far as its driver says.
@@ -40,7 +42,8 @@ pub struct Needs {
 
 impl Needs {
     /// What `graph` takes at most when its weights have these formats, its K/V cache so many pages, and it is compiled for
-    /// `buckets` with these values to be read.
+    /// `buckets` with these values to be read. Of a format without kernels, a matrix with numbers beyond F16 takes twice
+    /// what is counted.
     ///
     /// # Errors
     /// When the graph contradicts itself.

@@ -197,7 +197,7 @@ fn check_numbers(
     if !are_finite {
         return;
     }
-    // The best of the CPU's, or the reference when only that was asked for.
+    // The one that was asked for, or the best of the CPU's kernel sets.
     let best = chosen.iter().rfind(|candidate| !reference(candidate)).or(chosen.first());
     match (known::recognise(model), best) {
         (Ok(known), Some(best)) => {
