@@ -284,7 +284,7 @@ impl Device {
         let size = bytes.next_multiple_of(16).max(16);
         let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {
-            return Err(no_room());
+            return Err(Error::OutOfMemory { what, bytes, hint: LIMITED });
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -458,6 +458,9 @@ impl Device {
 
 const HINT: &str =
     "use a smaller model, a format of fewer bits or a smaller context, or leave layers to the CPU";
+
+/// Where the device may have room, but nobody is to use it.
+const LIMITED: &str = "this is beyond the memory that may be used (--gpu-memory)";
 
 /// Nothing is left half-done by a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

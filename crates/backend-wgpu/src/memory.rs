@@ -15,7 +15,9 @@ use crate::plan::{Pass, Plan, Slot};
 use crate::program::bytes_of_parts;
 use crate::weights::Matrix;
 
-/// What the kernels of a pass are told takes fewer bytes: there are up to ten, with some hundred each.
+/// What the kernels of a pass are told takes fewer bytes: there are a dozen or fewer to choose from, with some hundred
+/// each. A weight that lies in several buffers has as many for each of them, and few weights are so large: what other
+/// passes leave over is more.
 const SIZES: usize = 2 << 10;
 
 /// Bytes of a device's memory, as far as its driver says.
@@ -40,7 +42,8 @@ pub struct Needs {
 
 impl Needs {
     /// What `graph` takes at most when its weights have these formats, its K/V cache so many pages, and it is compiled for
-    /// `buckets`.
+    /// `buckets` with these values to be read. Of a format without kernels, a matrix with numbers beyond F16 takes twice
+    /// what is counted.
     ///
     /// # Errors
     /// When the graph contradicts itself.
@@ -49,6 +52,7 @@ impl Needs {
         format_of: &dyn Fn(&str) -> Option<Format>,
         kv: Option<KvLayout>,
         buckets: &[Bucket],
+        taps: Taps<'_>,
     ) -> Result<Needs, Error> {
         let mut weights = HashMap::new();
         for (_, weight) in graph.weights() {
@@ -67,7 +71,7 @@ impl Needs {
         let bytes = graph.weights().map(bytes_of).fold(0, u64::saturating_add);
         let mut activations = 0_u64;
         for &bucket in buckets {
-            let bound = Bound::new(graph, &weights, kv, bucket, Taps::None)?;
+            let bound = Bound::new(graph, &weights, kv, bucket, taps)?;
             activations = activations.saturating_add(values(&bound, kv));
         }
         Ok(Needs { weights: bytes, kv: kv.map_or(0, |kv| kv.bytes()), activations })
@@ -87,8 +91,8 @@ fn matrix(op: &Op) -> Option<WeightId> {
     }
 }
 
-/// What the buffers of a compiled graph take: values, what comes out of it once more, where it is read, inputs, what
-/// attention and matrix units need beside, and sizes.
+/// What the buffers of a compiled graph take: values, those that can be read once more, where they are read, inputs,
+/// what attention and matrix units need beside, and sizes.
 fn values(bound: &Bound, kv: Option<KvLayout>) -> u64 {
     let plan = Plan::new(bound, 0);
     let bucket = bound.bucket();
@@ -99,8 +103,9 @@ fn values(bound: &Bound, kv: Option<KvLayout>) -> u64 {
         };
         (rows.max(1) * slot.cols * size_of::<f32>()) as u64
     };
-    let result = bytes(&plan.slots[plan.place(bound.output()).slot]);
-    let slots = plan.slots.iter().map(bytes).fold(result, u64::saturating_add);
+    let made = plan.passes.iter().flat_map(Pass::makes).filter(|&id| bound.is_kept(id));
+    let results = made.map(|id| bytes(&plan.slots[plan.place(id).slot]));
+    let slots = plan.slots.iter().map(bytes).chain(results).fold(0, u64::saturating_add);
     let (mut parts, mut turned, mut narrow) = (0, 0, 0);
     for pass in &plan.passes {
         if let Some(attend) = pass.attention() {

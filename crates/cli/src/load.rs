@@ -6,13 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use backend::Memory;
 use bytes::Bytes;
-use engine::{Engine, Model, Options};
+use engine::{Engine, LogitRows, Model, Options};
 use gguf::Gguf;
 use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
-use crate::placement::{Placement, Sizes, Wish};
+use crate::placement::{Placement, Read, Sizes, Wish};
 use crate::{folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
@@ -47,27 +47,31 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
     Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
 }
 
-/// Opens the model, introduces it and puts it on its backend.
-pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
+/// Opens the model, introduces it and puts it on its backend, for such logits.
+pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
     let file = file(model)?;
     introduce(model, &file);
-    on_backend(Model::new(file)?, args)
+    on_backend(Model::new(file)?, args, logits)
 }
 
-/// Puts a model that has been read on its backend.
-pub(crate) fn on_backend(model: Model, args: &EngineArgs) -> anyhow::Result<Engine> {
+/// Puts a model that has been read on its backend, for such logits.
+pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
     let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
     let wish = Wish::from(&args.backend);
-    let placement = Sizes::with(&model, &options, |sizes| Placement::new(wish, sizes))?;
+    let read = Read { logits, values: args.debug };
+    let placement = Sizes::with(&model, &options, read, |sizes| Placement::new(wish, sizes))?;
     let model = Arc::new(model);
-    let mut engine = placement.with(|backend, placement| {
-        let engine = Engine::new(model.clone(), backend, options)?;
+    let engine = placement.with(|backend, placement| {
+        let mut engine = Engine::new(model.clone(), backend, options)?;
+        if read.values {
+            trace::show_steps(&mut engine)?;
+        }
+        if read.logits != LogitRows::Last {
+            engine.prepare_logits()?;
+        }
         tracing::debug!("the model runs on {}", placement.in_words());
         Ok(engine)
     })?;
-    if args.debug {
-        trace::show_steps(&mut engine)?;
-    }
     let (memory, limits) = (engine.backend().memory(), engine.limits());
     tracing::debug!(
         "the model is ready: {}; a context of {} tokens, prompts in steps of {}",

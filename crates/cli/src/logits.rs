@@ -22,13 +22,13 @@ const TOP: usize = 10;
 const STDOUT: &str = "-";
 
 pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
-    let mut engine = load::engine(&args.model, &args.engine)?;
+    let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
+    let mut engine = load::engine(&args.model, &args.engine, wanted)?;
     let TokenIds(tokens) = &args.tokens;
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
         outfile::spare("-o", path, &outfile::of(engine.model().file()))?;
     }
     let prints = args.json || args.output.is_none();
-    let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let last = compute(&mut engine, tokens, wanted, args.output.as_deref())?;
     if prints {
         print(&engine, tokens, &last, args.json)?;

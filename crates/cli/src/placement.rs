@@ -1,9 +1,9 @@
 //! Where the layers of a model are computed: how many of them a graphics processor takes.
 
 use anyhow::bail;
-use backend::{Backend, Bucket, KvLayout, PAGE};
+use backend::{Backend, Bucket, KvLayout, PAGE, Taps};
 use backend_wgpu::{Adapter, Gpu, Needs};
-use engine::{DEFAULT_N_CTX, KvFormat, Model, Options, Split};
+use engine::{DEFAULT_N_CTX, KvFormat, LogitRows, Model, Options, Split};
 use graph::Graph;
 use quant::Format;
 
@@ -51,15 +51,35 @@ pub(crate) struct Sizes<'a> {
     pub(crate) n_ctx: usize,
     /// Rows of a step.
     pub(crate) n_batch: usize,
+    pub(crate) read: Read,
+}
+
+/// What is read of the steps of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    /// The logits. More than the last take a program of their own.
+    pub(crate) logits: LogitRows,
+    /// Whether every value is.
+    pub(crate) values: bool,
+}
+
+impl Read {
+    /// What tokens are sampled from.
+    pub(crate) const LAST: Read = Read { logits: LogitRows::Last, values: false };
 }
 
 impl Sizes<'_> {
-    /// Calls `with` with those of `model` on an engine of these options.
-    pub(crate) fn with<T>(model: &Model, options: &Options, with: impl FnOnce(&Sizes<'_>) -> T) -> T {
+    /// Calls `with` with those of `model` on an engine of these options of which so much is read.
+    pub(crate) fn with<T>(
+        model: &Model,
+        options: &Options,
+        read: Read,
+        with: impl FnOnce(&Sizes<'_>) -> T,
+    ) -> T {
         let format_of = |name: &str| model.file().tensor(name).map(|tensor| tensor.format);
         let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
         let (kv, n_batch) = (options.kv_format, options.n_batch);
-        with(&Sizes { graph: model.graph(), format_of: &format_of, kv, n_ctx, n_batch })
+        with(&Sizes { graph: model.graph(), format_of: &format_of, kv, n_ctx, n_batch, read })
     }
 
     pub(crate) fn layers(&self) -> usize {
@@ -79,8 +99,13 @@ impl Sizes<'_> {
         };
         let kv = KvLayout::of(graph, self.n_ctx.div_ceil(PAGE), self.kv);
         let rows = self.n_batch.min(self.n_ctx).max(1);
-        let buckets = [Bucket { rows: 1, wanted: 1 }, Bucket { rows, wanted: 1 }];
-        Needs::of(graph, self.format_of, kv, &buckets).ok()
+        let mut buckets = vec![Bucket { rows: 1, wanted: 1 }, Bucket { rows, wanted: 1 }];
+        if self.read.logits != LogitRows::Last {
+            let rows = engine::all_logits_rows(graph.value(graph.output()).cols, rows);
+            buckets.push(Bucket { rows, wanted: rows });
+        }
+        let taps = if self.read.values { Taps::All } else { Taps::None };
+        Needs::of(graph, self.format_of, kv, &buckets, taps).ok()
     }
 
     /// How many layers so many bytes have room for.
@@ -286,6 +311,9 @@ fn check(adapter: &Adapter, budget: Budget, sizes: &Sizes<'_>, wanted: usize) ->
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+
     use backend_cpu::Cpu;
     use engine::Engine;
     use gguf::Gguf;
@@ -307,7 +335,7 @@ mod tests {
     #[test]
     fn as_many_layers_fit_as_there_is_room_for() {
         let model = model(Format::Q4_K);
-        Sizes::with(&model, &OPTIONS, |sizes| {
+        Sizes::with(&model, &OPTIONS, Read::LAST, |sizes| {
             assert_eq!((sizes.fitting(0), sizes.fitting(u64::MAX)), (0, LAYERS));
             for layers in 1..=LAYERS {
                 let needed = sizes.of(layers).expect("it can be cut").total();
@@ -322,7 +350,7 @@ mod tests {
         let Some(adapter) = adapter() else { return };
         let name = if adapter.interface() == "metal" { BackendName::Metal } else { BackendName::Vulkan };
         let model = model(Format::Q4_K);
-        Sizes::with(&model, &OPTIONS, |sizes| {
+        Sizes::with(&model, &OPTIONS, Read::LAST, |sizes| {
             let limit = Size(sizes.of(LAYERS).expect("all").total());
             let gpu = GpuArgs { gpu_layers: GpuLayers::All, gpu_memory: Some(limit) };
             let cpu = CpuArgs { threads: None, isa: None, weights: WeightsArgs { no_repack: false } };
@@ -332,8 +360,46 @@ mod tests {
             };
             put(OPTIONS).expect("room");
             let refused = put(Options { pages: Some(4000), ..OPTIONS }).expect_err("it is too little");
-            assert!(refused.to_string().starts_with("no room for "), "{refused}");
+            let refused = refused.to_string();
+            assert!(refused.starts_with("no room for ") && refused.contains("--gpu-memory"), "{refused}");
         });
+    }
+
+    /// All logits and values take room of their own, which is counted; programs that others replace take none.
+    #[test]
+    fn there_is_room_for_what_is_read() {
+        let Some(adapter) = adapter() else { return };
+        let model = Arc::new(model(Format::Q4_K));
+        let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
+        let total =
+            |read| Sizes::with(&model, &OPTIONS, read, |sizes| sizes.of(LAYERS).expect("all").total());
+        let engine = |memory: u64| {
+            let options = backend_wgpu::Options { memory: Some(memory), ..Default::default() };
+            let gpu = Gpu::with(&adapter, options).expect("a device that opens");
+            Engine::new(model.clone(), Box::new(gpu), OPTIONS).expect("room")
+        };
+        let reads = |engine: &mut Engine, read: Read| {
+            if read.values {
+                engine.tap(&names, |_, _| ())?;
+                // Another takes the place of the first.
+                engine.tap(&names, |_, _| ())?;
+            }
+            if read.logits == LogitRows::Last { Ok(()) } else { engine.prepare_logits() }
+        };
+        for (logits, values) in [(LogitRows::All, false), (LogitRows::Last, true), (LogitRows::All, true)] {
+            let read = Read { logits, values };
+            reads(&mut engine(total(read)), read).unwrap_or_else(|error| panic!("{read:?}: {error}"));
+            let mut engine = engine(total(Read::LAST));
+            let refused = reads(&mut engine, read).expect_err("it is too little").to_string();
+            assert!(refused.starts_with("no room for "), "{read:?}: {refused}");
+            let mut rows = 0;
+            let last = engine.logits(&[1; 80], LogitRows::Last, |_, _| {
+                rows += 1;
+                ControlFlow::Continue(())
+            });
+            last.unwrap_or_else(|error| panic!("{read:?}: it computes as before: {error}"));
+            assert_eq!(rows, 1);
+        }
     }
 
     /// The device to test on.
@@ -364,7 +430,7 @@ mod tests {
             };
             let whole = taken(LAYERS, None).expect("room");
             let part = taken(LAYERS - 1, None).expect("room");
-            Sizes::with(&model, &OPTIONS, |sizes| {
+            Sizes::with(&model, &OPTIONS, Read::LAST, |sizes| {
                 for (layers, of_weights) in
                     [(LAYERS, whole.weights_on_device), (LAYERS - 1, part.weights_on_device)]
                 {

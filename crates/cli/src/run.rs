@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use engine::{Chat, Engine, Event, Request, RequestId, StopReason};
+use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde::Serialize;
 
 use crate::args::RunArgs;
@@ -21,7 +21,7 @@ pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         (None, Some(file)) => Some(read_prompt(file)?),
         (None, None) => None,
     };
-    let mut engine = load::engine(&args.model, &args.engine)?;
+    let mut engine = load::engine(&args.model, &args.engine, LogitRows::Last)?;
     let (id, prompt) = submit(&mut engine, &args, text)?;
 
     interrupt::install()?;

@@ -12,7 +12,7 @@ use trace::{Recording, Summary};
 use crate::args::TraceArgs;
 use crate::interrupt::Unfinished;
 use crate::output::note;
-use crate::placement::{Placement, Sizes, Wish};
+use crate::placement::{Placement, Read, Sizes, Wish};
 use crate::values::{Layers, TokenIds};
 use crate::{load, outfile, output};
 
@@ -71,6 +71,8 @@ pub(crate) fn record(
         kv: recording.kv,
         n_ctx: recording.tokens.len(),
         n_batch: recording.rows,
+        // What is selected is read with fewer rows when it is large.
+        read: Read::LAST,
     };
     Placement::new(wish, &sizes)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }

@@ -10,6 +10,13 @@ use crate::scheduler::{Chunk, Limits};
 /// Bytes of logits that a step of [`Device::all_logits`] may hold.
 const LOGITS_BYTES: usize = 64 << 20;
 
+/// Tokens that a step takes, at most, when [`Engine::logits`](crate::Engine::logits) computes more than the last
+/// logits: all of them are held at once, for a vocabulary of `n_vocab`.
+pub fn all_logits_rows(n_vocab: usize, n_batch: usize) -> usize {
+    let fitting = LOGITS_BYTES / (size_of::<f32>() * n_vocab.max(1));
+    fitting.clamp(1, n_batch.max(1))
+}
+
 /// A backend that holds one model.
 pub(crate) struct Device {
     backend: Box<dyn Backend>,
@@ -21,23 +28,28 @@ pub(crate) struct Device {
     prefill: Box<dyn Program>,
     /// Logits of every row; compiled when first asked for.
     all_logits: Option<Box<dyn Program>>,
-    tap: Option<Tap>,
+    /// The values that can be read after a step.
+    tapped: Vec<String>,
+    observer: Option<Observer>,
 }
 
 /// Who sees the values of steps.
 pub(crate) type Observer = Box<dyn FnMut(&Step, &dyn Program) + Send>;
 
-/// The values that can be read after a step, and who reads them.
-struct Tap {
-    names: Vec<String>,
-    observer: Observer,
-}
+/// In the place of a program that made room for another, which could not be compiled.
+struct Absent;
 
-impl Tap {
-    fn see(tap: &mut Option<Tap>, step: &Step, program: &dyn Program) {
-        if let Some(tap) = tap {
-            (tap.observer)(step, program);
-        }
+impl Program for Absent {
+    fn run(&mut self, _: &Step) -> Result<(), backend::Error> {
+        Err(backend::Error::Step("there is no program for it since one could not be compiled".into()))
+    }
+
+    fn output(&self) -> &[f32] {
+        &[]
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], backend::Error> {
+        Err(backend::Error::Value { name: name.to_owned(), why: "has not been computed" })
     }
 }
 
@@ -59,17 +71,48 @@ impl Device {
         if let Some(layout) = KvLayout::of(graph, limits.pages, format) {
             backend.allocate_kv(layout)?;
         }
-        let [decode, prefill] = programs(&mut *backend, graph, limits, Taps::None)?;
+        let [decode, prefill] = programs(&mut *backend, graph, limits, &[])?;
         let n_vocab = graph.value(graph.output()).cols;
-        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits: None, tap: None })
+        let (all_logits, tapped, observer) = (None, Vec::new(), None);
+        Ok(Device { backend, limits, n_vocab, decode, prefill, all_logits, tapped, observer })
     }
 
     /// Shows `observer` the program after each step, with the values called `names` to be read.
     pub(crate) fn tap(&mut self, graph: &Graph, names: &[&str], observer: Observer) -> Result<(), Error> {
-        [self.decode, self.prefill] = programs(&mut *self.backend, graph, self.limits, Taps::Names(names))?;
-        self.all_logits = None;
-        self.tap = Some(Tap { names: names.iter().map(|&name| name.to_owned()).collect(), observer });
+        if let Some(name) = names.iter().find(|name| graph.find(name).is_none()) {
+            let name = (*name).to_owned();
+            return Err(backend::Error::Value { name, why: "is not in the graph" }.into());
+        }
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        if let Err(error) = self.compile(graph, &names) {
+            // For what there was before, there is room.
+            let before = std::mem::take(&mut self.tapped);
+            self.compile(graph, &before)?;
+            self.tapped = before;
+            return Err(error);
+        }
+        (self.tapped, self.observer) = (names, Some(observer));
         Ok(())
+    }
+
+    /// Compiles with other values to be read. The programs there are go first: a device may have no room for both.
+    fn compile(&mut self, graph: &Graph, tapped: &[String]) -> Result<(), Error> {
+        (self.decode, self.prefill, self.all_logits) = (Box::new(Absent), Box::new(Absent), None);
+        [self.decode, self.prefill] = programs(&mut *self.backend, graph, self.limits, tapped)?;
+        Ok(())
+    }
+
+    /// Compiles what [`Device::all_logits`] runs, if it has not been.
+    pub(crate) fn prepare_all_logits(&mut self, graph: &Graph) -> Result<(), Error> {
+        if self.all_logits.is_none() {
+            self.all_logits = Some(self.compile_all_logits(graph)?);
+        }
+        Ok(())
+    }
+
+    fn compile_all_logits(&mut self, graph: &Graph) -> Result<Box<dyn Program>, Error> {
+        let rows = self.all_logits_rows();
+        compile(&mut *self.backend, graph, Bucket { rows, wanted: rows }, &self.tapped)
     }
 
     /// Does what takes long before the first step; weights that the backend has copied leave the memory
@@ -105,7 +148,9 @@ impl Device {
             if tokens.len() <= self.limits.sequences { &mut self.decode } else { &mut self.prefill };
         let step = Step::new(tokens, spans, wanted)?;
         program.run(&step)?;
-        Tap::see(&mut self.tap, &step, &**program);
+        if let Some(observer) = &mut self.observer {
+            observer(&step, &**program);
+        }
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
@@ -119,28 +164,24 @@ impl Device {
         pages: &[u32],
         first: usize,
     ) -> Result<std::slice::ChunksExact<'_, f32>, Error> {
-        let rows = self.all_logits_rows();
-        let program = match &mut self.all_logits {
-            Some(program) => program,
-            none => {
-                let names = self.tap.iter().flat_map(|tap| &tap.names);
-                let names: Vec<&str> = names.map(String::as_str).collect();
-                let bucket = Bucket { rows, wanted: rows };
-                none.insert(self.backend.compile(graph, bucket, Taps::Names(&names))?)
-            }
-        };
         let span = Span { past, len: tokens.len(), pages: pages.to_vec() };
         let wanted = (0..tokens.len() as u32).skip(first - past).collect();
         let step = Step::new(tokens.to_vec(), vec![span], wanted)?;
+        let program = match self.all_logits.take() {
+            Some(program) => program,
+            None => self.compile_all_logits(graph)?,
+        };
+        let program = self.all_logits.insert(program);
         program.run(&step)?;
-        Tap::see(&mut self.tap, &step, &**program);
+        if let Some(observer) = &mut self.observer {
+            observer(&step, &**program);
+        }
         Ok(program.output().chunks_exact(self.n_vocab))
     }
 
     /// Tokens that [`Device::all_logits`] takes at once.
     pub(crate) fn all_logits_rows(&self) -> usize {
-        let fitting = LOGITS_BYTES / (size_of::<f32>() * self.n_vocab.max(1));
-        fitting.clamp(1, self.limits.n_batch)
+        all_logits_rows(self.n_vocab, self.limits.n_batch)
     }
 }
 
@@ -149,10 +190,21 @@ fn programs(
     backend: &mut dyn Backend,
     graph: &Graph,
     limits: Limits,
-    taps: Taps<'_>,
+    tapped: &[String],
 ) -> Result<[Box<dyn Program>; 2], Error> {
     let wanted = limits.sequences;
-    let decode = backend.compile(graph, Bucket { rows: wanted, wanted }, taps)?;
-    let prefill = backend.compile(graph, Bucket { rows: limits.n_batch, wanted }, taps)?;
+    let decode = compile(backend, graph, Bucket { rows: wanted, wanted }, tapped)?;
+    let prefill = compile(backend, graph, Bucket { rows: limits.n_batch, wanted }, tapped)?;
     Ok([decode, prefill])
+}
+
+/// A program whose values called `tapped` can be read.
+fn compile(
+    backend: &mut dyn Backend,
+    graph: &Graph,
+    bucket: Bucket,
+    tapped: &[String],
+) -> Result<Box<dyn Program>, Error> {
+    let names: Vec<&str> = tapped.iter().map(String::as_str).collect();
+    Ok(backend.compile(graph, bucket, Taps::Names(&names))?)
 }

@@ -182,13 +182,23 @@ impl Engine {
     /// values of a whole step are held in memory; a smaller `n_batch` makes them fewer.
     ///
     /// # Errors
-    /// When the graph has no such value, or the backend has no room. Nothing has changed then.
+    /// When the graph has no such value, or the backend has no room. Nothing has changed then, unless the backend
+    /// refuses what it had room for before.
     pub fn tap(
         &mut self,
         names: &[&str],
         observer: impl FnMut(&Step, &dyn Program) + Send + 'static,
     ) -> Result<(), Error> {
         self.device.tap(self.model.graph(), names, Box::new(observer))
+    }
+
+    /// Makes ready for [`Engine::logits`] of more rows than the last, which does it when there is need: whoever does it
+    /// before learns early whether there is room.
+    ///
+    /// # Errors
+    /// When the backend has no room.
+    pub fn prepare_logits(&mut self) -> Result<(), Error> {
+        self.device.prepare_all_logits(self.model.graph())
     }
 
     /// A sequence for requests that continue each other, such as the turns of a chat.

@@ -92,6 +92,7 @@ pub use self::chat::Chat;
 pub use self::engine::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Engine, LogitRows, Options};
 pub use ::chat::Message;
 pub use backend::{Backend, KvFormat, Program, Step};
+pub use device::all_logits_rows;
 pub use error::Error;
 pub use model::{Model, NoTemplate};
 pub use request::{Event, Request, Usage};

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::ValueEnum;
-use engine::{Chat, Engine, Event, Model, StopReason, Usage};
+use engine::{Chat, Engine, Event, LogitRows, Model, StopReason, Usage};
 
 use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
 use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note, printable};
@@ -44,7 +44,7 @@ struct Session {
 
 impl Session {
     fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
-        let mut engine = load::engine(&args.model, &args.engine)?;
+        let mut engine = load::engine(&args.model, &args.engine, LogitRows::Last)?;
         let chat = new_chat(&mut engine, &args)?;
         Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
     }
@@ -243,7 +243,7 @@ impl Session {
 
 /// A model for a chat that has begun, which needs no introduction.
 fn reopen(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
-    load::on_backend(Model::new(load::file(model)?)?, args)
+    load::on_backend(Model::new(load::file(model)?)?, args, LogitRows::Last)
 }
 
 /// An empty conversation as the command line wants it. Says when there is no template for it.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::args::BackendName;
 use crate::backends;
 use crate::output::{printable, size};
-use crate::placement::{Budget, Sizes};
+use crate::placement::{Budget, Read, Sizes};
 use crate::values::Size;
 
 /// What a device has room for.
@@ -39,7 +39,7 @@ pub(super) fn all(model: &Model, options: &Options, name: BackendName, limit: Op
     };
     let is_meant =
         |adapter: &&backend_wgpu::Adapter| interface.is_none_or(|interface| adapter.interface() == interface);
-    Sizes::with(model, options, |sizes| {
+    Sizes::with(model, options, Read::LAST, |sizes| {
         let fit = |adapter: &backend_wgpu::Adapter| {
             let room = Budget::of(adapter, limit).for_auto();
             Fit {

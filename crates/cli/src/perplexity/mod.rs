@@ -103,7 +103,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         None => windows(text.unwrap_or_default(), n_ctx, &model, args.chunks)?,
     };
     args.engine.context.ctx_size = Some(n_ctx);
-    let mut engine = load::on_backend(model, &args.engine)?;
+    let mut engine = load::on_backend(model, &args.engine, LogitRows::All)?;
 
     let unfinished = args.save_logits.as_deref().map(trace::part);
     let _unfinished = unfinished.as_deref().map(Unfinished::begin).transpose()?;

@@ -35,8 +35,8 @@ use report::Report;
 Exit code 0 when all is good, 1 when something is not. Numbers are checked with this model's own
 weights: each kernel set against plain Rust and the reference, each backend's logits against the
 reference's, and that batches and chunks of prompts change no bit; of a graphics processor, which
-has other kernels for other numbers of rows, logits of a prompt and token by token. Large models
-are checked on fewer rows and tokens.")]
+has other kernels for other numbers of rows, logits of a prompt and token by token, and those of a
+longer prompt beside its own token by token. Large models are checked on fewer rows and tokens.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
@@ -181,6 +181,9 @@ fn check_numbers(
                     numbers::logits_agree(model, exact, &candidate.make, &tokens, 1)
                 });
             }
+            report.check(&format!("{name}: many rows"), &compare, |_| {
+                numbers::many_rows_are_single(model, &candidate.make)
+            });
             continue;
         }
         report.check(&format!("{name}: batch"), &more, |_| {
@@ -194,7 +197,7 @@ fn check_numbers(
     if !are_finite {
         return;
     }
-    // The best of the CPU's, or the reference when only that was asked for.
+    // The one that was asked for, or the best of the CPU's kernel sets.
     let best = chosen.iter().rfind(|candidate| !reference(candidate)).or(chosen.first());
     match (known::recognise(model), best) {
         (Ok(known), Some(best)) => {

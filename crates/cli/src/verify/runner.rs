@@ -24,9 +24,19 @@ impl Runner {
     /// Puts `model` on `backend`, with room for `sequences` of up to `positions` tokens.
     pub(super) fn new(
         model: &Model,
-        mut backend: Box<dyn Backend>,
+        backend: Box<dyn Backend>,
         sequences: usize,
         positions: usize,
+    ) -> anyhow::Result<Runner> {
+        Runner::wanting(model, backend, [sequences, positions], sequences * positions)
+    }
+
+    /// The same for steps of which the logits of so many rows are wanted.
+    pub(super) fn wanting(
+        model: &Model,
+        mut backend: Box<dyn Backend>,
+        [sequences, positions]: [usize; 2],
+        wanted: usize,
     ) -> anyhow::Result<Runner> {
         let (graph, config) = (model.graph(), model.config());
         for (_, weight) in graph.weights() {
@@ -48,19 +58,24 @@ impl Runner {
             format: KvFormat::F16,
         })?;
         let rows = sequences * positions;
-        let program = backend.compile(graph, Bucket { rows, wanted: rows }, Taps::None)?;
+        let program = backend.compile(graph, Bucket { rows, wanted }, Taps::None)?;
         Ok(Runner { program, n_vocab: config.vocab_size, pages })
     }
 
     /// Runs one step; the logits of every row, `[rows, n_vocab]`.
     pub(super) fn step(&mut self, parts: &[Part<'_>]) -> anyhow::Result<Vec<f32>> {
+        let rows: usize = parts.iter().map(|part| part.tokens.len()).sum();
+        self.rows(parts, (0..rows as u32).collect())
+    }
+
+    /// Runs one step; the logits of the rows that are wanted.
+    pub(super) fn rows(&mut self, parts: &[Part<'_>], wanted: Vec<u32>) -> anyhow::Result<Vec<f32>> {
         let tokens: Vec<u32> = parts.iter().flat_map(|part| part.tokens).copied().collect();
         let spans = parts.iter().map(|part| {
             let first = part.sequence * self.pages;
             let pages = (first..first + self.pages).map(|page| page as u32).collect();
             Span { past: part.past, len: part.tokens.len(), pages }
         });
-        let wanted = (0..tokens.len() as u32).collect();
         self.program.run(&Step::new(tokens, spans.collect(), wanted)?)?;
         Ok(self.program.output().to_vec())
     }

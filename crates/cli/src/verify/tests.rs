@@ -11,7 +11,9 @@ use indicatif::ProgressBar;
 use quant::Format;
 use testkit::llama::Spec;
 
-use super::numbers::{batch_is_single, chunks_are_whole, logits, logits_agree, nmse, tokens};
+use super::numbers::{
+    batch_is_single, chunks_are_whole, logits, logits_agree, many_rows_are_single, nmse, tokens,
+};
 use super::products::{self, Limits};
 use super::report::Wrong;
 use super::{Candidate, known};
@@ -29,6 +31,8 @@ enum Fault {
     Shared,
     /// The last bit of a logit of a row that is not its sequence's first.
     Continued,
+    /// One output of steps of so many rows or more.
+    Rows(usize),
 }
 
 /// The CPU backend with a fault.
@@ -73,6 +77,7 @@ impl Program for FaultyProgram {
         match self.fault {
             Fault::Product => *value += 100.0,
             Fault::Nan => *value = f32::NAN,
+            Fault::Rows(rows) if step.tokens().len() >= rows => *value += 100.0,
             Fault::Shared if step.spans().len() > 1 => *value = next,
             Fault::Continued if step.spans().iter().any(|span| span.past > 0) => *value = next,
             _ => {}
@@ -90,10 +95,17 @@ impl Program for FaultyProgram {
 }
 
 fn cpu(fault: Fault) -> Candidate {
-    let make = move || -> anyhow::Result<Box<dyn Backend>> {
-        Ok(Box::new(Faulty(Box::new(backend_cpu::Cpu::new(1.try_into().ok())), fault)))
-    };
-    Candidate { name: format!("{fault:?}"), backend: BackendName::Cpu, make: Box::new(make) }
+    faulty(BackendName::Cpu, fault, || backend_cpu::Cpu::new(1.try_into().ok()))
+}
+
+/// What stands in for a graphics processor: it rounds no activations to 8 bits.
+fn graphics(fault: Fault) -> Candidate {
+    faulty(BackendName::Vulkan, fault, || backend_cpu::Cpu::new(1.try_into().ok()).with_f32_activations())
+}
+
+fn faulty(backend: BackendName, fault: Fault, cpu: fn() -> backend_cpu::Cpu) -> Candidate {
+    let make = move || -> anyhow::Result<Box<dyn Backend>> { Ok(Box::new(Faulty(Box::new(cpu()), fault))) };
+    Candidate { name: format!("{fault:?}"), backend, make: Box::new(make) }
 }
 
 fn reference() -> Candidate {
@@ -107,8 +119,8 @@ fn model(format: Format) -> Model {
 }
 
 /// What each check says of a fault: products beside the same and the exact, logits of a step and token by token, batch,
-/// chunks.
-fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 6] {
+/// chunks; of a graphics processor, products beside the exact, and many rows.
+fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 8] {
     let (truth, candidate, bar) = (cpu(Fault::None), cpu(fault), ProgressBar::hidden());
     let tokens = tokens(model);
     let (_, exact) = logits(model, &reference().make, &tokens, tokens.len()).expect("good logits");
@@ -119,6 +131,8 @@ fn outcomes(model: &Model, fault: Fault) -> [Result<String, String>; 6] {
         logits_agree(model, &exact, &candidate.make, &tokens, 1),
         batch_is_single(model, &candidate.make, &tokens),
         chunks_are_whole(model, &candidate.make, &tokens),
+        products::agree(model, &reference(), &graphics(fault), Limits::ExactGraphics, &bar),
+        many_rows_are_single(model, &graphics(fault).make),
     ]
     .map(|outcome| outcome.map_err(|error| format!("{error:#}")))
 }
@@ -128,11 +142,13 @@ fn each_fault_is_seen_by_the_checks_that_are_there_for_it() {
     for format in [Format::F16, Format::Q4_K] {
         let model = model(format);
         for (fault, seen) in [
-            (Fault::None, [false; 6]),
-            (Fault::Product, [true; 6]),
-            (Fault::Nan, [true; 6]),
-            (Fault::Shared, [false, false, false, false, true, false]),
-            (Fault::Continued, [false, false, false, false, true, true]),
+            (Fault::None, [false; 8]),
+            (Fault::Product, [true; 8]),
+            (Fault::Nan, [true; 8]),
+            (Fault::Shared, [false, false, false, false, true, false, false, false]),
+            (Fault::Continued, [false, false, false, false, true, true, false, false]),
+            (Fault::Rows(9), [false, false, true, false, true, true, true, true]),
+            (Fault::Rows(64), [false, false, false, false, false, false, false, true]),
         ] {
             let found = outcomes(&model, fault);
             assert_eq!(found.each_ref().map(Result::is_err), seen, "{format} {fault:?}: {found:#?}");
@@ -181,12 +197,16 @@ fn what_is_wrong_is_said() {
     );
     assert!(said[1].contains("not those of reference"), "{}", said[1]);
     assert!(said[2].contains("of 32 tokens the worst is at position 16"), "{}", said[2]);
-    let [.., batch, _] = outcomes(&model, Fault::Shared);
+    let [_, _, _, _, batch, ..] = outcomes(&model, Fault::Shared);
     let batch = batch.expect_err("a fault");
     assert!(batch.starts_with("sequence ") && batch.contains("beside others"), "{batch}");
-    let [.., chunks] = outcomes(&model, Fault::Continued);
+    let [_, _, _, _, _, chunks, ..] = outcomes(&model, Fault::Continued);
     let chunks = chunks.expect_err("a fault");
     assert!(chunks.contains("whole and") && chunks.contains("in chunks of 1"), "{chunks}");
+    let [.., products, many] = outcomes(&model, Fault::Rows(9));
+    let [products, many] = [products, many].map(|outcome| outcome.expect_err("a fault"));
+    assert!(products.contains("products with 19 rows are not those of reference"), "{products}");
+    assert!(many.contains("150 tokens at once") && many.contains("at position 75"), "{many}");
 }
 
 /// The demo model from one of its files, changed.

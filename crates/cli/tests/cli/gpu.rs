@@ -64,7 +64,9 @@ fn the_demo_model_is_verified_on_the_device() {
         .filter(|check| check["outcome"] == "good")
         .filter_map(|check| check["name"].as_str())
         .collect();
-    for name in ["vulkan: products", "vulkan: logits", "vulkan: token by token", "known answers"] {
+    for name in
+        ["vulkan: products", "vulkan: logits", "vulkan: token by token", "vulkan: many rows", "known answers"]
+    {
         assert!(names.contains(&name), "{name}: {checked}");
     }
     assert!(!names.iter().any(|name| name.starts_with("cpu")), "{names:?}");
@@ -101,6 +103,31 @@ fn what_does_not_fit_is_refused_with_what_does() {
     assert!(device["fitting"].as_u64() < Some(8) && device["needed"].as_u64() > Some(3 << 20), "{device}");
     let text = home.run("inspect --backend vulkan -c 64").ok();
     assert!(text.contains("On graphics processors") && text.contains("all 8 layers fit"), "{text}");
+}
+
+/// What all logits, and every value of a step, take is counted before layers are placed.
+#[test]
+fn what_fits_leaves_room_for_what_is_read() {
+    let Some(home) = home() else { return };
+    let needed = &home.run("inspect --backend vulkan -c 256 --json").json()["memory"]["devices"][0]["needed"];
+    let needed = needed.as_u64().expect("bytes");
+    let memory = |bytes: u64| format!("--backend vulkan -c 256 --gpu-memory {bytes}");
+    let text = write(&home.path("text.txt"), "The sun rose over the harbour. ".repeat(60));
+    let perplexity = |bytes: u64, gpu_layers: &str| {
+        let args = format!("perplexity --chunks 1 --json {} -ngl {gpu_layers} -f", memory(bytes));
+        home.run_with(&args, &[text.to_str().expect("text")])
+    };
+    perplexity(needed, "auto").ok();
+    perplexity(needed / 5 * 7, "auto").ok();
+    let refused = perplexity(needed / 5 * 7, "all");
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("8 of 8 layers and the output take "),
+        "{refused:?}"
+    );
+    home.run(&format!("run --debug -n 1 -p Hi {}", memory(needed))).ok();
+    let plain = home.run(&format!("run -n 1 -p Hi -v {}", memory(needed)));
+    assert!(plain.stderr.contains("all 8 layers"), "{}", plain.stderr);
+    plain.ok();
 }
 
 #[test]
