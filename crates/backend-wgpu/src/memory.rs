@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use backend::{Bound, Bucket, Error, KvLayout, Taps, Weight};
+use backend::{Bound, Bucket, Error, KvLayout, Plain, Taps, Weight};
 use bytes::Bytes;
 use graph::{Graph, Op, Rows, WeightId};
 use quant::Format;
@@ -128,8 +128,8 @@ pub fn formats() -> Vec<&'static str> {
     Format::ALL.iter().filter(is_itself).map(|format| format.name()).collect()
 }
 
-/// The formats of `matrices` that the device has as another, that one, and what it takes.
-pub(crate) fn plain<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<(Format, Format, u64)> {
+/// Those of `matrices` that the device has in another format, by both formats.
+pub(crate) fn plain<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<Plain> {
     let mut bytes = BTreeMap::new();
     for matrix in matrices {
         let (format, kept) = (matrix.weight().format, matrix.kept.format());
@@ -137,7 +137,7 @@ pub(crate) fn plain<'a>(matrices: impl Iterator<Item = &'a Arc<Matrix>>) -> Vec<
             *bytes.entry((format, kept)).or_insert(0) += matrix.bytes();
         }
     }
-    bytes.into_iter().map(|((format, kept), bytes)| (format, kept, bytes)).collect()
+    bytes.into_iter().map(|((format, kept), bytes)| Plain { format, kept, bytes }).collect()
 }
 
 impl Adapter {

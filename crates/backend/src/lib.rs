@@ -104,6 +104,17 @@ pub struct Description {
     pub facts: Vec<(&'static str, String)>,
 }
 
+/// Weights that a device has in another format than the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// Theirs in the file.
+    pub format: Format,
+    /// F16, or F32 where that has not all of their numbers.
+    pub kept: Format,
+    /// What they take so.
+    pub bytes: u64,
+}
+
 /// Bytes a backend holds, besides the weights it uses in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -113,9 +124,8 @@ pub struct Memory {
     pub weights_owned: u64,
     /// Those of them that are in the memory of a device.
     pub weights_on_device: u64,
-    /// Those of them whose format the device has no kernels for, so that they are F16 or F32 there: format, which of the
-    /// two, bytes of it.
-    pub weights_plain: Vec<(Format, Format, u64)>,
+    /// Those of them whose format the device has no kernels for.
+    pub weights_plain: Vec<Plain>,
     /// The K/V store.
     pub kv: u64,
     /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.

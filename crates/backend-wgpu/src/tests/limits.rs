@@ -1,6 +1,6 @@
 //! Devices that can less than the one that is there.
 
-use backend::{Backend, Bucket, Error, KvFormat, KvLayout, Taps, Weight};
+use backend::{Backend, Bucket, Error, KvFormat, KvLayout, Plain, Taps, Weight};
 use backend_reference::Reference;
 use graph::Builder;
 use quant::Format;
@@ -119,7 +119,8 @@ fn numbers_beyond_f16_are_kept_and_told() {
         }
         gpu.compile(&graph, Bucket { rows: 1, wanted: 1 }, Taps::None).expect("a good graph");
         let numbers = (rows * cols) as u64;
-        let expected = [(format, Format::F32, 4 * numbers), (format, Format::F16, 2 * numbers)];
+        let kept = |kept, bytes| Plain { format, kept, bytes };
+        let expected = [kept(Format::F32, 4 * numbers), kept(Format::F16, 2 * numbers)];
         assert_eq!(gpu.memory().weights_plain, expected);
     }
 }
