@@ -220,7 +220,8 @@ impl Compiler<'_> {
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
         params.extend(self.places_of_rows());
-        params.push(self.inputs.at[3] as u32);
+        let [.., tiles, _] = self.inputs.at;
+        params.push(tiles as u32);
         let [keys, values] = &kv.layers[layer];
         let (k_dim, v_dim) = (kv.layout.k_dim, kv.layout.v_dim);
         let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, wide: kv.is_wide(), units });

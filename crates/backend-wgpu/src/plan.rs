@@ -211,8 +211,8 @@ impl<'a> Fusion<'a> {
             value.op.inputs().for_each(|input| readers[input.index()].push(reader));
         }
         let mut fusion = Fusion { bound, readers, absorbed: vec![false; values.len()] };
-        for now in 0..values.len() {
-            fusion.absorbed[now] = fusion.is_absorbed(now);
+        for number in 0..values.len() {
+            fusion.absorbed[number] = fusion.is_absorbed(number);
         }
         fusion
     }
@@ -230,25 +230,25 @@ impl<'a> Fusion<'a> {
     }
 
     /// Whether a value is made on the way to another and never lies anywhere.
-    fn is_absorbed(&self, now: usize) -> bool {
+    fn is_absorbed(&self, number: usize) -> bool {
         let is_linear = |value: usize| matches!(self.op(value), Op::Linear { .. });
-        match self.op(now) {
+        match self.op(number) {
             Op::RmsNorm { .. } => {
-                let kept = self.bound.is_kept(ValueId::from_index(now));
+                let kept = self.bound.is_kept(ValueId::from_index(number));
                 !kept
-                    && !self.readers[now].is_empty()
-                    && self.readers[now].iter().all(|&reader| is_linear(reader))
+                    && !self.readers[number].is_empty()
+                    && self.readers[number].iter().all(|&reader| is_linear(reader))
             }
-            Op::Linear { .. } => self.only_reader(now).is_some_and(|reader| match *self.op(reader) {
+            Op::Linear { .. } => self.only_reader(number).is_some_and(|reader| match *self.op(reader) {
                 Op::AddBias { .. } => true,
-                Op::Add { a, b } => a != b && self.residual(a, b).0.index() == now,
+                Op::Add { a, b } => a != b && self.residual(a, b).0.index() == number,
                 Op::SwiGlu { gate, up } => self.are_gated(gate, up),
                 _ => false,
             }),
             // Keys are turned where they are stored, queries where they are used.
-            Op::Rope { .. } => self.only_reader(now).is_some_and(|reader| match *self.op(reader) {
+            Op::Rope { .. } => self.only_reader(number).is_some_and(|reader| match *self.op(reader) {
                 Op::Attention { q, k, v, .. } => {
-                    [q, k, v].iter().filter(|id| id.index() == now).count() == 1 && v.index() != now
+                    [q, k, v].iter().filter(|id| id.index() == number).count() == 1 && v.index() != number
                 }
                 _ => false,
             }),
@@ -280,16 +280,16 @@ impl<'a> Fusion<'a> {
     fn passes(&self) -> Vec<Pass> {
         let mut passes = Vec::new();
         let mut done = vec![false; self.absorbed.len()];
-        for now in 0..self.absorbed.len() {
-            if self.absorbed[now] || done[now] {
+        for number in 0..self.absorbed.len() {
+            if self.absorbed[number] || done[number] {
                 continue;
             }
-            let y = ValueId::from_index(now);
-            match *self.op(now) {
+            let y = ValueId::from_index(number);
+            match *self.op(number) {
                 Op::Input => passes.push(Pass::Input { y }),
                 Op::Embed { table } => passes.push(Pass::Embed { table, y }),
-                Op::Linear { .. } | Op::AddBias { .. } if self.product(now).is_some() => {
-                    passes.push(self.products(now, &mut done));
+                Op::Linear { .. } | Op::AddBias { .. } if self.product(number).is_some() => {
+                    passes.push(self.products(number, &mut done));
                 }
                 Op::Linear { .. } => unreachable!("a product that nobody absorbs is one"),
                 Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
@@ -376,14 +376,14 @@ impl<'a> Fusion<'a> {
     fn products(&self, first: usize, done: &mut [bool]) -> Pass {
         let (x, ..) = self.product(first).expect("it is a product");
         let (mut parts, mut biases) = (Vec::new(), Vec::new());
-        for (now, done) in done.iter_mut().enumerate().skip(first) {
-            if self.absorbed[now] || *done || parts.len() == PARTS {
+        for (number, done) in done.iter_mut().enumerate().skip(first) {
+            if self.absorbed[number] || *done || parts.len() == PARTS {
                 continue;
             }
-            if let Some((rows, weight, bias)) = self.product(now)
+            if let Some((rows, weight, bias)) = self.product(number)
                 && rows == x
             {
-                parts.push(Part { weight, y: ValueId::from_index(now) });
+                parts.push(Part { weight, y: ValueId::from_index(number) });
                 biases.push(bias);
                 *done = true;
             }
@@ -398,24 +398,27 @@ impl<'a> Fusion<'a> {
 /// pass has its own, so that after a step all is there.
 fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
     let mut last_use = vec![0; bound.values().len()];
-    for (now, pass) in passes.iter().enumerate() {
+    for (pass_number, pass) in passes.iter().enumerate() {
         for id in pass.reads().into_iter().chain(pass.makes()) {
-            last_use[id.index()] = now;
+            last_use[id.index()] = pass_number;
         }
     }
     last_use[bound.output().index()] = passes.len();
     let (mut slots, mut places) = (Vec::<Slot>::new(), vec![None; bound.values().len()]);
     // By slot, the last pass that reads it.
     let mut busy_until: Vec<usize> = Vec::new();
-    for (now, pass) in passes.iter().enumerate() {
+    for (pass_number, pass) in passes.iter().enumerate() {
         let made = pass.makes();
         let Some(&first) = made.first() else { continue };
         let rows = bound.value(first).rows;
         let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
         let cols = margin + made.iter().map(|&id| width(id)).sum::<usize>();
-        let until = made.iter().map(|id| last_use[id.index()]).max().unwrap_or(now);
+        let until = made.iter().map(|id| last_use[id.index()]).max().unwrap_or(pass_number);
         let fits = |slot: usize| {
-            margin == 0 && slots[slot].rows == rows && slots[slot].cols == cols && busy_until[slot] < now
+            margin == 0
+                && slots[slot].rows == rows
+                && slots[slot].cols == cols
+                && busy_until[slot] < pass_number
         };
         let slot = (0..slots.len()).find(|&slot| fits(slot)).unwrap_or_else(|| {
             slots.push(Slot { cols, rows });
