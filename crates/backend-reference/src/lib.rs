@@ -4,28 +4,30 @@
 //! formula of [`graph::Op`] written down; values between operations are f32, and so are K and V,
 //! whatever format is asked for.
 
+mod attention;
 mod ops;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use attention::Store;
 use backend::{
-    Backend, Bound, Bucket, Description, Error, KvFormat, KvLayout, Memory, Program, Step, Taps, Weight,
+    Backend, Bound, BoundModel, Bucket, Description, Error, KvFormat, LoadedModel, Memory, Outputs, Pending,
+    Program, StateLayout, Step, Taps, Ticket, Weights,
 };
 use graph::Graph;
-use ops::Kv;
 
-/// The backend. One instance holds one model.
+/// The backend.
 #[derive(Debug, Default)]
-pub struct Reference {
-    weights: HashMap<String, Weight>,
-    kv: Arc<Mutex<Option<Kv>>>,
-}
+pub struct Reference;
 
 impl Reference {
     /// An instance without a model.
     pub fn new() -> Reference {
-        Reference::default()
+        Reference
+    }
+
+    fn bind(graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<BoundModel, Error> {
+        BoundModel::new(graph, weights, &StateLayout { format: KvFormat::F32, ..state.clone() })
     }
 }
 
@@ -38,32 +40,60 @@ impl Backend for Reference {
         }
     }
 
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
-        weight.check(name)?;
-        self.weights.insert(name.to_owned(), weight);
-        Ok(())
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        let model = Arc::new(Reference::bind(graph, weights, state)?);
+        for &bucket in buckets {
+            Bound::new(model.clone(), bucket, taps)?;
+        }
+        Ok(memory(&model))
     }
 
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        // The old store goes first, so that there is room for the new one.
-        *lock(&self.kv) = None;
-        *lock(&self.kv) = Some(Kv::new(KvLayout { format: KvFormat::F32, ..layout })?);
-        Ok(())
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        let model = Reference::bind(graph, weights, state)?;
+        let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
+        Ok(Box::new(Loaded { model: Arc::new(model), stores: Arc::new(Mutex::new(stores)) }))
+    }
+}
+
+/// A model, and what its sequences carry, by store.
+struct Loaded {
+    model: Arc<BoundModel>,
+    stores: Arc<Mutex<Vec<Store>>>,
+}
+
+impl LoadedModel for Loaded {
+    fn describe(&self) -> Description {
+        Reference.describe()
     }
 
-    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let layout = lock(&self.kv).as_ref().map(|kv| kv.layout);
-        let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
-        let results = vec![Vec::new(); bound.values().len()];
-        Ok(Box::new(Interpreter { bound, results, kv: self.kv.clone() }))
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let bound = Bound::new(self.model.clone(), bucket, taps)?;
+        let results = vec![Vec::new(); bound.graph().values().len()];
+        Ok(Box::new(Interpreter { bound, results, stores: self.stores.clone(), pending: Pending::default() }))
     }
 
     fn memory(&self) -> Memory {
-        Memory {
-            weights_mapped: self.weights.values().map(|weight| weight.bytes.len() as u64).sum(),
-            kv: lock(&self.kv).as_ref().map_or(0, |kv| kv.layout.bytes()),
-            ..Memory::default()
-        }
+        memory(&self.model)
+    }
+}
+
+fn memory(model: &BoundModel) -> Memory {
+    Memory {
+        weights_mapped: model.weights().iter().map(|weight| weight.bytes.len() as u64).sum(),
+        kv: model.state_bytes(),
+        ..Memory::default()
     }
 }
 
@@ -71,24 +101,28 @@ impl Backend for Reference {
 struct Interpreter {
     bound: Bound,
     results: Vec<Vec<f32>>,
-    kv: Arc<Mutex<Option<Kv>>>,
+    stores: Arc<Mutex<Vec<Store>>>,
+    pending: Pending,
 }
 
 impl Program for Interpreter {
-    fn run(&mut self, step: &Step) -> Result<(), Error> {
-        let mut kv = lock(&self.kv);
-        self.bound.check(step, kv.as_ref().map(|kv| kv.layout))?;
-        for now in 0..self.results.len() {
-            self.results[now] = ops::compute(&self.bound, now, &self.results, step, kv.as_mut());
-            for &dead in self.bound.dying_at(now) {
-                self.results[dead] = Vec::new();
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        self.bound.check(step)?;
+        let mut stores = lock(&self.stores);
+        for (id, value) in self.bound.graph().values() {
+            self.results[id.index()] = ops::compute(&self.bound, value, &self.results, step, &mut stores);
+            for read in value.op.inputs().chain([id]) {
+                if self.bound.last_read(read) == Some(id.index()) {
+                    self.results[read.index()] = Vec::new();
+                }
             }
         }
-        Ok(())
+        Ok(self.pending.begin(step))
     }
 
-    fn output(&self) -> &[f32] {
-        &self.results[self.bound.output().index()]
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        let (asked, output) = (self.pending.end(ticket)?, self.bound.output());
+        Ok(Outputs::new(asked, &self.results[output.index()], self.bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
@@ -96,7 +130,7 @@ impl Program for Interpreter {
     }
 }
 
-/// A step that panicked leaves the store with old or new rows, both of which the next step overwrites.
-fn lock(kv: &Mutex<Option<Kv>>) -> MutexGuard<'_, Option<Kv>> {
-    kv.lock().unwrap_or_else(PoisonError::into_inner)
+/// A step that panicked leaves the stores with old or new rows, both of which the next step overwrites.
+fn lock(stores: &Mutex<Vec<Store>>) -> MutexGuard<'_, Vec<Store>> {
+    stores.lock().unwrap_or_else(PoisonError::into_inner)
 }

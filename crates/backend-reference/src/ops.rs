@@ -3,131 +3,168 @@
 use std::num::NonZero;
 use std::thread;
 
-use backend::{Bound, Error, KvLayout, PAGE, Step, Weight};
-use graph::{Op, Pairing, Rope, Rows, ValueId};
+use backend::{Bound, Step, Weight};
+use graph::{Activation, Op, Pairing, Rope, Rows, Value, ValueId};
 
-/// Keys and values of every layer, in f32: `[layer][page * PAGE + place][kv head][dim]`.
-#[derive(Debug)]
-pub(crate) struct Kv {
-    pub(crate) layout: KvLayout,
-    keys: Vec<Vec<f32>>,
-    values: Vec<Vec<f32>>,
-}
+use crate::attention::{self, Store};
 
-impl Kv {
-    pub(crate) fn new(layout: KvLayout) -> Result<Kv, Error> {
-        let store = |dim| (0..layout.layers).map(|_| layout.zeroed(dim)).collect::<Result<Vec<_>, _>>();
-        Ok(Kv { layout, keys: store(layout.k_dim)?, values: store(layout.v_dim)? })
-    }
-}
-
-/// The value `now` of the graph, from the `results` of the values before it: `[rows, cols]`.
+/// One value of the graph, from the `results` of the values before it: `[rows, cols]`.
 pub(crate) fn compute(
     bound: &Bound,
-    now: usize,
+    value: &Value,
     results: &[Vec<f32>],
     step: &Step,
-    kv: Option<&mut Kv>,
+    stores: &mut [Store],
 ) -> Vec<f32> {
-    let value = &bound.values()[now];
     let rows = match value.rows {
         Rows::Step => step.tokens().len(),
-        Rows::Wanted => step.wanted().len(),
+        Rows::Output => step.outputs().len(),
     };
     let result = |id: ValueId| results[id.index()].as_slice();
-    let cols = |id: ValueId| bound.value(id).cols;
     let mut out = vec![0.0; rows * value.cols];
-    match &value.op {
-        Op::Input => out.copy_from_slice(step.input()),
+    match value.op {
+        Op::Input { cols: _ } => out.copy_from_slice(step.input()),
         Op::Embed { table } => {
-            let table = bound.weight(*table);
+            let table = bound.weight(table);
             for (y, &token) in out.chunks_exact_mut(value.cols).zip(step.tokens()) {
                 table.format.dequantize(table.row(token as usize), y);
             }
         }
-        Op::Linear { x, weight } => linear(&mut out, result(*x), bound.weight(*weight)),
+        Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
         Op::RmsNorm { x, weight, eps } => {
-            let w = vector(bound.weight(*weight));
-            for (y, x) in out.chunks_exact_mut(value.cols).zip(result(*x).chunks_exact(value.cols)) {
-                let mean = dot(&wide(x), &wide(x)) / x.len() as f64;
-                let scale = 1.0 / (mean + f64::from(*eps)).sqrt();
+            let w = vector(bound.weight(weight));
+            for (y, x) in out.chunks_exact_mut(w.len()).zip(result(x).chunks_exact(w.len())) {
+                let mean = dot(&f64s(x), &f64s(x)) / x.len() as f64;
+                let scale = 1.0 / (mean + f64::from(eps)).sqrt();
                 for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
                     *y = (f64::from(x) * scale * f64::from(w)) as f32;
                 }
             }
         }
-        Op::Rope { x, rope } => {
+        Op::Rope { x, ref rope } => {
             let factors = rope.factors.map(|id| vector(bound.weight(id)));
-            out.copy_from_slice(result(*x));
+            out.copy_from_slice(result(x));
             for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.rows()) {
                 for head in row.chunks_exact_mut(rope.head_dim) {
                     rotate(head, position, rope, factors.as_deref());
                 }
             }
         }
-        Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
-            let kv = kv.expect("compile has checked that there is a store");
-            let shape = Heads {
-                heads: *heads,
-                kv_heads: *kv_heads,
-                k_dim: cols(*k) / kv_heads,
-                v_dim: cols(*v) / kv_heads,
-            };
-            store(&mut kv.keys[*layer], result(*k), cols(*k), step);
-            store(&mut kv.values[*layer], result(*v), cols(*v), step);
-            attend(
-                &mut out,
-                result(*q),
-                &kv.keys[*layer],
-                &kv.values[*layer],
-                &shape,
-                f64::from(*scale),
-                step,
-            );
+        Op::Attention { q, kv, store, heads, scale } => {
+            let group = bound.graph().group_of(store);
+            let store = &mut stores[store.index()];
+            if let Some([k, v]) = kv {
+                store.write(result(k), result(v), step, group);
+            }
+            attention::attend(&mut out, result(q), store, heads, f64::from(scale), step, group);
         }
-        Op::SwiGlu { gate, up } => {
-            for ((y, &gate), &up) in out.iter_mut().zip(result(*gate)).zip(result(*up)) {
-                let gate = f64::from(gate);
-                *y = (gate / (1.0 + (-gate).exp()) * f64::from(up)) as f32;
+        Op::Gate { gate, up, act } => {
+            for ((y, &gate), &up) in out.iter_mut().zip(result(gate)).zip(result(up)) {
+                *y = (activation(act, f64::from(gate)) * f64::from(up)) as f32;
+            }
+        }
+        Op::Route { logits, used } => {
+            for (y, logits) in out.chunks_exact_mut(value.cols).zip(result(logits).chunks_exact(value.cols)) {
+                route(y, logits, used);
+            }
+        }
+        Op::Experts { x, routes, gate, up, down, act } => {
+            let weights = [gate, up, down].map(|id| bound.weight(id));
+            experts(&mut out, result(x), result(routes), weights, act);
+        }
+        Op::Scale { x, factor } => {
+            for (y, &x) in out.iter_mut().zip(result(x)) {
+                *y = factor * x;
             }
         }
         Op::Add { a, b } => {
-            for ((y, &a), &b) in out.iter_mut().zip(result(*a)).zip(result(*b)) {
+            for ((y, &a), &b) in out.iter_mut().zip(result(a)).zip(result(b)) {
                 *y = a + b;
             }
         }
         Op::AddBias { x, weight } => {
-            let w = vector(bound.weight(*weight));
-            for (y, x) in out.chunks_exact_mut(value.cols).zip(result(*x).chunks_exact(value.cols)) {
+            let w = vector(bound.weight(weight));
+            for (y, x) in out.chunks_exact_mut(value.cols).zip(result(x).chunks_exact(value.cols)) {
                 for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
                     *y = x + w;
                 }
             }
         }
-        Op::TakeRows { x } => {
-            let x = result(*x);
-            for (y, &row) in out.chunks_exact_mut(value.cols).zip(step.wanted()) {
-                y.copy_from_slice(&x[row as usize * value.cols..][..value.cols]);
+        Op::OutputRows { x } => {
+            let x = result(x);
+            for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
+                y.copy_from_slice(&x[output.row as usize * value.cols..][..value.cols]);
             }
         }
     }
     out
 }
 
+fn activation(act: Activation, x: f64) -> f64 {
+    match act {
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::GeluTanh => {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+            0.5 * x * (1.0 + inner.tanh())
+        }
+    }
+}
+
+/// The softmax over the `used` largest logits; 0 for the others.
+fn route(out: &mut [f32], logits: &[f32], used: usize) {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    // The sort is stable: the lower index of equals stays first.
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let chosen = &order[..used];
+    let max = f64::from(logits[chosen[0]]);
+    let power = |expert: usize| (f64::from(logits[expert]) - max).exp();
+    let total: f64 = chosen.iter().map(|&expert| power(expert)).sum();
+    for &expert in chosen {
+        out[expert] = (power(expert) / total) as f32;
+    }
+}
+
+/// Each expert for all rows that chose it.
+fn experts(out: &mut [f32], x: &[f32], routes: &[f32], weights: [&Weight; 3], act: Activation) {
+    let [gate, up, down] = weights;
+    let mut sums = vec![0.0; out.len()];
+    for expert in 0..gate.count {
+        let weight_of = |row: usize| routes[row * gate.count + expert];
+        let rows: Vec<usize> = (0..x.len() / gate.cols).filter(|&row| weight_of(row) != 0.0).collect();
+        let x: Vec<f32> = rows.iter().flat_map(|row| &x[row * gate.cols..][..gate.cols]).copied().collect();
+        let [mut gates, mut ups] = [(); 2].map(|()| vec![0.0; rows.len() * gate.rows]);
+        linear(&mut gates, &x, &gate.part(expert));
+        linear(&mut ups, &x, &up.part(expert));
+        for (gate, &up) in gates.iter_mut().zip(&ups) {
+            *gate = (activation(act, f64::from(*gate)) * f64::from(up)) as f32;
+        }
+        let mut downs = vec![0.0; rows.len() * down.rows];
+        linear(&mut downs, &gates, &down.part(expert));
+        for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {
+            for (sum, &y) in sums[row * down.rows..].iter_mut().zip(downs) {
+                *sum += f64::from(weight_of(row)) * f64::from(y);
+            }
+        }
+    }
+    for (y, sum) in out.iter_mut().zip(sums) {
+        *y = sum as f32;
+    }
+}
+
 /// `out[r][o] = sum_k w[o][k] * x[r][k]`; threads share the rows of `w`.
 fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     if out.is_empty() {
-        return; // a step that wants no logits
+        return; // a step without outputs, or an expert that no row chose
     }
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let chunk = w.rows.div_ceil(threads);
-    let x = wide(x);
+    let x = f64s(x);
     let columns = |first: usize| {
         let mut weights = vec![0.0; w.cols];
         let mut columns = Vec::new();
         for o in first..w.rows.min(first + chunk) {
             w.format.dequantize(w.row(o), &mut weights);
-            let weights = wide(&weights);
+            let weights = f64s(&weights);
             columns.extend(x.chunks_exact(w.cols).map(|x| dot(&weights, x) as f32));
         }
         columns
@@ -145,7 +182,7 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     }
 }
 
-/// Turns one head by its position: pair `i` by `position * scale * theta^(-2i/dims) / factors[i]`.
+/// Rotates one head by its position: pair `i` by `position * scale * theta^(-2i/dims) / factors[i]`.
 fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]>) {
     for i in 0..rope.dims / 2 {
         let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
@@ -161,59 +198,13 @@ fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]
     }
 }
 
-/// Writes each row of `x` to its position in the store.
-fn store(store: &mut [f32], x: &[f32], cols: usize, step: &Step) {
-    for (x, (span, position)) in x.chunks_exact(cols).zip(step.rows()) {
-        let (page, place) = span.slot(position);
-        store[(page * PAGE + place) * cols..][..cols].copy_from_slice(x);
-    }
-}
-
-struct Heads {
-    heads: usize,
-    kv_heads: usize,
-    k_dim: usize,
-    v_dim: usize,
-}
-
-/// Each row and head: softmax over the scores of the positions up to its own, then the mean of their
-/// values under it.
-fn attend(out: &mut [f32], q: &[f32], keys: &[f32], values: &[f32], shape: &Heads, scale: f64, step: &Step) {
-    let Heads { heads, kv_heads, k_dim, v_dim } = *shape;
-    let mut mean = vec![0.0f64; v_dim];
-    for (row, (span, position)) in step.rows().enumerate() {
-        for head in 0..heads {
-            let kv_head = head / (heads / kv_heads);
-            let slots = (0..=position).map(|p| {
-                let (page, place) = span.slot(p);
-                (page * PAGE + place) * kv_heads + kv_head
-            });
-            let q = wide(&q[(row * heads + head) * k_dim..][..k_dim]);
-            let scores: Vec<f64> =
-                slots.clone().map(|slot| scale * dot(&q, &wide(&keys[slot * k_dim..][..k_dim]))).collect();
-            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
-            mean.fill(0.0);
-            for (score, slot) in scores.iter().zip(slots) {
-                let weight = (score - max).exp() / total;
-                for (mean, &v) in mean.iter_mut().zip(&values[slot * v_dim..][..v_dim]) {
-                    *mean += weight * f64::from(v);
-                }
-            }
-            for (y, &mean) in out[(row * heads + head) * v_dim..][..v_dim].iter_mut().zip(&mean) {
-                *y = mean as f32;
-            }
-        }
-    }
-}
-
 /// As f64.
-fn wide(x: &[f32]) -> Vec<f64> {
+pub(crate) fn f64s(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }
 
 /// The sum of products, over eight running sums so that it need not take all day.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0f64; 8];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     for (a, b) in a.iter().zip(b) {

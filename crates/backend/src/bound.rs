@@ -1,90 +1,54 @@
-//! A graph bound to loaded weights: what every backend works out before it compiles.
+//! A graph bound to weights and stores: what every backend works out before it compiles.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use graph::{Graph, Op, Value, ValueId, WeightId};
+use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
 
-use crate::{Bucket, Error, KvLayout, Step, Taps, Weight};
+use crate::{Bucket, Error, StateLayout, Step, StoreLayout, Taps, Weight, Weights};
 
-/// A graph whose weights are at hand and whose shapes have been checked.
+/// A model as a backend has it: a graph whose weights are at hand, in shape, and the layout of its stores.
 #[derive(Debug)]
-pub struct Bound {
-    values: Vec<Value>,
+pub struct BoundModel {
+    graph: Graph,
     weights: Vec<Weight>,
-    tapped: Vec<bool>,
-    dying: Vec<Vec<usize>>,
-    output: ValueId,
-    bucket: Bucket,
+    stores: Vec<StoreLayout>,
+    groups: Vec<(Group, usize)>,
     n_vocab: usize,
-    kv: Option<KvLayout>,
 }
 
-impl Bound {
-    /// Binds `graph` to `weights` and a K/V store of shape `kv`, for steps of up to `bucket` rows.
+impl BoundModel {
+    /// Binds `graph` to its weights and to stores of this layout.
     ///
     /// # Errors
-    /// When a weight is missing or of another shape, the K/V store does not fit an attention, or a
-    /// tapped name is not in the graph.
-    pub fn new(
-        graph: &Graph,
-        weights: &HashMap<String, Weight>,
-        kv: Option<KvLayout>,
-        bucket: Bucket,
-        taps: Taps<'_>,
-    ) -> Result<Bound, Error> {
+    /// When a weight is missing, or its shape or bytes are not those of the graph, or the layout is of another graph.
+    pub fn new(graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<BoundModel, Error> {
         let bound = graph.weights().map(|(_, expected)| {
             let name = &expected.name;
-            let weight = weights.get(name).ok_or_else(|| Error::MissingWeight { name: name.clone() })?;
-            let (found, expected) = ((weight.rows, weight.cols), (expected.rows, expected.cols));
+            let weight =
+                weights.weight(expected).ok_or_else(|| Error::MissingWeight { name: name.clone() })?;
+            let found = [weight.count, weight.rows, weight.cols];
+            let expected = [expected.count, expected.rows, expected.cols];
             if found != expected {
                 return Err(Error::WeightShape { name: name.clone(), found, expected });
             }
-            Ok(weight.clone())
+            weight.check(name)?;
+            Ok(weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
-        if let Taps::Names(names) = taps
-            && let Some(name) = names.iter().find(|name| graph.find(name).is_none())
-        {
-            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
+        if state.pages.len() != graph.groups().len() {
+            let (found, expected) = (state.pages.len(), graph.groups().len());
+            return Err(Error::Stores { found, expected });
         }
-        let values: Vec<Value> = graph.values().map(|(_, value)| value.clone()).collect();
-        let mut last_use: Vec<usize> = (0..values.len()).collect();
-        let mut n_vocab = usize::MAX;
-        for (i, value) in values.iter().enumerate() {
-            value.op.inputs().for_each(|input| last_use[input.index()] = i);
-            match value.op {
-                Op::Embed { table } => n_vocab = n_vocab.min(weights[table.index()].rows),
-                Op::Attention { k, v, layer, kv_heads, .. } => {
-                    let dim = |id: ValueId| graph.value(id).cols / kv_heads;
-                    kv.ok_or_else(|| "there is none; allocate one before compiling".to_owned())
-                        .and_then(|kv| kv.fits(layer, kv_heads, dim(k), dim(v)))
-                        .map_err(|why| Error::Kv {
-                            value: value.name.clone(),
-                            location: value.location.to_string(),
-                            why,
-                        })?;
-                }
-                _ => {}
-            }
-        }
-        let tapped: Vec<bool> = values.iter().map(|value| taps.contains(&value.name)).collect();
-        let mut dying = vec![Vec::new(); values.len()];
-        for (index, &last_use) in last_use.iter().enumerate() {
-            if index != graph.output().index() && !tapped[index] {
-                dying[last_use].push(index);
-            }
-        }
-        Ok(Bound { output: graph.output(), kv, tapped, dying, n_vocab, values, weights, bucket })
+        let tables =
+            graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
+        let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
+        let groups = graph.groups().iter().copied().zip(state.pages.iter().copied()).collect();
+        Ok(BoundModel { graph: graph.clone(), stores: state.stores(graph), weights, groups, n_vocab })
     }
 
-    /// The graph's values, in the order to compute them.
-    pub fn values(&self) -> &[Value] {
-        &self.values
-    }
-
-    /// One value.
-    pub fn value(&self, id: ValueId) -> &Value {
-        &self.values[id.index()]
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
     }
 
     /// One weight.
@@ -92,9 +56,75 @@ impl Bound {
         &self.weights[id.index()]
     }
 
+    /// The weights, by [`WeightId`].
+    pub fn weights(&self) -> &[Weight] {
+        &self.weights
+    }
+
+    /// How the stores are laid out, by [`graph::StoreId`].
+    pub fn stores(&self) -> &[StoreLayout] {
+        &self.stores
+    }
+
+    /// Bytes of the stores; the largest number when there is none so large.
+    pub fn state_bytes(&self) -> u64 {
+        self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
+    }
+
+    /// Pages of all block tables of a sequence, at most.
+    pub fn pages(&self) -> usize {
+        self.groups.iter().fold(0, |all, (_, pages)| all.saturating_add(*pages))
+    }
+}
+
+/// A model for steps of up to a bucket's rows, and the values that can be read after each.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    model: Arc<BoundModel>,
+    bucket: Bucket,
+    tapped: Vec<bool>,
+    last_reads: Vec<usize>,
+}
+
+impl Bound {
+    /// For steps of up to `bucket` rows.
+    ///
+    /// # Errors
+    /// When a tapped name is not in the graph.
+    pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<Bound, Error> {
+        if let Taps::Names(names) = taps
+            && let Some(name) = names.iter().find(|name| model.graph.find(name).is_none())
+        {
+            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
+        }
+        let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
+        let last_reads = model.graph.last_reads();
+        Ok(Bound { model, bucket, tapped, last_reads })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Arc<BoundModel> {
+        &self.model
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.model.graph
+    }
+
+    /// One value.
+    pub fn value(&self, id: ValueId) -> &Value {
+        self.model.graph.value(id)
+    }
+
+    /// One weight.
+    pub fn weight(&self, id: WeightId) -> &Weight {
+        self.model.weight(id)
+    }
+
     /// The value the graph is for.
     pub fn output(&self) -> ValueId {
-        self.output
+        self.model.graph.output()
     }
 
     /// The room for rows.
@@ -102,34 +132,31 @@ impl Bound {
         self.bucket
     }
 
-    /// The values that are not needed any more once value `now` has been computed: it was the last that
-    /// read them, and they are neither tapped nor the output.
-    pub fn dying_at(&self, now: usize) -> &[usize] {
-        &self.dying[now]
+    /// The last value that reads value `id`; itself where nobody does, none where it is read after the step.
+    pub fn last_read(&self, id: ValueId) -> Option<usize> {
+        (!self.is_kept(id)).then(|| self.last_reads[id.index()])
     }
 
     /// Whether a value can be read after a step: it is tapped or the output.
     pub fn is_kept(&self, id: ValueId) -> bool {
-        self.tapped[id.index()] || id == self.output
+        self.tapped[id.index()] || id == self.output()
     }
 
-    /// Checks a step against the bucket, the vocabulary and the store there is now.
+    /// Checks a step against the bucket, the vocabulary and the stores.
     ///
     /// # Errors
-    /// See [`Step::check`]; also when the store is not the one the graph was compiled for.
-    pub fn check(&self, step: &Step, kv: Option<KvLayout>) -> Result<(), Error> {
-        if kv != self.kv {
-            return Err(Error::Step("the K/V store is not the one the graph was compiled for".into()));
-        }
-        let input = self.values.iter().find(|value| matches!(value.op, Op::Input));
-        let expected = input.map_or(0, |value| value.cols * step.tokens().len());
+    /// When it has more rows than there is room for, tokens that are not in the vocabulary, block tables that do not fit,
+    /// or not as many numbers with it as the graph begins with.
+    pub fn check(&self, step: &Step) -> Result<(), Error> {
+        let input: usize = self.graph().values().map(|(_, value)| input_cols(&value.op)).sum();
+        let expected = input * step.tokens().len();
         if step.input().len() != expected {
             let found = step.input().len();
             return Err(Error::Step(format!(
                 "{found} numbers come with it, the graph begins with {expected}"
             )));
         }
-        step.check(self.bucket, self.n_vocab, kv.map_or(usize::MAX, |kv| kv.pages))
+        step.check(self.bucket, self.model.n_vocab, &self.model.groups)
     }
 
     /// The value called `name`, if it can be read after a step.
@@ -138,12 +165,15 @@ impl Bound {
     /// When the graph has no such value or it was not tapped.
     pub fn readable(&self, name: &str) -> Result<ValueId, Error> {
         let error = |why| Error::Value { name: name.to_owned(), why };
-        let index = self.values.iter().position(|value| value.name == name);
-        let index = index.ok_or_else(|| error("is not in the graph"))?;
-        let id = ValueId::from_index(index);
+        let id = self.graph().find(name).ok_or_else(|| error("is not in the graph"))?;
         if !self.is_kept(id) {
             return Err(error("was not tapped; compile the graph with a tap on it"));
         }
         Ok(id)
     }
+}
+
+/// Columns that come with a step.
+fn input_cols(op: &Op) -> usize {
+    if let Op::Input { cols } = *op { cols } else { 0 }
 }

@@ -1,73 +1,34 @@
-//! What a backend is: the traits, a step's inputs and the K/V cache's shape.
+//! What a backend is: the traits, a step's inputs and outputs, and the layout of what sequences carry.
 //!
-//! A backend gets a [`graph::Graph`], weights by name and the shape of a K/V store; it compiles the
-//! graph into a [`Program`] and runs it step by step. It never sees files, model families or
-//! requests.
+//! A [`Backend`] is a device that holds nothing yet. It [loads](Backend::load) a model, which is a [`graph::Graph`],
+//! weights by name and a [`StateLayout`]; the [`LoadedModel`] compiles programs for buckets of rows; a [`Program`]
+//! runs steps. Each comes from the one before, so that no call can come too early. A backend never sees files, model
+//! families or requests.
 
 mod bound;
 mod error;
-mod kv;
+mod outputs;
+mod state;
 mod step;
+mod weight;
 
-use bytes::Bytes;
 use graph::Graph;
 use quant::Format;
 
-pub use bound::Bound;
-pub use error::Error;
-pub use kv::{KvFormat, KvLayout, PAGE};
-pub use step::{Span, Step};
-
-/// A weight's bytes: `rows` rows of `cols` values in `format`, row after row as in the file.
-///
-/// The bytes are shared: as a rule a range of a file's map, which a backend uses in place.
-#[derive(Clone, Debug)]
-pub struct Weight {
-    /// How the values are stored.
-    pub format: Format,
-    /// Rows.
-    pub rows: usize,
-    /// Values a row, whole blocks of `format`.
-    pub cols: usize,
-    /// `rows` times `format.bytes_for(cols)` bytes.
-    pub bytes: Bytes,
-}
-
-impl Weight {
-    /// Checks that the bytes are those of the shape.
-    ///
-    /// # Errors
-    /// When they are not; `name` names the weight.
-    pub fn check(&self, name: &str) -> Result<(), Error> {
-        let row = self.format.bytes_for(self.cols as u64);
-        let expected = row.and_then(|row| row.checked_mul(self.rows as u64));
-        if expected == Some(self.bytes.len() as u64) {
-            return Ok(());
-        }
-        Err(Error::WeightBytes {
-            name: name.to_owned(),
-            format: self.format,
-            rows: self.rows,
-            cols: self.cols,
-            found: self.bytes.len(),
-            expected: expected.map_or("whole blocks".to_owned(), |bytes| bytes.to_string()),
-        })
-    }
-
-    /// The bytes of one row.
-    pub fn row(&self, row: usize) -> &[u8] {
-        let bytes = self.bytes.len() / self.rows;
-        &self.bytes[row * bytes..][..bytes]
-    }
-}
+pub use bound::{Bound, BoundModel};
+pub use error::{Error, Remedy};
+pub use outputs::{Outputs, Pending, Ticket, are_tokens_only, arg_max, log_sum_exp};
+pub use state::{BlockTable, KvFormat, PAGE, Sequence, StateLayout, StoreLayout, first_needed_page};
+pub use step::{OutputRow, Step};
+pub use weight::{Weight, Weights};
 
 /// How many rows a compiled program has room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
     /// Tokens a step, at most.
     pub rows: usize,
-    /// Rows of logits a step, at most.
-    pub wanted: usize,
+    /// Output rows a step, at most.
+    pub outputs: usize,
 }
 
 /// Which values can be read by name after a step, besides the output.
@@ -132,32 +93,50 @@ pub struct Memory {
     pub activations: u64,
 }
 
-/// One model on one device: its weights, its K/V store and the programs compiled from its graph.
+/// A device that models are put on. An instance takes one model.
 pub trait Backend: Send {
     /// What it runs on.
     fn describe(&self) -> Description;
 
-    /// Takes the weight called `name` in the graphs to come.
+    /// What a model would take, by the same way that [`Backend::load`] and [`LoadedModel::compile`] go, without taking it:
+    /// its weights, its stores, and programs for `buckets` with these values to be read.
     ///
     /// # Errors
-    /// When the bytes do not fit the shape or the device has no room.
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error>;
+    /// As those of the two.
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error>;
 
-    /// Makes the K/V store, empty; replaces an earlier one.
+    /// Takes a model: `graph` with its weights, and empty stores of this layout.
     ///
     /// # Errors
-    /// When the device has no room for it.
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error>;
+    /// When a weight is missing or of another shape, or the device has no room.
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error>;
+}
 
-    /// Compiles `graph` for steps of up to `bucket` rows.
+/// A model on a device: its weights, its stores and the programs compiled from its graph.
+pub trait LoadedModel: Send {
+    /// What it runs on.
+    fn describe(&self) -> Description;
+
+    /// Compiles the graph for steps of up to `bucket` rows.
     ///
     /// # Errors
-    /// When a weight is missing or of another shape, or the K/V store does not fit the graph.
-    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
+    /// When a tapped value is not in the graph, or the device has no room.
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
-    /// Does now what the first step would do else and what may take long, such as packing the weights of
-    /// all graphs compiled so far. `copied` hears the name of each weight that has been copied: its bytes
-    /// will hardly be read again.
+    /// Does now what the first step would do else and what may take long, such as packing weights. `copied` hears the
+    /// name of each tensor that has been copied: its bytes will hardly be read again.
     ///
     /// # Errors
     /// When the device has no room.
@@ -175,6 +154,37 @@ pub trait Backend: Send {
     }
 }
 
+/// A graph made ready for steps of up to a bucket's rows.
+pub trait Program: Send {
+    /// Begins a step: computes every value and writes K and V of its tokens to the stores, now or by the time it is
+    /// waited for.
+    ///
+    /// # Errors
+    /// When the step does not fit the bucket, the vocabulary or the stores; nothing is written then.
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
+
+    /// Waits for the step that was submitted last, and gives what its output rows asked for.
+    ///
+    /// # Errors
+    /// When the device has failed, or the ticket is of another step.
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
+
+    /// The value called `name` of the step that was waited for last, `[rows, cols]`, row after row.
+    ///
+    /// # Errors
+    /// When the graph has no such value or it was not tapped.
+    fn read(&self, name: &str) -> Result<&[f32], Error>;
+
+    /// Submits a step and waits for it.
+    ///
+    /// # Errors
+    /// As those of the two.
+    fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
+        let ticket = self.submit(step)?;
+        self.wait(ticket)
+    }
+}
+
 /// What one kind of work took, all times together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
@@ -188,22 +198,4 @@ pub struct Timing {
     pub bytes: u64,
     /// Multiplications with an addition.
     pub multiply_adds: u64,
-}
-
-/// A graph made ready for steps of up to a bucket's rows.
-pub trait Program: Send {
-    /// Runs one step: computes every value and writes K and V of its tokens to the store.
-    ///
-    /// # Errors
-    /// When the step does not fit the bucket, the vocabulary or the K/V store; nothing is written then.
-    fn run(&mut self, step: &Step) -> Result<(), Error>;
-
-    /// The last step's output, `[step.wanted().len(), n_vocab]`, row after row.
-    fn output(&self) -> &[f32];
-
-    /// The last step's value called `name`, `[rows, cols]`, row after row.
-    ///
-    /// # Errors
-    /// When the graph has no such value or it was not tapped.
-    fn read(&self, name: &str) -> Result<&[f32], Error>;
 }

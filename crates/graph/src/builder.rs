@@ -1,9 +1,12 @@
 //! Building a graph, one call an operation.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::Location;
 
-use crate::{Graph, Op, Rope, Rows, Value, ValueId, Weight, WeightId};
+use crate::{
+    Activation, Graph, Group, Op, Operand, Rope, Rows, Store, StoreId, Value, ValueId, Weight, WeightId,
+};
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
 ///
@@ -15,7 +18,9 @@ pub struct Builder {
     by_name: HashMap<String, ValueId>,
     weights: Vec<Weight>,
     weights_by_name: HashMap<String, WeightId>,
-    layers: usize,
+    stores: Vec<(Store, usize)>,
+    groups: Vec<Group>,
+    layer_ends: Vec<ValueId>,
 }
 
 /// A value's name: a base, and the layer it belongs to.
@@ -52,7 +57,31 @@ impl Builder {
     /// The weight called `name` in the file, `rows` rows of `cols` values.
     #[track_caller]
     pub fn weight(&mut self, name: impl Into<String>, rows: usize, cols: usize) -> WeightId {
-        let weight = Weight { name: name.into(), rows, cols };
+        self.declare(Weight::whole(name.into(), [1, rows, cols]))
+    }
+
+    /// The weight called `name` in the file, `count` matrices of `rows` rows of `cols` values.
+    #[track_caller]
+    pub fn weights(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
+        self.declare(Weight::whole(name.into(), [count, rows, cols]))
+    }
+
+    /// Rows `range` of the weight called `name` in the file, which has `rows` rows of `cols` values: a part of a matrix
+    /// that several were fused to.
+    #[track_caller]
+    pub fn weight_rows(
+        &mut self,
+        name: impl Into<String>,
+        rows: usize,
+        range: Range<usize>,
+        cols: usize,
+    ) -> WeightId {
+        assert!(range.start < range.end && range.end <= rows, "rows {range:?} of {rows}");
+        self.declare(Weight::part(name.into(), rows, range, cols))
+    }
+
+    #[track_caller]
+    fn declare(&mut self, weight: Weight) -> WeightId {
         if let Some(&id) = self.weights_by_name.get(&weight.name) {
             assert_eq!(self.weights[id.index()], weight, "a weight has one shape");
             return id;
@@ -63,128 +92,192 @@ impl Builder {
         id
     }
 
+    /// A store: what sequences carry for one attention that writes it, and others that read it.
+    #[track_caller]
+    pub fn store(&mut self, store: Store) -> StoreId {
+        assert_ne!(store.window, Some(0), "a row sees its own position");
+        let group = Group { window: store.window };
+        let number = self.groups.iter().position(|known| *known == group).unwrap_or_else(|| {
+            self.groups.push(group);
+            self.groups.len() - 1
+        });
+        self.stores.push((store, number));
+        StoreId(self.stores.len() as u32 - 1)
+    }
+
+    /// Rows that come with the step: `[rows, cols]`.
+    #[track_caller]
+    pub fn input(&mut self, name: impl Into<Named>, cols: usize) -> ValueId {
+        self.push(name, Op::Input { cols })
+    }
+
     /// The embeddings of the step's tokens: `[rows, table.cols]`.
     #[track_caller]
     pub fn embed(&mut self, name: impl Into<Named>, table: WeightId) -> ValueId {
-        let cols = self.weights[table.index()].cols;
-        self.push(name, Op::Embed { table }, Rows::Step, cols)
+        self.push(name, Op::Embed { table })
     }
 
     /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
     #[track_caller]
     pub fn linear(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId) -> ValueId {
-        let (rows, cols) = self.shape(x);
-        let w = &self.weights[weight.index()];
-        assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
-        let out = w.rows;
-        self.push(name, Op::Linear { x, weight }, rows, out)
+        self.push(name, Op::Linear { x, weight })
     }
 
-    /// Root-mean-square norm: `[rows, cols]`.
+    /// Root-mean-square norm of groups of `weight.cols` columns: `[rows, cols]`.
     #[track_caller]
     pub fn rms_norm(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
-        let (rows, cols) = self.shape(x);
-        let w = &self.weights[weight.index()];
-        assert_eq!((1, cols), (w.rows, w.cols), "input of rms_norm and `{}`", w.name);
-        self.push(name, Op::RmsNorm { x, weight, eps }, rows, cols)
+        self.push(name, Op::RmsNorm { x, weight, eps })
     }
 
     /// Rotates each head of `x` by its position: `[rows, cols]`.
     #[track_caller]
     pub fn rope(&mut self, name: impl Into<Named>, x: ValueId, rope: &Rope) -> ValueId {
-        let (rows, cols) = self.shape(x);
-        assert_eq!(rows, Rows::Step, "rope needs the positions of the step's rows");
-        assert!(cols.is_multiple_of(rope.head_dim), "{cols} columns are not heads of {}", rope.head_dim);
-        assert!(rope.dims.is_multiple_of(2) && rope.dims <= rope.head_dim, "{} columns rotate", rope.dims);
-        if let Some(factors) = rope.factors {
-            let w = &self.weights[factors.index()];
-            assert_eq!((1, rope.dims / 2), (w.rows, w.cols), "pairs of rope and `{}`", w.name);
-        }
-        self.push(name, Op::Rope { x, rope: rope.clone() }, rows, cols)
+        self.push(name, Op::Rope { x, rope: *rope })
     }
 
-    /// Causal attention over the cache of the next layer, after writing `k` and `v` to it:
-    /// `[rows, heads * v_dim]`.
+    /// Attention over `store`, after writing keys and values to it: `[rows, heads * v_dim]`.
     #[track_caller]
     pub fn attention(
         &mut self,
         name: impl Into<Named>,
-        [q, k, v]: [ValueId; 3],
+        q: ValueId,
+        kv: Option<[ValueId; 2]>,
+        store: StoreId,
         heads: usize,
-        kv_heads: usize,
         scale: f32,
     ) -> ValueId {
-        let ((rows, q_cols), (_, k_cols), (_, v_cols)) = (self.shape(q), self.shape(k), self.shape(v));
-        assert!(heads.is_multiple_of(kv_heads), "{heads} heads share {kv_heads} key/value heads");
-        assert!(k_cols.is_multiple_of(kv_heads) && v_cols.is_multiple_of(kv_heads), "columns of k and v");
-        assert_eq!(q_cols / heads, k_cols / kv_heads, "width of a query head and of a key head");
-        for x in [q, k, v] {
-            assert_eq!(self.shape(x).0, Rows::Step, "attention needs every row of the step");
-        }
-        let layer = self.layers;
-        self.layers += 1;
-        let op = Op::Attention { q, k, v, layer, heads, kv_heads, scale };
-        self.push(name, op, rows, heads * (v_cols / kv_heads))
+        self.push(name, Op::Attention { q, kv, store, heads, scale })
     }
 
-    /// `silu(gate) * up`: `[rows, cols]`.
+    /// `act(gate) * up`: `[rows, cols]`.
     #[track_caller]
-    pub fn swiglu(&mut self, name: impl Into<Named>, gate: ValueId, up: ValueId) -> ValueId {
-        assert_eq!(self.shape(gate), self.shape(up), "gate and up");
-        let (rows, cols) = self.shape(gate);
-        self.push(name, Op::SwiGlu { gate, up }, rows, cols)
+    pub fn gate(&mut self, name: impl Into<Named>, gate: ValueId, up: ValueId, act: Activation) -> ValueId {
+        self.push(name, Op::Gate { gate, up, act })
+    }
+
+    /// How much each expert counts: `[rows, experts]`.
+    #[track_caller]
+    pub fn route(&mut self, name: impl Into<Named>, logits: ValueId, used: usize) -> ValueId {
+        self.push(name, Op::Route { logits, used })
+    }
+
+    /// What the experts that a row chose make of it, weighed by `routes`; `weights` are gates, ups and downs:
+    /// `[rows, downs.rows]`.
+    #[track_caller]
+    pub fn experts(
+        &mut self,
+        name: impl Into<Named>,
+        x: ValueId,
+        routes: ValueId,
+        [gate, up, down]: [WeightId; 3],
+        act: Activation,
+    ) -> ValueId {
+        self.push(name, Op::Experts { x, routes, gate, up, down, act })
+    }
+
+    /// `factor * x`: `[rows, cols]`.
+    #[track_caller]
+    pub fn scale(&mut self, name: impl Into<Named>, x: ValueId, factor: f32) -> ValueId {
+        self.push(name, Op::Scale { x, factor })
     }
 
     /// `a + b`: `[rows, cols]`.
     #[track_caller]
     pub fn add(&mut self, name: impl Into<Named>, a: ValueId, b: ValueId) -> ValueId {
-        assert_eq!(self.shape(a), self.shape(b), "both sides of add");
-        let (rows, cols) = self.shape(a);
-        self.push(name, Op::Add { a, b }, rows, cols)
+        self.push(name, Op::Add { a, b })
     }
 
     /// `x` plus the one row of `weight`: `[rows, cols]`.
     #[track_caller]
     pub fn add_bias(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId) -> ValueId {
-        let (rows, cols) = self.shape(x);
-        let w = &self.weights[weight.index()];
-        assert_eq!((1, cols), (w.rows, w.cols), "input of add_bias and `{}`", w.name);
-        self.push(name, Op::AddBias { x, weight }, rows, cols)
+        self.push(name, Op::AddBias { x, weight })
     }
 
-    /// The rows of `x` whose logits are wanted: `[wanted, cols]`.
+    /// The output rows of `x`: `[outputs, cols]`.
     #[track_caller]
-    pub fn take_rows(&mut self, name: impl Into<Named>, x: ValueId) -> ValueId {
-        let (rows, cols) = self.shape(x);
-        assert_eq!(rows, Rows::Step, "rows are taken once");
-        self.push(name, Op::TakeRows { x }, Rows::Wanted, cols)
+    pub fn output_rows(&mut self, name: impl Into<Named>, x: ValueId) -> ValueId {
+        self.push(name, Op::OutputRows { x })
+    }
+
+    /// Marks `value` as the last of a layer: a model can be cut there.
+    pub fn end_layer(&mut self, value: ValueId) {
+        self.layer_ends.push(value);
     }
 
     /// The graph whose result is `output`.
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
-        assert_eq!(self.shape(output).0, Rows::Wanted, "the output has the wanted rows");
-        Graph {
-            values: self.values,
-            by_name: self.by_name,
-            weights: self.weights,
-            layers: self.layers,
-            output,
-        }
+        assert_eq!(self.shape_of(output).0, Rows::Output, "the output has the output rows");
+        let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends } = self;
+        Graph { values, by_name, weights, stores, groups, layer_ends, output }
     }
 
-    fn shape(&self, x: ValueId) -> (Rows, usize) {
+    pub(crate) fn shape_of(&self, x: ValueId) -> (Rows, usize) {
         let value = &self.values[x.index()];
         (value.rows, value.cols)
     }
 
+    pub(crate) fn weight_of(&self, id: WeightId) -> &Weight {
+        &self.weights[id.index()]
+    }
+
+    pub(crate) fn store_of(&self, id: StoreId) -> &Store {
+        &self.stores[id.index()].0
+    }
+
+    /// Whether an attention has written a store.
+    pub(crate) fn is_written(&self, id: StoreId) -> bool {
+        self.values.iter().any(|value| value.op.store() == Some((id, true)))
+    }
+
     #[track_caller]
-    fn push(&mut self, name: impl Into<Named>, op: Op, rows: Rows, cols: usize) -> ValueId {
+    fn push(&mut self, name: impl Into<Named>, op: Op) -> ValueId {
+        let (rows, cols) = op.shape(self);
         let name = name.into().to_string();
         let id = ValueId(self.values.len() as u32);
         let taken = self.by_name.insert(name.clone(), id);
         assert!(taken.is_none(), "the name `{name}` is taken");
         self.values.push(Value { name, op, rows, cols, location: Location::caller() });
         id
+    }
+}
+
+/// Ids of a part of a graph.
+#[derive(Default)]
+pub(crate) struct Renumbered {
+    weights: HashMap<WeightId, WeightId>,
+    stores: HashMap<StoreId, StoreId>,
+}
+
+impl Builder {
+    /// Takes over a value of `whole` whose first value here is value `first` there; with the weights and the store that it
+    /// uses.
+    pub(crate) fn take_over(&mut self, whole: &Graph, value: &Value, first: usize, known: &mut Renumbered) {
+        let mut value = value.clone();
+        value.op.operands(|operand| match operand {
+            Operand::Value(id) => id.0 -= first as u32,
+            Operand::Weight(id, _) => {
+                *id = *known.weights.entry(*id).or_insert_with(|| self.declare(whole.weight(*id).clone()));
+            }
+            Operand::Store(id, _) => {
+                *id = *known.stores.entry(*id).or_insert_with(|| {
+                    self.stores.push((*whole.store(*id), whole.group_of(*id)));
+                    StoreId(self.stores.len() as u32 - 1)
+                });
+            }
+        });
+        self.by_name.insert(value.name.clone(), ValueId(self.values.len() as u32));
+        self.values.push(value);
+    }
+
+    /// The part of `whole` that was taken over, from its value `first` on.
+    pub(crate) fn finish_part(self, whole: &Graph, first: usize, output: ValueId) -> Graph {
+        let Builder { values, by_name, weights, stores, .. } = self;
+        let here = |id: &ValueId| id.index().checked_sub(first).filter(|&index| index < values.len());
+        // The value that the part begins with ended a layer of the part before.
+        let ends = whole.layer_ends.iter().filter_map(here).filter(|&index| first == 0 || index > 0);
+        let layer_ends = ends.map(ValueId::from_index).collect();
+        let output = ValueId(output.0 - first as u32);
+        Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }
     }
 }

@@ -1,70 +1,12 @@
-//! The operations and the values they make.
+//! The operations, and what each says of itself.
+//!
+//! An operation is described once, here: its operands ([`Op::operands`]), its name and parameters for people
+//! ([`Op::name`], [`Op::parameters`]), its shape (`shape.rs`) and its cost (`cost.rs`). Printing, cutting,
+//! liveness, binding, benchmarks and traces follow from these, and none of them lists operations.
 
-use std::panic::Location;
+use std::fmt;
 
-/// A value of a [`crate::Graph`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub(crate) u32);
-
-/// A weight of a [`crate::Graph`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WeightId(pub(crate) u32);
-
-impl ValueId {
-    /// The value at this place in [`crate::Graph::values`].
-    pub fn from_index(index: usize) -> ValueId {
-        ValueId(index as u32)
-    }
-
-    /// The place in [`crate::Graph::values`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl WeightId {
-    /// The place in [`crate::Graph::weights`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A matrix the file holds, by its name there: `rows` rows of `cols` contiguous values.
-///
-/// The file lists the same shape fastest dimension first: `[cols, rows]`. A vector has one row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weight {
-    /// The tensor's name, such as `blk.0.attn_q.weight`.
-    pub name: String,
-    /// Rows: the outputs of a linear layer, the tokens of an embedding.
-    pub rows: usize,
-    /// Columns: the inputs of a linear layer, the width of an embedding.
-    pub cols: usize,
-}
-
-/// How many rows a value has in a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
-    /// One for each token of the step.
-    Step,
-    /// One for each token whose logits are wanted.
-    Wanted,
-}
-
-/// A named matrix and the operation that makes it.
-#[derive(Clone, Debug)]
-pub struct Value {
-    /// llama.cpp's name for it, such as `Qcur-0`; unique in the graph.
-    pub name: String,
-    /// What makes it.
-    pub op: Op,
-    /// Its rows.
-    pub rows: Rows,
-    /// Its columns.
-    pub cols: usize,
-    /// The line of the model that made it, for errors.
-    pub location: &'static Location<'static>,
-}
+use crate::{StoreId, ValueId, WeightId};
 
 /// Which two columns of a head rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,9 +17,9 @@ pub enum Pairing {
     Halves,
 }
 
-/// Rotary position embedding (Su et al. 2021): pair `i` of each head turns by
+/// Rotary position embedding (Su et al. 2021): pair `i` of each head rotates by
 /// `position * scale * theta^(-2i/dims) / factors[i]`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Columns of a head.
     pub head_dim: usize,
@@ -93,11 +35,33 @@ pub struct Rope {
     pub factors: Option<WeightId>,
 }
 
+/// A function of one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x / (1 + exp(-x))`.
+    Silu,
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))` (Hendrycks and Gimpel 2016).
+    GeluTanh,
+}
+
+impl Activation {
+    /// Its name, such as `silu`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activation::Silu => "silu",
+            Activation::GeluTanh => "gelu_tanh",
+        }
+    }
+}
+
 /// The operations. Shapes: an input `x` is `[rows, cols]`, a weight `w` is `[w.rows, w.cols]`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
     /// Rows that come from outside, with the step: what another part of a model that was cut has computed.
-    Input,
+    Input {
+        /// Columns.
+        cols: usize,
+    },
     /// The rows of `table` that the step's tokens name: `[rows, table.cols]`.
     Embed {
         /// One row a token.
@@ -110,11 +74,12 @@ pub enum Op {
         /// The matrix.
         weight: WeightId,
     },
-    /// `y[r][k] = x[r][k] / sqrt(mean_k(x[r][k]^2) + eps) * w[k]` (Zhang and Sennrich 2019).
+    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a row as a rule, or
+    /// each head of it (Zhang and Sennrich 2019).
     RmsNorm {
-        /// `[rows, cols]`.
+        /// `[rows, groups * w.cols]`.
         x: ValueId,
-        /// One row of `cols`.
+        /// One row of a group's columns.
         weight: WeightId,
         /// Added under the root.
         eps: f32,
@@ -126,32 +91,62 @@ pub enum Op {
         /// The angles.
         rope: Rope,
     },
-    /// Writes `k` and `v` to the cache of `layer` at each row's position, then attends causally:
-    /// row `r`, head `h` is `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` over the
-    /// positions `j` of its sequence up to its own, with `g = h / (heads / kv_heads)`
-    /// (Ainslie et al. 2023): `[rows, heads * v_dim]`.
+    /// Writes `k` and `v`, if there are any, to `store` at each row's position, then attends: row `r`, head `h` is
+    /// `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
+    /// 2023), over the positions `j` of its sequence up to its own, or over the last `window` of these:
+    /// `[rows, heads * v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,
-        /// `[rows, kv_heads * k_dim]`.
-        k: ValueId,
-        /// `[rows, kv_heads * v_dim]`.
-        v: ValueId,
-        /// Which K/V store; counts from 0.
-        layer: usize,
-        /// Query heads, a multiple of `kv_heads`.
+        /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; none where the store is read as
+        /// an attention before this one has written it.
+        kv: Option<[ValueId; 2]>,
+        /// Where keys and values are.
+        store: StoreId,
+        /// Query heads, a multiple of those of the store.
         heads: usize,
-        /// Key and value heads.
-        kv_heads: usize,
         /// What scores are multiplied by, `1 / sqrt(k_dim)` as a rule.
         scale: f32,
     },
-    /// `silu(gate) * up` with `silu(g) = g / (1 + exp(-g))` (Shazeer 2020).
-    SwiGlu {
+    /// `act(gate) * up` (Shazeer 2020).
+    Gate {
         /// `[rows, cols]`.
         gate: ValueId,
         /// `[rows, cols]`.
         up: ValueId,
+        /// What the gate goes through.
+        act: Activation,
+    },
+    /// How much each expert counts: the softmax over the `used` largest logits of a row, the lower index of equals
+    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`.
+    Route {
+        /// `[rows, experts]`.
+        logits: ValueId,
+        /// Experts that a row uses, from 1 to all.
+        used: usize,
+    },
+    /// `y[r] = sum_e p[r][e] * down_e (act(gate_e x[r]) * up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
+    /// `[rows, down.rows]`.
+    Experts {
+        /// `[rows, gate.cols]`.
+        x: ValueId,
+        /// `p`, `[rows, experts]`.
+        routes: ValueId,
+        /// A matrix an expert.
+        gate: WeightId,
+        /// A matrix an expert.
+        up: WeightId,
+        /// A matrix an expert.
+        down: WeightId,
+        /// What gates go through.
+        act: Activation,
+    },
+    /// `factor * x`.
+    Scale {
+        /// `[rows, cols]`.
+        x: ValueId,
+        /// What it is multiplied by.
+        factor: f32,
     },
     /// `a + b`.
     Add {
@@ -167,40 +162,161 @@ pub enum Op {
         /// One row of `cols`.
         weight: WeightId,
     },
-    /// The rows whose logits are wanted: `[wanted, cols]`.
-    TakeRows {
+    /// The rows of a step that are its outputs: `[outputs, cols]`.
+    OutputRows {
         /// `[rows, cols]`.
         x: ValueId,
     },
 }
 
+/// How an operation uses a weight, which decides how a backend stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Rows are looked up.
+    Table,
+    /// All of it is multiplied with each row.
+    Matrix,
+    /// Some of its matrices are multiplied with each row.
+    Experts,
+    /// One row of numbers, used as they are.
+    Vector,
+}
+
+/// What an operation refers to.
+#[derive(Debug)]
+pub enum Operand<'a> {
+    /// A value that it reads.
+    Value(&'a mut ValueId),
+    /// A weight that it reads.
+    Weight(&'a mut WeightId, Role),
+    /// A store that it reads, and writes unless the flag is false.
+    Store(&'a mut StoreId, bool),
+}
+
 impl Op {
-    /// The weight it reads, if it reads one.
-    pub fn weight(&self) -> Option<WeightId> {
+    /// Shows `each` all that it refers to, in the order in which operations are written.
+    pub fn operands(&mut self, mut each: impl FnMut(Operand<'_>)) {
+        use Operand::{Store, Value, Weight};
         match self {
-            Op::Embed { table: weight }
-            | Op::Linear { weight, .. }
-            | Op::RmsNorm { weight, .. }
-            | Op::AddBias { weight, .. } => Some(*weight),
-            Op::Rope { rope, .. } => rope.factors,
-            Op::Input | Op::Attention { .. } | Op::SwiGlu { .. } | Op::Add { .. } | Op::TakeRows { .. } => {
-                None
+            Op::Input { cols: _ } => {}
+            Op::Embed { table } => each(Weight(table, Role::Table)),
+            Op::Linear { x, weight } => {
+                each(Value(x));
+                each(Weight(weight, Role::Matrix));
+            }
+            Op::RmsNorm { x, weight, eps: _ } | Op::AddBias { x, weight } => {
+                each(Value(x));
+                each(Weight(weight, Role::Vector));
+            }
+            Op::Rope { x, rope } => {
+                each(Value(x));
+                rope.factors.iter_mut().for_each(|factors| each(Weight(factors, Role::Vector)));
+            }
+            Op::Attention { q, kv, store, heads: _, scale: _ } => {
+                each(Value(q));
+                kv.iter_mut().flatten().for_each(|x| each(Value(x)));
+                each(Store(store, kv.is_some()));
+            }
+            Op::Gate { gate, up, act: _ } => {
+                each(Value(gate));
+                each(Value(up));
+            }
+            Op::Route { logits, used: _ } => each(Value(logits)),
+            Op::Experts { x, routes, gate, up, down, act: _ } => {
+                each(Value(x));
+                each(Value(routes));
+                [gate, up, down].into_iter().for_each(|weight| each(Weight(weight, Role::Experts)));
+            }
+            Op::Scale { x, factor: _ } | Op::OutputRows { x } => each(Value(x)),
+            Op::Add { a, b } => {
+                each(Value(a));
+                each(Value(b));
             }
         }
     }
 
-    /// The values it reads.
-    pub fn inputs(&self) -> impl Iterator<Item = ValueId> {
-        let inputs = match *self {
-            Op::Input | Op::Embed { .. } => [None, None, None],
-            Op::Linear { x, .. }
-            | Op::RmsNorm { x, .. }
-            | Op::Rope { x, .. }
-            | Op::AddBias { x, .. }
-            | Op::TakeRows { x } => [Some(x), None, None],
-            Op::Attention { q, k, v, .. } => [Some(q), Some(k), Some(v)],
-            Op::SwiGlu { gate: a, up: b } | Op::Add { a, b } => [Some(a), Some(b), None],
-        };
-        inputs.into_iter().flatten()
+    /// The values it reads, in order.
+    pub fn inputs(&self) -> impl Iterator<Item = ValueId> + use<> {
+        let mut inputs = Vec::new();
+        let mut op = *self;
+        op.operands(|operand| {
+            if let Operand::Value(id) = operand {
+                inputs.push(*id);
+            }
+        });
+        inputs.into_iter()
+    }
+
+    /// The weights it reads, in order, and how it uses them.
+    pub fn weights(&self) -> impl Iterator<Item = (WeightId, Role)> + use<> {
+        let mut weights = Vec::new();
+        let mut op = *self;
+        op.operands(|operand| {
+            if let Operand::Weight(id, role) = operand {
+                weights.push((*id, role));
+            }
+        });
+        weights.into_iter()
+    }
+
+    /// The store it reads, and whether it writes it.
+    pub fn store(&self) -> Option<(StoreId, bool)> {
+        let mut store = None;
+        let mut op = *self;
+        op.operands(|operand| {
+            if let Operand::Store(id, is_written) = operand {
+                store = Some((*id, is_written));
+            }
+        });
+        store
+    }
+
+    /// What it is called, such as `rms_norm`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Input { .. } => "input",
+            Op::Embed { .. } => "embed",
+            Op::Linear { .. } => "linear",
+            Op::RmsNorm { .. } => "rms_norm",
+            Op::Rope { .. } => "rope",
+            Op::Attention { .. } => "attention",
+            Op::Gate { .. } => "gate",
+            Op::Route { .. } => "route",
+            Op::Experts { .. } => "experts",
+            Op::Scale { .. } => "scale",
+            Op::Add { .. } => "add",
+            Op::AddBias { .. } => "add_bias",
+            Op::OutputRows { .. } => "output_rows",
+        }
+    }
+
+    /// Its parameters for people, such as `eps 1e-5`; none where operands say it all.
+    pub fn parameters(&self) -> Option<String> {
+        match self {
+            Op::Input { cols } => Some(cols.to_string()),
+            Op::RmsNorm { eps, .. } => Some(format!("eps {eps:e}")),
+            Op::Rope { rope, .. } => Some(rope.to_string()),
+            Op::Attention { heads, scale, .. } => Some(format!("{heads} heads, scale {scale}")),
+            Op::Gate { act, .. } | Op::Experts { act, .. } => Some(act.name().to_owned()),
+            Op::Route { used, .. } => Some(format!("{used} used")),
+            Op::Scale { factor, .. } => Some(factor.to_string()),
+            Op::Embed { .. }
+            | Op::Linear { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::OutputRows { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Rope {
+    /// Such as `Halves, 64 of 64, theta 10000`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rope { head_dim, dims, pairing, theta, scale, factors: _ } = self;
+        write!(f, "{pairing:?}, {dims} of {head_dim}, theta {theta}")?;
+        if *scale != 1.0 {
+            write!(f, ", scale {scale}")?;
+        }
+        Ok(())
     }
 }

@@ -2,7 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use graph::{Builder, Graph, Op, Pairing, Rope, Rows, ValueId};
+use graph::{Activation, Builder, Graph, Pairing, Role, Rope, Rows, Store, ValueId};
+
+const STORE: Store = Store { heads: 1, k_dim: 2, v_dim: 2, window: None };
 
 /// One attention layer over a vocabulary of 10 and 4 columns.
 fn small() -> Graph {
@@ -14,9 +16,11 @@ fn small() -> Graph {
     let bias = g.weight("blk.0.attn_v.bias", 1, 2);
     let (k, v) = (g.linear(("Kcur", 0), x, wk), g.linear(("Vcur_mm", 0), x, wv));
     let v = g.add_bias(("Vcur", 0), v, bias);
-    let a = g.attention(("kqv_out", 0), [x, k, v], 2, 1, 0.5);
+    let store = g.store(STORE);
+    let a = g.attention(("kqv_out", 0), x, Some([k, v]), store, 2, 0.5);
     let y = g.add(("l_out", 0), a, x);
-    let y = g.take_rows("wanted", y);
+    g.end_layer(y);
+    let y = g.output_rows("outputs", y);
     let logits = g.linear("result_output", y, table);
     g.finish(logits)
 }
@@ -25,12 +29,12 @@ fn small() -> Graph {
 fn values_know_their_shape_place_and_line() {
     let graph = small();
     let logits = graph.value(graph.output());
-    assert_eq!((logits.rows, logits.cols), (Rows::Wanted, 10));
+    assert_eq!((logits.rows, logits.cols), (Rows::Output, 10));
     let k = graph.find("Kcur-0").expect("it is there");
     assert_eq!((graph.value(k).rows, graph.value(k).cols), (Rows::Step, 2));
     assert!(graph.value(k).location.file().ends_with("builder.rs"));
     assert_eq!(graph.find("Kcur-1"), None);
-    assert_eq!(graph.layers(), 1);
+    assert_eq!((graph.layers(), graph.stores().len()), (1, 1));
     // The embedding serves twice and is one weight.
     assert_eq!(graph.weights().len(), 4);
 }
@@ -42,25 +46,78 @@ fn every_value_uses_only_values_before_it() {
     }
 }
 
+/// Stores of one window share a block table whatever their shape; those of another have one of their own.
 #[test]
-fn layers_are_counted_by_the_builder() {
+fn stores_are_grouped_by_window() {
     let mut g = Builder::new();
     let table = g.weight("t", 3, 2);
     let x = g.embed("x", table);
     let mut y = x;
-    for il in 0..3 {
-        y = g.attention(("kqv_out", il), [y, x, x], 1, 1, 1.0);
+    for (il, window) in [Some(4), Some(4), None, Some(4), Some(5)].into_iter().enumerate() {
+        let store = g.store(Store { window, ..STORE });
+        y = g.attention(("kqv_out", il), y, Some([x, x]), store, 1, 1.0);
     }
-    let y = g.take_rows("wanted", y);
+    let y = g.output_rows("outputs", y);
     let graph = g.finish(y);
-    let layers: Vec<_> = graph
-        .values()
-        .filter_map(|(_, value)| match value.op {
-            Op::Attention { layer, .. } => Some(layer),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(layers, [0, 1, 2]);
+    let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.group_of(id)].window).collect();
+    assert_eq!(groups, [Some(4), Some(4), None, Some(4), Some(5)]);
+    assert_eq!(graph.groups().len(), 3);
+    // The row at position 3 sees positions 0 to 3, the one at 4 the last four of its own and those before.
+    let window = graph.groups()[0];
+    assert_eq!([0, 3, 4, 9].map(|position| window.first_visible(position)), [0, 0, 1, 6]);
+    assert_eq!(graph.groups()[1].first_visible(9), 0);
+}
+
+/// Rows of a fused matrix are weights of their own, of one tensor.
+#[test]
+fn parts_of_a_tensor_are_weights() {
+    let mut g = Builder::new();
+    let table = g.weight("t", 3, 2);
+    let x = g.embed("x", table);
+    let (q, k) = (g.weight_rows("qk", 6, 0..4, 2), g.weight_rows("qk", 6, 4..6, 2));
+    assert_eq!(g.weight_rows("qk", 6, 0..4, 2), q);
+    let (q, _) = (g.linear("q", x, q), g.linear("k", x, k));
+    let q = g.output_rows("outputs", q);
+    let graph = g.finish(q);
+    let weights: Vec<_> = graph.weights().map(|(_, w)| (&*w.name, w.rows, w.tensor_shape())).collect();
+    assert_eq!(weights, [("t", 3, vec![2, 3]), ("qk[0..4]", 4, vec![2, 6]), ("qk[4..6]", 2, vec![2, 6])]);
+}
+
+#[test]
+fn a_weight_is_used_in_roles() {
+    let graph = small();
+    let roles: Vec<_> = graph.weights().map(|(_, w)| &*w.name).zip(graph.roles()).collect();
+    let expected = [
+        ("token_embd.weight", vec![Role::Table, Role::Matrix]),
+        ("blk.0.attn_v.weight", vec![Role::Matrix]),
+        ("blk.0.attn_k.weight", vec![Role::Matrix]),
+        ("blk.0.attn_v.bias", vec![Role::Vector]),
+    ];
+    assert_eq!(roles, expected);
+}
+
+/// By hand: a row of four columns meets two of three experts, each of gates and ups of 5 rows and downs of 4.
+#[test]
+fn costs_are_those_of_a_row() {
+    let mut g = Builder::new();
+    let table = g.weight("t", 3, 4);
+    let x = g.embed("x", table);
+    let router = g.weight("router", 3, 4);
+    let logits = g.linear("logits", x, router);
+    let routes = g.route("routes", logits, 2);
+    let experts = [("gate", 5, 4), ("up", 5, 4), ("down", 4, 5)].map(|(n, r, c)| g.weights(n, [3, r, c]));
+    let y = g.experts("y", x, routes, experts, Activation::Silu);
+    let store = g.store(Store { heads: 2, k_dim: 2, v_dim: 2, window: None });
+    let z = g.attention("z", y, Some([y, y]), store, 2, 1.0);
+    let z = g.output_rows("outputs", z);
+    let graph = g.finish(z);
+    assert_eq!(graph.cost(logits).products, [(router, 1)]);
+    assert_eq!(graph.cost(y).products, experts.map(|weight| (weight, 2)));
+    let attention = graph.find("z").expect("it is there");
+    assert_eq!(graph.cost(attention).attends, Some((store, 8)));
+    let printed = graph.to_string();
+    assert!(printed.contains("routes = route(logits, 2 used)  // [rows, 3]"), "{printed}");
+    assert!(printed.contains("y = experts(x, routes, gate, up, down, silu)  // [rows, 4]"), "{printed}");
 }
 
 #[test]
@@ -74,7 +131,8 @@ fn shapes_that_do_not_fit_are_the_models_fault() {
             wrong(&mut g, x);
         }))
         .expect_err(what);
-        let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
         assert!(message.contains(what), "`{message}` does not say `{what}`");
     }
     let rope =
@@ -104,10 +162,38 @@ fn shapes_that_do_not_fit_are_the_models_fault() {
         g.rope("y", x, &Rope { dims: 3, ..rope.clone() });
     });
     refused("3 heads share 2", |g, x| {
-        g.attention("y", [x, x, x], 3, 2, 1.0);
+        let store = g.store(Store { heads: 2, ..STORE });
+        g.attention("y", x, Some([x, x]), store, 3, 1.0);
+    });
+    refused("k and its store", |g, x| {
+        let store = g.store(STORE);
+        g.attention("y", x, Some([x, x]), store, 2, 1.0);
+    });
+    refused("a store is written before it is read", |g, x| {
+        let store = g.store(STORE);
+        g.attention("y", x, None, store, 2, 1.0);
+    });
+    refused("a store is written once", |g, x| {
+        let store = g.store(Store { heads: 2, ..STORE });
+        let y = g.attention("y", x, Some([x, x]), store, 2, 1.0);
+        g.attention("z", y, Some([x, x]), store, 2, 1.0);
+    });
+    refused("`w` is several matrices", |g, x| {
+        let w = g.weights("w", [2, 4, 4]);
+        g.linear("y", x, w);
+    });
+    refused("4 of 3 experts", |g, x| {
+        let w = g.weight("w", 3, 4);
+        let y = g.linear("y", x, w);
+        g.route("z", y, 4);
+    });
+    refused("routes and experts of `gates`", |g, x| {
+        let [gate, up, down] = ["gates", "ups", "downs"].map(|name| g.weights(name, [2, 4, 4]));
+        let routes = g.route("routes", x, 2);
+        g.experts("y", x, routes, [gate, up, down], Activation::Silu);
     });
     refused("both sides of add", |g, x| {
-        let y = g.take_rows("y", x);
+        let y = g.output_rows("y", x);
         g.add("z", x, y);
     });
 }
@@ -120,10 +206,10 @@ embd = embed(token_embd.weight)  // [rows, 4]
 Kcur-0 = linear(embd, blk.0.attn_k.weight)  // [rows, 2]
 Vcur_mm-0 = linear(embd, blk.0.attn_v.weight)  // [rows, 2]
 Vcur-0 = add_bias(Vcur_mm-0, blk.0.attn_v.bias)  // [rows, 2]
-kqv_out-0 = attention(embd, Kcur-0, Vcur-0, cache 0, 2 heads, 1 kv heads, scale 0.5)  // [rows, 4]
+kqv_out-0 = attention(embd, Kcur-0, Vcur-0, store 0, 2 heads, scale 0.5)  // [rows, 4]
 l_out-0 = add(kqv_out-0, embd)  // [rows, 4]
-wanted = take_rows(l_out-0)  // [wanted, 4]
-result_output = linear(wanted, token_embd.weight)  // [wanted, 10]
+outputs = output_rows(l_out-0)  // [outputs, 4]
+result_output = linear(outputs, token_embd.weight)  // [outputs, 10]
 ";
     assert_eq!(small().to_string(), expected);
 }

@@ -1,0 +1,79 @@
+//! Keys and values, and attention over them.
+
+use std::ops::Range;
+
+use backend::{Error, PAGE, Sequence, Step, StoreLayout};
+
+use crate::ops::{dot, f64s};
+
+/// Keys and values of one store, in f32: `[page * PAGE + offset][head][dim]`.
+#[derive(Debug)]
+pub(crate) struct Store {
+    declared: graph::Store,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+impl Store {
+    pub(crate) fn new(layout: &StoreLayout) -> Result<Store, Error> {
+        let declared = layout.store;
+        Ok(Store { declared, keys: layout.zeroed(declared.k_dim)?, values: layout.zeroed(declared.v_dim)? })
+    }
+
+    /// Writes each row of `k` and `v` to its position.
+    pub(crate) fn write(&mut self, k: &[f32], v: &[f32], step: &Step, group: usize) {
+        let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
+        for (store, x, cols) in [(&mut self.keys, k, heads * k_dim), (&mut self.values, v, heads * v_dim)] {
+            for (x, (sequence, position)) in x.chunks_exact(cols).zip(step.rows()) {
+                store[slot(sequence, group, position) * cols..][..cols].copy_from_slice(x);
+            }
+        }
+    }
+
+    /// The positions that the row at `position` sees.
+    fn visible(&self, position: usize) -> Range<usize> {
+        let first = self.declared.window.map_or(0, |window| (position + 1).saturating_sub(window));
+        first..position + 1
+    }
+}
+
+/// Where a position lies in every store of a group.
+fn slot(sequence: &Sequence, group: usize, position: usize) -> usize {
+    let (page, offset) = sequence.tables[group].slot(position);
+    page * PAGE + offset
+}
+
+/// Each row and head: softmax over the scores of the positions that it sees, then the mean of their values under it.
+pub(crate) fn attend(
+    out: &mut [f32],
+    q: &[f32],
+    store: &Store,
+    heads: usize,
+    scale: f64,
+    step: &Step,
+    group: usize,
+) {
+    let graph::Store { heads: kv_heads, k_dim, v_dim, .. } = store.declared;
+    let mut mean = vec![0.0f64; v_dim];
+    for (row, (sequence, position)) in step.rows().enumerate() {
+        for head in 0..heads {
+            let kv_head = head / (heads / kv_heads);
+            let slots = store.visible(position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
+            let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
+            let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
+            let scores: Vec<f64> = slots.clone().map(|slot| scale * dot(&q, &key(slot))).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+            mean.fill(0.0);
+            for (score, slot) in scores.iter().zip(slots) {
+                let weight = (score - max).exp() / total;
+                for (mean, &v) in mean.iter_mut().zip(&store.values[slot * v_dim..][..v_dim]) {
+                    *mean += weight * f64::from(v);
+                }
+            }
+            for (y, &mean) in out[(row * heads + head) * v_dim..][..v_dim].iter_mut().zip(&mean) {
+                *y = mean as f32;
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a step gives back.
+
+use crate::{Error, OutputRow, Step};
+
+/// A step that was submitted and not waited for.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a step's outputs are there when it has been waited for"]
+pub struct Ticket(u64);
+
+/// The step of a program that was submitted last.
+#[derive(Debug, Default)]
+pub struct Pending {
+    number: u64,
+    outputs: Vec<OutputRow>,
+}
+
+impl Pending {
+    /// `step` was submitted.
+    pub fn begin(&mut self, step: &Step) -> Ticket {
+        self.number += 1;
+        self.outputs.clear();
+        self.outputs.extend_from_slice(step.outputs());
+        Ticket(self.number)
+    }
+
+    /// The output rows of the step whose ticket this is.
+    ///
+    /// # Errors
+    /// When another step was submitted since, whose outputs have taken the place of this one's.
+    pub fn end(&self, ticket: Ticket) -> Result<&[OutputRow], Error> {
+        if ticket.0 == self.number {
+            return Ok(&self.outputs);
+        }
+        Err(Error::Step("another step was submitted before this one was waited for".into()))
+    }
+}
+
+/// What the output rows of a step asked for, in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outputs<'a> {
+    values: &'a [f32],
+    cols: usize,
+    chosen: Vec<Chosen>,
+}
+
+/// What was chosen of a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Chosen {
+    token: Option<u32>,
+    top: Vec<(u32, f32)>,
+}
+
+impl<'a> Outputs<'a> {
+    /// Those of a step with these output rows, whose result is `values`, `[rows, cols]`: the logits of all output rows; of
+    /// a part of a model that was cut, the rows that the next part begins with.
+    pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
+        let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
+        let chosen = chosen.map(|(output, logits)| Chosen {
+            token: output.greedy.then(|| arg_max(logits)),
+            top: if output.top > 0 { top_log_probabilities(logits, output.top) } else { Vec::new() },
+        });
+        Outputs { values, cols, chosen: chosen.collect() }
+    }
+
+    /// Those of a step all of whose output rows ask for a token only, chosen on a device.
+    pub fn of_tokens(tokens: &[u32]) -> Outputs<'static> {
+        let chosen = tokens.iter().map(|&token| Chosen { token: Some(token), top: Vec::new() });
+        Outputs { values: &[], cols: 0, chosen: chosen.collect() }
+    }
+
+    /// The result, row after row: nothing where only tokens were asked for.
+    pub fn values(&self) -> &'a [f32] {
+        self.values
+    }
+
+    /// The logits of output row `index`, one a token of the vocabulary.
+    pub fn logits(&self, index: usize) -> Option<&'a [f32]> {
+        self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
+    }
+
+    /// The token chosen for output row `index`, where it asked for one.
+    pub fn token(&self, index: usize) -> Option<u32> {
+        self.chosen.get(index)?.token
+    }
+
+    /// The most likely tokens after output row `index`, as many as it asked for, with the natural logarithms of their
+    /// probabilities; the most likely first, the lower id of equals.
+    pub fn top(&self, index: usize) -> &[(u32, f32)] {
+        self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
+    }
+}
+
+/// The index of the largest number, the lowest of equals; what is no number is never larger.
+pub fn arg_max(logits: &[f32]) -> u32 {
+    let (mut best, mut max) = (0, f32::NEG_INFINITY);
+    for (id, &logit) in logits.iter().enumerate() {
+        if logit > max {
+            (best, max) = (id, logit);
+        }
+    }
+    best as u32
+}
+
+/// `ln sum exp(logit)`, in f64.
+pub fn log_sum_exp(logits: &[f32]) -> f64 {
+    let max = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    max + logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum::<f64>().ln()
+}
+
+/// The `top` most likely tokens and their log-probabilities.
+fn top_log_probabilities(logits: &[f32], top: usize) -> Vec<(u32, f32)> {
+    let total = log_sum_exp(logits);
+    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    let order = |a: &u32, b: &u32| {
+        let (x, y) = (logits[*a as usize], logits[*b as usize]);
+        y.total_cmp(&x).then(a.cmp(b))
+    };
+    let top = top.min(ids.len());
+    if top < ids.len() {
+        ids.select_nth_unstable_by(top, order);
+        ids.truncate(top);
+    }
+    ids.sort_unstable_by(order);
+    ids.into_iter().map(|id| (id, (f64::from(logits[id as usize]) - total) as f32)).collect()
+}
+
+/// Whether a step's output rows all ask for a token only.
+pub fn are_tokens_only(outputs: &[OutputRow]) -> bool {
+    !outputs.is_empty() && outputs.iter().all(OutputRow::is_token_only)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sequence;
+
+    /// softmax(0, ln 2, ln 5) is 1/8, 2/8, 5/8.
+    #[test]
+    fn rows_get_what_they_ask_for() {
+        let rows =
+            [OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow { top: 9, ..OutputRow::logits(1) }];
+        let logits = [0.0, 2f32.ln(), 5f32.ln(), 7.0, 7.0, f32::NEG_INFINITY];
+        let outputs = Outputs::new(&rows, &logits, 3);
+        assert_eq!((outputs.token(0), outputs.token(1), outputs.token(2)), (Some(2), None, None));
+        let close = |found: &[(u32, f32)], expected: &[(u32, f32)]| {
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (&(id, found), &(expected_id, expected)) in found.iter().zip(expected) {
+                let is_close = found == expected || (found - expected).abs() < 1e-6;
+                assert!(id == expected_id && is_close, "{id}: {found}, expected {expected_id}: {expected}");
+            }
+        };
+        close(outputs.top(0), &[(2, (5f32 / 8.0).ln()), (1, 0.25f32.ln())]);
+        close(outputs.top(1), &[(0, 0.5f32.ln()), (1, 0.5f32.ln()), (2, f32::NEG_INFINITY)]);
+        assert_eq!(outputs.logits(1), Some(&logits[3..]));
+        assert_eq!((outputs.logits(2), outputs.top(2)), (None, &[][..]));
+    }
+
+    #[test]
+    fn the_lowest_of_equals_is_chosen() {
+        assert_eq!(arg_max(&[1.0, f32::NAN, 3.0, 3.0]), 2);
+        assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), 0);
+    }
+
+    #[test]
+    fn a_ticket_is_of_one_step() {
+        let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
+        let mut pending = Pending::default();
+        let first = pending.begin(&step(OutputRow::logits(0)).expect("a good step"));
+        let second = pending.begin(&step(OutputRow::greedy(0)).expect("a good step"));
+        assert!(pending.end(first).is_err());
+        assert_eq!(pending.end(second), Ok(&[OutputRow::greedy(0)][..]));
+    }
+}
