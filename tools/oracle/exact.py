@@ -94,7 +94,7 @@ class Llama:
         self.theta = model.get("rope.freq_base", 10000.0)
         scaling = model.get("rope.scaling.type", "linear")
         if scaling not in ("none", "linear") or model.get("rope.scaling.attn_factor", 1.0) != 1:
-            raise SystemExit(f"rope.scaling.type {scaling} and a factor on queries and keys are not in this reference")
+            raise SystemExit(f"rope.scaling.type {scaling} or its attn_factor is not in this reference")
         factor = model.get("rope.scaling.factor", model.get("rope.scale_linear", 1.0))
         self.position_scale = 1 / factor if scaling == "linear" else 1.0
 
@@ -119,7 +119,7 @@ class Llama:
         return x + feed_forward(self.norm(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
 
     def linear(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
-        """A weight is [outputs, inputs]; each output is the dot product of its row with x, plus its bias if any."""
+        """A weight is [outputs, inputs]; each output is its row's dot product with x, plus its bias if any."""
         y = x @ self.weights[f"{name}.weight"][expert].T
         return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
 

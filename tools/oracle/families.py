@@ -1,7 +1,7 @@
 """Small random F32 models of every family, and how far llama.cpp is on them from `exact.py`.
 
-    python families.py            # a table; about a minute
-    python families.py DIR        # leaves the models in DIR
+    python families.py DIR        # makes the models in DIR, and prints a table; a few seconds
+    python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
 
 Sizes are such that mistakes show: heads are grouped and of another width than hidden / heads, norms
 have weights, scores are uneven, the windows of Gemma 3 are passed many times over, and routers are
@@ -12,16 +12,16 @@ how one layer rounds depends on the errors of those before, so it is shown best 
 models with gates so steep that nearly all are beyond the table, where GELU is x or 0.
 """
 
-import sys
-import tempfile
+import argparse
 from dataclasses import dataclass, field
+from math import erf
 from pathlib import Path
 
 import gguf
 import numpy as np
 
 from compare import distance
-from exact import Gemma3, Model, gelu
+from exact import Gemma3, Llama as Family, Model, gelu, halves, neighbours, silu
 from llama import Llama
 from small_llama import add_vocabulary
 
@@ -50,8 +50,9 @@ class Small:
         """Name -> shape."""
         q, kv = self.heads * self.key_length, self.kv_heads * self.key_length
         attention = {
-            "attn_norm.weight": (self.hidden,), "attn_q.weight": (q, self.hidden), "attn_k.weight": (kv, self.hidden),
-            "attn_v.weight": (kv, self.hidden), "attn_output.weight": (self.hidden, q), "ffn_norm.weight": (self.hidden,),
+            "attn_norm.weight": (self.hidden,), "attn_q.weight": (q, self.hidden),
+            "attn_k.weight": (kv, self.hidden), "attn_v.weight": (kv, self.hidden),
+            "attn_output.weight": (self.hidden, q), "ffn_norm.weight": (self.hidden,),
         }  # fmt: skip
         shapes = {"token_embd.weight": (VOCABULARY, self.hidden), "output_norm.weight": (self.hidden,)}
         if not self.tied:
@@ -72,7 +73,8 @@ class Small:
 
 
 def dense(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
-    return {"ffn_gate.weight": (width, hidden), "ffn_up.weight": (width, hidden), "ffn_down.weight": (hidden, width)}
+    wide = {"ffn_gate.weight": (width, hidden), "ffn_up.weight": (width, hidden)}
+    return {**wide, "ffn_down.weight": (hidden, width)}
 
 
 def experts(hidden: int, width: int, count: int) -> dict[str, tuple[int, ...]]:
@@ -90,7 +92,8 @@ def head_norms(width: int) -> dict[str, tuple[int, ...]]:
 
 def gemma3(layers: int = 8, steep: bool = False, **keys) -> Small:
     after = {"post_attention_norm.weight": (60,), "post_ffw_norm.weight": (60,)}
-    keys = {"feed_forward_length": 104, "rope.freq_base": 1e6} | {k.replace("__", "."): v for k, v in keys.items()}
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    keys |= {"feed_forward_length": 104, "rope.freq_base": 1e6}
     return Small("gemma3", layers, 60, 6, 2, 22, keys, head_norms(22) | after | dense(60, 104), True, steep)
 
 
@@ -108,7 +111,8 @@ MODELS = {
                        "expert_used_count": 2, "rope.freq_base": 1e6},
                       head_norms(18) | experts(88, 44, 8)),
     "gemma3": gemma3(**GOOGLE),
-    "gemma3, other keys": gemma3(attention__sliding_window=24, rope__freq_base_swa=3000.0, final_logit_softcapping=4.0,
+    "gemma3, other keys": gemma3(attention__sliding_window=24, rope__freq_base_swa=3000.0,
+                                 final_logit_softcapping=4.0,
                                  attention__sliding_window_pattern=[i in (0, 3, 4, 6) for i in range(8)]),
     "gemma3, every third": gemma3(attention__sliding_window=17, attention__sliding_window_pattern=3),
     "gemma3, no window": gemma3(rope__scaling__factor=8.0),
@@ -119,7 +123,7 @@ MODELS = {
 
 
 def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: Small) -> np.ndarray:
-    """Normally distributed: products have deviation 1 where inputs have, but for those that decide something."""
+    """Normally distributed: products have deviation 1 where inputs have, but for what decides something."""
     part = name.removesuffix(".weight").split(".")[-1]
     unit = rng.standard_normal(shape)
     match part:
@@ -167,29 +171,90 @@ def gelu_of_llama_cpp(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 10, looked_up, np.maximum(x, 0))
 
 
-def main() -> None:
-    if len(sys.argv) > 2:
-        raise SystemExit(__doc__)
-    folder = Path(sys.argv[1] if len(sys.argv) == 2 else tempfile.mkdtemp())
-    folder.mkdir(exist_ok=True)
-    tokens = np.random.default_rng(20240229).integers(VOCABULARY, size=(1, POSITIONS))
-    print(f"{'':20} deviation   at once    one by one   with its GELU")
-    for seed, (name, small) in enumerate(MODELS.items()):
-        path = folder / f"{name.replace(', ', '-').replace(' ', '-')}.gguf"
-        write(path, small, seed)
+def norm_after_rope(family: Family) -> None:
+    family.placed = lambda x, name, i: family.norm(family.rope(x, family.theta, 1.0), f"{name}_norm")
+
+
+def no_head_norms(family: Family) -> None:
+    family.placed = lambda x, name, i: family.rope(x, family.theta, 1.0)
+
+
+def no_embedding_scale(family: Family) -> None:
+    family.embedding = lambda tokens: family.weights["token_embd.weight"][tokens]
+
+
+def not_renormalised(family: Family) -> None:
+    """The mixture's sum of probabilities is taken back."""
+
+    def mixture(x: np.ndarray, ffn: str) -> np.ndarray:
+        logits = family.linear(x, f"{ffn}_gate_inp")
+        p = np.sort(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True), axis=-1)
+        return Family.mixture(family, x, ffn) * p[..., -family.experts_used :].sum(axis=-1, keepdims=True)
+
+    family.mixture = mixture
+
+
+def sets(**values):
+    return lambda family: vars(family).update(values)
+
+
+MISTAKES = {
+    "llama": {"halves": sets(columns=halves)},
+    "mixtral": {"one expert fewer": sets(experts_used=2), "one expert more": sets(experts_used=4),
+                "weights not over their sum": not_renormalised},
+    "qwen2": {"neighbours": sets(columns=neighbours)},
+    "qwen3": {"norms after RoPE": norm_after_rope, "no norms of heads": no_head_norms,
+              "scale by hidden / heads": sets(score_scale=(80 // 6) ** -0.5)},
+    "qwen3moe": {"one expert fewer": sets(experts_used=1), "one expert more": sets(experts_used=3),
+                 "weights not over their sum": not_renormalised, "neighbours": sets(columns=neighbours)},
+    "gemma3": {"a window of 23": sets(window=23), "a window of 25": sets(window=25), "no window": sets(window=300),
+               "the first layer is global": sets(local=[i % 6 != 0 for i in range(8)]),
+               "all layers are local": sets(local=[True] * 8), "one base": sets(theta_local=1e6),
+               "positions not scaled": sets(position_scale=1.0), "SiLU": sets(activation=silu),
+               "scale by hidden / heads": sets(score_scale=(60 // 6) ** -0.5),
+               "embeddings not scaled": no_embedding_scale, "neighbours": sets(columns=neighbours)},
+    "gemma3, other keys": {"no cap": sets(cap=0.0), "the usual local base": sets(theta_local=1e4)},
+    "gemma3, two layers": {"GELU by erf": sets(activation=lambda x: x * (1 + np.vectorize(erf)(x / 2**0.5)) / 2)},
+    "gemma3, 62 layers": {"scale by head": sets(score_scale=22**-0.5)},
+}  # fmt: skip
+
+
+def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
+    model = Model(str(path))
+    exact = model.logits(tokens)
+    theirs = []
+    for batch in (POSITIONS, 1):
+        llama = Llama(str(path), POSITIONS, f32=True, batch=batch)
+        theirs.append(llama.logits(tokens))
+        llama.close()
+    found = [distance(exact, logits).nmse for logits in theirs]
+    if isinstance(model.family, Gemma3):
+        model.family.activation = gelu_of_llama_cpp
+        found.append(distance(model.logits(tokens), theirs[0]).nmse)
+    print(f"{name:20} {exact.std():9.2f}   " + "    ".join(f"{nmse:.2e}" for nmse in found), flush=True)
+
+
+def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
+    exact = Model(str(path)).logits(tokens)
+    for mistake, plant in MISTAKES.get(name, {}).items():
         model = Model(str(path))
-        exact = model.logits(tokens)
-        theirs = []
-        for batch in (POSITIONS, 1):
-            llama = Llama(str(path), POSITIONS, f32=True, batch=batch)
-            theirs.append(llama.logits(tokens))
-            llama.close()
-        found = [distance(exact, logits).nmse for logits in theirs]
-        line = f"{name:20} {exact.std():9.2f}   {found[0]:.2e}   {found[1]:.2e}"
-        if isinstance(model.family, Gemma3):
-            model.family.activation = gelu_of_llama_cpp
-            line += f"     {distance(model.logits(tokens), theirs[0]).nmse:.2e}"
-        print(line, flush=True)
+        plant(model.family)
+        print(f"{name:20} {mistake:28} {distance(exact, model.logits(tokens)).nmse:.1e}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    parser.add_argument("--mistakes", action="store_true")
+    args = parser.parse_args()
+    args.folder.mkdir(exist_ok=True)
+    tokens = np.random.default_rng(20240229).integers(VOCABULARY, size=(1, POSITIONS))
+    if not args.mistakes:
+        print(f"{'':20} deviation   at once     one by one  with its GELU")
+    for seed, (name, small) in enumerate(MODELS.items()):
+        path = args.folder / f"{name.replace(', ', '-').replace(' ', '-')}.gguf"
+        write(path, small, seed)
+        (show_mistakes if args.mistakes else show_distances)(path, name, tokens)
 
 
 if __name__ == "__main__":
