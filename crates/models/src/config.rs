@@ -32,7 +32,7 @@ impl Config {
             return Err(keys.bad("block_count", block_count, expected));
         }
         Ok(Config {
-            architecture: keys.family().name(),
+            architecture: keys.architecture(),
             context_length: keys.size("context_length", "the positions the model was trained on")?,
             embedding_length: keys.size("embedding_length", "the width of the residual stream")?,
             block_count,

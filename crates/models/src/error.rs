@@ -1,19 +1,18 @@
 //! Why a file's model is refused.
 
-use crate::Family;
-
 /// A model that cannot be computed as its file asks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file is of a family that is not built.
     #[error(
-        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {}",
-        Family::names()
+        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {supported}"
     )]
     Architecture {
         /// The name found.
         found: String,
+        /// Those that are.
+        supported: String,
     },
     /// There are no weights.
     #[error("the file holds a vocabulary but no tensors; pass a file that holds the model's weights")]

@@ -2,7 +2,7 @@
 
 use gguf::{Array, Metadata, Value, quoted};
 
-use crate::{Error, Family};
+use crate::Error;
 
 /// The largest number that any size may have: far above every real model, far below overflow.
 const MAX_SIZE: u32 = 1 << 24;
@@ -58,22 +58,29 @@ const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 /// Reads the keys of an architecture, and remembers which it has read.
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
-    family: &'static Family,
+    architecture: &'static str,
+    /// Those that change nothing in the architecture.
+    harmless: &'static [&'static str],
     /// Names and the values that were taken from them, or from their defaults.
     read: Vec<(&'static str, Value)>,
 }
 
 impl<'a> Keys<'a> {
-    pub(crate) fn new(metadata: &'a Metadata, family: &'static Family) -> Keys<'a> {
-        Keys { metadata, family, read: Vec::new() }
+    pub(crate) fn new(
+        metadata: &'a Metadata,
+        architecture: &'static str,
+        harmless: &'static [&'static str],
+    ) -> Keys<'a> {
+        Keys { metadata, architecture, harmless, read: Vec::new() }
     }
 
-    pub(crate) fn family(&self) -> &'static Family {
-        self.family
+    /// What all the keys begin with.
+    pub(crate) fn architecture(&self) -> &'static str {
+        self.architecture
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.family)
+        format!("{}.{name}", self.architecture)
     }
 
     /// Whether the file has the key.
@@ -270,7 +277,7 @@ impl<'a> Keys<'a> {
         for (name, value) in ours {
             let is_known = self.read.iter().any(|(read, _)| *read == name)
                 || HARMLESS.contains(&name)
-                || self.family.harmless().contains(&name);
+                || self.harmless.contains(&name);
             let mut neutral = NEUTRAL.iter().chain(&NEUTRAL_ROPE);
             let refused = match neutral.find(|(neutral, _, _)| *neutral == name) {
                 _ if is_known => None,
@@ -306,7 +313,7 @@ impl<'a> Keys<'a> {
     fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {
         // The name comes from the file: it may be long, or speak to the terminal.
         let key = self.key(quoted(name).trim_matches('"'));
-        Error::Unsupported { key, found, what, architecture: self.family.name() }
+        Error::Unsupported { key, found, what, architecture: self.architecture }
     }
 }
 

@@ -85,12 +85,12 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     let key = "general.architecture";
     let name = metadata.str(key)?;
     let name = name.ok_or_else(|| Error::MissingKey { key: key.to_owned(), what: "the model's family" })?;
-    let unknown = || Error::Architecture { found: Value::String(name.to_owned()).to_string() };
-    Family::from_name(name).ok_or_else(unknown)
+    let found = || Value::String(name.to_owned()).to_string();
+    Family::from_name(name).ok_or_else(|| Error::Architecture { found: found(), supported: Family::names() })
 }
 
 fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>) -> Result<Model, Error> {
-    let mut keys = Keys::new(metadata, family);
+    let mut keys = Keys::new(metadata, family.name(), family.harmless());
     let mut config = Config::read(&mut keys, has)?;
     let graph = family.graph(&config, &mut keys, has)?;
     config.hyper_parameters = keys.finish()?;

@@ -235,11 +235,9 @@ impl Spec {
 
 /// What the graph multiplies embeddings by.
 fn embedding_scale(graph: &Graph) -> f32 {
-    let factors = graph.values().filter_map(|(_, value)| match value.op {
-        Op::Scale { x, factor } if matches!(graph.value(x).op, Op::Embed { .. }) => Some(factor),
-        _ => None,
-    });
-    factors.product()
+    let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
+    let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
+    graph.values().filter_map(|(_, value)| factor(value.op)).product()
 }
 
 /// The standard deviation of a matrix's values that keeps the size of its input.
@@ -271,13 +269,14 @@ pub fn qwen3(format: Format) -> Spec {
 /// A small model of architecture `qwen3moe`: eight experts, of which a row uses three.
 pub fn qwen3moe(format: Format) -> Spec {
     let (ffn, experts) = (256, Some([8, 3]));
-    Spec { architecture: "qwen3moe", ffn, experts, tied: false, ..qwen2(Spec::new(format)) }
+    Spec { architecture: "qwen3moe", ffn, experts, tied: false, seed: 22, ..qwen2(Spec::new(format)) }
 }
 
 /// A small Mixtral: eight experts, of which a row uses two.
 pub fn mixtral(format: Format) -> Spec {
     let experts = Some([8, 2]);
-    Spec { layers: 2, hidden: 128, heads: 4, ffn: 160, experts, rope_base: 1e6, ..Spec::new(format) }
+    let spec = Spec { layers: 2, hidden: 128, heads: 4, ffn: 160, ..Spec::new(format) };
+    Spec { experts, rope_base: 1e6, seed: 20, ..spec }
 }
 
 /// A small model of architecture `gemma3`: seven layers, of which the sixth sees everything, the others 40 positions.
@@ -305,13 +304,22 @@ pub fn models() -> Vec<(String, Spec)> {
         ("F32-qwen2", qwen2(f32())),
         ("Q8_0-qwen2", qwen2(Spec::new(Format::Q8_0))),
         ("Q4_K-qwen2", Spec { tied: false, ..qwen2(Spec::new(Format::Q4_K)) }),
-        ("F32-qwen3", qwen3(Format::F32)),
-        ("F32-qwen3moe", Spec { ffn: 96, ..qwen3moe(Format::F32) }),
-        ("F32-mixtral", mixtral(Format::F32)),
-        ("F32-gemma3", gemma3(Format::F32)),
         ("Q4_K-qwen3moe", qwen3moe(Format::Q4_K)),
         ("Q8_0-gemma3", gemma3(Format::Q8_0)),
     ];
     let formats = Format::ALL.map(|format| (format.to_string(), Spec::new(format)));
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()
+}
+
+/// The models whose goldens are about one sequence of 300 tokens: what came after Llama and Qwen2. Their seeds are such that
+/// no row of it has two experts that are nearly equal where one is the last to be chosen, so that rounding chooses no
+/// other.
+pub fn families() -> Vec<(String, Spec)> {
+    let families = [
+        ("F32-qwen3", qwen3(Format::F32)),
+        ("F32-qwen3moe", Spec { layers: 2, ffn: 96, ..qwen3moe(Format::F32) }),
+        ("F32-mixtral", mixtral(Format::F32)),
+        ("F32-gemma3", gemma3(Format::F32)),
+    ];
+    families.map(|(name, spec)| (name.to_owned(), spec)).into()
 }

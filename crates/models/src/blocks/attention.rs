@@ -13,8 +13,7 @@ pub(crate) const ATTN_OUTPUT: Linear = Linear { tensor: "attn_output", name: "at
 pub(crate) const BIASED_ATTN_OUTPUT: Linear =
     Linear { biased: Some(["attn_out_mm", "attn_out"]), ..ATTN_OUTPUT };
 
-const QUERIES: Linear =
-    Linear { tensor: "attn_q", name: "Qcur_pre", biased: Some(["Qcur_mm", "Qcur_pre"]) };
+const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: Some(["Qcur_mm", "Qcur_pre"]) };
 const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: Some(["Kcur_mm", "Kcur_pre"]) };
 const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: Some(["Vcur_mm", "Vcur"]) };
 
@@ -107,9 +106,8 @@ impl Attention {
         let linears = [&QUERIES, &KEYS, &VALUES];
         let weights = match d.in_layers("attn_qkv.weight") {
             true => fused(d, il, rows),
-            false => [0, 1, 2].map(|i| {
-                d.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], d.hidden())
-            }),
+            false => [0, 1, 2]
+                .map(|i| d.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], d.hidden())),
         };
         let biases = [0, 1, 2].map(|i| d.bias(linears[i], il, rows[i], self.has_bias));
         [0, 1, 2].map(|i| d.multiply(linears[i], il, x, weights[i], biases[i]))

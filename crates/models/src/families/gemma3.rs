@@ -29,7 +29,7 @@ const LAYERS_OF_27B: usize = 62;
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
-    let ffn = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
+    let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
     let mut global = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
@@ -37,16 +37,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let window = keys.count("attention.sliding_window")?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 6, c.block_count)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
-    let local = Attention {
-        window: Some(window),
-        rope: Rope { theta, scale: 1.0, ..global.rope },
-        ..global.clone()
-    };
+    let local =
+        Attention { window: Some(window), rope: Rope { theta, scale: 1.0, ..global.rope }, ..global.clone() };
     let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);
 
     let x = d.embed("embd"); // [rows, hidden]
     let mut x = d.g.scale("inp_scaled", x, (hidden as f32).sqrt());
-    for il in 0..c.block_count {
+    for (il, ffn) in widths.into_iter().enumerate() {
         let attention = if window > 0 && is_local[il] { &local } else { &global };
         let h = d.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
         let a = attention.attend(&mut d, il, h); // [rows, heads * value_length]
@@ -55,7 +52,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let a = d.norm(("attn_post_norm", il), a, "post_attention_norm");
         let a = d.g.add(("sa_out", il), a, residual);
         let h = d.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = feed_forward(&mut d, il, h, ffn[il], &FFN, Activation::GeluTanh); // [rows, hidden]
+        let h = feed_forward(&mut d, il, h, ffn, &FFN, Activation::GeluTanh); // [rows, hidden]
         let h = d.norm(("ffn_post_norm", il), h, "post_ffw_norm");
         x = d.g.add(("l_out", il), h, a);
         d.g.end_layer(x);
