@@ -29,6 +29,16 @@ impl Moe {
         Ok(Some(Moe { count, used }))
     }
 
+    /// The width of an expert, by layer: what the file says, or an expert's share of the feed-forward network's.
+    pub(crate) fn widths(&self, keys: &mut Keys<'_>, layers: usize) -> Result<Vec<usize>, Error> {
+        let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
+        if keys.has(own) || !keys.has(whole) {
+            return keys.sizes(own, "the width of an expert", layers);
+        }
+        let widths = keys.sizes(whole, "", layers)?;
+        Ok(widths.into_iter().map(|width| width / self.used).collect())
+    }
+
     /// What the experts of layer `il`, each `ffn` columns wide, make of `x`: `[rows, hidden]`.
     pub(crate) fn mix(&self, d: &mut Draft<'_>, il: usize, x: ValueId, ffn: usize) -> Result<ValueId, Error> {
         let (hidden, count) = (d.hidden(), self.count);

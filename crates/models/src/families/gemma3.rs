@@ -36,7 +36,13 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }
     let window = keys.count("attention.sliding_window")?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 6, c.block_count)?;
-    let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;
+    // ollama's names of the two bases, which it wrote before llama.cpp's.
+    let theta = keys.positive_or("rope.local.freq_base", 10_000.0)?;
+    let theta = keys.positive_or("rope.freq_base_swa", theta)?;
+    let theta_global = keys.positive_or("rope.global.freq_base", global.rope.theta)?;
+    if !keys.has("rope.freq_base") {
+        global.rope.theta = theta_global;
+    }
     let local =
         Attention { window: Some(window), rope: Rope { theta, scale: 1.0, ..global.rope }, ..global.clone() };
     let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);

@@ -8,7 +8,7 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen3moe",
-    // The width of a feed-forward network that no layer has.
+    // The width of a feed-forward network that no layer has, where experts have a width of their own.
     harmless: &["feed_forward_length"],
     graph,
 };
@@ -16,7 +16,7 @@ pub(super) const FAMILY: Family = Family {
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let none = keys.missing("expert_count", "the number of experts");
     let moe = Moe::read(keys)?.ok_or(none)?;
-    let widths = keys.sizes("expert_feed_forward_length", "the width of an expert", c.block_count)?;
+    let widths = moe.widths(keys, c.block_count)?;
     let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);
 
