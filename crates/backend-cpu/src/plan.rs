@@ -1,9 +1,9 @@
-//! Which values are computed together, and where they lie.
+//! Which values are computed together, and in which buffers.
 
 use std::collections::HashMap;
 
-use backend::Bound;
-use graph::{Op, Rows, ValueId, WeightId};
+use backend::{Bound, Bucket};
+use graph::{Life, Op, Rows, StoreId, ValueId, WeightId, share_buffers};
 
 use crate::packed::activations::Form;
 
@@ -14,6 +14,23 @@ pub(crate) enum Item {
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
+    /// What experts compute on the way to a value: a row for each expert that a row of the step uses, expert by expert.
+    Stage(ValueId, Stage),
+}
+
+/// What experts compute one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// The rows that each expert multiplies, packed.
+    Gathered(Form),
+    /// `gate x`.
+    Gates,
+    /// `up x`.
+    Ups,
+    /// `act(gate x) * up x`, packed.
+    Gated(Form),
+    /// `down (act(gate x) * up x)`.
+    Downs,
 }
 
 /// What items of a phase have in common.
@@ -26,6 +43,8 @@ pub(crate) enum Kind {
     Linear,
     /// One attention: threads take rows and K/V heads.
     Attention,
+    /// All stages of one value of experts, one after the other: threads take experts and columns.
+    Experts,
 }
 
 /// What all threads do together before they meet.
@@ -54,75 +73,125 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans `bound`; `form` is what linear layers want of activations, by weight.
+    /// Plans `bound`; `form` is what products want of activations, by weight.
     pub(crate) fn new(bound: &Bound, form: impl Fn(WeightId) -> Form) -> Plan {
         let mut order = Order::default();
-        for (i, value) in bound.values().iter().enumerate() {
-            let item = Item::Value(ValueId::from_index(i));
+        let mut written: HashMap<StoreId, Item> = HashMap::new();
+        for (id, value) in bound.graph().values() {
+            let item = Item::Value(id);
+            let rows = Kind::Rows(value.rows);
             match value.op {
                 Op::Linear { x, weight } => {
-                    let packed = Item::Packed(x, form(weight));
-                    if !order.phase_of.contains_key(&packed) {
-                        order.put(packed, Kind::Rows(bound.value(x).rows), &[Item::Value(x)]);
-                    }
-                    order.put(item, Kind::Linear, &[packed]);
+                    let packed = order.pack(bound, x, form(weight));
+                    order.put(&[item], Kind::Linear, &[packed], None);
                 }
-                ref op => {
-                    let inputs: Vec<Item> = op.inputs().map(Item::Value).collect();
-                    let is_attention = matches!(op, Op::Attention { .. });
-                    let kind = if is_attention { Kind::Attention } else { Kind::Rows(value.rows) };
-                    order.put(item, kind, &inputs);
+                Op::Attention { kv, store, .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    // What has no keys and values reads those that another has written.
+                    let writer = written.get(&store).copied();
+                    order.put(&[item], Kind::Attention, &inputs, writer);
+                    if kv.is_some() {
+                        written.insert(store, item);
+                    }
+                }
+                Op::Experts { x, routes, gate, up, down, act: _ } => {
+                    let [of_gate, of_up, of_down] = [gate, up, down].map(&form);
+                    let mut inputs = vec![order.pack(bound, x, of_gate), order.pack(bound, x, of_up)];
+                    let mut stages = vec![Stage::Gathered(of_gate), Stage::Gathered(of_up)];
+                    if of_gate == of_up {
+                        inputs.pop();
+                        stages.pop();
+                    }
+                    inputs.push(Item::Value(routes));
+                    stages.extend([Stage::Gates, Stage::Ups, Stage::Gated(of_down), Stage::Downs]);
+                    let stages: Vec<Item> = stages.into_iter().map(|stage| Item::Stage(id, stage)).collect();
+                    order.put(&stages, Kind::Experts, &inputs, None);
+                    order.put(&[item], rows, &[Item::Stage(id, Stage::Downs)], None);
+                }
+                Op::Input { .. }
+                | Op::Embed { .. }
+                | Op::RmsNorm { .. }
+                | Op::Rope { .. }
+                | Op::Gate { .. }
+                | Op::Route { .. }
+                | Op::Scale { .. }
+                | Op::Add { .. }
+                | Op::AddBias { .. }
+                | Op::OutputRows { .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    order.put(&[item], rows, &inputs, None);
                 }
             }
         }
-        let places = vec![Vec::new(); bound.values().len()];
+        let places = vec![Vec::new(); bound.graph().values().len()];
         let mut plan = Plan { phases: order.phases, places, ..Plan::default() };
         plan.place(bound, &order.last_read);
         plan
     }
 
-    /// Gives every item a buffer, but for rows that only their own phase reads: one of the same shape that items
-    /// which are not needed any more have left, or a new one.
+    /// Gives every item a buffer, but for rows that only their own phase reads.
     fn place(&mut self, bound: &Bound, last_read: &HashMap<Item, usize>) {
-        let mut free: Vec<usize> = Vec::new();
-        let mut dying: Vec<Vec<usize>> = vec![Vec::new(); self.phases.len()];
-        for (now, phase) in self.phases.iter().enumerate() {
+        let (mut items, mut lives) = (Vec::new(), Vec::new());
+        for (made, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
-                let (Item::Value(id) | Item::Packed(id, _)) = item;
+                let id = value_of(item);
                 let is_kept = matches!(item, Item::Value(_)) && bound.is_kept(id);
-                let last = last_read.get(&item).copied().unwrap_or(now);
-                if matches!(phase.kind, Kind::Rows(_)) && last == now && !is_kept {
+                let last = last_read.get(&item).copied().unwrap_or(made);
+                if matches!(phase.kind, Kind::Rows(_)) && last == made && !is_kept {
                     continue;
                 }
                 let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
-                let place = match free.iter().position(|&place| self.buffers[place] == shape) {
-                    Some(i) => free.swap_remove(i),
-                    None => {
-                        self.buffers.push(shape);
-                        self.buffers.len() - 1
-                    }
-                };
-                self.places[id.index()].push((item, place));
-                if !is_kept {
-                    dying[last].push(place);
-                }
+                items.push(item);
+                lives.push(Life { shape, made, last_read: if is_kept { Life::<Shape>::KEPT } else { last } });
             }
-            free.append(&mut dying[now]);
+        }
+        let (buffers, places) = share_buffers(&lives);
+        self.buffers = buffers;
+        for (item, place) in items.into_iter().zip(places) {
+            self.places[value_of(item).index()].push((item, place));
         }
     }
 
     /// The buffer of an item; none of rows that only their own phase reads.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
-        let (Item::Value(id) | Item::Packed(id, _)) = item;
-        self.places[id.index()].iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
+        let places = &self.places[value_of(item).index()];
+        places.iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
+    }
+
+    /// Bytes that the buffers take when `bucket` is full.
+    pub(crate) fn bytes(&self, bucket: Bucket) -> u64 {
+        let words = self.buffers.iter().map(|shape| match shape.rows {
+            Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
+            Rows::Output => bucket.outputs.saturating_mul(shape.words) as u64,
+        });
+        words.fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
     }
 }
 
-/// Words of a row of an item.
+/// The value that an item is, or is on the way to.
+fn value_of(item: Item) -> ValueId {
+    let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
+    id
+}
+
+/// Words of a row of an item: of all experts that a row uses.
 pub(crate) fn words_of(bound: &Bound, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
         Item::Packed(id, form) => form.words(bound.value(id).cols),
+        Item::Stage(id, stage) => {
+            let Op::Experts { routes, gate, down, .. } = bound.value(id).op else {
+                unreachable!("only experts have stages")
+            };
+            let (gate, down) = (bound.weight(gate), bound.weight(down));
+            let words = match stage {
+                Stage::Gathered(form) => form.words(gate.cols),
+                Stage::Gates | Stage::Ups => gate.rows,
+                Stage::Gated(form) => form.words(down.cols),
+                Stage::Downs => down.rows,
+            };
+            words.saturating_mul(bound.graph().experts_used(routes))
+        }
     }
 }
 
@@ -136,22 +205,32 @@ struct Order {
 }
 
 impl Order {
-    /// Puts `item` into the first phase of its kind that comes late enough, or into a new one.
-    fn put(&mut self, item: Item, kind: Kind, inputs: &[Item]) {
+    /// The value `x` packed, if need be in a phase of rows.
+    fn pack(&mut self, bound: &Bound, x: ValueId, form: Form) -> Item {
+        let packed = Item::Packed(x, form);
+        if !self.phase_of.contains_key(&packed) {
+            self.put(&[packed], Kind::Rows(bound.value(x).rows), &[Item::Value(x)], None);
+        }
+        packed
+    }
+
+    /// Puts `items` into the first phase of their kind that comes late enough, or into a new one: where what they read is
+    /// there, and after the phase of `writer`.
+    fn put(&mut self, items: &[Item], kind: Kind, inputs: &[Item], writer: Option<Item>) {
         let after = |input: &Item| {
             let phase = self.phase_of[input];
             let is_same = matches!(kind, Kind::Rows(_)) && self.phases[phase].kind == kind;
             if is_same { phase } else { phase + 1 }
         };
-        let earliest = inputs.iter().map(after).max().unwrap_or(0);
-        let fits = |phase: &Phase| phase.kind == kind && kind != Kind::Attention;
+        let earliest = inputs.iter().chain(&writer).map(after).max().unwrap_or(0);
+        let fits = |phase: &Phase| phase.kind == kind && matches!(kind, Kind::Rows(_) | Kind::Linear);
         let found = self.phases.iter().skip(earliest).position(fits).map(|i| earliest + i);
         let phase = found.unwrap_or_else(|| {
             self.phases.push(Phase { kind, items: Vec::new() });
             self.phases.len() - 1
         });
-        self.phases[phase].items.push(item);
-        self.phase_of.insert(item, phase);
+        self.phases[phase].items.extend_from_slice(items);
+        self.phase_of.extend(items.iter().map(|&item| (item, phase)));
         for &input in inputs {
             let last = self.last_read.entry(input).or_insert(phase);
             *last = phase.max(*last);
