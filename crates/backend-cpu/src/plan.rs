@@ -240,11 +240,15 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use backend::{Bucket, Taps, Weight};
-    use graph::{Builder, Graph};
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use backend::{BoundModel, KvFormat, StateLayout, Taps, Weight};
+    use graph::{Activation, Builder, Graph, Store};
     use quant::Format;
 
     use super::*;
+    use crate::packed::activations::Scaled;
 
     const FORM: Form = Form::Floats;
 
@@ -261,23 +265,44 @@ mod tests {
             let h = g.rms_norm(("h", block), x, norm, 1e-5);
             let gate = g.linear(("g", block), h, gate);
             let up = g.linear(("u", block), h, up);
-            let h = g.swiglu(("s", block), gate, up);
+            let h = g.gate(("s", block), gate, up, Activation::Silu);
             let h = g.linear(("d", block), h, down);
             x = g.add(("l", block), h, x);
         }
-        let x = g.take_rows("wanted", x);
+        let x = g.output_rows("outputs", x);
         let head = g.weight("head", 4, 32);
         let y = g.linear("y", x, head);
         g.finish(y)
     }
 
+    /// An attention, another that reads its store, and two of four experts of 48 columns.
+    fn newer() -> Graph {
+        let mut g = Builder::new();
+        let (table, router) = (g.weight("table", 9, 32), g.weight("router", 4, 32));
+        let x = g.embed("x", table);
+        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, window: None });
+        let a = g.attention("a", x, Some([x, x]), store, 1, 0.1);
+        let b = g.attention("b", x, None, store, 1, 0.1);
+        let h = g.add("h", a, b);
+        let logits = g.linear("logits", h, router);
+        let p = g.route("p", logits, 2);
+        let weights = [("gates", 48, 32), ("ups", 48, 32), ("downs", 32, 48)];
+        let weights = weights.map(|(name, rows, cols)| g.weights(name, [4, rows, cols]));
+        let e = g.experts("e", h, p, weights, Activation::GeluTanh);
+        let h = g.add("sum", e, h);
+        let y = g.output_rows("outputs", h);
+        g.finish(y)
+    }
+
     fn bound(graph: &Graph, taps: Taps<'_>) -> Bound {
-        let weight = |rows: usize, cols: usize| {
-            let bytes: Vec<u8> = vec![0; rows * cols * 4];
-            Weight { format: Format::F32, rows, cols, bytes: bytes.into() }
+        let weight = |w: &graph::Weight| {
+            let bytes: Vec<u8> = vec![0; w.count * w.rows * w.cols * 4];
+            Weight { count: w.count, ..Weight::matrix(Format::F32, w.rows, w.cols, bytes.into()) }
         };
-        let weights = graph.weights().map(|(_, w)| (w.name.clone(), weight(w.rows, w.cols))).collect();
-        Bound::new(graph, &weights, None, Bucket { rows: 3, wanted: 1 }, taps).expect("a good graph")
+        let weights: HashMap<_, _> = graph.weights().map(|(_, w)| (w.name.clone(), weight(w))).collect();
+        let state = StateLayout::uniform(graph, 1, KvFormat::F16);
+        let model = BoundModel::new(graph, &weights, &state).expect("a good graph");
+        Bound::new(Arc::new(model), Bucket { rows: 3, outputs: 1 }, taps).expect("good taps")
     }
 
     /// The items of each phase by name, packed ones in brackets.
@@ -285,6 +310,8 @@ mod tests {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
+            Item::Stage(id, Stage::Gathered(_) | Stage::Gated(_)) => format!("[{}]", bound.value(id).name),
+            Item::Stage(id, stage) => format!("{} {stage:?}", bound.value(id).name),
         };
         let phase = |phase: &Phase| phase.items.iter().map(name).collect::<Vec<_>>().join(" ");
         plan.phases.iter().map(phase).collect()
@@ -304,10 +331,30 @@ mod tests {
             "s-1 [s-1]",
             "d-1",
             "l-1",
-            "wanted [wanted]",
+            "outputs [outputs]",
             "y",
         ];
         assert_eq!(told(&bound, &plan), expected);
+    }
+
+    #[test]
+    fn experts_have_a_phase_and_a_store_is_read_after_it_is_written() {
+        let graph = newer();
+        let bound = bound(&graph, Taps::None);
+        let expected =
+            ["x", "a", "b", "h [h]", "logits", "p", "[e] e Gates e Ups [e] e Downs", "e sum", "outputs"];
+        assert_eq!(told(&bound, &Plan::new(&bound, |_| FORM)), expected);
+        // Ups that want another form of activations have rows of their own.
+        let bytes = Form::Bytes(Scaled { block: 32, group: 32, zero: None });
+        let up = graph.weights().find(|(_, weight)| weight.name == "ups").expect("it is there").0;
+        let other = Plan::new(&bound, |weight| if weight == up { bytes } else { FORM });
+        assert_eq!(told(&bound, &other)[3], "h [h] [h]");
+        assert_eq!(told(&bound, &other)[6], "[e] [e] e Gates e Ups [e] e Downs");
+        // Of two experts a row.
+        let id = graph.find("e").expect("it is there");
+        let words = |stage| words_of(&bound, Item::Stage(id, stage));
+        assert_eq!(words(Stage::Gathered(bytes)), 2 * (8 + 1 + 1));
+        assert_eq!((words(Stage::Ups), words(Stage::Gated(FORM)), words(Stage::Downs)), (96, 96, 64));
     }
 
     #[test]
@@ -317,52 +364,64 @@ mod tests {
             let bound = bound(&graph, taps);
             let plan = Plan::new(&bound, |_| FORM);
             let items = plan.phases.iter().flat_map(|phase| &phase.items);
-            // Both norms, both gates and the rows wanted.
+            // Both norms, both gates and the output rows.
             assert_eq!(items.filter(|&&item| plan.buffer_of(item).is_none()).count(), without);
+        }
+    }
+
+    /// What an item reads.
+    fn inputs(bound: &Bound, plan: &Plan, item: Item) -> Vec<Item> {
+        match item {
+            Item::Packed(id, _) => vec![Item::Value(id)],
+            Item::Value(id) => match bound.value(id).op {
+                Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
+                Op::Experts { .. } => vec![Item::Stage(id, Stage::Downs)],
+                ref op => op.inputs().map(Item::Value).collect(),
+            },
+            Item::Stage(id, Stage::Gathered(form)) => {
+                let Op::Experts { x, routes, .. } = bound.value(id).op else { unreachable!("experts") };
+                vec![Item::Packed(x, form), Item::Value(routes)]
+            }
+            Item::Stage(id, _) => {
+                let stages = plan.phases.iter().flat_map(|phase| &phase.items).copied();
+                let before = stages.filter(|stage| matches!(stage, Item::Stage(of, _) if *of == id));
+                before.take_while(|&stage| stage != item).collect()
+            }
         }
     }
 
     #[test]
     fn a_buffer_is_left_alone_until_all_have_read_it() {
-        let graph = graph();
-        for taps in [Taps::None, Taps::Names(&["l-0", "h-1"]), Taps::All] {
-            let bound = bound(&graph, taps);
-            let plan = Plan::new(&bound, |_| FORM);
-            let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
-            for phase in &plan.phases {
-                for &item in &phase.items {
-                    if let Some(place) = plan.buffer_of(item) {
-                        holds[place] = Some(item);
-                    }
+        let taps = [Taps::None, Taps::Names(&["l-0", "h-1"]), Taps::All];
+        let newer = (newer(), &[Taps::None, Taps::All][..]);
+        for (graph, taps) in [(graph(), &taps[..]), newer] {
+            for &taps in taps {
+                let bound = bound(&graph, taps);
+                left_alone(&bound, &Plan::new(&bound, |_| FORM));
+            }
+        }
+    }
+
+    fn left_alone(bound: &Bound, plan: &Plan) {
+        let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
+        for phase in &plan.phases {
+            for &item in &phase.items {
+                if let Some(place) = plan.buffer_of(item) {
+                    holds[place] = Some(item);
                 }
-                for &item in &phase.items {
-                    let inputs: Vec<Item> = match item {
-                        Item::Packed(id, _) => vec![Item::Value(id)],
-                        Item::Value(id) => match bound.value(id).op {
-                            Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
-                            ref op => op.inputs().map(Item::Value).collect(),
-                        },
-                    };
-                    for input in inputs {
-                        match plan.buffer_of(input) {
-                            Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
-                            None => assert!(phase.items.contains(&input), "{item:?}"),
-                        }
+            }
+            for &item in &phase.items {
+                for input in inputs(bound, plan, item) {
+                    match plan.buffer_of(input) {
+                        Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
+                        None => assert!(phase.items.contains(&input), "{item:?}"),
                     }
                 }
             }
-            for (i, value) in bound.values().iter().enumerate() {
-                let id = ValueId::from_index(i);
-                if bound.is_kept(id) {
-                    let item = Item::Value(id);
-                    assert_eq!(
-                        holds[plan.buffer_of(item).expect("it is kept")],
-                        Some(item),
-                        "{}",
-                        value.name
-                    );
-                }
-            }
+        }
+        for (id, value) in bound.graph().values().filter(|&(id, _)| bound.is_kept(id)) {
+            let place = plan.buffer_of(Item::Value(id)).expect("it is kept");
+            assert_eq!(holds[place], Some(Item::Value(id)), "{}", value.name);
         }
     }
 }
