@@ -41,7 +41,10 @@ impl Routing {
     /// Sorts the entries of `routes`, `[rows, experts]`. What is not a number counts.
     pub(crate) fn fill(&mut self, routes: &[f32], experts: usize) {
         let Routing { rows, chosen, terms, ends, next } = self;
-        (terms.clear(), ends.clear(), chosen.clear(), next.clear());
+        terms.clear();
+        ends.clear();
+        chosen.clear();
+        next.clear();
         next.resize(experts, 0);
         for row in routes.chunks_exact(experts) {
             for (expert, &weight) in row.iter().enumerate() {

@@ -51,7 +51,7 @@ impl Activate for GeluTanh {
     #[inline(always)]
     fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
         // -2 sqrt(2 / pi), and that times 0.044715.
-        const LINEAR: f32 = -1.595_769_1;
+        const LINEAR: f32 = -1.595_769;
         const CUBIC: f32 = -0.071_354_814;
         // From -20 down the result is 0 in f32; the numerator must not grow while the denominator cannot.
         let x = lanes.max(lanes.splat(-20.0), x);

@@ -92,6 +92,9 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     found.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
 }
 
+/// Packs the matrices of a weight: its bytes; how many matrices, rows and columns of each.
+type PackWeight = fn(&mut Pool, &[u8], [usize; 3]) -> std::io::Result<Vec<Packed>>;
+
 /// Products with weights of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
@@ -99,8 +102,7 @@ pub(crate) struct Linear {
     pub(crate) form: Form,
     /// Bytes of a packed matrix: rows, columns.
     pub(crate) bytes: fn(usize, usize) -> usize,
-    /// Packs the matrices of a weight: bytes; how many matrices, rows and columns of each.
-    pub(crate) pack: fn(&mut Pool, &[u8], [usize; 3]) -> std::io::Result<Vec<Packed>>,
+    pub(crate) pack: PackWeight,
     /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
