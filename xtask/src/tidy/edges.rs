@@ -8,7 +8,7 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -19,10 +19,11 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("backend-wgpu", &["backend", "graph", "quant"]),
-    ("engine", &["models", "backend", "tokenizer", "chat", "gguf", "graph"]),
-    ("trace", &["models", "backend", "gguf", "graph", "quant"]),
+    ("runner", &["backend", "gguf", "graph"]),
+    ("engine", &["models", "backend", "runner", "tokenizer", "chat", "gguf", "graph"]),
+    ("trace", &["models", "backend", "runner", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
-    ("testkit", &["backend", "demo-model", "gguf", "graph", "models", "quant"]),
+    ("testkit", &["backend", "runner", "demo-model", "gguf", "graph", "models", "quant"]),
     (
         "cli",
         &[
@@ -36,6 +37,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "backend-reference",
             "backend-cpu",
             "backend-wgpu",
+            "runner",
             "engine",
             "trace",
             "demo-model",

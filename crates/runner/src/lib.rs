@@ -1,0 +1,10 @@
+//! A model on the devices that compute it.
+//!
+//! A [`ModelRunner`] is the one way to put a model on a backend: weights from the file, stores, and a table of programs
+//! by bucket. Whoever runs steps, be it an engine, a trace or a check, goes through it.
+
+mod runner;
+mod weights;
+
+pub use runner::ModelRunner;
+pub use weights::FileWeights;
