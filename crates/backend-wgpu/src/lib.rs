@@ -16,6 +16,7 @@ mod guard;
 mod inputs;
 mod kernels;
 mod launch;
+mod loaded;
 mod memory;
 mod model;
 mod plan;
@@ -38,7 +39,8 @@ pub use device::{Adapter, adapters};
 use device::{Device, Settings, lock};
 pub use facts::{Facts, may_have_gpu};
 pub use memory::{Room, formats};
-use model::{Formats, Loaded, Model, ModelPlan};
+use loaded::Loaded;
+use model::{Formats, Model, ModelPlan};
 
 /// The backend: an opened device.
 #[derive(Debug)]

@@ -3,17 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{
-    Bound, BoundModel, Bucket, Description, Error, KvFormat, LoadedModel, Memory, PAGE, Plain, Program,
-    StoreLayout, Taps, Timing, Weight,
-};
+use backend::{BoundModel, Error, KvFormat, Memory, PAGE, Plain, StoreLayout, Timing, Weight};
 use bytes::Bytes;
 use graph::Role;
 
-use crate::compile::Blueprint;
-use crate::device::{Buffer, Device, Purpose, WRITTEN, lock, taken};
+use crate::device::{Buffer, Device, Purpose, WRITTEN};
 use crate::formats::DeviceFormat;
-use crate::program::GpuProgram;
 use crate::weights::{Matrix, MatrixLayout};
 
 /// Which formats weights become that have to be looked at for it, by where their bytes are; these stay there meanwhile.
@@ -93,7 +88,7 @@ impl ModelPlan {
             weights_owned: on_device,
             weights_on_device: on_device,
             weights_plain: converted.into_iter().map(plain).collect(),
-            kv: self.stores.iter().flatten().map(|&bytes| taken(bytes)).sum(),
+            kv: self.bound.state_bytes(),
             activations,
         }
     }
@@ -180,34 +175,5 @@ impl Model {
     pub(crate) fn fits_f16(&self, id: graph::WeightId) -> bool {
         let matrix = self.matrices[id.index()].as_ref();
         matrix.is_some_and(|matrix| matrix.fits_f16(self.plan.matrix(id)))
-    }
-}
-
-/// What a [`crate::Gpu`] becomes with a model.
-pub(crate) struct Loaded(pub(crate) Arc<Model>);
-
-impl LoadedModel for Loaded {
-    fn describe(&self) -> Description {
-        self.0.device.describe()
-    }
-
-    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let Model { device, plan, .. } = &*self.0;
-        let bound = Bound::new(plan.bound.clone(), bucket, taps)?;
-        let blueprint = Blueprint::new(device, plan, bound, taps)?;
-        Ok(Box::new(GpuProgram::new(self.0.clone(), blueprint)?))
-    }
-
-    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.0.upload(copied)
-    }
-
-    fn memory(&self) -> Memory {
-        let activations = lock(&self.0.state).activations;
-        self.0.plan.memory(activations)
-    }
-
-    fn timings(&self) -> Vec<Timing> {
-        std::mem::take(&mut lock(&self.0.state).timings)
     }
 }

@@ -149,7 +149,7 @@ impl Program for GpuProgram {
         let words = self.inputs.fill(step, &mut self.shape)?;
         device.queue.write_buffer(&self.buffers[self.uploaded], 0, bytes(&self.inputs.words[..words]));
         #[cfg(test)]
-        self.watched.before(device, &self.bound, step);
+        self.watched.before(device, step);
         self.upload_input(step);
         let mut timer = Timer::new(device)?;
         let commands = match self.commands.take() {
@@ -168,7 +168,10 @@ impl Program for GpuProgram {
             self.ahead.clone_from(&self.shape);
         }
         #[cfg(test)]
-        self.watched.after(&self.model.device, &self.bound, &self.shape, self.f16_rows());
+        {
+            let f16_rows = self.f16_rows();
+            self.watched.after(&self.model.device, &self.bound, &self.shape, f16_rows);
+        }
         let GpuProgram { model, bound, readbacks, chosen, pending, shape, timer, .. } = self;
         let asked = pending.end(ticket)?;
         fetch(&model.device, &self.buffers[self.staging], bound, shape, readbacks, chosen)?;
