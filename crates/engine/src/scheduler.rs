@@ -12,10 +12,10 @@
 //!   groups with a window pages for its next rows; nobody passes a request that waits for these. One whose
 //!   sequence another request is running on waits for that to end, and lets others pass.
 //! - A running request gives back the pages that fell out of the windows.
-//! - When a running request needs a page and none of the group is free, idle sequences lose theirs, least
-//!   recently used first; then the latest running request is preempted: its pages are freed, and its tokens
-//!   are computed again later. So the oldest running request goes on at every step, and every
-//!   request ends.
+//! - When a running request needs pages and too few of a group are free, idle sequences lose theirs, least
+//!   recently used first; where these are too few, the latest running request is preempted: its pages are
+//!   freed, and its tokens are computed again later. So the oldest running request goes on at every step,
+//!   and every request ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
