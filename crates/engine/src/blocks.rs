@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend::{BlockTable, PAGE, first_needed_page};
 use graph::Group;
 
-use crate::scheduler::SequenceId;
+use crate::ids::SequenceId;
 
 /// What the stores hold of one sequence: its tokens, and a block table for each group.
 ///
@@ -171,9 +171,8 @@ impl BlockManager {
         let kept = self.by_sequence.get(&sequence).copied().and_then(|key| self.take_idle(key));
         let Some(mut cache) = kept else { return self.empty() };
         let common = cache.tokens.iter().zip(tokens).take(most).take_while(|(a, b)| a == b).count();
-        let is_there = |(pool, table): (&Pool, &BlockTable)| {
-            table.positions().start <= pool.group.first_visible(common)
-        };
+        let is_there =
+            |(pool, table): (&Pool, &BlockTable)| table.positions().start <= pool.group.first_visible(common);
         let common = if self.pools.iter().zip(cache.tables.iter()).all(is_there) { common } else { 0 };
         cache.tokens.truncate(common);
         self.truncate(&mut cache);

@@ -38,22 +38,47 @@ impl Row<'_> {
 
 /// Chooses the token of each row. Each depends on its own row and request alone, whoever chooses it.
 pub(crate) fn choose_all(rows: &mut [Row<'_>]) {
-    let (mut sampled, others): (Vec<&mut Row>, Vec<&mut Row>) =
-        rows.iter_mut().partition(|row| row.logits() > 0);
-    others.into_iter().for_each(Row::choose);
-    let logits: usize = sampled.iter().map(|row| row.logits()).sum();
-    let threads = match sampled.len() {
+    let (mut sampled, mut logits) = (0, 0);
+    for row in &*rows {
+        sampled += usize::from(row.logits() > 0);
+        logits += row.logits();
+    }
+    let threads = match sampled {
         0 | 1 => 1,
         _ if logits < MIN_LOGITS => 1,
-        rows => available_parallelism().map_or(1, NonZero::get).min(rows),
+        sampled => available_parallelism().map_or(1, NonZero::get).min(sampled),
     };
-    let share = sampled.len().div_ceil(threads).max(1);
-    let mut shares = sampled.chunks_mut(share);
+    share(rows, threads, Row::choose);
+}
+
+/// Does `each` with all `items`, which `threads` threads share, the caller among them.
+fn share<T: Send>(items: &mut [T], threads: usize, each: impl Fn(&mut T) + Sync) {
+    if threads <= 1 {
+        return items.iter_mut().for_each(each);
+    }
+    let each = &each;
+    let mut shares = items.chunks_mut(items.len().div_ceil(threads).max(1));
     let own = shares.next();
     thread::scope(|scope| {
         for share in shares {
-            scope.spawn(|| share.iter_mut().for_each(|row| row.choose()));
+            scope.spawn(move || share.iter_mut().for_each(each));
         }
-        own.into_iter().flatten().for_each(|row| row.choose());
+        own.into_iter().flatten().for_each(each);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_done_once_whoever_shares_them() {
+        for items in [0, 1, 2, 5, 8, 9] {
+            for threads in [1, 2, 3, 8, 20] {
+                let mut counts = vec![0; items];
+                share(&mut counts, threads, |count| *count += 1);
+                assert_eq!(counts, vec![1; items], "{threads} threads");
+            }
+        }
+    }
 }

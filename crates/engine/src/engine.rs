@@ -391,7 +391,8 @@ impl Engine {
         rows: LogitRows,
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let own = self.take_in(Request::new(tokens.to_vec()).max_tokens(0), Some((rows, Observer::Caller)))?;
+        let own =
+            self.take_in(Request::new(tokens.to_vec()).max_tokens(0), Some((rows, Observer::Caller)))?;
         let mut others = Vec::new();
         let mut ended = None;
         while ended.is_none() {

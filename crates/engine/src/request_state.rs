@@ -14,10 +14,13 @@ use crate::stop::{Stop, StopReason, StopStrings};
 /// Who is shown logits: a position, and the logits after its token.
 pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
 
+/// One that a request brings.
+type OwnObserver = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send;
+
 /// Who is shown the logits of a prompt.
 pub(crate) enum Observer {
     /// A function of the request's own.
-    Own(Box<dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send>),
+    Own(Box<OwnObserver>),
     /// Whoever runs the step.
     Caller,
 }

@@ -13,6 +13,7 @@ use backend::{arg_max, log_sum_exp};
 
 use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
+use processors::{Bias, Penalties};
 
 pub use processors::Processor;
 
@@ -196,7 +197,15 @@ impl Sampler {
         sampling.check()?;
         let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
         let random = SplitMix64::new(u64::from(seed));
-        let processors = processors::of(&sampling);
+        let mut processors: Vec<Box<dyn Processor>> = Vec::new();
+        if !sampling.logit_bias.is_empty() {
+            processors.push(Box::new(Bias(sampling.logit_bias.clone())));
+        }
+        let Sampling { repeat_penalty, frequency_penalty, presence_penalty, penalty_last_n, .. } = sampling;
+        let penalties = [repeat_penalty, frequency_penalty, presence_penalty];
+        if let Some(penalties) = Penalties::new(penalties, penalty_last_n) {
+            processors.push(Box::new(penalties));
+        }
         let (logits, candidates) = (Vec::new(), Vec::new());
         Ok(Sampler { sampling, seed, random, processors, brought: 0, logits, candidates })
     }
@@ -230,21 +239,21 @@ impl Sampler {
         if let Some(&(token, _)) = self.sampling.logit_bias.iter().find(|(id, _)| *id as usize >= n_vocab) {
             return Err(SamplingError::Bias { token, n_vocab });
         }
-        let model = logits;
-        let mut logits = model;
-        if !self.processors.is_empty() {
-            self.logits.clear();
-            self.logits.extend_from_slice(model);
-            self.processors.iter_mut().for_each(|processor| processor.apply(tokens, &mut self.logits));
-            logits = &self.logits;
-        }
-        let chosen = if self.sampling.temperature <= 0.0 {
-            largest(logits)
+        let processed = if self.processors.is_empty() {
+            logits
         } else {
-            filter(&self.sampling, logits, &mut self.candidates);
+            self.logits.clear();
+            self.logits.extend_from_slice(logits);
+            self.processors.iter_mut().for_each(|processor| processor.apply(tokens, &mut self.logits));
+            &self.logits
+        };
+        let chosen = if self.sampling.temperature <= 0.0 {
+            largest(processed)
+        } else {
+            filter(&self.sampling, processed, &mut self.candidates);
             candidates::draw(&mut self.candidates, self.sampling.temperature, u)
         };
-        chosen.ok_or_else(|| match largest(model) {
+        chosen.ok_or_else(|| match largest(logits) {
             Some(_) if self.brought > 0 => SamplingError::RuledOut,
             _ => SamplingError::NoToken { biased: !self.sampling.logit_bias.is_empty() },
         })

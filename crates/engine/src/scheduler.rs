@@ -26,13 +26,7 @@ use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Room};
 
-/// A request, unique in its engine. Ids rise in order of submission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId(pub u64);
-
-/// A sequence whose KV cache is kept between requests, such as a chat.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SequenceId(pub u64);
+pub use crate::ids::{RequestId, SequenceId};
 
 /// What a scheduler may hand out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -308,7 +308,8 @@ impl World {
             assert!(chunk.n_past <= job.asked_from, "a row that is asked for was skipped");
             assert_eq!(chunk.outputs, asked.len().max(usize::from(chunk.is_last)), "{asked:?}");
             self.asked += asked.len();
-            job.asked_from = if job.cached < job.prompt { job.asked_from.max(job.cached) } else { usize::MAX };
+            job.asked_from =
+                if job.cached < job.prompt { job.asked_from.max(job.cached) } else { usize::MAX };
 
             for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&mut self.stores) {
                 let slot = |position: usize| {

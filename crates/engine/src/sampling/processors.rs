@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::Sampling;
-
 /// Changes the logits of a row before a token is chosen from them: a bias, a penalty, the mask of a grammar.
 ///
 /// A processor belongs to one request and may keep state. It is asked once for each token that is chosen, in order; a
@@ -26,7 +24,7 @@ impl Clone for Box<dyn Processor> {
 
 /// Adds to the logits of some tokens; what is not in the vocabulary is passed over.
 #[derive(Clone, Debug)]
-pub(super) struct Bias(Vec<(u32, f32)>);
+pub(super) struct Bias(pub(super) Vec<(u32, f32)>);
 
 impl Processor for Bias {
     fn apply(&mut self, _: &[u32], logits: &mut [f32]) {
@@ -49,8 +47,17 @@ pub(super) struct Penalties {
     repeat: f32,
     frequency: f32,
     presence: f32,
+    /// How many of the last tokens are looked at.
     last_n: usize,
     counts: HashMap<u32, u32>,
+}
+
+impl Penalties {
+    /// None where they would change nothing.
+    pub(super) fn new([repeat, frequency, presence]: [f32; 3], last_n: usize) -> Option<Penalties> {
+        let is_off = (repeat, frequency, presence) == (1.0, 0.0, 0.0) || last_n == 0;
+        (!is_off).then(|| Penalties { repeat, frequency, presence, last_n, counts: HashMap::new() })
+    }
 }
 
 impl Processor for Penalties {
@@ -72,19 +79,4 @@ impl Processor for Penalties {
     fn boxed_clone(&self) -> Box<dyn Processor> {
         Box::new(self.clone())
     }
-}
-
-/// The processors that `sampling` asks for: none where they would change nothing.
-pub(super) fn of(sampling: &Sampling) -> Vec<Box<dyn Processor>> {
-    let mut processors: Vec<Box<dyn Processor>> = Vec::new();
-    if !sampling.logit_bias.is_empty() {
-        processors.push(Box::new(Bias(sampling.logit_bias.clone())));
-    }
-    let (repeat, last_n) = (sampling.repeat_penalty, sampling.penalty_last_n);
-    let (frequency, presence) = (sampling.frequency_penalty, sampling.presence_penalty);
-    if (repeat, frequency, presence) != (1.0, 0.0, 0.0) && last_n > 0 {
-        let counts = HashMap::new();
-        processors.push(Box::new(Penalties { repeat, frequency, presence, last_n, counts }));
-    }
-    processors
 }

@@ -14,7 +14,7 @@ use quant::Format;
 use crate::common::{cpu, eight, finish, model, prompt, run, serve, spec};
 
 /// What a [`Faulty`] backend does wrong.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Fault {
     /// A step fails.
     Fails,
@@ -91,11 +91,14 @@ impl Program for FaultyProgram {
         // Asked again, a device says the same.
         let is_again = self.is_wrong && are_tokens_only(&self.asked) && !are_tokens_only(step.outputs());
         self.is_wrong = left == 0 || is_again;
-        if !is_again && (left > 0 || *fault != Fault::IsLost) {
+        if !is_again && (left > 0 || !matches!(fault, Fault::IsLost)) {
             steps.store(left.wrapping_sub(1), Ordering::Relaxed);
         }
         if self.is_wrong && matches!(fault, Fault::Fails | Fault::IsLost) {
-            return Err(backend::Error::Device { device: "a card".into(), why: "the cable was pulled".into() });
+            return Err(backend::Error::Device {
+                device: "a card".into(),
+                why: "the cable was pulled".into(),
+            });
         }
         self.asked = step.outputs().to_vec();
         self.inner.submit(step)
@@ -226,11 +229,11 @@ fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool) -> SamplingError {
     let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), keeps_logits });
     let model = model(Format::F32);
     let expected = run(&mut serve(&model, 1, eight()), [greedy(1)]).remove(0);
-    let mut engine = Engine::new(model, backend, eight()).unwrap();
-    let ids = [0, 1].map(|seed| engine.submit(greedy(seed)).unwrap());
+    let mut engine = Engine::new(model, backend, eight()).expect("room");
+    let ids = [0, 1].map(|seed| engine.submit(greedy(seed)).expect("it can be served"));
     let (mut tokens, mut failed) = (Vec::new(), Vec::new());
     while !engine.is_idle() {
-        for event in engine.step().unwrap() {
+        for event in engine.step().expect("the file is whole") {
             match event {
                 Event::Failed { id, error: RequestError::Sampling(error) } => failed.push((id, error)),
                 Event::Token { id, token, .. } if id == ids[1] => tokens.push(token),

@@ -31,7 +31,7 @@ fn all_logits(model: &Arc<Model>, tokens: &[u32]) -> Vec<Vec<f32>> {
             rows.push(row.to_vec());
             ControlFlow::Continue(())
         })
-        .unwrap();
+        .expect("it computes");
     rows
 }
 
@@ -81,7 +81,7 @@ fn observed(engine: &mut Engine, request: Request, rows: LogitRows) -> (Rows, An
             sink.lock().expect("no panic").push((position, bits(row)));
             ControlFlow::Continue(())
         })
-        .unwrap();
+        .expect("it can be served");
     let answer = finish(engine).remove(&id).expect("it ends");
     (std::mem::take(&mut *seen.lock().expect("no panic")), answer)
 }
@@ -123,7 +123,11 @@ fn an_observer_that_breaks_ends_its_request() {
     let id = engine
         .submit_observed(greedy(prompt(0, 50), 5), LogitRows::All, move |_, _| {
             *sink.lock().expect("no panic") += 1;
-            if *sink.lock().expect("no panic") == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if *sink.lock().expect("no panic") == 3 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })
         .unwrap();
     let other = engine.submit(greedy(prompt(1, 5), 5)).unwrap();
@@ -134,10 +138,10 @@ fn an_observer_that_breaks_ends_its_request() {
 
 /// The log-probabilities that the engine tells of each token.
 fn told(engine: &mut Engine, request: Request) -> Vec<(u32, Option<Logprobs>)> {
-    engine.submit(request).unwrap();
+    engine.submit(request).expect("it can be served");
     let mut told = Vec::new();
     while !engine.is_idle() {
-        for event in engine.step().unwrap() {
+        for event in engine.step().expect("nothing fails here") {
             if let Event::Token { token, logprobs, .. } = event {
                 told.push((token, logprobs));
             }

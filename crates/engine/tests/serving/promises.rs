@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, finish, model, model_with, prompt, reference, run, serve, spec};
+use crate::common::{Answer, cpu, eight, model, model_with, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
 
