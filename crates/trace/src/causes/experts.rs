@@ -20,8 +20,8 @@ pub(super) fn route(hunt: &mut Hunt<'_>, logits: ValueId, used: usize) {
         }
     };
     number(experts, "all experts are used: the softmax is over all logits, none is set to 0".into());
-    number(used + 1, format!("{} experts are used, not {used}", used + 1));
-    number(used - 1, format!("{} experts are used, not {used}", used - 1));
+    number(used + 1, format!("rows use {} of {experts} experts, not {used}", used + 1));
+    number(used - 1, format!("rows use {} of {experts} experts, not {used}", used - 1));
     let lowest = s.on(&[&x.map(|x| -x)]);
     hunt.try_run("route-order", Rank::Known, "the experts of the smallest logits are chosen", lowest);
 
