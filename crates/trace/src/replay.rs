@@ -6,7 +6,7 @@ use backend::KvFormat;
 use graph::{Op, ValueId};
 use half::f16;
 
-use crate::causes::{self, Cause, Suspect};
+use crate::causes::{self, Candidate, Cause};
 use crate::compare::{WHOLE_FLOAT, read};
 use crate::judge::{self, Block, Blocks, Judgement, Products, Rounding, judge, rows_at_once};
 use crate::oracle::Call;
@@ -170,9 +170,9 @@ impl Replay<'_> {
         Ok((call, inputs, found, expected))
     }
 
-    /// Replays every operation; the first that is guilty, with its causes. What each is like goes to `told`,
+    /// Replays every operation; the first that is failing, with its causes. What each is like goes to `report`,
     /// with its name.
-    pub(crate) fn all(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
+    pub(crate) fn all(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let mut first: Option<First> = None;
         for (id, _) in self.oracle.graph().values() {
             let Some(replayed) = self.replay(id)? else { continue };
@@ -180,15 +180,15 @@ impl Replay<'_> {
                 Err(why) => Own::not_judged(why.clone()),
                 Ok(Replayed { judgement, limit }) => Own::of(judgement, *limit),
             };
-            told(&self.name(id), own);
+            report(&self.name(id), own);
             if first.is_none()
                 && let Ok(replayed) = replayed
             {
-                first = self.guilty(id, replayed)?;
+                first = self.failing(id, replayed)?;
             }
         }
         if first.is_none() {
-            first = self.unwatched(told)?;
+            first = self.unwatched(report)?;
         }
         Ok(first)
     }
@@ -196,13 +196,13 @@ impl Replay<'_> {
     /// The value `id`, if it is wrong.
     pub(crate) fn one(&self, id: ValueId) -> Result<Option<First>, Error> {
         match self.replay(id)? {
-            Some(Ok(replayed)) => self.guilty(id, replayed),
+            Some(Ok(replayed)) => self.failing(id, replayed),
             _ => Ok(None),
         }
     }
 
     /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
+    fn unwatched(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
@@ -220,7 +220,7 @@ impl Replay<'_> {
         };
         let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);
         let judgement = judge(&value, limit)?;
-        told(name, Own::of(&judgement, limit));
+        report(name, Own::of(&judgement, limit));
         let Judgement { region: Some(region), .. } = judgement else { return Ok(None) };
         let cause = Cause {
             kind: "not-watched",
@@ -237,7 +237,7 @@ impl Replay<'_> {
     }
 
     /// The value with its causes, if it is wrong.
-    fn guilty(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
+    fn failing(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
         let Replayed { judgement, limit } = replayed;
         let Some(region) = judgement.region else { return Ok(None) };
         let graph = self.oracle.graph();
@@ -259,7 +259,7 @@ impl Replay<'_> {
         let rounding = products.map_or_else(Rounding::default, |products| products.rounding(&expected));
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
         let again = |slot: usize| self.input_again(id, slot, &rows).ok().flatten();
-        let suspect = Suspect {
+        let candidate = Candidate {
             oracle: self.oracle,
             id,
             call,
@@ -274,7 +274,7 @@ impl Replay<'_> {
             recorded: &recorded,
             again: &again,
         };
-        let causes = causes::find(&suspect);
+        let causes = causes::find(&candidate);
         Ok(Some(First { causes, ..first }))
     }
 

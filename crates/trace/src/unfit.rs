@@ -71,12 +71,12 @@ impl Sides<'_> {
                 (_, _, [Some(a), Some(b)]) if a.cols != b.cols => None,
                 _ => continue,
             };
-            let told = ["A", "B"].iter().zip(shapes).filter_map(|(side, shape)| {
+            let shapes = ["A", "B"].iter().zip(shapes).filter_map(|(side, shape)| {
                 shape.map(|Shape { rows, cols, .. }| format!("{rows} x {cols} in {side}"))
             });
             let text = format!(
                 "its shape: {}, of {} positions that are compared",
-                told.collect::<Vec<_>>().join(", "),
+                shapes.collect::<Vec<_>>().join(", "),
                 self.positions
             );
             let none = |_: Range<usize>| unreachable!("there are no rows");

@@ -2,7 +2,7 @@
 
 use graph::{Op, StoreId};
 
-use super::{Hunt, Rank, Suspect, words};
+use super::{Candidate, Diagnosis, Rank, words};
 use crate::Matrix;
 use crate::metrics::difference;
 
@@ -87,8 +87,8 @@ fn softmax(scores: &mut [f64]) {
     scores.iter_mut().for_each(|score| *score /= total);
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, store: StoreId, heads: usize, scale: f32) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, store: StoreId, heads: usize, scale: f32) {
+    let s = diagnosis.candidate;
     let graph::Store { heads: kv_heads, window, .. } = *s.oracle.graph().store(store);
     let [q, k, v] = &s.inputs[..] else { return };
     let share = heads / kv_heads;
@@ -108,12 +108,12 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, store: StoreId, heads: usize, scale: f32
         value_at: &|_, p| Some(p),
         weigh: &softmax,
     };
-    scores(hunt, &base);
-    masks(hunt, &base, window);
-    windows(hunt, &base, window);
-    grouping(hunt, &base, share);
-    layers(hunt, &base);
-    cache(hunt, &base, window);
+    scores(diagnosis, &base);
+    masks(diagnosis, &base, window);
+    windows(diagnosis, &base, window);
+    grouping(diagnosis, &base, share);
+    layers(diagnosis, &base);
+    cache(diagnosis, &base, window);
 }
 
 /// Whether row `r` sees position `p`: those up to its own, or the last `window` of these.
@@ -128,7 +128,7 @@ fn is_near(window: Option<usize>, r: usize, p: usize) -> bool {
 
 type Base<'a, 'b> = &'b dyn Fn() -> Attention<'a>;
 
-fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
+fn scores(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>) {
     let a = base();
     let d = a.k_dim() as f64;
     let scale = a.scale;
@@ -144,14 +144,19 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     ] {
         if (wrong / scale - 1.0).abs() > 1e-6 {
             let text = format!("softmax scale: {text}");
-            hunt.try_out("attention-scale", Rank::Known, text, &Attention { scale: wrong, ..base() }.all());
+            diagnosis.try_out(
+                "attention-scale",
+                Rank::Known,
+                text,
+                &Attention { scale: wrong, ..base() }.all(),
+            );
         }
     }
     let no_exp = |scores: &mut [f64]| {
         let total: f64 = scores.iter().sum();
         scores.iter_mut().for_each(|score| *score /= total);
     };
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-softmax",
         Rank::Known,
         "scores are not exponentiated before they are normalised",
@@ -161,25 +166,25 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
     };
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-softmax",
         Rank::Known,
         "probabilities are not divided by their sum",
         &Attention { weigh: &not_normalised, ..base() }.all(),
     );
-    let (found, fit) = fitted_scale(hunt.suspect, base);
+    let (found, fit) = fitted_scale(diagnosis.candidate, base);
     if (found / scale - 1.0).abs() > 1e-3 {
         let text = format!(
             "softmax scale: scores are scaled by {}, not by {}",
             words::factor(found, 1e-3, &[d as usize]),
             words::factor(scale, 0.0, &[d as usize])
         );
-        hunt.try_out("attention-scale", Rank::Estimated, text, &fit);
+        diagnosis.try_out("attention-scale", Rank::Estimated, text, &fit);
     }
 }
 
 /// The scale that explains most, by golden-section search over its logarithm in a few rows.
-fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
+fn fitted_scale(s: &Candidate<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
     let scale = base().scale;
     let rows: Vec<usize> = s.region.rows.iter().rev().take(3).copied().collect();
     let error = |log: f64| -> f64 {
@@ -203,11 +208,11 @@ fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
     (found, Attention { scale: found, ..base() }.all())
 }
 
-fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
-    let (n, region) = (hunt.suspect.found.rows, &hunt.suspect.region.rows);
+fn masks(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let (n, region) = (diagnosis.candidate.found.rows, &diagnosis.candidate.region.rows);
     let mut mask = |text: String, sees: &dyn Fn(usize, usize) -> bool| {
         let sees = |r, p| is_near(window, r, p) && sees(r, p);
-        hunt.try_out("attention-mask", Rank::Known, text, &Attention { sees: &sees, ..base() }.all());
+        diagnosis.try_out("attention-mask", Rank::Known, text, &Attention { sees: &sees, ..base() }.all());
     };
     mask("causal mask off by one: a row does not see its own position".into(), &|r, p| {
         p < r || (r == 0 && p == 0)
@@ -242,11 +247,11 @@ fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
 }
 
 /// How far back rows see.
-fn windows(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
-    let s = hunt.suspect;
+fn windows(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let s = diagnosis.candidate;
     let mut seen = |rank, text: String, window: Option<usize>| {
         let sees = |r: usize, p: usize| is_visible(window, r, p);
-        hunt.try_out("attention-window", rank, text, &Attention { sees: &sees, ..base() }.all());
+        diagnosis.try_out("attention-window", rank, text, &Attention { sees: &sees, ..base() }.all());
     };
     let Some(window) = window else {
         // The first row that misses something tells how far rows see.
@@ -278,7 +283,7 @@ fn windows(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
     }
 }
 
-fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
+fn grouping(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, share: usize) {
     let kv_heads = base().kv_heads;
     if share == 1 {
         return;
@@ -286,20 +291,25 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     let modulo = |h: usize| h % kv_heads;
     let of = |text: &str| format!("head grouping: {text} (there are {share} query heads to each)");
     let text = of("query head h reads key/value head h % kv_heads in place of h / group");
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-heads",
         Rank::Known,
         text,
         &Attention { key_head: &modulo, value_head: &modulo, ..base() }.all(),
     );
     let text = of("query head h reads key head h % kv_heads; its value head is right");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, ..base() }.all());
+    diagnosis.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, ..base() }.all());
     let text = of("query head h reads value head h % kv_heads; its key head is right");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { value_head: &modulo, ..base() }.all());
+    diagnosis.try_out(
+        "attention-heads",
+        Rank::Known,
+        text,
+        &Attention { value_head: &modulo, ..base() }.all(),
+    );
     for only in 0..kv_heads {
         let one = move |_| only;
         let text = of(&format!("every query head reads key/value head {only}"));
-        hunt.try_out(
+        diagnosis.try_out(
             "attention-heads",
             Rank::Known,
             text,
@@ -308,7 +318,7 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     }
     let reversed = |h: usize| kv_heads - 1 - h / share;
     let text = of("key/value heads are in reverse order");
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-heads",
         Rank::Known,
         text,
@@ -327,8 +337,8 @@ struct Stale {
 }
 
 /// Keys and values of another layer.
-fn layers(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
-    let s = hunt.suspect;
+fn layers(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
     for (id, value) in graph.values().filter(|(id, _)| *id != s.id) {
         let Op::Attention { kv: Some([k, v]), .. } = value.op else { continue };
@@ -345,22 +355,22 @@ fn layers(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
             value.name
         );
         let made = Attention { k: &keys, v: &values, ..base() }.all();
-        hunt.try_out("cache-layer", Rank::Known, text, &made);
+        diagnosis.try_out("cache-layer", Rank::Known, text, &made);
     }
 }
 
-fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
-    let s = hunt.suspect;
+fn cache(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let s = diagnosis.candidate;
     let (v, n) = (base().v, s.found.rows);
     let k = base().k;
     if k.cols == v.cols {
-        hunt.try_out(
+        diagnosis.try_out(
             "attention-kv",
             Rank::Known,
             "keys and values are exchanged in the cache",
             &Attention { k: v, v: k, ..base() }.all(),
         );
-        hunt.try_out(
+        diagnosis.try_out(
             "attention-kv",
             Rank::Known,
             "the cache holds keys where values belong",
@@ -368,14 +378,14 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
         );
     }
     let shifted = |_: usize, p: usize| p.checked_sub(1);
-    hunt.try_out(
+    diagnosis.try_out(
         "cache-row",
         Rank::Known,
         "K and V are written one position too late in the cache",
         &Attention { key_at: &shifted, value_at: &shifted, ..base() }.all(),
     );
     let ahead = |_: usize, p: usize| if p + 1 < n { Some(p + 1) } else { None };
-    hunt.try_out(
+    diagnosis.try_out(
         "cache-row",
         Rank::Known,
         "K and V are read one position too far in the cache",
@@ -426,7 +436,7 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
             ),
         };
         let made = Attention { key_at: &at(keys), value_at: &at(values), ..base() }.all();
-        hunt.try_out("cache-row", Rank::Estimated, text, &made);
+        diagnosis.try_out("cache-row", Rank::Estimated, text, &made);
     }
     // A key that is not seen at all.
     for slot in 0..=first {
@@ -436,7 +446,12 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>, window: Option<usize>) {
         let error: f64 = place.iter().zip(&made).map(|(&a, &b)| difference(a, b as f32).powi(2)).sum();
         if found.first().is_none_or(|(best, _)| error <= *best * 1.5) {
             let text = format!("position {slot} is not seen by the rows from {first} on");
-            hunt.try_out("attention-mask", Rank::Estimated, text, &Attention { sees: &sees, ..base() }.all());
+            diagnosis.try_out(
+                "attention-mask",
+                Rank::Estimated,
+                text,
+                &Attention { sees: &sees, ..base() }.all(),
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use zerocopy::FromBytes;
 use mistakes::{Misread, Mistake, fields, mistakes};
 
 use super::linear::Close;
-use super::{Hunt, Rank};
+use super::{Diagnosis, Rank};
 use crate::Matrix;
 
 /// The part of the error that may be left in the columns looked at for a mistake to be tried in full.
@@ -79,8 +79,8 @@ fn misread(mistake: &Mistake, format: Format, bytes: &[u8], out: &mut Vec<f32>) 
     }
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, own: WeightId, weight: &Weight) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, close: &Close, own: WeightId, weight: &Weight) {
+    let s = diagnosis.candidate;
     let name = &s.oracle.graph().weight(own).name;
     let (x, format) = (&s.inputs[0], weight.format);
     if fields(format).is_empty() || close.cols.len() < 2 {
@@ -105,9 +105,9 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, own: WeightId, weight: &W
     }
     if promising.is_empty()
         && s.region.rows.len() >= places::ENOUGH
-        && let Some(text) = places::told(x, close, weight, name)
+        && let Some(text) = places::described(x, close, weight, name)
     {
-        hunt.note("block-positions", text);
+        diagnosis.note("block-positions", text);
     }
     promising.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (_, mistake) in promising.into_iter().take(4) {
@@ -126,6 +126,6 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, own: WeightId, weight: &W
             column.iter().enumerate().for_each(|(r, &y)| made.data[r * made.cols + o] = y);
         }
         let text = format!("dequantisation of {format} in `{name}`: {}", mistake.text);
-        hunt.try_out("dequantisation", Rank::Known, text, &made);
+        diagnosis.try_out("dequantisation", Rank::Known, text, &made);
     }
 }

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Op};
 
-use super::{Hunt, Rank, general};
+use super::{Diagnosis, Rank, general};
 use crate::Matrix;
 use crate::activation::{activate, sigmoid};
 
@@ -36,12 +36,12 @@ fn other_activations(own: Activation) -> Vec<(&'static str, Function)> {
     others.into_iter().filter(|(name, _)| *name != called(own)).collect()
 }
 
-pub(super) fn gate(hunt: &mut Hunt<'_>, act: Activation) {
-    let s = hunt.suspect;
+pub(super) fn gate(diagnosis: &mut Diagnosis<'_>, act: Activation) {
+    let s = diagnosis.candidate;
     let [gate, up] = &s.inputs[..] else { return };
     let (own, name) = (called(act), act.name());
     let mut known = |kind, text: String, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(gate, up, of));
+        diagnosis.try_out(kind, Rank::Known, text, &zip(gate, up, of));
     };
     let right = move |x: f64| activate(act, x);
     known("gate-exchanged", format!("gate and up are exchanged: gate * {name}(up)"), &|gate, up| {
@@ -65,24 +65,24 @@ pub(super) fn gate(hunt: &mut Hunt<'_>, act: Activation) {
 }
 
 /// A factor that is left out is found by what all operations have in common: the input is unchanged.
-pub(super) fn scale(hunt: &mut Hunt<'_>, factor: f32) {
-    let s = hunt.suspect;
+pub(super) fn scale(diagnosis: &mut Diagnosis<'_>, factor: f32) {
+    let s = diagnosis.candidate;
     let [x] = &s.inputs[..] else { return };
     for (wrong, text) in [
         (factor * factor, "it is multiplied twice by"),
         (1.0 / factor, "it is divided by, not multiplied with,"),
     ] {
-        hunt.try_out("scale", Rank::Known, format!("{text} {factor}"), &x.map(|x| wrong * x));
+        diagnosis.try_out("scale", Rank::Known, format!("{text} {factor}"), &x.map(|x| wrong * x));
     }
 }
 
-pub(super) fn add(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn add(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let [a, b] = &s.inputs[..] else { return };
     let mut inputs = s.call.op.inputs().map(|id| s.name(id));
     let (a_name, b_name) = (inputs.next().unwrap_or_default(), inputs.next().unwrap_or_default());
     let mut known = |kind, text: String, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(a, b, of));
+        diagnosis.try_out(kind, Rank::Known, text, &zip(a, b, of));
     };
     known("residual-dropped", format!("`{b_name}` is not added: the sum is `{a_name}` alone"), &|a, _| a);
     known("residual-dropped", format!("`{a_name}` is not added: the sum is `{b_name}` alone"), &|_, b| b);
@@ -95,14 +95,14 @@ pub(super) fn add(hunt: &mut Hunt<'_>) {
 }
 
 /// A bias that is left out is found by what all operations have in common: the input is unchanged.
-pub(super) fn add_bias(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn add_bias(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let (Op::AddBias { weight, .. }, [x]) = (s.call.op, &s.inputs[..]) else { return };
     let mut known = |kind, text: &str, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(x, &s.expected, of));
+        diagnosis.try_out(kind, Rank::Known, text, &zip(x, &s.expected, of));
     };
     known("bias-sign", "the bias is subtracted", &|x, sum| 2.0 * x - sum);
     known("bias-twice", "the bias is added twice", &|x, sum| 2.0 * sum - x);
     known("bias-product", "the bias is multiplied, not added", &|x, sum| x * (sum - x));
-    general::other_weights(hunt, weight, "bias");
+    general::other_weights(diagnosis, weight, "bias");
 }

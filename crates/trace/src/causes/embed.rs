@@ -2,12 +2,12 @@
 
 use graph::WeightId;
 
-use super::{Hunt, Rank, general, linear};
+use super::{Diagnosis, Rank, general, linear};
 use crate::Matrix;
 use crate::oracle::Call;
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId) {
+    let s = diagnosis.candidate;
     let Ok(table) = s.oracle.weight(own) else { return };
     let tokens = &s.call.tokens;
     let n_vocab = table.rows as u32;
@@ -16,25 +16,25 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId) {
         s.run(&Call { tokens, ..s.call.clone() })
     };
     let n = tokens.len();
-    hunt.try_run(
+    diagnosis.try_run(
         "embed-row",
         Rank::Known,
         "rows of the table are counted from 1: each token has the row before its own",
         other_tokens(&|i| tokens[i].saturating_sub(1)),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "embed-row",
         Rank::Known,
         "each token has the row after its own in the table",
         other_tokens(&|i| (tokens[i] + 1).min(n_vocab - 1)),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "embed-position",
         Rank::Known,
         "each position has the token before it",
         other_tokens(&|i| tokens[i.saturating_sub(1)]),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "embed-position",
         Rank::Known,
         "each position has the token after it",
@@ -45,7 +45,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId) {
     let rows = rows.flat_map(|v| linear::transposed(&table, v..v + 1).data);
     let made = Matrix::new(table.cols, rows.collect());
     if made.rows == s.found.rows {
-        hunt.try_out("transposed", Rank::Known, text, &made);
+        diagnosis.try_out("transposed", Rank::Known, text, &made);
     }
-    general::other_weights(hunt, own, "table");
+    general::other_weights(diagnosis, own, "table");
 }

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Op, ValueId, WeightId};
 
-use super::{Hunt, Rank, Suspect, elementwise, general};
+use super::{Candidate, Diagnosis, Rank, elementwise, general};
 use crate::activation::sigmoid;
 use crate::{Error, Matrix};
 
@@ -10,20 +10,20 @@ use crate::{Error, Matrix};
 const MOST: usize = 64;
 
 /// Mistakes of [`Op::Route`].
-pub(super) fn route(hunt: &mut Hunt<'_>, logits: ValueId, used: usize) {
-    let s = hunt.suspect;
+pub(super) fn route(diagnosis: &mut Diagnosis<'_>, logits: ValueId, used: usize) {
+    let s = diagnosis.candidate;
     let [x] = &s.inputs[..] else { return };
     let experts = x.cols;
     let mut number = |used: usize, text: String| {
         if (1..=experts).contains(&used) {
-            hunt.try_run("route-used", Rank::Known, text, s.as_op(Op::Route { logits, used }));
+            diagnosis.try_run("route-used", Rank::Known, text, s.as_op(Op::Route { logits, used }));
         }
     };
     number(experts, "all experts are used: the softmax is over all logits, none is set to 0".into());
     number(used + 1, format!("rows use {} of {experts} experts, not {used}", used + 1));
     number(used - 1, format!("rows use {} of {experts} experts, not {used}", used - 1));
     let lowest = s.on(&[&x.map(|x| -x)]);
-    hunt.try_run("route-order", Rank::Known, "the experts of the smallest logits are chosen", lowest);
+    diagnosis.try_run("route-order", Rank::Known, "the experts of the smallest logits are chosen", lowest);
 
     // The chosen experts with other weights: `of` makes them from the logits and those of a row.
     let weighed = |of: &dyn Fn(f64, &[f64]) -> f64, is_normalized: bool| {
@@ -46,7 +46,7 @@ pub(super) fn route(hunt: &mut Hunt<'_>, logits: ValueId, used: usize) {
         let max = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         (logit - max).exp() / all.iter().map(|x| (x - max).exp()).sum::<f64>()
     };
-    let mut known = |kind, text: &str, made: Matrix| hunt.try_out(kind, Rank::Known, text, &made);
+    let mut known = |kind, text: &str, made: Matrix| diagnosis.try_out(kind, Rank::Known, text, &made);
     known(
         "route-normalized",
         "the softmax is over all logits and what the chosen experts have of it is not divided by their sum",
@@ -71,8 +71,8 @@ pub(super) fn route(hunt: &mut Hunt<'_>, logits: ValueId, used: usize) {
 }
 
 /// Mistakes of [`Op::Experts`].
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let (Op::Experts { x: x_id, routes: routes_id, gate, up, down, act }, [x, routes]) =
         (s.call.op, &s.inputs[..])
     else {
@@ -87,43 +87,48 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         act,
     };
     let exchanged = s.as_op(op([up, gate, down], act));
-    hunt.try_run("gate-exchanged", Rank::Known, "gate and up of the experts are exchanged", exchanged);
+    diagnosis.try_run("gate-exchanged", Rank::Known, "gate and up of the experts are exchanged", exchanged);
     let other = match act {
         Activation::Silu => Activation::GeluTanh,
         Activation::GeluTanh => Activation::Silu,
     };
     let [own, wrong] = [act, other].map(elementwise::called);
     let text = format!("the experts' gates go through {wrong}, not {own}");
-    hunt.try_run("gate-function", Rank::Known, text, s.as_op(op([gate, up, down], other)));
+    diagnosis.try_run("gate-function", Rank::Known, text, s.as_op(op([gate, up, down], other)));
 
     let used = routes.map(|p| if p != 0.0 { 1.0 } else { 0.0 });
-    hunt.try_run(
+    diagnosis.try_run(
         "experts-weight",
         Rank::Known,
         "what the experts make is added up without their weights",
         s.on(&[x, &used]),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "experts-weight",
         Rank::Known,
         "the experts' weights are multiplied with their inputs, not with what they make",
         weighed_before(s, x, routes),
     );
     let squared = s.on(&[x, &routes.map(|p| p * p)]);
-    hunt.try_run("experts-weight", Rank::Known, "the experts' weights are multiplied twice", squared);
+    diagnosis.try_run("experts-weight", Rank::Known, "the experts' weights are multiplied twice", squared);
     let first = s.on(&[x, &only_some(routes, |place, _| place == 0)]);
-    hunt.try_run("experts-used", Rank::Known, "only the expert of the largest weight is added", first);
+    diagnosis.try_run("experts-used", Rank::Known, "only the expert of the largest weight is added", first);
     let but_last = s.on(&[x, &only_some(routes, |place, all| place + 1 < all)]);
-    hunt.try_run("experts-used", Rank::Known, "the expert of the smallest weight is not added", but_last);
+    diagnosis.try_run(
+        "experts-used",
+        Rank::Known,
+        "the expert of the smallest weight is not added",
+        but_last,
+    );
     for (from, text) in [(1, "before"), (routes.cols - 1, "after")] {
         let shifted =
             Matrix::from_fn(routes.rows, routes.cols, |r, e| routes.at(r, (e + from) % routes.cols));
         let text = format!("experts are off by one: a row gets those {text} the ones that it chose");
-        hunt.try_run("experts-index", Rank::Known, text, s.on(&[x, &shifted]));
+        diagnosis.try_run("experts-index", Rank::Known, text, s.on(&[x, &shifted]));
     }
-    one(hunt, x, routes);
+    one(diagnosis, x, routes);
     for weight in [gate, up, down] {
-        general::other_weights(hunt, weight, "experts' weight");
+        general::other_weights(diagnosis, weight, "experts' weight");
     }
 }
 
@@ -141,7 +146,7 @@ fn only_some(routes: &Matrix, is_kept: impl Fn(usize, usize) -> bool) -> Matrix 
 }
 
 /// The result when inputs are multiplied with the experts' weights: a row for each expert that a row of `x` chose.
-fn weighed_before(s: &Suspect<'_>, x: &Matrix, routes: &Matrix) -> Result<Matrix, Error> {
+fn weighed_before(s: &Candidate<'_>, x: &Matrix, routes: &Matrix) -> Result<Matrix, Error> {
     let all = (0..x.rows).flat_map(|r| (0..routes.cols).map(move |e| (r, e)));
     let pairs: Vec<(usize, usize)> = all.filter(|&(r, e)| routes.at(r, e) != 0.0).collect();
     let scaled = Matrix::from_fn(pairs.len(), x.cols, |i, c| {
@@ -159,8 +164,8 @@ fn weighed_before(s: &Suspect<'_>, x: &Matrix, routes: &Matrix) -> Result<Matrix
 }
 
 /// One expert that is lost, or wrong in itself: the rows that use it are wrong, and no others.
-fn one(hunt: &mut Hunt<'_>, x: &Matrix, routes: &Matrix) {
-    let s = hunt.suspect;
+fn one(diagnosis: &mut Diagnosis<'_>, x: &Matrix, routes: &Matrix) {
+    let s = diagnosis.candidate;
     if routes.cols > MOST {
         return;
     }
@@ -173,13 +178,13 @@ fn one(hunt: &mut Hunt<'_>, x: &Matrix, routes: &Matrix) {
         let without =
             Matrix::from_fn(routes.rows, routes.cols, |r, e| if e == expert { 0.0 } else { routes.at(r, e) });
         let text = format!("expert {expert} is not added");
-        hunt.try_run("expert-lost", Rank::Known, text, s.on(&[x, &without]));
+        diagnosis.try_run("expert-lost", Rank::Known, text, s.on(&[x, &without]));
         if users == s.region.rows && users.len() < routes.rows {
             let text = format!(
                 "the rows that use expert {expert} are wrong, and no others: look at its matrices, and at how its \
                  rows are gathered"
             );
-            hunt.note("expert-wrong", text);
+            diagnosis.note("expert-wrong", text);
         }
     }
 }

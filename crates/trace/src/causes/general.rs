@@ -2,7 +2,7 @@
 
 use graph::{Op, Value, ValueId, WeightId};
 
-use super::{Cause, Hunt, Rank, Suspect, words};
+use super::{Candidate, Cause, Diagnosis, Rank, words};
 use crate::judge::Region;
 use crate::metrics::difference;
 use crate::{Error, Matrix};
@@ -14,7 +14,7 @@ const OTHERS: usize = 60;
 const SCREEN: usize = 4;
 
 /// When the value holds NaN or infinities that its inputs do not account for.
-pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
+pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
     let (rows, cols) = (s.found.rows, s.found.cols);
     let all = || (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
     let is_bad = |r: usize, c: usize| !s.found.at(r, c).is_finite() && s.expected.at(r, c).is_finite();
@@ -67,8 +67,8 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
 }
 
 /// Other weights of the same shape in place of `own`.
-pub(super) fn other_weights(hunt: &mut Hunt<'_>, own: WeightId, what: &str) {
-    let s = hunt.suspect;
+pub(super) fn other_weights(diagnosis: &mut Diagnosis<'_>, own: WeightId, what: &str) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
     let shape = |id: WeightId| {
         let weight = graph.weight(id);
@@ -78,41 +78,41 @@ pub(super) fn other_weights(hunt: &mut Hunt<'_>, own: WeightId, what: &str) {
     for (id, other) in graph.weights().filter(|&(id, _)| id != own && shape(id) == shape(own)) {
         let call = s.call.with_other_weight(own, id);
         let run = |inputs: &[&Matrix]| s.oracle.run(&call, inputs);
-        if is_worth(hunt, &inputs, &run) {
+        if is_worth(diagnosis, &inputs, &run) {
             let text = format!("the {what} is `{}` in place of `{}`", other.name, graph.weight(own).name);
-            hunt.try_run("wrong-weight", Rank::Known, text, run(&inputs));
+            diagnosis.try_run("wrong-weight", Rank::Known, text, run(&inputs));
         }
     }
 }
 
 /// Zero and a factor, which every other hypothesis must surpass.
-pub(super) fn plain(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let text = "the value is zero: it was never written, or not added up";
-    hunt.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
+    diagnosis.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
     let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
     if factor.abs() > 1e-6 {
         let dims: Vec<usize> =
             s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
         let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
         let made = s.expected.map(|x| (f64::from(x) * factor) as f32);
-        hunt.try_out("scaled", Rank::General, text, &made);
-        hunt.plain = hunt.plain.min(s.region_error(&made));
+        diagnosis.try_out("scaled", Rank::General, text, &made);
+        diagnosis.plain = diagnosis.plain.min(s.region_error(&made));
     }
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    clipped(hunt);
-    squashed(hunt);
-    rows(hunt);
-    columns(hunt);
-    inputs(hunt);
-    by_row_and_column(hunt);
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
+    clipped(diagnosis);
+    squashed(diagnosis);
+    rows(diagnosis);
+    columns(diagnosis);
+    inputs(diagnosis);
+    by_row_and_column(diagnosis);
 }
 
 /// `sum a b / sum b^2` over the wrong region: the factor that brings `b` nearest to `a`; and three times its
 /// own error, relative to it, if the errors of a row hang together.
-fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
+fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {
         for &c in cols {
@@ -129,20 +129,20 @@ fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
 }
 
-fn clipped(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn clipped(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let bound = s.found.data.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let beyond = s.expected.data.iter().filter(|x| x.abs() > bound * 1.001).count();
     let at = s.found.data.iter().filter(|x| x.abs() == bound).count();
     if beyond >= super::ENOUGH && at >= super::ENOUGH && bound > 0.0 {
         let text = format!("values are clipped to ±{bound}: nothing may bound them");
-        hunt.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
+        diagnosis.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
     }
 }
 
 /// `c * tanh(x / c)`, with the `c` that the largest numbers show.
-fn squashed(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn squashed(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let cap = |c: f64| move |x: f32| (c * (f64::from(x) / c).tanh()) as f32;
     let Some((&most, &found)) =
         s.expected.data.iter().zip(&s.found.data).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
@@ -160,12 +160,12 @@ fn squashed(hunt: &mut Hunt<'_>) {
         if c * (most / c).tanh() < found { low = c } else { high = c }
     }
     let text = format!("values are softcapped: {low:.4} * tanh(x / {low:.4})");
-    hunt.try_out("softcap", Rank::Estimated, text, &s.expected.map(cap(low)));
+    diagnosis.try_out("softcap", Rank::Estimated, text, &s.expected.map(cap(low)));
 }
 
 /// Rows that hold what belongs into others.
-fn rows(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn rows(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let rows = s.found.rows;
     for (shift, text) in [
         (1, "each position has the row of the position before it"),
@@ -174,7 +174,7 @@ fn rows(hunt: &mut Hunt<'_>) {
         let from = |r: usize| (r as i64 - shift).rem_euclid(rows as i64) as usize;
         let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from(r), c));
         // The first or last row has none to take.
-        hunt.try_out("row-shift", Rank::General, text, &made);
+        diagnosis.try_out("row-shift", Rank::General, text, &made);
     }
     // A row is known by enough of its numbers.
     if rows > 512 || s.region.cols.len() < super::ENOUGH {
@@ -196,16 +196,16 @@ fn rows(hunt: &mut Hunt<'_>) {
             s.first + first,
             s.first + from[first]
         );
-        hunt.try_out("row-moved", Rank::Fitted, text, &made);
+        diagnosis.try_out("row-moved", Rank::Fitted, text, &made);
     }
 }
 
 /// Columns and heads that hold what belongs into others.
-fn columns(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn columns(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let cols = s.found.cols;
     let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
-        hunt.try_out(
+        diagnosis.try_out(
             kind,
             rank,
             text,
@@ -256,14 +256,14 @@ fn columns(hunt: &mut Hunt<'_>) {
 }
 
 /// Other recorded values in place of the inputs, and in place of the result.
-fn inputs(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn inputs(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
     let ids: Vec<ValueId> = s.call.op.inputs().collect();
     for (&id, input) in ids.iter().zip(&s.inputs) {
         if ids.len() == 1 && (input.rows, input.cols) == (s.found.rows, s.found.cols) {
             let text = format!("it is its input `{}` unchanged: the operation was not done", s.name(id));
-            hunt.try_out("unchanged", Rank::Known, text, input);
+            diagnosis.try_out("unchanged", Rank::Known, text, input);
         }
     }
     let near = |other: &ValueId| other.index().abs_diff(s.id.index());
@@ -284,7 +284,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
         if cols == s.found.cols && !ids.contains(&other) {
             let text =
                 format!("it is the value `{name}`: a buffer that was not written, or the wrong one read");
-            hunt.try_out("other-value", Rank::General, text, &table);
+            diagnosis.try_out("other-value", Rank::General, text, &table);
         }
         // What comes later cannot be an input, whatever goes wrong.
         if other.index() > s.id.index() {
@@ -296,11 +296,11 @@ fn inputs(hunt: &mut Hunt<'_>) {
             }
             let mut given: Vec<&Matrix> = s.inputs.iter().collect();
             given[slot] = &table;
-            if !is_worth(hunt, &given, &|inputs| s.on(inputs)) {
+            if !is_worth(diagnosis, &given, &|inputs| s.on(inputs)) {
                 continue;
             }
             let text = format!("the input is `{name}` in place of `{}`", s.name(id));
-            hunt.try_run("wrong-input", Rank::General, text, s.on(&given));
+            diagnosis.try_run("wrong-input", Rank::General, text, s.on(&given));
         }
     }
 }
@@ -310,11 +310,11 @@ const MANY: usize = 1 << 18;
 
 /// Whether `run` on all rows of `inputs` is worth its time: of large products, what the first wrong rows bear out.
 pub(super) fn is_worth(
-    hunt: &Hunt<'_>,
+    diagnosis: &Diagnosis<'_>,
     inputs: &[&Matrix],
     run: &dyn Fn(&[&Matrix]) -> Result<Matrix, Error>,
 ) -> bool {
-    let s = hunt.suspect;
+    let s = diagnosis.candidate;
     let products = s.oracle.graph().cost(s.id).products;
     let of_weight = |&(id, used): &(WeightId, usize)| {
         let weight = s.oracle.graph().weight(id);
@@ -334,8 +334,8 @@ pub(super) fn is_worth(
 }
 
 /// Each row or each column has a factor of its own, or each column an offset.
-fn by_row_and_column(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn by_row_and_column(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);
     if cols.len() >= 8 && rows.len() > 1 {
         let mut made = s.expected.clone();
@@ -343,7 +343,12 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let (factor, _) = fitted(s, &[r], cols);
             cols.iter().for_each(|&c| made.data[r * made.cols + c] *= factor as f32);
         }
-        hunt.try_out("row-scaled", Rank::Fitted, "each position is scaled by a factor of its own", &made);
+        diagnosis.try_out(
+            "row-scaled",
+            Rank::Fitted,
+            "each position is scaled by a factor of its own",
+            &made,
+        );
     }
     if rows.len() >= 8 && cols.len() > 1 {
         let mut made = s.expected.clone();
@@ -351,7 +356,7 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let (factor, _) = fitted(s, rows, &[c]);
             rows.iter().for_each(|&r| made.data[r * made.cols + c] *= factor as f32);
         }
-        hunt.try_out(
+        diagnosis.try_out(
             "column-scaled",
             Rank::Fitted,
             "each column is scaled by a factor of its own: a vector is missing or multiplied twice",
@@ -365,6 +370,11 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let offset = rows.iter().map(|&r| difference(r)).sum::<f64>() / rows.len() as f64;
             rows.iter().for_each(|&r| made.data[r * made.cols + c] += offset as f32);
         }
-        hunt.try_out("bias", Rank::Fitted, "each column has an offset: a bias is added or missing", &made);
+        diagnosis.try_out(
+            "bias",
+            Rank::Fitted,
+            "each column has an offset: a bias is added or missing",
+            &made,
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use backend::Weight;
 use graph::WeightId;
 
-use super::{Hunt, Rank, Suspect, blocks, general};
+use super::{Candidate, Diagnosis, Rank, blocks, general};
 use crate::metrics::difference;
 use crate::{Error, Matrix};
 
@@ -37,7 +37,7 @@ pub(super) fn transposed(weight: &Weight, rows: Range<usize>) -> Matrix {
 }
 
 /// The product of `x` with the weight read the other way round.
-fn on_transposed(s: &Suspect<'_>, own: WeightId, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
+fn on_transposed(s: &Candidate<'_>, own: WeightId, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
     let mut made = Matrix::from_fn(x.rows, weight.rows, |_, _| 0.0);
     for first in (0..weight.rows).step_by((NUMBERS / weight.cols).max(1)) {
         let rows = first..weight.rows.min(first + (NUMBERS / weight.cols).max(1));
@@ -49,24 +49,24 @@ fn on_transposed(s: &Suspect<'_>, own: WeightId, weight: &Weight, x: &Matrix) ->
     Ok(made)
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId) {
+    let s = diagnosis.candidate;
     let Ok(weight) = s.oracle.weight(own) else { return };
     let name = &s.oracle.graph().weight(own).name;
     if weight.rows > 1 {
         let run = |inputs: &[&Matrix]| on_transposed(s, own, &weight, inputs[0]);
-        if general::is_worth(hunt, &[&s.inputs[0]], &run) {
+        if general::is_worth(diagnosis, &[&s.inputs[0]], &run) {
             let text = format!(
                 "the weight is read transposed: `{name}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {1} + k] * x[k]",
                 weight.rows, weight.cols
             );
-            hunt.try_run("transposed", Rank::Known, text, run(&[&s.inputs[0]]));
+            diagnosis.try_run("transposed", Rank::Known, text, run(&[&s.inputs[0]]));
         }
     }
-    general::other_weights(hunt, own, "weight");
-    let close = Close::new(hunt, &weight);
-    parts(hunt, &close, &weight);
-    blocks::hunt(hunt, &close, own, &weight);
+    general::other_weights(diagnosis, own, "weight");
+    let close = Close::new(diagnosis, &weight);
+    parts(diagnosis, &close, &weight);
+    blocks::diagnose(diagnosis, &close, own, &weight);
 }
 
 /// The wrong output columns that are looked at closely: those with the largest errors.
@@ -80,8 +80,8 @@ pub(in crate::causes) struct Close {
 }
 
 impl Close {
-    fn new(hunt: &Hunt<'_>, weight: &Weight) -> Close {
-        let s = hunt.suspect;
+    fn new(diagnosis: &Diagnosis<'_>, weight: &Weight) -> Close {
+        let s = diagnosis.candidate;
         let error = |c: usize| -> f64 {
             s.region.rows.iter().map(|&r| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2)).sum()
         };
@@ -120,8 +120,8 @@ struct Part {
 
 /// Looks for a range of inputs that is not summed, or with a wrong factor: in all wrong columns alike, or
 /// in each its own.
-fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
-    let s = hunt.suspect;
+fn parts(diagnosis: &mut Diagnosis<'_>, close: &Close, weight: &Weight) {
+    let s = diagnosis.candidate;
     let x = &s.inputs[0];
     let sums: Vec<Vec<Vec<f64>>> =
         (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
@@ -140,7 +140,7 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
             let made = Matrix::from_fn(s.found.rows, s.found.cols, |r, c| {
                 s.expected.at(r, c) + ((part.factor - 1.0) * f64::from(lost.at(r, c))) as f32
             });
-            hunt.try_out("part-of-sum", Rank::Estimated, told(&part, weight, None), &made);
+            diagnosis.try_out("part-of-sum", Rank::Estimated, described(&part, weight, None), &made);
         }
     }
     if close.cols.len() < s.region.cols.len() || close.cols.len() > 16 || s.region.rows.len() < ROWS {
@@ -154,7 +154,7 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
             let lost = sums[o][r][part.range.end.div_ceil(PART)] - sums[o][r][part.range.start / PART];
             made.data[r * made.cols + c] += ((part.factor - 1.0) * lost) as f32;
         }
-        text.get_or_insert_with(|| told(&part, weight, Some(c)));
+        text.get_or_insert_with(|| described(&part, weight, Some(c)));
     }
     let many = if close.cols.len() > 1 {
         format!("; {} columns are wrong so", close.cols.len())
@@ -162,11 +162,11 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
         String::new()
     };
     if let Some(text) = text {
-        hunt.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
+        diagnosis.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
     }
 }
 
-fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
+fn described(part: &Part, weight: &Weight, column: Option<usize>) -> String {
     let Range { start, end } = part.range;
     let what = if part.factor == 0.0 {
         "count as zero".to_owned()

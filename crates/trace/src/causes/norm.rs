@@ -3,7 +3,7 @@
 use backend::Weight;
 use graph::WeightId;
 
-use super::{Hunt, Rank, general};
+use super::{Diagnosis, Rank, general};
 use crate::Matrix;
 
 /// `x` with a group of columns a row: the mean is taken over each.
@@ -24,8 +24,8 @@ fn means(x: &Matrix, power: i32) -> Vec<f64> {
     (0..x.rows).map(mean).collect()
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId, eps: f32) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId, eps: f32) {
+    let s = diagnosis.candidate;
     let (Ok(weight), [input]) = (s.oracle.weight(own), &s.inputs[..]) else { return };
     let (x, found, w) = (grouped(input, weight.cols), grouped(&s.found, weight.cols), values(&weight));
     let (rows, cols, eps) = (x.rows, x.cols, f64::from(eps));
@@ -37,7 +37,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId, eps: f32) {
         Matrix::new(input.cols, made.data)
     };
     let mut known = |kind, text: &str, of: &dyn Fn(f64, usize, usize) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &make(of));
+        diagnosis.try_out(kind, Rank::Known, text, &make(of));
     };
     known("norm-weight", "the norm's weight is not multiplied", &|x, r, _| x * scales[r]);
     known("norm-weight", "the norm's weight is multiplied twice", &|x, r, c| x * scales[r] * w[c] * w[c]);
@@ -82,15 +82,15 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId, eps: f32) {
         };
         let text = format!("eps is {digits:e}, not {eps:e}{times}: attention.layer_norm_rms_epsilon");
         let made = make(&|x, r, c| x / (squares[r] + digits).sqrt() * w[c]);
-        hunt.try_out("norm-eps", Rank::Estimated, text, &made);
+        diagnosis.try_out("norm-eps", Rank::Estimated, text, &made);
     }
-    rescaled(hunt, &w);
-    general::other_weights(hunt, own, "norm's weight");
+    rescaled(diagnosis, &w);
+    general::other_weights(diagnosis, own, "norm's weight");
 }
 
 /// Rows that all have one size although they should not.
-fn rescaled(hunt: &mut Hunt<'_>, w: &[f64]) {
-    let s = hunt.suspect;
+fn rescaled(diagnosis: &mut Diagnosis<'_>, w: &[f64]) {
+    let s = diagnosis.candidate;
     let size = |row: &[f32]| -> f64 {
         (row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / row.len() as f64).sqrt()
     };
@@ -116,7 +116,7 @@ fn rescaled(hunt: &mut Hunt<'_>, w: &[f64]) {
         let factor = mean / size(s.expected.row(row));
         y.iter_mut().for_each(|y| *y = (f64::from(*y) * factor) as f32);
     }
-    hunt.try_out("norm-rescaled", Rank::Estimated, text, &made);
+    diagnosis.try_out("norm-rescaled", Rank::Estimated, text, &made);
 }
 
 /// By how much sizes of rows that are one size may differ, relative to it.

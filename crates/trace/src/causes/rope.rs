@@ -7,7 +7,7 @@
 
 use graph::{Op, Pairing, Rope, ValueId};
 
-use super::{Hunt, Rank, Suspect};
+use super::{Candidate, Diagnosis, Rank};
 use crate::metrics::difference;
 use crate::oracle::Call;
 use crate::{Error, Matrix};
@@ -15,8 +15,8 @@ use crate::{Error, Matrix};
 /// Rows up to which the position of each is looked for.
 const MOST_ROWS: usize = 128;
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, x: ValueId, rope: &Rope) {
+    let s = diagnosis.candidate;
     let (with, other) = match rope.pairing {
         Pairing::Interleaved => (
             Pairing::Halves,
@@ -32,38 +32,43 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
         let factors = rope.factors.filter(|_| other.dims == rope.dims);
         s.as_op(Op::Rope { x, rope: Rope { factors, ..other } })
     };
-    hunt.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..*rope }));
-    hunt.try_run(
+    diagnosis.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..*rope }));
+    diagnosis.try_run(
         "rope-direction",
         Rank::Known,
         "the rotation goes the other way: the sign of the sine",
         run(Rope { scale: -rope.scale, ..*rope }),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "rope-position",
         Rank::Known,
         "positions are too small by 1: row r is rotated as if at position r − 1",
         at_minus_one(s, x, rope),
     );
-    hunt.try_run("unchanged", Rank::Known, "every row is rotated as if at position 0", restarted(s, 1, true));
+    diagnosis.try_run(
+        "unchanged",
+        Rank::Known,
+        "every row is rotated as if at position 0",
+        restarted(s, 1, true),
+    );
     // The first wrong row tells where positions begin again: at that row, or at each so many rows.
     if let Some(&first) = s.region.rows.first().filter(|&&first| first > 1) {
         let text = |what| {
             format!("positions begin at 0 again {what}: the number of tokens already there is not added")
         };
         let steps = text(format!("in every step of {first}"));
-        hunt.try_run("rope-position", Rank::Known, steps, restarted(s, first, true));
+        diagnosis.try_run("rope-position", Rank::Known, steps, restarted(s, first, true));
         if s.found.rows > 2 * first {
             let once = text(format!("at row {first}"));
-            hunt.try_run("rope-position", Rank::Known, once, restarted(s, first, false));
+            diagnosis.try_run("rope-position", Rank::Known, once, restarted(s, first, false));
         }
     }
-    positions(hunt);
+    positions(diagnosis);
     if rope.dims == rope.head_dim && rope.dims >= 4 {
         let text = "only the first half of each head is rotated, with angles for so many columns";
-        hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..*rope }));
+        diagnosis.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..*rope }));
     } else {
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-dims",
             Rank::Known,
             "the whole head is rotated, not only its first columns",
@@ -71,13 +76,13 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
         );
     }
     if rope.scale != 1.0 {
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-scale",
             Rank::Known,
             format!("positions are not scaled by {}", rope.scale),
             run(Rope { scale: 1.0, ..*rope }),
         );
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-scale",
             Rank::Known,
             format!("positions are divided by {} instead of multiplied", rope.scale),
@@ -85,7 +90,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
         );
     }
     if rope.factors.is_some() {
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-factors",
             Rank::Known,
             "the factors of rope_freqs.weight are not used",
@@ -93,12 +98,12 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
         );
     }
     let twice = run(*rope).and_then(|once| s.on(&[&once]));
-    hunt.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
-    estimated(hunt, x, rope);
+    diagnosis.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
+    estimated(diagnosis, x, rope);
 }
 
 /// Position −1 for the first row: the rotation there is the inverse of position 1.
-fn at_minus_one(s: &Suspect<'_>, x: ValueId, rope: &Rope) -> Result<Matrix, Error> {
+fn at_minus_one(s: &Candidate<'_>, x: ValueId, rope: &Rope) -> Result<Matrix, Error> {
     // Rotating everything by its position and back by one is rotating from the row before.
     let inverse = Op::Rope { x, rope: Rope { scale: -rope.scale, ..*rope } };
     let inverse = Call { first: 1, ..s.call.with_op(inverse) };
@@ -109,7 +114,7 @@ fn at_minus_one(s: &Suspect<'_>, x: ValueId, rope: &Rope) -> Result<Matrix, Erro
 }
 
 /// Positions that count from 0 again from row `first` on: after each so many rows, or only there.
-fn restarted(s: &Suspect<'_>, first: usize, again: bool) -> Result<Matrix, Error> {
+fn restarted(s: &Candidate<'_>, first: usize, again: bool) -> Result<Matrix, Error> {
     let mut data = Vec::with_capacity(s.found.data.len());
     let rows: Vec<usize> = (0..s.found.rows).collect();
     let (begin, rest) = rows.split_at(first.min(rows.len()));
@@ -121,8 +126,8 @@ fn restarted(s: &Suspect<'_>, first: usize, again: bool) -> Result<Matrix, Error
 }
 
 /// The position that each wrong row was rotated as if at, when all have one.
-fn positions(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn positions(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let rows = s.found.rows;
     if rows > MOST_ROWS {
         return;
@@ -157,7 +162,7 @@ fn positions(hunt: &mut Hunt<'_>) {
             (Rank::Fitted, format!("positions are wrong: {} is rotated", rows.join(", ")))
         }
     };
-    hunt.try_out("rope-position", rank, text, &made);
+    diagnosis.try_out("rope-position", rank, text, &made);
 }
 
 /// A rotation as the recorded values show it.
@@ -170,7 +175,7 @@ struct Angles {
     coherence: f64,
 }
 
-fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
+fn measured(s: &Candidate<'_>, rope: &Rope) -> Angles {
     let pairs = rope.dims / 2;
     let columns = |i: usize| match rope.pairing {
         Pairing::Interleaved => (2 * i, 2 * i + 1),
@@ -226,8 +231,8 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
 }
 
 /// Base, scale and first position by the angles found.
-fn estimated(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
-    let s = hunt.suspect;
+fn estimated(diagnosis: &mut Diagnosis<'_>, x: ValueId, rope: &Rope) {
+    let s = diagnosis.candidate;
     if s.found.rows < 4 || rope.dims < 4 {
         return;
     }
@@ -264,16 +269,16 @@ fn estimated(hunt: &mut Hunt<'_>, x: ValueId, rope: &Rope) {
         let candidates = [Some(theta), Some(exact).filter(|exact| (exact / theta - 1.0).abs() > 1e-4)];
         for theta in candidates.into_iter().flatten().filter(|&theta| differ(theta, own_theta)) {
             let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
-            hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
+            diagnosis.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
         }
         if differ(scale.abs(), own_scale) {
             let text = format!("{pairs}positions are scaled by {scale}, not {own_scale}: rope.scaling");
-            hunt.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
+            diagnosis.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
         }
         if differ(theta, own_theta) || differ(scale, own_scale) || first != 0.0 {
             let text =
                 format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
-            hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
+            diagnosis.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
         }
     }
 }

@@ -124,7 +124,7 @@ impl Glance {
         self.numbers += 1.0;
     }
 
-    /// Whether the gain or the offset is more than what is never told, and more than six standard errors
+    /// Whether the gain or the offset is more than what is never reported, and more than six standard errors
     /// by what strays about it.
     pub(super) fn is_worth(&self) -> bool {
         let usual = [self.energy, (self.energy * self.weight).sqrt()];
