@@ -8,7 +8,7 @@ use graph::{Activation, Builder, Graph, Pairing, Rope, Store, ValueId};
 use quant::Format;
 use trace::{First, Matrix, Verdict};
 
-use crate::common::{Bench, TOKENS, cpu};
+use crate::common::{Bench, TOKENS, cpu, only};
 
 const HIDDEN: usize = 64;
 const HEADS: usize = 4;
@@ -124,9 +124,12 @@ fn tensors(graph: &Graph, format: Format) -> Vec<Tensor> {
 }
 
 fn bench(format: Format) -> Bench {
-    let graph = RIGHT.graph();
-    let file = gguf::write(Vec::new(), &Metadata::default(), &tensors(&graph, format));
-    Bench::of_graph(graph, file.expect("a good file"))
+    bench_of(tensors(&RIGHT.graph(), format))
+}
+
+fn bench_of(tensors: Vec<Tensor>) -> Bench {
+    let file = gguf::write(Vec::new(), &Metadata::default(), &tensors);
+    Bench::of_graph(RIGHT.graph(), file.expect("a good file"))
 }
 
 /// What is found where the CPU computes `wrong`.
@@ -152,6 +155,34 @@ fn what_is_right_is_called_right() {
             assert!(report.values.iter().all(|value| value.verdict == Verdict::Right), "{format}: {report}");
         }
     }
+}
+
+/// Beside an input that is large and counts for nothing, the others of its block are rounded away: that is no fault of
+/// the experts, and what they make is wrong all the same if it is wrong beyond that.
+#[test]
+fn experts_may_round_their_inputs() {
+    const LARGE: usize = 3;
+    let mut tensors = tensors(&RIGHT.graph(), Format::Q8_0);
+    for Tensor { name, data, .. } in &mut tensors {
+        let mut bytes = data.to_vec();
+        match &**name {
+            "ffn_norm" => bytes[4 * LARGE..][..4].copy_from_slice(&200f32.to_le_bytes()),
+            // The number of the first block of each row, behind its scale.
+            "gates" | "ups" | "router" => {
+                bytes.chunks_exact_mut(HIDDEN / 32 * 34).for_each(|row| row[2 + LARGE] = 0);
+            }
+            _ => {}
+        }
+        *data = bytes.into();
+    }
+    let bench = bench_of(tensors);
+    let (cpu, reference) = (bench.cpu(), bench.reference());
+    let report = bench.compare(&cpu, &reference);
+    assert!(report.alike, "{report}");
+    let value = report.values.iter().find(|value| value.name == "ffn_moe_out").expect("a value");
+    assert!(value.local.is_some_and(|metrics| metrics.nmse > 5e-4), "it is rounded: {value:?}");
+    let bad = bench.changed(&cpu, only("ffn_moe_out", |_, _, x| -x));
+    assert_eq!(bench.compare(&bad, &reference).first.expect("a mistake").name, "ffn_moe_out");
 }
 
 #[test]
