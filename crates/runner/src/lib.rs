@@ -3,8 +3,10 @@
 //! A [`ModelRunner`] is the one way to put a model on a backend: weights from the file, stores, and a table of programs
 //! by bucket. Whoever runs steps, be it an engine, a trace or a check, goes through it.
 
+mod pipeline;
 mod runner;
 mod weights;
 
+pub use pipeline::Pipeline;
 pub use runner::ModelRunner;
 pub use weights::FileWeights;
