@@ -1,7 +1,10 @@
-"""Llama's and Qwen2's forward pass in float64, written from the maths and sharing nothing with the Rust code.
+"""Forward passes in float64, written from the maths and sharing nothing with the Rust code.
 
     python exact.py MODEL.gguf TOKENS.npy OUT.npy    # TOKENS [sequences, positions] -> OUT [.., .., vocab]
     python exact.py MODEL.gguf --generate 200        # greedy text after BOS
+
+Architectures: llama (with experts: Mixtral), qwen2, qwen3, qwen3moe, gemma3. `Llama` is the whole pass;
+each other family is a class that says in what it differs from the one before.
 
 No cache and no rounding: weights are the file's values, everything after is float64. Shapes in
 comments: b sequences, n positions, h heads, d values a head.
@@ -15,31 +18,18 @@ from gguf.quants import dequantize
 
 
 class Model:
-    """The file's weights as float64 and the few numbers of its metadata that the maths needs."""
+    """A file: its metadata, its weights as float64, and the forward pass of its family."""
 
     def __init__(self, path: str):
         reader = GGUFReader(path)
         self.meta = {key: field.contents() for key, field in reader.fields.items()}
         self.architecture = self.meta["general.architecture"]
-        if self.architecture not in ("llama", "qwen2"):
-            raise SystemExit(f"{path}: architecture {self.architecture}, expected llama or qwen2")
+        if self.architecture not in FAMILIES:
+            raise SystemExit(f"{path}: architecture {self.architecture}, expected {' or '.join(FAMILIES)}")
         self.weights = {
             t.name: dequantize(t.data, t.tensor_type).astype(np.float64) for t in reader.tensors
         }
-
-        self.layers = self.get("block_count")
-        self.heads = self.get("attention.head_count")
-        self.kv_heads = self.get("attention.head_count_kv", self.heads)
-        self.eps = self.get("attention.layer_norm_rms_epsilon")
-        hidden = self.get("embedding_length")
-        self.key_length = self.get("attention.key_length", hidden // self.heads)
-        self.value_length = self.get("attention.value_length", hidden // self.heads)
-        self.rotated = self.get("rope.dimension_count", self.key_length)
-        self.theta = self.get("rope.freq_base", 10000.0)
-        scaling = self.get("rope.scaling.type", "none")
-        if scaling not in ("none", "linear"):
-            raise SystemExit(f"{path}: rope.scaling.type {scaling} is not in this reference")
-        self.position_scale = 1 / self.get("rope.scaling.factor", 1.0) if scaling == "linear" else 1.0
+        self.family = FAMILIES[self.architecture](self)
 
     def get(self, key: str, default=None):
         value = self.meta.get(f"{self.architecture}.{key}", default)
@@ -47,65 +37,9 @@ class Model:
             raise SystemExit(f"{self.architecture}.{key} is missing")
         return value
 
-    def linear(self, x: np.ndarray, name: str) -> np.ndarray:
-        """A weight is [outputs, inputs]; each output is the dot product of its row with x."""
-        return x @ self.weights[name].T
-
-    def projected(self, x: np.ndarray, name: str, heads: int) -> np.ndarray:
-        """Queries, keys or values [b, n, heads, d]; with Qwen2's biases."""
-        y = self.linear(x, f"{name}.weight")
-        if self.architecture == "qwen2":
-            y = y + self.weights[f"{name}.bias"]
-        return y.reshape(*x.shape[:2], heads, -1)
-
-    def norm(self, x: np.ndarray, name: str) -> np.ndarray:
-        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weights[name]
-
-    def rope(self, x: np.ndarray) -> np.ndarray:
-        """Turns each pair of a head by its angle: (x[2i], x[2i + 1]) of Llama, (x[i], x[i + d/2]) of Qwen2.
-
-        x [b, n, h, d]
-        """
-        pair = np.arange(self.rotated // 2)
-        frequency = self.theta ** (-2 * pair / self.rotated)
-        frequency = frequency / self.weights.get("rope_freqs.weight", np.ones(len(pair)))
-        angle = np.outer(np.arange(x.shape[1]) * self.position_scale, frequency)[:, None, :]  # [n, 1, d/2]
-        if self.architecture == "qwen2":
-            first, second = pair, pair + self.rotated // 2
-        else:
-            first, second = 2 * pair, 2 * pair + 1
-        z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle)
-        out = x.copy()
-        out[..., first], out[..., second] = z.real, z.imag
-        return out
-
-    def attention(self, x: np.ndarray, block: str) -> np.ndarray:
-        b, n, _ = x.shape
-        q = self.projected(x, f"{block}.attn_q", self.heads)
-        k = self.projected(x, f"{block}.attn_k", self.kv_heads)
-        v = self.projected(x, f"{block}.attn_v", self.kv_heads)
-        q, k = self.rope(q), self.rope(k)
-        future = np.triu(np.ones((n, n), dtype=bool), 1)
-        out = np.empty((b, n, self.heads, self.value_length))
-        for h in range(self.heads):
-            kv = h // (self.heads // self.kv_heads)
-            scores = q[:, :, h] @ k[:, :, kv].transpose(0, 2, 1) / np.sqrt(self.key_length)  # [b, n, n]
-            out[:, :, h] = softmax(np.where(future, -np.inf, scores)) @ v[:, :, kv]
-        return self.linear(out.reshape(b, n, -1), f"{block}.attn_output.weight")
-
-    def feed_forward(self, x: np.ndarray, block: str) -> np.ndarray:
-        gate = self.linear(x, f"{block}.ffn_gate.weight")
-        up = self.linear(x, f"{block}.ffn_up.weight")
-        return self.linear(gate / (1 + np.exp(-gate)) * up, f"{block}.ffn_down.weight")
-
     def logits(self, tokens: np.ndarray) -> np.ndarray:
         """tokens [b, n] -> [b, n, vocab], every sequence from position 0."""
-        x = self.weights["token_embd.weight"][tokens]
-        for i in range(self.layers):
-            x = x + self.attention(self.norm(x, f"blk.{i}.attn_norm.weight"), f"blk.{i}")
-            x = x + self.feed_forward(self.norm(x, f"blk.{i}.ffn_norm.weight"), f"blk.{i}")
-        output = "output.weight" if "output.weight" in self.weights else "token_embd.weight"
-        return self.linear(self.norm(x, "output_norm.weight"), output)
+        return self.family.logits(tokens)
 
     def text(self, tokens: list[int]) -> str:
         """SentencePiece pieces as text."""
@@ -119,6 +53,189 @@ class Model:
 def softmax(x: np.ndarray) -> np.ndarray:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """The approximation by tanh, which is what Gemma was trained with."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def neighbours(pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of a head that turn together: (0, 1), (2, 3), ..."""
+    return 2 * np.arange(pairs), 2 * np.arange(pairs) + 1
+
+
+def halves(pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """(0, pairs), (1, pairs + 1), ..."""
+    return np.arange(pairs), np.arange(pairs) + pairs
+
+
+class Llama:
+    """Llama, and Mixtral where the file has experts."""
+
+    columns = staticmethod(neighbours)
+    activation = staticmethod(silu)
+
+    def __init__(self, model: Model):
+        self.weights = model.weights
+        self.layers = model.get("block_count")
+        self.hidden = model.get("embedding_length")
+        self.heads = model.get("attention.head_count")
+        self.kv_heads = model.get("attention.head_count_kv", self.heads)
+        self.eps = model.get("attention.layer_norm_rms_epsilon")
+        self.key_length = model.get("attention.key_length", self.hidden // self.heads)
+        self.score_scale = 1 / np.sqrt(self.key_length)
+
+        self.rotated = model.get("rope.dimension_count", self.key_length)
+        self.theta = model.get("rope.freq_base", 10000.0)
+        scaling = model.get("rope.scaling.type", "linear")
+        if scaling not in ("none", "linear") or model.get("rope.scaling.attn_factor", 1.0) != 1:
+            raise SystemExit(f"rope.scaling.type {scaling} or its attn_factor is not in this reference")
+        factor = model.get("rope.scaling.factor", model.get("rope.scale_linear", 1.0))
+        self.position_scale = 1 / factor if scaling == "linear" else 1.0
+
+        self.experts = model.get("expert_count", 0)
+        self.experts_used = model.get("expert_used_count", 0)
+        if model.get("expert_group_count", 0) > 1:
+            raise SystemExit("groups of experts are not in this reference")
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        x = self.embedding(tokens)
+        for i in range(self.layers):
+            x = self.layer(x, i)
+        output = "output" if "output.weight" in self.weights else "token_embd"
+        return self.linear(self.norm(x, "output_norm"), output)
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        return self.weights["token_embd.weight"][tokens]
+
+    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
+        x = x + self.attention(self.norm(x, f"blk.{i}.attn_norm"), i)
+        feed_forward = self.mixture if self.experts else self.feed_forward
+        return x + feed_forward(self.norm(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
+
+    def linear(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
+        """A weight is [outputs, inputs]; each output is its row's dot product with x, plus its bias if any."""
+        y = x @ self.weights[f"{name}.weight"][expert].T
+        return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
+
+    def norm(self, x: np.ndarray, name: str) -> np.ndarray:
+        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weights[f"{name}.weight"]
+
+    def attention(self, x: np.ndarray, i: int) -> np.ndarray:
+        b, n, _ = x.shape
+        q = self.linear(x, f"blk.{i}.attn_q").reshape(b, n, self.heads, -1)
+        k = self.linear(x, f"blk.{i}.attn_k").reshape(b, n, self.kv_heads, -1)
+        v = self.linear(x, f"blk.{i}.attn_v").reshape(b, n, self.kv_heads, -1)
+        q, k = self.placed(q, f"blk.{i}.attn_q", i), self.placed(k, f"blk.{i}.attn_k", i)
+        visible = self.visible(np.arange(n)[:, None], np.arange(n), i)
+        heads = []
+        for h in range(self.heads):
+            kv = h // (self.heads // self.kv_heads)
+            scores = q[:, :, h] @ k[:, :, kv].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
+            heads.append(softmax(np.where(visible, scores, -np.inf)) @ v[:, :, kv])
+        return self.linear(np.concatenate(heads, axis=-1), f"blk.{i}.attn_output")
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        """Queries or keys [b, n, h, d], made by the weight `name`, as they enter the product of layer i."""
+        return self.rope(x, self.theta, self.position_scale)
+
+    def rope(self, x: np.ndarray, theta: float, position_scale: float) -> np.ndarray:
+        """Turns each pair of columns by its angle; x [b, n, h, d]."""
+        pairs = self.rotated // 2
+        frequency = theta ** (-np.arange(pairs) / pairs)
+        frequency = frequency / self.weights.get("rope_freqs.weight", np.ones(pairs))
+        angle = np.outer(np.arange(x.shape[1]) * position_scale, frequency)[:, None, :]  # [n, 1, pairs]
+        first, second = self.columns(pairs)
+        z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle)
+        out = x.copy()
+        out[..., first], out[..., second] = z.real, z.imag
+        return out
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        """Whether a query at one position sees a key at the other, in layer i."""
+        return key <= query
+
+    def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
+        gate = self.linear(x, f"{ffn}_gate{kind}", expert)
+        up = self.linear(x, f"{ffn}_up{kind}", expert)
+        return self.linear(self.activation(gate) * up, f"{ffn}_down{kind}", expert)
+
+    def mixture(self, x: np.ndarray, ffn: str) -> np.ndarray:
+        """The experts that the router finds most probable, weighted by these probabilities over their sum.
+
+        Of equal probabilities the expert of lower index comes first.
+        """
+        p = softmax(self.linear(x, f"{ffn}_gate_inp"))  # [b, n, experts]
+        rank = np.argsort(np.argsort(-p, axis=-1, kind="stable"), axis=-1)
+        p = np.where(rank < self.experts_used, p, 0)
+        p = p / p.sum(axis=-1, keepdims=True)
+        out = np.zeros_like(x)
+        for e in range(self.experts):
+            chosen = rank[..., e] < self.experts_used
+            out[chosen] += p[chosen, e, None] * self.feed_forward(x[chosen], ffn, "_exps", e)
+        return out
+
+
+class Qwen2(Llama):
+    """Pairs of halves; the biases of queries, keys and values are in the file."""
+
+    columns = staticmethod(halves)
+
+
+class Qwen3(Qwen2):
+    """Each head of the queries and keys is normed before it is turned. With experts: Qwen3-MoE."""
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return super().placed(self.norm(x, f"{name}_norm"), name, i)
+
+
+class Gemma3(Qwen3):
+    """Norms after attention and feed-forward too. Most layers are local: a window, and RoPE of another base."""
+
+    activation = staticmethod(gelu)
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        if self.layers == 62:  # the 27B
+            self.score_scale = 1 / np.sqrt(self.hidden // self.heads)
+        self.cap = model.get("final_logit_softcapping", 0.0)
+        self.window = model.get("attention.sliding_window", 0)
+        self.theta_local = model.get("rope.freq_base_swa", 10000.0)
+        local = model.get("attention.sliding_window_pattern", 6)
+        if not isinstance(local, list):  # every so many layers one is global, the last of them
+            local = [(i + 1) % local != 0 for i in range(self.layers)]
+        self.local = local if self.window else [False] * self.layers
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        x = super().logits(tokens)
+        return self.cap * np.tanh(x / self.cap) if self.cap else x
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        return super().embedding(tokens) * np.sqrt(self.hidden)
+
+    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
+        y = self.attention(self.norm(x, f"blk.{i}.attn_norm"), i)
+        x = x + self.norm(y, f"blk.{i}.post_attention_norm")
+        y = self.feed_forward(self.norm(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
+        return x + self.norm(y, f"blk.{i}.post_ffw_norm")
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        if not self.local[i]:
+            return super().placed(x, name, i)
+        return self.rope(self.norm(x, f"{name}_norm"), self.theta_local, 1.0)
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        """A window of w positions holds the query's own and the w - 1 before it."""
+        seen = super().visible(query, key, i)
+        return seen & (query - key < self.window) if self.local[i] else seen
+
+
+FAMILIES = {"llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3moe": Qwen3, "gemma3": Gemma3}
 
 
 def main() -> None:

@@ -4,6 +4,7 @@
 
 All choices are llama.cpp's defaults (K and V in F16, flash attention where it thinks it fit,
 repacked weights) but: no GPU, two threads, and a sequence is one batch with logits for all rows.
+`Llama(.., f32=True)` has K and V in F32 and no flash attention; `batch=1` gives it one token at a time.
 """
 
 import ctypes
@@ -14,9 +15,9 @@ import numpy as np
 
 
 class Llama:
-    """One loaded model and a context of `positions` positions."""
+    """One loaded model and a context of `positions` positions, which takes them `batch` at a time."""
 
-    def __init__(self, path: str, positions: int, threads: int = 2):
+    def __init__(self, path: str, positions: int, threads: int = 2, f32: bool = False, batch: int | None = None):
         self.log = lib.llama_log_callback(lambda level, text, data: None)
         lib.llama_log_set(self.log, ctypes.c_void_p(0))
         model_params = lib.llama_model_default_params()
@@ -26,12 +27,16 @@ class Llama:
             raise SystemExit(f"llama.cpp refuses {path}")
         self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
         params = lib.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = positions
+        params.n_ctx = positions
+        params.n_batch = params.n_ubatch = self.size = batch or positions
+        if f32:
+            params.type_k = params.type_v = lib.GGML_TYPE_F32
+            params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.n_threads = params.n_threads_batch = threads
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             raise SystemExit(f"llama.cpp makes no context for {path}")
-        self.batch = lib.llama_batch_init(positions, 0, 1)
+        self.batch = lib.llama_batch_init(self.size, 0, 1)
 
     def logits(self, tokens: np.ndarray) -> np.ndarray:
         """tokens [sequences, positions] -> float32 [sequences, positions, vocab]"""
@@ -39,10 +44,15 @@ class Llama:
 
     def sequence(self, tokens: np.ndarray) -> np.ndarray:
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
+        starts = range(0, len(tokens), self.size)
+        return np.concatenate([self.decode(tokens[start : start + self.size], start) for start in starts])
+
+    def decode(self, tokens: np.ndarray, start: int) -> np.ndarray:
+        """Logits [tokens, vocab] of tokens that stand at `start` and after."""
         self.batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
             self.batch.token[i] = int(token)
-            self.batch.pos[i] = i
+            self.batch.pos[i] = start + i
             self.batch.n_seq_id[i] = 1
             self.batch.seq_id[i][0] = 0
             self.batch.logits[i] = 1

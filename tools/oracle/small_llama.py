@@ -43,6 +43,18 @@ class Shape:
         return shapes
 
 
+def add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
+    """The bytes, and words that no text needs."""
+    own = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    tokens = own + [f"w{i}" for i in range(size - len(own))]
+    kind = gguf.TokenType
+    types = [kind.UNKNOWN, kind.CONTROL, kind.CONTROL] + [kind.BYTE] * 256
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([-float(i) for i in range(len(tokens))])
+    writer.add_token_types(types + [kind.NORMAL] * (len(tokens) - len(types)))
+
+
 def write(path: Path, shape: Shape, seed: int) -> None:
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(str(path), shape.architecture)
@@ -55,14 +67,7 @@ def write(path: Path, shape: Shape, seed: int) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(shape.width // shape.heads)
     writer.add_file_type(0)
-    own = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    tokens = own + [f"w{i}" for i in range(shape.vocabulary - len(own))]
-    kind = gguf.TokenType
-    types = [kind.UNKNOWN, kind.CONTROL, kind.CONTROL] + [kind.BYTE] * 256
-    writer.add_tokenizer_model("llama")
-    writer.add_token_list(tokens)
-    writer.add_token_scores([-float(i) for i in range(len(tokens))])
-    writer.add_token_types(types + [kind.NORMAL] * (len(tokens) - len(types)))
+    add_vocabulary(writer, shape.vocabulary)
     for name, dims in shape.tensors().items():
         if len(dims) == 1:
             data = np.ones(dims, np.float32)

@@ -3,7 +3,7 @@
 //!
 //! Touvron et al. 2023; grouped-query attention after Ainslie et al. 2023; Qwen2 after Yang et al. 2024.
 
-use graph::{Builder, Graph, Rope};
+use graph::{Activation, Builder, Graph, Rope, Store};
 
 use crate::Config;
 
@@ -46,11 +46,17 @@ pub(crate) fn graph(c: &Config, has: impl Fn(&str) -> bool) -> Graph {
         let v = project(&mut g, ["Vcur_mm", "Vcur"], "attn_v", kv_heads * c.value_length); // [rows, kv_heads * value_length]
         let q = g.rope(("Qcur", il), q, &rope);
         let k = g.rope(("Kcur", il), k, &rope);
-        let mut a = g.attention(("kqv_out", il), [q, k, v], heads, kv_heads, scale); // [rows, heads * value_length]
+        let store = g.store(Store {
+            heads: kv_heads,
+            k_dim: c.key_length,
+            v_dim: c.value_length,
+            window: None,
+        });
+        let mut a = g.attention(("kqv_out", il), q, Some([k, v]), store, heads, scale); // [rows, heads * value_length]
         if il + 1 == c.block_count {
-            // From here on only the rows whose logits are wanted.
-            a = g.take_rows("kqv_out_wanted", a);
-            x = g.take_rows("l_inp_wanted", x);
+            // From here on only the output rows.
+            a = g.output_rows("kqv_out_outputs", a);
+            x = g.output_rows("l_inp_outputs", x);
         }
         let wo = weight(&mut g, "attn_output", hidden, heads * c.value_length);
         let a = g.linear(("attn_out", il), a, wo); // [rows, hidden]
@@ -61,17 +67,18 @@ pub(crate) fn graph(c: &Config, has: impl Fn(&str) -> bool) -> Graph {
         let (gate, up) = (weight(&mut g, "ffn_gate", ffn, hidden), weight(&mut g, "ffn_up", ffn, hidden));
         let gate = g.linear(("ffn_gate", il), h, gate); // [rows, ffn]
         let up = g.linear(("ffn_up", il), h, up); // [rows, ffn]
-        let h = g.swiglu(("ffn_swiglu", il), gate, up);
+        let h = g.gate(("ffn_swiglu", il), gate, up, Activation::Silu);
         let down = weight(&mut g, "ffn_down", hidden, ffn);
         let h = g.linear(("ffn_out", il), h, down); // [rows, hidden]
         x = g.add(("l_out", il), h, a);
+        g.end_layer(x);
     }
     let norm = g.weight("output_norm.weight", 1, hidden);
-    let x = g.rms_norm("result_norm", x, norm, c.rms_epsilon); // [wanted, hidden]
+    let x = g.rms_norm("result_norm", x, norm, c.rms_epsilon); // [outputs, hidden]
     let output = match has("output.weight") {
         true => g.weight("output.weight", c.vocab_size, hidden),
         false => token_embd,
     };
-    let logits = g.linear("result_output", x, output); // [wanted, vocab]
+    let logits = g.linear("result_output", x, output); // [outputs, vocab]
     g.finish(logits)
 }

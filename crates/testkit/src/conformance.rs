@@ -31,10 +31,18 @@ macro_rules! conformance {
             attention_does_not_see_what_comes_later
             attention_shares_key_heads_in_groups
             attention_weighs_by_softmax_of_scaled_scores
-            swiglu_gates_with_silu
+            attention_sees_its_window
+            attention_reads_a_store_of_another
+            gates_go_through_silu
+            gates_go_through_gelu
+            rms_norm_of_heads
+            scale_multiplies
+            routes_are_the_softmax_of_the_largest
+            experts_are_weighed_by_routes
             add_clips_nothing
             add_bias_adds_one_row_to_each
-            only_wanted_rows_are_computed
+            only_output_rows_are_computed
+            tokens_are_chosen_where_logits_are
         );
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format
@@ -44,6 +52,9 @@ macro_rules! conformance {
             attention_over_several_chunks_sequences_and_scattered_pages
             attention_of_many_rows
             attention_with_values_of_another_width
+            attention_in_windows
+            experts_in_every_format
+            experts_of_odd_sizes
         );
         $crate::conformance!(@layers $candidate, $oracle;
             an_odd_layer_in_steps_of_all_sizes
@@ -58,11 +69,11 @@ macro_rules! conformance {
             weights_that_are_no_numbers_spoil_one_output
         );
         $crate::conformance!(@errors $candidate;
-            weights_must_be_loaded_and_fit
+            weights_must_be_there_and_fit
             steps_must_fit
             values_must_be_tapped
-            attention_needs_a_store_that_fits
-            the_store_must_be_the_one_compiled_for
+            the_layout_must_be_the_graphs
+            a_store_too_large_is_refused
         );
     };
     (@$module:ident $candidate:expr, $oracle:expr; $($name:ident)*) => {

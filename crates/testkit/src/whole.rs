@@ -1,12 +1,13 @@
 //! A whole model on a backend: logits of every position of a few sequences, and their distances.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Span, Step, Taps, Weight};
+use backend::{Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step};
 use gguf::Gguf;
 use models::Model;
+use runner::ModelRunner;
 
 /// A model file on a backend, with room for one sequence.
 pub struct Whole {
-    program: Box<dyn Program>,
+    runner: ModelRunner,
     /// Tokens of the vocabulary.
     pub n_vocab: usize,
 }
@@ -18,31 +19,16 @@ impl Whole {
     /// When anything is wrong with it: test models are good.
     pub fn new(
         file: Vec<u8>,
-        mut backend: Box<dyn Backend>,
+        backend: Box<dyn Backend>,
         kv: KvFormat,
         positions: usize,
         rows: usize,
     ) -> Whole {
         let file = Gguf::from_bytes(file.into()).expect("a good file");
-        let Model { config, graph } = Model::new(&file).expect("a good model");
-        for (_, weight) in graph.weights() {
-            let tensor = file.tensor(&weight.name).expect("the model has checked its tensors");
-            let bytes = tensor.data.clone();
-            let weight_bytes = Weight { format: tensor.format, rows: weight.rows, cols: weight.cols, bytes };
-            backend.load(&weight.name, weight_bytes).expect("a good weight");
-        }
-        let kv = KvLayout {
-            layers: graph.layers(),
-            kv_heads: config.head_count_kv,
-            k_dim: config.key_length,
-            v_dim: config.value_length,
-            pages: positions.div_ceil(PAGE),
-            format: kv,
-        };
-        backend.allocate_kv(kv).expect("room for a small store");
-        let program =
-            backend.compile(&graph, Bucket { rows, wanted: rows }, Taps::None).expect("a good graph");
-        Whole { program, n_vocab: config.vocab_size }
+        let Model { graph, .. } = Model::new(&file).expect("a good model");
+        let state = StateLayout::uniform(&graph, positions.div_ceil(PAGE), kv);
+        let runner = ModelRunner::new(&file, &graph, backend, &state, &[Bucket { rows, outputs: rows }]);
+        Whole { runner: runner.expect("a good graph"), n_vocab: graph.value(graph.output()).cols }
     }
 
     /// The logits of every position of `tokens`, taken `chunk` at a time: `[tokens.len(), n_vocab]`.
@@ -50,13 +36,13 @@ impl Whole {
     /// # Panics
     /// When the sequence does not fit.
     pub fn logits(&mut self, tokens: &[u32], chunk: usize) -> Vec<f32> {
-        let pages: Vec<u32> = (0..tokens.len().div_ceil(PAGE) as u32).collect();
+        let (pages, groups) = (tokens.len().div_ceil(PAGE) as u32, self.runner.graph().groups().len());
         let mut logits = Vec::with_capacity(tokens.len() * self.n_vocab);
         for (i, part) in tokens.chunks(chunk).enumerate() {
-            let span = Span { past: i * chunk, len: part.len(), pages: pages.clone() };
-            let step = Step::new(part.to_vec(), vec![span], (0..part.len() as u32).collect());
-            self.program.run(&step.expect("a good step")).expect("a good step");
-            logits.extend_from_slice(self.program.output());
+            let sequence = Sequence::uniform(i * chunk, part.len(), groups, 0..pages);
+            let step = Step::new(part.to_vec(), vec![sequence], OutputRow::all(0..part.len() as u32));
+            let outputs = self.runner.run(&step.expect("a good step")).expect("a good step");
+            logits.extend_from_slice(outputs.values());
         }
         logits
     }

@@ -1,7 +1,7 @@
 //! Answers worked out by hand.
 
-use backend::{KvFormat, Span, Step};
-use graph::{Pairing, Rope};
+use backend::{KvFormat, OutputRow, Sequence, Step};
+use graph::{Activation, Pairing, Rope, Store};
 
 use super::Make;
 use super::net::{Net, rows, sequence, store};
@@ -19,7 +19,7 @@ fn close(found: &[f32], expected: &[f32], tolerance: f32) {
 pub fn embed_takes_the_tokens_rows(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("table", 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    close(&net.run(x, make(), None, &[rows(3)]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0.0);
+    close(&net.run(x, make(), &[rows(3)]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0.0);
 }
 
 /// `y[r] = sum_k W[r * K + k] * x[k]`: two rows of three, not three rows of two.
@@ -28,7 +28,7 @@ pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
     let x = net.input("x", 2, &[1.0, 10.0, 100.0, 1.0, 0.0, -1.0]);
     let w = net.matrix("w", 2, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let y = net.graph.linear("y", x, w);
-    close(&net.run(y, make(), None, &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
+    close(&net.run(y, make(), &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
 }
 
 /// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such. The root mean
@@ -38,7 +38,7 @@ pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
     let x = net.input("x", 2, &[3.0, 4.0, 1000.0, -1000.0]);
     let w = net.matrix("w", 1, &[2000.0, 4.0]);
     let y = net.graph.rms_norm("y", x, w, 3.5);
-    close(&net.run(y, make(), None, &[rows(2)]), &[1500.0, 4.0, 2000.0, -4.0], 1e-5);
+    close(&net.run(y, make(), &[rows(2)]), &[1500.0, 4.0, 2000.0, -4.0], 1e-5);
 }
 
 /// Cosines and sines of the angles 1, 0.749894, 0.562341 (d = 64, theta = 10000) at position 1.
@@ -78,7 +78,7 @@ pub fn rope_leaves_the_columns_beyond_its_own(make: Make<'_>) {
         let scale = std::f32::consts::FRAC_PI_2;
         let rope = Rope { head_dim: 4, dims: 2, pairing, theta: 10_000.0, scale, factors: None };
         let y = net.graph.rope("y", x, &rope);
-        let found = net.run(y, make(), None, &[rows(2)]);
+        let found = net.run(y, make(), &[rows(2)]);
         close(&found[..8], &row, 0.0);
         close(&found[8..], &expected, 1e-6);
     }
@@ -92,7 +92,7 @@ fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>)
     let factors = factors.map(|factors| net.matrix("factors", 1, factors));
     let rope = Rope { head_dim: 64, dims: 64, pairing, theta: 10_000.0, scale, factors };
     let y = net.graph.rope("y", x, &rope);
-    net.run(y, make(), None, &[rows(2)])
+    net.run(y, make(), &[rows(2)])
 }
 
 /// With queries of 0 every position weighs the same: row `p` is the mean of values `0..=p`, whether
@@ -100,21 +100,20 @@ fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>)
 pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         let net = || {
-            let mut net = Net::default();
+            let mut net = Net::with_state(2, format);
             let zero = net.input("zero", 40, &[0.0; 80]);
             let values: Vec<f32> = (0..80).map(|i| i as f32).collect();
             let v = net.input("v", 40, &values);
-            let y = net.graph.attention("y", [zero, zero, v], 1, 1, 1.0);
+            let y = net.attention("y", [zero, zero, v], store(1, 2, 2), 1, 1.0);
             (net, y)
         };
         // The mean of 0, 2, …, 2p is p; of 1, 3, …, 2p + 1 it is p + 1.
         let expected: Vec<f32> = (0..40).flat_map(|p| [p as f32, p as f32 + 1.0]).collect();
-        let kv = Some(store(1, 2, 2, 2, format));
         let (whole, y) = net();
-        close(&whole.run(y, make(), kv, &[rows(40)]), &expected, 1e-5);
+        close(&whole.run(y, make(), &[sequence(0, 40)]), &expected, 1e-5);
         let (single, y) = net();
         let steps: Vec<_> = (0..40).map(|p| sequence(p, 1)).collect();
-        close(&single.run(y, make(), kv, &steps), &expected, 1e-5);
+        close(&single.run(y, make(), &steps), &expected, 1e-5);
     }
 }
 
@@ -123,14 +122,14 @@ pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
 pub fn attention_does_not_see_what_comes_later(make: Make<'_>) {
     const SPOILT: usize = 37;
     for (k_at, v_at) in [(Some(SPOILT), None), (None, Some(SPOILT))] {
-        let mut net = Net::default();
+        let mut net = Net::with_state(2, KvFormat::F32);
         let column = |at: Option<usize>| -> Vec<f32> {
             (0..40).map(|row| if at == Some(row) { f32::NAN } else { 1.0 }).collect()
         };
         let q = net.input("q", 40, &[1.0; 40]);
         let (k, v) = (net.input("k", 40, &column(k_at)), net.input("v", 40, &column(v_at)));
-        let y = net.graph.attention("y", [q, k, v], 1, 1, 1.0);
-        let found = net.run(y, make(), Some(store(1, 1, 1, 2, KvFormat::F32)), &[rows(40)]);
+        let y = net.attention("y", [q, k, v], store(1, 1, 1), 1, 1.0);
+        let found = net.run(y, make(), &[sequence(0, 40)]);
         close(&found[..SPOILT], &[1.0; SPOILT], 1e-6);
         assert!(found[SPOILT..].iter().all(|y| y.is_nan()), "{found:?}");
     }
@@ -142,8 +141,8 @@ pub fn attention_shares_key_heads_in_groups(make: Make<'_>) {
     let q = net.input("q", 1, &[1.0; 8]);
     let k = net.input("k", 1, &[1.0; 4]);
     let v = net.input("v", 1, &[1.0, 2.0, 3.0, 4.0]);
-    let y = net.graph.attention("y", [q, k, v], 4, 2, 1.0);
-    let found = net.run(y, make(), Some(store(2, 2, 2, 1, KvFormat::F16)), &[rows(1)]);
+    let y = net.attention("y", [q, k, v], store(2, 2, 2), 4, 1.0);
+    let found = net.run(y, make(), &[sequence(0, 1)]);
     close(&found, &[1.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0], 1e-6);
 }
 
@@ -153,18 +152,18 @@ pub fn attention_weighs_by_softmax_of_scaled_scores(make: Make<'_>) {
     let q = net.input("q", 2, &[2.0, 0.0, 2.0, 0.0]);
     let k = net.input("k", 2, &[0.0, 5.0, 1.0, -5.0]);
     let v = net.input("v", 2, &[4.0, 0.0, 8.0, 4.0]);
-    let y = net.graph.attention("y", [q, k, v], 1, 1, 3f32.ln() / 2.0);
-    let found = net.run(y, make(), Some(store(1, 2, 2, 1, KvFormat::F16)), &[rows(2)]);
+    let y = net.attention("y", [q, k, v], store(1, 2, 2), 1, 3f32.ln() / 2.0);
+    let found = net.run(y, make(), &[sequence(0, 2)]);
     close(&found, &[4.0, 0.0, 7.0, 3.0], 1e-5);
 }
 
 /// silu(1) = 0.7310586, silu(-1) = -0.2689414.
-pub fn swiglu_gates_with_silu(make: Make<'_>) {
+pub fn gates_go_through_silu(make: Make<'_>) {
     let mut net = Net::default();
     let gate = net.input("gate", 1, &[1.0, -1.0, 0.0, -200.0]);
     let up = net.input("up", 1, &[10.0, 10.0, 5.0, 1.0]);
-    let y = net.graph.swiglu("y", gate, up);
-    close(&net.run(y, make(), None, &[rows(1)]), &[7.310_586, -2.689_414, 0.0, 0.0], 1e-6);
+    let y = net.graph.gate("y", gate, up, Activation::Silu);
+    close(&net.run(y, make(), &[rows(1)]), &[7.310_586, -2.689_414, 0.0, 0.0], 1e-6);
 }
 
 /// Sums of thousands stay what they are.
@@ -173,7 +172,7 @@ pub fn add_clips_nothing(make: Make<'_>) {
     let a = net.input("a", 1, &[1e3, -1e3, 9.0, 1e30]);
     let b = net.input("b", 1, &[1e3, -1e4, 2.0, 1e30]);
     let y = net.graph.add("y", a, b);
-    close(&net.run(y, make(), None, &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
+    close(&net.run(y, make(), &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
 }
 
 /// The one row, to rows of 20 columns, which are no whole vectors; tens and hundreds stay what they are.
@@ -186,20 +185,139 @@ pub fn add_bias_adds_one_row_to_each(make: Make<'_>) {
     let y = net.graph.add_bias("y", x, w);
     let expected: Vec<f32> =
         (0..60).map(|i| 100.0 * (i / 20) as f32 - 999.0 * (i % 20) as f32 + 0.5).collect();
-    close(&net.run(y, make(), None, &[rows(3)]), &expected, 0.0);
+    close(&net.run(y, make(), &[rows(3)]), &expected, 0.0);
 }
 
-/// Ten times rows 1 and 3 of four; a step that wants no row computes none and disturbs nothing.
-pub fn only_wanted_rows_are_computed(make: Make<'_>) {
+/// Ten times rows 1 and 3 of four; a step without outputs computes none and disturbs nothing.
+pub fn only_output_rows_are_computed(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 4, &[1.0, 2.0, 3.0, 4.0]);
-    let x = net.graph.take_rows("taken", x);
+    let x = net.graph.output_rows("taken", x);
     let w = net.matrix("w", 1, &[10.0]);
     let y = net.graph.linear("y", x, w);
-    let mut program = net.compile_wanted(y, make(), None).expect("a good graph");
-    for (wanted, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
-        let spans = vec![Span { past: 0, len: 4, pages: vec![0] }];
-        program.run(&Step::new(vec![0, 1, 2, 3], spans, wanted).expect("a good step")).expect("a good step");
-        close(program.output(), &expected, 0.0);
+    let mut program = net.compile_for(64, y, make()).expect("a good graph");
+    for (outputs, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
+        let sequences = vec![Sequence::uniform(0, 4, 0, [])];
+        let step = Step::new(vec![0, 1, 2, 3], sequences, OutputRow::all(outputs)).expect("a good step");
+        close(program.run(&step).expect("a good step").values(), &expected, 0.0);
     }
+}
+
+/// GELU by its tanh: gelu(1) = 0.841192, gelu(-1) = -0.158808, gelu(3) = 2.996363 (PyTorch's `approximate="tanh"`).
+pub fn gates_go_through_gelu(make: Make<'_>) {
+    let mut net = Net::default();
+    let gate = net.input("gate", 1, &[1.0, -1.0, 0.0, 3.0, -200.0, 200.0, -3.0]);
+    let up = net.input("up", 1, &[10.0, 10.0, 5.0, 1.0, 1.0, 0.5, 1000.0]);
+    let y = net.graph.gate("y", gate, up, Activation::GeluTanh);
+    let expected = [8.411_92, -1.588_08, 0.0, 2.996_363, 0.0, 100.0, -3.637_392];
+    close(&net.run(y, make(), &[rows(1)]), &expected, 1e-5);
+}
+
+/// Two heads of two columns, each with a mean of its own: mean(3^2, 4^2) + 3.5 = 16, mean(0, 5^2) + 3.5 = 16.
+pub fn rms_norm_of_heads(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 1, &[3.0, 4.0, 0.0, 5.0]);
+    let w = net.matrix("w", 1, &[4.0, 8.0]);
+    let y = net.graph.rms_norm("y", x, w, 3.5);
+    close(&net.run(y, make(), &[rows(1)]), &[3.0, 8.0, 0.0, 10.0], 1e-6);
+}
+
+/// Every number times the factor.
+pub fn scale_multiplies(make: Make<'_>) {
+    let mut net = Net::default();
+    let x: Vec<f32> = (0..42).map(|i| i as f32 - 20.0).collect();
+    let expected: Vec<f32> = x.iter().map(|x| x * -2.5).collect();
+    let x = net.input("x", 2, &x);
+    let y = net.graph.scale("y", x, -2.5);
+    close(&net.run(y, make(), &[rows(2)]), &expected, 0.0);
+}
+
+/// Of logits 0, ln 3, ln 1, ln 9 two count: 3 and 9 of 12. Of equals the first do.
+pub fn routes_are_the_softmax_of_the_largest(make: Make<'_>) {
+    let mut net = Net::default();
+    let [three, nine] = [3f32.ln(), 9f32.ln()];
+    let logits = net.input("logits", 3, &[0.0, three, 0.0, nine, 1.0, 1.0, 1.0, 1.0, -9.0, -9.0, -9.0, -7.0]);
+    let y = net.graph.route("y", logits, 2);
+    let last = [1.0 / (1.0 + 2f32.exp()), 1.0 / (1.0 + (-2f32).exp())];
+    let expected = [0.0, 0.25, 0.0, 0.75, 0.5, 0.5, 0.0, 0.0, last[0], 0.0, 0.0, last[1]];
+    close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
+}
+
+/// Experts of one column: expert `e` makes `silu(x) * 10^e * x` of it, twice. The row of 1 chose experts 0 and 2, of
+/// weights 1/4 and 3/4, the row of 2 expert 1 alone.
+pub fn experts_are_weighed_by_routes(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 2, &[1.0, 2.0]);
+    let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
+    let numbers = |values: [f32; 3]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let mut weight = |name, values| net.weights(name, quant::Format::F32, [3, 1, 1], numbers(values));
+    let weights =
+        [weight("gate", [1.0, 1.0, 1.0]), weight("up", [1.0, 10.0, 100.0]), weight("down", [2.0, 2.0, 2.0])];
+    let y = net.graph.experts("y", x, routes, weights, Activation::Silu);
+    let (silu_1, silu_2) = (0.731_058_6, 1.761_594_2);
+    let expected = [2.0 * silu_1 * (0.25 + 75.0), 2.0 * silu_2 * 20.0];
+    close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
+}
+
+/// With queries of 0 every visible position weighs the same: row `p` is the mean of the values of the last three
+/// positions, in one step and position by position, over page borders.
+pub fn attention_sees_its_window(make: Make<'_>) {
+    for format in [KvFormat::F16, KvFormat::F32] {
+        let net = || {
+            let mut net = Net::with_state(3, format);
+            let zero = net.input("zero", 70, &[0.0; 70]);
+            let values: Vec<f32> = (0..70).map(|i| (3 * i) as f32).collect();
+            let v = net.input("v", 70, &values);
+            let windowed = Store { window: Some(3), ..store(1, 1, 1) };
+            let y = net.attention("y", [zero, zero, v], windowed, 1, 1.0);
+            (net, y)
+        };
+        let expected: Vec<f32> =
+            (0..70).map(|p: i32| if p < 2 { 1.5 * p as f32 } else { (3 * p - 3) as f32 }).collect();
+        let steps: [Vec<Step>; 3] = [
+            vec![sequence(0, 64), sequence(64, 6)],
+            (0..70).map(|p| sequence(p, 1)).collect(),
+            vec![sequence(0, 31), sequence(31, 2), sequence(33, 37)],
+        ];
+        for steps in steps {
+            let (net, y) = net();
+            close(&net.run(y, make(), &steps), &expected, 1e-5);
+        }
+    }
+}
+
+/// A second attention reads the store that the first has written: with queries of 0 both are the mean of its values.
+pub fn attention_reads_a_store_of_another(make: Make<'_>) {
+    let mut net = Net::with_state(2, KvFormat::F32);
+    let zero = net.input("zero", 40, &[0.0; 40]);
+    let values: Vec<f32> = (0..40).map(|i| (2 * i) as f32).collect();
+    let v = net.input("v", 40, &values);
+    let shared = net.graph.store(store(1, 1, 1));
+    let first = net.graph.attention("first", zero, Some([zero, v]), shared, 1, 1.0);
+    let second = net.graph.attention("second", zero, None, shared, 1, 1.0);
+    let y = net.graph.add("y", first, second);
+    let expected: Vec<f32> = (0..40).map(|p| (2 * p) as f32).collect();
+    close(&net.run(y, make(), &[sequence(0, 33), sequence(33, 7)]), &expected, 1e-5);
+}
+
+/// The most likely token of rows that ask for it alone; with logits and the most likely ones beside it.
+pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
+    let mut net = Net::default();
+    let logits = [[0.0, 7.0, 7.0, -1.0], [5.0, 4.0, 3.0, 2.0], [f32::NAN, -3.0, -2.0, f32::NEG_INFINITY]];
+    let x = net.input("x", 3, logits.as_flattened());
+    let mut program = net.compile(x, make()).expect("a good graph");
+    let mut run = |outputs: Vec<OutputRow>| {
+        let step = Step::new(vec![0, 1, 2], vec![Sequence::uniform(0, 3, 0, [])], outputs.clone());
+        let outputs_found = program.run(&step.expect("a good step")).expect("a good step");
+        let row = |i: usize| {
+            let top: Vec<u32> = outputs_found.top(i).iter().map(|(token, _)| *token).collect();
+            (outputs_found.token(i), outputs_found.logits(i).is_some(), top)
+        };
+        (0..outputs.len()).map(row).collect::<Vec<_>>()
+    };
+    let tokens = run((0..3).map(OutputRow::greedy).collect());
+    assert_eq!(tokens.iter().map(|(token, ..)| *token).collect::<Vec<_>>(), [Some(1), Some(0), Some(2)]);
+    let some = run(vec![OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow::logits(1)]);
+    assert_eq!((some[0].0, &some[0].2), (Some(1), &vec![1, 2]));
+    assert_eq!((some[1].0, some[1].1, some[1].2.len()), (None, true, 0));
 }

@@ -1,12 +1,12 @@
 //! A layer as models have it, of sizes that fit nothing, against the reference backend: what backends fuse, in steps
 //! of all sizes, of one sequence and of many.
 
-use backend::{Bucket, KvFormat, PAGE, Program, Span, Step, Taps};
-use graph::{Pairing, Rope, ValueId};
+use backend::{Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, Step, Taps};
+use graph::{Activation, Graph, Pairing, Rope, ValueId};
 use quant::Format;
 
 use super::Make;
-use super::net::{Net, nmse, rows, store};
+use super::net::{Net, nmse, rows, sequence, store};
 use crate::random::Random;
 
 /// The largest error of a layer whose weights are floating-point numbers, as NMSE.
@@ -86,8 +86,8 @@ impl Layer {
     }
 
     /// The layer, between an embedding, of which row `spoilt` is no number, and an output.
-    fn net(&self, spoilt: Option<usize>) -> (Net, ValueId) {
-        let mut net = Net::default();
+    fn net(&self, pages: usize, spoilt: Option<usize>) -> (Net, ValueId) {
+        let mut net = Net::with_state(pages, self.kv);
         let mut table: Vec<f32> = normal("table", self.vocab * self.hidden, 1.0);
         if let Some(row) = spoilt {
             table[row * self.hidden..][..self.hidden].fill(f32::NAN);
@@ -124,17 +124,18 @@ impl Layer {
         let v = linear(&mut net, "v", normed, kv_cols, self.bias);
         let q = net.graph.rope("q_rope", q, &rope);
         let k = net.graph.rope("k_rope", k, &rope);
-        let attended = net.graph.attention("kqv", [q, k, v], self.heads, self.kv_heads, scale(self.head));
+        let kv = store(self.kv_heads, self.head, self.head);
+        let attended = net.attention("kqv", [q, k, v], kv, self.heads, scale(self.head));
         let out = linear(&mut net, "attn_out", (attended, q_cols), self.hidden, false);
         let x = net.graph.add("ffn_inp", out, x);
         let normed = norm(&mut net, "ffn_norm", x);
         let gate = linear(&mut net, "gate", normed, self.ffn, false);
         let up = linear(&mut net, "up", normed, self.ffn, false);
-        let inner = net.graph.swiglu("swiglu", gate, up);
+        let inner = net.graph.gate("swiglu", gate, up, Activation::Silu);
         let down = linear(&mut net, "down", (inner, self.ffn), self.hidden, false);
         let x = net.graph.add("l_out", down, x);
-        let wanted = net.graph.take_rows("wanted", x);
-        let normed = norm(&mut net, "result_norm", wanted);
+        let outputs = net.graph.output_rows("outputs", x);
+        let normed = norm(&mut net, "result_norm", outputs);
         let logits = linear(&mut net, "result_output", normed, self.vocab, false);
         (net, logits)
     }
@@ -146,15 +147,14 @@ impl Layer {
         spoilt: Option<usize>,
         taps: Taps<'_>,
     ) -> Box<dyn Program> {
-        let (net, logits) = self.net(spoilt);
-        let kv = store(self.kv_heads, self.head, self.head, pages, self.kv);
-        let mut backend = make();
-        for (name, weight) in net.weights {
-            backend.load(&name, weight).expect("a good weight");
-        }
-        backend.allocate_kv(kv).expect("room for a small store");
-        let bucket = Bucket { rows: 64, wanted: 64 };
-        backend.compile(&net.graph.finish(logits), bucket, taps).expect("a good graph")
+        let (net, logits) = self.net(pages, spoilt);
+        let (_, mut loaded) = net.load(logits, make()).expect("a good graph");
+        loaded.compile(Bucket { rows: 64, outputs: 64 }, taps).expect("a good graph")
+    }
+
+    fn graph(&self) -> Graph {
+        let (net, logits) = self.net(2, None);
+        net.graph.finish(logits)
     }
 }
 
@@ -181,10 +181,9 @@ pub fn a_wide_layer(make: Make<'_>, oracle: Make<'_>) {
 fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {
     let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, 2, None, Taps::None));
     for &n in sizes {
-        for program in [&mut exact, &mut found] {
-            program.run(&rows(n)).expect("a good step");
-        }
-        let error = nmse(exact.output(), found.output());
+        let [exact, found] =
+            [&mut exact, &mut found].map(|program| program.run(&sequence(0, n)).expect("a good step"));
+        let error = nmse(exact.values(), found.values());
         assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {n} rows: NMSE {error:e}");
     }
 }
@@ -195,7 +194,7 @@ pub fn queries_and_keys_turn_apart(make: Make<'_>, oracle: Make<'_>) {
     let [mut exact, mut found] = [oracle, make].map(|make| BLOCKS.compile(make, 2, None, taps));
     for n in [1, 3, 33] {
         for program in [&mut exact, &mut found] {
-            program.run(&rows(n)).expect("a good step");
+            program.run(&sequence(0, n)).expect("a good step");
         }
         for name in ["k_rope", "result_output"] {
             let [exact, found] = [&exact, &found].map(|program| program.read(name).expect("it is tapped"));
@@ -208,11 +207,10 @@ pub fn queries_and_keys_turn_apart(make: Make<'_>, oracle: Make<'_>) {
 /// Every value by its name, whatever is fused otherwise.
 pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
     let [mut exact, mut found] = [oracle, make].map(|make| ODD.compile(make, 2, None, Taps::All));
-    let (net, logits) = ODD.net(None);
-    let graph = net.graph.finish(logits);
+    let graph = ODD.graph();
     for n in [3, 64] {
         for program in [&mut exact, &mut found] {
-            program.run(&rows(n)).expect("a good step");
+            program.run(&sequence(0, n)).expect("a good step");
         }
         for (_, value) in graph.values() {
             let [exact, found] = [&exact, &found].map(|program| program.read(&value.name).expect("a tap"));
@@ -229,20 +227,20 @@ pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
         let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, PAGES, None, Taps::None));
         let pasts = [0, 1, 30, 31, 32, 33, 63, 64];
         for lens in [[1; 8], [3, 1, 2, 5, 1, 4, 1, 2]] {
-            let spans = scattered(&pasts, &lens);
-            for program in [&mut exact, &mut found] {
-                fill(program.as_mut(), &spans, layer.vocab);
-                program.run(&step_of(&spans, layer.vocab)).expect("a good step");
-            }
-            let error = nmse(exact.output(), found.output());
+            let parts = scattered(&pasts, &lens);
+            let [exact, together] = [&mut exact, &mut found].map(|program| {
+                fill(program.as_mut(), &parts, layer.vocab);
+                program.run(&step_of(&parts, layer.vocab)).expect("a good step").values().to_vec()
+            });
+            let error = nmse(&exact, &together);
             assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, rows {lens:?}: NMSE {error:e}");
-            let together = found.output().to_vec();
             let mut logits = together.chunks_exact(layer.vocab);
-            for span in &spans {
-                found.run(&step_of(std::slice::from_ref(span), layer.vocab)).expect("a good step");
-                let together: Vec<f32> = logits.by_ref().take(span.len).flatten().copied().collect();
-                let error = nmse(&together, found.output());
-                assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {span:?} alone: NMSE {error:e}");
+            for part in &parts {
+                let alone =
+                    found.run(&step_of(std::slice::from_ref(part), layer.vocab)).expect("a good step");
+                let together: Vec<f32> = logits.by_ref().take(part.len).flatten().copied().collect();
+                let error = nmse(&together, alone.values());
+                assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {part:?} alone: NMSE {error:e}");
             }
         }
     }
@@ -258,18 +256,18 @@ pub fn rows_that_are_no_numbers_spoil_no_others(make: Make<'_>) {
         for (past, lens) in
             [(33, [1, 1, 1, 1]), (33, [1, 3, 2, 2]), (33, [4, 6, 5, 3]), (97, [12, 31, 16, 5])]
         {
-            let spans = scattered(&[5, past, 0, 31], &lens);
+            let parts = scattered(&[5, past, 0, 31], &lens);
             for program in [&mut good, &mut bad] {
-                fill(program.as_mut(), &spans, spoilt);
+                fill(program.as_mut(), &parts, spoilt);
             }
-            let step = step_of(&spans, spoilt);
-            good.run(&step).expect("a good step");
+            let step = step_of(&parts, spoilt);
+            let good = good.run(&step).expect("a good step");
             let (mut tokens, own) = (step.tokens().to_vec(), lens[0] + lens[1] / 2);
             let sees_it = own..lens[0] + lens[1];
             tokens[own] = spoilt as u32;
-            let spoilt_step = Step::new(tokens, spans, step.wanted().to_vec()).expect("a good step");
-            bad.run(&spoilt_step).expect("a good step");
-            let pairs = good.output().chunks_exact(layer.vocab).zip(bad.output().chunks_exact(layer.vocab));
+            let spoilt_step = Step::new(tokens, parts, step.outputs().to_vec()).expect("a good step");
+            let bad = bad.run(&spoilt_step).expect("a good step");
+            let pairs = good.values().chunks_exact(layer.vocab).zip(bad.values().chunks_exact(layer.vocab));
             for (row, (good, bad)) in pairs.enumerate() {
                 if sees_it.contains(&row) {
                     assert!(bad.iter().all(|x| x.is_nan()), "{layer:?}, {lens:?}: row {row}, {bad:?}");
@@ -296,10 +294,10 @@ pub fn weights_that_are_no_numbers_spoil_one_output(make: Make<'_>) {
             bytes[spoilt * row..][..no_number.len()].copy_from_slice(no_number);
             let w = net.weight("w", format, OUTPUTS, cols, bytes);
             let y = net.graph.linear("y", x, w);
-            let mut program = net.compile(y, make(), None).expect("a good graph");
+            let mut program = net.compile(y, make()).expect("a good graph");
             for n in [1, 3, 20] {
-                program.run(&rows(n)).expect("a good step");
-                for (i, number) in program.output().iter().enumerate() {
+                let outputs = program.run(&rows(n)).expect("a good step");
+                for (i, number) in outputs.values().iter().enumerate() {
                     assert_eq!(
                         number.is_nan(),
                         i % OUTPUTS == spoilt,
@@ -316,36 +314,35 @@ pub fn weights_that_are_no_numbers_spoil_one_output(make: Make<'_>) {
 /// Pages of the stores of several sequences.
 const PAGES: usize = 32;
 
-/// Spans on pages that lie anywhere: sequence `i` has `pasts[i]` positions already.
-fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Span> {
+/// Rows of sequences on pages that lie anywhere: sequence `i` has `pasts[i]` positions already.
+fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Sequence> {
     // 7 has no factor in common with the number of pages, so every page is taken once.
     let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
-    let span = |(&past, &len): (&usize, &usize)| {
-        let pages = free.by_ref().take((past + len).div_ceil(PAGE)).collect();
-        Span { past, len, pages }
+    let part = |(&n_past, &len): (&usize, &usize)| {
+        Sequence::uniform(n_past, len, 1, free.by_ref().take((n_past + len).div_ceil(PAGE)))
     };
-    pasts.iter().zip(lens).map(span).collect()
+    pasts.iter().zip(lens).map(part).collect()
 }
 
 /// The token at a position of the sequence on such pages.
-fn token(span: &Span, position: usize, n_vocab: usize) -> u32 {
-    ((position * 13 + span.pages[0] as usize * 5) % n_vocab) as u32
+fn token(part: &Sequence, position: usize, n_vocab: usize) -> u32 {
+    ((position * 13 + part.tables[0].pages[0] as usize * 5) % n_vocab) as u32
 }
 
-/// One step of these rows, all wanted.
-fn step_of(spans: &[Span], n_vocab: usize) -> Step {
-    let tokens = spans.iter().flat_map(|span| span.positions().map(|at| token(span, at, n_vocab)));
+/// One step of these rows, all outputs.
+fn step_of(parts: &[Sequence], n_vocab: usize) -> Step {
+    let tokens = parts.iter().flat_map(|part| part.positions().map(|at| token(part, at, n_vocab)));
     let tokens: Vec<u32> = tokens.collect();
-    let wanted = (0..tokens.len() as u32).collect();
-    Step::new(tokens, spans.to_vec(), wanted).expect("a good step")
+    let outputs = OutputRow::all(0..tokens.len() as u32);
+    Step::new(tokens, parts.to_vec(), outputs).expect("a good step")
 }
 
-/// Computes what spans have behind them.
-fn fill(program: &mut dyn Program, spans: &[Span], n_vocab: usize) {
-    for span in spans {
-        for past in (0..span.past).step_by(40) {
-            let part = Span { past, len: 40.min(span.past - past), ..span.clone() };
-            program.run(&step_of(&[part], n_vocab)).expect("a good step");
+/// Computes what rows have behind them.
+fn fill(program: &mut dyn Program, parts: &[Sequence], n_vocab: usize) {
+    for part in parts {
+        for n_past in (0..part.n_past).step_by(40) {
+            let before = Sequence { n_past, len: 40.min(part.n_past - n_past), ..part.clone() };
+            program.run(&step_of(&[before], n_vocab)).expect("a good step");
         }
     }
 }

@@ -1,34 +1,59 @@
 //! A small graph with its weights, run on a backend.
 
-use backend::{Backend, Bucket, Error, KvFormat, KvLayout, Program, Span, Step, Taps, Weight};
-use graph::{Builder, ValueId, WeightId};
+use std::collections::HashMap;
+
+use backend::{
+    Backend, Bucket, Error, KvFormat, LoadedModel, OutputRow, PAGE, Program, Sequence, StateLayout, Step,
+    Taps, Weight,
+};
+use graph::{Builder, Graph, Store, ValueId, WeightId};
 use quant::Format;
 
-/// A graph being built, and its weights.
-#[derive(Default)]
+/// A graph being built, its weights, and how much state there is room for.
 pub(super) struct Net {
     pub(super) graph: Builder,
-    pub(super) weights: Vec<(String, Weight)>,
+    pub(super) weights: HashMap<String, Weight>,
+    /// Pages of every group.
+    pub(super) pages: usize,
+    pub(super) kv: KvFormat,
 }
 
-/// A K/V store of one layer.
-pub(super) fn store(kv_heads: usize, k_dim: usize, v_dim: usize, pages: usize, format: KvFormat) -> KvLayout {
-    KvLayout { layers: 1, kv_heads, k_dim, v_dim, pages, format }
+impl Default for Net {
+    fn default() -> Net {
+        Net { graph: Builder::new(), weights: HashMap::new(), pages: 2, kv: KvFormat::F16 }
+    }
 }
 
-/// A step of one sequence from position 0 on pages 0, 1, …: token `i` in row `i`, all rows wanted.
+/// Keys and values of all positions.
+pub(super) fn store(heads: usize, k_dim: usize, v_dim: usize) -> Store {
+    Store { heads, k_dim, v_dim, window: None }
+}
+
+/// A step of one sequence of a graph without stores: token `i` in row `i`, all rows outputs.
 pub(super) fn rows(n: usize) -> Step {
-    sequence(0, n)
+    step(0, n, 0)
 }
 
-/// The tokens `past..past + n` of one sequence, at positions of the same numbers, all rows wanted.
-pub(super) fn sequence(past: usize, n: usize) -> Step {
-    let pages = (0..(past + n).div_ceil(backend::PAGE) as u32).collect();
-    let tokens = (past..past + n).map(|i| i as u32).collect();
-    Step::new(tokens, vec![Span { past, len: n, pages }], (0..n as u32).collect()).expect("a good step")
+/// The tokens `n_past..n_past + n` of one sequence, at positions of the same numbers on pages 0, 1, … of the one group of
+/// a graph, all rows outputs.
+pub(super) fn sequence(n_past: usize, n: usize) -> Step {
+    step(n_past, n, 1)
+}
+
+/// The same for a graph of so many groups.
+pub(super) fn step(n_past: usize, n: usize, groups: usize) -> Step {
+    let pages = 0..(n_past + n).div_ceil(PAGE) as u32;
+    let tokens = (n_past..n_past + n).map(|i| i as u32).collect();
+    let sequence = Sequence::uniform(n_past, n, groups, pages);
+    Step::new(tokens, vec![sequence], OutputRow::all(0..n as u32)).expect("a good step")
 }
 
 impl Net {
+    /// With so many pages of every group, and keys and values in this format.
+    pub(super) fn with_state(pages: usize, kv: KvFormat) -> Net {
+        Net { pages, kv, ..Net::default() }
+    }
+
     /// A matrix in any format.
     pub(super) fn weight(
         &mut self,
@@ -38,8 +63,20 @@ impl Net {
         cols: usize,
         bytes: Vec<u8>,
     ) -> WeightId {
-        self.weights.push((name.into(), Weight { format, rows, cols, bytes: bytes.into() }));
+        self.weights.insert(name.into(), Weight::matrix(format, rows, cols, bytes.into()));
         self.graph.weight(name, rows, cols)
+    }
+
+    /// Several matrices in any format.
+    pub(super) fn weights(
+        &mut self,
+        name: &str,
+        format: Format,
+        [count, rows, cols]: [usize; 3],
+        bytes: Vec<u8>,
+    ) -> WeightId {
+        self.weights.insert(name.into(), Weight { format, count, rows, cols, bytes: bytes.into() });
+        self.graph.weights(name, [count, rows, cols])
     }
 
     /// A matrix of F32, given row after row.
@@ -54,61 +91,59 @@ impl Net {
         self.graph.embed(name, table)
     }
 
-    /// Compiles the graph for the wanted rows of `output`.
+    /// Attention over a store of its own.
+    pub(super) fn attention(
+        &mut self,
+        name: &'static str,
+        [q, k, v]: [ValueId; 3],
+        store: Store,
+        heads: usize,
+        scale: f32,
+    ) -> ValueId {
+        let store = self.graph.store(store);
+        self.graph.attention(name, q, Some([k, v]), store, heads, scale)
+    }
+
+    /// Puts the graph for `outputs`, which has the output rows already, on a backend.
+    pub(super) fn load(
+        self,
+        outputs: ValueId,
+        backend: Box<dyn Backend>,
+    ) -> Result<(Graph, Box<dyn LoadedModel>), Error> {
+        let graph = self.graph.finish(outputs);
+        let loaded =
+            backend.load(&graph, &self.weights, &StateLayout::uniform(&graph, self.pages, self.kv))?;
+        Ok((graph, loaded))
+    }
+
+    /// Compiles the graph for the output rows of `output`, for steps of up to 64 rows.
     pub(super) fn compile(
         mut self,
         output: ValueId,
         backend: Box<dyn Backend>,
-        kv: Option<KvLayout>,
     ) -> Result<Box<dyn Program>, Error> {
-        let wanted = self.graph.take_rows("wanted", output);
-        self.compile_wanted(wanted, backend, kv)
+        let outputs = self.graph.output_rows("outputs", output);
+        self.compile_for(64, outputs, backend)
     }
 
-    /// Compiles the graph for `wanted`, which has the wanted rows already.
-    pub(super) fn compile_wanted(
-        self,
-        wanted: ValueId,
-        backend: Box<dyn Backend>,
-        kv: Option<KvLayout>,
-    ) -> Result<Box<dyn Program>, Error> {
-        self.compile_for(64, wanted, backend, kv)
-    }
-
-    /// The same for steps of up to `rows`.
-    fn compile_for(
+    /// Compiles the graph for `outputs`, which has the output rows already, for steps of up to `rows`.
+    pub(super) fn compile_for(
         self,
         rows: usize,
-        wanted: ValueId,
-        mut backend: Box<dyn Backend>,
-        kv: Option<KvLayout>,
+        outputs: ValueId,
+        backend: Box<dyn Backend>,
     ) -> Result<Box<dyn Program>, Error> {
-        for (name, weight) in self.weights {
-            backend.load(&name, weight)?;
-        }
-        if let Some(kv) = kv {
-            backend.allocate_kv(kv)?;
-        }
-        backend.compile(&self.graph.finish(wanted), Bucket { rows, wanted: rows }, Taps::None)
+        let (_, mut loaded) = self.load(outputs, backend)?;
+        loaded.compile(Bucket { rows, outputs: rows }, Taps::None)
     }
 
     /// The outputs of `steps`, one after the other.
-    pub(super) fn run(
-        mut self,
-        output: ValueId,
-        backend: Box<dyn Backend>,
-        kv: Option<KvLayout>,
-        steps: &[Step],
-    ) -> Vec<f32> {
+    pub(super) fn run(mut self, output: ValueId, backend: Box<dyn Backend>, steps: &[Step]) -> Vec<f32> {
         let rows = steps.iter().map(|step| step.tokens().len()).max().unwrap_or(0).max(64);
-        let wanted = self.graph.take_rows("wanted", output);
-        let mut program = self.compile_for(rows, wanted, backend, kv).expect("a good graph");
-        let mut outputs = Vec::new();
-        for step in steps {
-            program.run(step).expect("a good step");
-            outputs.extend_from_slice(program.output());
-        }
-        outputs
+        let outputs = self.graph.output_rows("outputs", output);
+        let mut program = self.compile_for(rows, outputs, backend).expect("a good graph");
+        let run = |step| program.run(step).expect("a good step").values().to_vec();
+        steps.iter().flat_map(run).collect()
     }
 }
 

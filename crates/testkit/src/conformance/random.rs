@@ -1,6 +1,7 @@
 //! Random inputs: one operation against the reference backend.
 
-use backend::{KvFormat, PAGE, Span, Step};
+use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
+use graph::{Activation, Store};
 use quant::Format;
 
 use super::Make;
@@ -75,7 +76,7 @@ pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
             let weights = crate::random_matrix(format, 70 * COLS, 0.02, 3);
             let w = net.weight("w", format, 70, COLS, weights);
             let y = net.graph.linear("y", x, w);
-            net.run(y, make(), None, &[rows(64)])
+            net.run(y, make(), &[rows(64)])
         });
         let error = nmse(&exact, &found);
         assert!(error <= FLOAT, "{format}, seed {SEED}: NMSE {error:e}");
@@ -94,12 +95,12 @@ fn linear_of(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outp
         let x = net.input("x", 64, &normal("x", 64 * cols));
         let w = net.weight("w", format, outputs, cols, bytes.clone());
         let y = net.graph.linear("y", x, w);
-        net.compile(y, make(), None).expect("a good graph")
+        net.compile(y, make()).expect("a good graph")
     });
     for n in [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64] {
-        exact.run(&rows(n)).expect("a good step");
-        found.run(&rows(n)).expect("a good step");
-        let error = nmse(exact.output(), found.output());
+        let [exact, found] =
+            [&mut exact, &mut found].map(|program| program.run(&rows(n)).expect("a good step"));
+        let error = nmse(exact.values(), found.values());
         assert!(
             error <= limit,
             "{format}, seed {SEED}, {n} rows of {cols}, {outputs} outputs: NMSE {error:e}"
@@ -122,15 +123,11 @@ pub fn attention_with_values_of_another_width(make: Make<'_>, oracle: Make<'_>) 
 /// Rows enough for several tiles, of one sequence and of several.
 pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
     let page = |i: u32| i * 7 % PAGES as u32;
-    let span = |past, len, pages: std::ops::Range<u32>| Span { past, len, pages: pages.map(page).collect() };
-    let step = |spans: Vec<Span>| {
-        let rows = spans.iter().map(|span| span.len).sum::<usize>() as u32;
-        Step::new((0..rows).collect(), spans, (0..rows).collect()).expect("a good step")
-    };
+    let part = |n_past, len, pages: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, pages.map(page));
     let steps = [
-        step(vec![span(0, 201, 0..13)]),
-        step(vec![span(201, 190, 0..13), span(0, 64, 13..16), span(0, 65, 16..19)]),
-        step(vec![span(65, 1, 16..19), span(64, 30, 13..16), span(0, 66, 19..22)]),
+        all_rows(vec![part(0, 201, 0..13)]),
+        all_rows(vec![part(201, 190, 0..13), part(0, 64, 13..16), part(0, 65, 16..19)]),
+        all_rows(vec![part(65, 1, 16..19), part(64, 30, 13..16), part(0, 66, 19..22)]),
     ];
     for (k_dim, v_dim, format) in [
         (64, 64, KvFormat::F16),
@@ -140,8 +137,53 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
         (36, 252, KvFormat::F16),
         (128, 64, KvFormat::F32),
     ] {
-        attention_of(make, oracle, [k_dim, v_dim], format, &steps);
+        attention_of(make, oracle, store(2, k_dim, v_dim), format, &steps);
     }
+}
+
+/// Windows shorter and longer than pages, blocks and chunks of positions; pages that fell out of them are given to
+/// others, whose rows are in the same steps.
+pub fn attention_in_windows(make: Make<'_>, oracle: Make<'_>) {
+    for (window, dims, format) in [
+        (1, 32, KvFormat::F32),
+        (24, 64, KvFormat::F16),
+        (130, 64, KvFormat::F16),
+        (600, 48, KvFormat::F16),
+        (2000, 32, KvFormat::F16),
+    ] {
+        let windowed = Store { window: Some(window), ..store(2, dims, dims) };
+        attention_of(make, oracle, windowed, format, &windowed_steps(window));
+    }
+}
+
+/// Two sequences of 700 positions in chunks of odd sizes, whose block tables lose the pages that a window of this size
+/// does not reach; pages are taken again as soon as they are free.
+fn windowed_steps(window: usize) -> Vec<Step> {
+    let mut free: Vec<u32> = (0..PAGES as u32).rev().collect();
+    let mut tables = [BlockTable::default(), BlockTable::default()];
+    let (mut n_past, mut steps) = ([0, 0], Vec::new());
+    for lens in [[64, 3], [97, 130], [1, 1], [190, 64], [33, 1], [200, 190], [1, 1], [1, 190], [64, 70]] {
+        let mut sequences = Vec::new();
+        for ((table, n_past), len) in tables.iter_mut().zip(&mut n_past).zip(lens) {
+            let first = (*n_past + 1usize).saturating_sub(window) / PAGE;
+            let gone = (first - table.first).min(table.pages.len());
+            free.extend(table.pages.drain(..gone));
+            table.first = first;
+            while table.positions().end < *n_past + len {
+                table.pages.push(free.pop().expect("a free page"));
+            }
+            sequences.push(Sequence { n_past: *n_past, len, tables: vec![table.clone()].into() });
+            *n_past += len;
+        }
+        steps.push(all_rows(sequences));
+    }
+    steps
+}
+
+/// A step all of whose rows are outputs; its tokens count up.
+fn all_rows(sequences: Vec<Sequence>) -> Step {
+    let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
+    Step::new((0..rows).collect(), sequences, OutputRow::all(0..rows)).expect("a good step")
 }
 
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
@@ -149,35 +191,87 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
     let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
     let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
     let (long, middle, short) = (pages(1110), pages(60), pages(20));
-    let span = |past, len, pages: &Vec<u32>| Span { past, len, pages: pages.clone() };
-    let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32);
-    let mut steps: Vec<Step> = (0..1100)
-        .step_by(50)
-        .map(|past| {
-            Step::new(tokens(past, 50).collect(), vec![span(past, 50, &long)], vec![]).expect("a good step")
-        })
-        .collect();
-    steps.push(Step::new(tokens(7, 40).collect(), vec![span(0, 40, &middle)], vec![]).expect("a good step"));
-    let spans = vec![span(1100, 10, &long), span(0, 20, &short), span(40, 1, &middle)];
-    steps.push(Step::new(tokens(3, 31).collect(), spans, (0..31).collect()).expect("a good step"));
-    attention_of(make, oracle, [k_dim, v_dim], format, &steps);
+    let part = |n_past, len, pages: &Vec<u32>| Sequence::uniform(n_past, len, 1, pages.iter().copied());
+    let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32).collect();
+    let silent = |tokens, part| Step::new(tokens, vec![part], vec![]).expect("a good step");
+    let mut steps: Vec<Step> =
+        (0..1100).step_by(50).map(|n_past| silent(tokens(n_past, 50), part(n_past, 50, &long))).collect();
+    steps.push(silent(tokens(7, 40), part(0, 40, &middle)));
+    let parts = vec![part(1100, 10, &long), part(0, 20, &short), part(40, 1, &middle)];
+    steps.push(Step::new(tokens(3, 31), parts, OutputRow::all(0..31)).expect("a good step"));
+    attention_of(make, oracle, store(2, k_dim, v_dim), format, &steps);
 }
 
-fn attention_of(
-    make: Make<'_>,
-    oracle: Make<'_>,
-    [k_dim, v_dim]: [usize; 2],
-    format: KvFormat,
-    steps: &[Step],
-) {
-    let (heads, kv_heads) = (6, 2);
+fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
+    let heads = 6;
     let run = |make: Make<'_>| {
-        let mut net = Net::default();
+        let mut net = Net::with_state(PAGES, format);
         let mut input = |name, cols| net.input(name, TOKENS, &normal(name, TOKENS * cols));
-        let inputs = [input("q", heads * k_dim), input("k", kv_heads * k_dim), input("v", kv_heads * v_dim)];
-        let y = net.graph.attention("y", inputs, heads, kv_heads, 0.5);
-        net.run(y, make(), Some(store(kv_heads, k_dim, v_dim, PAGES, format)), steps)
+        let inputs = [
+            input("q", heads * store.k_dim),
+            input("k", store.heads * store.k_dim),
+            input("v", store.heads * store.v_dim),
+        ];
+        let y = net.attention("y", inputs, store, heads, 0.5);
+        net.run(y, make(), steps)
     };
     let error = nmse(&run(oracle), &run(make));
-    assert!(error <= FLOAT, "{k_dim} and {v_dim} columns in {format:?}, seed {SEED}: NMSE {error:e}");
+    assert!(error <= FLOAT, "{store:?} in {format:?}, seed {SEED}: NMSE {error:e}");
+}
+
+/// Every format, for rows that all choose alike, for one row, and for many rows that choose as they like.
+pub fn experts_in_every_format(make: Make<'_>, oracle: Make<'_>) {
+    for format in Format::ALL {
+        experts(make, oracle, format, [5, 256, 256], 2, Activation::Silu);
+    }
+}
+
+/// Sizes that are no multiple of a vector, one expert, all experts, gates through another function.
+pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
+    for (format, sizes, used, act) in [
+        (Format::F32, [1, 37, 43], 1, Activation::Silu),
+        (Format::F32, [3, 19, 67], 3, Activation::GeluTanh),
+        (Format::F16, [7, 43, 33], 1, Activation::GeluTanh),
+        (Format::Q8_0, [33, 96, 32], 4, Activation::Silu),
+    ] {
+        experts(make, oracle, format, sizes, used, act);
+    }
+}
+
+/// `[count, cols, inner]`: experts of rows of `cols` with gates and ups of `inner`.
+fn experts(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    format: Format,
+    [count, cols, inner]: [usize; 3],
+    used: usize,
+    act: Activation,
+) {
+    let is_quantised = format.block_len() > 1;
+    // Three products, of which two are multiplied.
+    let limit = if is_quantised { 4.0 * QUANTIZED } else { 10.0 * FLOAT };
+    let [mut exact, mut found] = [oracle, make].map(|make| {
+        let mut net = Net::default();
+        let x = net.input("x", 64, &normal("x", 64 * cols));
+        let logits = net.input("logits", 64, &normal("logits", 64 * count));
+        let routes = net.graph.route("routes", logits, used);
+        let mut weights = |name, rows: usize, cols: usize| {
+            let deviation = 1.0 / (cols as f32).sqrt();
+            let bytes = crate::random_matrix(format, count * rows * cols, deviation, SEED + rows as u64);
+            net.weights(name, format, [count, rows, cols], bytes)
+        };
+        let weights =
+            [weights("gate", inner, cols), weights("up", inner, cols), weights("down", cols, inner)];
+        let y = net.graph.experts("y", x, routes, weights, act);
+        net.compile(y, make()).expect("a good graph")
+    });
+    for n in [1, 2, 7, 9, 64] {
+        let [exact, found] =
+            [&mut exact, &mut found].map(|program| program.run(&rows(n)).expect("a good step"));
+        let error = nmse(exact.values(), found.values());
+        assert!(
+            error <= limit,
+            "{format}, seed {SEED}, {n} rows of {cols}, {used} of {count} experts of {inner}: NMSE {error:e}"
+        );
+    }
 }

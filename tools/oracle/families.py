@@ -1,0 +1,261 @@
+"""Small random F32 models of every family, and how far llama.cpp is on them from `exact.py`.
+
+    python families.py DIR        # makes the models in DIR, and prints a table; a few seconds
+    python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
+
+Sizes are such that mistakes show: heads are grouped and of another width than hidden / heads, norms
+have weights, scores are uneven, the windows of Gemma 3 are passed many times over, and routers are
+decided. llama.cpp has K and V in F32 and no flash attention; it takes all tokens at once, and one by
+one. Its GELU is a table of F16 results for arguments rounded to F16. Two things show that nothing
+else is of less than F32: the distance from an exact pass with that function (in the last column;
+how one layer rounds depends on the errors of those before, so it is shown best by two layers), and
+models with gates so steep that nearly all are beyond the table, where GELU is x or 0.
+"""
+
+import argparse
+from dataclasses import dataclass, field
+from math import erf
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from compare import distance
+from exact import Gemma3, Llama as Family, Model, gelu, halves, neighbours, silu
+from llama import Llama
+from small_llama import add_vocabulary
+
+POSITIONS, VOCABULARY = 300, 331
+# The standard deviation of the logits.
+SPREAD = 2.5
+
+
+@dataclass(frozen=True)
+class Small:
+    """`keys` are more metadata; `parts` are more tensors of a layer, as NumPy has their shapes."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    key_length: int
+    keys: dict = field(default_factory=dict)
+    parts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tied: bool = False
+    steep: bool = False
+    rope_freqs: bool = False
+
+    def tensors(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape."""
+        q, kv = self.heads * self.key_length, self.kv_heads * self.key_length
+        attention = {
+            "attn_norm.weight": (self.hidden,), "attn_q.weight": (q, self.hidden),
+            "attn_k.weight": (kv, self.hidden), "attn_v.weight": (kv, self.hidden),
+            "attn_output.weight": (self.hidden, q), "ffn_norm.weight": (self.hidden,),
+        }  # fmt: skip
+        shapes = {"token_embd.weight": (VOCABULARY, self.hidden), "output_norm.weight": (self.hidden,)}
+        if not self.tied:
+            shapes["output.weight"] = (VOCABULARY, self.hidden)
+        if self.rope_freqs:
+            shapes["rope_freqs.weight"] = (self.key_length // 2,)
+        for i in range(self.layers):
+            shapes |= {f"blk.{i}.{part}": shape for part, shape in (attention | self.parts).items()}
+        return shapes
+
+    def metadata(self) -> dict:
+        return {
+            "context_length": 512, "embedding_length": self.hidden, "block_count": self.layers,
+            "attention.head_count": self.heads, "attention.head_count_kv": self.kv_heads,
+            "attention.key_length": self.key_length, "attention.value_length": self.key_length,
+            "attention.layer_norm_rms_epsilon": 1e-5, "rope.dimension_count": self.key_length,
+        } | self.keys  # fmt: skip
+
+
+def dense(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
+    wide = {"ffn_gate.weight": (width, hidden), "ffn_up.weight": (width, hidden)}
+    return {**wide, "ffn_down.weight": (hidden, width)}
+
+
+def experts(hidden: int, width: int, count: int) -> dict[str, tuple[int, ...]]:
+    wide = {"ffn_gate_exps.weight": (count, width, hidden), "ffn_up_exps.weight": (count, width, hidden)}
+    return {"ffn_gate_inp.weight": (count, hidden), **wide, "ffn_down_exps.weight": (count, hidden, width)}
+
+
+def biases(q: int, kv: int) -> dict[str, tuple[int, ...]]:
+    return {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
+
+
+def head_norms(width: int) -> dict[str, tuple[int, ...]]:
+    return {"attn_q_norm.weight": (width,), "attn_k_norm.weight": (width,)}
+
+
+def gemma3(layers: int = 8, steep: bool = False, **keys) -> Small:
+    after = {"post_attention_norm.weight": (60,), "post_ffw_norm.weight": (60,)}
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    keys |= {"feed_forward_length": 104, "rope.freq_base": 1e6}
+    return Small("gemma3", layers, 60, 6, 2, 22, keys, head_norms(22) | after | dense(60, 104), True, steep)
+
+
+GOOGLE = {"attention__sliding_window": 24, "rope__scaling__type": "linear", "rope__scaling__factor": 8.0}
+MODELS = {
+    "llama": Small("llama", 3, 72, 6, 2, 20, {"feed_forward_length": 100}, dense(72, 100), rope_freqs=True),
+    "mixtral": Small("llama", 3, 72, 6, 2, 20,
+                     {"feed_forward_length": 52, "expert_count": 7, "expert_used_count": 3, "rope.freq_base": 1e6},
+                     experts(72, 52, 7)),
+    "qwen2": Small("qwen2", 3, 84, 6, 2, 14, {"feed_forward_length": 100}, biases(84, 28) | dense(84, 100)),
+    "qwen3": Small("qwen3", 4, 80, 6, 3, 24, {"feed_forward_length": 108, "rope.freq_base": 1e6},
+                   head_norms(24) | dense(80, 108), tied=True),
+    "qwen3moe": Small("qwen3moe", 3, 88, 6, 2, 18,
+                      {"feed_forward_length": 132, "expert_feed_forward_length": 44, "expert_count": 8,
+                       "expert_used_count": 2, "rope.freq_base": 1e6},
+                      head_norms(18) | experts(88, 44, 8)),
+    "gemma3": gemma3(**GOOGLE),
+    "gemma3, other keys": gemma3(attention__sliding_window=24, rope__freq_base_swa=3000.0,
+                                 final_logit_softcapping=4.0,
+                                 attention__sliding_window_pattern=[i in (0, 3, 4, 6) for i in range(8)]),
+    "gemma3, every third": gemma3(attention__sliding_window=17, attention__sliding_window_pattern=3),
+    "gemma3, no window": gemma3(rope__scaling__factor=8.0),
+    "gemma3, two layers": gemma3(layers=2, attention__sliding_window=24, attention__sliding_window_pattern=2),
+    "gemma3, steep gates": gemma3(steep=True, **GOOGLE),
+    "gemma3, 62 layers": gemma3(layers=62, steep=True, **GOOGLE),
+}  # fmt: skip
+
+
+def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: Small) -> np.ndarray:
+    """Normally distributed: products have deviation 1 where inputs have, but for what decides something."""
+    part = name.removesuffix(".weight").split(".")[-1]
+    unit = rng.standard_normal(shape)
+    match part:
+        case "attn_q_norm" | "attn_k_norm":
+            values = 1.6 + 0.3 * unit
+        case "rope_freqs":
+            values = np.exp(np.abs(unit))
+        case "token_embd" | "output":
+            values = SPREAD * small.hidden**-0.5 * unit
+        case "ffn_gate_inp":
+            values = 3 * small.hidden**-0.5 * unit
+        case "ffn_gate" if small.steep:
+            values = 1e4 * unit
+        case "post_attention_norm" | "post_ffw_norm":
+            values = min(1, (8 / small.layers) ** 0.5) * (1 + 0.2 * unit)
+        case _ if part.endswith("norm"):
+            values = 1 + 0.2 * unit
+        case _ if name.endswith(".bias"):
+            values = 0.5 * unit
+        case _:
+            gain = 1.6 if part in ("attn_q", "attn_k") else 1
+            values = gain * shape[-1] ** -0.5 * unit
+    return values.astype(np.float32)
+
+
+def write(path: Path, small: Small, seed: int) -> None:
+    writer = gguf.GGUFWriter(str(path), small.architecture)
+    for key, value in small.metadata().items():
+        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+        add[type(value)](f"{small.architecture}.{key}", value)
+    writer.add_file_type(0)
+    add_vocabulary(writer, VOCABULARY)
+    rng = np.random.default_rng(seed)
+    for name, shape in small.tensors().items():
+        writer.add_tensor(name, weight(rng, name, shape, small))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def gelu_of_llama_cpp(x: np.ndarray) -> np.ndarray:
+    argument = np.clip(x, -10, 10).astype(np.float16).astype(np.float64)
+    looked_up = gelu(argument).astype(np.float16).astype(np.float64)
+    return np.where(np.abs(x) < 10, looked_up, np.maximum(x, 0))
+
+
+def norm_after_rope(family: Family) -> None:
+    family.placed = lambda x, name, i: family.norm(family.rope(x, family.theta, 1.0), f"{name}_norm")
+
+
+def no_head_norms(family: Family) -> None:
+    family.placed = lambda x, name, i: family.rope(x, family.theta, 1.0)
+
+
+def no_embedding_scale(family: Family) -> None:
+    family.embedding = lambda tokens: family.weights["token_embd.weight"][tokens]
+
+
+def not_renormalised(family: Family) -> None:
+    """The mixture's sum of probabilities is taken back."""
+
+    def mixture(x: np.ndarray, ffn: str) -> np.ndarray:
+        logits = family.linear(x, f"{ffn}_gate_inp")
+        p = np.sort(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True), axis=-1)
+        return Family.mixture(family, x, ffn) * p[..., -family.experts_used :].sum(axis=-1, keepdims=True)
+
+    family.mixture = mixture
+
+
+def sets(**values):
+    return lambda family: vars(family).update(values)
+
+
+MISTAKES = {
+    "llama": {"halves": sets(columns=halves)},
+    "mixtral": {"one expert fewer": sets(experts_used=2), "one expert more": sets(experts_used=4),
+                "weights not over their sum": not_renormalised},
+    "qwen2": {"neighbours": sets(columns=neighbours)},
+    "qwen3": {"norms after RoPE": norm_after_rope, "no norms of heads": no_head_norms,
+              "scale by hidden / heads": sets(score_scale=(80 // 6) ** -0.5)},
+    "qwen3moe": {"one expert fewer": sets(experts_used=1), "one expert more": sets(experts_used=3),
+                 "weights not over their sum": not_renormalised, "neighbours": sets(columns=neighbours)},
+    "gemma3": {"a window of 23": sets(window=23), "a window of 25": sets(window=25), "no window": sets(window=300),
+               "the first layer is global": sets(local=[i % 6 != 0 for i in range(8)]),
+               "all layers are local": sets(local=[True] * 8), "one base": sets(theta_local=1e6),
+               "positions not scaled": sets(position_scale=1.0), "SiLU": sets(activation=silu),
+               "scale by hidden / heads": sets(score_scale=(60 // 6) ** -0.5),
+               "embeddings not scaled": no_embedding_scale, "neighbours": sets(columns=neighbours)},
+    "gemma3, other keys": {"no cap": sets(cap=0.0), "the usual local base": sets(theta_local=1e4)},
+    "gemma3, two layers": {"GELU by erf": sets(activation=lambda x: x * (1 + np.vectorize(erf)(x / 2**0.5)) / 2)},
+    "gemma3, 62 layers": {"scale by head": sets(score_scale=22**-0.5)},
+}  # fmt: skip
+
+
+def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
+    model = Model(str(path))
+    exact = model.logits(tokens)
+    theirs = []
+    for batch in (POSITIONS, 1):
+        llama = Llama(str(path), POSITIONS, f32=True, batch=batch)
+        theirs.append(llama.logits(tokens))
+        llama.close()
+    found = [distance(exact, logits).nmse for logits in theirs]
+    if isinstance(model.family, Gemma3):
+        model.family.activation = gelu_of_llama_cpp
+        found.append(distance(model.logits(tokens), theirs[0]).nmse)
+    print(f"{name:20} {exact.std():9.2f}   " + "    ".join(f"{nmse:.2e}" for nmse in found), flush=True)
+
+
+def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
+    exact = Model(str(path)).logits(tokens)
+    for mistake, plant in MISTAKES.get(name, {}).items():
+        model = Model(str(path))
+        plant(model.family)
+        print(f"{name:20} {mistake:28} {distance(exact, model.logits(tokens)).nmse:.1e}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", metavar="DIR", type=Path)
+    parser.add_argument("--mistakes", action="store_true")
+    args = parser.parse_args()
+    args.folder.mkdir(exist_ok=True)
+    tokens = np.random.default_rng(20240229).integers(VOCABULARY, size=(1, POSITIONS))
+    if not args.mistakes:
+        print(f"{'':20} deviation   at once     one by one  with its GELU")
+    for seed, (name, small) in enumerate(MODELS.items()):
+        path = args.folder / f"{name.replace(', ', '-').replace(' ', '-')}.gguf"
+        write(path, small, seed)
+        (show_mistakes if args.mistakes else show_distances)(path, name, tokens)
+
+
+if __name__ == "__main__":
+    main()
