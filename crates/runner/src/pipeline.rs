@@ -226,7 +226,7 @@ fn with_taps<T>(
 }
 
 /// A stage's part of a bucket: only the last has output rows.
-fn bucket_of(bucket: Bucket, is_last: bool) -> Bucket {
+pub(crate) fn bucket_of(bucket: Bucket, is_last: bool) -> Bucket {
     Bucket { outputs: if is_last { bucket.outputs } else { 0 }, ..bucket }
 }
 
