@@ -29,9 +29,31 @@ pub(crate) struct Args {
     suite: Option<Suite>,
     /// Faults to plant, by the beginning of their name, such as 11 or 11a; all when none is given
     names: Vec<String>,
+    #[command(flatten)]
+    share: Share,
     /// List them and what guards against them
     #[arg(long)]
     list: bool,
+}
+
+/// Some of many.
+#[derive(clap::Args)]
+struct Share {
+    /// Plant one in so many, which ones is decided by the commit: commits after each other plant all
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "names", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    one_in: usize,
+}
+
+impl Share {
+    /// Those of `all` whose turn it is.
+    fn of<'a, T>(&self, workspace: &Workspace, all: &'a [T]) -> Result<Vec<&'a T>> {
+        if self.one_in == 1 {
+            return Ok(all.iter().collect());
+        }
+        let first = workspace.share(self.one_in)?;
+        eprintln!("one in {}, from number {} on", self.one_in, first + 1);
+        Ok(all.iter().skip(first).step_by(self.one_in).collect())
+    }
 }
 
 #[derive(clap::Subcommand)]
@@ -56,7 +78,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     }
     let all = fault::read_all(&workspace.root)?;
     let faults: Vec<&Fault> = match &args.names[..] {
-        [] => all.iter().collect(),
+        [] => args.share.of(workspace, &all)?,
         names => {
             let asked_for = |fault: &&Fault| names.iter().any(|name| fault.name.starts_with(name.as_str()));
             all.iter().filter(asked_for).collect()

@@ -4,6 +4,7 @@ mod architecture;
 mod edges;
 mod patches;
 mod source;
+mod wildcards;
 
 use anyhow::Result;
 

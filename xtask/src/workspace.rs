@@ -49,6 +49,13 @@ impl Workspace {
         Ok(Workspace { root: root.into(), target: text(&metadata["target_directory"])?.into(), packages })
     }
 
+    /// Which of `shares` shares of something long this commit has: one after the other gets all, as commits go on.
+    pub(crate) fn share(&self, shares: usize) -> Result<usize> {
+        let count =
+            output(Command::new("git").args(["rev-list", "--count", "HEAD"]).current_dir(&self.root))?;
+        Ok(count.trim().parse::<usize>()? % shares.max(1))
+    }
+
     /// The files of the checkout, from the root: those git tracks and those it does not ignore.
     pub(crate) fn files(&self) -> Result<Vec<String>> {
         let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"];

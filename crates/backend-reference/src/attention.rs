@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use backend::{Error, PAGE, Sequence, Step, StoreLayout};
 
-use crate::ops::{dot, f64s};
+use crate::sums::{dot, f64s};
 
 /// Keys and values of one store, in f32: `[page * PAGE + offset][head][dim]`.
 #[derive(Debug)]

@@ -6,6 +6,7 @@
 
 mod attention;
 mod ops;
+mod sums;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -7,6 +7,7 @@ use backend::{Bound, Step, Weight};
 use graph::{Activation, Op, Pairing, Rope, Rows, Value, ValueId};
 
 use crate::attention::{self, Store};
+use crate::sums::{dot, f64s};
 
 /// One value of the graph, from the `results` of the values before it: `[rows, cols]`.
 pub(crate) fn compute(
@@ -196,23 +197,6 @@ fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]
         head[i] = (a * cos - b * sin) as f32;
         head[j] = (a * sin + b * cos) as f32;
     }
-}
-
-/// As f64.
-pub(crate) fn f64s(x: &[f32]) -> Vec<f64> {
-    x.iter().copied().map(f64::from).collect()
-}
-
-/// The sum of products, over eight running sums so that it need not take all day.
-pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0f64; 8];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..8 {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
 }
 
 /// A weight of one row as f32.

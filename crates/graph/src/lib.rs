@@ -10,6 +10,7 @@
 mod builder;
 mod cost;
 mod cut;
+mod ids;
 mod liveness;
 mod op;
 mod print;
@@ -21,10 +22,11 @@ use std::collections::HashMap;
 
 pub use builder::{Builder, Named};
 pub use cost::Cost;
+pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{Life, share_buffers};
 pub use op::{Activation, Op, Operand, Pairing, Role, Rope};
-pub use store::{Group, Store, StoreId};
-pub use value::{Rows, Value, ValueId, Weight, WeightId};
+pub use store::{Group, Store};
+pub use value::{Rows, Value, Weight};
 
 /// A finished graph: values in an order in which they can be computed.
 ///

@@ -1,21 +1,5 @@
 //! What sequences carry from step to step: stores, and the groups that share a block table.
 
-/// A store of a [`crate::Graph`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StoreId(pub(crate) u32);
-
-impl StoreId {
-    /// The store at this index of [`crate::Graph::stores`].
-    pub fn from_index(index: usize) -> StoreId {
-        StoreId(index as u32)
-    }
-
-    /// The index in [`crate::Graph::stores`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// What a layer keeps of each position of each sequence: the keys and values that attention reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Store {

@@ -5,33 +5,6 @@ use std::panic::Location;
 
 use crate::Op;
 
-/// A value of a [`crate::Graph`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub(crate) u32);
-
-/// A weight of a [`crate::Graph`], by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct WeightId(pub(crate) u32);
-
-impl ValueId {
-    /// The value at this index of [`crate::Graph::values`].
-    pub fn from_index(index: usize) -> ValueId {
-        ValueId(index as u32)
-    }
-
-    /// The index in [`crate::Graph::values`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl WeightId {
-    /// The index in [`crate::Graph::weights`].
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// `count` matrices of `rows` rows of `cols` contiguous values: a tensor of the file, or some rows of one.
 ///
 /// The file lists the same shape fastest dimension first: `[cols, rows, count]`. A vector has one row.

@@ -41,6 +41,8 @@ const DEMO_TOKENS: [u32; POSITIONS] = [
 pub(crate) struct Args {
     /// Faults to plant, by the beginning of their name; all when none is given
     names: Vec<String>,
+    #[command(flatten)]
+    share: super::Share,
 }
 
 /// A mistake, and what must be found.
@@ -107,10 +109,11 @@ impl Fault {
 /// Plants the faults asked for; whether each was found and explained.
 pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let faults = read_all(&workspace.root)?;
-    let is_asked_for = |fault: &&Fault| {
-        args.names.is_empty() || args.names.iter().any(|name| fault.name.starts_with(name.as_str()))
+    let is_asked_for = |fault: &&Fault| args.names.iter().any(|name| fault.name.starts_with(name.as_str()));
+    let mut faults: Vec<&Fault> = match &args.names[..] {
+        [] => args.share.of(workspace, &faults)?,
+        _ => faults.iter().filter(is_asked_for).collect(),
     };
-    let mut faults: Vec<&Fault> = faults.iter().filter(is_asked_for).collect();
     // Those of one file come one after the other: see `plant_all`.
     faults.sort_by_key(|fault| &fault.changed);
     ensure!(!faults.is_empty(), "no fault in {FOLDER} is called {:?}", args.names);

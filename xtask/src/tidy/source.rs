@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::Finding;
+use super::{Finding, wildcards};
 use crate::workspace::Workspace;
 
 /// The longest file, in lines.
@@ -50,7 +50,12 @@ fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
         ));
     }
     match TokenStream::from_str(source) {
-        Ok(tokens) => check_tokens(path, tokens, &mut found),
+        Ok(tokens) => {
+            let what =
+                "takes whatever operation is left: name them all, so that a new one is not forgotten here";
+            found.extend(wildcards::lines(tokens.clone()).into_iter().map(|line| (line, what.into())));
+            check_tokens(path, tokens, &mut found);
+        }
         Err(error) => found.push((error.span().start().line, format!("is no Rust: {error}"))),
     }
     found

@@ -1,0 +1,44 @@
+//! Numbers of what a graph holds.
+
+/// A value of a [`crate::Graph`], by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(crate) u32);
+
+/// A weight of a [`crate::Graph`], by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub(crate) u32);
+
+impl ValueId {
+    /// The value at this index of [`crate::Graph::values`].
+    pub fn from_index(index: usize) -> ValueId {
+        ValueId(index as u32)
+    }
+
+    /// The index in [`crate::Graph::values`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl WeightId {
+    /// The index in [`crate::Graph::weights`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A store of a [`crate::Graph`], by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoreId(pub(crate) u32);
+
+impl StoreId {
+    /// The store at this index of [`crate::Graph::stores`].
+    pub fn from_index(index: usize) -> StoreId {
+        StoreId(index as u32)
+    }
+
+    /// The index in [`crate::Graph::stores`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
