@@ -7,15 +7,15 @@ use std::sync::Arc;
 use backend::{Backend, Bucket, Device, DeviceInfo, Error, Memory, OpenOptions, StateLayout, Taps, Weights};
 use graph::Graph;
 
+use crate::Pipeline;
 use crate::pipeline::{bucket_of, parts};
 use crate::placement::{Budget, Cuts, Layers, LeftOut, Placement, PlacementError, Site, fitting, place};
-use crate::{FileWeights, Pipeline};
 
 /// A model, and what is made of it on its devices.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Demand<'a> {
-    /// The file with its weights.
-    pub file: &'a gguf::Gguf,
+    /// Its weights.
+    pub weights: &'a dyn Weights,
     /// What it computes.
     pub graph: &'a Graph,
     /// Its stores.
@@ -34,10 +34,9 @@ impl Demand<'_> {
         let cut = parts(self.graph, &sizes.into_iter().filter(|size| *size > 0).collect::<Vec<_>>())?;
         let part = &cut[usize::from(layers.start > 0)];
         let taps = if self.reads_values { Taps::All } else { Taps::None };
-        let weights: &dyn Weights = &FileWeights(self.file);
         let is_last = layers.end == all;
         let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| bucket_of(*bucket, is_last)).collect();
-        backend.requirements(part, weights, &self.state, &buckets, taps)
+        backend.requirements(part, self.weights, &self.state, &buckets, taps)
     }
 
     /// The numbers of layers after which it can be cut.
