@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: what the compiler does not check.
 
 mod architecture;
+mod circles;
 mod edges;
 mod patches;
 mod source;
@@ -24,6 +25,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     let files = workspace.files()?;
     let mut findings = edges::check(workspace)?;
     findings.extend(source::check(workspace, &files)?);
+    findings.extend(circles::check(workspace, &files)?);
     findings.extend(architecture::check(workspace, &files)?);
     findings.extend(patches::check(workspace, &files)?);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
