@@ -98,8 +98,11 @@ pub trait Driver: Send + Sync {
 
 /// The devices that the drivers of a program find. A driver is asked when somebody wants one of its devices, and once.
 pub struct Registry {
-    drivers: Vec<(Box<dyn Driver>, OnceLock<Vec<Arc<dyn Device>>>)>,
+    drivers: Vec<(Box<dyn Driver>, Found)>,
 }
+
+/// The devices of a driver, once it was asked.
+type Found = OnceLock<Vec<Arc<dyn Device>>>;
 
 impl Registry {
     /// What these drivers find, in their order.
