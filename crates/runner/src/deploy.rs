@@ -80,8 +80,10 @@ pub struct Deployment {
 /// A model's layers on their devices.
 pub struct Deployed {
     deployment: Deployment,
-    /// What the devices are, and what was free there.
+    /// What the devices are.
     infos: Vec<DeviceInfo>,
+    /// What was free there.
+    sites: Vec<Site>,
     layers: usize,
     cuts: Vec<usize>,
     placement: Placement,
@@ -151,8 +153,8 @@ impl Deployment {
         let layers = demand.graph.layers();
         if self.devices.is_empty() || self.wanted == Layers::Last(0) {
             let placement = Placement::on_host(layers);
-            let (infos, cuts, opened) = (Vec::new(), Vec::new(), Vec::new());
-            return Ok(Deployed { deployment: self, infos, layers, cuts, placement, opened });
+            let (infos, sites, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            return Ok(Deployed { deployment: self, infos, sites, layers, cuts, placement, opened });
         }
         let cuts = demand.cuts();
         let (infos, sites): (Vec<_>, Vec<_>) = self.sites().into_iter().unzip();
@@ -166,7 +168,7 @@ impl Deployment {
         });
         match error {
             Some(error) if !self.falls_back => Err(error.clone().into()),
-            _ => Ok(Deployed { deployment: self, infos, layers, cuts, placement, opened }),
+            _ => Ok(Deployed { deployment: self, infos, sites, layers, cuts, placement, opened }),
         }
     }
 
@@ -196,6 +198,11 @@ impl Deployed {
     /// The device of a stage; none for the host.
     pub fn device(&self, index: usize) -> Option<&DeviceInfo> {
         self.infos.get(index)
+    }
+
+    /// The devices with the memory that they had when layers were placed.
+    pub fn sites(&self) -> &[Site] {
+        &self.sites
     }
 
     /// Layers of the model.
