@@ -7,6 +7,7 @@ mod mistakes;
 mod places;
 
 use backend::Weight;
+use graph::WeightId;
 use quant::{
     BlockIQ4_NL, BlockIQ4_XS, BlockQ2_K, BlockQ3_K, BlockQ4_0, BlockQ4_1, BlockQ4_K, BlockQ5_0, BlockQ5_1,
     BlockQ5_K, BlockQ6_K, BlockQ8_0, F16Le, Format, Groups,
@@ -18,7 +19,6 @@ use mistakes::{Misread, Mistake, fields, mistakes};
 use super::linear::Close;
 use super::{Hunt, Rank};
 use crate::Matrix;
-use crate::oracle::Call;
 
 /// The part of the error that may be left in the columns looked at for a mistake to be tried in full.
 const PROMISING: f64 = 0.5;
@@ -79,8 +79,9 @@ fn misread(mistake: &Mistake, format: Format, bytes: &[u8], out: &mut Vec<f32>) 
     }
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &str) {
+pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, own: WeightId, weight: &Weight) {
     let s = hunt.suspect;
+    let name = &s.oracle.graph().weight(own).name;
     let (x, format) = (&s.inputs[0], weight.format);
     if fields(format).is_empty() || close.cols.len() < 2 {
         return;
@@ -94,7 +95,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
         if rows.data == close.weights.data {
             continue;
         }
-        let Ok(made) = s.oracle.run(&Call::Linear(rows.weight()), &[x]) else { continue };
+        let Ok(made) = s.run(&s.call.with_weight(own, rows.weight())) else { continue };
         let square =
             |r: usize, o: usize| (f64::from(s.found.at(r, close.cols[o])) - f64::from(made.at(r, o))).powi(2);
         let left: f64 = (0..x.rows).map(|r| (0..close.cols.len()).map(|o| square(r, o)).sum::<f64>()).sum();

@@ -16,7 +16,7 @@ const PART: Range<f64> = 0.5..1.5;
 
 /// The input that accounts for the error, as the cause that then stands before all others.
 pub(super) fn hunt(s: &Suspect<'_>) -> Option<Cause> {
-    s.value().op.inputs().enumerate().find_map(|(slot, id)| {
+    s.call.op.inputs().enumerate().find_map(|(slot, id)| {
         let again = (s.again)(slot)?;
         let mut given: Vec<_> = s.inputs.iter().collect();
         given[slot] = &again;

@@ -1,12 +1,10 @@
 //! What can go wrong with any operation.
 
-use backend::Weight;
-use graph::{Op, Value, ValueId};
+use graph::{Op, Value, ValueId, WeightId};
 
 use super::{Cause, Hunt, Rank, Suspect, words};
 use crate::judge::Region;
 use crate::metrics::difference;
-use crate::oracle::Call;
 use crate::{Error, Matrix};
 
 /// Values that are tried in place of an input, at most.
@@ -40,16 +38,23 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     let is_wrong = |r: usize, c: usize| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2) > usual;
     let wrong = all().filter(|&(r, c)| is_bad(r, c) || is_wrong(r, c)).count();
     let explained = bad as f64 / wrong as f64;
-    let hint = match s.call {
-        Call::Attention { .. } => {
+    let hint = match s.call.op {
+        Op::Attention { .. } => {
             ": does softmax subtract the largest score before exp, and is a row without any key possible?"
         }
-        Call::SwiGlu => ": does exp overflow for large negative gates?",
-        Call::RmsNorm(..) => ": is eps under the root, and is the sum of squares in f32?",
-        Call::Linear(_) => {
+        Op::Route { .. } => ": does softmax subtract the largest logit before exp?",
+        Op::Gate { .. } => ": does exp overflow for large negative gates?",
+        Op::RmsNorm { .. } => ": is eps under the root, and is the sum of squares in f32?",
+        Op::Linear { .. } | Op::Experts { .. } => {
             ": is a scale of the weight's blocks read from the wrong place, or memory read past its end?"
         }
-        _ => "",
+        Op::Input { .. }
+        | Op::Embed { .. }
+        | Op::Rope { .. }
+        | Op::Scale { .. }
+        | Op::Add { .. }
+        | Op::AddBias { .. }
+        | Op::OutputRows { .. } => "",
     };
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}{hint}",
@@ -61,17 +66,21 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Another weight of the same shape as `own`, in an operation of one value.
-pub(super) fn other_weights(hunt: &mut Hunt<'_>, what: &str, own: &Weight, call: impl Fn(Weight) -> Call) {
+/// Other weights of the same shape in place of `own`.
+pub(super) fn other_weights(hunt: &mut Hunt<'_>, own: WeightId, what: &str) {
     let s = hunt.suspect;
     let graph = s.oracle.graph();
-    let Some(own_id) = s.value().op.weight() else { return };
-    let own_name = &graph.weight(own_id).name;
-    for (id, other) in graph.weights() {
-        if id != own_id && (other.rows, other.cols) == (own.rows, own.cols) {
-            let text = format!("the {what} is `{}` in place of `{own_name}`", other.name);
-            let made = s.oracle.weight(id).and_then(|other| s.oracle.run(&call(other), &[&s.inputs[0]]));
-            hunt.try_run("wrong-weight", Rank::Known, text, made);
+    let shape = |id: WeightId| {
+        let weight = graph.weight(id);
+        [weight.count, weight.rows, weight.cols]
+    };
+    let inputs: Vec<&Matrix> = s.inputs.iter().collect();
+    for (id, other) in graph.weights().filter(|&(id, _)| id != own && shape(id) == shape(own)) {
+        let call = s.call.with_other_weight(own, id);
+        let run = |inputs: &[&Matrix]| s.oracle.run(&call, inputs);
+        if is_worth(hunt, &inputs, &run) {
+            let text = format!("the {what} is `{}` in place of `{}`", other.name, graph.weight(own).name);
+            hunt.try_run("wrong-weight", Rank::Known, text, run(&inputs));
         }
     }
 }
@@ -250,7 +259,7 @@ fn columns(hunt: &mut Hunt<'_>) {
 fn inputs(hunt: &mut Hunt<'_>) {
     let s = hunt.suspect;
     let graph = s.oracle.graph();
-    let ids: Vec<ValueId> = s.value().op.inputs().collect();
+    let ids: Vec<ValueId> = s.call.op.inputs().collect();
     for (&id, input) in ids.iter().zip(&s.inputs) {
         if ids.len() == 1 && (input.rows, input.cols) == (s.found.rows, s.found.cols) {
             let text = format!("it is its input `{}` unchanged: the operation was not done", s.name(id));
@@ -258,7 +267,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
         }
     }
     let near = |other: &ValueId| other.index().abs_diff(s.id.index());
-    let is_copy = |value: &Value| matches!(value.op, Op::TakeRows { .. });
+    let is_copy = |value: &Value| matches!(value.op, Op::OutputRows { .. });
     let mut others: Vec<ValueId> =
         graph.values().filter(|(id, value)| *id != s.id && !is_copy(value)).map(|(id, _)| id).collect();
     others.sort_by_key(near);
@@ -287,7 +296,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
             }
             let mut given: Vec<&Matrix> = s.inputs.iter().collect();
             given[slot] = &table;
-            if !screened(hunt, &given) {
+            if !is_worth(hunt, &given, &|inputs| s.on(inputs)) {
                 continue;
             }
             let text = format!("the input is `{name}` in place of `{}`", s.name(id));
@@ -296,28 +305,27 @@ fn inputs(hunt: &mut Hunt<'_>) {
     }
 }
 
-/// Whether a product on these inputs is worth computing in full.
-pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Matrix]) -> bool {
-    let s = hunt.suspect;
-    match &s.call {
-        Call::Linear(weight) => worth(hunt, inputs[0], &|x| s.on(&[x]), weight.rows * weight.cols),
-        _ => true,
-    }
-}
+/// Multiply-adds a row from which products are tried out in a few rows first.
+const MANY: usize = 1 << 18;
 
-/// Whether the first wrong rows bear out a product of `x`; small ones always.
-pub(super) fn worth(
+/// Whether `run` on all rows of `inputs` is worth its time: of large products, what the first wrong rows bear out.
+pub(super) fn is_worth(
     hunt: &Hunt<'_>,
-    x: &Matrix,
-    run: &dyn Fn(&Matrix) -> Result<Matrix, Error>,
-    products: usize,
+    inputs: &[&Matrix],
+    run: &dyn Fn(&[&Matrix]) -> Result<Matrix, Error>,
 ) -> bool {
     let s = hunt.suspect;
-    if products < 1 << 18 {
+    let products = s.oracle.graph().cost(s.id).products;
+    let of_weight = |&(id, used): &(WeightId, usize)| {
+        let weight = s.oracle.graph().weight(id);
+        weight.rows * weight.cols * used
+    };
+    if products.iter().map(of_weight).sum::<usize>() < MANY {
         return true;
     }
     let rows = &s.region.rows[..SCREEN.min(s.region.rows.len())];
-    let Ok(made) = run(&x.take_rows(rows)) else { return false };
+    let few: Vec<Matrix> = inputs.iter().map(|x| x.take_rows(rows)).collect();
+    let Ok(made) = run(&few.iter().collect::<Vec<_>>()) else { return false };
     let error = |of: &dyn Fn(usize, usize) -> f32| -> f64 {
         let square = |i: usize, c: usize| difference(of(i, c), s.found.at(rows[i], c)).powi(2);
         (0..rows.len()).map(|i| s.region.cols.iter().map(|&c| square(i, c)).sum::<f64>()).sum()

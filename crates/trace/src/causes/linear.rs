@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use backend::Weight;
-use graph::Op;
+use graph::WeightId;
 
 use super::{Hunt, Rank, Suspect, blocks, general};
 use crate::metrics::difference;
-use crate::oracle::Call;
 use crate::{Error, Matrix};
 
 /// Numbers of a matrix that are held in memory, about.
@@ -38,11 +37,11 @@ pub(super) fn transposed(weight: &Weight, rows: Range<usize>) -> Matrix {
 }
 
 /// The product of `x` with the weight read the other way round.
-fn on_transposed(s: &Suspect<'_>, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
+fn on_transposed(s: &Suspect<'_>, own: WeightId, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
     let mut made = Matrix::from_fn(x.rows, weight.rows, |_, _| 0.0);
     for first in (0..weight.rows).step_by((NUMBERS / weight.cols).max(1)) {
         let rows = first..weight.rows.min(first + (NUMBERS / weight.cols).max(1));
-        let part = s.oracle.run(&Call::Linear(transposed(weight, rows.clone()).weight()), &[x])?;
+        let part = s.oracle.run(&s.call.with_weight(own, transposed(weight, rows.clone()).weight()), &[x])?;
         for r in 0..x.rows {
             made.data[r * weight.rows..][rows.clone()].copy_from_slice(part.row(r));
         }
@@ -50,37 +49,24 @@ fn on_transposed(s: &Suspect<'_>, weight: &Weight, x: &Matrix) -> Result<Matrix,
     Ok(made)
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
+pub(super) fn hunt(hunt: &mut Hunt<'_>, own: WeightId) {
     let s = hunt.suspect;
-    let (Call::Linear(weight), Op::Linear { weight: own, .. }) = (&s.call, &s.value().op) else { return };
-    let (x, graph) = (&s.inputs[0], s.oracle.graph());
-    let products = weight.rows * weight.cols;
+    let Ok(weight) = s.oracle.weight(own) else { return };
+    let name = &s.oracle.graph().weight(own).name;
     if weight.rows > 1 {
-        let run = |x: &Matrix| on_transposed(s, weight, x);
-        if general::worth(hunt, x, &run, products) {
+        let run = |inputs: &[&Matrix]| on_transposed(s, own, &weight, inputs[0]);
+        if general::is_worth(hunt, &[&s.inputs[0]], &run) {
             let text = format!(
-                "the weight is read transposed: `{}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {2} + k] * x[k]",
-                graph.weight(*own).name,
-                weight.rows,
-                weight.cols
+                "the weight is read transposed: `{name}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {1} + k] * x[k]",
+                weight.rows, weight.cols
             );
-            hunt.try_run("transposed", Rank::Known, text, run(x));
+            hunt.try_run("transposed", Rank::Known, text, run(&[&s.inputs[0]]));
         }
     }
-    for (id, other) in graph.weights() {
-        if id == *own || (other.rows, other.cols) != (weight.rows, weight.cols) {
-            continue;
-        }
-        let Ok(call) = s.oracle.weight(id).map(Call::Linear) else { continue };
-        let run = |x: &Matrix| s.oracle.run(&call, &[x]);
-        if general::worth(hunt, x, &run, products) {
-            let text = format!("the weight is `{}` in place of `{}`", other.name, graph.weight(*own).name);
-            hunt.try_run("wrong-weight", Rank::Known, text, run(x));
-        }
-    }
-    let close = Close::new(hunt, weight);
-    parts(hunt, &close, weight);
-    blocks::hunt(hunt, &close, weight, &graph.weight(*own).name);
+    general::other_weights(hunt, own, "weight");
+    let close = Close::new(hunt, &weight);
+    parts(hunt, &close, &weight);
+    blocks::hunt(hunt, &close, own, &weight);
 }
 
 /// The wrong output columns that are looked at closely: those with the largest errors.

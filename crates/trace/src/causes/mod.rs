@@ -11,6 +11,7 @@ mod blocks;
 mod consumed;
 mod elementwise;
 mod embed;
+mod experts;
 mod general;
 mod linear;
 mod norm;
@@ -92,7 +93,17 @@ impl Suspect<'_> {
         self.oracle.run(&self.call, inputs)
     }
 
-    /// Columns of a head, where the value has heads: for what attention and rotation make and read.
+    /// Another operation on the same inputs.
+    fn as_op(&self, op: Op) -> Result<Matrix, Error> {
+        self.run(&self.call.with_op(op))
+    }
+
+    /// Another call on the same inputs.
+    fn run(&self, call: &Call) -> Result<Matrix, Error> {
+        self.oracle.run(call, &self.inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// Columns of a head, where the value has heads: for what attention and RoPE make and read.
     pub(crate) fn head_dim(&self) -> Option<usize> {
         head_dim(&self.oracle, self.id)
     }
@@ -163,21 +174,40 @@ impl Suspect<'_> {
 /// Columns of a head of the value `id`; `None` when it has no heads.
 pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
     let graph = oracle.graph();
-    let of = |id: ValueId| match &graph.value(id).op {
-        Op::Rope { rope, .. } => Some(rope.head_dim),
-        Op::Attention { heads, .. } => Some(graph.value(id).cols / heads),
-        _ => None,
-    };
-    let read_by = |(reader_id, reader): (ValueId, &Value)| match &reader.op {
-        Op::AddBias { x, .. } if *x == id => head_dim(oracle, reader_id),
-        Op::Rope { x, rope } if *x == id => Some(rope.head_dim),
-        Op::Attention { q, k, v, heads, kv_heads, .. } => {
-            let cols = graph.value(id).cols;
-            (*q == id).then_some(cols / heads).or((*k == id || *v == id).then_some(cols / kv_heads))
+    let of = |id: ValueId| {
+        let value = graph.value(id);
+        if let Op::Attention { heads, .. } = value.op {
+            Some(value.cols / heads)
+        } else {
+            by_heads(oracle, id)
         }
-        _ => None,
+    };
+    let read_by = |(reader_id, reader): (ValueId, &Value)| {
+        if let Op::AddBias { x, .. } = reader.op
+            && x == id
+        {
+            return head_dim(oracle, reader_id);
+        }
+        if let Op::Attention { q, kv, store, .. } = reader.op {
+            let (store, [k, v]) = (graph.store(store), kv.unwrap_or([q; 2]));
+            let dim = if id == v && v != q { store.v_dim } else { store.k_dim };
+            return [q, k, v].contains(&id).then_some(dim);
+        }
+        by_heads(oracle, reader_id).filter(|_| reader.op.inputs().any(|x| x == id))
     };
     of(id).or_else(|| graph.values().find_map(read_by))
+}
+
+/// Columns of a head where the operation of `id` treats heads alike, one by one.
+fn by_heads(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let value = oracle.graph().value(id);
+    if let Op::Rope { rope, .. } = value.op {
+        return Some(rope.head_dim);
+    }
+    if let Op::RmsNorm { weight, .. } = value.op {
+        return Some(oracle.graph().weight(weight).cols).filter(|&cols| cols < value.cols);
+    }
+    None
 }
 
 /// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
@@ -323,16 +353,19 @@ pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
     }
     let mut hunt = Hunt::new(suspect);
     general::plain(&mut hunt);
-    match &suspect.value().op {
-        Op::Embed { .. } => embed::hunt(&mut hunt),
-        Op::Linear { .. } => linear::hunt(&mut hunt),
-        Op::RmsNorm { .. } => norm::hunt(&mut hunt),
-        Op::Rope { .. } => rope::hunt(&mut hunt),
-        Op::Attention { .. } => attention::hunt(&mut hunt),
-        Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
+    match suspect.call.op {
+        Op::Embed { table } => embed::hunt(&mut hunt, table),
+        Op::Linear { weight, .. } => linear::hunt(&mut hunt, weight),
+        Op::RmsNorm { weight, eps, .. } => norm::hunt(&mut hunt, weight, eps),
+        Op::Rope { x, rope } => rope::hunt(&mut hunt, x, &rope),
+        Op::Attention { store, heads, scale, .. } => attention::hunt(&mut hunt, store, heads, scale),
+        Op::Gate { act, .. } => elementwise::gate(&mut hunt, act),
+        Op::Route { logits, used } => experts::route(&mut hunt, logits, used),
+        Op::Experts { .. } => experts::hunt(&mut hunt),
+        Op::Scale { factor, .. } => elementwise::scale(&mut hunt, factor),
         Op::Add { .. } => elementwise::add(&mut hunt),
         Op::AddBias { .. } => elementwise::add_bias(&mut hunt),
-        Op::Input | Op::TakeRows { .. } => {}
+        Op::Input { .. } | Op::OutputRows { .. } => {}
     }
     general::hunt(&mut hunt);
     let mut causes = hunt.finish();
