@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use gguf::{Gguf, Metadata, Tensor, quoted};
-use models::Architecture;
+use models::Family;
 use quant::Format;
 
 use super::imatrix::Imatrix;
@@ -50,12 +50,12 @@ fn is_float(format: Format) -> bool {
 pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Facts> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-    let Some(architecture) = Architecture::from_name(architecture) else {
+    let Some(family) = Family::from_name(architecture) else {
         bail!(
             "{}: the architecture is {}; which formats suit a model's tensors is known for {}",
             file.file(),
             quoted(architecture),
-            Architecture::names()
+            Family::names()
         );
     };
     let key = |name: &str| format!("{architecture}.{name}");
@@ -76,7 +76,7 @@ pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Fa
     };
     let kv_heads = number("attention.head_count_kv")?.unwrap_or(heads);
     let tied = file.tensor("output.weight").is_none();
-    Ok(Facts { architecture, layers, heads, kv_heads, tied, imatrix, pure })
+    Ok(Facts { architecture: family.name(), layers, heads, kv_heads, tied, imatrix, pure })
 }
 
 /// What becomes of each tensor, in the file's order.

@@ -228,7 +228,7 @@ impl Shape {
             for (name, heads) in [("attn_q", heads), ("attn_k", kv_heads), ("attn_v", kv_heads)] {
                 let len = heads * head_dim;
                 tensors.push(inner(name, hidden, len));
-                if self.family.architecture().has_qkv_bias() {
+                if self.family.architecture() == "qwen2" {
                     tensors.push(bias(format!("blk.{layer}.{name}.bias"), len));
                 }
             }
@@ -248,7 +248,7 @@ impl Shape {
     /// All that the file says beside its tensors.
     pub(super) fn metadata(&self, mix: Mix) -> Metadata {
         let (mut metadata, architecture) = (Metadata::default(), self.family.architecture());
-        metadata.insert("general.architecture", Value::String(architecture.name().into()));
+        metadata.insert("general.architecture", Value::String(architecture.into()));
         metadata.insert("general.name", Value::String(format!("{}{RANDOM}", self.name)));
         metadata.insert("general.file_type", Value::U32(mix.file_type()));
         metadata.insert("general.quantization_version", Value::U32(2));

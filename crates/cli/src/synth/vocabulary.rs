@@ -5,7 +5,6 @@
 use std::collections::HashSet;
 
 use gguf::{Array, Metadata, Value};
-use models::Architecture;
 
 /// Whose tokenizer it is, and whose model.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,10 +44,10 @@ const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + me
 
 impl Family {
     /// The architecture of its models.
-    pub(super) fn architecture(self) -> Architecture {
+    pub(super) fn architecture(self) -> &'static str {
         match self {
-            Family::Llama2 | Family::Llama3 => Architecture::Llama,
-            Family::Qwen2 => Architecture::Qwen2,
+            Family::Llama2 | Family::Llama3 => "llama",
+            Family::Qwen2 => "qwen2",
         }
     }
 
