@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use gguf::{Gguf, Metadata, Tensor, quoted};
-use models::Architecture;
+use models::Family;
 use quant::Format;
 
 use super::imatrix::Imatrix;
@@ -50,12 +50,12 @@ fn is_float(format: Format) -> bool {
 pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Facts> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-    let Some(architecture) = Architecture::from_name(architecture) else {
+    let Some(architecture) = Family::from_name(architecture) else {
         bail!(
             "{}: the architecture is {}; which formats suit a model's tensors is known for {}",
             file.file(),
             quoted(architecture),
-            Architecture::names()
+            Family::names()
         );
     };
     let key = |name: &str| format!("{architecture}.{name}");

@@ -1,7 +1,7 @@
 //! The mixes beside llama.cpp's choices (`tools/oracle/quantize.py --goldens`).
 
 use clap::ValueEnum;
-use models::Architecture;
+use models::Family;
 use quant::Format;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ fn mixes_are_llama_cpps() {
             let mut words = name.split(' ');
             let mix = Mix::from_str(words.next().expect("a type"), false).expect("a type");
             let options: Vec<&str> = words.collect();
-            let architecture = golden["architecture"].as_str().and_then(Architecture::from_name);
+            let architecture = golden["architecture"].as_str().and_then(Family::from_name);
             let facts = Facts {
                 architecture: architecture.expect("an architecture that is built"),
                 layers: number("layers"),
@@ -46,7 +46,7 @@ fn mixes_are_llama_cpps() {
 
 #[test]
 fn norms_and_what_is_no_matrix_stay() {
-    let architecture = Architecture::Llama;
+    let architecture = Family::from_name("llama").expect("it is built");
     let facts =
         Facts { architecture, layers: 2, heads: 4, kv_heads: 2, tied: false, imatrix: false, pure: false };
     for (name, shape) in [

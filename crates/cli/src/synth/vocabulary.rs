@@ -5,9 +5,8 @@
 use std::collections::HashSet;
 
 use gguf::{Array, Metadata, Value};
-use models::Architecture;
 
-/// Whose tokenizer it is, and whose model.
+/// Whose tokenizer it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     /// SentencePiece with bytes.
@@ -44,14 +43,6 @@ const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + me
     {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 impl Family {
-    /// The architecture of its models.
-    pub(super) fn architecture(self) -> Architecture {
-        match self {
-            Family::Llama2 | Family::Llama3 => Architecture::Llama,
-            Family::Qwen2 => Architecture::Qwen2,
-        }
-    }
-
     /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
     pub(super) fn describe(self, size: usize, metadata: &mut Metadata) {
         match self {
@@ -215,6 +206,7 @@ mod tests {
         for (family, size, bos) in [
             (Family::Llama2, 512, 1),
             (Family::Llama2, 32000, 1),
+            (Family::Llama2, 262_144, 1),
             (Family::Llama3, 128_256, 128_000),
             (Family::Qwen2, 151_936, 151_643),
         ] {
