@@ -10,13 +10,11 @@ use minijinja::Value;
 use minijinja::machinery::{CodeGenerator, Instruction, Instructions, parse};
 use minijinja::syntax::SyntaxConfig;
 
-use crate::{Error, constants};
+use crate::Error;
+use crate::constants::{self, MAX_NAME};
 
 /// The name of the one template.
 const NAME: &str = "chat_template";
-
-/// Longest name. Names are read whenever they are used.
-pub(crate) const MAX_NAME: usize = 255;
 
 /// Instructions and those of the blocks.
 pub(crate) type Compiled<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);

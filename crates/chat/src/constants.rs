@@ -9,7 +9,9 @@ use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Macro, Spanned, 
 
 use crate::Error;
 use crate::budget::ITEM;
-use crate::compile::MAX_NAME;
+
+/// Longest name. Names are read whenever they are used.
+pub(crate) const MAX_NAME: usize = 255;
 
 /// Most bytes of the constants that an expression may be evaluated to, or take on the way.
 const MAX_CONSTANT: usize = 1 << 20;

@@ -11,14 +11,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = Gguf::from_bytes(Bytes::from_static(demo_model::EMBEDDED))?;
     let model = Arc::new(Model::new(file)?);
     let mut engine =
-        Engine::new(Arc::clone(&model), Box::new(backend_cpu::Cpu::new(None)), Options::default())?;
+        Engine::new(Arc::clone(&model), Box::new(backend_reference::Reference::new()), Options::default())?;
 
     let names: Vec<String> = (0..model.config().block_count).map(|layer| format!("l_out-{layer}")).collect();
     let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
     let shown = names.clone();
-    engine.tap(&wanted, move |step, program| {
+    engine.tap(&wanted, move |step, runner| {
         let rms = shown.iter().filter_map(|name| {
-            let x = program.read(name).ok()?; // [rows of the step, width], row after row
+            let x = runner.read(name).ok()?; // [rows of the step, width], row after row
             Some((x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32).sqrt())
         });
         println!("{:?} {:.2?}", step.tokens(), rms.collect::<Vec<_>>());

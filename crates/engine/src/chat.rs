@@ -18,7 +18,7 @@ use crate::{Error, Usage};
 /// what is new; its text is that of a fresh engine given the whole conversation.
 ///
 /// [`say`](Chat::say) submits a turn; the caller steps the engine and shows the chat its events with
-/// [`hear`](Chat::hear).
+/// [`on_event`](Chat::on_event).
 ///
 /// With a template the messages go through it; its special tokens are tokens, and what a message says
 /// never is. Without one, raw, the messages follow each other as plain text: an answer right after
@@ -133,7 +133,7 @@ impl Chat {
         self.messages.retain(|message| message.role == SYSTEM);
     }
 
-    /// Says `text` as the user. Step the engine and [`hear`](Chat::hear) its events until the answer
+    /// Says `text` as the user. Step the engine and [`on_event`](Chat::on_event) its events until the answer
     /// has ended.
     ///
     /// # Errors
@@ -156,13 +156,11 @@ impl Chat {
     }
 
     fn submit(&self, engine: &mut Engine) -> Result<RequestId, Error> {
-        let request = Request {
-            prompt: self.prompt(engine.model())?,
-            sampling: self.sampling.clone(),
-            stop: self.stops(),
-            max_tokens: self.max_tokens,
-            sequence: Some(self.sequence),
-        };
+        let request = Request::new(self.prompt(engine.model())?)
+            .sampling(self.sampling.clone())
+            .stop(self.stops())
+            .max_tokens(self.max_tokens)
+            .sequence(self.sequence);
         engine.submit(request).map_err(|error| match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => Error::ConversationFull { tokens, n_ctx },
             other => other,
@@ -174,7 +172,7 @@ impl Chat {
     ///
     /// An answer that was cancelled stays as far as it came; when nothing came, or it failed, the turn
     /// is as if it had not been.
-    pub fn hear(&mut self, event: &Event) -> Option<Usage> {
+    pub fn on_event(&mut self, event: &Event) -> Option<Usage> {
         let pending = self.pending.as_mut()?;
         match event {
             Event::Token { id, text, .. } if *id == pending.id => pending.answer.push_str(text),

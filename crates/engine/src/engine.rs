@@ -5,109 +5,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend::{Backend, KvFormat, Memory, PAGE, Program, Step};
+use backend::{Backend, Memory, OutputRow, Outputs, Sequence, Step, Taps};
+use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
-use crate::active::Active;
-use crate::device::Device;
+use crate::choose::{Row, choose_all};
 use crate::model::Model;
-use crate::request::{Event, Request};
-use crate::scheduler::{self, Chunk, Limits, Refusal, RequestId, Scheduler, SequenceId};
+use crate::options::Options;
+use crate::request::{Event, LogitRows, Request, RequestError, Usage};
+use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
+use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler, SequenceId};
 use crate::stop::StopReason;
 
-/// The context an engine gets when none is asked for, unless the model was trained on less.
-pub const DEFAULT_N_CTX: usize = 4096;
-
-/// Rows a step, at most, when none are asked for.
-pub const DEFAULT_N_BATCH: usize = 512;
-
-/// The most requests that run at once.
-const MAX_SEQUENCES: usize = 1024;
-
-/// The most rows a step: more take memory and no less time.
-const MAX_N_BATCH: usize = 65536;
-
-/// The most pages: positions of all of them are counted in 32 bits.
-const MAX_PAGES: usize = u32::MAX as usize / PAGE;
-
-/// How much an engine can do at once. Memory of the KV cache grows with `n_ctx * sequences`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Tokens a sequence, prompt and generated ones together. `None` is what the model was trained on,
-    /// but at most [`DEFAULT_N_CTX`].
-    pub n_ctx: Option<usize>,
-    /// Requests that run at once, at most 1024; further ones wait.
-    pub sequences: usize,
-    /// Rows a step, at most: decoded tokens and chunks of prompts. No fewer than `sequences` are taken,
-    /// and no more than `n_ctx * sequences` or 65536. More are hardly faster, and nothing is reported
-    /// or cancelled before a step ends.
-    pub n_batch: usize,
-    /// How keys and values are stored.
-    pub kv_format: KvFormat,
-    /// Pages of the KV cache, [`PAGE`] positions each. `None` is as many as all sequences need when
-    /// full; with fewer, requests may have to wait and be computed again.
-    pub pages: Option<usize>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            n_ctx: None,
-            sequences: 1,
-            n_batch: DEFAULT_N_BATCH,
-            kv_format: KvFormat::default(),
-            pages: None,
-        }
-    }
-}
-
-impl Options {
-    fn limits(&self, trained: usize) -> Result<Limits, Error> {
-        let refuse = |name, value, expected| Err(Error::Option { name, value, expected });
-        let n_ctx = match self.n_ctx {
-            None if trained < 2 => return Err(Error::TrainedContext { trained }),
-            None => trained.min(DEFAULT_N_CTX),
-            Some(n_ctx) if n_ctx < 2 => {
-                return refuse("n_ctx", n_ctx, "at least 2 tokens, one of the prompt and one generated");
-            }
-            Some(n_ctx) => n_ctx,
-        };
-        let sequences = self.sequences;
-        if !(1..=MAX_SEQUENCES).contains(&sequences) {
-            return refuse("sequences", sequences, "a number from 1 to 1024");
-        }
-        if self.n_batch == 0 {
-            return refuse("n_batch", 0, "at least 1");
-        }
-        let n_batch = self.n_batch.min(n_ctx.saturating_mul(sequences)).min(MAX_N_BATCH);
-        let pages = match self.pages {
-            None => n_ctx.div_ceil(PAGE).saturating_mul(sequences),
-            Some(0) => return refuse("pages", 0, "at least 1"),
-            Some(pages) => pages,
-        };
-        if pages > MAX_PAGES {
-            return match self.pages {
-                None => refuse("n_ctx", n_ctx, "less: n_ctx times sequences must stay below 2^32"),
-                Some(_) => refuse("pages", pages, "less than 2^27, as positions must stay below 2^32"),
-            };
-        }
-        if n_ctx > trained {
-            tracing::warn!(n_ctx, trained, "the context is longer than the model was trained on");
-        }
-        Ok(Limits { n_ctx, sequences, n_batch, pages })
-    }
-}
-
-/// Which logits [`Engine::logits`] computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogitRows {
-    /// Those after every token.
-    All,
-    /// Those after every token from this position on.
-    From(usize),
-    /// Those after the last token.
-    Last,
-}
+/// Who sees the values of steps.
+type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 
 /// One model on one backend, serving requests.
 ///
@@ -116,46 +27,82 @@ pub enum LogitRows {
 /// backend computes a row alike in every batch, as the CPU backends promise.)
 pub struct Engine {
     model: Arc<Model>,
-    device: Device,
+    runner: ModelRunner,
+    n_vocab: usize,
     scheduler: Scheduler,
-    /// What the scheduler is to hear at the next step.
-    notices: Vec<scheduler::Event>,
-    active: BTreeMap<RequestId, Active>,
-    /// Events of the next step that are known already.
-    ready: Vec<Event>,
+    requests: BTreeMap<RequestId, Box<RequestState>>,
+    pending: PendingEvents,
+    observer: Option<StepObserver>,
     next_request: u64,
     next_sequence: u64,
 }
 
+/// What has happened and is not told yet.
+#[derive(Default)]
+struct PendingEvents {
+    /// What the scheduler is told at the next step.
+    of_scheduler: Vec<scheduler::Event>,
+    /// What the next step returns.
+    of_caller: Vec<Event>,
+}
+
+impl PendingEvents {
+    fn done(&mut self, id: RequestId, reason: StopReason, usage: Usage) {
+        self.of_scheduler.push(scheduler::Event::End { id, intact: true });
+        self.of_caller.push(Event::Done { id, reason, usage });
+    }
+
+    fn failed(&mut self, id: RequestId, error: RequestError) {
+        self.of_scheduler.push(scheduler::Event::End { id, intact: false });
+        self.of_caller.push(Event::Failed { id, error });
+    }
+}
+
+/// The rows of a request in a step.
+struct Slice {
+    id: RequestId,
+    /// The position of its first output row.
+    position: usize,
+    /// Its output rows among those of the step.
+    outputs: std::ops::Range<usize>,
+    /// Whether the last row's logits give the next token.
+    is_last: bool,
+}
+
 impl Engine {
-    /// Puts `model` on `backend`, which holds nothing yet.
+    /// Puts `model` on `backend`.
     ///
     /// # Errors
     /// When an option makes no sense, or the backend cannot hold or compute the model.
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
-        let scheduler = Scheduler::new(options.limits(model.n_ctx_train())?);
-        let mut device = Device::new(&model, backend, scheduler.limits(), options.kv_format)?;
-        device.prepare(&model)?;
-        model.file().check_intact()?;
+        let layout = options.layout(&model)?;
+        let (file, graph) = (model.file(), model.graph());
+        let mut runner = ModelRunner::new(file, graph, backend, &layout.state, &layout.buckets)?;
+        runner.prepare(file)?;
+        file.check_intact()?;
+        let n_vocab = graph.value(graph.output()).cols;
+        let groups: Vec<_> = graph.groups().iter().copied().zip(layout.state.pages).collect();
         Ok(Engine {
+            runner,
+            n_vocab,
+            scheduler: Scheduler::new(layout.limits, &groups),
             model,
-            device,
-            scheduler,
-            notices: Vec::new(),
-            active: BTreeMap::new(),
-            ready: Vec::new(),
+            requests: BTreeMap::new(),
+            pending: PendingEvents::default(),
+            observer: None,
             next_request: 0,
             next_sequence: 0,
         })
     }
 
-    /// What an engine of these options would hold; nothing is computed for it.
+    /// What an engine of these options would hold on `backend`; nothing is loaded for it.
     ///
     /// # Errors
     /// As those of [`Engine::new`].
-    pub fn memory(model: &Model, backend: Box<dyn Backend>, options: Options) -> Result<Memory, Error> {
-        let limits = options.limits(model.n_ctx_train())?;
-        Ok(Device::new(model, backend, limits, options.kv_format)?.backend().memory())
+    pub fn requirements(model: &Model, backend: &dyn Backend, options: Options) -> Result<Memory, Error> {
+        let layout = options.layout(model)?;
+        let weights = FileWeights(model.file());
+        Ok(backend.requirements(model.graph(), &weights, &layout.state, &layout.buckets, Taps::None)?)
     }
 
     /// The model it serves.
@@ -163,9 +110,9 @@ impl Engine {
         &self.model
     }
 
-    /// The backend it runs on.
-    pub fn backend(&self) -> &dyn Backend {
-        self.device.backend()
+    /// The model on its backend: what it runs on, what memory it takes, what its steps spend their time on.
+    pub fn runner(&self) -> &ModelRunner {
+        &self.runner
     }
 
     /// The limits that hold: context, sequences, batch, pages.
@@ -174,7 +121,7 @@ impl Engine {
     }
 
     /// Shows `observer` every step from now on: its tokens with their sequences and positions, and the
-    /// program, of which the values called `names` can be read. Names are those of the model's graph.
+    /// runner, of which the values called `names` can be read. Names are those of the model's graph.
     /// Takes the place of an earlier observer; without names there is none to read but the output.
     ///
     /// What a backend would compute at once to be faster, it computes value by value where these are
@@ -187,18 +134,21 @@ impl Engine {
     pub fn tap(
         &mut self,
         names: &[&str],
-        observer: impl FnMut(&Step, &dyn Program) + Send + 'static,
+        observer: impl FnMut(&Step, &ModelRunner) + Send + 'static,
     ) -> Result<(), Error> {
-        self.device.tap(self.model.graph(), names, Box::new(observer))
+        self.runner.tap(names)?;
+        self.observer = Some(Box::new(observer));
+        Ok(())
     }
 
-    /// Makes ready for [`Engine::logits`] of more rows than the last, which does it when there is need: whoever does it
-    /// before learns early whether there is room.
+    /// Makes ready for logits of more rows than the last, which is done when a request first asks for them: whoever does
+    /// it before learns early whether there is room.
     ///
     /// # Errors
     /// When the backend has no room.
     pub fn prepare_logits(&mut self) -> Result<(), Error> {
-        self.device.prepare_all_logits(self.model.graph())
+        let rows = self.limits().logit_rows;
+        Ok(self.runner.compile(backend::Bucket { rows, outputs: rows })?)
     }
 
     /// A sequence for requests that continue each other, such as the turns of a chat.
@@ -210,7 +160,7 @@ impl Engine {
     /// Frees the cache that is kept for `sequence`. Requests on it that have not ended go on, but leave
     /// no cache.
     pub fn forget(&mut self, sequence: SequenceId) {
-        self.notices.push(scheduler::Event::Forget(sequence));
+        self.pending.of_scheduler.push(scheduler::Event::Forget(sequence));
     }
 
     /// Takes `request` in; steps will serve it.
@@ -219,28 +169,59 @@ impl Engine {
     /// When the prompt is empty or does not leave room in the context for one token, when it holds an
     /// id that is no token, or when sampling or stop strings make no sense. Nothing has changed then.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, Error> {
-        self.scheduler.admits(request.prompt.len())?;
+        self.take_in(request, None)
+    }
+
+    /// Takes `request` in, and shows `observer` the logits of these `rows` of its prompt: a position, and one `f32` a
+    /// token of the vocabulary, each row once and in order, from within [`Engine::step`]. They are the device's own, not
+    /// a copy. When `observer` breaks, the request ends as if it had been cancelled.
+    ///
+    /// A request of no tokens (`max_tokens` 0) only computes these rows; its prompt may fill the context. Rows that are
+    /// shown are computed even where the cache of its sequence has them.
+    ///
+    /// # Errors
+    /// As those of [`Engine::submit`], and when the backend has no room for the logits of many rows.
+    pub fn submit_observed(
+        &mut self,
+        request: Request,
+        rows: LogitRows,
+        observer: impl FnMut(usize, &[f32]) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<RequestId, Error> {
+        self.take_in(request, Some((rows, Observer::Own(Box::new(observer)))))
+    }
+
+    fn take_in(
+        &mut self,
+        request: Request,
+        observed: Option<(LogitRows, Observer)>,
+    ) -> Result<RequestId, Error> {
+        let only_logits = observed.is_some() && request.max_tokens == Some(0);
+        self.scheduler.admits(request.prompt.len(), usize::from(!only_logits))?;
         self.check_tokens(&request.prompt)?;
         let sequence = request.sequence;
-        let (active, tokens) = Active::new(request, self.model.tokenizer().clone())?;
+        let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
+        let (state, tokens) = RequestState::new(request, observed, self.model.tokenizer().clone())?;
+        if is_many {
+            self.prepare_logits()?;
+        }
         let id = RequestId(self.next_request);
         self.next_request += 1;
-        if active.is_spent() {
-            let usage = active.usage(Instant::now());
-            self.ready.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
+        let outputs_from = state.shows_from();
+        if state.is_spent() && outputs_from.is_none() {
+            let usage = state.usage(Instant::now());
+            self.pending.of_caller.push(Event::Done { id, reason: StopReason::MaxTokens, usage });
         } else {
-            self.active.insert(id, active);
-            self.notices.push(scheduler::Event::Submit { id, tokens, sequence });
+            self.requests.insert(id, Box::new(state));
+            let submitted = scheduler::Event::Submit { id, tokens, sequence, outputs_from };
+            self.pending.of_scheduler.push(submitted);
         }
         Ok(id)
     }
 
     /// Ends a request; the next step says so. Nothing happens when it has ended already.
     pub fn cancel(&mut self, id: RequestId) {
-        if let Some(active) = self.active.remove(&id) {
-            let usage = active.usage(Instant::now());
-            self.notices.push(scheduler::Event::End { id, intact: true });
-            self.ready.push(Event::Done { id, reason: StopReason::Cancelled, usage });
+        if let Some(state) = self.requests.remove(&id) {
+            self.pending.done(id, StopReason::Cancelled, state.usage(Instant::now()));
         }
     }
 
@@ -252,138 +233,179 @@ impl Engine {
 
     /// Whether every request has ended and been reported.
     pub fn is_idle(&self) -> bool {
-        self.active.is_empty() && self.ready.is_empty()
+        self.requests.is_empty() && self.pending.of_caller.is_empty()
     }
 
     /// Runs one step: a token for each request that is past its prompt, and chunks of prompts.
     ///
+    /// When the backend fails, the requests whose rows were in the step end with an [`Event::Failed`] each, and the
+    /// caches of their sequences are freed; the others go on.
+    ///
     /// # Errors
-    /// When the backend fails, or the model's file was truncated, so that what was computed cannot be
-    /// trusted. All requests have ended then, without further events; the engine can be used again.
+    /// When the model's file was truncated, so that nothing that is computed can be trusted. All requests have ended
+    /// then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
-        let plan = self.scheduler.step(self.notices.drain(..));
+        self.advance(None)
+    }
+
+    /// Runs one step; logits that nobody else observes are shown to `caller`.
+    fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
+        let plan = self.scheduler.step(self.pending.of_scheduler.drain(..));
         let now = Instant::now();
         for admitted in plan.admitted.iter().filter(|admitted| !admitted.again) {
-            if let Some(active) = self.active.get_mut(&admitted.id) {
-                active.begin(admitted.reused, now);
+            if let Some(state) = self.requests.get_mut(&admitted.id) {
+                state.begin(admitted.reused, now);
             }
         }
         for id in &plan.preempted {
             tracing::debug!(request = id.0, "preempted: the KV cache is full");
         }
         if !plan.chunks.is_empty()
-            && let Err(error) = self.run(&plan.chunks)
+            && let Err(error) = self.run(plan.chunks, caller)
         {
-            let ended = std::mem::take(&mut self.active).into_keys();
-            self.notices.clear();
-            self.notices.extend(ended.map(|id| scheduler::Event::End { id, intact: false }));
-            self.ready.clear();
+            let ended = std::mem::take(&mut self.requests).into_keys();
+            let ended = ended.map(|id| scheduler::Event::End { id, intact: false });
+            self.pending = PendingEvents { of_scheduler: ended.collect(), of_caller: Vec::new() };
             return Err(error);
         }
-        Ok(std::mem::take(&mut self.ready))
+        Ok(std::mem::take(&mut self.pending.of_caller))
     }
 
-    /// Runs `chunks` and samples.
-    fn run(&mut self, chunks: &[Chunk]) -> Result<(), Error> {
-        let logits = self.device.run(chunks)?;
-        self.model.file().check_intact()?;
+    /// Runs `chunks` and goes on with what they gave.
+    fn run(&mut self, chunks: Vec<Chunk>, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
+        let slices = slices(&chunks);
+        match self.run_step(chunks, &slices, caller) {
+            Err(Error::Backend(error)) => {
+                for Slice { id, .. } in slices {
+                    if self.requests.remove(&id).is_some() {
+                        self.pending.failed(id, error.clone().into());
+                    }
+                }
+                Ok(())
+            }
+            ran => ran,
+        }
+    }
+
+    fn run_step(
+        &mut self,
+        chunks: Vec<Chunk>,
+        slices: &[Slice],
+        mut caller: Option<&mut OnLogits<'_>>,
+    ) -> Result<(), Error> {
+        let mut step = self.build_step(chunks, slices)?;
+        let Engine { model, runner, scheduler, requests, pending, .. } = self;
+        let ran = runner.run(&step);
+        model.file().check_intact()?;
+        let mut outputs = ran?;
+        if !are_answered(&step, &outputs, self.n_vocab) {
+            // The same again: what it writes, it writes to the same places.
+            let rows = step.outputs().iter().map(|output| output.row);
+            step = Step::new(step.tokens().to_vec(), step.sequences().to_vec(), OutputRow::all(rows))?;
+            outputs = runner.run(&step)?;
+        }
         let now = Instant::now();
-        let n_ctx = self.scheduler.limits().n_ctx;
-        for (chunk, logits) in chunks.iter().filter(|chunk| chunk.logits).zip(logits) {
-            let id = chunk.id;
-            let Some(active) = self.active.get_mut(&id) else { continue };
-            let tokens = self.scheduler.tokens(id).unwrap_or_default();
-            let token = match active.sample(logits, tokens) {
-                Ok(token) => token,
+        let n_ctx = scheduler.limits().n_ctx;
+        let mut rows = Vec::with_capacity(slices.len());
+        for slice in slices {
+            let id = slice.id;
+            let Some(state) = requests.get_mut(&id) else { continue };
+            let shown = show(state, slice, &outputs, caller.as_deref_mut());
+            let is_over = shown != Ok(ControlFlow::Continue(())) || slice.is_last;
+            let Some(state) = is_over.then(|| requests.remove(&id)).flatten() else { continue };
+            let reason = match shown {
                 Err(error) => {
-                    self.active.remove(&id);
-                    self.notices.push(scheduler::Event::End { id, intact: false });
-                    self.ready.push(Event::Failed { id, error });
+                    pending.failed(id, error.into());
                     continue;
                 }
+                Ok(ControlFlow::Break(())) => Some(StopReason::Cancelled),
+                Ok(ControlFlow::Continue(())) => state.is_spent().then_some(StopReason::MaxTokens),
             };
-            let (text, ended) = active.accept(token, tokens.len() + 1, n_ctx, now);
-            self.ready.push(Event::Token { id, token, text });
-            self.notices.push(match ended {
-                None => scheduler::Event::Token { id, token },
-                Some(reason) => {
-                    let usage = active.usage(now);
-                    self.active.remove(&id);
-                    self.ready.push(Event::Done { id, reason, usage });
-                    scheduler::Event::End { id, intact: true }
+            if let Some(reason) = reason {
+                pending.done(id, reason, state.usage(now));
+                continue;
+            }
+            match row_output(&outputs, slice.outputs.end - 1) {
+                Ok(output) => {
+                    let tokens = scheduler.tokens(id).unwrap_or_default();
+                    rows.push(Row { id, state, tokens, output, chosen: None });
                 }
-            });
+                Err(error) => pending.failed(id, error.into()),
+            }
+        }
+        choose_all(&mut rows);
+        for Row { id, mut state, tokens, chosen, .. } in rows {
+            match chosen {
+                None => {}
+                Some(Err(error)) => pending.failed(id, error.into()),
+                Some(Ok((token, logprobs))) => {
+                    let (text, ended) = state.accept(token, tokens.len() + 1, n_ctx, now);
+                    pending.of_caller.push(Event::Token { id, token, text, logprobs });
+                    match ended {
+                        Some(reason) => pending.done(id, reason, state.usage(now)),
+                        None => {
+                            pending.of_scheduler.push(scheduler::Event::Token { id, token });
+                            requests.insert(id, state);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(observer) = &mut self.observer {
+            observer(&step, runner);
         }
         Ok(())
     }
 
-    /// Computes the logits after `tokens`, chunk by chunk, and gives each row to `each` with its
-    /// position, until that breaks. A row has one `f32` a token of the vocabulary.
+    /// The step that runs `chunks`, whose rows are `slices`.
+    fn build_step(&self, chunks: Vec<Chunk>, slices: &[Slice]) -> Result<Step, backend::Error> {
+        let mut tokens = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
+        let mut sequences = Vec::with_capacity(chunks.len());
+        let mut outputs = Vec::with_capacity(slices.last().map_or(0, |slice| slice.outputs.end));
+        for (chunk, slice) in chunks.into_iter().zip(slices) {
+            let Chunk { n_past, tables, .. } = chunk;
+            tokens.extend_from_slice(&chunk.tokens);
+            sequences.push(Sequence { n_past, len: chunk.tokens.len(), tables });
+            let is_token_only = slice.is_last
+                && self.requests.get(&slice.id).is_some_and(|state| state.is_token_only(slice.position));
+            let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
+            outputs.extend(rows.map(|row| match is_token_only {
+                // An observer may read the logits.
+                true => OutputRow { logits: self.observer.is_some(), ..OutputRow::greedy(row) },
+                false => OutputRow::logits(row),
+            }));
+        }
+        Step::new(tokens, sequences, outputs)
+    }
+
+    /// Computes the logits after `tokens` and gives each row to `each` with its position, until that breaks. A row has
+    /// one `f32` a token of the vocabulary. A request like others: those that have not ended go on meanwhile, and what
+    /// happens to them the next [`Engine::step`] tells.
     ///
     /// # Errors
-    /// When requests have not ended, when there are no tokens, more than the context holds or ids that
-    /// are no tokens, and when the backend fails or the file was truncated.
+    /// When there are no tokens, more than the context holds or ids that are no tokens, and when the backend fails or the
+    /// file was truncated.
     pub fn logits(
         &mut self,
         tokens: &[u32],
         rows: LogitRows,
-        each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        if !self.is_idle() {
-            return Err(Error::Busy { requests: self.active.len().max(1) });
-        }
-        let n_ctx = self.scheduler.limits().n_ctx;
-        if tokens.is_empty() {
-            return Err(Refusal::Empty.into());
-        }
-        let too_long = Refusal::TooLong { tokens: tokens.len(), n_ctx };
-        if tokens.len() > n_ctx {
-            return Err(too_long.into());
-        }
-        self.check_tokens(tokens)?;
-        self.scheduler.step(self.notices.drain(..));
-        let pages = self.scheduler.take_pages(tokens.len()).ok_or(too_long)?;
-        let result = self.run_logits(tokens, rows, &pages, each);
-        self.scheduler.give_back(pages);
-        result
-    }
-
-    fn run_logits(
-        &mut self,
-        tokens: &[u32],
-        rows: LogitRows,
-        pages: &[u32],
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let (most, from) = match rows {
-            LogitRows::All => (self.device.all_logits_rows(), 0),
-            LogitRows::From(position) => (self.device.all_logits_rows(), position),
-            LogitRows::Last => (self.scheduler.limits().n_batch, tokens.len() - 1),
-        };
-        let mut past = 0;
-        for tokens_now in tokens.chunks(most) {
-            let end = past + tokens_now.len();
-            let first = from.max(past);
-            let logits = match rows {
-                LogitRows::All | LogitRows::From(_) => {
-                    self.device.all_logits(self.model.graph(), tokens_now, past, pages, first)?
-                }
-                LogitRows::Last => {
-                    let (tokens_now, pages) = (tokens_now.to_vec(), pages.to_vec());
-                    let logits = end == tokens.len();
-                    let id = RequestId(u64::MAX);
-                    self.device.run(&[Chunk { id, tokens: tokens_now, past, pages, logits }])?
-                }
-            };
-            self.model.file().check_intact()?;
-            for (i, row) in logits.enumerate() {
-                if each(first + i, row).is_break() {
-                    return Ok(());
+        let own =
+            self.take_in(Request::new(tokens.to_vec()).max_tokens(0), Some((rows, Observer::Caller)))?;
+        let mut others = Vec::new();
+        let mut ended = None;
+        while ended.is_none() {
+            for event in self.advance(Some(&mut each))? {
+                match event {
+                    Event::Done { id, .. } if id == own => ended = Some(Ok(())),
+                    Event::Failed { id, error } if id == own => ended = Some(Err(error.into())),
+                    other => others.push(other),
                 }
             }
-            past = end;
         }
-        Ok(())
+        self.pending.of_caller = others;
+        ended.unwrap_or(Ok(()))
     }
 
     fn check_tokens(&self, tokens: &[u32]) -> Result<(), Error> {
@@ -393,6 +415,64 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
+
+/// The rows of each chunk in a step.
+fn slices(chunks: &[Chunk]) -> Vec<Slice> {
+    let mut outputs = 0;
+    let slice = |chunk: &Chunk| {
+        let from = outputs;
+        outputs += chunk.outputs;
+        Slice {
+            id: chunk.id,
+            position: chunk.n_past + chunk.tokens.len() - chunk.outputs,
+            outputs: from..outputs,
+            is_last: chunk.is_last,
+        }
+    };
+    chunks.iter().map(slice).collect()
+}
+
+/// Whether every row that asked for a token only has got one. A device that keeps the logits says with an id outside the
+/// vocabulary that there was nothing to choose, because a logit was NaN or infinite or none was finite: which of these,
+/// and of which token, the logits tell.
+fn are_answered(step: &Step, outputs: &Outputs<'_>, n_vocab: usize) -> bool {
+    step.outputs().iter().enumerate().all(|(index, output)| {
+        let is_token = outputs.token(index).is_some_and(|token| (token as usize) < n_vocab);
+        !output.is_token_only() || is_token || outputs.logits(index).is_some()
+    })
+}
+
+/// Shows the logits of a slice's rows to whoever asked for them, until that breaks.
+fn show(
+    state: &mut RequestState,
+    slice: &Slice,
+    outputs: &Outputs<'_>,
+    mut caller: Option<&mut OnLogits<'_>>,
+) -> Result<ControlFlow<()>, backend::Error> {
+    for (index, position) in slice.outputs.clone().zip(slice.position..) {
+        if state.shows(position) {
+            let logits = outputs.logits(index).ok_or_else(|| nothing_for(index))?;
+            if state.show(position, logits, caller.as_deref_mut()).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// What there is of output row `index`.
+fn row_output<'a>(outputs: &Outputs<'a>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
+    match (outputs.token(index), outputs.logits(index)) {
+        (Some(token), Some(logits)) => Ok(RowOutput::Chosen(token, logits)),
+        (Some(token), None) => Ok(RowOutput::Token(token)),
+        (None, Some(logits)) => Ok(RowOutput::Logits(logits)),
+        (None, None) => Err(nothing_for(index)),
+    }
+}
+
+fn nothing_for(index: usize) -> backend::Error {
+    backend::Error::Step(format!("the backend gave nothing for output row {index}"))
 }
 
 impl std::fmt::Debug for Engine {

@@ -1,5 +1,6 @@
 //! What can go wrong in an engine.
 
+use crate::request::RequestError;
 use crate::sampling::SamplingError;
 use crate::scheduler::Refusal;
 
@@ -98,12 +99,15 @@ pub enum Error {
         /// What is wrong with it.
         source: std::io::Error,
     },
-    /// Logits are wanted while requests run.
-    #[error("{requests} requests have not ended; step until they have, or cancel them, then ask for logits")]
-    Busy {
-        /// How many.
-        requests: usize,
-    },
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Error {
+        match error {
+            RequestError::Sampling(error) => error.into(),
+            RequestError::Backend(error) => error.into(),
+        }
+    }
 }
 
 impl Error {

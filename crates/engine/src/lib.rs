@@ -11,7 +11,7 @@
 //!
 //! # fn main() -> Result<(), engine::Error> {
 //! let model = Arc::new(Model::open("model.gguf")?);
-//! let backend = Box::new(backend_cpu::Cpu::new(None));
+//! let backend = Box::new(backend_reference::Reference::new());
 //! let mut engine = Engine::new(model.clone(), backend, Options::default())?;
 //!
 //! let prompt = model.encode_prompt("Once upon a time", false);
@@ -46,7 +46,7 @@
 //!             if let Event::Token { text, .. } = &event {
 //!                 print!("{text}");
 //!             }
-//!             if let Some(usage) = chat.hear(&event) {
+//!             if let Some(usage) = chat.on_event(&event) {
 //!                 println!("\n[{} of {} tokens reused]", usage.reused_tokens, usage.prompt_tokens);
 //!             }
 //!         }
@@ -60,8 +60,8 @@
 //!
 //! ```no_run
 //! # fn look(engine: &mut engine::Engine) -> Result<(), engine::Error> {
-//! engine.tap(&["l_out-0"], |step, program| {
-//!     if let Ok(values) = program.read("l_out-0") {
+//! engine.tap(&["l_out-0"], |step, runner| {
+//!     if let Ok(values) = runner.read("l_out-0") {
 //!         println!("{} tokens: {:?} ...", step.tokens().len(), &values[..4]);
 //!     }
 //! })?;
@@ -69,34 +69,38 @@
 //! # }
 //! ```
 //!
+//! [`Engine::submit_observed`] shows the logits of a prompt, [`Request::logprobs`] tells those of the answer.
+//!
 //! From here down: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; pure bookkeeping) and a
-//! backend's programs (the numbers) → [`Sampler`] → [`Stop`] handling. The engine names no concrete
+//! [`ModelRunner`] (the numbers) → [`Sampler`] → [`Stop`] handling. The engine names no concrete
 //! backend.
 
-mod active;
+mod blocks;
 mod candidates;
 mod chat;
-mod device;
+mod choose;
 mod engine;
 mod error;
+mod ids;
 mod model;
-mod pages;
+mod options;
 mod random;
 mod request;
+mod request_state;
 mod sampling;
 pub mod scheduler;
-mod split;
 mod stop;
 
 pub use self::chat::Chat;
-pub use self::engine::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Engine, LogitRows, Options};
+pub use self::engine::Engine;
 pub use ::chat::Message;
-pub use backend::{Backend, KvFormat, Program, Step};
-pub use device::all_logits_rows;
+pub use backend::{Backend, KvFormat, Step};
 pub use error::Error;
+pub use ids::{RequestId, SequenceId};
 pub use model::{Model, NoTemplate};
-pub use request::{Event, Request, Usage};
-pub use sampling::{Sampler, Sampling, SamplingError};
-pub use scheduler::{Limits, Refusal, RequestId, SequenceId};
-pub use split::Split;
+pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
+pub use request::{Event, LogitRows, Request, RequestError, Usage};
+pub use runner::ModelRunner;
+pub use sampling::{Logprobs, Processor, Sampler, Sampling, SamplingError};
+pub use scheduler::{Limits, Refusal};
 pub use stop::{Stop, StopReason};

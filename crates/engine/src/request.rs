@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sampling::{Sampling, SamplingError};
+use crate::sampling::{Logprobs, Processor, Sampling, SamplingError};
 use crate::scheduler::{RequestId, SequenceId};
 use crate::stop::{Stop, StopReason};
 
@@ -26,13 +26,25 @@ pub struct Request {
     /// The sequence it continues: what of the prompt its cache holds is not computed again, and the
     /// cache is kept when it ends. See [`Engine::new_sequence`](crate::Engine::new_sequence).
     pub sequence: Option<SequenceId>,
+    /// With each token its log-probability, and those of so many of the most likely tokens.
+    pub logprobs: Option<usize>,
+    /// What changes the logits after the penalties of [`Request::sampling`] and before a token is chosen, in
+    /// this order, such as a grammar.
+    pub processors: Vec<Box<dyn Processor>>,
 }
 
 impl Request {
     /// Continues `prompt` with the default [`Sampling`] until the model ends it or the context is full.
     pub fn new(prompt: Vec<u32>) -> Request {
-        let (sampling, stop) = (Sampling::default(), Stop::default());
-        Request { prompt, sampling, stop, max_tokens: None, sequence: None }
+        Request {
+            prompt,
+            sampling: Sampling::default(),
+            stop: Stop::default(),
+            max_tokens: None,
+            sequence: None,
+            logprobs: None,
+            processors: Vec::new(),
+        }
     }
 
     /// Sets [`Request::sampling`].
@@ -54,6 +66,51 @@ impl Request {
     pub fn sequence(self, sequence: impl Into<Option<SequenceId>>) -> Request {
         Request { sequence: sequence.into(), ..self }
     }
+
+    /// Sets [`Request::logprobs`].
+    pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {
+        Request { logprobs: top.into(), ..self }
+    }
+
+    /// Adds to [`Request::processors`].
+    pub fn processor(mut self, processor: impl Processor + 'static) -> Request {
+        self.processors.push(Box::new(processor));
+        self
+    }
+}
+
+/// Rows of a prompt whose logits are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogitRows {
+    /// Those after every token.
+    All,
+    /// Those after every token from this position on.
+    From(usize),
+    /// Those after the last token.
+    Last,
+}
+
+impl LogitRows {
+    /// The first position, of a prompt of `tokens`.
+    pub(crate) fn first(self, tokens: usize) -> usize {
+        match self {
+            LogitRows::All => 0,
+            LogitRows::From(position) => position,
+            LogitRows::Last => tokens.saturating_sub(1),
+        }
+    }
+}
+
+/// Why a request has failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// No token could be chosen from its logits.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// The step that it was in has failed.
+    #[error(transparent)]
+    Backend(#[from] backend::Error),
 }
 
 /// What happened in a step. Every request ends with one [`Event::Done`] or [`Event::Failed`], unless
@@ -69,6 +126,8 @@ pub enum Event {
         /// What may be printed now: whole characters, without what may become a stop string. Often
         /// empty; all texts of a request together are its answer.
         text: String,
+        /// What the request asked for with [`Request::logprobs`].
+        logprobs: Option<Logprobs>,
     },
     /// A request has ended.
     Done {
@@ -79,12 +138,12 @@ pub enum Event {
         /// What it took.
         usage: Usage,
     },
-    /// A request has ended because no token could be chosen from its logits.
+    /// A request has ended because its step failed, or no token could be chosen from its logits. Others go on.
     Failed {
         /// Which.
         id: RequestId,
         /// Why.
-        error: SamplingError,
+        error: RequestError,
     },
 }
 

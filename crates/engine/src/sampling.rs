@@ -1,16 +1,21 @@
 //! From logits to a token.
 //!
 //! The order is that of llama.cpp's default chain: logit bias, penalties, top-k, typical-p, top-p,
-//! min-p, temperature, draw. At temperature 0 the filters have no say: the token is the one with the
-//! highest biased and penalised logit, the lowest id among equals.
+//! min-p, temperature, draw. Bias and penalties are [`Processor`]s; a request may bring others, which come
+//! after these. At temperature 0 the filters have no say: the token is the one with the
+//! highest logit after the processors, the lowest id among equals.
 
-use std::collections::HashMap;
+mod processors;
+#[cfg(test)]
+mod tests;
+
+use backend::{arg_max, log_sum_exp};
 
 use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
+use processors::{Bias, Penalties};
 
-#[cfg(test)]
-mod tests;
+pub use processors::Processor;
 
 /// The largest penalty: far above every sensible one, far below what turns a logit into an infinity.
 const MAX_PENALTY: f32 = 1e6;
@@ -138,6 +143,36 @@ pub enum SamplingError {
         /// Whether a bias was added.
         biased: bool,
     },
+    /// A processor has ruled out every token.
+    #[error("no token is possible: a processor of the request, such as its grammar, has ruled out every one")]
+    RuledOut,
+}
+
+/// Log-probabilities of a token and of those that could have come in its place: natural logarithms, by the model's own
+/// logits, before processors, filters and temperature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// That of the token.
+    pub token: f32,
+    /// The most likely tokens, as many as were asked for, the most likely first and the lower id of equals; none that
+    /// is impossible.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Logprobs {
+    /// Those of `token` and of the `top` most likely, by `logits`, one a token of the vocabulary and none NaN.
+    pub(crate) fn new(logits: &[f32], token: u32, top: usize) -> Logprobs {
+        let total = log_sum_exp(logits);
+        let logprob = |logit: f32| (f64::from(logit) - total) as f32;
+        let mut likely = Vec::new();
+        if top > 0 {
+            candidates::top_k(possible(logits), top, &mut likely);
+        }
+        Logprobs {
+            token: logits.get(token as usize).map_or(f32::NEG_INFINITY, |&logit| logprob(logit)),
+            top: likely.into_iter().map(|candidate| (candidate.id, logprob(candidate.logit))).collect(),
+        }
+    }
 }
 
 /// Draws the tokens of one request.
@@ -146,6 +181,9 @@ pub struct Sampler {
     sampling: Sampling,
     seed: u32,
     random: SplitMix64,
+    processors: Vec<Box<dyn Processor>>,
+    /// How many of them the request has brought, the last ones.
+    brought: usize,
     logits: Vec<f32>,
     candidates: Vec<Candidate>,
 }
@@ -159,12 +197,34 @@ impl Sampler {
         sampling.check()?;
         let seed = sampling.seed.filter(|seed| *seed != u32::MAX).unwrap_or_else(random_seed);
         let random = SplitMix64::new(u64::from(seed));
-        Ok(Sampler { sampling, seed, random, logits: Vec::new(), candidates: Vec::new() })
+        let mut processors: Vec<Box<dyn Processor>> = Vec::new();
+        if !sampling.logit_bias.is_empty() {
+            processors.push(Box::new(Bias(sampling.logit_bias.clone())));
+        }
+        let Sampling { repeat_penalty, frequency_penalty, presence_penalty, penalty_last_n, .. } = sampling;
+        let penalties = [repeat_penalty, frequency_penalty, presence_penalty];
+        if let Some(penalties) = Penalties::new(penalties, penalty_last_n) {
+            processors.push(Box::new(penalties));
+        }
+        let (logits, candidates) = (Vec::new(), Vec::new());
+        Ok(Sampler { sampling, seed, random, processors, brought: 0, logits, candidates })
+    }
+
+    /// The same with further processors, which come after bias and penalties.
+    pub fn with(mut self, processors: Vec<Box<dyn Processor>>) -> Sampler {
+        self.brought += processors.len();
+        self.processors.extend(processors);
+        self
     }
 
     /// The seed in use.
     pub fn seed(&self) -> u32 {
         self.seed
+    }
+
+    /// Whether every token is the one with the largest logit, as a device can choose it.
+    pub fn is_greedy(&self) -> bool {
+        self.sampling.temperature <= 0.0 && self.processors.is_empty()
     }
 
     /// Chooses the token after `tokens` (prompt and generated ones) from `logits`, one a token of the
@@ -174,75 +234,67 @@ impl Sampler {
     /// When a logit is NaN or plus infinity, when all are minus infinity, or when a bias names no token.
     pub fn sample(&mut self, logits: &[f32], tokens: &[u32]) -> Result<u32, SamplingError> {
         let u = self.random.next_f64();
-        let broken = logits.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY);
-        if let Some(token) = broken {
-            return Err(SamplingError::Logit { token, value: logits[token] });
+        check_logits(logits)?;
+        let n_vocab = logits.len();
+        if let Some(&(token, _)) = self.sampling.logit_bias.iter().find(|(id, _)| *id as usize >= n_vocab) {
+            return Err(SamplingError::Bias { token, n_vocab });
         }
-        self.logits.clear();
-        self.logits.extend_from_slice(logits);
-        self.bias()?;
-        self.penalise(tokens);
-        if self.sampling.temperature <= 0.0 {
-            return argmax(&self.logits).ok_or(self.no_token());
-        }
-        self.filter();
-        candidates::draw(&mut self.candidates, self.sampling.temperature, u).ok_or(self.no_token())
-    }
-
-    /// The candidates that pass the filters.
-    fn filter(&mut self) {
-        let Sampling { top_k, typical_p, top_p, min_p, .. } = self.sampling;
-        let all = self.logits.iter().enumerate().map(|(id, &logit)| Candidate { id: id as u32, logit });
-        let possible = all.filter(|candidate| candidate.logit > f32::NEG_INFINITY);
-        candidates::top_k(possible, top_k, &mut self.candidates);
-        candidates::typical_p(&mut self.candidates, typical_p);
-        candidates::top_p(&mut self.candidates, top_p);
-        candidates::min_p(&mut self.candidates, min_p);
-    }
-
-    fn bias(&mut self) -> Result<(), SamplingError> {
-        let n_vocab = self.logits.len();
-        for &(token, bias) in &self.sampling.logit_bias {
-            let logit = self.logits.get_mut(token as usize).ok_or(SamplingError::Bias { token, n_vocab })?;
-            *logit = (*logit + bias).min(f32::MAX);
-        }
-        Ok(())
-    }
-
-    /// Keskar et al. 2019 (CTRL) for the repeat penalty, with negative logits multiplied so that they
-    /// fall too; the other two as OpenAI's API defines them.
-    fn penalise(&mut self, tokens: &[u32]) {
-        let Sampling { repeat_penalty, frequency_penalty, presence_penalty, .. } = self.sampling;
-        if (repeat_penalty, frequency_penalty, presence_penalty) == (1.0, 0.0, 0.0) {
-            return;
-        }
-        let window = &tokens[tokens.len().saturating_sub(self.sampling.penalty_last_n)..];
-        let mut counts: HashMap<u32, u32> = HashMap::new();
-        for &token in window {
-            *counts.entry(token).or_default() += 1;
-        }
-        for (token, count) in counts {
-            // A token that is ruled out stays so whatever the penalties are.
-            let logit = self.logits.get_mut(token as usize).filter(|logit| **logit > f32::NEG_INFINITY);
-            if let Some(logit) = logit {
-                *logit = if *logit <= 0.0 { *logit * repeat_penalty } else { *logit / repeat_penalty };
-                *logit = (*logit - (count as f32 * frequency_penalty + presence_penalty)).min(f32::MAX);
-            }
-        }
-    }
-
-    fn no_token(&self) -> SamplingError {
-        SamplingError::NoToken { biased: !self.sampling.logit_bias.is_empty() }
+        let processed = if self.processors.is_empty() {
+            logits
+        } else {
+            self.logits.clear();
+            self.logits.extend_from_slice(logits);
+            self.processors.iter_mut().for_each(|processor| processor.apply(tokens, &mut self.logits));
+            &self.logits
+        };
+        let chosen = if self.sampling.temperature <= 0.0 {
+            largest(processed)
+        } else {
+            filter(&self.sampling, processed, &mut self.candidates);
+            candidates::draw(&mut self.candidates, self.sampling.temperature, u)
+        };
+        chosen.ok_or_else(|| match largest(logits) {
+            Some(_) if self.brought > 0 => SamplingError::RuledOut,
+            _ => SamplingError::NoToken { biased: !self.sampling.logit_bias.is_empty() },
+        })
     }
 }
 
-/// The highest of `logits`, the first among equals; none when all are minus infinity.
-fn argmax(logits: &[f32]) -> Option<u32> {
-    let mut best = (None, f32::NEG_INFINITY);
-    for (id, &logit) in logits.iter().enumerate() {
-        if logit > best.1 {
-            best = (Some(id as u32), logit);
-        }
+/// Checks that `token`, which a device has chosen as the one with the largest of `logits`, can be chosen.
+///
+/// # Errors
+/// Those of a [greedy](Sampler::is_greedy) sampler.
+pub(crate) fn check_greedy(logits: &[f32], token: u32) -> Result<(), SamplingError> {
+    check_logits(logits)?;
+    match logits.get(token as usize) {
+        Some(&logit) if logit > f32::NEG_INFINITY => Ok(()),
+        _ => Err(SamplingError::NoToken { biased: false }),
     }
-    best.0
+}
+
+fn check_logits(logits: &[f32]) -> Result<(), SamplingError> {
+    match logits.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+        Some(token) => Err(SamplingError::Logit { token, value: logits[token] }),
+        None => Ok(()),
+    }
+}
+
+/// The candidates that pass the filters.
+fn filter(sampling: &Sampling, logits: &[f32], kept: &mut Vec<Candidate>) {
+    candidates::top_k(possible(logits), sampling.top_k, kept);
+    candidates::typical_p(kept, sampling.typical_p);
+    candidates::top_p(kept, sampling.top_p);
+    candidates::min_p(kept, sampling.min_p);
+}
+
+/// The tokens that are not ruled out.
+fn possible(logits: &[f32]) -> impl Iterator<Item = Candidate> {
+    let all = logits.iter().enumerate().map(|(id, &logit)| Candidate { id: id as u32, logit });
+    all.filter(|candidate| candidate.logit > f32::NEG_INFINITY)
+}
+
+/// The token of the highest of `logits`, the lowest id among equals; none when all are minus infinity.
+fn largest(logits: &[f32]) -> Option<u32> {
+    let token = arg_max(logits);
+    logits.get(token as usize).is_some_and(|&logit| logit > f32::NEG_INFINITY).then_some(token)
 }

@@ -1,10 +1,12 @@
-//! The scheduler against a model of everything around it: random traffic, a simulated KV cache, and a
-//! simulated language model whose next token depends on every token the cache gives for the sequence.
+//! The scheduler against a model of everything around it: random traffic, simulated stores of several
+//! groups, and a simulated language model whose next token depends on every token that the stores give for
+//! the sequence.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use backend::PAGE;
+use backend::{BlockTable, KvFormat, PAGE, StateLayout};
 use engine::scheduler::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
+use graph::{Builder, Graph, Group, Store};
 
 /// SplitMix64, so that a trace is named by its number.
 struct Random(u64);
@@ -32,10 +34,41 @@ fn next_token(tokens: impl Iterator<Item = u32>) -> u32 {
     tokens.fold(7u32, |hash, token| hash.wrapping_mul(31).wrapping_add(token + 1)) >> 7 & 3
 }
 
+/// A graph whose stores have these windows, and nothing else.
+fn graph(windows: &[Option<usize>]) -> Graph {
+    let mut g = Builder::new();
+    let table = g.weight("table", 4, 4);
+    let x = g.embed("embd", table);
+    for &window in windows {
+        g.store(Store { heads: 1, k_dim: 256, v_dim: 256, window });
+    }
+    let x = g.output_rows("outputs", x);
+    g.finish(x)
+}
+
+/// A scheduler over one group without a window.
+fn scheduler(limits: Limits) -> Scheduler {
+    Scheduler::new(limits, &[(Group { window: None }, limits.pages)])
+}
+
+/// Limits of steps in which only the last rows are output rows.
+fn limits(n_ctx: usize, sequences: usize, n_batch: usize, pages: usize) -> Limits {
+    Limits { n_ctx, sequences, n_batch, pages, logit_rows: n_batch }
+}
+
+/// A request for text.
+fn submit(id: u64, tokens: Vec<u32>, sequence: Option<SequenceId>) -> Event {
+    Event::Submit { id: RequestId(id), tokens, sequence, outputs_from: None }
+}
+
 /// What a request looks like from outside.
 struct Job {
     sequence: Option<SequenceId>,
     tokens: Vec<u32>,
+    /// Tokens of its prompt.
+    prompt: usize,
+    /// The first row of the prompt that is asked for and was not an output row yet.
+    asked_from: usize,
     /// Tokens it ends at.
     goal: usize,
     cached: usize,
@@ -49,8 +82,13 @@ struct World {
     scheduler: Scheduler,
     limits: Limits,
     random: Random,
-    /// The token at each position of each page.
-    store: Vec<Option<u32>>,
+    groups: Vec<(Group, usize)>,
+    /// The most pages of a group that one sequence may have.
+    most_pages: Vec<usize>,
+    /// Whether groups with a window have the pages that all their windows need.
+    has_all_windows: bool,
+    /// The token at each position of each page, by group.
+    stores: Vec<Vec<Option<u32>>>,
     alive: BTreeMap<RequestId, Job>,
     /// What each sequence's last request ended with.
     histories: BTreeMap<SequenceId, Vec<u32>>,
@@ -61,6 +99,8 @@ struct World {
     ended: u64,
     preempted: usize,
     reused: usize,
+    /// Rows of prompts whose logits were asked for and came.
+    asked: usize,
 }
 
 impl World {
@@ -73,14 +113,35 @@ impl World {
             sequences: 1 + random.below(4),
             n_batch: 1 + random.below(most_rows),
             pages,
+            logit_rows: 1 + random.below(most_rows),
         };
-        let scheduler = Scheduler::new(limits);
-        let limits = scheduler.limits();
+        let mut windows = vec![None];
+        windows.extend((0..random.below(3)).map(|_| Some(1 + random.below(90))));
+        if random.chance(10) {
+            windows.remove(0);
+        }
+        let graph = graph(&windows);
+        let limits = Scheduler::new(limits, &[]).limits();
+        let layout = |sequences| {
+            let Limits { n_ctx, n_batch, .. } = limits;
+            StateLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
+        };
+        let has_all_windows = random.chance(50);
+        let of_group = |(group, needed): (&Group, usize)| match group.window {
+            None => (*group, pages),
+            Some(_) if has_all_windows => (*group, needed),
+            Some(_) => (*group, needed.min(pages)),
+        };
+        let groups: Vec<(Group, usize)> =
+            graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
         World {
-            scheduler,
+            scheduler: Scheduler::new(limits, &groups),
             limits,
             random,
-            store: vec![None; pages * PAGE],
+            stores: groups.iter().map(|(_, pages)| vec![None; pages * PAGE]).collect(),
+            most_pages: layout(1),
+            has_all_windows,
+            groups,
             alive: BTreeMap::new(),
             histories: BTreeMap::new(),
             keepable: BTreeSet::new(),
@@ -89,6 +150,7 @@ impl World {
             ended: 0,
             preempted: 0,
             reused: 0,
+            asked: 0,
         }
     }
 
@@ -105,25 +167,29 @@ impl World {
         }
         let longest = if random.chance(30) { n_ctx + 2 } else { 12 };
         tokens.extend((0..random.below(longest)).map(|_| random.below(4) as u32));
-        let goal = (tokens.len() + 1 + random.below(40)).min(n_ctx);
+        let outputs_from = random.chance(20).then(|| random.below(tokens.len().max(1)));
+        let generated = if outputs_from.is_some() && random.chance(50) { 0 } else { 1 };
+        let goal = (tokens.len() + generated * (1 + random.below(40))).min(n_ctx);
 
-        match self.scheduler.admits(tokens.len()) {
-            Ok(()) => assert!(!tokens.is_empty() && tokens.len() < n_ctx),
+        match self.scheduler.admits(tokens.len(), generated) {
+            Ok(()) => assert!(!tokens.is_empty() && tokens.len() + generated <= n_ctx),
             Err(Refusal::Empty) => return assert!(tokens.is_empty()),
             Err(refusal) => {
                 return assert_eq!(
-                    (tokens.len() >= n_ctx, refusal),
+                    (tokens.len() + generated > n_ctx, refusal),
                     (true, Refusal::TooLong { tokens: tokens.len(), n_ctx })
                 );
             }
         }
         let id = RequestId(self.submitted);
         self.submitted += 1;
-        self.events.push(Event::Submit { id, tokens: tokens.clone(), sequence });
+        self.events.push(Event::Submit { id, tokens: tokens.clone(), sequence, outputs_from });
         // The oldest running request goes on at every step, so one ends every `n_ctx` steps. At most
         // all older ones, and as many younger as ran while it waited for its sequence, end before it.
         let patience = (self.alive.len() + self.limits.sequences + 1) * n_ctx;
-        self.alive.insert(id, Job { sequence, tokens, goal, cached: 0, running: false, patience });
+        let (prompt, asked_from) = (tokens.len(), outputs_from.unwrap_or(tokens.len()));
+        let job = Job { sequence, tokens, prompt, asked_from, goal, cached: 0, running: false, patience };
+        self.alive.insert(id, job);
     }
 
     fn end(&mut self, id: RequestId) {
@@ -163,13 +229,20 @@ impl World {
         self.run(&plan);
     }
 
-    /// Every page is free, or in one page table, once.
+    /// Every page of a group is free, or in one block table, once; and no table is longer than it may be.
     fn check_pages(&self) {
-        let used: Vec<u32> = self.scheduler.page_tables().flatten().copied().collect();
-        let distinct: HashSet<u32> = used.iter().copied().collect();
-        assert_eq!(distinct.len(), used.len(), "a page is shared");
-        assert!(used.iter().all(|&page| (page as usize) < self.limits.pages));
-        assert_eq!(used.len() + self.scheduler.free_pages(), self.limits.pages, "a page leaked");
+        let free: Vec<usize> = self.scheduler.free_pages().collect();
+        for (number, &(_, pages)) in self.groups.iter().enumerate() {
+            let tables: Vec<&BlockTable> =
+                self.scheduler.block_tables().map(|tables| &tables[number]).collect();
+            let used: Vec<u32> = tables.iter().flat_map(|table| table.pages.iter().copied()).collect();
+            let distinct: HashSet<u32> = used.iter().copied().collect();
+            assert_eq!(distinct.len(), used.len(), "a page of group {number} is shared");
+            assert!(used.iter().all(|&page| (page as usize) < pages));
+            assert_eq!(used.len() + free[number], pages, "a page of group {number} leaked");
+            let longest = tables.iter().map(|table| table.pages.len()).max().unwrap_or(0);
+            assert!(longest <= self.most_pages[number], "{longest} pages of group {number}");
+        }
         let kept = (0..3).map(SequenceId).filter(|&sequence| self.scheduler.kept(sequence) > 0);
         for sequence in kept {
             assert!(self.keepable.contains(&sequence), "a forgotten sequence is kept");
@@ -180,10 +253,15 @@ impl World {
         let rows: usize = plan.chunks.iter().map(|chunk| chunk.tokens.len()).sum();
         assert!(rows <= self.limits.n_batch, "{rows} rows");
         assert!(plan.chunks.len() <= self.limits.sequences);
+        let outputs: usize = plan.chunks.iter().map(|chunk| chunk.outputs).sum();
+        assert!(outputs <= self.limits.sequences || rows <= self.limits.logit_rows, "{outputs} of {rows}");
         assert!(plan.chunks.is_sorted_by_key(|chunk| !chunk.is_decode()), "decode comes first");
         if !plan.preempted.is_empty() {
+            let is_unbounded = |(group, _): &(Group, usize)| group.window.is_none();
             let kept: usize = (0..3).map(|sequence| self.scheduler.kept(SequenceId(sequence))).sum();
-            assert_eq!(kept, 0, "a request was preempted before an idle sequence");
+            // Without windows one page is needed at a time, which every idle sequence has.
+            assert!(kept == 0 || !self.groups.iter().all(is_unbounded), "preempted before an idle sequence");
+            assert!(self.groups.iter().any(is_unbounded) || !self.has_all_windows, "windows have room");
         }
         self.preempted += plan.preempted.len();
         for id in &plan.preempted {
@@ -221,27 +299,42 @@ impl World {
         for chunk in &plan.chunks {
             assert!(seen.insert(chunk.id), "one chunk a request");
             let job = self.alive.get_mut(&chunk.id).expect("only requests that have not ended run");
-            assert_eq!(chunk.past, job.cached, "position of the next token");
+            assert_eq!(chunk.n_past, job.cached, "position of the next token");
             job.cached += chunk.tokens.len();
-            assert_eq!(chunk.tokens, job.tokens[chunk.past..job.cached]);
-            assert!(!chunk.tokens.is_empty() && chunk.pages.len() * PAGE >= job.cached);
-            assert_eq!(chunk.logits, job.cached == job.tokens.len());
+            assert_eq!(chunk.tokens, job.tokens[chunk.n_past..job.cached]);
+            assert!(!chunk.tokens.is_empty());
+            assert_eq!(chunk.is_last, job.cached == job.tokens.len());
+            let asked = job.asked_from.max(chunk.n_past)..job.cached.min(job.prompt);
+            assert!(chunk.n_past <= job.asked_from, "a row that is asked for was skipped");
+            assert_eq!(chunk.outputs, asked.len().max(usize::from(chunk.is_last)), "{asked:?}");
+            self.asked += asked.len();
+            job.asked_from =
+                if job.cached < job.prompt { job.asked_from.max(job.cached) } else { usize::MAX };
 
-            let slot = |position: usize| chunk.pages[position / PAGE] as usize * PAGE + position % PAGE;
-            for (i, &token) in chunk.tokens.iter().enumerate() {
-                self.store[slot(chunk.past + i)] = Some(token);
+            for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&mut self.stores) {
+                let slot = |position: usize| {
+                    let (page, offset) = table.slot(position);
+                    page * PAGE + offset
+                };
+                for (i, &token) in chunk.tokens.iter().enumerate() {
+                    store[slot(chunk.n_past + i)] = Some(token);
+                }
+                let first = group.first_visible(chunk.n_past);
+                let seen: Vec<u32> = (first..job.cached).map_while(|at| store[slot(at)]).collect();
+                assert_eq!(seen, job.tokens[first..job.cached], "the stores hold what the rows see");
             }
-            let cache: Vec<u32> = (0..job.cached).map_while(|position| self.store[slot(position)]).collect();
-            assert_eq!(cache, job.tokens[..job.cached], "the cache holds the sequence");
-            if chunk.logits {
-                let token = next_token(cache.into_iter());
+            if job.prompt == job.goal {
+                continue;
+            }
+            if chunk.is_last {
+                let token = next_token(job.tokens.iter().copied());
                 job.tokens.push(token);
                 if job.tokens.len() < job.goal {
                     self.events.push(Event::Token { id: chunk.id, token });
                 }
             }
         }
-        let done = |job: &Job| job.tokens.len() >= job.goal;
+        let done = |job: &Job| job.tokens.len() >= job.goal && job.cached >= job.prompt;
         let done: Vec<RequestId> =
             self.alive.iter().filter(|(_, job)| done(job)).map(|(&id, _)| id).collect();
         for id in done {
@@ -250,8 +343,8 @@ impl World {
     }
 }
 
-/// What a trace went through: requests, preemptions, tokens reused.
-fn trace(number: u64) -> [usize; 3] {
+/// What a trace went through: requests, preemptions, tokens reused, rows that were asked for.
+fn trace(number: u64) -> [usize; 4] {
     let mut world = World::new(number);
     for _ in 0..world.random.below(60) {
         world.traffic(true);
@@ -265,13 +358,14 @@ fn trace(number: u64) -> [usize; 3] {
     assert!(world.scheduler.is_idle());
     world.events.extend((0..3).map(|sequence| Event::Forget(SequenceId(sequence))));
     assert_eq!(world.scheduler.step(world.events.drain(..)), Plan::default());
-    assert_eq!(world.scheduler.free_pages(), world.limits.pages);
-    [world.submitted as usize, world.preempted, world.reused]
+    let free: Vec<usize> = world.scheduler.free_pages().collect();
+    assert!(free.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
+    [world.submitted as usize, world.preempted, world.reused, world.asked]
 }
 
 #[test]
 fn random_traffic_keeps_every_invariant() {
-    let mut totals = [0; 3];
+    let mut totals = [0; 4];
     for number in 0..100_000 {
         let outcome = std::panic::catch_unwind(|| trace(number)).unwrap_or_else(|panic| {
             eprintln!("in trace {number}");
@@ -281,28 +375,28 @@ fn random_traffic_keeps_every_invariant() {
             *total += of_trace;
         }
     }
-    let [requests, preempted, reused] = totals;
-    println!("{requests} requests, {preempted} preemptions, {reused} tokens reused");
+    let [requests, preempted, reused, asked] = totals;
+    println!("{requests} requests, {preempted} preemptions, {reused} tokens reused, {asked} rows asked for");
     assert!(
-        requests > 300_000 && preempted > 10_000 && reused > 100_000,
+        requests > 300_000 && preempted > 10_000 && reused > 100_000 && asked > 100_000,
         "the traces test little: {totals:?}"
     );
 }
 
 /// A scheduler with room for everything, and its first request run to its first token.
 fn with_chat(prompt: &[u32]) -> Scheduler {
-    let mut scheduler = Scheduler::new(Limits { n_ctx: 256, sequences: 2, n_batch: 512, pages: 16 });
+    let mut scheduler = scheduler(limits(256, 2, 512, 16));
     let sequence = Some(SequenceId(0));
-    let plan = scheduler.step([Event::Submit { id: RequestId(0), tokens: prompt.to_vec(), sequence }]);
+    let plan = scheduler.step([submit(0, prompt.to_vec(), sequence)]);
     assert_eq!(plan.chunks.len(), 1);
     scheduler
 }
 
 /// How much of `prompt` a second turn finds in the cache.
 fn reused(mut scheduler: Scheduler, prompt: &[u32]) -> usize {
-    let second = Event::Submit { id: RequestId(1), tokens: prompt.to_vec(), sequence: Some(SequenceId(0)) };
+    let second = submit(1, prompt.to_vec(), Some(SequenceId(0)));
     let plan = scheduler.step([Event::End { id: RequestId(0), intact: true }, second]);
-    assert_eq!(plan.chunks[0].past, plan.admitted[0].reused);
+    assert_eq!(plan.chunks[0].n_past, plan.admitted[0].reused);
     plan.admitted[0].reused
 }
 
@@ -330,11 +424,10 @@ fn the_last_sampled_token_is_not_in_the_cache() {
 
 #[test]
 fn prompts_are_chunked_and_never_delay_decoding() {
-    let mut scheduler = Scheduler::new(Limits { n_ctx: 256, sequences: 2, n_batch: 10, pages: 16 });
-    let submit =
-        |id, tokens: usize| Event::Submit { id: RequestId(id), tokens: vec![1; tokens], sequence: None };
+    let mut scheduler = scheduler(limits(256, 2, 10, 16));
+    let submit = |id, tokens: usize| submit(id, vec![1; tokens], None);
     let rows = |plan: &Plan| {
-        plan.chunks.iter().map(|c| (c.id.0, c.past, c.tokens.len(), c.logits)).collect::<Vec<_>>()
+        plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.is_last)).collect::<Vec<_>>()
     };
     assert_eq!(
         rows(&scheduler.step([submit(0, 4), submit(1, 20), submit(2, 1)])),
@@ -349,20 +442,136 @@ fn prompts_are_chunked_and_never_delay_decoding() {
 
 #[test]
 fn the_context_is_never_larger_than_the_pages() {
-    let scheduler = Scheduler::new(Limits { n_ctx: 1000, sequences: 4, n_batch: 2, pages: 3 });
+    let scheduler = scheduler(limits(1000, 4, 2, 3));
     assert_eq!(scheduler.limits().n_ctx, 3 * PAGE);
     assert_eq!(scheduler.limits().n_batch, 4);
-    assert_eq!(scheduler.admits(95), Ok(()));
-    assert_eq!(scheduler.admits(96), Err(Refusal::TooLong { tokens: 96, n_ctx: 96 }));
+    assert_eq!(scheduler.admits(95, 1), Ok(()));
+    assert_eq!(scheduler.admits(96, 1), Err(Refusal::TooLong { tokens: 96, n_ctx: 96 }));
 }
 
 #[test]
 fn nobody_passes_a_request_that_waits_for_pages() {
-    let mut scheduler = Scheduler::new(Limits { n_ctx: 128, sequences: 4, n_batch: 512, pages: 4 });
-    let submit = |id, tokens| Event::Submit { id: RequestId(id), tokens: vec![1; tokens], sequence: None };
+    let mut scheduler = scheduler(limits(128, 4, 512, 4));
+    let submit = |id, tokens| submit(id, vec![1; tokens], None);
     let ids = |plan: Plan| plan.chunks.iter().map(|chunk| chunk.id.0).collect::<Vec<_>>();
     assert_eq!(ids(scheduler.step([submit(0, 5), submit(1, 100), submit(2, 5)])), [0]);
     let token = Event::Token { id: RequestId(0), token: 1 };
     assert_eq!(ids(scheduler.step([token, submit(3, 5)])), [0]);
     assert_eq!(ids(scheduler.step([Event::End { id: RequestId(0), intact: true }])), [1]);
+}
+
+/// The positions that the tables of a request have room for after the prompt has been run and `generated` tokens.
+fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) -> Vec<std::ops::Range<usize>> {
+    let mut plan = scheduler.step([submit(0, vec![1; prompt], None)]);
+    let mut tokens = 0;
+    loop {
+        let chunk = &plan.chunks[0];
+        if tokens == generated && chunk.is_last {
+            return chunk.tables.iter().map(BlockTable::positions).collect();
+        }
+        let event = chunk.is_last.then_some(Event::Token { id: RequestId(0), token: 1 });
+        tokens += usize::from(event.is_some());
+        plan = scheduler.step(event);
+    }
+}
+
+#[test]
+fn pages_that_fell_out_of_a_window_come_back() {
+    let groups = [None, Some(40)].map(|window| Group { window });
+    let positions = |generated| {
+        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)));
+        positions_after(scheduler, 100, generated)
+    };
+    // Row 64 sees positions from 25 on.
+    assert_eq!(positions(0), [0..128, 0..128]);
+    // Row 100 sees 61 ..= 100: page 1 has the first, page 0 is slack.
+    assert_eq!(positions(1), [0..128, 0..128]);
+    // Row 103 sees 64 ..= 103: page 2 has the first. It is tokens 1, 2, 3, 4 that rows 100 to 103 run.
+    assert_eq!(positions(3), [0..128, 0..128]);
+    assert_eq!(positions(4), [0..128, 32..128]);
+    assert_eq!(positions(29), [0..160, 32..160]);
+}
+
+/// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
+fn reused_with_window(prompt: &[u32]) -> usize {
+    let groups = [None, Some(40)].map(|window| (Group { window }, 32));
+    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups);
+    scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
+    reused(scheduler, prompt)
+}
+
+#[test]
+fn what_is_kept_is_reused_where_the_window_before_it_is_there() {
+    let longer: Vec<u32> = (0..300).collect();
+    assert_eq!(reused_with_window(&longer), 200);
+    // After 200 tokens page 5 is the first that is needed, and page 4 is slack: positions from 128 on. Row 167 is the
+    // first whose 40 positions are all there.
+    assert_eq!(reused_with_window(&longer[..168]), 167);
+    assert_eq!(reused_with_window(&longer[..167]), 0, "its window is gone, so all is computed again");
+    let mut edited = longer.clone();
+    edited[180] = 9999;
+    assert_eq!(reused_with_window(&edited), 180);
+    edited[100] = 9999;
+    assert_eq!(reused_with_window(&edited), 0);
+}
+
+/// Gemma 3's 1B: 26 layers of one K/V head of 256, of which every sixth sees all positions and others the last 512.
+#[test]
+fn windows_take_a_fraction_of_the_memory() {
+    let windows: Vec<Option<usize>> = (1..=26).map(|layer| (layer % 6 != 0).then_some(512)).collect();
+    let bytes = |windows: &[Option<usize>]| {
+        let graph = graph(windows);
+        StateLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)
+    };
+    // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
+    assert_eq!(bytes(&[None; 26]), 26 * 32768 * 1024);
+    // 512 positions lie in 16 pages and those of a step in as many; two more because either may begin within a page,
+    // and one is slack.
+    assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * PAGE as u64) * 1024);
+
+    // A sequence that fills the context never has more, and gives the rest back.
+    let graph = graph(&windows);
+    let layout = StateLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
+    let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
+    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups);
+    let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);
+    let (mut most, mut steps) = (HashMap::new(), 0);
+    while scheduler.cached(RequestId(0)) < 32767 {
+        assert!(plan.preempted.is_empty() && !plan.chunks.is_empty());
+        for (group, table) in plan.chunks[0].tables.iter().enumerate() {
+            let pages = most.entry(group).or_insert(0);
+            *pages = table.pages.len().max(*pages);
+        }
+        let token = Event::Token { id: RequestId(0), token: 1 };
+        plan = scheduler.step(plan.chunks[0].is_last.then_some(token));
+        steps += 1;
+    }
+    assert!(steps > 800 && most[&0] <= 35 && most[&1] == 1024, "{most:?}");
+}
+
+#[test]
+fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
+    let limits = Limits { logit_rows: 20, ..limits(256, 3, 64, 24) };
+    let logits = |id, tokens, from| Event::Submit {
+        id: RequestId(id),
+        tokens: vec![1; tokens],
+        sequence: None,
+        outputs_from: Some(from),
+    };
+    let rows = |plan: Plan| {
+        plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.outputs)).collect::<Vec<_>>()
+    };
+    // Rows that nobody asks for go with an ordinary step, and so do as many output rows as others do not need: three.
+    let mut alone = scheduler(limits);
+    assert_eq!(rows(alone.step([logits(0, 100, 50)])), [(0, 0, 53, 3)]);
+    assert_eq!(rows(alone.step([])), [(0, 53, 20, 20)]);
+    assert_eq!(rows(alone.step([])), [(0, 73, 20, 20)]);
+    assert_eq!(rows(alone.step([])), [(0, 93, 7, 7)]);
+    // Others decode meanwhile, and begin.
+    let mut busy = scheduler(limits);
+    assert_eq!(rows(busy.step([submit(0, vec![1; 4], None)])), [(0, 0, 4, 1)]);
+    let token = || Event::Token { id: RequestId(0), token: 1 };
+    assert_eq!(rows(busy.step([token(), logits(1, 30, 0)])), [(0, 4, 1, 1), (1, 0, 19, 19)]);
+    let third = submit(2, vec![1; 40], None);
+    assert_eq!(rows(busy.step([token(), third])), [(0, 5, 1, 1), (1, 19, 11, 11), (2, 0, 8, 0)]);
 }

@@ -1,35 +1,16 @@
 //! An open model: one file, or the parts of a split one.
 
-use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use indexmap::IndexMap;
 
 use crate::error::{Error, SplitProblem};
-use crate::map::{Map, Owner};
-use crate::metadata::{Metadata, WrongType};
-use crate::parse::{Parsed, parse};
+use crate::metadata::Metadata;
+use crate::part::{Loaded, Part};
 use crate::split;
 use crate::tensor::Tensor;
-
-/// Version of the GGUF format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// 32-bit counts and lengths.
-    V1 = 1,
-    /// 64-bit counts and lengths.
-    V2 = 2,
-    /// As version 2; big-endian files exist too.
-    V3 = 3,
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", *self as u32)
-    }
-}
+use crate::version::Version;
 
 /// A model's metadata and tensors. The files stay mapped while this or any tensor's data lives.
 #[derive(Debug)]
@@ -39,16 +20,6 @@ pub struct Gguf {
     metadata: Metadata,
     tensors: IndexMap<String, Tensor>,
     parts: Vec<Part>,
-}
-
-/// One file of a model.
-#[derive(Debug)]
-struct Part {
-    /// As messages name it.
-    file: String,
-    bytes: Bytes,
-    /// `None` for data that was in memory already.
-    map: Option<Arc<Map>>,
 }
 
 impl Gguf {
@@ -182,65 +153,5 @@ impl Gguf {
                 map.release(offset..offset + data.len());
             }
         }
-    }
-}
-
-impl Part {
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn check_intact(&self) -> Result<(), Error> {
-        let Some(map) = &self.map else { return Ok(()) };
-        let found = map.len_on_disk().map_err(|source| Error::Io {
-            file: self.file.clone(),
-            action: "look at the file again",
-            source,
-        })?;
-        if map.is_lost() || found < self.len() {
-            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len(), found });
-        }
-        Ok(())
-    }
-}
-
-/// One file, read and checked by itself.
-pub(crate) struct Loaded {
-    part: Part,
-    pub(crate) parsed: Parsed,
-}
-
-impl Loaded {
-    /// Maps and checks one file.
-    pub(crate) fn open(path: &Path) -> Result<Loaded, Error> {
-        let file = path.display().to_string();
-        let map = match Map::open(path) {
-            Ok(Some(map)) => Arc::new(map),
-            Ok(None) => return Err(Error::NotAFile { file }),
-            Err(source) => return Err(Error::Io { file, action: "open the file", source }),
-        };
-        let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
-        Loaded::parse(Part { file, bytes, map: Some(map) })
-    }
-
-    fn parse(part: Part) -> Result<Loaded, Error> {
-        let parsed = parse(&part.bytes);
-        // What was read while the file shrank means nothing, valid or not.
-        part.check_intact()?;
-        match parsed {
-            Ok(parsed) => Ok(Loaded { part, parsed }),
-            Err(fault) => Err(Error::Malformed { file: part.file, fault }),
-        }
-    }
-
-    /// A getter's complaint as an error about this file.
-    pub(crate) fn wrong_type(&self, error: WrongType) -> Error {
-        let fault = self.parsed.key_fault(&error.key.clone(), error.into());
-        Error::Malformed { file: self.part.file.clone(), fault }
-    }
-
-    /// An error about this file as a part of a split model.
-    pub(crate) fn split_error(&self, problem: SplitProblem) -> Error {
-        Error::Split { file: self.part.file.clone(), problem }
     }
 }

@@ -13,16 +13,19 @@ mod file;
 mod map;
 mod metadata;
 mod parse;
+mod part;
 mod split;
 mod tensor;
 mod value;
+mod version;
 mod writer;
 
 pub use error::{Error, Fault, Item, Problem, SplitProblem};
-pub use file::{Gguf, Version};
+pub use file::Gguf;
 pub use metadata::{Metadata, WrongType};
 pub use tensor::Tensor;
 pub use value::{Array, Value, ValueType, quoted};
+pub use version::Version;
 pub use writer::{Layout, WriteError, Writer, write};
 
 /// Most dimensions a tensor has.

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, SplitProblem};
-use crate::file::Loaded;
 use crate::metadata::{Metadata, WrongType};
+use crate::part::Loaded;
 
 const NO: &str = "split.no";
 const COUNT: &str = "split.count";

@@ -3,35 +3,7 @@
 use std::borrow::Borrow;
 
 use crate::Tokenizer;
-use crate::alphabet::Alphabet;
-use crate::tokenizer::Model;
-use crate::vocab::{ByteStrings, Kind, Vocab};
-
-/// By id, the bytes that a token stands for.
-pub(crate) fn piece_bytes(vocab: &Vocab, model: &Model) -> ByteStrings {
-    let alphabet = Alphabet::new();
-    let mut pieces = ByteStrings::with_capacity(vocab.len());
-    for (_, text, kind) in vocab.iter() {
-        match (kind, model) {
-            (Kind::Control | Kind::Unknown | Kind::UserDefined, _) => pieces.push(text.as_bytes()),
-            (Kind::Byte, _) => pieces.push(byte_written(text).as_slice()),
-            (Kind::Normal, Model::SentencePiece(_)) => pieces.push(text.replace('▁', " ").as_bytes()),
-            (Kind::Normal, Model::BytePair(_)) => match alphabet.decode(text) {
-                Some(bytes) => pieces.push(&bytes),
-                None => pieces.push(text.as_bytes()),
-            },
-            // As in llama.cpp, tokens without a use stand for nothing.
-            (Kind::Unused | Kind::Undefined, _) => pieces.push(&[]),
-        }
-    }
-    pieces
-}
-
-/// The byte that a token such as `<0x0A>` is written for.
-pub(crate) fn byte_written(text: &str) -> Option<u8> {
-    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    u8::from_str_radix(digits, 16).ok()
-}
+use crate::vocab::Kind;
 
 impl Tokenizer {
     /// The bytes that token `id` stands for, a special token for its own text. They need not be whole

@@ -7,9 +7,8 @@
 use gguf::Metadata;
 
 use crate::Error;
-use crate::decode::byte_written;
 use crate::merge::{Join, Merger, Symbol};
-use crate::vocab::{Pieces, Vocab};
+use crate::vocab::{Pieces, Vocab, byte_written};
 
 /// How tokens write a space (U+0020 and nothing else).
 const SPACE: char = '▁';

@@ -6,8 +6,9 @@ use gguf::Metadata;
 
 use crate::Error;
 use crate::bpe::BytePair;
-use crate::decode::piece_bytes;
-use crate::encode::TokenFinder;
+use crate::finder::TokenFinder;
+use crate::model::Model;
+use crate::pieces::piece_bytes;
 use crate::special::SpecialIds;
 use crate::spm::SentencePiece;
 use crate::vocab::{ByteStrings, Kind, Vocab, last_of_each_text};
@@ -29,12 +30,6 @@ pub struct Tokenizer {
     add_eos: Choice,
     pub(crate) add_space_prefix: Choice,
     pre_tokenizer: Option<String>,
-}
-
-/// The algorithm, with its tables.
-pub(crate) enum Model {
-    SentencePiece(SentencePiece),
-    BytePair(BytePair),
 }
 
 /// A yes or no, and who said so.

@@ -198,3 +198,9 @@ impl Pieces {
         self.ids.len()
     }
 }
+
+/// The byte that a token such as `<0x0A>` is written for.
+pub(crate) fn byte_written(text: &str) -> Option<u8> {
+    let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
+    u8::from_str_radix(digits, 16).ok()
+}

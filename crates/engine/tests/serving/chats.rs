@@ -30,7 +30,7 @@ fn ask(engine: &mut Engine, chat: &mut Chat, text: &str) -> (String, StopReason,
     assert_eq!(chat.pending(), Some(id));
     loop {
         for event in engine.step().expect("nothing fails here") {
-            if let (Some(usage), engine::Event::Done { reason, .. }) = (chat.hear(&event), event) {
+            if let (Some(usage), engine::Event::Done { reason, .. }) = (chat.on_event(&event), event) {
                 let answer = chat.messages().last().expect("the answer");
                 assert_eq!((&*answer.role, chat.pending()), ("assistant", None));
                 return (answer.content.clone(), reason, usage);
@@ -82,7 +82,7 @@ fn chats_do_not_disturb_each_other() {
         while !engine.is_idle() {
             for event in engine.step().unwrap() {
                 for chat in &mut chats {
-                    chat.hear(&event);
+                    chat.on_event(&event);
                 }
             }
         }
@@ -264,7 +264,7 @@ fn a_cancelled_answer_stays_as_far_as_it_came() {
                 engine.cancel(id);
             }
             let events = engine.step().unwrap();
-            if events.iter().any(|event| chat.hear(event).is_some()) {
+            if events.iter().any(|event| chat.on_event(event).is_some()) {
                 return;
             }
         }

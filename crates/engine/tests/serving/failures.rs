@@ -3,80 +3,124 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backend::{Backend, Bucket, Description, KvLayout, Memory, Program, Step, Taps, Weight};
-use engine::{Engine, Error, Event, Model, Options, Request, Sampling, SamplingError, Stop};
+use backend::{
+    Backend, Bucket, Description, LoadedModel, Memory, OutputRow, Outputs, Program, StateLayout, Step, Taps,
+    Ticket, Weights, are_tokens_only, arg_max,
+};
+use engine::{Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop};
 use graph::Graph;
 use quant::Format;
 
-use crate::common::{cpu, eight, model, prompt, run, serve, spec};
+use crate::common::{cpu, eight, finish, model, prompt, run, serve, spec};
 
 /// What a [`Faulty`] backend does wrong.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Fault {
+    /// A step fails.
     Fails,
-    GivesNan,
+    /// All steps from then on fail.
+    IsLost,
+    /// A step's first logits are none.
+    Gives(fn(&mut [f32])),
 }
 
 /// A backend that goes wrong when `steps` reaches zero.
+#[derive(Clone)]
 struct Faulty {
-    inner: Box<dyn Backend>,
     steps: Arc<AtomicUsize>,
     fault: Fault,
+    /// Whether logits stay on the device where tokens are all that is asked for, as on a graphics processor.
+    keeps_logits: bool,
 }
+
+struct FaultyModel(Box<dyn LoadedModel>, Faulty);
 
 struct FaultyProgram {
     inner: Box<dyn Program>,
-    steps: Arc<AtomicUsize>,
-    fault: Fault,
-    output: Vec<f32>,
+    faulty: Faulty,
+    asked: Vec<OutputRow>,
+    is_wrong: bool,
+    logits: Vec<f32>,
 }
 
 impl Backend for Faulty {
     fn describe(&self) -> Description {
-        self.inner.describe()
+        cpu(1).describe()
     }
 
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), backend::Error> {
-        self.inner.load(name, weight)
-    }
-
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), backend::Error> {
-        self.inner.allocate_kv(layout)
-    }
-
-    fn compile(
-        &mut self,
+    fn requirements(
+        &self,
         graph: &Graph,
-        bucket: Bucket,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
         taps: Taps<'_>,
-    ) -> Result<Box<dyn Program>, backend::Error> {
-        let inner = self.inner.compile(graph, bucket, taps)?;
-        let (steps, fault) = (self.steps.clone(), self.fault);
-        Ok(Box::new(FaultyProgram { inner, steps, fault, output: Vec::new() }))
+    ) -> Result<Memory, backend::Error> {
+        cpu(1).requirements(graph, weights, state, buckets, taps)
+    }
+
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, backend::Error> {
+        Ok(Box::new(FaultyModel(cpu(1).load(graph, weights, state)?, *self)))
+    }
+}
+
+impl LoadedModel for FaultyModel {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, backend::Error> {
+        let (inner, faulty) = (self.0.compile(bucket, taps)?, self.1.clone());
+        Ok(Box::new(FaultyProgram { inner, faulty, asked: Vec::new(), is_wrong: false, logits: Vec::new() }))
     }
 
     fn memory(&self) -> Memory {
-        self.inner.memory()
+        self.0.memory()
     }
 }
 
 impl Program for FaultyProgram {
-    fn run(&mut self, step: &Step) -> Result<(), backend::Error> {
-        let left = self.steps.load(Ordering::Relaxed);
-        self.steps.store(left.wrapping_sub(1), Ordering::Relaxed);
-        if left == 0 && self.fault == Fault::Fails {
-            return Err(backend::Error::Step("the cable was pulled".into()));
+    fn submit(&mut self, step: &Step) -> Result<Ticket, backend::Error> {
+        let Faulty { steps, fault, .. } = &self.faulty;
+        let left = steps.load(Ordering::Relaxed);
+        // Asked again, a device says the same.
+        let is_again = self.is_wrong && are_tokens_only(&self.asked) && !are_tokens_only(step.outputs());
+        self.is_wrong = left == 0 || is_again;
+        if !is_again && (left > 0 || !matches!(fault, Fault::IsLost)) {
+            steps.store(left.wrapping_sub(1), Ordering::Relaxed);
         }
-        self.inner.run(step)?;
-        self.output = self.inner.output().to_vec();
-        if left == 0 {
-            self.output[7] = f32::NAN;
+        if self.is_wrong && matches!(fault, Fault::Fails | Fault::IsLost) {
+            return Err(backend::Error::Device {
+                device: "a card".into(),
+                why: "the cable was pulled".into(),
+            });
         }
-        Ok(())
+        self.asked = step.outputs().to_vec();
+        self.inner.submit(step)
     }
 
-    fn output(&self) -> &[f32] {
-        &self.output
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, backend::Error> {
+        self.logits = self.inner.wait(ticket)?.values().to_vec();
+        let cols = self.logits.len() / self.asked.len().max(1);
+        if let (Fault::Gives(change), true) = (self.faulty.fault, self.is_wrong) {
+            change(&mut self.logits[..cols]);
+        }
+        if !self.faulty.keeps_logits || !are_tokens_only(&self.asked) {
+            return Ok(Outputs::new(&self.asked, &self.logits, cols));
+        }
+        let choose = |logits: &[f32]| {
+            let is_none = |logit: &f32| logit.is_nan() || *logit == f32::INFINITY;
+            let token = arg_max(logits);
+            let can_choose = !logits.iter().any(is_none) && logits[token as usize] > f32::NEG_INFINITY;
+            if can_choose { token } else { u32::MAX }
+        };
+        let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
+        Ok(Outputs::of_tokens(&tokens))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], backend::Error> {
@@ -84,17 +128,36 @@ impl Program for FaultyProgram {
     }
 }
 
-fn faulty(fault: Fault, steps: usize) -> (Box<dyn Backend>, Arc<AtomicUsize>) {
+fn faulty(fault: Fault, steps: usize) -> (Box<Faulty>, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(steps));
-    (Box::new(Faulty { inner: cpu(1), steps: steps.clone(), fault }), steps)
+    (Box::new(Faulty { steps: steps.clone(), fault, keeps_logits: false }), steps)
 }
 
 fn greedy(seed: u32) -> Request {
     Request::new(prompt(seed, 20)).sampling(Sampling::greedy()).max_tokens(10)
 }
 
+/// Steps until a step fails; which requests failed, in order.
+fn failed(engine: &mut Engine) -> Vec<engine::RequestId> {
+    loop {
+        let events = engine.step().expect("the file is whole");
+        let failed = events.iter().filter_map(|event| match event {
+            Event::Failed { id, error } => {
+                assert!(error.to_string().contains("the cable was pulled"), "{error}");
+                Some(*id)
+            }
+            _ => None,
+        });
+        let failed: Vec<_> = failed.collect();
+        if !failed.is_empty() {
+            assert_eq!(failed.len(), events.len(), "nothing else comes of a failed step");
+            return failed;
+        }
+    }
+}
+
 #[test]
-fn a_failed_step_ends_all_requests_and_leaks_nothing() {
+fn a_failed_step_ends_its_requests_and_leaks_nothing() {
     let model = model(Format::F32);
     let expected = run(&mut serve(&model, 1, eight()), (0..8).map(greedy));
     let (backend, steps) = faulty(Fault::Fails, usize::MAX);
@@ -107,13 +170,7 @@ fn a_failed_step_ends_all_requests_and_leaks_nothing() {
         for seed in 0..8 {
             engine.submit(if seed == 0 { greedy(0).sequence(chat) } else { greedy(seed) }).unwrap();
         }
-        let error = loop {
-            match engine.step() {
-                Ok(events) => assert!(!events.is_empty()),
-                Err(error) => break error,
-            }
-        };
-        assert!(error.to_string().contains("the cable was pulled"), "{error}");
+        assert_eq!(failed(&mut engine).len(), 8);
         assert!(engine.is_idle() && engine.step().unwrap().is_empty());
 
         steps.store(usize::MAX, Ordering::Relaxed);
@@ -127,24 +184,101 @@ fn a_failed_step_ends_all_requests_and_leaks_nothing() {
 }
 
 #[test]
-fn logits_that_are_none_end_their_request_alone() {
-    let (backend, _) = faulty(Fault::GivesNan, 2);
-    let mut engine = Engine::new(model(Format::F32), backend, eight()).unwrap();
-    let ids = [0, 1].map(|seed| engine.submit(greedy(seed)).unwrap());
-    let mut ends = Vec::new();
+fn who_was_not_in_a_failed_step_goes_on() {
+    let model = model(Format::F32);
+    let expected = run(&mut serve(&model, 1, eight()), (0..6).map(greedy));
+    for failing in [0, 1, 3] {
+        let (backend, steps) = faulty(Fault::Fails, usize::MAX);
+        let mut engine = Engine::new(model.clone(), backend, Options { sequences: 4, ..eight() }).unwrap();
+        let chat = engine.new_sequence();
+        run(&mut engine, [greedy(7).sequence(chat)]);
+        steps.store(failing, Ordering::Relaxed);
+        let ids: Vec<_> = (0..6).map(|seed| engine.submit(greedy(seed)).unwrap()).collect();
+        assert_eq!(failed(&mut engine), ids[..4], "the first four are in the step, the others wait");
+        let answers = finish(&mut engine);
+        assert_eq!(answers.keys().collect::<Vec<_>>(), [&ids[4], &ids[5]]);
+        for (answer, expected) in answers.values().zip(&expected[4..]) {
+            assert_eq!(answer.content(), expected.content());
+        }
+        let again = run(&mut engine, [greedy(7).sequence(chat)]).remove(0);
+        assert_eq!(again.usage.reused_tokens, 19, "a sequence that was not in the step keeps its cache");
+    }
+}
+
+#[test]
+fn on_a_lost_device_every_request_fails_by_itself() {
+    let (backend, _) = faulty(Fault::IsLost, 3);
+    let mut engine = Engine::new(model(Format::F32), backend, Options::default()).unwrap();
+    let ids = [0, 1, 2].map(|seed| engine.submit(greedy(seed)).unwrap());
+    for id in ids {
+        assert_eq!(failed(&mut engine), [id]);
+    }
+    assert!(engine.is_idle());
+    let id = engine.submit(greedy(3)).unwrap();
+    assert_eq!(failed(&mut engine), [id]);
+    let error = engine
+        .logits(&[1, 2], engine::LogitRows::Last, |_, _| unreachable!("nothing is computed"))
+        .unwrap_err();
+    assert!(matches!(error, Error::Backend(backend::Error::Device { .. })), "{error}");
+    assert!(engine.is_idle());
+}
+
+/// Two greedy requests of which the first gets logits that are none: how it ends.
+fn ends_alone(change: fn(&mut [f32]), keeps_logits: bool) -> SamplingError {
+    let steps = Arc::new(AtomicUsize::new(2));
+    let backend = Box::new(Faulty { steps, fault: Fault::Gives(change), keeps_logits });
+    let model = model(Format::F32);
+    let expected = run(&mut serve(&model, 1, eight()), [greedy(1)]).remove(0);
+    let mut engine = Engine::new(model, backend, eight()).expect("room");
+    let ids = [0, 1].map(|seed| engine.submit(greedy(seed)).expect("it can be served"));
+    let (mut tokens, mut failed) = (Vec::new(), Vec::new());
     while !engine.is_idle() {
-        for event in engine.step().unwrap() {
+        for event in engine.step().expect("the file is whole") {
             match event {
-                Event::Failed { id, error } => {
-                    assert!(matches!(error, SamplingError::Logit { token: 7, .. }), "{error}");
-                    ends.push((id, false));
-                }
-                Event::Done { id, .. } => ends.push((id, true)),
-                Event::Token { .. } => {}
+                Event::Failed { id, error: RequestError::Sampling(error) } => failed.push((id, error)),
+                Event::Token { id, token, .. } if id == ids[1] => tokens.push(token),
+                Event::Token { .. } | Event::Done { .. } => {}
+                Event::Failed { error, .. } => panic!("{error}"),
             }
         }
     }
-    assert_eq!(ends, [(ids[0], false), (ids[1], true)]);
+    assert_eq!(tokens, expected.tokens, "the other goes on");
+    let (id, error) = failed.remove(0);
+    assert!(id == ids[0] && failed.is_empty());
+    error
+}
+
+#[test]
+fn logits_that_are_none_end_their_request_alone() {
+    // Debug, as NaN is not equal to itself.
+    let text = |error| format!("{error:?}");
+    for keeps_logits in [false, true] {
+        let nan = ends_alone(|logits| logits[7] = f32::NAN, keeps_logits);
+        assert_eq!(text(nan), text(SamplingError::Logit { token: 7, value: f32::NAN }));
+        let infinite = ends_alone(|logits| logits[9] = f32::INFINITY, keeps_logits);
+        assert_eq!(infinite, SamplingError::Logit { token: 9, value: f32::INFINITY });
+        let none = ends_alone(|logits| logits.fill(f32::NEG_INFINITY), keeps_logits);
+        assert_eq!(none, SamplingError::NoToken { biased: false });
+    }
+}
+
+/// A device that keeps the logits of greedy requests gives the tokens that the sampler would choose.
+#[test]
+fn a_device_that_chooses_gives_the_same_answers() {
+    let model = model(Format::F32);
+    let requests = || {
+        let sampled = Sampling { seed: Some(5), ..Sampling::default() };
+        [greedy(0), greedy(1), greedy(2).sampling(sampled)].into_iter()
+    };
+    let expected = run(&mut serve(&model, 1, eight()), requests());
+    let steps = Arc::new(AtomicUsize::new(usize::MAX));
+    let device = Faulty { steps, fault: Fault::Fails, keeps_logits: true };
+    for count in [2, 3] {
+        let mut engine = Engine::new(model.clone(), Box::new(device.clone()), eight()).unwrap();
+        for (answer, expected) in run(&mut engine, requests().take(count)).iter().zip(&expected) {
+            assert_eq!(answer.content(), expected.content());
+        }
+    }
 }
 
 #[test]
@@ -154,7 +288,8 @@ fn banning_every_token_is_an_error() {
     let banned = Request::new(prompt(0, 3)).sampling(Sampling { logit_bias, ..Sampling::default() });
     let id = engine.submit(banned.stop(Stop::default())).unwrap();
     let events = engine.step().unwrap();
-    assert_eq!(events, [Event::Failed { id, error: SamplingError::NoToken { biased: true } }]);
+    let error = SamplingError::NoToken { biased: true }.into();
+    assert_eq!(events, [Event::Failed { id, error }]);
     assert!(engine.is_idle());
 }
 

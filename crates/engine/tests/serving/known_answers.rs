@@ -67,7 +67,7 @@ fn tinyllama_answers_as_llama_cpp() {
     chat.say(&mut engine, "What is the capital of France?").unwrap();
     while chat.pending().is_some() {
         for event in engine.step().unwrap() {
-            chat.hear(&event);
+            chat.on_event(&event);
         }
     }
     let answer = &chat.messages().last().unwrap().content;

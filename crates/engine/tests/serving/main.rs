@@ -5,5 +5,6 @@ mod common;
 mod demo;
 mod failures;
 mod known_answers;
+mod outputs;
 mod promises;
 mod taps;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, finish, model, model_with, prompt, reference, run, serve, spec};
+use crate::common::{Answer, cpu, eight, model, model_with, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
 
@@ -269,6 +269,8 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
         let Err(Error::Option { name, .. }) = Engine::new(model.clone(), cpu(1), options) else {
             panic!("{options:?} is taken");
         };
+        let of_requirements = Engine::requirements(&model, &*cpu(1), options);
+        assert!(matches!(of_requirements, Err(Error::Option { name: of, .. }) if of == name));
         let usual = Options::default();
         let named = match name {
             "n_ctx" => options.n_ctx != usual.n_ctx,
@@ -279,6 +281,15 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
         };
         assert!(named, "`{name}` is blamed for {options:?}");
     }
+}
+
+#[test]
+fn an_engine_holds_what_its_requirements_say() {
+    let model = model(Format::Q8_0);
+    let engine = serve(&model, 1, eight());
+    let memory = Engine::requirements(&model, &*cpu(1), eight()).unwrap();
+    assert_eq!(memory, engine.runner().memory());
+    assert!(memory.kv > 0);
 }
 
 #[test]
@@ -361,10 +372,6 @@ fn logits_are_the_same_bits_however_they_are_asked_for() {
         let error = engine.logits(tokens, LogitRows::Last, |_, _| unreachable!("nothing runs")).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
-    engine.submit(greedy(prompt(0, 3), 2)).unwrap();
-    let error = engine.logits(&tokens, LogitRows::Last, |_, _| unreachable!("nothing runs")).unwrap_err();
-    assert!(matches!(error, Error::Busy { requests: 1 }), "{error}");
-    assert_eq!(finish(&mut engine).len(), 1);
 }
 
 #[test]

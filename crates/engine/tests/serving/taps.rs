@@ -26,10 +26,10 @@ fn every_step_is_seen_and_nothing_changes() {
     let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let sink = seen.clone();
     engine
-        .tap(&["embd"], move |step, program| {
+        .tap(&["embd"], move |step, runner| {
             let positions = step.rows().map(|(_, position)| position).collect();
-            let value = program.read("embd").expect("a tapped value").to_vec();
-            assert!(program.read("Qcur-0").is_err(), "it was not asked for");
+            let value = runner.read("embd").expect("a tapped value").to_vec();
+            assert!(runner.read("Qcur-0").is_err(), "it was not asked for");
             sink.lock().expect("no panic").push((step.tokens().to_vec(), positions, value));
         })
         .expect("the graph has it");
@@ -65,8 +65,8 @@ fn logits_are_steps_too_and_unknown_names_are_refused() {
     for rows in [LogitRows::Last, LogitRows::All] {
         let count = steps.clone();
         engine
-            .tap(&["l_out-1"], move |_, program| {
-                assert_eq!(program.read("l_out-1").expect("a tapped value").len() % 64, 0);
+            .tap(&["l_out-1"], move |_, runner| {
+                assert_eq!(runner.read("l_out-1").expect("a tapped value").len() % 64, 0);
                 *count.lock().expect("no panic") += 1;
             })
             .expect("the graph has it");

@@ -1,0 +1,178 @@
+//! Sequences with windows, scheduled together on few pages, against each sequence alone with all its pages: the numbers
+//! come from the reference backend both times, so every token must be the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use backend::{BlockTable, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step, arg_max};
+use backend_reference::Reference;
+use engine::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
+use gguf::{Gguf, Metadata, Tensor};
+use graph::{Builder, Graph, Store};
+use quant::Format;
+use runner::ModelRunner;
+
+const WIDTH: usize = 32;
+const VOCAB: usize = 40;
+const WINDOWS: [Option<usize>; 4] = [Some(40), None, Some(7), Some(40)];
+
+/// Layers of attention with these windows.
+fn graph() -> Graph {
+    let mut g = Builder::new();
+    let table = g.weight("table", VOCAB, WIDTH);
+    let norm = g.weight("norm", 1, WIDTH);
+    let mut x = g.embed("embd", table);
+    for (layer, window) in WINDOWS.into_iter().enumerate() {
+        let y = g.rms_norm(("norm", layer), x, norm, 1e-5);
+        let [q, k, v] = ["q", "k", "v"].map(|name| {
+            let weight = g.weight(format!("{name}{layer}"), WIDTH, WIDTH);
+            g.linear((name, layer), y, weight)
+        });
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, window });
+        let a = g.attention(("a", layer), q, Some([k, v]), store, 2, 1.0);
+        x = g.add(("out", layer), a, x);
+        g.end_layer(x);
+    }
+    let x = g.output_rows("outputs", x);
+    let x = g.rms_norm("last", x, norm, 1e-5);
+    let logits = g.linear("logits", x, table);
+    g.finish(logits)
+}
+
+/// Random weights for `graph`.
+fn file(graph: &Graph) -> Gguf {
+    let tensor = |(number, (_, weight)): (usize, (_, &graph::Weight))| {
+        let data = testkit::random_matrix(Format::F32, weight.rows * weight.cols, 0.3, number as u64);
+        let shape = vec![weight.cols, weight.rows];
+        Tensor { name: weight.tensor.clone(), format: Format::F32, shape, data: data.into() }
+    };
+    let tensors: Vec<Tensor> = graph.weights().enumerate().map(tensor).collect();
+    let bytes = gguf::write(Vec::new(), &Metadata::default(), &tensors).expect("valid tensors");
+    Gguf::from_bytes(bytes.into()).expect("a valid file")
+}
+
+/// The model with so many pages of each group, for steps of any rows.
+fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
+    let state = StateLayout { pages, format: KvFormat::F32 };
+    let bucket = Bucket { rows, outputs: rows };
+    ModelRunner::new(file, graph, Box::new(Reference::new()), &state, &[bucket]).expect("room")
+}
+
+/// The most likely token after each of `tokens`.
+fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
+    let pages = tokens.len().div_ceil(PAGE);
+    let groups = graph.groups().len();
+    let mut runner = runner(graph, file, vec![pages; groups], tokens.len());
+    let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
+    let sequence = Sequence { n_past: 0, len: tokens.len(), tables };
+    let outputs = OutputRow::all(0..tokens.len() as u32);
+    let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
+    runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).map(arg_max).collect()
+}
+
+/// A prompt, and the tokens that it is to be continued to.
+struct Job {
+    tokens: Vec<u32>,
+    goal: usize,
+    prompt: usize,
+    sequence: Option<SequenceId>,
+}
+
+/// Runs `jobs` together; gives back their tokens, and how many were preempted and reused.
+fn together(
+    graph: &Graph,
+    file: &Gguf,
+    limits: Limits,
+    pages: Vec<usize>,
+    jobs: &[Job],
+) -> (Vec<Vec<u32>>, usize, usize) {
+    let groups: Vec<_> = graph.groups().iter().copied().zip(pages.iter().copied()).collect();
+    let mut scheduler = Scheduler::new(limits, &groups);
+    let limits = scheduler.limits();
+    let mut runner = runner(graph, file, pages, limits.n_batch);
+    let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
+    let (mut events, mut preempted, mut reused) = (Vec::new(), 0, 0);
+    for (number, job) in jobs.iter().enumerate() {
+        let id = RequestId(number as u64);
+        tokens.insert(id, job.tokens[..job.prompt].to_vec());
+        let (tokens, sequence) = (job.tokens[..job.prompt].to_vec(), job.sequence);
+        events.push(Event::Submit { id, tokens, sequence, outputs_from: None });
+    }
+    loop {
+        let plan: Plan = scheduler.step(events.drain(..));
+        preempted += plan.preempted.len();
+        reused += plan.admitted.iter().map(|admitted| admitted.reused).sum::<usize>();
+        if plan.chunks.is_empty() {
+            return (tokens.into_values().collect(), preempted, reused);
+        }
+        let (mut step_tokens, mut sequences, mut outputs, mut last) = (vec![], vec![], vec![], vec![]);
+        for chunk in plan.chunks {
+            step_tokens.extend_from_slice(&chunk.tokens);
+            let (n_past, len, tables) = (chunk.n_past, chunk.tokens.len(), chunk.tables);
+            sequences.push(Sequence { n_past, len, tables });
+            if chunk.is_last {
+                outputs.push(OutputRow::greedy(step_tokens.len() as u32 - 1));
+                last.push(chunk.id);
+            }
+        }
+        let step = Step::new(step_tokens, sequences, outputs).expect("tables have what rows write");
+        let outputs = runner.run(&step).expect("tables have what rows see");
+        for (index, id) in last.into_iter().enumerate() {
+            let token = outputs.token(index).expect("it was asked for");
+            let (own, goal) = (tokens.get_mut(&id).expect("it runs"), jobs[id.0 as usize].goal);
+            own.push(token);
+            events.push(if own.len() < goal {
+                Event::Token { id, token }
+            } else {
+                Event::End { id, intact: true }
+            });
+        }
+    }
+}
+
+#[test]
+fn windows_change_no_token() {
+    let graph = graph();
+    let file = file(&graph);
+    let prompt =
+        |seed: u32, len: u32| (0..len).map(|i| (i * (seed + 3) + seed) % VOCAB as u32).collect::<Vec<_>>();
+    // Continued by whole passes over all pages.
+    let jobs: Vec<Job> = [(0, 5), (1, 130), (2, 60), (3, 90)]
+        .into_iter()
+        .map(|(seed, len)| {
+            let mut tokens = prompt(seed, len);
+            let prompt = tokens.len();
+            let goal = prompt + 70;
+            while tokens.len() < goal {
+                tokens.push(*alone(&graph, &file, &tokens).last().expect("one a token"));
+            }
+            Job { tokens, goal, prompt, sequence: None }
+        })
+        .collect();
+    let distinct: std::collections::BTreeSet<_> =
+        jobs.iter().flat_map(|job| &job.tokens[job.prompt..]).collect();
+    assert!(distinct.len() > 5, "the model always says the same");
+    for (sequences, n_batch, most) in [(4, 512, 100), (4, 20, 100), (2, 64, 100), (3, 33, 8)] {
+        let limits = Limits { n_ctx: 200, sequences, n_batch, pages: most.min(28), logit_rows: n_batch };
+        let needed = StateLayout::new(&graph, 200, sequences, n_batch, KvFormat::F32);
+        let pages = needed.pages.into_iter().map(|pages| pages.min(most)).collect();
+        let (found, preempted, _) = together(&graph, &file, limits, pages, &jobs);
+        assert_eq!(preempted > 0, most == 8, "{preempted} were preempted");
+        for (found, job) in found.iter().zip(&jobs) {
+            assert_eq!(found, &job.tokens, "{sequences} sequences, {n_batch} rows");
+        }
+    }
+    // Turns of a chat, one after the other: each begins with the one before.
+    let turn =
+        |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt, sequence: Some(SequenceId(0)) };
+    let turns = [turn(130, 160), turn(160, 199), turn(167, 199), turn(166, 180)];
+    let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, pages: 7, logit_rows: 50 };
+    let pages = StateLayout::new(&graph, 200, 1, 50, KvFormat::F32).pages;
+    let turns_tokens = together(&graph, &file, limits, pages, &turns);
+    for (found, turn) in turns_tokens.0.iter().zip(&turns) {
+        assert_eq!(found, &jobs[1].tokens[..turn.goal]);
+    }
+    // 198 tokens are kept of the second turn, and of the window of 7 positions from 160 on: enough before row 166, not
+    // before row 165.
+    assert_eq!(turns_tokens.2, 159 + 166);
+}

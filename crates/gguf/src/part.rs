@@ -1,0 +1,81 @@
+//! One file of a model, mapped and checked by itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, SplitProblem};
+use crate::map::{Map, Owner};
+use crate::metadata::WrongType;
+use crate::parse::{Parsed, parse};
+
+/// One file of a model.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// As messages name it.
+    pub(crate) file: String,
+    pub(crate) bytes: Bytes,
+    /// `None` for data that was in memory already.
+    pub(crate) map: Option<Arc<Map>>,
+}
+
+impl Part {
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(crate) fn check_intact(&self) -> Result<(), Error> {
+        let Some(map) = &self.map else { return Ok(()) };
+        let found = map.len_on_disk().map_err(|source| Error::Io {
+            file: self.file.clone(),
+            action: "look at the file again",
+            source,
+        })?;
+        if map.is_lost() || found < self.len() {
+            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len(), found });
+        }
+        Ok(())
+    }
+}
+
+/// One file, read and checked by itself.
+pub(crate) struct Loaded {
+    pub(crate) part: Part,
+    pub(crate) parsed: Parsed,
+}
+
+impl Loaded {
+    /// Maps and checks one file.
+    pub(crate) fn open(path: &Path) -> Result<Loaded, Error> {
+        let file = path.display().to_string();
+        let map = match Map::open(path) {
+            Ok(Some(map)) => Arc::new(map),
+            Ok(None) => return Err(Error::NotAFile { file }),
+            Err(source) => return Err(Error::Io { file, action: "open the file", source }),
+        };
+        let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
+        Loaded::parse(Part { file, bytes, map: Some(map) })
+    }
+
+    pub(crate) fn parse(part: Part) -> Result<Loaded, Error> {
+        let parsed = parse(&part.bytes);
+        // What was read while the file shrank means nothing, valid or not.
+        part.check_intact()?;
+        match parsed {
+            Ok(parsed) => Ok(Loaded { part, parsed }),
+            Err(fault) => Err(Error::Malformed { file: part.file, fault }),
+        }
+    }
+
+    /// A getter's complaint as an error about this file.
+    pub(crate) fn wrong_type(&self, error: WrongType) -> Error {
+        let fault = self.parsed.key_fault(&error.key.clone(), error.into());
+        Error::Malformed { file: self.part.file.clone(), fault }
+    }
+
+    /// An error about this file as a part of a split model.
+    pub(crate) fn split_error(&self, problem: SplitProblem) -> Error {
+        Error::Split { file: self.part.file.clone(), problem }
+    }
+}
