@@ -8,6 +8,7 @@ use std::fmt;
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
+use models::Family;
 use quant::Format;
 
 /// A recipe of formats. Its name is what a file is called after.
@@ -109,7 +110,7 @@ impl ValueEnum for Mix {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     /// The family.
-    pub(crate) architecture: &'static str,
+    pub(crate) architecture: &'static Family,
     /// Layers.
     pub(crate) layers: usize,
     /// Query heads.
@@ -127,7 +128,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// The models of 70 billion parameters, told by what llama.cpp tells them by.
     fn is_70b(&self) -> bool {
-        self.layers == 80 && (self.heads != self.kv_heads || self.architecture != "llama")
+        self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name() != "llama")
     }
 
     /// Query heads for each head of values.

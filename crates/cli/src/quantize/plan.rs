@@ -50,7 +50,7 @@ fn is_float(format: Format) -> bool {
 pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Facts> {
     let metadata = file.metadata();
     let architecture = metadata.str("general.architecture")?.unwrap_or_default();
-    let Some(family) = Family::from_name(architecture) else {
+    let Some(architecture) = Family::from_name(architecture) else {
         bail!(
             "{}: the architecture is {}; which formats suit a model's tensors is known for {}",
             file.file(),
@@ -76,7 +76,7 @@ pub(crate) fn facts(file: &Gguf, imatrix: bool, pure: bool) -> anyhow::Result<Fa
     };
     let kv_heads = number("attention.head_count_kv")?.unwrap_or(heads);
     let tied = file.tensor("output.weight").is_none();
-    Ok(Facts { architecture: family.name(), layers, heads, kv_heads, tied, imatrix, pure })
+    Ok(Facts { architecture, layers, heads, kv_heads, tied, imatrix, pure })
 }
 
 /// What becomes of each tensor, in the file's order.

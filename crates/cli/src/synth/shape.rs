@@ -1,11 +1,14 @@
-//! The shapes of real models: hyper-parameters as their authors published them, and the tensors of a file.
+//! The shapes of real models: hyper-parameters as their authors published them. The tensors of a file are the weights of
+//! the graph that these make.
 
 use std::str::FromStr;
 
 use gguf::{Metadata, Value};
+use graph::{Role, Weight};
+use models::{Family, Model};
 use quant::Format;
 
-use super::vocabulary::Family;
+use super::vocabulary;
 use crate::quantize::mix::{self, Facts, Mix};
 
 /// What the names of models of random weights end in.
@@ -15,6 +18,7 @@ pub(super) const RANDOM: &str = ", random weights";
 #[derive(Debug, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
+    architecture: &'static str,
     layers: usize,
     hidden: usize,
     ffn: usize,
@@ -29,11 +33,17 @@ pub(crate) struct Shape {
     tied: bool,
     /// Longer contexts by factors of the angles, as Llama 3.1 and 3.2 have them: by how much.
     stretched: Option<f64>,
-    family: Family,
+    /// Longer contexts by positions divided by so much, as Gemma 3 has them.
+    rope_factor: Option<f32>,
+    /// Experts of a layer, and those that a row uses; `ffn` is the width of one.
+    experts: Option<[usize; 2]>,
+    /// Positions that rows see in local layers.
+    window: Option<usize>,
+    tokenizer: vocabulary::Family,
 }
 
 /// All of them, by size.
-pub(super) const SHAPES: [Shape; 8] = [
+pub(super) const SHAPES: [Shape; 12] = [
     Shape {
         name: "stories260k",
         hidden: 64,
@@ -60,6 +70,8 @@ pub(super) const SHAPES: [Shape; 8] = [
         ..LLAMA_2
     },
     QWEN_2_5,
+    QWEN_3,
+    GEMMA_3,
     Shape {
         name: "tinyllama-1.1b",
         hidden: 2048,
@@ -92,13 +104,38 @@ pub(super) const SHAPES: [Shape; 8] = [
         stretched: Some(32.0),
         ..LLAMA_3
     },
+    Shape {
+        name: "gemma-3-4b",
+        layers: 34,
+        hidden: 2560,
+        ffn: 10240,
+        heads: 8,
+        kv_heads: 4,
+        context: 131_072,
+        rope_factor: Some(8.0),
+        window: Some(1024),
+        ..GEMMA_3
+    },
     LLAMA_2,
     LLAMA_3,
+    Shape {
+        name: "qwen3-30b-a3b",
+        architecture: "qwen3moe",
+        layers: 48,
+        hidden: 2048,
+        ffn: 768,
+        heads: 32,
+        kv_heads: 4,
+        experts: Some([128, 8]),
+        tied: false,
+        ..QWEN_3
+    },
 ];
 
 /// Llama 2, 7B (Touvron et al. 2023).
 const LLAMA_2: Shape = Shape {
     name: "llama-2-7b",
+    architecture: "llama",
     layers: 32,
     hidden: 4096,
     ffn: 11008,
@@ -111,7 +148,10 @@ const LLAMA_2: Shape = Shape {
     rope_base: 10_000.0,
     tied: false,
     stretched: None,
-    family: Family::Llama2,
+    rope_factor: None,
+    experts: None,
+    window: None,
+    tokenizer: vocabulary::Family::Llama2,
 };
 
 /// Llama 3, 8B (Grattafiori et al. 2024).
@@ -122,13 +162,14 @@ const LLAMA_3: Shape = Shape {
     vocab: 128_256,
     context: 8192,
     rope_base: 500_000.0,
-    family: Family::Llama3,
+    tokenizer: vocabulary::Family::Llama3,
     ..LLAMA_2
 };
 
 /// Qwen 2.5, 0.5B (Yang et al. 2024).
 const QWEN_2_5: Shape = Shape {
     name: "qwen2.5-0.5b",
+    architecture: "qwen2",
     layers: 24,
     hidden: 896,
     ffn: 4864,
@@ -141,7 +182,41 @@ const QWEN_2_5: Shape = Shape {
     rope_base: 1e6,
     tied: true,
     stretched: None,
-    family: Family::Qwen2,
+    rope_factor: None,
+    experts: None,
+    window: None,
+    tokenizer: vocabulary::Family::Qwen2,
+};
+
+/// Qwen 3, 0.6B (Yang et al. 2025).
+const QWEN_3: Shape = Shape {
+    name: "qwen3-0.6b",
+    architecture: "qwen3",
+    layers: 28,
+    hidden: 1024,
+    ffn: 3072,
+    heads: 16,
+    kv_heads: 8,
+    head_dim: 128,
+    context: 40960,
+    ..QWEN_2_5
+};
+
+/// Gemma 3, 1B (Gemma Team 2025).
+const GEMMA_3: Shape = Shape {
+    name: "gemma-3-1b",
+    architecture: "gemma3",
+    layers: 26,
+    hidden: 1152,
+    ffn: 6912,
+    heads: 4,
+    kv_heads: 1,
+    head_dim: 256,
+    vocab: 262_144,
+    context: 32768,
+    window: Some(512),
+    tokenizer: vocabulary::Family::Llama2,
+    ..QWEN_2_5
 };
 
 /// What else shapes are called.
@@ -189,10 +264,11 @@ impl Shape {
         tensors.map(|tensor| tensor.shape.iter().product::<usize>()).sum()
     }
 
-    /// The tensors in the order of the file.
+    /// The tensors in the order of the file: the weights of the graph.
     pub(super) fn tensors(&self, mix: Mix) -> Vec<Planned> {
+        let family = Family::from_name(self.architecture).expect("shapes are of families that are built");
         let facts = Facts {
-            architecture: self.family.architecture(),
+            architecture: family,
             layers: self.layers,
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -200,76 +276,78 @@ impl Shape {
             imatrix: false,
             pure: false,
         };
-        let matrix = |name: String, cols: usize, rows: usize| {
-            let (name, shape) = (format!("{name}.weight"), vec![cols, rows]);
-            let format = mix::choose(mix, &name, &shape, &facts).unwrap_or(Format::F32);
-            Planned { name, shape, format, content: Content::Random }
+        let has = |name: &str| match name {
+            "output.weight" => !self.tied,
+            ROPE_FREQS => self.stretched.is_some(),
+            _ => name.ends_with(".attn_norm.weight"),
         };
-        let vector = |name: String, values: Vec<f32>| Planned {
-            name,
-            shape: vec![values.len()],
-            format: Format::F32,
-            content: Content::Values(values),
-        };
-        let bias = |name: String, len: usize| Planned {
-            name,
-            shape: vec![len],
-            format: Format::F32,
-            content: Content::Random,
-        };
-        let norm = |name: &str| vector(format!("{name}.weight"), vec![1.0; self.hidden]);
-        let &Shape { hidden, ffn, heads, kv_heads, head_dim, .. } = self;
+        let graph = Model::of(&self.hyper_parameters(), &has).expect("shapes are of real models").graph;
+        let weights = graph.weights().zip(graph.roles());
+        weights.map(|((_, weight), roles)| self.planned(weight, &roles, mix, &facts)).collect()
+    }
 
-        let mut tensors = vec![matrix("token_embd".into(), hidden, self.vocab)];
-        tensors.extend(self.stretched.map(|factor| vector(ROPE_FREQS.into(), self.rope_factors(factor))));
-        for layer in 0..self.layers {
-            let inner = |name: &str, cols, rows| matrix(format!("blk.{layer}.{name}"), cols, rows);
-            tensors.push(norm(&format!("blk.{layer}.attn_norm")));
-            for (name, heads) in [("attn_q", heads), ("attn_k", kv_heads), ("attn_v", kv_heads)] {
-                let len = heads * head_dim;
-                tensors.push(inner(name, hidden, len));
-                if self.family.architecture() == "qwen2" {
-                    tensors.push(bias(format!("blk.{layer}.{name}.bias"), len));
-                }
+    /// The tensor of a weight: norms are 1, so that what they make is as large as what they are given.
+    fn planned(&self, weight: &Weight, roles: &[Role], mix: Mix, facts: &Facts) -> Planned {
+        let (name, shape) = (weight.tensor.clone(), weight.tensor_shape());
+        let format = mix::choose(mix, &name, &shape, facts).unwrap_or(Format::F32);
+        let content = match self.stretched {
+            Some(factor) if name == ROPE_FREQS => Content::Values(self.rope_factors(factor)),
+            _ if roles == [Role::Vector] && name.ends_with("_norm.weight") => {
+                Content::Values(vec![1.0; weight.cols])
             }
-            tensors.extend([
-                inner("attn_output", heads * head_dim, hidden),
-                norm(&format!("blk.{layer}.ffn_norm")),
-                inner("ffn_gate", hidden, ffn),
-                inner("ffn_up", hidden, ffn),
-                inner("ffn_down", ffn, hidden),
-            ]);
-        }
-        tensors.push(norm("output_norm"));
-        tensors.extend((!self.tied).then(|| matrix("output".into(), hidden, self.vocab)));
-        tensors
+            _ => Content::Random,
+        };
+        Planned { name, shape, format, content }
     }
 
     /// All that the file says beside its tensors.
     pub(super) fn metadata(&self, mix: Mix) -> Metadata {
-        let (mut metadata, architecture) = (Metadata::default(), self.family.architecture());
-        metadata.insert("general.architecture", Value::String(architecture.into()));
+        let mut metadata = Metadata::default();
+        metadata.insert("general.architecture", Value::String(self.architecture.into()));
         metadata.insert("general.name", Value::String(format!("{}{RANDOM}", self.name)));
         metadata.insert("general.file_type", Value::U32(mix.file_type()));
         metadata.insert("general.quantization_version", Value::U32(2));
+        for (key, value) in self.hyper_parameters().iter() {
+            metadata.insert(key, value.clone());
+        }
+        self.tokenizer.describe(self.vocab, &mut metadata);
+        metadata
+    }
+
+    /// What decides which tensors there are.
+    fn hyper_parameters(&self) -> Metadata {
+        let (mut metadata, architecture) = (Metadata::default(), self.architecture);
+        metadata.insert("general.architecture", Value::String(architecture.into()));
+        let [experts, experts_used] = self.experts.map_or([None; 2], |counts| counts.map(Some));
+        let (dense, own) =
+            if self.experts.is_some() { (None, Some(self.ffn)) } else { (Some(self.ffn), None) };
         for (key, size) in [
-            ("block_count", self.layers),
-            ("context_length", self.context),
-            ("embedding_length", self.hidden),
-            ("feed_forward_length", self.ffn),
-            ("attention.head_count", self.heads),
-            ("attention.head_count_kv", self.kv_heads),
-            ("attention.key_length", self.head_dim),
-            ("attention.value_length", self.head_dim),
-            ("rope.dimension_count", self.head_dim),
-            ("vocab_size", self.vocab),
+            ("block_count", Some(self.layers)),
+            ("context_length", Some(self.context)),
+            ("embedding_length", Some(self.hidden)),
+            ("feed_forward_length", dense),
+            ("expert_feed_forward_length", own),
+            ("expert_count", experts),
+            ("expert_used_count", experts_used),
+            ("attention.head_count", Some(self.heads)),
+            ("attention.head_count_kv", Some(self.kv_heads)),
+            ("attention.key_length", Some(self.head_dim)),
+            ("attention.value_length", Some(self.head_dim)),
+            ("attention.sliding_window", self.window),
+            ("rope.dimension_count", Some(self.head_dim)),
+            ("vocab_size", Some(self.vocab)),
         ] {
-            metadata
-                .insert(format!("{architecture}.{key}"), Value::U32(u32::try_from(size).unwrap_or(u32::MAX)));
+            if let Some(size) = size {
+                let size = Value::U32(u32::try_from(size).unwrap_or(u32::MAX));
+                metadata.insert(format!("{architecture}.{key}"), size);
+            }
         }
         metadata.insert(format!("{architecture}.attention.layer_norm_rms_epsilon"), Value::F32(self.rms_eps));
         metadata.insert(format!("{architecture}.rope.freq_base"), Value::F32(self.rope_base));
-        self.family.describe(self.vocab, &mut metadata);
+        if let Some(factor) = self.rope_factor {
+            metadata.insert(format!("{architecture}.rope.scaling.type"), Value::String("linear".into()));
+            metadata.insert(format!("{architecture}.rope.scaling.factor"), Value::F32(factor));
+        }
         metadata
     }
 
@@ -298,7 +376,8 @@ mod tests {
         name.parse().expect("a shape")
     }
 
-    /// As the model cards count them, and for the two `stories` karpathy/llama2.c's checkpoints do.
+    /// As the model cards count them, and for the two `stories` karpathy/llama2.c's checkpoints do; of Gemma 3 4B the text
+    /// alone.
     #[test]
     fn shapes_have_as_many_parameters_as_was_published() {
         for (name, parameters) in [
@@ -310,6 +389,10 @@ mod tests {
             ("llama-3.2-3b", 3_212_749_824),
             ("llama-2-7b", 6_738_415_616),
             ("llama-3-8b", 8_030_261_248),
+            ("qwen3-0.6b", 596_049_920),
+            ("qwen3-30b-a3b", 30_532_122_624),
+            ("gemma-3-1b", 999_885_952),
+            ("gemma-3-4b", 3_880_099_328),
         ] {
             assert_eq!(shape(name).parameters(), parameters, "{name}");
         }
@@ -321,7 +404,7 @@ mod tests {
         assert_eq!(shape("TinyLlama-1.1B").name, "tinyllama-1.1b");
         let error = <&Shape>::from_str("gemma-2b").expect_err("is not there");
         assert!(
-            error.contains("\"gemma-2b\"; there are stories260k, stories15m, qwen2.5-0.5b, tinyllama-1.1b"),
+            error.contains("\"gemma-2b\"; there are stories260k, stories15m, qwen2.5-0.5b, qwen3-0.6b"),
             "{error}"
         );
     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use gguf::{Array, Metadata, Value};
 
-/// Whose tokenizer it is, and whose model.
+/// Whose tokenizer it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Family {
     /// SentencePiece with bytes.
@@ -43,14 +43,6 @@ const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + me
     {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 impl Family {
-    /// The architecture of its models.
-    pub(super) fn architecture(self) -> &'static str {
-        match self {
-            Family::Llama2 | Family::Llama3 => "llama",
-            Family::Qwen2 => "qwen2",
-        }
-    }
-
     /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
     pub(super) fn describe(self, size: usize, metadata: &mut Metadata) {
         match self {
@@ -214,6 +206,7 @@ mod tests {
         for (family, size, bos) in [
             (Family::Llama2, 512, 1),
             (Family::Llama2, 32000, 1),
+            (Family::Llama2, 262_144, 1),
             (Family::Llama3, 128_256, 128_000),
             (Family::Qwen2, 151_936, 151_643),
         ] {
