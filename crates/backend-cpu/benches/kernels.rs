@@ -1,20 +1,23 @@
-//! Kernels on one thread: linear layers by format and shape, attention by depth.
+//! Kernels on one thread: linear layers by format and shape, experts by rows, attention by depth.
 //!
 //!     cargo bench -p rustorch-backend-cpu -- Q4_K
 //!     RUSTORCH_ISA=avx2 cargo bench -p rustorch-backend-cpu -- attention
 //!
 //! What this machine could do is told first. A few rows are told in GB/s of weights or of keys and values, many in Gelem/s, which are products:
-//! 10^9 multiplications with an addition each second. Weights are read again and again, from whichever cache
+//! 10^9 multiply-adds each second. Weights are read again and again, from whichever cache
 //! holds them. A layer's activations are looked up in a table and packed anew each time; of 512 rows that
 //! is some percent.
 
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::time::Duration;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Span, Step, Taps, Weight};
+use backend::{
+    Backend, Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, StateLayout, Step, Taps, Weight,
+};
 use backend_cpu::{Cpu, Isa};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use graph::{Builder, Graph};
+use graph::{Activation, Builder, Graph, Store};
 use quant::Format;
 
 /// Rows of the tables that activations are looked up in.
@@ -22,6 +25,9 @@ const TABLE: usize = 16;
 
 /// Rows that are told in bytes a second, at most.
 const FEW: usize = 8;
+
+/// Experts that a row uses.
+const USED: usize = 8;
 
 /// Heads of queries, of keys and values, and values of each.
 const HEADS: (usize, usize, usize) = (32, 4, 64);
@@ -59,21 +65,27 @@ fn cpu() -> Cpu {
     cpu.unwrap_or_else(|| panic!("this processor has no {}", isa.name()))
 }
 
-fn load(cpu: &mut Cpu, name: &str, format: Format, rows: usize, cols: usize) {
-    let bytes = testkit::random_matrix(format, rows * cols, 0.1, 1).into();
-    cpu.load(name, Weight { format, rows, cols, bytes }).expect("a good weight");
+/// Weights by name.
+type Loaded = HashMap<String, Weight>;
+
+fn load(weights: &mut Loaded, name: &str, format: Format, [count, rows, cols]: [usize; 3]) {
+    let bytes = testkit::random_matrix(format, count * rows * cols, 0.1, 1).into();
+    weights.insert(name.to_owned(), Weight { format, count, rows, cols, bytes });
 }
 
-fn compile(cpu: &mut Cpu, graph: &Graph, rows: usize) -> Box<dyn Program> {
-    let program = cpu.compile(graph, Bucket { rows, wanted: 1 }, Taps::None).expect("a good graph");
-    cpu.prepare(&mut |_| {}).expect("room");
+fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFormat) -> Box<dyn Program> {
+    let state = StateLayout::uniform(graph, pages, kv);
+    let mut model = Box::new(cpu()).load(graph, weights, &state).expect("a good graph");
+    let program = model.compile(Bucket { rows, outputs: 1 }, Taps::None).expect("a good graph");
+    model.prepare(&mut |_| {}).expect("room");
     program
 }
 
-/// `rows` rows of one sequence after `past` positions. One row of the result is kept.
-fn step(past: usize, rows: usize, pages: &[u32]) -> Step {
+/// `rows` rows of one sequence after `n_past` positions. One row of the result is an output.
+fn step(n_past: usize, rows: usize, groups: usize) -> Step {
     let tokens = (0..rows).map(|row| (row % TABLE) as u32).collect();
-    Step::new(tokens, vec![Span { past, len: rows, pages: pages.to_vec() }], vec![0]).expect("a good step")
+    let sequence = Sequence::uniform(n_past, rows, groups, pages(n_past + rows));
+    Step::new(tokens, vec![sequence], OutputRow::all([0])).expect("a good step")
 }
 
 /// A program of one linear layer, `n` numbers of `k`.
@@ -82,12 +94,51 @@ fn linear(format: Format, n: usize, k: usize, rows: usize) -> Box<dyn Program> {
     let (table, weight) = (builder.weight("table", TABLE, k), builder.weight("weight", n, k));
     let x = builder.embed("x", table);
     let y = builder.linear("y", x, weight);
-    let kept = builder.take_rows("kept", y);
-    let graph = builder.finish(kept);
-    let mut cpu = cpu();
-    load(&mut cpu, "table", Format::F32, TABLE, k);
-    load(&mut cpu, "weight", format, n, k);
-    compile(&mut cpu, &graph, rows)
+    let output = builder.output_rows("output", y);
+    let graph = builder.finish(output);
+    let mut weights = Loaded::new();
+    load(&mut weights, "table", Format::F32, [1, TABLE, k]);
+    load(&mut weights, "weight", format, [1, n, k]);
+    compile(&graph, &weights, rows, 0, KvFormat::F16)
+}
+
+/// A program of experts of which a row uses 8: `[count, inner, cols]`.
+fn experts(format: Format, [count, inner, cols]: [usize; 3], rows: usize) -> Box<dyn Program> {
+    let mut builder = Builder::new();
+    let (table, chosen) = (builder.weight("table", TABLE, cols), builder.weight("chosen", TABLE, count));
+    let (x, logits) = (builder.embed("x", table), builder.embed("logits", chosen));
+    let p = builder.route("p", logits, USED);
+    let shapes = [("gates", inner, cols), ("ups", inner, cols), ("downs", cols, inner)];
+    let of = shapes.map(|(name, rows, cols)| builder.weights(name, [count, rows, cols]));
+    let y = builder.experts("y", x, p, of, Activation::Silu);
+    let output = builder.output_rows("output", y);
+    let graph = builder.finish(output);
+    let mut weights = Loaded::new();
+    load(&mut weights, "table", Format::F32, [1, TABLE, cols]);
+    load(&mut weights, "chosen", Format::F32, [1, TABLE, count]);
+    for (name, rows, cols) in shapes {
+        load(&mut weights, name, format, [count, rows, cols]);
+    }
+    compile(&graph, &weights, rows, 0, KvFormat::F16)
+}
+
+/// Of a row's 8 experts: what it reads and multiplies is that of a linear layer of 8 times their rows, three times.
+fn experts_by_rows(criterion: &mut Criterion) {
+    let shape = if is_measured() { [64, 768, 2048] } else { [8, 32, 256] };
+    let [_, inner, cols] = shape;
+    for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K] {
+        let mut group = criterion.benchmark_group(format!("experts {format} {inner}x{cols}"));
+        for rows in [1, FEW, 512] {
+            let products = 3 * USED * inner * cols;
+            let bytes = products / format.block_len() * format.block_bytes();
+            group.throughput(throughput(rows, bytes, products));
+            let (mut program, step) = (None, step(0, rows, 0));
+            group.bench_function(BenchmarkId::from_parameter(format!("{rows} rows")), |bencher| {
+                let program = program.get_or_insert_with(|| experts(format, shape, rows));
+                bencher.iter(|| program.run(&step).map(drop).expect("a good step"));
+            });
+        }
+    }
 }
 
 fn linear_layers(criterion: &mut Criterion) {
@@ -99,10 +150,10 @@ fn linear_layers(criterion: &mut Criterion) {
             for rows in [1, FEW, 512] {
                 let bytes = n * k / format.block_len() * format.block_bytes();
                 group.throughput(throughput(rows, bytes, n * k));
-                let (mut program, step) = (None, step(0, rows, &pages(rows)));
+                let (mut program, step) = (None, step(0, rows, 0));
                 group.bench_function(BenchmarkId::from_parameter(format!("{rows} rows")), |bencher| {
                     let program = program.get_or_insert_with(|| linear(format, n, k, rows));
-                    bencher.iter(|| program.run(&step).expect("a good step"));
+                    bencher.iter(|| program.run(&step).map(drop).expect("a good step"));
                 });
             }
         }
@@ -118,8 +169,8 @@ fn throughput(rows: usize, bytes: usize, products: usize) -> Throughput {
     }
 }
 
-fn pages(positions: usize) -> Vec<u32> {
-    (0..positions.div_ceil(PAGE) as u32).collect()
+fn pages(positions: usize) -> std::ops::Range<u32> {
+    0..positions.div_ceil(PAGE) as u32
 }
 
 /// A program of attention alone over a store with `depth` positions and room for `rows` more.
@@ -131,18 +182,17 @@ fn attention(format: KvFormat, depth: usize, rows: usize) -> Box<dyn Program> {
         let table = builder.weight(format!("{name}_table"), TABLE, heads * dim);
         builder.embed(name, table)
     });
-    let y = builder.attention("y", qkv, heads, kv_heads, 0.125);
-    let kept = builder.take_rows("kept", y);
-    let graph = builder.finish(kept);
-    let mut cpu = cpu();
+    let [q, k, v] = qkv;
+    let store = builder.store(Store { heads: kv_heads, k_dim: dim, v_dim: dim, window: None });
+    let y = builder.attention("y", q, Some([k, v]), store, heads, 0.125);
+    let output = builder.output_rows("output", y);
+    let graph = builder.finish(output);
+    let mut weights = Loaded::new();
     for (name, heads) in tables {
-        load(&mut cpu, &format!("{name}_table"), Format::F32, TABLE, heads * dim);
+        load(&mut weights, &format!("{name}_table"), Format::F32, [1, TABLE, heads * dim]);
     }
-    let pages = pages(depth + rows);
-    let layout = KvLayout { layers: 1, kv_heads, k_dim: dim, v_dim: dim, pages: pages.len(), format };
-    cpu.allocate_kv(layout).expect("room");
-    let mut program = compile(&mut cpu, &graph, depth);
-    program.run(&step(0, depth, &pages)).expect("a good step");
+    let mut program = compile(&graph, &weights, depth, pages(depth + rows).len(), format);
+    program.run(&step(0, depth, 1)).map(drop).expect("a good step");
     program
 }
 
@@ -158,10 +208,10 @@ fn attention_by_depth(criterion: &mut Criterion) {
                     2 * kv_heads * dim * depth * size,
                     2 * heads * dim * depth,
                 ));
-                let (mut program, step) = (None, step(depth, rows, &pages(depth + rows)));
+                let (mut program, step) = (None, step(depth, rows, 1));
                 group.bench_function(BenchmarkId::from_parameter(format!("{rows} rows")), |bencher| {
                     let program = program.get_or_insert_with(|| attention(format, depth, rows));
-                    bencher.iter(|| program.run(&step).expect("a good step"));
+                    bencher.iter(|| program.run(&step).map(drop).expect("a good step"));
                 });
             }
         }
@@ -173,5 +223,5 @@ fn config() -> Criterion {
     criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1))
 }
 
-criterion_group! { name = kernels; config = config(); targets = ceilings_beside, linear_layers, attention_by_depth }
+criterion_group! { name = kernels; config = config(); targets = ceilings_beside, linear_layers, experts_by_rows, attention_by_depth }
 criterion_main!(kernels);

@@ -6,16 +6,21 @@
 //! columns of a head in order, a mean over the positions in order: a result depends neither on how the
 //! prompt was split into steps, nor on who else is in the batch.
 //!
+//! With a window, a row's first chunk begins at the first position that it sees, and the same vectors of scores are
+//! summed as without: those before that position count as 0, and neither keys nor values before it are read. Pages
+//! that no query of a task sees may have been given back.
+//!
 //! Scores have positions in lanes, means have columns in lanes; what a vector of keys or values is read for
-//! serves all queries of a tile. Where a task has several tiles, each page is widened to f32 once for all.
+//! serves all queries of a tile. Where a task has several tiles, each page is converted to f32 once for all.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
 use std::cell::Cell;
 use std::ops::Range;
 
-use backend::{PAGE, Span};
+use backend::{BlockTable, PAGE, Sequence};
 use bytemuck::Zeroable;
+use graph::Group;
 
 use crate::kv::{Store, Stored};
 use crate::lanes::{LANES, Lanes, Work, exp};
@@ -25,7 +30,7 @@ use crate::pool::Tile;
 /// Positions of a chunk.
 const CHUNK: usize = 512;
 
-/// Queries that pages are widened for together: their scores fill a part of the second-level cache.
+/// Queries that pages are converted for together: their scores fill a part of the second-level cache.
 pub(crate) const TOGETHER: usize = 64;
 
 thread_local! {
@@ -37,8 +42,10 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads<'a, T> {
     pub(crate) store: &'a Store<T>,
-    /// Span and position of each row.
-    pub(crate) rows: &'a [(&'a Span, usize)],
+    /// The store's group, and its index.
+    pub(crate) group: (Group, usize),
+    /// Sequence and position of each row.
+    pub(crate) rows: &'a [(&'a Sequence, usize)],
     /// `[rows, heads * k_dim]`.
     pub(crate) q: &'a [f32],
     pub(crate) heads: usize,
@@ -58,12 +65,13 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
         let share = self.heads.heads / self.heads.kv_heads;
         let v_dim = self.tile.cols().len() / share;
         let kv_head = self.tile.cols().start / (v_dim * share);
+        let (group, index) = self.heads.group;
         let mut scratch = SCRATCH.take();
         let mut rows = self.tile.rows();
         while let Some(first) = rows.next() {
             // Rows of one sequence, and all heads of each.
-            let span = self.heads.rows[first].0;
-            while rows.start < rows.end && std::ptr::eq(self.heads.rows[rows.start].0, span) {
+            let sequence = self.heads.rows[first].0;
+            while rows.start < rows.end && std::ptr::eq(self.heads.rows[rows.start].0, sequence) {
                 rows.next();
             }
             let queries = first * share..rows.start * share;
@@ -72,11 +80,13 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
                 let mut queries = [Query::default(); TOGETHER];
                 for (query, number) in queries.iter_mut().zip(numbers.clone()) {
                     let (row, head) = (number / share, kv_head * share + number % share);
-                    *query = Query { row, head, positions: self.heads.rows[row].1 + 1 };
+                    let position = self.heads.rows[row].1;
+                    *query = Query { row, head, first: group.first_visible(position), end: position + 1 };
                 }
                 let queries = &queries[..numbers.len()];
-                let group = Group { heads: &self.heads, span, kv_head, v_dim, queries };
-                group.attend(lanes, &mut scratch, &mut self.tile);
+                let table = &sequence.tables[index];
+                let queries = Queries { heads: &self.heads, table, kv_head, v_dim, queries };
+                queries.attend(lanes, &mut scratch, &mut self.tile);
             }
         }
         SCRATCH.set(scratch);
@@ -94,7 +104,7 @@ struct Scratch {
     scores: Vec<Scores>,
     /// Means of a chunk, `[queries][v_dim]`.
     means: Vec<Line>,
-    /// A page, widened.
+    /// A page, converted to f32.
     page: Vec<Line>,
 }
 
@@ -108,25 +118,26 @@ struct Page<'a, N> {
     ahead: Option<*const u8>,
 }
 
-/// A query, and how many positions it sees.
+/// A query, and the positions it sees: from `first` up to but not including `end`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Query {
     row: usize,
     head: usize,
-    positions: usize,
+    first: usize,
+    end: usize,
 }
 
-/// Queries of one sequence and K/V head. Rows rise, so the last one sees the most positions and the first the
-/// fewest.
-struct Group<'a, T> {
+/// Queries of one sequence and K/V head. Rows rise: neither the first position nor the end of what a query sees is
+/// before that of an earlier query.
+struct Queries<'a, T> {
     heads: &'a Heads<'a, T>,
-    span: &'a Span,
+    table: &'a BlockTable,
     kv_head: usize,
     v_dim: usize,
     queries: &'a [Query],
 }
 
-impl<T: Stored> Group<'_, T> {
+impl<T: Stored> Queries<'_, T> {
     #[inline(always)]
     fn attend<L: Lanes>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) {
         let (n, k_dim) = (self.queries.len(), self.k_dim());
@@ -140,16 +151,17 @@ impl<T: Stored> Group<'_, T> {
         for c in 0..n {
             self.out(tile, c).fill(0.0);
         }
-        for first in (0..self.queries[n - 1].positions).step_by(CHUNK) {
+        let chunks = self.queries[0].first / CHUNK * CHUNK..self.queries[n - 1].end;
+        for first in chunks.step_by(CHUNK) {
             self.scores(lanes, first, scores, page);
             let (mut chunk_max, mut chunk_total) = ([0.0; TOGETHER], [0.0; TOGETHER]);
             for c in 0..n {
-                (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.here(c, first));
+                (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.seen(c, first));
             }
             means.fill(0.0);
             self.mix(lanes, first, scores, page, means);
             for c in 0..n {
-                if self.here(c, first) == 0 {
+                if self.seen(c, first).is_empty() {
                     continue;
                 }
                 let new_max = if max[c] > chunk_max[c] { max[c] } else { chunk_max[c] };
@@ -174,10 +186,18 @@ impl<T: Stored> Group<'_, T> {
         self.heads.q.len() / (self.heads.rows.len() * self.heads.heads)
     }
 
-    /// How many of the chunk that begins at `first`.
+    /// The positions of the chunk that begins at `chunk` which query `c` sees, counted from there.
     #[inline(always)]
-    fn here(&self, c: usize, first: usize) -> usize {
-        self.queries[c].positions.clamp(first, first + CHUNK) - first
+    fn seen(&self, c: usize, chunk: usize) -> Range<usize> {
+        let Query { first, end, .. } = self.queries[c];
+        first.clamp(chunk, chunk + CHUNK) - chunk..end.clamp(chunk, chunk + CHUNK) - chunk
+    }
+
+    /// The same of its pages that any query sees; begins with a page.
+    #[inline(always)]
+    fn pages(&self, chunk: usize) -> Range<usize> {
+        let last = self.queries.len() - 1;
+        self.seen(0, chunk).start / PAGE * PAGE..self.seen(last, chunk).end
     }
 
     /// The result of query `c`.
@@ -199,26 +219,26 @@ impl<T: Stored> Group<'_, T> {
         }
     }
 
-    /// Whether a page is read by several tiles, and is worth to be widened for them.
+    /// Whether a page is read by several tiles, and is worth to be converted for them.
     #[inline(always)]
-    fn is_wide<L: Lanes>(&self) -> bool {
+    fn converts_pages<L: Lanes>(&self) -> bool {
         size_of::<T>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
     }
 
     /// The scores of the chunk that begins at `chunk`, of each query at least of the positions that it sees.
     #[inline(always)]
-    fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], wide: &mut [f32]) {
-        let keys = |start| self.heads.store.page(self.span, self.kv_head, chunk + start).0.as_flattened();
-        let all = self.here(self.queries.len() - 1, chunk);
-        for start in (0..all).step_by(PAGE) {
+    fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], converted: &mut [f32]) {
+        let keys = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).0.as_flattened();
+        let pages = self.pages(chunk);
+        for start in pages.clone().step_by(PAGE) {
             let numbers = keys(start);
             // What comes next: keys, and after the last of them values.
             let ahead = match start + PAGE {
-                next if next < all => bytes_of(keys(next)),
-                _ => bytes_of(self.heads.store.page(self.span, self.kv_head, chunk).1),
+                next if next < pages.end => bytes_of(keys(next)),
+                _ => bytes_of(self.heads.store.page(self.table, self.kv_head, chunk + pages.start).1),
             };
-            if self.is_wide::<L>() {
-                let numbers = widen(lanes, numbers, ahead, wide);
+            if self.converts_pages::<L>() {
+                let numbers = convert(lanes, numbers, ahead, converted);
                 self.score_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores);
             } else {
                 self.score_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores);
@@ -231,7 +251,8 @@ impl<T: Stored> Group<'_, T> {
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
-            if page.start < self.here(c + width - 1, page.chunk) {
+            let (first, last) = (self.seen(c, page.chunk), self.seen(c + width - 1, page.chunk));
+            if page.start < last.end && first.start < page.start + PAGE {
                 match width {
                     8 => self.score_tile::<L, N, 8>(lanes, page, c, scores),
                     4 => self.score_tile::<L, N, 4>(lanes, page, c, scores),
@@ -282,14 +303,21 @@ impl<T: Stored> Group<'_, T> {
 
     /// Adds the values of the chunk that begins at `chunk`, times the weights `scores`, to the means.
     #[inline(always)]
-    fn mix<L: Lanes>(&self, lanes: L, chunk: usize, scores: &[Scores], wide: &mut [f32], means: &mut [f32]) {
-        let values = |start| self.heads.store.page(self.span, self.kv_head, chunk + start).1;
-        let all = self.here(self.queries.len() - 1, chunk);
-        for start in (0..all).step_by(PAGE) {
+    fn mix<L: Lanes>(
+        &self,
+        lanes: L,
+        chunk: usize,
+        scores: &[Scores],
+        converted: &mut [f32],
+        means: &mut [f32],
+    ) {
+        let values = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).1;
+        let pages = self.pages(chunk);
+        for start in pages.clone().step_by(PAGE) {
             let numbers = values(start);
-            let ahead = bytes_of(if start + PAGE < all { values(start + PAGE) } else { numbers });
-            if self.is_wide::<L>() {
-                let numbers = widen(lanes, numbers, ahead, wide);
+            let ahead = bytes_of(if start + PAGE < pages.end { values(start + PAGE) } else { numbers });
+            if self.converts_pages::<L>() {
+                let numbers = convert(lanes, numbers, ahead, converted);
                 self.mix_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores, means);
             } else {
                 self.mix_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores, means);
@@ -305,25 +333,41 @@ impl<T: Stored> Group<'_, T> {
         scores: &[Scores],
         means: &mut [f32],
     ) {
-        let seen = |c: usize| self.here(c, page.chunk).clamp(page.start, page.start + PAGE);
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
-            let all_see = seen(c);
-            let part = page.start..all_see;
-            match width {
-                8 => self.mix_tile::<L, N, 8>(lanes, page, part, c, scores, means),
-                4 => self.mix_tile::<L, N, 4>(lanes, page, part, c, scores, means),
-                2 => self.mix_tile::<L, N, 2>(lanes, page, part, c, scores, means),
-                _ => self.mix_tile::<L, N, 1>(lanes, page, part, c, scores, means),
+            let (first, last) = (self.seen_of(page, c), self.seen_of(page, c + width - 1));
+            // What all of them see; what a query sees before and after that is its own.
+            let all = last.start.min(first.end)..first.end;
+            if first.start < all.start {
+                for c in c..c + width {
+                    let own = self.seen_of(page, c);
+                    let before = own.start..all.start.min(own.end);
+                    self.mix_tile::<L, N, 1>(lanes, page, before, c, scores, means);
+                }
             }
-            if all_see < page.start + PAGE {
-                for c in c + 1..c + width {
-                    self.mix_tile::<L, N, 1>(lanes, page, all_see..seen(c), c, scores, means);
+            match width {
+                8 => self.mix_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, means),
+                4 => self.mix_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, means),
+                2 => self.mix_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, means),
+                _ => self.mix_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, means),
+            }
+            if all.end < last.end {
+                for c in c..c + width {
+                    let own = self.seen_of(page, c);
+                    let after = all.end.max(own.start)..own.end;
+                    self.mix_tile::<L, N, 1>(lanes, page, after, c, scores, means);
                 }
             }
             c += width;
         }
+    }
+
+    /// The positions of a page that query `c` sees, counted from the chunk.
+    #[inline(always)]
+    fn seen_of<N>(&self, page: &Page<'_, N>, c: usize) -> Range<usize> {
+        let (Range { start, end }, of_page) = (self.seen(c, page.chunk), page.start..page.start + PAGE);
+        start.clamp(of_page.start, of_page.end)..end.clamp(of_page.start, of_page.end)
     }
 
     /// Adds the values of the positions `part` of the chunk to the means of the `C` queries from `first` on.
@@ -367,18 +411,18 @@ fn grow<E: Zeroable + Clone>(elements: &mut Vec<E>, len: usize) {
     elements.resize(len.max(elements.len()), E::zeroed());
 }
 
-/// Widens a page to the first of `wide`; as much is asked for from `ahead` on.
+/// Converts a page to the first of `to`; as much is asked for from `ahead` on.
 #[inline(always)]
-fn widen<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, wide: &'a mut [f32]) -> &'a [f32] {
-    let wide = &mut wide[..page.len()];
-    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, wide.as_chunks_mut::<{ 2 * LANES }>().0);
+fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
+    let converted = &mut to[..page.len()];
+    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, converted.as_chunks_mut::<{ 2 * LANES }>().0);
     for (i, (from, to)) in from.iter().zip(to).enumerate() {
         lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
         let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
         lanes.put(T::widen(lanes, &from[0]), &mut to[0]);
         lanes.put(T::widen(lanes, &from[1]), &mut to[1]);
     }
-    wide
+    converted
 }
 
 fn bytes_of<T>(numbers: &[T]) -> *const u8 {
@@ -456,13 +500,14 @@ fn sixteen<T>(numbers: &[T]) -> &[T; LANES] {
     numbers[..LANES].try_into().expect("sixteen")
 }
 
-/// Turns the first `len` scores into `e` to the power of what they are less than the largest; returns the
-/// largest and the sum. Scores up to the next whole vector become 0.
+/// Turns the scores `seen` into `e` to the power of what they are less than the largest; returns the largest and the
+/// sum. Scores of the same vectors that are not seen become 0.
 #[inline(always)]
-fn softmax<L: Lanes>(lanes: L, scores: &mut [f32; CHUNK], len: usize) -> (f32, f32) {
-    let whole = len.next_multiple_of(LANES);
-    scores[len..whole].fill(f32::NEG_INFINITY);
-    let vectors = scores[..whole].as_chunks_mut::<LANES>().0;
+fn softmax<L: Lanes>(lanes: L, scores: &mut [f32; CHUNK], seen: Range<usize>) -> (f32, f32) {
+    let whole = seen.start / LANES * LANES..seen.end.next_multiple_of(LANES);
+    scores[whole.start..seen.start].fill(f32::NEG_INFINITY);
+    scores[seen.end..whole.end].fill(f32::NEG_INFINITY);
+    let vectors = scores[whole].as_chunks_mut::<LANES>().0;
     let mut max = lanes.splat(f32::NEG_INFINITY);
     for vector in &*vectors {
         max = lanes.max(max, lanes.floats(vector));

@@ -1,9 +1,9 @@
-//! The K/V store: pages of 32 positions, by head.
+//! A K/V store: pages of 32 positions, by head.
 //!
 //! Keys lie across, `[dim][position in the page]`, so that one vector holds the scores of neighbouring
 //! positions; values lie along, `[position in the page][dim]`.
 
-use backend::{Error, KvFormat, KvLayout, PAGE, Span, Step};
+use backend::{BlockTable, Error, KvFormat, PAGE, Step, StoreLayout};
 use half::f16;
 use quant::F16Le;
 use zerocopy::FromBytes;
@@ -16,16 +16,9 @@ type Numbers<T> = Vec<T>;
 #[cfg(all(test, unix))]
 type Numbers<T> = crate::guard::Guarded<T>;
 
-/// Keys and values of every layer.
+/// Keys and values of one store of the graph.
 #[derive(Debug)]
-pub(crate) struct Kv {
-    pub(crate) layout: KvLayout,
-    pub(crate) layers: Vec<Layer>,
-}
-
-/// Keys and values of one layer.
-#[derive(Debug)]
-pub(crate) enum Layer {
+pub(crate) enum Kv {
     F16(Store<f16>),
     F32(Store<f32>),
 }
@@ -77,20 +70,18 @@ impl Stored for f32 {
 
 impl Kv {
     /// An empty store. Its memory is the system's until it is written to.
-    pub(crate) fn new(layout: KvLayout) -> Result<Kv, Error> {
-        let layer = |_| {
-            Ok(match layout.format {
-                KvFormat::F16 => Layer::F16(Store::new(&layout)?),
-                KvFormat::F32 => Layer::F32(Store::new(&layout)?),
-            })
-        };
-        Ok(Kv { layout, layers: (0..layout.layers).map(layer).collect::<Result<_, Error>>()? })
+    pub(crate) fn new(layout: &StoreLayout) -> Result<Kv, Error> {
+        Ok(match layout.format {
+            KvFormat::F16 => Kv::F16(Store::new(layout)?),
+            KvFormat::F32 => Kv::F32(Store::new(layout)?),
+        })
     }
 }
 
-/// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions in a layer.
+/// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions in a store of group `group`.
 pub(crate) struct Write<'a> {
-    pub(crate) layer: &'a mut Layer,
+    pub(crate) store: &'a mut Kv,
+    pub(crate) group: usize,
     pub(crate) k: &'a [f32],
     pub(crate) v: &'a [f32],
     pub(crate) step: &'a Step,
@@ -99,16 +90,17 @@ pub(crate) struct Write<'a> {
 impl Work for Write<'_> {
     #[inline(always)]
     fn work<L: Lanes>(self, lanes: L) {
-        match self.layer {
-            Layer::F16(store) => store.write(lanes, self.k, self.v, self.step),
-            Layer::F32(store) => store.write(lanes, self.k, self.v, self.step),
+        let Write { store, group, k, v, step } = self;
+        match store {
+            Kv::F16(store) => store.write(lanes, group, k, v, step),
+            Kv::F32(store) => store.write(lanes, group, k, v, step),
         }
     }
 }
 
 impl<T: Stored> Store<T> {
-    fn new(layout: &KvLayout) -> Result<Store<T>, Error> {
-        let KvLayout { kv_heads: heads, k_dim, v_dim, .. } = *layout;
+    fn new(layout: &StoreLayout) -> Result<Store<T>, Error> {
+        let graph::Store { heads, k_dim, v_dim, window: _ } = layout.store;
         let (keys, values) = (layout.zeroed(k_dim)?, layout.zeroed(v_dim)?);
         #[cfg(all(test, unix))]
         let (keys, values) = (Numbers::beside(&keys), Numbers::beside(&values));
@@ -116,10 +108,10 @@ impl<T: Stored> Store<T> {
     }
 
     #[inline(always)]
-    fn write<L: Lanes>(&mut self, lanes: L, k: &[f32], v: &[f32], step: &Step) {
+    fn write<L: Lanes>(&mut self, lanes: L, group: usize, k: &[f32], v: &[f32], step: &Step) {
         let (of_k, of_v) = (self.heads * self.k_dim, self.heads * self.v_dim);
-        for (row, (span, position)) in step.rows().enumerate() {
-            let (page, place) = span.slot(position);
+        for (row, (sequence, position)) in step.rows().enumerate() {
+            let (page, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
                 let k = &k[row * of_k + head * self.k_dim..][..self.k_dim];
                 let v = &v[row * of_v + head * self.v_dim..][..self.v_dim];
@@ -128,10 +120,10 @@ impl<T: Stored> Store<T> {
                 for (keys, k) in keys.chunks_mut(LANES * PAGE).zip(k.chunks(LANES)) {
                     let narrow = T::narrow(lanes, sixteen(lanes, k));
                     for d in 0..k.len() {
-                        keys[d * PAGE + place] = narrow[d];
+                        keys[d * PAGE + offset] = narrow[d];
                     }
                 }
-                let values = &mut self.values[(first + place) * self.v_dim..][..self.v_dim];
+                let values = &mut self.values[(first + offset) * self.v_dim..][..self.v_dim];
                 for (values, v) in values.chunks_mut(LANES).zip(v.chunks(LANES)) {
                     values.copy_from_slice(&T::narrow(lanes, sixteen(lanes, v))[..v.len()]);
                 }
@@ -141,8 +133,8 @@ impl<T: Stored> Store<T> {
 
     /// The page of `head` that holds `position`: keys `[dim][PAGE]` and values `[PAGE][dim]`.
     #[inline(always)]
-    pub(crate) fn page(&self, span: &Span, head: usize, position: usize) -> (&[[T; PAGE]], &[T]) {
-        let (page, _) = span.slot(position);
+    pub(crate) fn page(&self, table: &BlockTable, head: usize, position: usize) -> (&[[T; PAGE]], &[T]) {
+        let (page, _) = table.slot(position);
         let first = (page * self.heads + head) * PAGE;
         let keys = &self.keys[first * self.k_dim..][..PAGE * self.k_dim];
         (keys.as_chunks().0, &self.values[first * self.v_dim..][..PAGE * self.v_dim])

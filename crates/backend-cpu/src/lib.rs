@@ -10,91 +10,72 @@
 
 mod attention;
 mod ceilings;
+mod experts;
 #[cfg(all(test, unix))]
 mod guard;
 mod kernels;
 mod kv;
 mod lanes;
 mod memory;
+mod multiply;
 mod packed;
 mod plan;
 mod pool;
 mod program;
+mod weights;
 
-use std::collections::HashMap;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use backend::{Backend, Bound, Bucket, Description, Error, KvLayout, Memory, Program, Taps, Weight};
-use graph::{Graph, Op};
-use quant::Format;
+use backend::{
+    Backend, Bound, BoundModel, Bucket, Description, Error, LoadedModel, Memory, Program, StateLayout, Taps,
+    Weights,
+};
+use graph::Graph;
 
 pub use ceilings::{Ceilings, ceilings};
 pub use kernels::Isa;
-use kernels::{Kernels, Linear};
+use kernels::Kernels;
 use kv::Kv;
-use packed::Packed;
+use plan::Plan;
 use pool::Pool;
 use program::CpuProgram;
+use weights::ModelWeights;
 
-/// The backend. One instance holds one model.
+/// The backend. One instance takes one model.
 #[derive(Debug)]
 pub struct Cpu {
     kernels: Kernels,
+    options: Options,
+    pool: Pool,
+}
+
+/// How weights are kept and multiplied.
+#[derive(Clone, Copy, Debug)]
+struct Options {
     /// Whether weights of linear layers are copied to where kernels read them.
     is_repacking: bool,
     /// Whether activations stay f32 where weights are quantised.
-    is_wide: bool,
-    weights: HashMap<String, Weight>,
-    /// Weights of linear layers, as kernels read them.
-    matrices: HashMap<String, Arc<Matrix>>,
+    f32_activations: bool,
+}
+
+/// A model on the CPU.
+struct CpuModel {
+    kernels: Kernels,
+    options: Options,
+    model: Arc<BoundModel>,
+    weights: Arc<ModelWeights>,
     state: Arc<Mutex<State>>,
 }
 
-/// The weight of a linear layer; packed when it is needed first, or left where it is.
-#[derive(Debug)]
-struct Matrix {
-    weight: Weight,
-    linear: Linear,
-    /// Whether it is packed, or will be.
-    is_copied: bool,
-    packed: OnceLock<Packed>,
-}
-
-impl Matrix {
-    /// As kernels read it.
-    fn pack(&self, pool: &mut Pool) -> Result<&Packed, Error> {
-        if let Some(packed) = self.packed.get() {
-            return Ok(packed);
-        }
-        let Weight { rows, cols, ref bytes, .. } = self.weight;
-        let packed = (self.linear.pack)(pool, bytes, rows, cols).map_err(|_| Error::OutOfMemory {
-            what: "weights, packed for vector kernels",
-            bytes: self.bytes(),
-            hint: "use a smaller model or a format of fewer bits, or leave weights in the file (`Cpu::without_repacking`, --no-repack)",
-        })?;
-        Ok(self.packed.get_or_init(|| packed))
-    }
-
-    /// Bytes its copy takes.
-    fn bytes(&self) -> u64 {
-        (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64
-    }
-}
-
-/// What the programs of an instance share: a step needs all of it for itself.
+/// What the programs of a model share: a step needs all of it for itself.
 #[derive(Debug)]
 struct State {
     pool: Pool,
-    kv: Option<Kv>,
+    /// By [`graph::StoreId`].
+    stores: Vec<Kv>,
     /// What the programs' buffers take when their buckets are full.
     activation_bytes: u64,
-}
-
-impl State {
-    fn layout(&self) -> Option<KvLayout> {
-        self.kv.as_ref().map(|kv| kv.layout)
-    }
 }
 
 impl Cpu {
@@ -105,133 +86,115 @@ impl Cpu {
 
     /// An instance that uses the kernels of `isa`, when this processor has it.
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
+        let kernels = Kernels::new(isa)?;
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
-        let state = State { pool: Pool::new(threads), kv: None, activation_bytes: 0 };
-        Some(Cpu {
-            kernels: Kernels::new(isa)?,
-            is_repacking: true,
-            is_wide: false,
-            weights: HashMap::new(),
-            matrices: HashMap::new(),
-            state: Arc::new(Mutex::new(state)),
-        })
+        let options = Options { is_repacking: true, f32_activations: false };
+        Some(Cpu { kernels, options, pool: Pool::new(threads) })
     }
 
     /// The same, for models that memory has room for once: weights stay where they were loaded, as a rule in a file's
     /// map, and are packed whenever they are read, a few rows at a time. Every number is the same bits; a step of
     /// few rows takes longer.
     pub fn without_repacking(self) -> Cpu {
-        Cpu { is_repacking: false, ..self }
+        Cpu { options: Options { is_repacking: false, ..self.options }, ..self }
     }
 
     /// The same with activations of f32 for weights of every format: nothing is rounded to 8 bits. Quantised weights
     /// stay where they were loaded and are dequantised whenever they are read, which takes much longer for few rows.
     pub fn with_f32_activations(self) -> Cpu {
-        Cpu { is_wide: true, ..self }
-    }
-
-    /// The weight of a linear layer.
-    fn matrix(&self, weight: Weight) -> Matrix {
-        let Weight { format, rows, cols, .. } = weight;
-        let (linear, left) = if self.is_wide && format.block_len() > 1 {
-            let left = Packed::quantised(format, weight.bytes.clone(), rows, cols);
-            (self.kernels.linear(Format::F32), Some(left))
-        } else {
-            let left = (!self.is_repacking).then(|| Packed::mapped(weight.bytes.clone(), rows, cols));
-            (self.kernels.linear(format), left)
-        };
-        let is_copied = left.is_none();
-        Matrix { weight, linear, is_copied, packed: left.map_or_else(OnceLock::new, OnceLock::from) }
+        Cpu { options: Options { f32_activations: true, ..self.options }, ..self }
     }
 }
 
 impl Backend for Cpu {
     fn describe(&self) -> Description {
-        let isa = self.kernels.isa();
-        let features: Vec<&str> = kernels::features().collect();
-        Description {
-            name: "cpu",
-            device: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-            facts: vec![
-                ("threads", lock(&self.state).pool.threads().to_string()),
-                ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
-                ("kernels", isa.name().into()),
-                (
-                    "quantised weights",
-                    if self.is_wide {
-                        format!("{}, dequantised for f32 activations", isa.name())
-                    } else {
-                        format!("{} integer dot products with 8-bit activations", isa.name())
-                    },
-                ),
-                ("F32, F16, BF16 weights", format!("{} with f32 activations", isa.name())),
-                (
-                    "copies of weights",
-                    if self.is_repacking { "packed for the kernels" } else { "none" }.into(),
-                ),
-            ],
+        describe(&self.kernels, self.options, &self.pool)
+    }
+
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        let model = Arc::new(BoundModel::new(graph, weights, state)?);
+        let weights = ModelWeights::new(&model, self.kernels, self.options);
+        let mut activations: u64 = 0;
+        for &bucket in buckets {
+            let bound = Bound::new(model.clone(), bucket, taps)?;
+            let plan = Plan::new(&bound, |weight| weights.form(weight));
+            activations = activations.saturating_add(plan.bytes(bucket));
         }
+        Ok(Memory { kv: model.state_bytes(), activations, ..weights.memory() })
     }
 
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
-        weight.check(name)?;
-        self.matrices.remove(name);
-        self.weights.insert(name.to_owned(), weight);
-        Ok(())
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        Ok(Box::new(self.take(graph, weights, state)?))
+    }
+}
+
+impl Cpu {
+    fn take(self, graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<CpuModel, Error> {
+        let Cpu { kernels, options, pool } = self;
+        let model = Arc::new(BoundModel::new(graph, weights, state)?);
+        let weights = Arc::new(ModelWeights::new(&model, kernels, options));
+        let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
+        let state = Arc::new(Mutex::new(State { pool, stores, activation_bytes: 0 }));
+        Ok(CpuModel { kernels, options, model, weights, state })
+    }
+}
+
+impl LoadedModel for CpuModel {
+    fn describe(&self) -> Description {
+        describe(&self.kernels, self.options, &lock(&self.state).pool)
     }
 
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        // The old store goes first, so that there is room for the new one.
-        lock(&self.state).kv = None;
-        let kv = Kv::new(layout)?;
-        lock(&self.state).kv = Some(kv);
-        Ok(())
-    }
-
-    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let layout = lock(&self.state).layout();
-        let bound = Bound::new(graph, &self.weights, layout, bucket, taps)?;
-        let mut matrices = vec![None; graph.weights().count()];
-        for (_, value) in graph.values() {
-            if let Op::Linear { weight: id, .. } = value.op {
-                let name = &graph.weight(id).name;
-                if !self.matrices.contains_key(name) {
-                    let matrix = Arc::new(self.matrix(bound.weight(id).clone()));
-                    self.matrices.insert(name.clone(), matrix);
-                }
-                matrices[id.index()] = self.matrices.get(name).cloned();
-            }
-        }
-        Ok(Box::new(CpuProgram::new(bound, matrices, self.kernels, self.state.clone())))
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let bound = Bound::new(self.model.clone(), bucket, taps)?;
+        Ok(Box::new(CpuProgram::new(bound, self.weights.clone(), self.kernels, self.state.clone())))
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        let pool = &mut lock(&self.state).pool;
-        // As they lie in the file, which is read from one end to the other.
-        let mut matrices: Vec<(&String, &Arc<Matrix>)> = self.matrices.iter().collect();
-        matrices.sort_by_key(|(_, matrix)| matrix.weight.bytes.as_ptr());
-        for (name, matrix) in matrices {
-            matrix.pack(pool)?;
-            if matrix.is_copied {
-                copied(name);
-            }
-        }
-        Ok(())
+        self.weights.prepare(&mut lock(&self.state).pool, copied)
     }
 
     fn memory(&self) -> Memory {
-        let state = lock(&self.state);
-        let copies = || self.matrices.iter().filter(|(_, matrix)| matrix.is_copied);
-        Memory {
-            weights_mapped: {
-                let all: u64 = self.weights.values().map(|weight| weight.bytes.len() as u64).sum();
-                all - copies().map(|(_, matrix)| matrix.weight.bytes.len() as u64).sum::<u64>()
-            },
-            weights_owned: copies().map(|(_, matrix)| matrix.bytes()).sum(),
-            kv: state.layout().map_or(0, |kv| kv.bytes()),
-            activations: state.activation_bytes,
-            ..Memory::default()
-        }
+        let activations = lock(&self.state).activation_bytes;
+        Memory { kv: self.model.state_bytes(), activations, ..self.weights.memory() }
+    }
+}
+
+fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
+    let isa = kernels.isa().name();
+    let features: Vec<&str> = kernels::features().collect();
+    Description {
+        name: "cpu",
+        device: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        facts: vec![
+            ("threads", pool.threads().to_string()),
+            ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
+            ("kernels", isa.into()),
+            (
+                "quantised weights",
+                if options.f32_activations {
+                    format!("{isa}, dequantised for f32 activations")
+                } else {
+                    format!("{isa} integer dot products with 8-bit activations")
+                },
+            ),
+            ("F32, F16, BF16 weights", format!("{isa} with f32 activations")),
+            (
+                "copies of weights",
+                if options.is_repacking { "packed for the kernels" } else { "none" }.into(),
+            ),
+        ],
     }
 }
 
@@ -250,44 +213,55 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[cfg(test)]
 mod tests {
-    use backend::{Span, Step};
+    use std::collections::HashMap;
+
+    use backend::{KvFormat, OutputRow, Sequence, Step, Weight};
+    use quant::Format;
 
     use super::*;
 
     /// A matrix is copied to two strips of 16 rows, or left; the table is read where it lies. Nothing is taken before
-    /// it is needed, and the numbers do not depend on when that is, nor on where the matrix is.
+    /// it is needed, and the numbers do not depend on when that is, nor on where the matrix is. What was said before
+    /// loading is what is held.
     #[test]
     fn what_is_copied_is_told_and_counted() {
         let mut graph = graph::Builder::new();
         let (table, matrix) = (graph.weight("table", 3, 32), graph.weight("matrix", 20, 32));
         let x = graph.embed("x", table);
-        let x = graph.take_rows("x_wanted", x);
+        let x = graph.output_rows("outputs", x);
         let y = graph.linear("y", x, matrix);
         let graph = graph.finish(y);
-        let step = Step::new(vec![2, 0], vec![Span { past: 0, len: 2, pages: vec![0] }], vec![0, 1]);
+        let step = Step::new(vec![2, 0], vec![Sequence::uniform(0, 2, 0, [])], OutputRow::all([0, 1]));
         let step = step.expect("a good step");
+        let weights: HashMap<String, Weight> = [("table", 3), ("matrix", 20)]
+            .map(|(name, rows)| {
+                let bytes: Vec<u8> = (0..rows * 32).flat_map(|i| (i as f32).sin().to_le_bytes()).collect();
+                (name.to_owned(), Weight::matrix(Format::F32, rows, 32, bytes.into()))
+            })
+            .into();
         let run = |prepare: bool, repack: bool| {
             let cpu = Cpu::new(1.try_into().ok());
-            let mut cpu = if repack { cpu } else { cpu.without_repacking() };
-            for (name, rows) in [("table", 3), ("matrix", 20)] {
-                let bytes: Vec<u8> = (0..rows * 32).flat_map(|i| (i as f32).sin().to_le_bytes()).collect();
-                let weight = Weight { format: Format::F32, rows, cols: 32, bytes: bytes.into() };
-                cpu.load(name, weight).expect("a good weight");
-            }
-            let bucket = Bucket { rows: 2, wanted: 2 };
-            let mut program = cpu.compile(&graph, bucket, Taps::None).expect("a good graph");
-            let memory = cpu.memory();
+            let cpu = if repack { cpu } else { cpu.without_repacking() };
+            let (bucket, state) =
+                (Bucket { rows: 2, outputs: 2 }, StateLayout::uniform(&graph, 0, KvFormat::F16));
+            let required = cpu.requirements(&graph, &weights, &state, &[bucket], Taps::None);
+            let mut model = cpu.take(&graph, &weights, &state).expect("a good graph");
+            let mut program = model.compile(bucket, Taps::None).expect("a good graph");
+            let memory = model.memory();
+            assert_eq!(required.as_ref(), Ok(&memory));
             let expected = if repack { (3 * 32 * 4, 2 * 16 * 32 * 4) } else { ((3 + 20) * 32 * 4, 0) };
             assert_eq!((memory.weights_mapped, memory.weights_owned), expected);
-            assert_eq!(cpu.matrices["matrix"].packed.get().is_none(), repack);
+            // The output rows, packed, and the result.
+            assert_eq!(memory.activations, 2 * (32 + 32 + 20) * 4);
+            let (id, _) = graph.weights().nth(1).expect("two weights");
+            assert_eq!(model.weights.matrix(id).packed.get().is_none(), repack);
             if prepare {
                 let mut copied = Vec::new();
-                cpu.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
+                model.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
                 assert_eq!(copied, ["matrix"][..usize::from(repack)]);
-                assert!(cpu.matrices["matrix"].packed.get().is_some());
+                assert!(model.weights.matrix(id).packed.get().is_some());
             }
-            program.run(&step).expect("a good step");
-            program.output().to_vec()
+            program.run(&step).expect("a good step").values().to_vec()
         };
         let later = run(false, true);
         assert_eq!(later.len(), 2 * 20);

@@ -1,9 +1,9 @@
-//! Which values are computed together, and where they lie.
+//! Which values are computed together, and in which buffers.
 
 use std::collections::HashMap;
 
-use backend::Bound;
-use graph::{Op, Rows, ValueId, WeightId};
+use backend::{Bound, Bucket};
+use graph::{Life, Op, Rows, StoreId, ValueId, WeightId, share_buffers};
 
 use crate::packed::activations::Form;
 
@@ -14,6 +14,23 @@ pub(crate) enum Item {
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
+    /// What experts compute on the way to a value: a row for each expert that a row of the step uses, expert by expert.
+    Stage(ValueId, Stage),
+}
+
+/// What experts compute one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// The rows that each expert multiplies, packed.
+    Gathered(Form),
+    /// `gate x`.
+    Gates,
+    /// `up x`.
+    Ups,
+    /// `act(gate x) * up x`, packed.
+    Gated(Form),
+    /// `down (act(gate x) * up x)`.
+    Downs,
 }
 
 /// What items of a phase have in common.
@@ -26,6 +43,8 @@ pub(crate) enum Kind {
     Linear,
     /// One attention: threads take rows and K/V heads.
     Attention,
+    /// All stages of one value of experts, one after the other: threads take experts and columns.
+    Experts,
 }
 
 /// What all threads do together before they meet.
@@ -54,75 +73,125 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Plans `bound`; `form` is what linear layers want of activations, by weight.
+    /// Plans `bound`; `form` is what products want of activations, by weight.
     pub(crate) fn new(bound: &Bound, form: impl Fn(WeightId) -> Form) -> Plan {
         let mut order = Order::default();
-        for (i, value) in bound.values().iter().enumerate() {
-            let item = Item::Value(ValueId::from_index(i));
+        let mut written: HashMap<StoreId, Item> = HashMap::new();
+        for (id, value) in bound.graph().values() {
+            let item = Item::Value(id);
+            let rows = Kind::Rows(value.rows);
             match value.op {
                 Op::Linear { x, weight } => {
-                    let packed = Item::Packed(x, form(weight));
-                    if !order.phase_of.contains_key(&packed) {
-                        order.put(packed, Kind::Rows(bound.value(x).rows), &[Item::Value(x)]);
-                    }
-                    order.put(item, Kind::Linear, &[packed]);
+                    let packed = order.pack(bound, x, form(weight));
+                    order.put(&[item], Kind::Linear, &[packed], None);
                 }
-                ref op => {
-                    let inputs: Vec<Item> = op.inputs().map(Item::Value).collect();
-                    let is_attention = matches!(op, Op::Attention { .. });
-                    let kind = if is_attention { Kind::Attention } else { Kind::Rows(value.rows) };
-                    order.put(item, kind, &inputs);
+                Op::Attention { kv, store, .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    // What has no keys and values reads those that another has written.
+                    let writer = written.get(&store).copied();
+                    order.put(&[item], Kind::Attention, &inputs, writer);
+                    if kv.is_some() {
+                        written.insert(store, item);
+                    }
+                }
+                Op::Experts { x, routes, gate, up, down, act: _ } => {
+                    let [of_gate, of_up, of_down] = [gate, up, down].map(&form);
+                    let mut inputs = vec![order.pack(bound, x, of_gate), order.pack(bound, x, of_up)];
+                    let mut stages = vec![Stage::Gathered(of_gate), Stage::Gathered(of_up)];
+                    if of_gate == of_up {
+                        inputs.pop();
+                        stages.pop();
+                    }
+                    inputs.push(Item::Value(routes));
+                    stages.extend([Stage::Gates, Stage::Ups, Stage::Gated(of_down), Stage::Downs]);
+                    let stages: Vec<Item> = stages.into_iter().map(|stage| Item::Stage(id, stage)).collect();
+                    order.put(&stages, Kind::Experts, &inputs, None);
+                    order.put(&[item], rows, &[Item::Stage(id, Stage::Downs)], None);
+                }
+                Op::Input { .. }
+                | Op::Embed { .. }
+                | Op::RmsNorm { .. }
+                | Op::Rope { .. }
+                | Op::Gate { .. }
+                | Op::Route { .. }
+                | Op::Scale { .. }
+                | Op::Add { .. }
+                | Op::AddBias { .. }
+                | Op::OutputRows { .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    order.put(&[item], rows, &inputs, None);
                 }
             }
         }
-        let places = vec![Vec::new(); bound.values().len()];
+        let places = vec![Vec::new(); bound.graph().values().len()];
         let mut plan = Plan { phases: order.phases, places, ..Plan::default() };
         plan.place(bound, &order.last_read);
         plan
     }
 
-    /// Gives every item a buffer, but for rows that only their own phase reads: one of the same shape that items
-    /// which are not needed any more have left, or a new one.
+    /// Gives every item a buffer, but for rows that only their own phase reads.
     fn place(&mut self, bound: &Bound, last_read: &HashMap<Item, usize>) {
-        let mut free: Vec<usize> = Vec::new();
-        let mut dying: Vec<Vec<usize>> = vec![Vec::new(); self.phases.len()];
-        for (now, phase) in self.phases.iter().enumerate() {
+        let (mut items, mut lives) = (Vec::new(), Vec::new());
+        for (made, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
-                let (Item::Value(id) | Item::Packed(id, _)) = item;
+                let id = value_of(item);
                 let is_kept = matches!(item, Item::Value(_)) && bound.is_kept(id);
-                let last = last_read.get(&item).copied().unwrap_or(now);
-                if matches!(phase.kind, Kind::Rows(_)) && last == now && !is_kept {
+                let last = last_read.get(&item).copied().unwrap_or(made);
+                if matches!(phase.kind, Kind::Rows(_)) && last == made && !is_kept {
                     continue;
                 }
                 let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
-                let place = match free.iter().position(|&place| self.buffers[place] == shape) {
-                    Some(i) => free.swap_remove(i),
-                    None => {
-                        self.buffers.push(shape);
-                        self.buffers.len() - 1
-                    }
-                };
-                self.places[id.index()].push((item, place));
-                if !is_kept {
-                    dying[last].push(place);
-                }
+                items.push(item);
+                lives.push(Life { shape, made, last_read: if is_kept { Life::<Shape>::KEPT } else { last } });
             }
-            free.append(&mut dying[now]);
+        }
+        let (buffers, places) = share_buffers(&lives);
+        self.buffers = buffers;
+        for (item, place) in items.into_iter().zip(places) {
+            self.places[value_of(item).index()].push((item, place));
         }
     }
 
     /// The buffer of an item; none of rows that only their own phase reads.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
-        let (Item::Value(id) | Item::Packed(id, _)) = item;
-        self.places[id.index()].iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
+        let places = &self.places[value_of(item).index()];
+        places.iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
+    }
+
+    /// Bytes that the buffers take when `bucket` is full.
+    pub(crate) fn bytes(&self, bucket: Bucket) -> u64 {
+        let words = self.buffers.iter().map(|shape| match shape.rows {
+            Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
+            Rows::Output => bucket.outputs.saturating_mul(shape.words) as u64,
+        });
+        words.fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
     }
 }
 
-/// Words of a row of an item.
+/// The value that an item is, or is on the way to.
+fn value_of(item: Item) -> ValueId {
+    let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
+    id
+}
+
+/// Words of a row of an item: of all experts that a row uses.
 pub(crate) fn words_of(bound: &Bound, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
         Item::Packed(id, form) => form.words(bound.value(id).cols),
+        Item::Stage(id, stage) => {
+            let Op::Experts { routes, gate, down, .. } = bound.value(id).op else {
+                unreachable!("only experts have stages")
+            };
+            let (gate, down) = (bound.weight(gate), bound.weight(down));
+            let words = match stage {
+                Stage::Gathered(form) => form.words(gate.cols),
+                Stage::Gates | Stage::Ups => gate.rows,
+                Stage::Gated(form) => form.words(down.cols),
+                Stage::Downs => down.rows,
+            };
+            words.saturating_mul(bound.graph().experts_used(routes))
+        }
     }
 }
 
@@ -136,22 +205,32 @@ struct Order {
 }
 
 impl Order {
-    /// Puts `item` into the first phase of its kind that comes late enough, or into a new one.
-    fn put(&mut self, item: Item, kind: Kind, inputs: &[Item]) {
+    /// The value `x` packed, if need be in a phase of rows.
+    fn pack(&mut self, bound: &Bound, x: ValueId, form: Form) -> Item {
+        let packed = Item::Packed(x, form);
+        if !self.phase_of.contains_key(&packed) {
+            self.put(&[packed], Kind::Rows(bound.value(x).rows), &[Item::Value(x)], None);
+        }
+        packed
+    }
+
+    /// Puts `items` into the first phase of their kind that comes late enough, or into a new one: where what they read is
+    /// there, and after the phase of `writer`.
+    fn put(&mut self, items: &[Item], kind: Kind, inputs: &[Item], writer: Option<Item>) {
         let after = |input: &Item| {
             let phase = self.phase_of[input];
             let is_same = matches!(kind, Kind::Rows(_)) && self.phases[phase].kind == kind;
             if is_same { phase } else { phase + 1 }
         };
-        let earliest = inputs.iter().map(after).max().unwrap_or(0);
-        let fits = |phase: &Phase| phase.kind == kind && kind != Kind::Attention;
+        let earliest = inputs.iter().chain(&writer).map(after).max().unwrap_or(0);
+        let fits = |phase: &Phase| phase.kind == kind && matches!(kind, Kind::Rows(_) | Kind::Linear);
         let found = self.phases.iter().skip(earliest).position(fits).map(|i| earliest + i);
         let phase = found.unwrap_or_else(|| {
             self.phases.push(Phase { kind, items: Vec::new() });
             self.phases.len() - 1
         });
-        self.phases[phase].items.push(item);
-        self.phase_of.insert(item, phase);
+        self.phases[phase].items.extend_from_slice(items);
+        self.phase_of.extend(items.iter().map(|&item| (item, phase)));
         for &input in inputs {
             let last = self.last_read.entry(input).or_insert(phase);
             *last = phase.max(*last);
@@ -161,11 +240,15 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use backend::{Bucket, Taps, Weight};
-    use graph::{Builder, Graph};
+    use std::collections::HashMap;
+    use std::sync::Arc;
+
+    use backend::{BoundModel, KvFormat, StateLayout, Taps, Weight};
+    use graph::{Activation, Builder, Graph, Store};
     use quant::Format;
 
     use super::*;
+    use crate::packed::activations::Scaled;
 
     const FORM: Form = Form::Floats;
 
@@ -182,23 +265,44 @@ mod tests {
             let h = g.rms_norm(("h", block), x, norm, 1e-5);
             let gate = g.linear(("g", block), h, gate);
             let up = g.linear(("u", block), h, up);
-            let h = g.swiglu(("s", block), gate, up);
+            let h = g.gate(("s", block), gate, up, Activation::Silu);
             let h = g.linear(("d", block), h, down);
             x = g.add(("l", block), h, x);
         }
-        let x = g.take_rows("wanted", x);
+        let x = g.output_rows("outputs", x);
         let head = g.weight("head", 4, 32);
         let y = g.linear("y", x, head);
         g.finish(y)
     }
 
+    /// An attention, another that reads its store, and two of four experts of 48 columns.
+    fn newer() -> Graph {
+        let mut g = Builder::new();
+        let (table, router) = (g.weight("table", 9, 32), g.weight("router", 4, 32));
+        let x = g.embed("x", table);
+        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, window: None });
+        let a = g.attention("a", x, Some([x, x]), store, 1, 0.1);
+        let b = g.attention("b", x, None, store, 1, 0.1);
+        let h = g.add("h", a, b);
+        let logits = g.linear("logits", h, router);
+        let p = g.route("p", logits, 2);
+        let weights = [("gates", 48, 32), ("ups", 48, 32), ("downs", 32, 48)];
+        let weights = weights.map(|(name, rows, cols)| g.weights(name, [4, rows, cols]));
+        let e = g.experts("e", h, p, weights, Activation::GeluTanh);
+        let h = g.add("sum", e, h);
+        let y = g.output_rows("outputs", h);
+        g.finish(y)
+    }
+
     fn bound(graph: &Graph, taps: Taps<'_>) -> Bound {
-        let weight = |rows: usize, cols: usize| {
-            let bytes: Vec<u8> = vec![0; rows * cols * 4];
-            Weight { format: Format::F32, rows, cols, bytes: bytes.into() }
+        let weight = |w: &graph::Weight| {
+            let bytes: Vec<u8> = vec![0; w.count * w.rows * w.cols * 4];
+            Weight { count: w.count, ..Weight::matrix(Format::F32, w.rows, w.cols, bytes.into()) }
         };
-        let weights = graph.weights().map(|(_, w)| (w.name.clone(), weight(w.rows, w.cols))).collect();
-        Bound::new(graph, &weights, None, Bucket { rows: 3, wanted: 1 }, taps).expect("a good graph")
+        let weights: HashMap<_, _> = graph.weights().map(|(_, w)| (w.name.clone(), weight(w))).collect();
+        let state = StateLayout::uniform(graph, 1, KvFormat::F16);
+        let model = BoundModel::new(graph, &weights, &state).expect("a good graph");
+        Bound::new(Arc::new(model), Bucket { rows: 3, outputs: 1 }, taps).expect("good taps")
     }
 
     /// The items of each phase by name, packed ones in brackets.
@@ -206,6 +310,8 @@ mod tests {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
+            Item::Stage(id, Stage::Gathered(_) | Stage::Gated(_)) => format!("[{}]", bound.value(id).name),
+            Item::Stage(id, stage) => format!("{} {stage:?}", bound.value(id).name),
         };
         let phase = |phase: &Phase| phase.items.iter().map(name).collect::<Vec<_>>().join(" ");
         plan.phases.iter().map(phase).collect()
@@ -225,10 +331,30 @@ mod tests {
             "s-1 [s-1]",
             "d-1",
             "l-1",
-            "wanted [wanted]",
+            "outputs [outputs]",
             "y",
         ];
         assert_eq!(told(&bound, &plan), expected);
+    }
+
+    #[test]
+    fn experts_have_a_phase_and_a_store_is_read_after_it_is_written() {
+        let graph = newer();
+        let bound = bound(&graph, Taps::None);
+        let expected =
+            ["x", "a", "b", "h [h]", "logits", "p", "[e] e Gates e Ups [e] e Downs", "e sum", "outputs"];
+        assert_eq!(told(&bound, &Plan::new(&bound, |_| FORM)), expected);
+        // Ups that want another form of activations have rows of their own.
+        let bytes = Form::Bytes(Scaled { block: 32, group: 32, zero: None });
+        let up = graph.weights().find(|(_, weight)| weight.name == "ups").expect("it is there").0;
+        let other = Plan::new(&bound, |weight| if weight == up { bytes } else { FORM });
+        assert_eq!(told(&bound, &other)[3], "h [h] [h]");
+        assert_eq!(told(&bound, &other)[6], "[e] [e] e Gates e Ups [e] e Downs");
+        // Of two experts a row.
+        let id = graph.find("e").expect("it is there");
+        let words = |stage| words_of(&bound, Item::Stage(id, stage));
+        assert_eq!(words(Stage::Gathered(bytes)), 2 * (8 + 1 + 1));
+        assert_eq!((words(Stage::Ups), words(Stage::Gated(FORM)), words(Stage::Downs)), (96, 96, 64));
     }
 
     #[test]
@@ -238,52 +364,64 @@ mod tests {
             let bound = bound(&graph, taps);
             let plan = Plan::new(&bound, |_| FORM);
             let items = plan.phases.iter().flat_map(|phase| &phase.items);
-            // Both norms, both gates and the rows wanted.
+            // Both norms, both gates and the output rows.
             assert_eq!(items.filter(|&&item| plan.buffer_of(item).is_none()).count(), without);
+        }
+    }
+
+    /// What an item reads.
+    fn inputs(bound: &Bound, plan: &Plan, item: Item) -> Vec<Item> {
+        match item {
+            Item::Packed(id, _) => vec![Item::Value(id)],
+            Item::Value(id) => match bound.value(id).op {
+                Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
+                Op::Experts { .. } => vec![Item::Stage(id, Stage::Downs)],
+                ref op => op.inputs().map(Item::Value).collect(),
+            },
+            Item::Stage(id, Stage::Gathered(form)) => {
+                let Op::Experts { x, routes, .. } = bound.value(id).op else { unreachable!("experts") };
+                vec![Item::Packed(x, form), Item::Value(routes)]
+            }
+            Item::Stage(id, _) => {
+                let stages = plan.phases.iter().flat_map(|phase| &phase.items).copied();
+                let before = stages.filter(|stage| matches!(stage, Item::Stage(of, _) if *of == id));
+                before.take_while(|&stage| stage != item).collect()
+            }
         }
     }
 
     #[test]
     fn a_buffer_is_left_alone_until_all_have_read_it() {
-        let graph = graph();
-        for taps in [Taps::None, Taps::Names(&["l-0", "h-1"]), Taps::All] {
-            let bound = bound(&graph, taps);
-            let plan = Plan::new(&bound, |_| FORM);
-            let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
-            for phase in &plan.phases {
-                for &item in &phase.items {
-                    if let Some(place) = plan.buffer_of(item) {
-                        holds[place] = Some(item);
-                    }
+        let taps = [Taps::None, Taps::Names(&["l-0", "h-1"]), Taps::All];
+        let newer = (newer(), &[Taps::None, Taps::All][..]);
+        for (graph, taps) in [(graph(), &taps[..]), newer] {
+            for &taps in taps {
+                let bound = bound(&graph, taps);
+                left_alone(&bound, &Plan::new(&bound, |_| FORM));
+            }
+        }
+    }
+
+    fn left_alone(bound: &Bound, plan: &Plan) {
+        let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
+        for phase in &plan.phases {
+            for &item in &phase.items {
+                if let Some(place) = plan.buffer_of(item) {
+                    holds[place] = Some(item);
                 }
-                for &item in &phase.items {
-                    let inputs: Vec<Item> = match item {
-                        Item::Packed(id, _) => vec![Item::Value(id)],
-                        Item::Value(id) => match bound.value(id).op {
-                            Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
-                            ref op => op.inputs().map(Item::Value).collect(),
-                        },
-                    };
-                    for input in inputs {
-                        match plan.buffer_of(input) {
-                            Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
-                            None => assert!(phase.items.contains(&input), "{item:?}"),
-                        }
+            }
+            for &item in &phase.items {
+                for input in inputs(bound, plan, item) {
+                    match plan.buffer_of(input) {
+                        Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
+                        None => assert!(phase.items.contains(&input), "{item:?}"),
                     }
                 }
             }
-            for (i, value) in bound.values().iter().enumerate() {
-                let id = ValueId::from_index(i);
-                if bound.is_kept(id) {
-                    let item = Item::Value(id);
-                    assert_eq!(
-                        holds[plan.buffer_of(item).expect("it is kept")],
-                        Some(item),
-                        "{}",
-                        value.name
-                    );
-                }
-            }
+        }
+        for (id, value) in bound.graph().values().filter(|&(id, _)| bound.is_kept(id)) {
+            let place = plan.buffer_of(Item::Value(id)).expect("it is kept");
+            assert_eq!(holds[place], Some(Item::Value(id)), "{}", value.name);
         }
     }
 }

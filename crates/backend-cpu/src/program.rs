@@ -1,37 +1,25 @@
 //! A graph as a flat list of phases over a few buffers that values take turns in.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, Program, Step};
+use backend::{Bound, Error, Outputs, Pending, Program, Remedy, Step, Ticket};
 use bytemuck::Zeroable;
 use graph::{Op, Rope, Rows, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, TOGETHER};
-use crate::kernels::Kernels;
-use crate::kv::Layer;
+use crate::experts::Routing;
+use crate::kernels::{Kernels, route};
+use crate::kv::Kv;
 use crate::lanes::LANES;
 use crate::memory::{Buffer, Line};
-use crate::packed::Packed;
-use crate::packed::activations::Activations;
-use crate::packed::product::DIRECT;
-use crate::plan::{Item, Kind, Plan, words_of};
-use crate::pool::{Cut, Tile};
-use crate::{Matrix, State, lock};
-
-/// Outputs of a linear layer that one task computes, at least: two strips.
-const TILE_COLS: usize = 32;
-
-/// Outputs that one task computes for many rows, at most: what is unpacked of them fills a part of the second-level
-/// cache.
-const MOST_COLS: usize = 64;
-
-/// Tasks of a thread, so that one that was late can be helped.
-const TASKS: usize = 4;
-
-/// Products that one task of a linear layer computes, at least: fewer are not worth a second thread.
-const TILE_PRODUCTS: usize = 1 << 15;
+use crate::multiply::{Product, TASKS, multiply};
+use crate::packed::activations::{Activations, Form};
+use crate::plan::{Item, Kind, Plan, Stage, words_of};
+use crate::weights::{Matrix, ModelWeights};
+use crate::{State, lock};
 
 thread_local! {
     /// Rows that only their own phase reads, kept from task to task.
@@ -46,11 +34,11 @@ pub(crate) struct CpuProgram {
     plan: Plan,
     /// Those of the plan.
     buffers: Vec<Buffer>,
-    /// What linear layers multiply with, by weight.
-    matrices: Vec<Option<Arc<Matrix>>>,
-    /// Norm weights, biases and rope factors as f32, by weight.
-    vectors: Vec<Vec<f32>>,
+    weights: Arc<ModelWeights>,
     angles: Vec<Angles>,
+    /// By value of experts, those that the step's rows chose.
+    routings: HashMap<ValueId, Routing>,
+    pending: Pending,
 }
 
 /// Sines and cosines of one kind of rotation, made once a step for all layers.
@@ -60,52 +48,32 @@ struct Angles {
     /// Angle of each pair at position 1.
     frequencies: Vec<f64>,
     /// `[rows][pairs]` of (cosine, sine).
-    turns: Vec<[f32; 2]>,
+    cos_sin: Vec<[f32; 2]>,
 }
 
 impl CpuProgram {
-    /// Compiles `bound`; `matrices` are those of its linear layers, by weight.
+    /// Compiles `bound`, whose weights these are.
     pub(crate) fn new(
         bound: Bound,
-        matrices: Vec<Option<Arc<Matrix>>>,
+        weights: Arc<ModelWeights>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,
     ) -> CpuProgram {
-        let matrix = |weight: WeightId| matrices[weight.index()].as_ref().expect("compiling has made it");
-        let plan = Plan::new(&bound, |weight| matrix(weight).linear.form);
-        let (mut vectors, mut angles) = (Vec::new(), Vec::<Angles>::new());
-        for value in bound.values() {
-            match &value.op {
-                Op::RmsNorm { weight, .. } | Op::AddBias { weight, .. } => {
-                    keep_vector(&mut vectors, &bound, *weight)
-                }
-                Op::Rope { rope, .. } => {
-                    if let Some(factors) = rope.factors {
-                        keep_vector(&mut vectors, &bound, factors);
-                    }
-                    if !angles.iter().any(|angles| angles.rope == *rope) {
-                        let factors = rope.factors.map(|id| vectors[id.index()].as_slice());
-                        angles.push(Angles::new(rope.clone(), factors));
-                    }
-                }
-                _ => {}
+        let plan = Plan::new(&bound, |weight| weights.form(weight));
+        let mut angles = Vec::<Angles>::new();
+        for (_, value) in bound.graph().values() {
+            if let Op::Rope { rope, .. } = value.op
+                && !angles.iter().any(|angles| angles.rope == rope)
+            {
+                let factors = rope.factors.map(|id| weights.vector(id));
+                angles.push(Angles::new(rope, factors));
             }
         }
         let mut buffers = Vec::new();
         buffers.resize_with(plan.buffers.len(), Buffer::default);
-        let program = CpuProgram { buffers, plan, matrices, vectors, angles, kernels, state, bound };
-        lock(&program.state).activation_bytes += program.activation_bytes();
-        program
-    }
-
-    /// Bytes the buffers take when the bucket is full.
-    fn activation_bytes(&self) -> u64 {
-        let bucket = self.bound.bucket();
-        let words = self.plan.buffers.iter().map(|shape| match shape.rows {
-            Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
-            Rows::Wanted => bucket.wanted.saturating_mul(shape.words) as u64,
-        });
-        words.fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
+        lock(&state).activation_bytes += plan.bytes(bound.bucket());
+        let (routings, pending) = (HashMap::new(), Pending::default());
+        CpuProgram { buffers, plan, weights, angles, routings, kernels, state, bound, pending }
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -113,32 +81,20 @@ impl CpuProgram {
     }
 }
 
-/// Keeps a weight of one row as f32.
-fn keep_vector(vectors: &mut Vec<Vec<f32>>, bound: &Bound, id: WeightId) {
-    if vectors.len() <= id.index() {
-        vectors.resize(id.index() + 1, Vec::new());
-    }
-    let weight = bound.weight(id);
-    vectors[id.index()] = vec![0.0; weight.cols];
-    weight.format.dequantize(&weight.bytes, &mut vectors[id.index()]);
-}
-
 impl Drop for CpuProgram {
     fn drop(&mut self) {
-        lock(&self.state).activation_bytes -= self.activation_bytes();
+        lock(&self.state).activation_bytes -= self.plan.bytes(self.bound.bucket());
     }
 }
 
 impl Program for CpuProgram {
-    fn run(&mut self, step: &Step) -> Result<(), Error> {
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        self.bound.check(step)?;
         let state = self.state.clone();
         let state = &mut *lock(&state);
-        self.bound.check(step, state.layout())?;
-        for matrix in self.matrices.iter().flatten() {
-            matrix.pack(&mut state.pool)?;
-        }
+        self.weights.pack(&mut state.pool)?;
         for angles in &mut self.angles {
-            angles.turn(step);
+            angles.fill(step);
         }
         for phase in 0..self.plan.phases.len() {
             // The buffers of what is computed leave their places; nothing else that is read lies in them.
@@ -147,16 +103,18 @@ impl Program for CpuProgram {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
                 Kind::Linear => self.multiply(phase, state, &mut out),
                 Kind::Attention => self.attend(phase, step, state, &mut out),
+                Kind::Experts => self.run_experts(phase, state, &mut out),
             }
             for (place, buffer) in out {
                 self.buffers[place] = buffer;
             }
         }
-        Ok(())
+        Ok(self.pending.begin(step))
     }
 
-    fn output(&self) -> &[f32] {
-        self.result(self.bound.output())
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        let (asked, output) = (self.pending.end(ticket)?, self.bound.output());
+        Ok(Outputs::new(asked, self.result(output), self.bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
@@ -181,13 +139,14 @@ impl CpuProgram {
             let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
             let rows = match shape.rows {
                 Rows::Step => step.tokens().len(),
-                Rows::Wanted => step.wanted().len(),
+                Rows::Output => step.outputs().len(),
             };
-            let made = buffer.resize(rows * shape.words).map(|()| (place, buffer));
+            let words = rows.saturating_mul(shape.words);
+            let made = buffer.resize(words).map(|()| (place, buffer));
             made.map_err(|_| Error::OutOfMemory {
                 what: "activations",
-                bytes: (rows * shape.words * size_of::<f32>()) as u64,
-                hint: "use smaller batches",
+                bytes: (words as u64).saturating_mul(size_of::<f32>() as u64),
+                remedy: Remedy::SmallerBatch,
             })
         };
         let items = &self.plan.phases[phase].items;
@@ -231,6 +190,7 @@ impl CpuProgram {
                         let (x, words) = (self.rows_of(id, &part), bytemuck::cast_slice_mut(rest[0]));
                         (self.kernels.pack)(x, rows.len(), self.kernels.tile, form, words);
                     }
+                    Item::Stage(..) => unreachable!("not computed row by row"),
                 }
             }
             SCRATCH.set(scratch);
@@ -250,39 +210,54 @@ impl CpuProgram {
     fn compute(&self, id: ValueId, part: &Part<'_, '_>, step: &Step, out: &mut [f32]) {
         let value = self.bound.value(id);
         let cols = value.cols;
-        match &value.op {
-            Op::Input => out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]),
+        match value.op {
+            Op::Input { cols: _ } => {
+                out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]);
+            }
             Op::Embed { table } => {
-                let (table, tokens) = (self.bound.weight(*table), &step.tokens()[part.rows.clone()]);
+                let (table, tokens) = (self.bound.weight(table), &step.tokens()[part.rows.clone()]);
                 by_rows(out, cols, |row, y| {
                     table.format.dequantize(table.row(tokens[row] as usize), y);
                 });
             }
             Op::RmsNorm { x, weight, eps } => {
-                let (x, weight) = (self.rows_of(*x, part), &self.vectors[weight.index()]);
-                by_rows(out, cols, |row, y| {
-                    (self.kernels.rms_norm)(y, &x[row * cols..][..cols], weight, *eps);
+                let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
+                // Groups of columns, which are whole rows as a rule.
+                by_rows(out, weight.len(), |group, y| {
+                    (self.kernels.rms_norm)(y, &x[group * y.len()..][..y.len()], weight, eps);
                 });
             }
             Op::Rope { x, rope } => {
-                let x = self.rows_of(*x, part);
-                let angles = self.angles.iter().find(|angles| angles.rope == *rope);
+                let x = self.rows_of(x, part);
+                let angles = self.angles.iter().find(|angles| angles.rope == rope);
                 let angles = angles.expect("the angles of every rope have been made");
                 by_rows(out, cols, |row, y| {
-                    let (turns, pairing) = (angles.turns_of(part.rows.start + row), angles.rope.pairing);
-                    let x = &x[row * cols..][..cols];
-                    (self.kernels.rotate)(y, x, angles.rope.head_dim, pairing, turns);
+                    let (cos_sin, pairing) = (angles.of_row(part.rows.start + row), rope.pairing);
+                    (self.kernels.rope)(y, &x[row * cols..][..cols], rope.head_dim, pairing, cos_sin);
                 });
             }
-            Op::SwiGlu { gate, up } => {
-                let (gate, up) = (self.rows_of(*gate, part), self.rows_of(*up, part));
+            Op::Gate { gate, up, act } => {
+                let (gate, up) = (self.rows_of(gate, part), self.rows_of(up, part));
                 by_rows(out, cols, |row, y| {
                     let at = row * cols..(row + 1) * cols;
-                    (self.kernels.swiglu)(y, &gate[at.clone()], &up[at]);
+                    (self.kernels.gate)(act, y, &gate[at.clone()], &up[at]);
                 });
             }
+            Op::Route { logits, used } => {
+                let (logits, mut order) = (self.rows_of(logits, part), Vec::new());
+                by_rows(out, cols, |row, y| route(y, &logits[row * cols..][..cols], used, &mut order));
+            }
+            Op::Experts { .. } => {
+                let (routing, downs) = (&self.routings[&id], self.numbers(Item::Stage(id, Stage::Downs)));
+                by_rows(out, cols, |row, y| routing.sum(part.rows.start + row, downs, y));
+            }
+            Op::Scale { x, factor } => {
+                for (y, &x) in out.iter_mut().zip(self.rows_of(x, part)) {
+                    *y = factor * x;
+                }
+            }
             Op::Add { a, b } => {
-                let (a, b) = (self.rows_of(*a, part), self.rows_of(*b, part));
+                let (a, b) = (self.rows_of(a, part), self.rows_of(b, part));
                 by_rows(out, cols, |row, y| {
                     for ((y, &a), &b) in y.iter_mut().zip(&a[row * cols..]).zip(&b[row * cols..]) {
                         *y = a + b;
@@ -290,16 +265,18 @@ impl CpuProgram {
                 });
             }
             Op::AddBias { x, weight } => {
-                let (x, weight) = (self.rows_of(*x, part), &self.vectors[weight.index()]);
+                let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
                 by_rows(out, cols, |row, y| {
                     for ((y, &x), &w) in y.iter_mut().zip(&x[row * cols..]).zip(weight) {
                         *y = x + w;
                     }
                 });
             }
-            Op::TakeRows { x } => {
-                let (x, wanted) = (self.result(*x), &step.wanted()[part.rows.clone()]);
-                by_rows(out, cols, |row, y| y.copy_from_slice(&x[wanted[row] as usize * cols..][..cols]));
+            Op::OutputRows { x } => {
+                let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
+                by_rows(out, cols, |row, y| {
+                    y.copy_from_slice(&x[outputs[row].row as usize * cols..][..cols]);
+                });
             }
             Op::Linear { .. } | Op::Attention { .. } => unreachable!("not computed row by row"),
         }
@@ -308,26 +285,27 @@ impl CpuProgram {
     fn attend(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
         let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one attention") };
         let value = self.bound.value(id);
-        let Op::Attention { q, k, v, layer, heads, kv_heads, scale } = &value.op else {
-            unreachable!("one attention")
-        };
+        let Op::Attention { q, kv, store, heads, scale } = value.op else { unreachable!("one attention") };
         let (cols, out) = (value.cols, out[0].1.numbers_mut());
-        let store = state.kv.as_mut().expect("compiling has checked that there is a store");
-        let layer = &mut store.layers[*layer];
-        (self.kernels.write_kv)(layer, self.result(*k), self.result(*v), step);
-        let q = self.result(*q);
+        let graph = self.bound.graph();
+        let (kv_heads, index) = (graph.store(store).heads, graph.group_of(store));
+        let store = &mut state.stores[store.index()];
+        if let Some([k, v]) = kv {
+            (self.kernels.write_kv)(store, index, self.result(k), self.result(v), step);
+        }
+        let (q, group) = (self.result(q), (graph.groups()[index], index));
         let at: Vec<_> = step.rows().collect();
-        let (rows, heads, kv_heads, scale) = (&at[..], *heads, *kv_heads, *scale);
-        // As many queries as pages are widened for, or fewer where there would be too few tasks.
+        let rows = &at[..];
+        // As many queries as pages are converted for, or fewer where there would be too few tasks.
         let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
         let tile = (fair.min(TOGETHER * kv_heads / heads).max(1), cols / kv_heads);
-        state.pool.tiles(out, cols, tile, |tile| match &*layer {
-            Layer::F16(store) => {
-                let heads = Heads { store, rows, q, heads, kv_heads, scale };
+        state.pool.tiles(out, cols, tile, |tile| match &*store {
+            Kv::F16(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, scale };
                 (self.kernels.attend_f16)(Attend { heads, tile });
             }
-            Layer::F32(store) => {
-                let heads = Heads { store, rows, q, heads, kv_heads, scale };
+            Kv::F32(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, scale };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });
@@ -335,34 +313,117 @@ impl CpuProgram {
 
     fn multiply(&self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {
         let items = &self.plan.phases[phase].items;
-        let layers: Vec<_> = items.iter().map(|&item| self.linear(item)).collect();
-        let all: usize = layers.iter().map(|(_, weight, _)| weight.rows()).sum();
-        let cuts = layers.iter().zip(out).map(|((_, weight, x), (_, out))| {
-            // Whole strips, and enough of them for a task to be worth a second thread.
-            let share =
-                all.div_ceil(state.pool.threads() * TASKS).max(TILE_PRODUCTS / (x.rows * x.cols).max(1));
-            let most = if x.rows > DIRECT { MOST_COLS } else { usize::MAX };
-            let tile = (x.rows.max(1), share.next_multiple_of(TILE_COLS).min(most));
-            Cut { matrix: out.numbers_mut(), cols: weight.rows(), tile }
+        let products = items.iter().zip(out).map(|(&item, (_, out))| {
+            let Item::Value(id) = item else { unreachable!("a linear layer") };
+            let Op::Linear { x, weight } = self.bound.value(id).op else { unreachable!("a linear layer") };
+            let Matrix { linear, .. } = self.weights.matrix(weight);
+            let (weight, x) = (&self.packed(weight)[0], self.activations(x, linear.form));
+            Product { linear, weight, x, out: out.numbers_mut() }
         });
-        let cuts: Vec<_> = cuts.collect();
-        state.pool.tiles_of(cuts, |number, mut tile: Tile<'_, f32>| {
-            let (matrix, weight, x) = &layers[number];
-            (matrix.linear.multiply)(weight, *x, &mut tile);
-        });
+        multiply(&mut state.pool, products.collect());
     }
 
-    /// The matrix of a linear layer, the same as kernels read it, and its activations.
-    fn linear(&self, item: Item) -> (&Matrix, &Packed, Activations<'_>) {
-        let Item::Value(id) = item else { unreachable!("a linear layer") };
-        let Op::Linear { x, weight } = self.bound.value(id).op else { unreachable!("a linear layer") };
-        let matrix = self.matrices[weight.index()].as_ref().expect("compiling has made it");
-        let packed = Item::Packed(x, matrix.linear.form);
+    /// All stages of one value of experts.
+    fn run_experts(&mut self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let [Item::Stage(id, _), ..] = self.plan.phases[phase].items[..] else { unreachable!("experts") };
+        let mut routing = self.routings.remove(&id).unwrap_or_default();
+        self.compute_experts(id, &mut routing, phase, state, out);
+        self.routings.insert(id, routing);
+    }
+
+    fn compute_experts(
+        &self,
+        id: ValueId,
+        routing: &mut Routing,
+        phase: usize,
+        state: &mut State,
+        out: &mut [(usize, Buffer)],
+    ) {
+        let Op::Experts { x, routes, gate, up, down, act } = self.bound.value(id).op else {
+            unreachable!("experts")
+        };
+        let (pool, tile) = (&mut state.pool, self.kernels.tile);
+        let experts = self.bound.weight(gate).count;
+        let routes = self.result(routes);
+        routing.fill(routes, experts);
+        let n_gathered = out.len() - 4;
+        let (gathered, rest) = out.split_at_mut(n_gathered);
+        let [(_, gates), (_, ups), (_, gated), (_, downs)] = rest else { unreachable!("four stages") };
+        let mut gathered = gathered.iter_mut();
+        // A single row is packed as it is; of more, each expert gets its own.
+        let is_single = routes.len() == experts;
+        let mut inputs: Vec<(Form, &[u32])> = Vec::with_capacity(n_gathered);
+        for &item in &self.plan.phases[phase].items[..n_gathered] {
+            let Item::Stage(_, Stage::Gathered(form)) = item else { unreachable!("rows of experts") };
+            let (source, to) = (self.activations(x, form), gathered.next().expect("a buffer each"));
+            let words = if is_single {
+                source.words
+            } else {
+                let to = &mut bytemuck::cast_slice_mut(to.1.numbers_mut())[..];
+                routing.gather(pool, source, form, to);
+                to
+            };
+            inputs.push((form, words));
+        }
+        let cols = self.bound.weight(gate).cols;
+        let input = |weight: WeightId, entries: &Range<usize>| {
+            let form = self.weights.form(weight);
+            let words = inputs.iter().find(|input| input.0 == form).expect("it has been packed").1;
+            let entries = if is_single { 0..1 } else { entries.clone() };
+            of_entries(words, entries, (form, cols), tile)
+        };
+        let hidden = self.bound.weight(gate).rows;
+        let (mut of_gates, mut of_ups) = (gates.numbers_mut(), ups.numbers_mut());
+        let mut products = Vec::new();
+        for (expert, entries) in routing.chosen() {
+            for (weight, out) in [(gate, &mut of_gates), (up, &mut of_ups)] {
+                let out = out.split_off_mut(..entries.len() * hidden).expect("room for every entry");
+                let x = input(weight, &entries);
+                let linear = &self.weights.matrix(weight).linear;
+                products.push(Product { linear, weight: &self.packed(weight)[expert], x, out });
+            }
+        }
+        multiply(pool, products);
+        let form = self.weights.form(down);
+        let words: &mut [u32] = bytemuck::cast_slice_mut(gated.numbers_mut());
+        let hiddens = [gates.numbers(), ups.numbers()];
+        routing.gate(pool, &self.kernels, act, hiddens, (form, hidden), words);
+        let mut of_downs = downs.numbers_mut();
+        let product = |(expert, entries): (usize, Range<usize>)| {
+            let len = entries.len() * self.bound.weight(down).rows;
+            let out = of_downs.split_off_mut(..len).expect("room for every entry");
+            let x = of_entries(words, entries, (form, hidden), tile);
+            let linear = &self.weights.matrix(down).linear;
+            Product { linear, weight: &self.packed(down)[expert], x, out }
+        };
+        let products = routing.chosen().map(product).collect();
+        multiply(pool, products);
+    }
+
+    /// A value, packed.
+    fn activations(&self, x: ValueId, form: Form) -> Activations<'_> {
+        let packed = Item::Packed(x, form);
         let words = bytemuck::cast_slice(self.numbers(packed));
         let (rows, cols) = (words.len() / words_of(&self.bound, packed), self.bound.value(x).cols);
-        let weight = matrix.packed.get().expect("the step has packed it");
-        (matrix, weight, Activations { words, rows, cols, tile: self.kernels.tile })
+        Activations { words, rows, cols, tile: self.kernels.tile }
     }
+
+    /// The matrices of a weight as kernels read them.
+    fn packed(&self, weight: WeightId) -> &[crate::packed::Packed] {
+        self.weights.matrix(weight).packed.get().expect("the step has packed it")
+    }
+}
+
+/// The rows of some entries, `cols` values each, of rows in a form.
+fn of_entries(
+    words: &[u32],
+    entries: Range<usize>,
+    (form, cols): (Form, usize),
+    tile: usize,
+) -> Activations<'_> {
+    let of_row = form.words(cols);
+    let words = &words[entries.start * of_row..entries.end * of_row];
+    Activations { words, rows: entries.len(), cols, tile }
 }
 
 /// Gives each row of `out` to `work`.
@@ -376,21 +437,21 @@ impl Angles {
             let factor = factors.map_or(1.0, |factors| f64::from(factors[i]));
             f64::from(rope.scale) * f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64) / factor
         };
-        Angles { frequencies: (0..rope.dims / 2).map(frequency).collect(), turns: Vec::new(), rope }
+        Angles { frequencies: (0..rope.dims / 2).map(frequency).collect(), cos_sin: Vec::new(), rope }
     }
 
-    /// Makes the turns of the step's rows.
-    fn turn(&mut self, step: &Step) {
-        self.turns.clear();
+    /// Makes those of the step's rows.
+    fn fill(&mut self, step: &Step) {
+        self.cos_sin.clear();
         for (_, position) in step.rows() {
             let angles = self.frequencies.iter().map(|frequency| position as f64 * frequency);
-            self.turns.extend(angles.map(|angle| [angle.cos() as f32, angle.sin() as f32]));
+            self.cos_sin.extend(angles.map(|angle| [angle.cos() as f32, angle.sin() as f32]));
         }
     }
 
-    /// The turns of row `row` of the step.
-    fn turns_of(&self, row: usize) -> &[[f32; 2]] {
+    /// Those of row `row` of the step.
+    fn of_row(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
-        &self.turns[row * pairs..][..pairs]
+        &self.cos_sin[row * pairs..][..pairs]
     }
 }

@@ -1,9 +1,16 @@
 //! A sequence's logits are the same bits whoever shares its batch, however its prompt is split into steps,
-//! wherever its pages lie and however many threads run: random runs beside each sequence alone.
+//! wherever its pages lie and however many threads run: random runs beside each sequence alone, of Llama and of a graph
+//! with windows, a store that two layers read, and experts.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Span, Step, Taps, Weight};
+use std::collections::HashMap;
+
+use backend::{
+    Backend, BlockTable, Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, StateLayout, Step, Taps,
+    Weight, first_needed_page,
+};
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
+use graph::{Activation, Builder, Graph, Group, Pairing, Rope, Store, ValueId, WeightId};
 use models::Model;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -14,7 +21,7 @@ use testkit::llama::Spec;
 /// Sequences there are.
 const SEQUENCES: usize = 64;
 
-/// Pages of the store: some more than all sequences need.
+/// Pages of each group: some more than all sequences need.
 const PAGES: usize = 160;
 
 /// Rows of all sequences together.
@@ -35,15 +42,15 @@ fn tokens(s: usize) -> Vec<u32> {
 #[derive(Clone, Debug)]
 struct Run {
     threads: usize,
-    sequences: Vec<Sequence>,
-    /// The store's pages, in the order in which sequences get them.
+    sequences: Vec<Plan>,
+    /// The pages of a group, in the order in which sequences get them.
     pages: Vec<u32>,
-    wanted: Wanted,
+    outputs: Outputs,
 }
 
 /// How one of them is.
 #[derive(Clone, Debug)]
-struct Sequence {
+struct Plan {
     /// The step it joins in.
     start: usize,
     /// Positions, at most.
@@ -52,9 +59,9 @@ struct Sequence {
     chunks: Vec<usize>,
 }
 
-/// The rows whose logits are wanted.
+/// The rows that are outputs.
 #[derive(Clone, Copy, Debug)]
-enum Wanted {
+enum Outputs {
     All,
     LastOfEach,
     EveryThird,
@@ -68,103 +75,158 @@ fn runs() -> impl Strategy<Value = Run> {
     let sequence = (0..6usize, len, prop::collection::vec(rows, 0..=4), 12..=300usize);
     let sequence = sequence.prop_map(|(start, len, mut chunks, large)| {
         chunks.insert(start % (chunks.len() + 1), large);
-        Sequence { start, len, chunks }
+        Plan { start, len, chunks }
     });
     let count = prop_oneof![1..=1usize, 2..=9usize, 10..=SEQUENCES];
     let sequences = count.prop_flat_map(move |count| prop::collection::vec(sequence.clone(), count));
     let pages = Just((0..PAGES as u32).collect::<Vec<_>>()).prop_shuffle();
-    let wanted = prop_oneof![Just(Wanted::All), Just(Wanted::LastOfEach), Just(Wanted::EveryThird)];
-    (1..=4usize, sequences, pages, wanted).prop_map(|(threads, sequences, pages, wanted)| Run {
+    let outputs = prop_oneof![Just(Outputs::All), Just(Outputs::LastOfEach), Just(Outputs::EveryThird)];
+    (1..=4usize, sequences, pages, outputs).prop_map(|(threads, sequences, pages, outputs)| Run {
         threads,
         sequences,
         pages,
-        wanted,
+        outputs,
     })
+}
+
+/// A graph and its weights.
+type Net = (Graph, HashMap<String, Weight>);
+
+/// A layer of Llama.
+fn llama(format: Format) -> Net {
+    let mut spec = Spec { layers: 1, ffn: 768, ..Spec::new(format) };
+    if format.block_len() == 1 {
+        // Heads that are no whole vectors, three to one of keys and values.
+        spec = Spec { heads: 6, head_length: Some(40), ..spec };
+    }
+    let file = Gguf::from_bytes(spec.file().into()).expect("a good file");
+    let Model { graph, .. } = Model::new(&file).expect("a good model");
+    let weight = |weight: &graph::Weight| {
+        let tensor = file.tensor(&weight.tensor).expect("the model has checked its tensors");
+        let of_tensor = Weight::matrix(tensor.format, weight.rows, weight.cols, tensor.data.clone());
+        (weight.name.clone(), of_tensor)
+    };
+    let weights = graph.weights().map(|(_, w)| weight(w)).collect();
+    (graph, weights)
+}
+
+/// Columns of the newer graph's layers: 8 heads of 32 over 2 of keys and values.
+const COLS: usize = 256;
+
+/// Three layers of attention: one with a window, one without, one that reads the keys and values of the first; then
+/// experts of two formats, of which a row uses 2 of 5.
+fn newer(format: Format) -> Net {
+    let (mut g, mut weights) = (Builder::new(), HashMap::new());
+    let mut weight = |g: &mut Builder, name: &str, [count, rows, cols]: [usize; 3], format: Format| {
+        let deviation = 1.0 / (cols as f32).sqrt();
+        let bytes = testkit::random_matrix(format, count * rows * cols, deviation, weights.len() as u64);
+        weights.insert(name.to_owned(), Weight { format, count, rows, cols, bytes: bytes.into() });
+        if count > 1 { g.weights(name, [count, rows, cols]) } else { g.weight(name, rows, cols) }
+    };
+    let table = weight(&mut g, "table", [1, testkit::VOCAB, COLS], Format::F32);
+    let norm = weight(&mut g, "norm", [1, 1, 32], Format::F32);
+    let mut x = g.embed("x", table);
+    let window = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: Some(45) });
+    let whole = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: None });
+    for (layer, (store, is_written)) in
+        [(window, true), (whole, true), (window, false)].into_iter().enumerate()
+    {
+        let mut project = |g: &mut Builder, name: &'static str, rows: usize| -> ValueId {
+            let weight: WeightId = weight(g, &format!("{name}-{layer}"), [1, rows, COLS], format);
+            g.linear((name, layer), x, weight)
+        };
+        let q = project(&mut g, "q", COLS);
+        let kv = is_written.then(|| ["k", "v"].map(|name| project(&mut g, name, 64)));
+        let q = g.rms_norm(("q_norm", layer), q, norm, 1e-6);
+        let rope =
+            Rope { head_dim: 32, dims: 32, pairing: Pairing::Halves, theta: 1e4, scale: 1.0, factors: None };
+        let q = g.rope(("q_rope", layer), q, &rope);
+        let a = g.attention(("a", layer), q, kv, store, 8, 0.3);
+        x = g.add(("sum", layer), a, x);
+    }
+    let router = weight(&mut g, "router", [1, 5, COLS], Format::F32);
+    let logits = g.linear("logits", x, router);
+    let p = g.route("p", logits, 2);
+    let other = if format.block_len() == 1 { Format::F16 } else { Format::Q5_0 };
+    let names = [("gates", 512, COLS, format), ("ups", 512, COLS, other), ("downs", COLS, 512, format)];
+    let experts = names.map(|(name, rows, cols, format)| weight(&mut g, name, [5, rows, cols], format));
+    let e = g.experts("e", x, p, experts, Activation::GeluTanh);
+    let e = g.scale("scaled", e, 0.7);
+    let x = g.add("all", e, x);
+    let x = g.output_rows("outputs", x);
+    let head = weight(&mut g, "head", [1, 100, COLS], format);
+    let y = g.linear("y", x, head);
+    (g.finish(y), weights)
 }
 
 /// A model on a kernel set, and the bits of the logits of each sequence alone: `[sequence][position]`.
 struct Subject {
     isa: Isa,
-    file: Gguf,
+    net: Net,
+    kv: KvFormat,
     expected: Vec<Vec<Vec<u32>>>,
 }
 
 impl Subject {
-    fn new(isa: Isa, format: Format) -> Subject {
-        let mut spec = Spec { layers: 1, ffn: 768, ..Spec::new(format) };
-        if format.block_len() == 1 {
-            // Heads that are no whole vectors, three to one of keys and values.
-            spec = Spec { heads: 6, head_length: Some(40), ..spec };
-        }
-        let file = Gguf::from_bytes(spec.file().into()).expect("a good file");
-        let mut subject = Subject { isa, file, expected: Vec::new() };
-        let mut alone = subject.compile(1);
+    fn new(isa: Isa, format: Format, net: Net) -> Subject {
+        let kv = if format == Format::F32 { KvFormat::F32 } else { KvFormat::F16 };
+        let mut subject = Subject { isa, net, kv, expected: Vec::new() };
+        let (mut alone, groups) = (subject.compile(1), subject.groups().len());
         let logits = |s| {
             let tokens = tokens(s);
-            let (len, pages) = (tokens.len(), (0..PAGES as u32).collect());
-            let wanted = (0..len as u32).collect();
-            run(&mut *alone, tokens, vec![Span { past: 0, len, pages }], wanted)
+            let sequence = Sequence::uniform(0, tokens.len(), groups, 0..PAGES as u32);
+            let outputs = (0..tokens.len() as u32).collect();
+            run(&mut *alone, tokens, vec![sequence], outputs)
         };
         subject.expected = (0..SEQUENCES).map(logits).collect();
         subject
     }
 
+    fn groups(&self) -> &[Group] {
+        self.net.0.groups()
+    }
+
     fn compile(&self, threads: usize) -> Box<dyn Program> {
-        let Model { config, graph } = Model::new(&self.file).expect("a good model");
-        let mut cpu = Cpu::with_isa(threads.try_into().ok(), self.isa).expect("an available set");
-        for (_, weight) in graph.weights() {
-            let tensor = self.file.tensor(&weight.name).expect("the model has checked its tensors");
-            let (rows, cols, bytes) = (weight.rows, weight.cols, tensor.data.clone());
-            let of_tensor = Weight { format: tensor.format, rows, cols, bytes };
-            cpu.load(&weight.name, of_tensor).expect("a good weight");
-        }
-        let is_f32 = self.file.tensors().all(|tensor| tensor.format == Format::F32);
-        let layout = KvLayout {
-            layers: graph.layers(),
-            kv_heads: config.head_count_kv,
-            k_dim: config.key_length,
-            v_dim: config.value_length,
-            pages: PAGES,
-            format: if is_f32 { KvFormat::F32 } else { KvFormat::F16 },
-        };
-        cpu.allocate_kv(layout).expect("room for a small store");
-        cpu.compile(&graph, Bucket { rows: ROWS, wanted: ROWS }, Taps::None).expect("a good graph")
+        let (graph, weights) = &self.net;
+        let cpu = Cpu::with_isa(threads.try_into().ok(), self.isa).expect("an available set");
+        let state = StateLayout::uniform(graph, PAGES, self.kv);
+        let mut model = Box::new(cpu).load(graph, weights, &state).expect("a good model");
+        model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("room")
     }
 
     /// Runs all sequences to their ends; the error says where a bit differs.
     fn check(&self, plan: &Run) -> Result<(), TestCaseError> {
-        let mut program = self.compile(plan.threads);
-        let mut free = plan.pages.iter().copied();
+        let (mut program, groups) = (self.compile(plan.threads), self.groups());
+        let mut free: Vec<Vec<u32>> = vec![plan.pages.clone(); groups.len()];
         let mut left: Vec<Row> =
-            plan.sequences.iter().enumerate().map(|(s, of)| Row::new(s, of, &mut free)).collect();
+            plan.sequences.iter().enumerate().map(|(s, of)| Row::new(s, of, groups.len())).collect();
         for step in 0.. {
             if left.is_empty() {
                 break;
             }
             let first = step % left.len();
             left.rotate_left(first);
-            let (mut now, mut spans, mut places) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut now, mut sequences, mut places) = (Vec::new(), Vec::new(), Vec::new());
             for row in left.iter_mut().filter(|row| row.plan.start <= step) {
                 let turn = row.plan.chunks[(step - row.plan.start) % row.plan.chunks.len()];
-                let (past, len) = (row.past, turn.min(row.tokens.len() - row.past));
-                now.extend_from_slice(&row.tokens[past..past + len]);
-                places
-                    .extend((past..past + len).map(|position| (row.s, position, position + 1 == past + len)));
-                spans.push(Span { past, len, pages: row.pages.clone() });
-                row.past += len;
+                let (n_past, len) = (row.n_past, turn.min(row.tokens.len() - row.n_past));
+                now.extend_from_slice(&row.tokens[n_past..n_past + len]);
+                let positions = n_past..n_past + len;
+                places.extend(positions.map(|position| (row.s, position, position + 1 == n_past + len)));
+                sequences.push(row.take(len, groups, &mut free));
             }
-            left.retain(|row| row.past < row.tokens.len());
-            let is_wanted = |&row: &usize| match plan.wanted {
-                Wanted::All => true,
-                Wanted::LastOfEach => places[row].2,
-                Wanted::EveryThird => row % 3 == 0,
+            left.retain(|row| row.n_past < row.tokens.len());
+            let is_output = |&row: &usize| match plan.outputs {
+                Outputs::All => true,
+                Outputs::LastOfEach => places[row].2,
+                Outputs::EveryThird => row % 3 == 0,
             };
-            let wanted: Vec<usize> = (0..places.len()).filter(is_wanted).collect();
+            let outputs: Vec<usize> = (0..places.len()).filter(is_output).collect();
             if now.is_empty() {
                 continue;
             }
-            let rows = wanted.iter().map(|&row| row as u32).collect();
-            for (&row, found) in wanted.iter().zip(run(&mut *program, now, spans, rows)) {
+            let rows = outputs.iter().map(|&row| row as u32).collect();
+            for (&row, found) in outputs.iter().zip(run(&mut *program, now, sequences, rows)) {
                 let (s, position, _) = places[row];
                 prop_assert!(
                     found == self.expected[s][position],
@@ -180,32 +242,51 @@ impl Subject {
 /// A sequence that is being run.
 struct Row<'a> {
     s: usize,
-    plan: &'a Sequence,
+    plan: &'a Plan,
     tokens: Vec<u32>,
-    pages: Vec<u32>,
-    past: usize,
+    tables: Vec<BlockTable>,
+    n_past: usize,
 }
 
 impl Row<'_> {
-    fn new<'a>(s: usize, plan: &'a Sequence, free: &mut impl Iterator<Item = u32>) -> Row<'a> {
+    fn new(s: usize, plan: &Plan, groups: usize) -> Row<'_> {
         let mut tokens = tokens(s);
         tokens.truncate(plan.len);
-        let pages: Vec<u32> = free.take(tokens.len().div_ceil(PAGE)).collect();
-        Row { s, plan, tokens, pages, past: 0 }
+        Row { s, plan, tokens, tables: vec![BlockTable::default(); groups], n_past: 0 }
+    }
+
+    /// Its next `len` rows. Pages that no window reaches are given back, and are the next that others get.
+    fn take(&mut self, len: usize, groups: &[Group], free: &mut [Vec<u32>]) -> Sequence {
+        for ((table, group), free) in self.tables.iter_mut().zip(groups).zip(free) {
+            let gone = first_needed_page(*group, self.n_past) - table.first;
+            free.extend(table.pages.drain(..gone));
+            table.first += gone;
+            while table.positions().end < self.n_past + len {
+                table.pages.push(free.pop().expect("pages for all"));
+            }
+        }
+        let sequence = Sequence { n_past: self.n_past, len, tables: self.tables.clone().into() };
+        self.n_past += len;
+        sequence
     }
 }
 
-/// The bits of the logits of the rows wanted of a step.
-fn run(program: &mut dyn Program, tokens: Vec<u32>, spans: Vec<Span>, wanted: Vec<u32>) -> Vec<Vec<u32>> {
-    let rows = wanted.len();
-    program.run(&Step::new(tokens, spans, wanted).expect("a good step")).expect("a good step");
-    let logits = program.output();
+/// The bits of the logits of the output rows of a step.
+fn run(
+    program: &mut dyn Program,
+    tokens: Vec<u32>,
+    sequences: Vec<Sequence>,
+    outputs: Vec<u32>,
+) -> Vec<Vec<u32>> {
+    let rows = outputs.len();
+    let step = Step::new(tokens, sequences, OutputRow::all(outputs)).expect("a good step");
+    let logits = program.run(&step).expect("a good step").values();
     let row = |row: &[f32]| row.iter().map(|logit| logit.to_bits()).collect();
     logits.chunks_exact(logits.len() / rows).map(row).collect()
 }
 
-/// `cases` random runs in each of `formats`.
-fn check(isa: Isa, formats: &[Format], cases: u32) {
+/// `cases` random runs of what `net` makes of each of `formats`.
+fn check(isa: Isa, formats: &[Format], net: fn(Format) -> Net, cases: u32) {
     if !isa.is_available() {
         let is_required = isa == Isa::Avx2 && std::env::var_os("RUSTORCH_REQUIRE_AVX2").is_some();
         assert!(!is_required, "this processor has no {}", isa.name());
@@ -213,7 +294,7 @@ fn check(isa: Isa, formats: &[Format], cases: u32) {
         return;
     }
     for &format in formats {
-        let subject = Subject::new(isa, format);
+        let subject = Subject::new(isa, format, net(format));
         let config =
             Config { cases, max_shrink_time: 20_000, failure_persistence: None, ..Config::default() };
         let checked = TestRunner::new(config).run(&runs(), |plan| subject.check(&plan));
@@ -221,19 +302,39 @@ fn check(isa: Isa, formats: &[Format], cases: u32) {
     }
 }
 
+/// A format of each kind.
+const KINDS: [Format; 7] = {
+    use Format::{F16, F32, Q2_K, Q4_0, Q4_K, Q6_K, Q8_0};
+    [Q4_0, Q8_0, Q4_K, Q6_K, Q2_K, F16, F32]
+};
+
 #[test]
 fn avx512() {
-    check(Isa::Avx512, &Format::ALL, 4);
+    check(Isa::Avx512, &Format::ALL, llama, 4);
+}
+
+#[test]
+fn avx512_with_windows_and_experts() {
+    check(Isa::Avx512, &KINDS, newer, 4);
 }
 
 #[test]
 fn avx2() {
-    check(Isa::Avx2, &Format::ALL, 4);
+    check(Isa::Avx2, &Format::ALL, llama, 4);
 }
 
-/// Plain Rust is slow: a format of each kind.
+#[test]
+fn avx2_with_windows_and_experts() {
+    check(Isa::Avx2, &KINDS, newer, 4);
+}
+
+/// Plain Rust is slow.
 #[test]
 fn scalar() {
-    use Format::{F16, F32, Q2_K, Q4_0, Q4_K, Q6_K, Q8_0};
-    check(Isa::Scalar, &[Q4_0, Q8_0, Q4_K, Q6_K, Q2_K, F16, F32], 2);
+    check(Isa::Scalar, &KINDS, llama, 2);
+}
+
+#[test]
+fn scalar_with_windows_and_experts() {
+    check(Isa::Scalar, &[Format::Q4_0, Format::Q6_K, Format::F32], newer, 1);
 }

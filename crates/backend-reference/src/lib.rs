@@ -5,6 +5,7 @@
 //! whatever format is asked for.
 
 mod attention;
+mod devices;
 mod ops;
 mod sums;
 
@@ -15,6 +16,7 @@ use backend::{
     Backend, Bound, BoundModel, Bucket, Description, Error, KvFormat, LoadedModel, Memory, Outputs, Pending,
     Program, StateLayout, Step, Taps, Ticket, Weights,
 };
+pub use devices::ReferenceDriver;
 use graph::Graph;
 
 /// The backend.

@@ -1,206 +1,181 @@
-//! From a plan to pipelines and bound buffers.
+//! From a plan to launches and the buffers they need: all that a program is, but for the device's memory.
+//!
+//! What a model would take is asked by making a [`Blueprint`] and nothing of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, KvLayout};
-use graph::{Op, Rope, Rows, ValueId, WeightId};
+use backend::{Bound, Error, Taps};
+use graph::{Rows, ValueId, WeightId};
 
-use crate::device::{Buffer, Device, WRITTEN, lock};
+use crate::device::{Device, Purpose, WRITTEN, taken};
 use crate::formats::CHUNK;
+use crate::inputs::{Inputs, vector};
 use crate::kernels::{self, Kernel};
-use crate::kv::Kv;
-use crate::plan::{Norm, Part, Pass, Plan, Rest, Shape};
+use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
+use crate::model::ModelPlan;
+use crate::plan::{Norm, Part, Pass, Place, Plan, Rest, Shape};
 use crate::policy::{self, Product, Shapes};
-use crate::program::{
-    Angles, BESIDE, Cost, Each, GpuProgram, Grid, HEAD, Inputs, Kept, Launch, Variant, Work,
-};
-use crate::weights::{Matrix, Shard};
-use crate::{Matrices, State};
+use crate::weights::{MatrixLayout, Shard};
 
-/// Sequences of a step whose pages there is room for.
-const SEQUENCES: usize = 256;
+/// What lies beside the columns of a value: nobody's values.
+pub(crate) const BESIDE: f32 = f32::from_bits(0x7fc5_7ead);
 
-pub(crate) const F32: usize = size_of::<f32>();
+/// Constants that kernels read as storage.
+const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
+
+/// A compiled graph, of which nothing is on the device yet.
+pub(crate) struct Blueprint {
+    pub(crate) bound: Bound,
+    #[cfg(test)]
+    pub(crate) plan: Plan,
+    #[cfg(test)]
+    pub(crate) scratch: Scratch,
+    /// Those of the plan's slots first.
+    pub(crate) buffers: Vec<BufferPlan>,
+    pub(crate) work: Vec<Work<LaunchPlan>>,
+    pub(crate) inputs: Inputs,
+    /// The buffer of the inputs, and the one that results are read back from.
+    pub(crate) uploaded: usize,
+    pub(crate) staging: usize,
+    pub(crate) readbacks: Vec<Readback>,
+    /// Where the tokens of output rows are that the device chooses, when the graph ends with logits.
+    pub(crate) tokens: Option<usize>,
+}
+
+/// A value that is read back after a step.
+pub(crate) struct Readback {
+    pub(crate) id: ValueId,
+    /// The buffer that holds it when it has been made, and its values a row.
+    pub(crate) buffer: usize,
+    pub(crate) place: Place,
+    pub(crate) stride: usize,
+    /// Where it goes in the staging buffer, in values.
+    pub(crate) at: usize,
+    /// Whether it is the output and nobody wants it where tokens are asked for only.
+    pub(crate) is_logits: bool,
+    pub(crate) values: Vec<f32>,
+}
+
+/// Buffers that passes use in turn, beside values, as long as the pass needs that needs most.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch {
+    /// What parts of split attention find.
+    pub(crate) parts: Option<usize>,
+    /// Queries that flash attention reads, roped.
+    pub(crate) roped: Option<usize>,
+    /// Rows as f16 for matrix units, and their scales.
+    pub(crate) f16_rows: Option<usize>,
+    pub(crate) f16_scales: Option<usize>,
+    /// What comes out of the first matrices of experts.
+    pub(crate) hidden: Option<usize>,
+    /// Tokens that are chosen.
+    pub(crate) tokens: Option<usize>,
+    /// Lists of the experts that rows use.
+    pub(crate) lists: Vec<usize>,
+}
 
 /// What is at hand while a graph is compiled.
 pub(crate) struct Compiler<'a> {
     pub(crate) device: &'a Device,
+    pub(crate) model: &'a ModelPlan,
     pub(crate) bound: &'a Bound,
     pub(crate) plan: Plan,
-    pub(crate) matrices: &'a Matrices,
-    pub(crate) kv: Option<&'a Kv>,
-    pub(crate) slots: Vec<Buffer>,
-    pub(crate) vectors: HashMap<WeightId, Buffer>,
+    pub(crate) buffers: Vec<BufferPlan>,
+    vectors: HashMap<WeightId, BufferId>,
     pub(crate) inputs: Inputs,
     pub(crate) scratch: Scratch,
-    pub(crate) work: Vec<Work>,
+    work: Vec<Work<LaunchPlan>>,
 }
 
-/// What passes use in turn, beside values.
-#[derive(Clone, Default)]
-pub(crate) struct Scratch {
-    /// What parts of split attention find.
-    pub(crate) parts: Option<Buffer>,
-    /// Queries that flash attention reads, turned.
-    pub(crate) turned: Option<Buffer>,
-    /// Rows as f16 for matrix units, and their scales.
-    pub(crate) narrow: Option<[Buffer; 2]>,
-}
-
-impl Scratch {
-    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
-        self.parts.iter().chain(&self.turned).chain(self.narrow.iter().flatten())
-    }
-}
-
-/// Compiles `bound`, whose matrices are at hand.
-pub(crate) fn compile(
-    device: &Arc<Device>,
-    bound: Bound,
-    matrices: &Matrices,
-    state: &Arc<Mutex<State>>,
-) -> Result<GpuProgram, Error> {
-    let mut guard = lock(state);
-    let plan = Plan::new(&bound, device.margin());
-    let bucket = bound.bucket();
-    let mut bytes = 0;
-    let mut slots = Vec::new();
-    for slot in &plan.slots {
-        let rows = match slot.rows {
-            Rows::Step => bucket.rows,
-            Rows::Wanted => bucket.wanted,
+impl Blueprint {
+    /// Compiles `bound`, of a model that lies like this.
+    ///
+    /// # Errors
+    /// When the device cannot bind what the bucket needs, however much room it has.
+    pub(crate) fn new(
+        device: &Device,
+        model: &ModelPlan,
+        bound: Bound,
+        taps: Taps<'_>,
+    ) -> Result<Blueprint, Error> {
+        let plan = Plan::new(&bound, device.margin());
+        let inputs = Inputs::new(&bound);
+        let mut compiler = Compiler {
+            device,
+            model,
+            bound: &bound,
+            plan,
+            buffers: Vec::new(),
+            vectors: HashMap::new(),
+            inputs,
+            scratch: Scratch::default(),
+            work: Vec::new(),
         };
-        let size = ((rows.max(1) * slot.cols - device.margin()) * F32) as u64;
-        if size > device.limits.max_storage_buffer_binding_size {
-            return Err(Error::OutOfMemory {
-                what: "activations, which the device must bind as a whole",
-                bytes: size,
-                hint: "use smaller batches (-b)",
-            });
+        for slot in compiler.plan.slots.clone() {
+            let rows = compiler.room(slot.rows).max(1);
+            compiler.buffer(Purpose::Activations, (rows * slot.cols - device.margin()) * F32)?;
         }
-        bytes += size;
-        slots.push(device.buffer("activations", size, WRITTEN)?);
-    }
-    let inputs = inputs(device, &bound, guard.kv.as_ref())?;
-    bytes += (inputs.words.len() * F32) as u64;
-    let mut compiler = Compiler {
-        device,
-        bound: &bound,
-        plan,
-        matrices,
-        kv: guard.kv.as_ref(),
-        slots,
-        vectors: HashMap::new(),
-        inputs,
-        scratch: Scratch::default(),
-        work: Vec::new(),
-    };
-    compiler.make_room_for_narrow_rows()?;
-    let (mut kept, mut staged) = (Vec::new(), 0);
-    let passes = compiler.plan.passes.clone();
-    for pass in &passes {
-        compiler.pass(pass)?;
-        let mut made = pass.makes();
-        made.retain(|&id| bound.is_kept(id));
-        for id in made {
-            let place = compiler.plan.place(id);
-            let slot = compiler.plan.slots[place.slot];
-            let rows = match slot.rows {
-                Rows::Step => bucket.rows,
-                Rows::Wanted => bucket.wanted,
-            };
-            compiler.work.push(Work::Keep(kept.len()));
-            let buffer = compiler.slots[place.slot].clone();
-            kept.push(Kept { id, buffer, place, stride: slot.cols, at: staged, numbers: Vec::new() });
-            staged += rows * slot.cols;
+        for list in compiler.plan.lists.clone() {
+            let bytes = compiler.room(list.rows).max(1) * list.words() * F32;
+            let list = compiler.buffer(Purpose::Activations, bytes)?;
+            compiler.scratch.lists.push(list);
         }
-    }
-    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let staging = device.buffer("results", (staged * F32) as u64, usage)?;
-    let Compiler { inputs, work, scratch, .. } = compiler;
-    bytes += (staged * F32) as u64 + scratch.buffers().map(|buffer| buffer.size()).sum::<u64>();
-    #[cfg(test)]
-    let watched = crate::guard::Watched::new(&compiler.plan, &compiler.slots, &scratch, guard.kv.as_ref());
-    let used = bound.values().iter().filter_map(|value| match value.op {
-        Op::Embed { table: weight } | Op::Linear { weight, .. } => Some(matrices[&weight].clone()),
-        _ => None,
-    });
-    let matrices = used.collect();
-    guard.activation_bytes += bytes;
-    drop(guard);
-    device.check()?;
-    Ok(GpuProgram {
-        device: device.clone(),
-        state: state.clone(),
-        bound,
-        matrices,
-        work,
-        inputs,
-        kept,
-        staging,
-        bytes,
-        ahead: None,
-        #[cfg(test)]
-        watched,
-    })
-}
-
-/// The kinds of rotation in a graph.
-fn ropes(bound: &Bound) -> Vec<&Rope> {
-    let mut ropes = Vec::new();
-    for value in bound.values() {
-        if let Op::Rope { rope, .. } = &value.op
-            && !ropes.contains(&rope)
-        {
-            ropes.push(rope);
+        let output = bound.output();
+        let is_tapped = taps.contains(&bound.value(output).name);
+        // Tokens are before the rest: where there are any, logits, which come last, need not be read.
+        let (mut readbacks, mut staged) = (Vec::new(), bound.bucket().outputs);
+        for pass in compiler.plan.passes.clone() {
+            compiler.pass(&pass)?;
+            for id in pass.makes().into_iter().filter(|&id| bound.is_kept(id)) {
+                let place = compiler.plan.place(id);
+                let slot = compiler.plan.slots[place.slot];
+                compiler.work.push(Work::Keep(readbacks.len()));
+                let is_logits = id == output && slot.rows == Rows::Output && !is_tapped;
+                readbacks.push(Readback {
+                    id,
+                    buffer: place.slot,
+                    place,
+                    stride: slot.cols,
+                    at: staged,
+                    is_logits,
+                    values: Vec::new(),
+                });
+                staged += compiler.room(slot.rows) * slot.cols;
+            }
         }
+        compiler.choose_tokens(output)?;
+        let tokens = compiler.scratch.tokens;
+        let uploaded = compiler.inputs.words.len() * F32;
+        let uploaded = compiler.add(Purpose::Inputs, uploaded, CONSTANTS, Vec::new())?;
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        let staging = compiler.add(Purpose::Results, staged * F32, usage, Vec::new())?;
+        let Compiler { buffers, work, inputs, .. } = compiler;
+        Ok(Blueprint {
+            #[cfg(test)]
+            plan: compiler.plan,
+            #[cfg(test)]
+            scratch: compiler.scratch,
+            bound,
+            buffers,
+            work,
+            inputs,
+            uploaded,
+            staging,
+            readbacks,
+            tokens,
+        })
     }
-    ropes
-}
 
-/// Words of a step's inputs: a head; tokens, positions and tables of rows; rows wanted; tiles; sines and
-/// cosines; pages.
-pub(crate) fn words_of_inputs(bound: &Bound, kv: Option<KvLayout>) -> usize {
-    let bucket = bound.bucket();
-    let of_row = 3 + ropes(bound).iter().map(|rope| rope.dims / 2 * 2).sum::<usize>();
-    let pages = kv.map_or(1, |kv| kv.pages);
-    let tiles = 2 * policy::most_tiles(bucket.rows);
-    HEAD + bucket.rows * of_row + bucket.wanted + tiles + bucket.rows.min(SEQUENCES) * pages
-}
-
-/// Room for what changes from step to step.
-fn inputs(device: &Device, bound: &Bound, kv: Option<&Kv>) -> Result<Inputs, Error> {
-    let bucket = bound.bucket();
-    let positions = HEAD + bucket.rows;
-    let tables = positions + bucket.rows;
-    let wanted = tables + bucket.rows;
-    let tiles = wanted + bucket.wanted;
-    let mut end = tiles + 2 * policy::most_tiles(bucket.rows);
-    let mut angles = Vec::<Angles>::new();
-    for rope in ropes(bound) {
-        let factors = rope.factors.map(|id| vector(bound, id));
-        let frequency = |i: usize| {
-            let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
-            f64::from(rope.scale) * frequency / factors.as_ref().map_or(1.0, |factors| f64::from(factors[i]))
-        };
-        let frequencies: Vec<f64> = (0..rope.dims / 2).map(frequency).collect();
-        let words = 2 * frequencies.len() * bucket.rows;
-        angles.push(Angles { rope: rope.clone(), frequencies, at: end });
-        end += words;
+    /// Bytes of all buffers, those of parameters included.
+    pub(crate) fn bytes(&self) -> u64 {
+        let own: u64 = self.buffers.iter().map(|buffer| taken(buffer.bytes)).sum();
+        let variants = self.work.iter().filter_map(|work| match work {
+            Work::Dispatch { variants, .. } => Some(variants),
+            Work::Input { .. } | Work::Keep(_) => None,
+        });
+        let launches = variants.flatten().flat_map(|variant| &variant.launches);
+        own + launches.map(|launch| taken((launch.params.len() * F32) as u64)).sum::<u64>()
     }
-    let words = vec![0; words_of_inputs(bound, kv.map(|kv| kv.layout))];
-    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
-    let buffer = device.buffer("inputs of a step", (words.len() * size_of::<u32>()) as u64, usage)?;
-    Ok(Inputs { words, buffer, angles, at: [positions, tables, wanted, tiles, end] })
-}
-
-/// A weight of one row.
-fn vector(bound: &Bound, id: WeightId) -> Vec<f32> {
-    let weight = bound.weight(id);
-    let mut numbers = vec![0.0; weight.cols];
-    weight.format.dequantize(&weight.bytes, &mut numbers);
-    numbers
 }
 
 impl Compiler<'_> {
@@ -209,43 +184,97 @@ impl Compiler<'_> {
             Pass::Input { y } => {
                 let place = self.plan.place(y);
                 let stride = self.plan.slots[place.slot].cols;
-                let buffer = self.slots[place.slot].clone();
-                let rows = vec![BESIDE; buffer.size() as usize / F32];
+                let rows = vec![BESIDE; taken(self.buffers[place.slot].bytes) as usize / F32];
                 let (col, cols) = (place.col, self.cols(y));
-                self.work.push(Work::Input { buffer, col, cols, stride, rows });
+                self.work.push(Work::Input { buffer: place.slot, col, cols, stride, rows });
             }
-            Pass::Embed { table, y } => self.embed(table, y)?,
+            Pass::Embed { table, y } => self.embed(table, y),
             Pass::Linear { x, norm, ref parts, shape, ref rest } => {
                 self.linear(x, norm, parts, shape, rest)?
             }
             Pass::Norm { x, norm, y } => {
                 let weight = self.vector(norm.weight)?;
-                self.rows("rms_norm", x, Some((&weight, [0, 0])), y, norm.eps)?;
+                let rows = kernels::Rows { operation: "rms_norm", act: "" };
+                // A row, or each head of it.
+                let cols = self.bound.weight(norm.weight).cols;
+                self.rows_of(rows, x, Some((weight, [0, 0])), y, norm.eps, cols);
             }
-            Pass::Add { a, b, y } => {
-                let (b, at) = (self.slot(b).clone(), self.at(b));
-                self.rows("add", a, Some((&b, at)), y, 0.0)?;
-            }
+            Pass::Add { a, b, y } => self.rows("add", a, Some((self.slot(b), self.at(b))), y, 0.0),
             Pass::AddBias { x, weight, y } => {
                 let weight = self.vector(weight)?;
-                self.rows("add", x, Some((&weight, [0, 0])), y, 0.0)?;
+                self.rows("add", x, Some((weight, [0, 0])), y, 0.0);
             }
-            Pass::SwiGlu { gate, up, y } => {
-                let (up, at) = (self.slot(up).clone(), self.at(up));
-                self.rows("swiglu", gate, Some((&up, at)), y, 0.0)?;
+            Pass::Gate { gate, up, act, y } => {
+                let rows = kernels::Rows { operation: "gate", act: act.name() };
+                self.rows_of(rows, gate, Some((self.slot(up), self.at(up))), y, 0.0, self.cols(y));
             }
-            Pass::Take { x, y } => self.rows("take", x, None, y, 0.0)?,
-            Pass::Turn { x, ref rope, y } => {
-                let launch = self.turn(x, rope, self.slot(y), self.at(y))?;
-                self.dispatch(y, vec![Variant::always(launch)]);
+            Pass::Scale { x, factor, y } => self.rows("scale", x, None, y, factor),
+            Pass::OutputRows { x, y } => self.rows("output_rows", x, None, y, 0.0),
+            Pass::Rope { x, ref rope, y } => {
+                let launch = self.rope(x, rope, self.slot(y), self.at(y));
+                self.dispatch(y, vec![Variant::always(vec![launch])]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
+            Pass::Route { logits, used, list, y } => self.route(logits, used, list, y)?,
+            Pass::Experts(ref experts) => self.experts(experts)?,
         }
         Ok(())
     }
 
-    pub(crate) fn slot(&self, id: ValueId) -> &Buffer {
-        &self.slots[self.plan.place(id).slot]
+    /// A new buffer.
+    pub(crate) fn add(
+        &mut self,
+        purpose: Purpose,
+        bytes: usize,
+        usage: wgpu::BufferUsages,
+        words: Vec<u32>,
+    ) -> Result<usize, Error> {
+        let bytes = bytes as u64;
+        self.device.check_size(purpose, bytes, usage)?;
+        self.buffers.push(BufferPlan { purpose, bytes, usage, words });
+        Ok(self.buffers.len() - 1)
+    }
+
+    /// A new buffer that kernels write.
+    pub(crate) fn buffer(&mut self, purpose: Purpose, bytes: usize) -> Result<usize, Error> {
+        self.add(purpose, bytes, WRITTEN, Vec::new())
+    }
+
+    /// A new buffer that holds `words`.
+    fn constants(&mut self, words: Vec<u32>) -> Result<BufferId, Error> {
+        self.add(Purpose::Constants, words.len() * F32, CONSTANTS, words).map(BufferId::Own)
+    }
+
+    /// A buffer that passes use in turn, with room for so many bytes.
+    pub(crate) fn room_in(
+        &mut self,
+        of: fn(&mut Scratch) -> &mut Option<usize>,
+        purpose: Purpose,
+        bytes: usize,
+    ) -> Result<BufferId, Error> {
+        let number = match *of(&mut self.scratch) {
+            Some(number) => {
+                let bytes = self.buffers[number].bytes.max(bytes as u64);
+                self.device.check_size(purpose, bytes, WRITTEN)?;
+                self.buffers[number].bytes = bytes;
+                number
+            }
+            None => self.buffer(purpose, bytes)?,
+        };
+        *of(&mut self.scratch) = Some(number);
+        Ok(BufferId::Own(number))
+    }
+
+    /// Rows that there is room for.
+    fn room(&self, rows: Rows) -> usize {
+        match rows {
+            Rows::Step => self.bound.bucket().rows,
+            Rows::Output => self.bound.bucket().outputs,
+        }
+    }
+
+    pub(crate) fn slot(&self, id: ValueId) -> BufferId {
+        BufferId::Own(self.plan.place(id).slot)
     }
 
     /// Where a value begins in its buffer, and its stride.
@@ -254,134 +283,95 @@ impl Compiler<'_> {
         [place.col as u32, self.plan.slots[place.slot].cols as u32]
     }
 
-    /// Where a step's inputs have positions, where rows' pages begin among them, and pages.
-    pub(crate) fn places_of_rows(&self) -> [u32; 3] {
-        let [positions, tables, _, _, pages] = self.inputs.at;
-        [positions, tables, pages].map(|at| at as u32)
-    }
-
     pub(crate) fn cols(&self, id: ValueId) -> usize {
         self.bound.value(id).cols
     }
 
-    /// A weight of one row as f32, whole vectors.
-    fn vector(&mut self, id: WeightId) -> Result<Buffer, Error> {
-        if let Some(buffer) = self.vectors.get(&id) {
-            return Ok(buffer.clone());
+    /// A weight of one row as f32.
+    pub(crate) fn vector(&mut self, id: WeightId) -> Result<BufferId, Error> {
+        if let Some(&buffer) = self.vectors.get(&id) {
+            return Ok(buffer);
         }
-        let words: Vec<u32> = vector(self.bound, id).iter().map(|x| x.to_bits()).collect();
-        let buffer = self.device.constants(&words, wgpu::BufferUsages::STORAGE)?;
-        self.vectors.insert(id, buffer.clone());
+        let buffer = self.constants(vector(self.bound, id).iter().map(|x| x.to_bits()).collect())?;
+        self.vectors.insert(id, buffer);
         Ok(buffer)
     }
 
-    /// A kernel with its parameters and buffers.
+    /// A launch of `kernel`.
     pub(crate) fn launch(
         &self,
-        kernel: &Kernel,
-        params: &[u32],
-        buffers: &[&Buffer],
+        kernel: Kernel,
+        params: Vec<u32>,
+        buffers: Vec<BufferId>,
         grid: Grid,
         cost: Cost,
-    ) -> Result<Launch, Error> {
-        let params = self.device.constants(params, wgpu::BufferUsages::UNIFORM)?;
-        let all = [&[&params, &self.inputs.buffer], buffers].concat();
-        let bindings = kernel.bindings();
-        assert_eq!(all.len(), bindings.len(), "buffers of {kernel:?}");
-        let (layout, _) = self.device.layouts(&bindings);
-        let entries = (0..).zip(&all).map(|(binding, buffer)| {
-            let resource = buffer.as_entire_binding();
-            wgpu::BindGroupEntry { binding, resource }
-        });
-        let entries: Vec<_> = entries.collect();
-        let group = self.device.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(kernel.file()),
-            layout: &layout,
-            entries: &entries,
-        });
-        Ok(Launch { pipeline: self.device.pipeline(kernel), group, grid, cost })
+    ) -> LaunchPlan {
+        assert_eq!(buffers.len() + 2, kernel.bindings().len(), "buffers of {kernel:?}");
+        LaunchPlan { kernel, params, buffers, grid, cost }
     }
 
-    pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant>) {
+    pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant<LaunchPlan>>) {
         self.work.push(Work::Dispatch { rows: self.bound.value(made).rows, variants });
     }
 
     /// The most rows of a value.
-    fn most_rows(&self, id: ValueId) -> usize {
+    pub(crate) fn most_rows(&self, id: ValueId) -> usize {
+        self.room(self.bound.value(id).rows)
+    }
+
+    /// Where a step's inputs say how many rows a value has.
+    pub(crate) fn word_of_rows(&self, id: ValueId) -> u32 {
         match self.bound.value(id).rows {
-            Rows::Step => self.bound.bucket().rows,
-            Rows::Wanted => self.bound.bucket().wanted,
+            Rows::Step => 0,
+            Rows::Output => 1,
         }
     }
 
-    /// Room for the widest rows that a product by matrix units may have.
-    fn make_room_for_narrow_rows(&mut self) -> Result<(), Error> {
-        let (mut rows, mut bytes) = (0, 0);
-        for pass in &self.plan.passes {
-            let Pass::Linear { x, parts, .. } = pass else { continue };
-            let most = self.most_rows(*x);
-            let shapes = self.shapes(*x, parts.iter().map(|part| &*self.matrices[&part.weight]), 1, most);
-            if matches!(policy::product(shapes, self.device.abilities), Product::Tiles { .. }) {
-                rows = rows.max(most);
-                bytes = bytes.max(most * shapes.cols * size_of::<half::f16>());
-            }
-        }
-        if bytes > 0 {
-            let numbers = self.device.buffer("activations", bytes as u64, WRITTEN)?;
-            let scales = self.device.buffer("activations", (rows * F32) as u64, WRITTEN)?;
-            self.scratch.narrow = Some([numbers, scales]);
-        }
-        Ok(())
-    }
-
-    fn shapes<'a>(
-        &self,
-        x: ValueId,
-        matrices: impl Iterator<Item = &'a Matrix> + Clone,
-        gates: usize,
-        rows: usize,
-    ) -> Shapes {
-        let outputs = matrices.clone().map(|matrix| matrix.weight().rows).sum::<usize>() / gates;
-        let narrow = matrices.clone().all(Matrix::may_be_narrow);
-        Shapes { rows, cols: self.cols(x), outputs, gates, narrow }
-    }
-
-    fn embed(&mut self, table: WeightId, y: ValueId) -> Result<(), Error> {
-        let matrix = self.matrices[&table].clone();
-        for shard in &matrix.shards {
+    fn embed(&mut self, table: WeightId, y: ValueId) {
+        for (number, shard) in self.model.matrix(table).shards.iter().enumerate() {
             let [at, stride] = self.at(y);
             let mut params = shard.layout.numbers().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
-            params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, 0]);
-            let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.kept.name() });
-            let buffers = [self.slot(y), &shard.buffer];
+            let tokens = self.inputs.tokens as u32;
+            params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, tokens]);
+            let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.format.name() });
+            let buffers = vec![self.slot(y), BufferId::Weight(table, number)];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
-            let launch = self.launch(&kernel, &params, &buffers, grid, cost)?;
-            self.dispatch(y, vec![Variant::always(launch)]);
+            let launch = self.launch(kernel, params, buffers, grid, cost);
+            self.dispatch(y, vec![Variant::always(vec![launch])]);
         }
-        Ok(())
     }
 
     fn rows(
         &mut self,
         operation: &'static str,
         a: ValueId,
-        b: Option<(&Buffer, [u32; 2])>,
+        b: Option<(BufferId, [u32; 2])>,
         y: ValueId,
-        eps: f32,
-    ) -> Result<(), Error> {
-        let [_, _, wanted, ..] = self.inputs.at;
-        let b_at = b.map_or([wanted as u32, 0], |(_, at)| at);
+        number: f32,
+    ) {
+        self.rows_of(kernels::Rows { operation, act: "" }, a, b, y, number, self.cols(y));
+    }
+
+    /// An operation on groups of `cols` columns, a workgroup each.
+    fn rows_of(
+        &mut self,
+        rows: kernels::Rows,
+        a: ValueId,
+        b: Option<(BufferId, [u32; 2])>,
+        y: ValueId,
+        number: f32,
+        cols: usize,
+    ) {
+        let b_at = b.map_or([self.inputs.outputs as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
-        params.extend([self.cols(y) as u32, eps.to_bits()]);
+        params.extend([cols as u32, number.to_bits()]);
         let mut buffers = vec![self.slot(y), self.slot(a)];
         buffers.extend(b.map(|(b, _)| b));
-        let kernel = Kernel::Rows(kernels::Rows { operation });
-        let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
-        let launch = self.launch(&kernel, &params, &buffers, Grid::rows(1), cost)?;
-        self.dispatch(y, vec![Variant::always(launch)]);
-        Ok(())
+        let cost = Cost::row(rows.operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
+        let launch = self.launch(Kernel::Rows(rows), params, buffers, Grid::rows(self.cols(y) / cols), cost);
+        self.dispatch(y, vec![Variant::always(vec![launch])]);
     }
 
     fn linear(
@@ -392,31 +382,32 @@ impl Compiler<'_> {
         shape: Shape,
         rest: &Rest,
     ) -> Result<(), Error> {
-        let matrices: Vec<Arc<Matrix>> =
-            parts.iter().map(|part| self.matrices[&part.weight].clone()).collect();
         // What is added, and for each part where it begins.
         let first = self.plan.place(parts[0].y).col;
         let offset = |compiler: &Self, part: &Part| compiler.plan.place(part.y).col - first;
         let rest = match rest {
             Rest::None => None,
-            Rest::Residual(id) => Some((self.slot(*id).clone(), self.at(*id))),
+            Rest::Residual(id) => Some((self.slot(*id), self.at(*id))),
             Rest::Biases(biases) => {
                 let mut words = Vec::new();
                 for (part, bias) in parts.iter().zip(biases) {
                     words.resize(offset(self, part), 0);
-                    let numbers = bias.map_or(vec![0.0; self.cols(part.y)], |bias| vector(self.bound, bias));
-                    words.extend(numbers.iter().map(|x| x.to_bits()));
+                    let values = bias.map_or(vec![0.0; self.cols(part.y)], |bias| vector(self.bound, bias));
+                    words.extend(values.iter().map(|x| x.to_bits()));
                 }
-                Some((self.device.constants(&words, wgpu::BufferUsages::STORAGE)?, [0, 0]))
+                Some((self.constants(words)?, [0, 0]))
             }
         };
-        let is_whole = matrices.iter().all(|matrix| matrix.shards.len() == 1);
-        // Shards that one dispatch multiplies, and the part that makes what comes of them.
-        type Shards<'a> = Vec<(&'a Arc<Matrix>, &'a Shard)>;
-        fn shards(matrix: &Arc<Matrix>) -> impl Iterator<Item = (&Arc<Matrix>, &Shard)> {
-            matrix.shards.iter().map(move |shard| (matrix, shard))
+        let model = self.model;
+        let of = |part: &Part| (part.weight, model.matrix(part.weight));
+        let matrices: Vec<(WeightId, &MatrixLayout)> = parts.iter().map(of).collect();
+        let is_whole = matrices.iter().all(|(_, matrix)| matrix.shards.len() == 1);
+        fn shards<'a>(&(id, matrix): &(WeightId, &'a MatrixLayout)) -> impl Iterator<Item = OfShard<'a>> {
+            let shard = move |(number, shard)| OfShard { weight: id, matrix, number, shard };
+            matrix.shards.iter().enumerate().map(shard)
         }
-        let dispatches: Vec<(&[Part], Shards<'_>)> = match shape {
+        // Shards that one dispatch multiplies, and the part that makes what comes of them.
+        let dispatches: Vec<(&[Part], Vec<OfShard<'_>>)> = match shape {
             _ if is_whole => vec![(parts, matrices.iter().flat_map(shards).collect())],
             Shape::Each => {
                 let parts = parts.iter().map(std::slice::from_ref).zip(&matrices);
@@ -424,15 +415,15 @@ impl Compiler<'_> {
                     .flat_map(|(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard])))
                     .collect()
             }
-            Shape::Glu => {
+            Shape::Glu(_) => {
                 let pairs = shards(&matrices[0]).zip(shards(&matrices[1]));
                 pairs.map(|(gate, up)| (&parts[..1], vec![gate, up])).collect()
             }
         };
         for (parts, shards) in dispatches {
-            let rest = rest.as_ref().map(|(buffer, [at, stride])| {
-                let at = *at as usize + offset(self, &parts[0]) + shards[0].1.rows.start;
-                (buffer, [at as u32, *stride])
+            let rest = rest.map(|(buffer, [at, stride])| {
+                let at = at as usize + offset(self, &parts[0]) + shards[0].shard.rows.start;
+                (buffer, [at as u32, stride])
             });
             self.products(x, norm, parts, &shards, shape, rest)?;
         }
@@ -445,51 +436,55 @@ impl Compiler<'_> {
         x: ValueId,
         norm: Option<Norm>,
         parts: &[Part],
-        shards: &[(&Arc<Matrix>, &Shard)],
+        shards: &[OfShard<'_>],
         shape: Shape,
-        rest: Option<(&Buffer, [u32; 2])>,
+        rest: Option<(BufferId, [u32; 2])>,
     ) -> Result<(), Error> {
         let y = parts[0].y;
-        let gates = if shape == Shape::Glu { 2 } else { 1 };
+        let act = shape.act();
+        let gates = if act.is_some() { 2 } else { 1 };
         let cols = self.cols(x);
         let mut params: Vec<[u32; 4]> = vec![[0; 4]; 3];
         let (mut outputs, mut places) = ([0; 4], [0; 4]);
-        for (i, (_, shard)) in shards.iter().enumerate() {
+        for (i, OfShard { shard, .. }) in shards.iter().enumerate() {
             params[i] = shard.layout.numbers();
             outputs[i] = shard.rows.len() as u32;
             places[i] = self.at(parts.get(i).unwrap_or(&parts[0]).y)[0] + shard.rows.start as u32;
         }
         let [x_at, x_stride] = self.at(x);
         places[3] = self.at(y)[1];
-        let rows = match self.bound.value(y).rows {
-            Rows::Step => 0,
-            Rows::Wanted => 1,
-        };
-        params.extend([outputs, places, [x_at / 4, x_stride / 4, cols as u32, rows]]);
+        params.extend([outputs, places, [x_at / 4, x_stride / 4, cols as u32, self.word_of_rows(y)]]);
         let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
-        params.push([rest_at, rest_stride, norm.map_or(0, |norm| norm.eps.to_bits()), 0]);
+        let eps = norm.map_or(0, |norm| norm.eps.to_bits());
+        params.push([rest_at, rest_stride, eps, 0]);
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let products = kernels::Products {
-            parts: shards.iter().map(|(_, shard)| shard.layout.kept.name()).collect(),
+            parts: shards.iter().map(|of| of.shard.layout.format.name()).collect(),
             norm: norm.is_some(),
-            glu: shape == Shape::Glu,
+            glu: act.is_some(),
+            act: act.map_or("", |act| act.name()),
             rest: rest.is_some(),
             ragged: !cols.is_multiple_of(CHUNK),
         };
         let counted =
-            || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|(_, shard)| shard.rows.len());
-        let all: usize = shards.iter().map(|(_, shard)| shard.rows.len()).sum();
+            || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|of| of.shard.rows.len());
+        let all: usize = shards.iter().map(|of| of.shard.rows.len()).sum();
         let cost = |kernel: &Kernel| Cost {
             what: format!("{} {} {cols} to {all}", kernel.file(), products.parts.join("+")),
-            bytes: shards.iter().map(|(_, shard)| shard.layout.bytes() as u64).sum(),
+            bytes: shards.iter().map(|of| of.shard.layout.bytes() as u64).sum(),
             row_bytes: ((cols + counted().sum::<usize>()) * F32) as u64,
             row_multiply_adds: (cols * all) as u64,
             ..Cost::default()
         };
 
-        let most = self.most_rows(y);
-        let matrices = shards.iter().map(|(matrix, _)| &***matrix);
-        let shapes = self.shapes(x, matrices, gates, most);
+        let shapes = Shapes {
+            rows: self.most_rows(y),
+            cols,
+            outputs: shards.iter().map(|of| of.matrix.rows).sum::<usize>() / gates,
+            gates,
+            fits_f16: shards.iter().all(|of| of.matrix.may_fit_f16()),
+        };
+        let weights = || shards.iter().map(|of| BufferId::Weight(of.weight, of.number));
         let mut variants = Vec::new();
         for (chosen, up_to) in policy::products(shapes, self.device.abilities) {
             let (tile_outputs, tile) = chosen.tile(gates);
@@ -498,7 +493,16 @@ impl Compiler<'_> {
             let products = products.clone();
             let kernel = match chosen {
                 Product::Few { columns, outputs, lanes, threads, subgroups } => {
-                    Kernel::Linear(kernels::Linear { products, columns, outputs, lanes, threads, subgroups })
+                    let experts = "";
+                    Kernel::Linear(kernels::Linear {
+                        products,
+                        columns,
+                        outputs,
+                        lanes,
+                        threads,
+                        subgroups,
+                        experts,
+                    })
                 }
                 Product::Tiles { tile, size } => {
                     let vectors = size == 16;
@@ -507,35 +511,69 @@ impl Compiler<'_> {
                 Product::Many => Kernel::Matmul(products),
             };
             let mut variant = Variant { up_to, ..Variant::default() };
-            let weights = shards.iter().map(|(_, shard)| &shard.buffer);
-            if let (Kernel::Tiles(_), Some([numbers, factors])) = (&kernel, &self.scratch.narrow) {
-                let mut buffers = vec![self.slot(x), numbers, factors];
-                buffers.extend(&scales);
-                let eps = norm.map_or(0, |norm| norm.eps.to_bits());
-                let of_rows = [x_at / 4, x_stride / 4, cols as u32 / 4, eps];
-                let narrow = Kernel::Narrow(kernels::Narrow { norm: norm.is_some() });
-                let of_narrow = Cost::row("narrow", cols * (F32 + size_of::<half::f16>()));
-                variant.launches.push(self.launch(&narrow, &of_rows, &buffers, Grid::rows(1), of_narrow)?);
-                variant.narrow = shards.iter().map(|(matrix, _)| (*matrix).clone()).collect();
+            let mut params = params.clone();
+            let mut buffers;
+            if let Kernel::Tiles(_) = kernel {
+                let bytes = shapes.rows * cols * size_of::<half::f16>();
+                let values = self.room_in(|own| &mut own.f16_rows, Purpose::Activations, bytes)?;
+                let bytes = shapes.rows * F32;
+                let factors = self.room_in(|own| &mut own.f16_scales, Purpose::Activations, bytes)?;
+                buffers = vec![self.slot(x), values, factors];
+                buffers.extend(scales);
+                let of_rows = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
+                let f16_rows = Kernel::F16Rows(kernels::F16Rows { norm: norm.is_some() });
+                let of_f16_rows = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
+                variant.launches.push(self.launch(
+                    f16_rows,
+                    of_rows,
+                    buffers,
+                    Grid::rows(1),
+                    of_f16_rows,
+                ));
+                variant.f16_weights = shards.iter().map(|of| of.weight).collect();
 
-                let mut buffers = vec![numbers, self.slot(y), factors];
-                buffers.extend(weights);
-                buffers.extend(rest.map(|(rest, _)| rest));
-                let mut params = params.clone();
+                buffers = vec![values, self.slot(y), factors];
+                buffers.extend(weights());
                 params[5][..2].copy_from_slice(&[0, cols as u32 / 4]);
-                let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
             } else {
-                let mut buffers = vec![self.slot(x), self.slot(y)];
-                buffers.extend(weights);
-                buffers.extend(&scales);
-                buffers.extend(rest.map(|(rest, _)| rest));
-                let cost = cost(&kernel);
-                variant.launches.push(self.launch(&kernel, params.as_flattened(), &buffers, grid, cost)?);
+                buffers = vec![self.slot(x), self.slot(y)];
+                buffers.extend(weights());
+                buffers.extend(scales);
             }
+            buffers.extend(rest.map(|(rest, _)| rest));
+            let (params, cost) = (params.as_flattened().to_vec(), cost(&kernel));
+            variant.launches.push(self.launch(kernel, params, buffers, grid, cost));
             variants.push(variant);
         }
         self.dispatch(y, variants);
         Ok(())
     }
+
+    /// What chooses tokens from the output, in steps that ask for tokens only.
+    fn choose_tokens(&mut self, output: ValueId) -> Result<(), Error> {
+        if self.bound.value(output).rows != Rows::Output {
+            return Ok(());
+        }
+        let rows = self.bound.bucket().outputs;
+        let tokens = self.buffer(Purpose::Activations, rows * size_of::<u32>())?;
+        let [at, stride] = self.at(output);
+        let params = vec![at / 4, stride / 4, self.cols(output) as u32, 0];
+        let kernel = Kernel::ArgMax(kernels::ArgMax { ahead: 8 });
+        let cost = Cost::row("arg_max", self.cols(output) * F32);
+        let buffers = vec![BufferId::Own(tokens), self.slot(output)];
+        let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
+        let nothing = Variant::default();
+        let variant = Variant { is_tokens_only: true, launches: vec![launch], ..Variant::default() };
+        self.dispatch(output, vec![variant, nothing]);
+        self.scratch.tokens = Some(tokens);
+        Ok(())
+    }
+}
+
+/// A shard of a weight.
+struct OfShard<'a> {
+    weight: WeightId,
+    matrix: &'a MatrixLayout,
+    number: usize,
+    shard: &'a Shard,
 }

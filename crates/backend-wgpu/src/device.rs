@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
-use backend::Error;
+use backend::{Description, Error, Remedy};
 
 use crate::kernels::{Access, Kernel};
 use crate::policy::{Abilities, Subgroups};
@@ -122,6 +122,67 @@ impl Default for Settings {
             watch: None,
         }
     }
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Weights,
+    Store,
+    Activations,
+    AttentionParts,
+    Inputs,
+    Results,
+    Constants,
+    Times,
+}
+
+impl Purpose {
+    /// What errors call it.
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Weights => "weights",
+            Purpose::Store => "the K/V cache",
+            Purpose::Activations => "activations",
+            Purpose::AttentionParts => "parts of attention",
+            Purpose::Inputs => "inputs of a step",
+            Purpose::Results => "results",
+            Purpose::Constants => "constants",
+            Purpose::Times => "times",
+        }
+    }
+
+    /// The same where it is longer than what a kernel can bind.
+    fn name_as_a_whole(self) -> &'static str {
+        match self {
+            Purpose::Store => "the K/V cache of a layer, which the device must bind as a whole",
+            Purpose::Activations => "activations, which the device must bind as a whole",
+            Purpose::Weights
+            | Purpose::AttentionParts
+            | Purpose::Inputs
+            | Purpose::Results
+            | Purpose::Constants
+            | Purpose::Times => self.name(),
+        }
+    }
+
+    /// What to do where there is no room for it.
+    fn remedy(self) -> Remedy {
+        match self {
+            Purpose::Weights | Purpose::Constants => Remedy::FewerLayers,
+            Purpose::Store => Remedy::SmallerContext,
+            Purpose::Activations
+            | Purpose::AttentionParts
+            | Purpose::Inputs
+            | Purpose::Results
+            | Purpose::Times => Remedy::SmallerBatch,
+        }
+    }
+}
+
+/// Bytes that a buffer of `bytes` takes.
+pub(crate) fn taken(bytes: u64) -> u64 {
+    bytes.next_multiple_of(16).max(16)
 }
 
 /// A buffer that is counted as long as it is there.
@@ -255,6 +316,19 @@ impl Device {
         })
     }
 
+    /// What it is, for people.
+    pub(crate) fn describe(&self) -> Description {
+        let info = &self.info;
+        Description {
+            name: info.backend.to_str(),
+            device: info.name.clone(),
+            facts: vec![
+                ("driver", format!("{} {}", info.driver, info.driver_info)),
+                ("subgroups", format!("{} to {}", info.subgroup_min_size, info.subgroup_max_size)),
+            ],
+        }
+    }
+
     /// # Errors
     /// Once the device is gone, or has refused anything it was told.
     pub(crate) fn check(&self) -> Result<(), Error> {
@@ -264,38 +338,56 @@ impl Device {
         }
     }
 
+    /// Whether the device can have and bind a buffer so long.
+    ///
+    /// # Errors
+    /// When it cannot, whatever else it holds.
+    pub(crate) fn check_size(
+        &self,
+        purpose: Purpose,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<(), Error> {
+        let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
+        let most = self.limits.max_storage_buffer_binding_size;
+        if bytes > self.limits.max_buffer_size || is_bound && bytes > most {
+            return Err(Error::OutOfMemory {
+                what: purpose.name_as_a_whole(),
+                bytes,
+                remedy: purpose.remedy(),
+            });
+        }
+        Ok(())
+    }
+
     /// A buffer, all zeros.
     ///
     /// # Errors
     /// When the device has no room.
     pub(crate) fn buffer(
         &self,
-        what: &'static str,
+        purpose: Purpose,
         bytes: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<Buffer, Error> {
         self.check()?;
-        let no_room = || Error::OutOfMemory { what, bytes, hint: HINT };
-        let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
-        let most = self.limits.max_storage_buffer_binding_size;
-        if bytes > self.limits.max_buffer_size || is_bound && bytes > most {
-            return Err(no_room());
-        }
-        let size = bytes.next_multiple_of(16).max(16);
+        self.check_size(purpose, bytes, usage)?;
+        let no_room = |remedy| Error::OutOfMemory { what: purpose.name(), bytes, remedy };
+        let size = taken(bytes);
         let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {
-            return Err(Error::OutOfMemory { what, bytes, hint: LIMITED });
+            return Err(no_room(Remedy::RaiseLimit));
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(what),
+            label: Some(purpose.name()),
             size,
             usage,
             mapped_at_creation: false,
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(Buffer { buffer, _counted: counted }),
-            Some(_) => Err(no_room()),
+            Some(_) => Err(no_room(purpose.remedy())),
         }
     }
 
@@ -305,7 +397,7 @@ impl Device {
     /// When the device has no room.
     pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Result<Buffer, Error> {
         let usage = usage | wgpu::BufferUsages::COPY_DST;
-        let buffer = self.buffer("constants", size_of_val(words) as u64, usage)?;
+        let buffer = self.buffer(Purpose::Constants, size_of_val(words) as u64, usage)?;
         self.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(words));
         Ok(buffer)
     }
@@ -455,12 +547,6 @@ impl Device {
             .map_err(|error| Error::Device { device: self.info.name.clone(), why: error.to_string() })
     }
 }
-
-const HINT: &str =
-    "use a smaller model, a format of fewer bits or a smaller context, or leave layers to the CPU";
-
-/// Where the device may have room, but nobody is to use it.
-const LIMITED: &str = "this is beyond the memory that may be used (--gpu-memory)";
 
 /// Nothing is left half-done by a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

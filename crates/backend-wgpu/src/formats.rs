@@ -20,7 +20,7 @@ const VECTOR: usize = 16;
 /// The formats that kernels read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(non_camel_case_types, reason = "the names every user knows")]
-pub(crate) enum Kept {
+pub(crate) enum DeviceFormat {
     F32,
     F16,
     BF16,
@@ -31,77 +31,77 @@ pub(crate) enum Kept {
     Q6_K,
 }
 
-impl Kept {
+impl DeviceFormat {
     /// Every one.
     #[cfg(test)]
-    pub(crate) const ALL: [Kept; 8] =
-        [Kept::F32, Kept::F16, Kept::BF16, Kept::Q4_0, Kept::Q8_0, Kept::Q4_K, Kept::Q5_K, Kept::Q6_K];
+    pub(crate) const ALL: [DeviceFormat; 8] =
+        [DeviceFormat::F32, DeviceFormat::F16, DeviceFormat::BF16, DeviceFormat::Q4_0, DeviceFormat::Q8_0, DeviceFormat::Q4_K, DeviceFormat::Q5_K, DeviceFormat::Q6_K];
 
     /// What `weight` becomes: what its format says, or F32 where that would make numbers infinite.
-    pub(crate) fn of_weight(weight: &Weight) -> Kept {
-        match Kept::of(weight.format) {
-            Kept::F16 if weight.format != Format::F16 && !fits_f16(weight) => Kept::F32,
-            kept => kept,
+    pub(crate) fn of_weight(weight: &Weight) -> DeviceFormat {
+        match DeviceFormat::of(weight.format) {
+            DeviceFormat::F16 if weight.format != Format::F16 && !fits_f16(weight) => DeviceFormat::F32,
+            format => format,
         }
     }
 
     /// What a tensor of `format` becomes as a rule: itself, or F16.
-    pub(crate) fn of(format: Format) -> Kept {
+    pub(crate) fn of(format: Format) -> DeviceFormat {
         match format {
-            Format::F32 => Kept::F32,
-            Format::BF16 => Kept::BF16,
-            Format::Q4_0 => Kept::Q4_0,
-            Format::Q8_0 => Kept::Q8_0,
-            Format::Q4_K => Kept::Q4_K,
-            Format::Q5_K => Kept::Q5_K,
-            Format::Q6_K => Kept::Q6_K,
-            _ => Kept::F16,
+            Format::F32 => DeviceFormat::F32,
+            Format::BF16 => DeviceFormat::BF16,
+            Format::Q4_0 => DeviceFormat::Q4_0,
+            Format::Q8_0 => DeviceFormat::Q8_0,
+            Format::Q4_K => DeviceFormat::Q4_K,
+            Format::Q5_K => DeviceFormat::Q5_K,
+            Format::Q6_K => DeviceFormat::Q6_K,
+            _ => DeviceFormat::F16,
         }
     }
 
     /// The format whose numbers it holds as they are.
     pub(crate) fn format(self) -> Format {
         match self {
-            Kept::F32 => Format::F32,
-            Kept::F16 => Format::F16,
-            Kept::BF16 => Format::BF16,
-            Kept::Q4_0 => Format::Q4_0,
-            Kept::Q8_0 => Format::Q8_0,
-            Kept::Q4_K => Format::Q4_K,
-            Kept::Q5_K => Format::Q5_K,
-            Kept::Q6_K => Format::Q6_K,
+            DeviceFormat::F32 => Format::F32,
+            DeviceFormat::F16 => Format::F16,
+            DeviceFormat::BF16 => Format::BF16,
+            DeviceFormat::Q4_0 => Format::Q4_0,
+            DeviceFormat::Q8_0 => Format::Q8_0,
+            DeviceFormat::Q4_K => Format::Q4_K,
+            DeviceFormat::Q5_K => Format::Q5_K,
+            DeviceFormat::Q6_K => Format::Q6_K,
         }
     }
 
     /// The name that kernels know it by.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kept::F32 => "f32",
-            Kept::F16 => "f16",
-            Kept::BF16 => "bf16",
-            Kept::Q4_0 => "q4_0",
-            Kept::Q8_0 => "q8_0",
-            Kept::Q4_K => "q4_k",
-            Kept::Q5_K => "q5_k",
-            Kept::Q6_K => "q6_k",
+            DeviceFormat::F32 => "f32",
+            DeviceFormat::F16 => "f16",
+            DeviceFormat::BF16 => "bf16",
+            DeviceFormat::Q4_0 => "q4_0",
+            DeviceFormat::Q8_0 => "q8_0",
+            DeviceFormat::Q4_K => "q4_k",
+            DeviceFormat::Q5_K => "q5_k",
+            DeviceFormat::Q6_K => "q6_k",
         }
     }
 
-    /// Whether its numbers may be numbers of f16: [`Layout::pack`] knows, when it has seen them.
-    pub(crate) fn may_be_narrow(self) -> bool {
-        !matches!(self, Kept::F32 | Kept::BF16)
+    /// Whether its values may all fit f16: [`Layout::pack`] knows, when it has seen them.
+    pub(crate) fn may_fit_f16(self) -> bool {
+        !matches!(self, DeviceFormat::F32 | DeviceFormat::BF16)
     }
 
     /// Bytes of an element, and values that share it, of each plane.
     fn planes(self) -> &'static [(usize, usize)] {
         match self {
-            Kept::F32 => &[(4, 1)],
-            Kept::F16 | Kept::BF16 => &[(2, 1)],
-            Kept::Q4_0 => &[(16, 32), (2, 32)],
-            Kept::Q8_0 => &[(32, 32), (2, 32)],
-            Kept::Q4_K => &[(16, 32), (16, 256)],
-            Kept::Q5_K => &[(16, 32), (16, 256), (4, 32)],
-            Kept::Q6_K => &[(16, 32), (8, 32), (16, 256), (2, 256)],
+            DeviceFormat::F32 => &[(4, 1)],
+            DeviceFormat::F16 | DeviceFormat::BF16 => &[(2, 1)],
+            DeviceFormat::Q4_0 => &[(16, 32), (2, 32)],
+            DeviceFormat::Q8_0 => &[(32, 32), (2, 32)],
+            DeviceFormat::Q4_K => &[(16, 32), (16, 256)],
+            DeviceFormat::Q5_K => &[(16, 32), (16, 256), (4, 32)],
+            DeviceFormat::Q6_K => &[(16, 32), (8, 32), (16, 256), (2, 256)],
         }
     }
 }
@@ -109,15 +109,15 @@ impl Kept {
 /// A weight's place in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) kept: Kept,
+    pub(crate) format: DeviceFormat,
     pub(crate) rows: usize,
-    /// Chunks of a row; the last one of plain numbers is filled up with zeros.
+    /// Chunks of a row; the last one of floating-point values is filled up with zeros.
     pub(crate) chunks: usize,
 }
 
 impl Layout {
-    pub(crate) fn new(kept: Kept, rows: usize, cols: usize) -> Layout {
-        Layout { kept, rows, chunks: cols.div_ceil(CHUNK) }
+    pub(crate) fn new(format: DeviceFormat, rows: usize, cols: usize) -> Layout {
+        Layout { format, rows, chunks: cols.div_ceil(CHUNK) }
     }
 
     /// Bytes of the buffer.
@@ -128,7 +128,7 @@ impl Layout {
     /// Bytes of the elements of each plane.
     fn sizes(&self) -> impl Iterator<Item = usize> {
         let values = self.rows * self.chunks * CHUNK;
-        self.kept.planes().iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
+        self.format.planes().iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
     }
 
     /// Where each plane ends, in bytes.
@@ -183,32 +183,32 @@ impl Layout {
             let number = f16::from_le_bytes(scale).to_f32().abs() * most;
             bound = bound.max(if number.is_nan() { f32::INFINITY } else { number });
         };
-        match self.kept {
-            Kept::F32 | Kept::F16 | Kept::BF16 if format == self.kept.format() => self.copy(bytes, planes[0]),
-            Kept::F32 => self.plain(format, bytes, cols, planes[0], f32::to_le_bytes),
+        match self.format {
+            DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => self.copy(bytes, planes[0]),
+            DeviceFormat::F32 => self.convert(format, bytes, cols, planes[0], f32::to_le_bytes),
             // Every number fits.
-            Kept::F16 => {
-                self.plain(format, bytes, cols, planes[0], |number| f16::from_f32(number).to_le_bytes())
+            DeviceFormat::F16 => {
+                self.convert(format, bytes, cols, planes[0], |number| f16::from_f32(number).to_le_bytes())
             }
-            Kept::BF16 => unreachable!("only BF16 becomes BF16"),
-            Kept::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
+            DeviceFormat::BF16 => unreachable!("only BF16 becomes BF16"),
+            DeviceFormat::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
                 put(planes[0], at, &low(&numbers[0]));
                 put(planes[1], at, &block.d.0);
                 see(block.d.0, 8.0);
             }),
-            Kept::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, numbers| {
+            DeviceFormat::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, numbers| {
                 put(planes[0], at, &numbers[0]);
                 put(planes[1], at, &block.d.0);
                 see(block.d.0, 128.0);
             }),
-            Kept::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, numbers| {
+            DeviceFormat::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, numbers| {
                 numbers.iter().enumerate().for_each(|(g, q)| put(planes[0], 8 * at + g, &low(q)));
                 put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
                 // As if both were as large as the larger one.
                 see(block.d.0, 2.0 * 63.0 * 15.0);
                 see(block.dmin.0, 2.0 * 63.0);
             }),
-            Kept::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, numbers| {
+            DeviceFormat::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, numbers| {
                 for (g, q) in numbers.iter().enumerate() {
                     put(planes[0], 8 * at + g, &low(q));
                     put(planes[2], 8 * at + g, &high::<4, 1>(q));
@@ -217,7 +217,7 @@ impl Layout {
                 see(block.d.0, 2.0 * 63.0 * 31.0);
                 see(block.dmin.0, 2.0 * 63.0);
             }),
-            Kept::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, numbers| {
+            DeviceFormat::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, numbers| {
                 for (g, q) in numbers.iter().enumerate() {
                     put(planes[0], 8 * at + g, &low(q));
                     put(planes[1], 8 * at + g, &high::<8, 2>(q));
@@ -230,7 +230,7 @@ impl Layout {
         bound
     }
 
-    /// Plain numbers, row by row.
+    /// Floating-point values, row by row.
     fn copy(&self, bytes: &[u8], plane: &mut [u8]) {
         let row = plane.len() / self.rows;
         let from = bytes.len() / self.rows;
@@ -239,21 +239,21 @@ impl Layout {
         }
     }
 
-    /// Numbers of any format as plain ones.
-    fn plain<const N: usize>(
+    /// Values of any format as floating-point ones.
+    fn convert<const N: usize>(
         &self,
         format: Format,
         bytes: &[u8],
         cols: usize,
         plane: &mut [u8],
-        as_plain: impl Fn(f32) -> [u8; N],
+        as_bytes: impl Fn(f32) -> [u8; N],
     ) {
         let mut numbers = vec![0.0; cols];
         let row = self.chunks * CHUNK * N;
         for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(bytes.len() / self.rows)) {
             format.dequantize(from, &mut numbers);
             for (to, &number) in to.as_chunks_mut::<N>().0.iter_mut().zip(&numbers) {
-                *to = as_plain(number);
+                *to = as_bytes(number);
             }
         }
     }
@@ -261,7 +261,8 @@ impl Layout {
 
 /// Whether F16 has all numbers: none that is finite would be infinite there. A part of the rows on each thread there is.
 fn fits_f16(weight: &Weight) -> bool {
-    let Weight { format, rows, cols, ref bytes } = *weight;
+    let Weight { format, count, rows, cols, ref bytes } = *weight;
+    let rows = count * rows;
     let row = bytes.len() / rows;
     let is_beyond = |number: &f32| number.is_finite() && number.abs() > f32::from(f16::MAX);
     let fit = |bytes: &[u8]| {

@@ -7,15 +7,15 @@
 
 use std::sync::Mutex;
 
-use backend::{Bound, PAGE, Step};
+use backend::{Bound, PAGE, Step, StoreLayout};
 use graph::Rows;
 
-use crate::compile::Scratch;
+use crate::compile::{BESIDE, Blueprint, Scratch};
 use crate::device::{Buffer, Device, lock};
 use crate::kernels::Kernel;
-use crate::kv::Kv;
-use crate::plan::{Pass, Plan};
-use crate::program::{BESIDE, StepShape};
+use crate::launch::StepShape;
+use crate::model::{Model, is_kv_f32};
+use crate::plan::{Attend, Experts, Pass, Plan};
 
 /// Columns beside values; a multiple of 4.
 pub(crate) const MARGIN: usize = 4;
@@ -26,7 +26,7 @@ const fn unwritten(buffer: usize) -> u32 {
     BESIDE.to_bits() + buffer as u32
 }
 
-/// The numbers of what is no slot; both halves of the words of the cache and of f16 are NaNs.
+/// The numbers of what is no slot; both halves of the words of stores and of f16 are NaNs.
 const SCRATCH: usize = 0x100;
 const STORE: usize = 0x101;
 
@@ -215,104 +215,90 @@ fn poison(device: &Device, buffer: &wgpu::Buffer, number: usize) {
     }
 }
 
-/// The same for keys or values of a new cache.
+/// The same for keys or values of a new store.
 pub(crate) fn poison_store(device: &Device, store: &wgpu::Buffer) {
     poison(device, store, STORE);
-}
-
-/// Of a buffer that passes use in turn, as many words are there as the pass of a step has that uses most.
-fn check_scratch(device: &Device, buffer: &wgpu::Buffer, what: &str, own: usize) {
-    for (at, &word) in read(device, &[buffer])[0].iter().enumerate() {
-        let is_written = word != unwritten(SCRATCH);
-        assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
-    }
 }
 
 /// What a program may write, and where.
 pub(crate) struct Watched {
     plan: Plan,
-    slots: Vec<Buffer>,
     scratch: Scratch,
-    /// Of the cache: layers, K/V heads, and for keys and for values elements of a head and words of an element.
-    layers: Vec<[Buffer; 2]>,
-    kv_heads: usize,
-    elements: [usize; 2],
-    words: usize,
-    v_dim: usize,
+    /// All of the program; those of the plan's slots first.
+    buffers: Vec<Buffer>,
+    layouts: Vec<StoreLayout>,
+    /// By store, keys and values.
+    stores: Vec<[Buffer; 2]>,
+    /// The step that was submitted last, and what stores held before.
+    submitted: Option<(Step, Vec<Vec<u32>>)>,
 }
 
 impl Watched {
-    pub(crate) fn new(plan: &Plan, slots: &[Buffer], scratch: &Scratch, kv: Option<&Kv>) -> Watched {
-        let layout = kv.map(|kv| kv.layout);
-        let elements = |dim: usize| dim.div_ceil(2);
+    pub(crate) fn new(blueprint: &Blueprint, buffers: &[Buffer], model: &Model) -> Watched {
         Watched {
-            plan: plan.clone(),
-            slots: slots.to_vec(),
-            scratch: scratch.clone(),
-            layers: kv.map_or(Vec::new(), |kv| kv.layers.clone()),
-            kv_heads: layout.map_or(0, |layout| layout.kv_heads),
-            elements: layout.map_or([0; 2], |layout| [elements(layout.k_dim), elements(layout.v_dim)]),
-            words: if kv.is_some_and(Kv::is_wide) { 2 } else { 1 },
-            v_dim: layout.map_or(0, |layout| layout.v_dim),
+            plan: blueprint.plan.clone(),
+            scratch: blueprint.scratch.clone(),
+            buffers: buffers.to_vec(),
+            layouts: model.plan.bound.stores().to_vec(),
+            stores: model.stores.clone(),
+            submitted: None,
         }
     }
 
-    /// Keys and values of all layers.
+    /// The buffers that passes use in turn.
+    fn of_scratch(&self) -> impl Iterator<Item = usize> {
+        let Scratch { parts, roped, f16_rows, f16_scales, hidden, tokens, ref lists } = self.scratch;
+        let single = [parts, roped, f16_rows, f16_scales, hidden, tokens].into_iter().flatten();
+        single.chain(lists.iter().copied())
+    }
+
+    /// Keys and values of all stores.
     fn stores(&self) -> Vec<&wgpu::Buffer> {
-        self.layers.iter().flatten().map(|store| &**store).collect()
+        self.stores.iter().flatten().map(|store| &**store).collect()
     }
 
-    /// Fills everything but the cache with what nobody has written; the cache as it is.
-    pub(crate) fn before(&self, device: &Device) -> Vec<Vec<u32>> {
+    /// Fills everything but the stores with what nobody has written.
+    pub(crate) fn before(&mut self, device: &Device, step: &Step) {
         if device.guard.is_none() {
-            return Vec::new();
+            return;
         }
-        self.slots.iter().enumerate().for_each(|(number, slot)| poison(device, slot, number));
-        self.scratch.buffers().for_each(|buffer| poison(device, buffer, SCRATCH));
-        read(device, &self.stores())
+        let slots = self.buffers.iter().take(self.plan.slots.len()).enumerate();
+        slots.for_each(|(number, slot)| poison(device, slot, number));
+        self.of_scratch().for_each(|number| poison(device, &self.buffers[number], SCRATCH));
+        self.submitted = Some((step.clone(), read(device, &self.stores())));
     }
 
     /// # Panics
     /// When anything was written that was not to be, or not written that was.
     pub(crate) fn after(
-        &self,
+        &mut self,
         device: &Device,
         bound: &Bound,
-        step: &Step,
-        shape: StepShape,
-        [narrow_rows, narrow_numbers]: [usize; 2],
-        before: &[Vec<u32>],
+        shape: &StepShape,
+        f16_rows: [usize; 2],
     ) {
         let Some(guard) = &device.guard else { return };
+        let Some((step, before)) = self.submitted.take() else { return };
         guard.check(device);
-        let slots: Vec<&wgpu::Buffer> = self.slots.iter().map(|slot| &**slot).collect();
+        let slots: Vec<&wgpu::Buffer> =
+            self.buffers.iter().take(self.plan.slots.len()).map(|slot| &**slot).collect();
         for (slot, words) in read(device, &slots).into_iter().enumerate() {
-            self.check_values(bound, step, slot, &words);
+            self.check_values(bound, &step, slot, &words);
         }
-        let attends = || self.plan.passes.iter().filter_map(Pass::attention);
-        if let Some(parts) = &self.scratch.parts {
-            let heads = attends().map(|attend| attend.heads).max().unwrap_or(0);
-            let splits = if shape.splits > 1 { shape.splits } else { 0 };
-            let own = shape.rows * heads * splits * (self.v_dim + 2);
-            check_scratch(device, parts, "parts of attention", own);
-        }
-        if let Some(turned) = &self.scratch.turned {
-            let turns = attends().filter(|attend| shape.tiles > 0 && attend.q_rope.is_some());
-            let cols = turns.map(|attend| bound.value(attend.q).cols).max().unwrap_or(0);
-            check_scratch(device, turned, "turned queries", shape.rows * cols);
-        }
-        if let Some([numbers, scales]) = &self.scratch.narrow {
-            // Two numbers to a word.
-            check_scratch(device, numbers, "rows for matrix units", narrow_numbers / 2);
-            check_scratch(device, scales, "scales of such rows", narrow_rows);
-        }
-        let stored: Vec<usize> = attends().map(|attend| attend.layer).collect();
+        self.check_scratch(device, bound, shape, f16_rows);
+        let attends = self.plan.passes.iter().filter_map(|pass| match pass {
+            Pass::Attend(attend) => Some(attend),
+            _ => None,
+        });
+        let written: Vec<usize> =
+            attends.filter(|attend| attend.kv.is_some()).map(|attend| attend.store.index()).collect();
         for (i, after) in read(device, &self.stores()).into_iter().enumerate() {
-            let (layer, which) = (i / 2, i % 2);
-            let what = format!("{} of layer {layer}", ["keys", "values"][which]);
+            let (store, which) = (i / 2, i % 2);
+            let what = format!("{} of store {store}", ["keys", "values"][which]);
             let mut expected = before[i].clone();
-            if stored.contains(&layer) {
-                for word in self.own_words(step, which) {
+            if written.contains(&store) {
+                let group = bound.graph().group_of(graph::StoreId::from_index(store));
+                for word in own_words(&self.layouts[store], &step, group, which) {
                     assert_ne!(after[word], unwritten(STORE), "{what}: word {word} was not written");
                     expected[word] = after[word];
                 }
@@ -322,12 +308,64 @@ impl Watched {
         }
     }
 
-    /// Of a slot, all numbers of its values are there, and nothing else.
+    /// Of buffers that passes use in turn, as many words are there as the pass of the step has that uses most.
+    fn check_scratch(&self, device: &Device, bound: &Bound, shape: &StepShape, [rows, values]: [usize; 2]) {
+        let attends = || {
+            self.plan.passes.iter().filter_map(|pass| match pass {
+                Pass::Attend(attend) => Some(attend),
+                _ => None,
+            })
+        };
+        let of_parts = |attend: &Attend| {
+            let splits = shape.splits[bound.graph().group_of(attend.store)];
+            let v_dim = bound.graph().store(attend.store).v_dim;
+            if splits > 1 { shape.rows * attend.heads * splits * (v_dim + 2) } else { 0 }
+        };
+        let roped = attends().filter(|attend| shape.tiles > 0 && attend.q_rope.is_some());
+        let roped = roped.map(|attend| shape.rows * bound.value(attend.q).cols).max().unwrap_or(0);
+        let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
+        let whole = [
+            (self.scratch.parts, "parts of attention", attends().map(of_parts).max().unwrap_or(0)),
+            (self.scratch.roped, "roped queries", roped),
+            // Two values to a word.
+            (self.scratch.f16_rows, "rows for matrix units", values / 2),
+            (self.scratch.f16_scales, "scales of such rows", rows),
+            (self.scratch.tokens, "tokens", tokens),
+        ];
+        for (buffer, what, own) in whole {
+            let Some(buffer) = buffer else { continue };
+            for (at, &word) in read(device, &[&self.buffers[buffer]])[0].iter().enumerate() {
+                let is_written = word != unwritten(SCRATCH);
+                assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
+            }
+        }
+        // Rows may use fewer experts than there is room for.
+        let within = |buffer: usize, what: &str, own: usize| {
+            let words = read(device, &[&self.buffers[buffer]]).remove(0);
+            let last = words.iter().rposition(|&word| word != unwritten(SCRATCH));
+            assert!(last.is_none_or(|last| last < own), "word {last:?} of {what}, of which {own} are used");
+        };
+        let hidden = self.plan.passes.iter().filter_map(|pass| match *pass {
+            Pass::Experts(Experts { list, gate, y, .. }) => {
+                let padded = bound.graph().weight(gate).rows.next_multiple_of(32);
+                Some(shape.rows(bound.value(y).rows) * self.plan.lists[list].used * padded)
+            }
+            _ => None,
+        });
+        if let (Some(buffer), Some(own)) = (self.scratch.hidden, hidden.max()) {
+            within(buffer, "rows of experts", own);
+        }
+        for (&buffer, list) in self.scratch.lists.iter().zip(&self.plan.lists) {
+            within(buffer, "a list of experts", shape.rows(list.rows) * list.words());
+        }
+    }
+
+    /// Of a slot, all that its values have are there, and nothing else.
     fn check_values(&self, bound: &Bound, step: &Step, slot: usize, words: &[u32]) {
         let stride = self.plan.slots[slot].cols;
         let rows = match self.plan.slots[slot].rows {
             Rows::Step => step.tokens().len(),
-            Rows::Wanted => step.wanted().len(),
+            Rows::Output => step.outputs().len(),
         };
         // By column, whose it is, and whether it only fills up a vector: that may be zeros.
         let mut owners = vec![None; stride];
@@ -364,24 +402,20 @@ impl Watched {
             }
         }
     }
+}
 
-    /// Words of a layer's keys (0) or values (1) that the rows of a step are stored in.
-    fn own_words(&self, step: &Step, which: usize) -> impl Iterator<Item = usize> {
-        let elements = self.elements[which];
-        let heads = self.kv_heads;
-        let of_row = move |(page, place): (usize, usize)| {
-            (0..heads * elements).map(move |i| {
-                let (head, element) = (i / elements, i % elements);
-                let first = (page * heads + head) * elements * PAGE;
-                first + if which == 0 { element * PAGE + place } else { place * elements + element }
-            })
-        };
-        let words = self.words;
-        step.rows()
-            .map(|(span, position)| span.slot(position))
-            .flat_map(of_row)
-            .flat_map(move |element| words * element..words * (element + 1))
-            .collect::<Vec<_>>()
-            .into_iter()
-    }
+/// Words of a store's keys (0) or values (1) that the rows of a step are written to.
+fn own_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) -> Vec<usize> {
+    let graph::Store { heads, k_dim, v_dim, .. } = layout.store;
+    let elements = [k_dim, v_dim][which].div_ceil(2);
+    let words = if is_kv_f32(layout) { 2 } else { 1 };
+    let of_row = |(page, offset): (usize, usize)| {
+        (0..heads * elements).map(move |i| {
+            let (head, element) = (i / elements, i % elements);
+            let first = (page * heads + head) * elements * PAGE;
+            first + if which == 0 { element * PAGE + offset } else { offset * elements + element }
+        })
+    };
+    let slots = step.rows().map(|(sequence, position)| sequence.tables[group].slot(position));
+    slots.flat_map(of_row).flat_map(|element| words * element..words * (element + 1)).collect()
 }

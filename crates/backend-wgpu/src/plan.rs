@@ -1,12 +1,11 @@
 //! How a graph becomes a list of passes over the device's buffers, and what is fused.
 //!
 //! Fused are, where nobody else reads the value in between: a norm into the products of its rows, products of the
-//! same rows into one pass, biases and residuals into the products before them, SwiGLU into its two products,
-//! rotations of queries and keys into the pass that writes keys and values to the cache. A value that is tapped is
-//! made as a whole; what is made anyway, is copied when it is made.
+//! same rows into one pass, biases and residuals into the products before them, a gate into its two products,
+//! RoPE of queries and keys into attention. A value that is tapped is made as a whole, and copied when it is made.
 
 use backend::Bound;
-use graph::{Op, Rope, Rows, ValueId, WeightId};
+use graph::{Activation, Life, Op, Rope, Rows, StoreId, ValueId, WeightId, share_buffers};
 
 /// One pass: values that exist, and the value or values it makes.
 #[derive(Clone, Debug)]
@@ -42,39 +41,68 @@ pub(crate) enum Pass {
         weight: WeightId,
         y: ValueId,
     },
-    SwiGlu {
+    Gate {
         gate: ValueId,
         up: ValueId,
+        act: Activation,
         y: ValueId,
     },
-    Take {
+    Scale {
+        x: ValueId,
+        factor: f32,
+        y: ValueId,
+    },
+    OutputRows {
         x: ValueId,
         y: ValueId,
     },
-    /// Queries, or any heads, turned.
-    Turn {
+    /// Heads that are roped.
+    Rope {
         x: ValueId,
         rope: Rope,
         y: ValueId,
     },
-    /// Keys and values go to the cache of a layer, and queries meet what is there.
+    /// Keys and values are written to their store, and attended to.
     Attend(Attend),
+    /// How much each expert counts, and the list of those that rows use.
+    Route {
+        logits: ValueId,
+        used: usize,
+        list: usize,
+        y: ValueId,
+    },
+    Experts(Experts),
 }
 
 /// Attention, with what comes just before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Attend {
     pub(crate) q: ValueId,
-    pub(crate) k: ValueId,
-    pub(crate) v: ValueId,
-    /// What turns queries and keys on the way.
+    pub(crate) kv: Option<[ValueId; 2]>,
+    /// The RoPE of queries and keys on the way.
     pub(crate) q_rope: Option<Rope>,
     pub(crate) k_rope: Option<Rope>,
     pub(crate) y: ValueId,
-    pub(crate) layer: usize,
+    pub(crate) store: StoreId,
     pub(crate) heads: usize,
-    pub(crate) kv_heads: usize,
     pub(crate) scale: f32,
+}
+
+/// Experts, with a norm that comes before and what is added.
+#[derive(Clone, Debug)]
+pub(crate) struct Experts {
+    pub(crate) x: ValueId,
+    pub(crate) norm: Option<Norm>,
+    pub(crate) routes: ValueId,
+    /// The list of those that rows use, which the pass makes itself where no route has.
+    pub(crate) list: usize,
+    pub(crate) makes_list: bool,
+    pub(crate) gate: WeightId,
+    pub(crate) up: WeightId,
+    pub(crate) down: WeightId,
+    pub(crate) act: Activation,
+    pub(crate) residual: Option<ValueId>,
+    pub(crate) y: ValueId,
 }
 
 /// A norm that comes before products.
@@ -96,8 +124,18 @@ pub(crate) struct Part {
 pub(crate) enum Shape {
     /// A value each.
     Each,
-    /// Of two, silu of the first times the second: the value of both parts.
-    Glu,
+    /// Of two, the activation of the first times the second: the value of both parts.
+    Glu(Activation),
+}
+
+impl Shape {
+    /// What gates go through.
+    pub(crate) fn act(self) -> Option<Activation> {
+        match self {
+            Shape::Each => None,
+            Shape::Glu(act) => Some(act),
+        }
+    }
 }
 
 /// What is added to products.
@@ -118,11 +156,26 @@ pub(crate) struct Place {
 }
 
 /// A buffer that values take turns in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// Numbers of a row, a multiple of 4.
+    /// Values of a row, a multiple of 4.
     pub(crate) cols: usize,
     pub(crate) rows: Rows,
+}
+
+/// A buffer for lists of the experts that rows use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    /// Experts of a row, at most.
+    pub(crate) used: usize,
+    pub(crate) rows: Rows,
+}
+
+impl List {
+    /// Words of a row: how many experts there are, and two for each (`kernels/route.wgsl`).
+    pub(crate) fn words(self) -> usize {
+        1 + 2 * self.used
+    }
 }
 
 /// The passes of a graph.
@@ -130,6 +183,7 @@ pub(crate) struct Slot {
 pub(crate) struct Plan {
     pub(crate) passes: Vec<Pass>,
     pub(crate) slots: Vec<Slot>,
+    pub(crate) lists: Vec<List>,
     /// By value; none for what is never whole.
     places: Vec<Option<Place>>,
 }
@@ -137,9 +191,10 @@ pub(crate) struct Plan {
 impl Plan {
     /// The plan of `bound`, with `margin` free columns on both sides of each value.
     pub(crate) fn new(bound: &Bound, margin: usize) -> Plan {
-        let passes = Fusion::new(bound).passes();
+        let mut passes = Fusion::new(bound).passes();
         let (slots, places) = places(bound, &passes, margin);
-        Plan { passes, slots, places }
+        let lists = lists(bound, &mut passes);
+        Plan { passes, slots, lists, places }
     }
 
     /// Where a value lies that some pass makes.
@@ -153,24 +208,19 @@ impl Pass {
     pub(crate) fn makes(&self) -> Vec<ValueId> {
         match self {
             Pass::Linear { parts, shape: Shape::Each, .. } => parts.iter().map(|part| part.y).collect(),
-            Pass::Linear { parts, .. } => vec![parts[0].y],
+            Pass::Linear { parts, shape: Shape::Glu(_), .. } => vec![parts[0].y],
             Pass::Input { y }
             | Pass::Embed { y, .. }
             | Pass::Norm { y, .. }
             | Pass::Add { y, .. }
             | Pass::AddBias { y, .. }
-            | Pass::SwiGlu { y, .. }
-            | Pass::Take { y, .. }
-            | Pass::Turn { y, .. }
+            | Pass::Gate { y, .. }
+            | Pass::Scale { y, .. }
+            | Pass::OutputRows { y, .. }
+            | Pass::Rope { y, .. }
+            | Pass::Route { y, .. }
+            | Pass::Experts(Experts { y, .. })
             | Pass::Attend(Attend { y, .. }) => vec![*y],
-        }
-    }
-
-    /// The attention it is, if it is one.
-    pub(crate) fn attention(&self) -> Option<&Attend> {
-        match self {
-            Pass::Attend(attend) => Some(attend),
-            _ => None,
         }
     }
 
@@ -178,15 +228,22 @@ impl Pass {
     fn reads(&self) -> Vec<ValueId> {
         match *self {
             Pass::Input { .. } | Pass::Embed { .. } => Vec::new(),
-            Pass::Linear { x, rest: Rest::Residual(rest), .. } => vec![x, rest],
-            Pass::Linear { x, .. }
-            | Pass::Norm { x, .. }
+            Pass::Linear { x, ref rest, .. } => match rest {
+                Rest::Residual(rest) => vec![x, *rest],
+                Rest::None | Rest::Biases(_) => vec![x],
+            },
+            Pass::Norm { x, .. }
             | Pass::AddBias { x, .. }
-            | Pass::Take { x, .. }
-            | Pass::Turn { x, .. } => vec![x],
+            | Pass::Scale { x, .. }
+            | Pass::OutputRows { x, .. }
+            | Pass::Route { logits: x, .. }
+            | Pass::Rope { x, .. } => vec![x],
             Pass::Add { a, b, .. } => vec![a, b],
-            Pass::SwiGlu { gate, up, .. } => vec![gate, up],
-            Pass::Attend(Attend { q, k, v, .. }) => vec![q, k, v],
+            Pass::Gate { gate, up, .. } => vec![gate, up],
+            Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
+            Pass::Experts(Experts { x, routes, residual, .. }) => {
+                [x, routes].into_iter().chain(residual).collect()
+            }
         }
     }
 }
@@ -205,20 +262,20 @@ struct Fusion<'a> {
 
 impl<'a> Fusion<'a> {
     fn new(bound: &'a Bound) -> Fusion<'a> {
-        let values = bound.values();
-        let mut readers = vec![Vec::new(); values.len()];
-        for (reader, value) in values.iter().enumerate() {
-            value.op.inputs().for_each(|input| readers[input.index()].push(reader));
+        let values = bound.graph().values().len();
+        let mut readers = vec![Vec::new(); values];
+        for (reader, value) in bound.graph().values() {
+            value.op.inputs().for_each(|input| readers[input.index()].push(reader.index()));
         }
-        let mut fusion = Fusion { bound, readers, absorbed: vec![false; values.len()] };
-        for number in 0..values.len() {
+        let mut fusion = Fusion { bound, readers, absorbed: vec![false; values] };
+        for number in 0..values {
             fusion.absorbed[number] = fusion.is_absorbed(number);
         }
         fusion
     }
 
     fn op(&self, value: usize) -> &'a Op {
-        &self.bound.values()[value].op
+        &self.bound.value(ValueId::from_index(value)).op
     }
 
     /// The only one that reads `value`, which is not to be read by name.
@@ -231,48 +288,71 @@ impl<'a> Fusion<'a> {
 
     /// Whether a value is made on the way to another and never lies anywhere.
     fn is_absorbed(&self, number: usize) -> bool {
-        let is_linear = |value: usize| matches!(self.op(value), Op::Linear { .. });
-        match self.op(number) {
-            Op::RmsNorm { .. } => {
-                let kept = self.bound.is_kept(ValueId::from_index(number));
-                !kept
-                    && !self.readers[number].is_empty()
-                    && self.readers[number].iter().all(|&reader| is_linear(reader))
+        match *self.op(number) {
+            Op::RmsNorm { x, weight, .. } => {
+                let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
+                let readers = &self.readers[number];
+                is_of_rows
+                    && !self.bound.is_kept(ValueId::from_index(number))
+                    && !readers.is_empty()
+                    && readers.iter().all(|&reader| self.multiplies_rows(reader, number))
             }
-            Op::Linear { .. } => self.only_reader(number).is_some_and(|reader| match *self.op(reader) {
-                Op::AddBias { .. } => true,
-                Op::Add { a, b } => a != b && self.residual(a, b).0.index() == number,
-                Op::SwiGlu { gate, up } => self.are_gated(gate, up),
-                _ => false,
+            Op::Linear { .. } => self.only_reader(number).is_some_and(|reader| {
+                let reads = self.op(reader);
+                matches!(reads, Op::AddBias { .. })
+                    || matches!(*reads, Op::Gate { gate, up, .. } if self.are_gated(gate, up))
+                    || self.is_added(number, reader)
             }),
-            // Keys are turned where they are stored, queries where they are used.
-            Op::Rope { .. } => self.only_reader(number).is_some_and(|reader| match *self.op(reader) {
-                Op::Attention { q, k, v, .. } => {
-                    [q, k, v].iter().filter(|id| id.index() == number).count() == 1 && v.index() != number
-                }
-                _ => false,
+            Op::Experts { .. } => {
+                self.only_reader(number).is_some_and(|reader| self.is_added(number, reader))
+            }
+            // Keys are roped where they are stored, queries where they are used.
+            Op::Rope { .. } => self.only_reader(number).is_some_and(|reader| {
+                let Op::Attention { q, kv, .. } = *self.op(reader) else { return false };
+                let is_value = kv.is_some_and(|[_, v]| v.index() == number);
+                let inputs = [q].into_iter().chain(kv.into_iter().flatten());
+                inputs.filter(|id| id.index() == number).count() == 1 && !is_value
             }),
-            _ => false,
+            Op::Input { .. }
+            | Op::Embed { .. }
+            | Op::Attention { .. }
+            | Op::Gate { .. }
+            | Op::Route { .. }
+            | Op::Scale { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::OutputRows { .. } => false,
         }
+    }
+
+    /// Whether `reader` multiplies the rows of `value` with weights, and does nothing else with them.
+    fn multiplies_rows(&self, reader: usize, value: usize) -> bool {
+        let reads = self.op(reader);
+        matches!(reads, Op::Linear { .. })
+            || matches!(*reads, Op::Experts { x, routes, .. } if x != routes && x.index() == value)
+    }
+
+    /// Whether `reader` adds something to a product.
+    fn is_added(&self, product: usize, reader: usize) -> bool {
+        matches!(*self.op(reader), Op::Add { a, b } if a != b && self.residual(a, b).0.index() == product)
     }
 
     /// Of two that are added, the product and what is added to it: the later of two products is.
     fn residual(&self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
-        let is_linear = |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. });
-        match (is_linear(a), is_linear(b)) {
+        let is_product =
+            |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. } | Op::Experts { .. });
+        match (is_product(a), is_product(b)) {
             (true, true) => (a.max(b), a.min(b)),
             (false, true) => (b, a),
-            _ => (a, b),
+            (true, false) | (false, false) => (a, b),
         }
     }
 
     /// Whether both are products of the same rows that nobody else reads.
     fn are_gated(&self, gate: ValueId, up: ValueId) -> bool {
-        let product = |id: ValueId| match *self.op(id.index()) {
-            Op::Linear { x, weight } if self.only_reader(id.index()).is_some() => {
-                Some((x, self.bound.weight(weight).cols))
-            }
-            _ => None,
+        let product = |id: ValueId| {
+            let Op::Linear { x, weight } = *self.op(id.index()) else { return None };
+            self.only_reader(id.index()).map(|_| (x, self.bound.weight(weight).cols))
         };
         gate != up && product(gate).is_some() && product(gate) == product(up)
     }
@@ -286,7 +366,7 @@ impl<'a> Fusion<'a> {
             }
             let y = ValueId::from_index(number);
             match *self.op(number) {
-                Op::Input => passes.push(Pass::Input { y }),
+                Op::Input { cols: _ } => passes.push(Pass::Input { y }),
                 Op::Embed { table } => passes.push(Pass::Embed { table, y }),
                 Op::Linear { .. } | Op::AddBias { .. } if self.product(number).is_some() => {
                     passes.push(self.products(number, &mut done));
@@ -296,80 +376,101 @@ impl<'a> Fusion<'a> {
                 Op::RmsNorm { x, weight, eps } => {
                     passes.push(Pass::Norm { x, norm: Norm { weight, eps }, y })
                 }
-                Op::Add { a, b } => {
-                    let (product, other) = self.residual(a, b);
-                    match *self.op(product.index()) {
-                        Op::Linear { x, weight } if self.absorbed[product.index()] => {
-                            let (x, norm) = self.rows(x);
-                            let parts = vec![Part { weight, y }];
-                            let rest = Rest::Residual(other);
-                            passes.push(Pass::Linear { x, norm, parts, shape: Shape::Each, rest });
-                        }
-                        _ => passes.push(Pass::Add { a, b, y }),
-                    }
+                Op::Add { a, b } => passes.push(self.added(a, b, y)),
+                Op::Gate { gate, up, act } => passes.push(self.gated(gate, up, act, y)),
+                Op::Scale { x, factor } => passes.push(Pass::Scale { x, factor, y }),
+                Op::OutputRows { x } => passes.push(Pass::OutputRows { x, y }),
+                Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
+                Op::Attention { q, kv, store, heads, scale } => {
+                    let (q, q_rope) = self.unroped(q);
+                    let k = kv.map(|[k, _]| self.unroped(k));
+                    let k_rope = k.and_then(|(_, rope)| rope);
+                    let kv = k.zip(kv).map(|((k, _), [_, v])| [k, v]);
+                    passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, scale }));
                 }
-                Op::SwiGlu { gate, up } => match (self.op(gate.index()), self.op(up.index())) {
-                    (&Op::Linear { x, weight }, &Op::Linear { weight: up, .. })
-                        if self.absorbed[gate.index()] =>
-                    {
-                        let (x, norm) = self.rows(x);
-                        let parts = vec![Part { weight, y }, Part { weight: up, y }];
-                        passes.push(Pass::Linear { x, norm, parts, shape: Shape::Glu, rest: Rest::None });
-                    }
-                    _ => passes.push(Pass::SwiGlu { gate, up, y }),
-                },
-                Op::TakeRows { x } => passes.push(Pass::Take { x, y }),
-                Op::Rope { x, ref rope } => passes.push(Pass::Turn { x, rope: rope.clone(), y }),
-                Op::Attention { q, k, v, layer, heads, kv_heads, scale } => {
-                    let ((q, q_rope), (k, k_rope)) = (self.unturned(q), self.unturned(k));
-                    passes.push(Pass::Attend(Attend {
-                        q,
-                        k,
-                        v,
-                        q_rope,
-                        k_rope,
-                        y,
-                        layer,
-                        heads,
-                        kv_heads,
-                        scale,
-                    }));
-                }
+                Op::Route { logits, used } => passes.push(Pass::Route { logits, used, list: 0, y }),
+                Op::Experts { .. } => passes.extend(self.experts(y, None, y)),
             }
         }
         passes
     }
 
-    /// The rows that are multiplied for a product with `x`: its own, or those of a norm that is made on the way.
-    fn rows(&self, x: ValueId) -> (ValueId, Option<Norm>) {
-        match *self.op(x.index()) {
-            Op::RmsNorm { x: before, weight, eps } if self.absorbed[x.index()] => {
-                (before, Some(Norm { weight, eps }))
-            }
-            _ => (x, None),
+    /// A gate, with the products that are absorbed in it.
+    fn gated(&self, gate: ValueId, up: ValueId, act: Activation, y: ValueId) -> Pass {
+        if let (&Op::Linear { x, weight }, &Op::Linear { weight: up, .. }) =
+            (self.op(gate.index()), self.op(up.index()))
+            && self.absorbed[gate.index()]
+        {
+            let (x, norm) = self.rows(x);
+            let parts = vec![Part { weight, y }, Part { weight: up, y }];
+            return Pass::Linear { x, norm, parts, shape: Shape::Glu(act), rest: Rest::None };
         }
+        Pass::Gate { gate, up, act, y }
     }
 
-    /// Heads before they are turned on the way, and by what.
-    fn unturned(&self, id: ValueId) -> (ValueId, Option<Rope>) {
-        match self.op(id.index()) {
-            Op::Rope { x, rope } if self.absorbed[id.index()] => (*x, Some(rope.clone())),
-            _ => (id, None),
+    /// A sum, with the product that is absorbed in it.
+    fn added(&self, a: ValueId, b: ValueId, y: ValueId) -> Pass {
+        let (product, other) = self.residual(a, b);
+        if !self.absorbed[product.index()] {
+            return Pass::Add { a, b, y };
         }
+        if let Op::Linear { x, weight } = *self.op(product.index()) {
+            let (x, norm) = self.rows(x);
+            let parts = vec![Part { weight, y }];
+            return Pass::Linear { x, norm, parts, shape: Shape::Each, rest: Rest::Residual(other) };
+        }
+        self.experts(product, Some(other), y).unwrap_or(Pass::Add { a, b, y })
+    }
+
+    /// The experts that `value` is, with what is added to them, as `y`.
+    fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
+        let Op::Experts { x, routes, gate, up, down, act } = *self.op(value.index()) else { return None };
+        let (x, norm) = self.rows(x);
+        let makes_list = !matches!(self.op(routes.index()), Op::Route { .. });
+        let list = 0;
+        Some(Pass::Experts(Experts {
+            x,
+            norm,
+            routes,
+            list,
+            makes_list,
+            gate,
+            up,
+            down,
+            act,
+            residual,
+            y,
+        }))
+    }
+
+    /// The rows that are multiplied for a product with `x`: its own, or those of a norm that is made on the way.
+    fn rows(&self, x: ValueId) -> (ValueId, Option<Norm>) {
+        if let Op::RmsNorm { x: before, weight, eps } = *self.op(x.index())
+            && self.absorbed[x.index()]
+        {
+            return (before, Some(Norm { weight, eps }));
+        }
+        (x, None)
+    }
+
+    /// Heads before RoPE on the way, and that.
+    fn unroped(&self, id: ValueId) -> (ValueId, Option<Rope>) {
+        if let Op::Rope { x, rope } = *self.op(id.index())
+            && self.absorbed[id.index()]
+        {
+            return (x, Some(rope));
+        }
+        (id, None)
     }
 
     /// A product that is a value itself, or the one before a bias: its rows, weight and bias.
     fn product(&self, value: usize) -> Option<(ValueId, WeightId, Option<WeightId>)> {
-        match *self.op(value) {
-            Op::Linear { x, weight } => Some((x, weight, None)),
-            Op::AddBias { x, weight: bias } => match *self.op(x.index()) {
-                Op::Linear { x: rows, weight } if self.absorbed[x.index()] => {
-                    Some((rows, weight, Some(bias)))
-                }
-                _ => None,
-            },
-            _ => None,
+        if let Op::Linear { x, weight } = *self.op(value) {
+            return Some((x, weight, None));
         }
+        let Op::AddBias { x, weight: bias } = *self.op(value) else { return None };
+        let Op::Linear { x: rows, weight } = *self.op(x.index()) else { return None };
+        self.absorbed[x.index()].then_some((rows, weight, Some(bias)))
     }
 
     /// The product `first`, with the next ones of the same rows.
@@ -397,40 +498,76 @@ impl<'a> Fusion<'a> {
 /// Gives values their places: a slot is free again after the last pass that reads what lies there. With margins each
 /// pass has its own, so that after a step all is there.
 fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
-    let mut last_use = vec![0; bound.values().len()];
-    for (pass_number, pass) in passes.iter().enumerate() {
+    let values = bound.graph().values().len();
+    let mut last_use = vec![0; values];
+    for (number, pass) in passes.iter().enumerate() {
         for id in pass.reads().into_iter().chain(pass.makes()) {
-            last_use[id.index()] = pass_number;
+            last_use[id.index()] = number;
         }
     }
-    last_use[bound.output().index()] = passes.len();
-    let (mut slots, mut places) = (Vec::<Slot>::new(), vec![None; bound.values().len()]);
-    // By slot, the last pass that reads it.
-    let mut busy_until: Vec<usize> = Vec::new();
-    for (pass_number, pass) in passes.iter().enumerate() {
-        let made = pass.makes();
-        let Some(&first) = made.first() else { continue };
-        let rows = bound.value(first).rows;
-        let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
-        let cols = margin + made.iter().map(|&id| width(id)).sum::<usize>();
-        let until = made.iter().map(|id| last_use[id.index()]).max().unwrap_or(pass_number);
-        let fits = |slot: usize| {
-            margin == 0
-                && slots[slot].rows == rows
-                && slots[slot].cols == cols
-                && busy_until[slot] < pass_number
-        };
-        let slot = (0..slots.len()).find(|&slot| fits(slot)).unwrap_or_else(|| {
-            slots.push(Slot { cols, rows });
-            busy_until.push(0);
-            slots.len() - 1
-        });
-        busy_until[slot] = until;
+    // What is tapped is copied when it is made; tokens are chosen from the output at the end.
+    last_use[bound.output().index()] = Life::<Slot>::KEPT;
+    let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
+    let life = |(number, pass): (usize, &Pass)| {
+        let makes = pass.makes();
+        let cols = margin + makes.iter().map(|&id| width(id)).sum::<usize>();
+        let rows = bound.value(makes[0]).rows;
+        let last_read = makes.iter().map(|id| last_use[id.index()]).fold(number, usize::max);
+        let last_read = if margin > 0 { Life::<Slot>::KEPT } else { last_read };
+        Life { shape: Slot { cols, rows }, made: number, last_read }
+    };
+    let lives: Vec<Life<Slot>> = passes.iter().enumerate().map(life).collect();
+    let (slots, of_passes) = share_buffers(&lives);
+    let mut places = vec![None; values];
+    for (pass, slot) in passes.iter().zip(of_passes) {
         let mut col = margin;
-        for id in made {
+        for id in pass.makes() {
             places[id.index()] = Some(Place { slot, col });
             col += width(id);
         }
     }
     (slots, places)
+}
+
+/// Experts that a row of `routes` uses at most; scaling chooses no others.
+fn used(bound: &Bound, mut routes: ValueId) -> usize {
+    while let Op::Scale { x, .. } = bound.value(routes).op {
+        routes = x;
+    }
+    bound.graph().experts_used(routes)
+}
+
+/// Gives each list of experts a buffer, and says in the passes which.
+fn lists(bound: &Bound, passes: &mut [Pass]) -> Vec<List> {
+    let reads = |pass: &Pass, route: ValueId| {
+        matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route)
+    };
+    let (mut lives, mut makers) = (Vec::new(), Vec::new());
+    for (made, pass) in passes.iter().enumerate() {
+        let (routes, used, last_read) = match *pass {
+            Pass::Route { y, used, .. } => {
+                (y, used, passes.iter().rposition(|pass| reads(pass, y)).unwrap_or(made))
+            }
+            Pass::Experts(Experts { routes, makes_list: true, .. }) => {
+                (routes, used(bound, routes), made)
+            }
+            _ => continue,
+        };
+        let shape = List { used, rows: bound.value(routes).rows };
+        lives.push(Life { shape, made, last_read });
+        makers.push((made, routes));
+    }
+    let (shapes, of_lives) = share_buffers(&lives);
+    for (&(maker, routes), number) in makers.iter().zip(of_lives) {
+        for (at, pass) in passes.iter_mut().enumerate() {
+            match pass {
+                Pass::Route { list, .. } if at == maker => *list = number,
+                Pass::Experts(experts) if at == maker || !experts.makes_list && experts.routes == routes => {
+                    experts.list = number;
+                }
+                _ => {}
+            }
+        }
+    }
+    shapes
 }

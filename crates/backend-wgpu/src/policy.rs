@@ -15,7 +15,7 @@ pub(crate) struct Abilities {
 
 impl Abilities {
     /// Whether subgroups have 32 threads, always.
-    fn is_wide(self) -> bool {
+    fn subgroup_32(self) -> bool {
         self.subgroups == Some(Subgroups { least: 32, most: 32 })
     }
 }
@@ -49,8 +49,8 @@ pub(crate) struct Shapes {
     pub(crate) outputs: usize,
     /// Weights that make an output.
     pub(crate) gates: usize,
-    /// Whether weights may be numbers of f16.
-    pub(crate) narrow: bool,
+    /// Whether weights may have values that are all exact in f16.
+    pub(crate) fits_f16: bool,
 }
 
 /// Chunks of all rows that `linear.wgsl` takes at a time.
@@ -62,10 +62,16 @@ const MANY: usize = 9;
 /// Workgroups with large tiles that keep a large device busy.
 const BUSY: usize = 100;
 
+/// Whether `route.wgsl` has room for so many experts, of which a row uses so many.
+pub(crate) fn fits_route(experts: usize, used: usize) -> bool {
+    const WORDS: usize = (16 << 10) / size_of::<u32>();
+    experts + 2 * used < WORDS
+}
+
 /// Chooses for a pass of products.
 pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
-    let Shapes { rows, cols, outputs, gates, narrow } = shapes;
-    let is_wide = abilities.is_wide();
+    let Shapes { rows, cols, outputs, gates, fits_f16 } = shapes;
+    let subgroup_32 = abilities.subgroup_32();
     if rows >= MANY {
         let fits = |tile: usize, size: usize| {
             tile_bytes(tile, size) <= abilities.workgroup_memory as usize
@@ -73,7 +79,7 @@ pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
         };
         let groups = |tile: usize| rows.div_ceil(tile) * (gates * outputs).div_ceil(tile);
         return match abilities.matrices {
-            Some(size) if is_wide && narrow && cols.is_multiple_of(64) && fits(64, size) => {
+            Some(size) if subgroup_32 && fits_f16 && cols.is_multiple_of(64) && fits(64, size) => {
                 let tile = if fits(128, size) && groups(128) >= BUSY { 128 } else { 64 };
                 Product::Tiles { tile, size }
             }
@@ -82,7 +88,7 @@ pub(crate) fn product(shapes: Shapes, abilities: Abilities) -> Product {
     }
     let columns = rows.max(1).next_power_of_two();
     let lanes = LANES / columns;
-    let subgroups = is_wide && lanes == 32;
+    let subgroups = subgroup_32 && lanes == 32;
     // Threads of many groups, since all of a workgroup share the activations that it brings.
     let threads = if columns == 1 { 256 } else { 64 };
     let outputs = 2 / gates;
@@ -124,13 +130,13 @@ pub(crate) const FLASH_ROWS: usize = 64;
 /// Rows that tiles have on average when they are worth it: fewer keep most of a workgroup waiting.
 const FILLED: usize = 16;
 
-/// Chooses for heads of `k_dim` and `v_dim` numbers, with a store of f32 (`wide`) or of f16.
-pub(crate) fn attention(k_dim: usize, v_dim: usize, wide: bool, abilities: Abilities) -> Attention {
+/// Chooses for heads of `k_dim` and `v_dim` numbers, with a store of f32 (`kv_f32`) or of f16.
+pub(crate) fn attention(k_dim: usize, v_dim: usize, kv_f32: bool, abilities: Abilities) -> Attention {
     let all = |most: usize, multiple: usize| {
         [k_dim, v_dim].iter().all(|&dim| dim <= most && dim.is_multiple_of(multiple))
     };
     let fits = flash_units_bytes(k_dim, v_dim) <= abilities.workgroup_memory as usize;
-    if abilities.matrices == Some(16) && abilities.is_wide() && !wide && all(128, 16) && fits {
+    if abilities.matrices == Some(16) && abilities.subgroup_32() && !kv_f32 && all(128, 16) && fits {
         return Attention::FlashUnits;
     }
     if all(256, 4) { Attention::Flash } else { Attention::Rows }
@@ -148,10 +154,10 @@ pub(crate) fn most_tiles(rows: usize) -> usize {
     rows / FILLED
 }
 
-/// Workgroup memory of `flash_units.wgsl`.
+/// Workgroup memory of `flash_units.wgsl`, with a window, which takes more.
 pub(crate) fn flash_units_bytes(k_dim: usize, v_dim: usize) -> usize {
     let halves = FLASH_ROWS * (k_dim.max(v_dim) + 8 + 72);
-    halves * size_of::<u16>() + (FLASH_ROWS * 68 + v_dim + 4) * size_of::<f32>()
+    halves * size_of::<u16>() + (FLASH_ROWS * 68 + 2 * v_dim + 4) * size_of::<f32>()
 }
 
 /// The kernels for passes of up to as many rows, each with the most rows that it is for. Where weights could turn out
@@ -197,9 +203,9 @@ mod tests {
         let subgroups = |least, most| Abilities { subgroups: Some(Subgroups { least, most }), ..plain };
         let units = Abilities { matrices: Some(16), workgroup_memory: 48 << 10, ..subgroups(32, 32) };
         let metal = Abilities { matrices: Some(8), workgroup_memory: 32 << 10, ..subgroups(32, 32) };
-        let shapes = |rows, cols, outputs, gates| Shapes { rows, cols, outputs, gates, narrow: true };
-        let wide =
-            |rows, cols, outputs, gates| Shapes { narrow: false, ..shapes(rows, cols, outputs, gates) };
+        let shapes = |rows, cols, outputs, gates| Shapes { rows, cols, outputs, gates, fits_f16: true };
+        let not_f16 =
+            |rows, cols, outputs, gates| Shapes { fits_f16: false, ..shapes(rows, cols, outputs, gates) };
         let few = |columns, outputs, subgroups| {
             let threads = if columns == 1 { 256 } else { 64 };
             Product::Few { columns, outputs, lanes: 32 / columns, threads, subgroups }
@@ -218,7 +224,7 @@ mod tests {
             (shapes(512, 2048, 5632, 2), units, tiles(128, 16)),
             (shapes(512, 2048, 5632, 2), metal, tiles(64, 8)),
             (shapes(512, 288, 288, 1), units, Product::Many),
-            (wide(512, 2048, 2048, 1), units, Product::Many),
+            (not_f16(512, 2048, 2048, 1), units, Product::Many),
             (shapes(512, 2048, 5632, 2), plain, Product::Many),
             (
                 shapes(512, 2048, 5632, 2),
@@ -243,7 +249,7 @@ mod tests {
         let plain = Abilities { subgroups, matrices: None, workgroup_memory: 16 << 10, threads: 256 };
         let units = Abilities { matrices: Some(16), workgroup_memory: 48 << 10, ..plain };
         let metal = Abilities { matrices: Some(8), workgroup_memory: 32 << 10, ..plain };
-        for (k_dim, v_dim, wide, abilities, expected) in [
+        for (k_dim, v_dim, kv_f32, abilities, expected) in [
             (64, 64, false, units, Attention::FlashUnits),
             (128, 112, false, units, Attention::FlashUnits),
             (128, 128, true, units, Attention::Flash),
@@ -257,8 +263,8 @@ mod tests {
             (64, 33, false, plain, Attention::Rows),
             (512, 64, false, plain, Attention::Rows),
         ] {
-            let found = attention(k_dim, v_dim, wide, abilities);
-            assert_eq!(found, expected, "{k_dim} and {v_dim} columns, wide: {wide}, {abilities:?}");
+            let found = attention(k_dim, v_dim, kv_f32, abilities);
+            assert_eq!(found, expected, "{k_dim} and {v_dim} columns, kv_f32: {kv_f32}, {abilities:?}");
         }
     }
 

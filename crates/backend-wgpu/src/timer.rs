@@ -2,8 +2,8 @@
 
 use backend::{Error, Step, Timing};
 
-use crate::device::{Buffer, Device};
-use crate::program::Cost;
+use crate::device::{Buffer, Device, Purpose};
+use crate::launch::Cost;
 
 /// Times that a step can take: what wgpu allows in a query set.
 const MOST: u32 = wgpu::QUERY_SET_MAX_QUERIES;
@@ -14,8 +14,8 @@ pub(crate) struct Timer {
     resolved: Buffer,
     staging: Buffer,
     taken: u32,
-    /// Between which times what was done, for so many rows.
-    spans: Vec<(u32, Cost, usize)>,
+    /// Up to which time since the one before what was done, for so many rows.
+    launches: Vec<(u32, Cost, usize)>,
 }
 
 impl Timer {
@@ -31,10 +31,10 @@ impl Timer {
         });
         let bytes = u64::from(MOST) * size_of::<u64>() as u64;
         let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
-        let resolved = device.buffer("times", bytes, usage)?;
+        let resolved = device.buffer(Purpose::Times, bytes, usage)?;
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let staging = device.buffer("times", bytes, usage)?;
-        Ok(Some(Timer { queries, resolved, staging, taken: 0, spans: Vec::new() }))
+        let staging = device.buffer(Purpose::Times, bytes, usage)?;
+        Ok(Some(Timer { queries, resolved, staging, taken: 0, launches: Vec::new() }))
     }
 
     /// At the beginning of a pass.
@@ -49,7 +49,7 @@ impl Timer {
     pub(crate) fn end(&mut self, pass: &mut wgpu::ComputePass<'_>, cost: &Cost, rows: usize) {
         if self.taken < MOST {
             pass.write_timestamp(&self.queries, self.taken);
-            self.spans.push((self.taken, cost.clone(), rows));
+            self.launches.push((self.taken, cost.clone(), rows));
             self.taken += 1;
         }
     }
@@ -64,25 +64,22 @@ impl Timer {
         let bytes = u64::from(self.taken) * size_of::<u64>() as u64;
         let times: Vec<u64> = device.read(&self.staging, bytes, bytemuck::pod_collect_to_vec)?;
         let period = f64::from(device.queue.get_timestamp_period()) * 1e-9;
-        let positions: usize = step.spans().iter().map(|span| span.past + span.len).sum();
-        let pairs: usize = step.rows().map(|(_, position)| position + 1).sum();
-        for (at, cost, rows) in self.spans {
+        for (at, cost, rows) in self.launches {
+            let (bytes, multiply_adds) = cost.of(step, rows);
+            let what = cost.what;
             let ticks = times[at as usize].saturating_sub(times[at as usize - 1]);
-            let known = timings.iter().position(|timing| timing.what == cost.what);
+            let known = timings.iter().position(|timing| timing.what == what);
             let timing = match known {
                 Some(known) => &mut timings[known],
                 None => {
-                    let (calls, seconds, bytes, multiply_adds) = (0, 0.0, 0, 0);
-                    timings.push(Timing { what: cost.what, calls, seconds, bytes, multiply_adds });
+                    timings.push(Timing { what, calls: 0, seconds: 0.0, bytes: 0, multiply_adds: 0 });
                     timings.last_mut().expect("one was pushed")
                 }
             };
             timing.calls += 1;
             timing.seconds += ticks as f64 * period;
-            timing.bytes +=
-                cost.bytes + cost.row_bytes * rows as u64 + cost.position_bytes * positions as u64;
-            timing.multiply_adds +=
-                cost.row_multiply_adds * rows as u64 + cost.pair_multiply_adds * pairs as u64;
+            timing.bytes += bytes;
+            timing.multiply_adds += multiply_adds;
         }
         Ok(())
     }

@@ -58,6 +58,16 @@ pub enum Error {
         /// Groups of the graph.
         expected: usize,
     },
+    /// A model that cannot be computed in such parts.
+    #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
+    Cut {
+        /// Layers of the model.
+        layers: usize,
+        /// Layers of the parts before.
+        at: usize,
+        /// Why not.
+        why: &'static str,
+    },
     /// A step that contradicts itself or the store.
     #[error("step: {0}")]
     Step(String),

@@ -8,6 +8,7 @@
 mod bound;
 mod error;
 mod outputs;
+mod registry;
 mod state;
 mod step;
 mod weight;
@@ -18,6 +19,9 @@ use quant::Format;
 pub use bound::{Bound, BoundModel};
 pub use error::{Error, Remedy};
 pub use outputs::{Outputs, Pending, Ticket, are_tokens_only, arg_max, log_sum_exp};
+pub use registry::{
+    Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry, readable_size,
+};
 pub use state::{BlockTable, KvFormat, PAGE, Sequence, StateLayout, StoreLayout, first_needed_page};
 pub use step::{OutputRow, Step};
 pub use weight::{Weight, Weights};
@@ -147,6 +151,11 @@ pub trait LoadedModel: Send {
 
     /// What it holds, or will when it is prepared.
     fn memory(&self) -> Memory;
+
+    /// The devices that compute it, one after the other, each with what the model takes there.
+    fn stages(&self) -> Vec<(Description, Memory)> {
+        vec![(self.describe(), self.memory())]
+    }
 
     /// What steps since the last call have spent their time on, when the backend was made to take it.
     fn timings(&self) -> Vec<Timing> {

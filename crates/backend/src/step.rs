@@ -99,6 +99,18 @@ impl Step {
         Step { input, ..self }
     }
 
+    /// The same for a part of a model that ends before output rows are taken.
+    pub fn without_outputs(&self) -> Step {
+        let (tokens, sequences) = (self.tokens.clone(), self.sequences.clone());
+        Step { tokens, sequences, outputs: Vec::new(), input: Vec::new() }
+    }
+
+    /// The same with the output rows of `whole`, which has as many rows.
+    pub fn with_outputs_of(self, whole: &Step) -> Step {
+        debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "rows of a part and of the whole");
+        Step { outputs: whole.outputs.clone(), ..self }
+    }
+
     /// The tokens, one a row.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens

@@ -1,70 +1,90 @@
-//! Making backends: the one place that names them all.
+//! The devices of this machine: the one place that names the crates of all backends.
 
 use std::num::NonZero;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::bail;
-use backend::Backend;
-use backend_cpu::{Cpu, Isa};
-use backend_reference::Reference;
-use backend_wgpu::{Adapter, Gpu};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, OpenOptions, Registry};
+use backend_cpu::Isa;
 use clap::builder::FalseyValueParser;
+use runner::Opening;
+use runner::placement::accelerators;
 
 use crate::args::{BackendName, CpuArgs};
 use crate::output;
 
-/// What a CPU has, with all layers of a model or with the first ones: backend `name`, or what it does there.
-pub(crate) fn on_cpu(name: BackendName, args: CpuArgs) -> Box<dyn Backend> {
-    match name {
-        BackendName::Reference => Box::new(Reference::new()),
-        BackendName::HybridF32 => Box::new(cpu(args).with_f32_activations()),
-        BackendName::Auto | BackendName::Cpu | BackendName::Metal | BackendName::Vulkan => {
-            Box::new(cpu(args))
-        }
-    }
+/// The devices of the backends that this build has. A backend is added by a line here.
+pub(crate) fn registry() -> &'static Registry {
+    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+        let drivers: Vec<Box<dyn Driver>> = vec![
+            Box::new(backend_cpu::CpuDriver),
+            #[cfg(feature = "gpu")]
+            Box::new(backend_wgpu::GpuDriver),
+            Box::new(backend_reference::ReferenceDriver),
+        ];
+        Registry::new(drivers)
+    });
+    &REGISTRY
 }
 
-/// The device that `name` means. None when it means one only where there is a graphics processor.
-pub(crate) fn adapter(name: BackendName) -> anyhow::Result<Option<Adapter>> {
+/// The backends of graphics processors.
+const GRAPHICS: [&str; 2] = ["vulkan", "metal"];
+
+/// Whether this build has any backend of graphics processors.
+pub(crate) fn has_graphics() -> bool {
+    registry().backends().any(|backend| GRAPHICS.contains(&backend))
+}
+
+/// What has all layers of a model, or those that no graphics processor has: backend `name`, or what it uses there.
+pub(crate) fn host(name: BackendName, options: OpenOptions) -> Opening {
+    let backend = if name == BackendName::Reference { "reference" } else { "cpu" };
+    let device = registry().of(backend).into_iter().next();
+    Opening { device: device.expect("every build has both"), options }
+}
+
+/// Those of `devices` that compute a model's layers besides the host; `is_named` when the user has asked for them.
+fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Device>> {
+    let infos: Vec<DeviceInfo> = devices.iter().map(|device| device.info()).collect();
+    accelerators(&infos, is_named).into_iter().map(|index| devices[index].clone()).collect()
+}
+
+/// The graphics processors that `name` means, the one to fill first at the front. None when it means some only where
+/// there are any.
+pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
     let interface = match name {
-        BackendName::Cpu | BackendName::Reference => return Ok(None),
-        BackendName::Auto => return Ok(taken_by_auto(&adapters())),
+        BackendName::Cpu | BackendName::Reference => return Ok(Vec::new()),
+        BackendName::Auto => return Ok(taken_by_auto(registry().likely())),
         BackendName::HybridF32 => None,
         BackendName::Metal => Some("metal"),
         BackendName::Vulkan => Some("vulkan"),
     };
-    let is_meant = |adapter: &Adapter| interface.is_none_or(|interface| adapter.interface() == interface);
-    let Some(adapter) = backend_wgpu::adapters().into_iter().find(is_meant) else {
+    let is_built = |name| registry().backends().any(|backend| backend == name);
+    if !interface.map_or_else(has_graphics, is_built) {
+        bail!(
+            "this build of rustorch has no graphics backend: it was built without the Cargo feature `gpu`; \
+             --backend cpu needs none"
+        );
+    }
+    let found = chosen(interface.map_or_else(|| registry().devices(), |name| registry().of(name)), true);
+    let Some(first) = found.first().map(|device| device.info()) else {
         bail!(
             "there is no {} device: no driver says it has one; `rustorch devices` lists what there is, and \
              --backend cpu needs none",
             interface.unwrap_or("Vulkan or Metal")
         )
     };
-    if adapter.is_software() {
+    if first.kind == DeviceKind::Software {
         output::note(format_args!(
             "rustorch: {} computes on the processor; --backend cpu is faster",
-            output::printable(adapter.name(), "")
+            output::printable(&first.name, "")
         ));
     }
-    Ok(Some(adapter))
+    Ok(found)
 }
 
-/// The adapters of a machine that may have a graphics processor; drivers of others are not asked.
-pub(crate) fn adapters() -> Vec<Adapter> {
-    if backend_wgpu::may_have_gpu() { backend_wgpu::adapters() } else { Vec::new() }
-}
-
-/// The one of these that backend `auto` takes.
-pub(crate) fn taken_by_auto(adapters: &[Adapter]) -> Option<Adapter> {
-    adapters.iter().find(|adapter| !adapter.is_software()).cloned()
-}
-
-/// What a backend has said, if that is what went wrong.
-pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
-    match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(engine::Error::Backend(fault)), _) | (_, Some(trace::Error::Backend(fault))) => Some(fault),
-        _ => error.downcast_ref(),
-    }
+/// Those of `devices` that backend `auto` takes.
+pub(crate) fn taken_by_auto(devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
+    chosen(devices, false)
 }
 
 /// Where the CPU has weights.
@@ -76,16 +96,21 @@ pub(crate) struct WeightsArgs {
     pub(crate) no_repack: bool,
 }
 
-impl WeightsArgs {
-    /// `cpu` with its weights there.
-    pub(crate) fn on(self, cpu: Cpu) -> Cpu {
-        if self.no_repack { cpu.without_repacking() } else { cpu }
+/// How devices are opened.
+impl From<CpuArgs> for OpenOptions {
+    fn from(CpuArgs { threads, isa, weights }: CpuArgs) -> OpenOptions {
+        OpenOptions {
+            threads,
+            instruction_set: isa.map(Isa::name),
+            ..OpenOptions::from(weights)
+        }
     }
 }
 
-pub(crate) fn cpu(CpuArgs { threads, isa, weights }: CpuArgs) -> Cpu {
-    let cpu = Cpu::with_isa(threads, isa.unwrap_or_else(Isa::detect));
-    weights.on(cpu.expect("the options name what there is"))
+impl From<WeightsArgs> for OpenOptions {
+    fn from(weights: WeightsArgs) -> OpenOptions {
+        OpenOptions { leave_weights_in_file: weights.no_repack, ..OpenOptions::default() }
+    }
 }
 
 /// A way to compute on this machine: a backend, or one of its kernel sets.
@@ -101,27 +126,28 @@ pub(crate) struct Candidate {
 /// Makes an instance of a backend, without a model.
 pub(crate) type Make = dyn Fn() -> anyhow::Result<Box<dyn Backend>>;
 
+impl Candidate {
+    fn new(name: String, backend: BackendName, opening: Opening) -> Candidate {
+        Candidate { name, backend, make: Box::new(move || Ok(opening.open()?)) }
+    }
+}
+
 /// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
 /// last, then the reference.
 pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) -> Vec<Candidate> {
-    let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available()).map(|isa| Candidate {
-        name: format!("cpu ({})", isa.name()),
-        backend: BackendName::Cpu,
-        make: Box::new(move || Ok(Box::new(cpu(CpuArgs { threads, isa: Some(isa), weights })))),
+    let options = OpenOptions::from(CpuArgs { threads, isa: None, weights });
+    let cpu = host(BackendName::Cpu, options);
+    let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
+        let options = OpenOptions { instruction_set: Some(set), ..options };
+        Candidate::new(format!("cpu ({set})"), BackendName::Cpu, Opening { options, ..cpu.clone() })
     });
-    let reference = Candidate {
-        name: "reference".to_owned(),
-        backend: BackendName::Reference,
-        make: Box::new(|| Ok(Box::new(Reference::new()))),
-    };
+    let reference = host(BackendName::Reference, options);
+    let reference = Candidate::new("reference".to_owned(), BackendName::Reference, reference);
     sets.chain([reference]).collect()
 }
 
-/// The graphics processor `adapter`, which is backend `name`.
-pub(crate) fn graphics(name: BackendName, adapter: Adapter) -> Candidate {
-    Candidate {
-        name: adapter.interface().to_owned(),
-        backend: name,
-        make: Box::new(move || Ok(Box::new(Gpu::new(&adapter)?))),
-    }
+/// The graphics processor `device`, which is backend `name`.
+pub(crate) fn graphics(name: BackendName, device: Arc<dyn Device>) -> Candidate {
+    let backend = device.info().backend.to_owned();
+    Candidate::new(backend, name, Opening { device, options: OpenOptions::default() })
 }

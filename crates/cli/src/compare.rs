@@ -143,7 +143,7 @@ fn record(
 ) -> anyhow::Result<()> {
     let recording = Recording {
         file,
-        model,
+        graph: &model.graph,
         tokens,
         kv: args.cache.format(),
         rows: args.batch_size.get(),

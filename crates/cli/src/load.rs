@@ -12,7 +12,7 @@ use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
-use crate::placement::{Placement, Read, Sizes, Wish};
+use crate::placement::{self, Placement, Read, Wish};
 use crate::{folders, output, trace};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
@@ -59,7 +59,8 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
     let wish = Wish::from(&args.backend);
     let read = Read { logits, values: args.debug };
-    let placement = Sizes::with(&model, &options, read, |sizes| Placement::new(wish, sizes))?;
+    let placement =
+        placement::of_engine(&model, &options, read, |demand| Placement::new(wish, demand))?;
     let model = Arc::new(model);
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;

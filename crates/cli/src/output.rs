@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anstream::AutoStream;
+pub(crate) use backend::readable_size as size;
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
@@ -112,16 +113,6 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((cut, _)) => printable(&text[..cut], "") + "…",
         None => printable(text, ""),
-    }
-}
-
-/// Bytes for people, such as `1.2 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let power = (0..units.len() - 1).take_while(|&power| bytes >> (10 * power) >= 1024).count();
-    match power {
-        0 => counted(bytes, "byte"),
-        _ => format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power]),
     }
 }
 
@@ -235,16 +226,6 @@ mod tests {
     fn nothing_steers_the_terminal() {
         assert_eq!(printable("a\u{1b}[2J\tb\n", "\n\t"), "a\\u{1b}[2J\tb\n");
         assert_eq!(printable("\u{9b}\r\u{202e}ж🙂\u{7f}", ""), "\\u{9b}\\r\\u{202e}ж🙂\\u{7f}");
-    }
-
-    #[test]
-    fn sizes_are_read_at_a_glance() {
-        assert_eq!(size(0), "0 bytes");
-        assert_eq!(size(1), "1 byte");
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1024), "1.0 KiB");
-        assert_eq!(size(1_500_000), "1.4 MiB");
-        assert_eq!(size(u64::MAX), "16384.0 PiB");
     }
 
     #[test]

@@ -4,15 +4,17 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use backend::{PAGE, StateLayout};
 use engine::Engine;
 use models::Model;
+use runner::FileWeights;
 use serde::Serialize;
 use trace::{Recording, Summary};
 
 use crate::args::TraceArgs;
 use crate::interrupt::Unfinished;
 use crate::output::note;
-use crate::placement::{Placement, Read, Sizes, Wish};
+use crate::placement::{self, Placement, Wish};
 use crate::values::{Layers, TokenIds};
 use crate::{load, outfile, output};
 
@@ -39,7 +41,7 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
     };
     let recording = Recording {
         file: &file,
-        model: &model,
+        graph: &model.graph,
         tokens: &tokens,
         kv: args.cache.format(),
         rows: args.backend.batch_size.get(),
@@ -64,17 +66,12 @@ pub(crate) fn record(
     wish: Wish,
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
-    let format_of = |name: &str| recording.file.tensor(name).map(|tensor| tensor.format);
-    let sizes = Sizes {
-        graph: &recording.model.graph,
-        format_of: &format_of,
-        kv: recording.kv,
-        n_ctx: recording.tokens.len(),
-        n_batch: recording.rows,
-        // What is selected is read with fewer rows when it is large.
-        read: Read::LAST,
-    };
-    Placement::new(wish, &sizes)?.with(|backend, _| Ok(recording.run(backend, to)?))
+    let (graph, weights) = (recording.graph, FileWeights(recording.file));
+    let state = StateLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
+    // What is selected is read with fewer rows when it is large.
+    let rows = recording.rows.min(recording.tokens.len()).max(1);
+    let demand = placement::of_steps(graph, &weights, state, rows);
+    Placement::new(wish, &demand)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 
 /// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.

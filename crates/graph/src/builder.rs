@@ -199,6 +199,12 @@ impl Builder {
         self.push(name, Op::OutputRows { x })
     }
 
+    /// Any operation whose operands are of this builder, such as one of another graph with its operands replaced.
+    #[track_caller]
+    pub fn op(&mut self, name: impl Into<Named>, op: Op) -> ValueId {
+        self.push(name, op)
+    }
+
     /// Marks `value` as the last of a layer: a model can be cut there.
     pub fn end_layer(&mut self, value: ValueId) {
         self.layer_ends.push(value);

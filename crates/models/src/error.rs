@@ -1,19 +1,18 @@
 //! Why a file's model is refused.
 
-use crate::Architecture;
-
 /// A model that cannot be computed as its file asks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file is of a family that is not built.
     #[error(
-        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {}",
-        Architecture::names()
+        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {supported}"
     )]
     Architecture {
         /// The name found.
         found: String,
+        /// Those that are.
+        supported: String,
     },
     /// There are no weights.
     #[error("the file holds a vocabulary but no tensors; pass a file that holds the model's weights")]
@@ -51,7 +50,7 @@ pub enum Error {
         /// What it asks for.
         what: &'static str,
         /// The file's architecture.
-        architecture: Architecture,
+        architecture: &'static str,
     },
     /// A tensor of the architecture is not in the file.
     #[error(
@@ -62,6 +61,15 @@ pub enum Error {
         name: String,
         /// The shape it should have, fastest dimension first.
         expected: Vec<usize>,
+    },
+    /// A tensor holds one expert, where all experts of a layer are expected in one tensor.
+    #[error(
+        "tensor `{name}` holds one expert alone, as files of Mixtral did until 2024; such files are not supported, \
+         convert the model again"
+    )]
+    SplitExperts {
+        /// Its name.
+        name: String,
     },
     /// A tensor's shape is not what the hyper-parameters say.
     #[error("tensor `{name}` has shape {found:?}, the hyper-parameters say {expected:?}")]
@@ -81,6 +89,6 @@ pub enum Error {
         /// Its name.
         name: String,
         /// The file's architecture.
-        architecture: Architecture,
+        architecture: &'static str,
     },
 }

@@ -1,7 +1,8 @@
 //! From a file to hyper-parameters and graph.
 
 use gguf::{Gguf, Value};
-use models::{Error, Model, RopeScaling};
+use graph::{Op, Rope};
+use models::{Error, Model};
 use quant::Format;
 use testkit::llama::Spec;
 
@@ -16,6 +17,12 @@ fn model(spec: &Spec, change: &[(&str, Option<Value>)]) -> Result<Model, Error> 
     }
     let file = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a vector takes everything");
     Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+}
+
+/// What queries are roped by, first layer first.
+fn ropes(model: &Model) -> Vec<Rope> {
+    let rope = |op: &Op| if let Op::Rope { rope, .. } = op { Some(*rope) } else { None };
+    model.graph.values().filter_map(|(_, value)| rope(&value.op)).step_by(2).collect()
 }
 
 fn f32_spec() -> Spec {
@@ -62,13 +69,19 @@ fn absent_keys_have_their_defaults() {
         "llama.vocab_size",
     ];
     let change: Vec<_> = absent.iter().map(|key| (*key, None)).collect();
-    let config = model(&all, &change).expect("a good model").config;
-    assert_eq!(config.rope_freq_base, 10_000.0);
-    assert_eq!(config.rope_dimension_count, 32);
-    assert_eq!(config.head_count_kv, 8);
-    assert_eq!((config.key_length, config.value_length), (32, 32));
-    assert_eq!(config.vocab_size, testkit::VOCAB);
-    assert_eq!(config.rope_scaling, RopeScaling::None);
+    let model = model(&all, &change).expect("a good model");
+    let rope = ropes(&model)[0];
+    assert_eq!((rope.theta, rope.dims, rope.scale), (10_000.0, 32, 1.0));
+    let (_, store) = model.graph.stores().next().expect("a store");
+    assert_eq!((store.heads, store.k_dim, store.v_dim), (8, 32, 32));
+    assert_eq!(model.config.vocab_size, testkit::VOCAB);
+    let told = |key: &str| {
+        let found = model.config.hyper_parameters.iter().find(|(name, _)| *name == key);
+        found.map(|(_, value)| value.to_string())
+    };
+    assert_eq!(told("rope.freq_base").as_deref(), Some("f32 10000"));
+    assert_eq!(told("attention.head_count_kv").as_deref(), Some("u32 8"));
+    assert_eq!(told("rope.scaling.type").as_deref(), Some("string \"none\""));
 }
 
 /// Linear unless a type says otherwise; the old key serves where the new one is absent.
@@ -78,17 +91,14 @@ fn rope_scaling_is_read_as_llama_cpp_reads_it() {
     let four = || Value::F32(4.0);
     let kind = |kind: &str| key("llama.rope.scaling.type", Value::String(kind.into()));
     for (change, expected) in [
-        (vec![key("llama.rope.scaling.factor", four())], RopeScaling::Linear(4.0)),
-        (vec![key("llama.rope.scale_linear", four())], RopeScaling::Linear(4.0)),
-        (vec![kind("linear"), key("llama.rope.scaling.factor", four())], RopeScaling::Linear(4.0)),
-        (vec![kind("none"), key("llama.rope.scaling.factor", four())], RopeScaling::None),
-        (vec![kind("linear")], RopeScaling::None),
+        (vec![key("llama.rope.scaling.factor", four())], 0.25),
+        (vec![key("llama.rope.scale_linear", four())], 0.25),
+        (vec![kind("linear"), key("llama.rope.scaling.factor", four())], 0.25),
+        (vec![kind("none"), key("llama.rope.scaling.factor", four())], 1.0),
+        (vec![kind("linear")], 1.0),
     ] {
-        assert_eq!(
-            model(&f32_spec(), &change).expect("a good model").config.rope_scaling,
-            expected,
-            "{change:?}"
-        );
+        let model = model(&f32_spec(), &change).expect("a good model");
+        assert!(ropes(&model).iter().all(|rope| rope.scale == expected), "{change:?}");
     }
     let error = model(&f32_spec(), &[kind("yarn")]).expect_err("not built").to_string();
     assert!(error.contains("llama.rope.scaling.type") && error.contains("yarn"), "{error}");
@@ -99,7 +109,7 @@ fn tied_embeddings_are_the_output_matrix() {
     for tied in [false, true] {
         let model = model(&Spec { tied, ..f32_spec() }, &[]).expect("a good model");
         let output = model.graph.value(model.graph.output());
-        let graph::Op::Linear { weight, .. } = output.op else { panic!("{:?}", output.op) };
+        let Op::Linear { weight, .. } = output.op else { panic!("{:?}", output.op) };
         let expected = if tied { "token_embd.weight" } else { "output.weight" };
         assert_eq!(model.graph.weight(weight).name, expected);
     }
@@ -109,7 +119,8 @@ fn tied_embeddings_are_the_output_matrix() {
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     for (key, neutral, other) in [
-        ("llama.expert_count", Value::U32(0), Value::U32(8)),
+        ("llama.expert_used_count", Value::U32(0), Value::U32(2)),
+        ("llama.expert_group_count", Value::U32(0), Value::U32(4)),
         ("llama.attention.sliding_window", Value::U32(0), Value::U32(4096)),
         ("llama.logit_scale", Value::F32(1.0), Value::F32(0.5)),
         ("llama.attention.causal", Value::Bool(true), Value::Bool(false)),
@@ -118,5 +129,38 @@ fn what_is_not_built_is_refused_by_name() {
         assert!(model(&f32_spec(), &[(key, Some(neutral))]).is_ok(), "{key}");
         let error = model(&f32_spec(), &[(key, Some(other))]).expect_err(key).to_string();
         assert!(error.contains(key), "{error}");
+    }
+}
+
+/// Attention of Llama may have biases, as InternLM's and Granite's had that were converted to it; what one layer has, all
+/// must have.
+#[test]
+fn biases_are_added_where_the_file_has_them() {
+    let spec = testkit::llama::small();
+    let mut tensors = spec.tensors();
+    let bias = |name: &str, len: usize| gguf::Tensor {
+        name: name.to_owned(),
+        format: Format::F32,
+        shape: vec![len],
+        data: vec![0; 4 * len].into(),
+    };
+    let opened = |tensors: &[gguf::Tensor]| {
+        let file = gguf::write(Vec::new(), &spec.metadata(), tensors).expect("a vector takes everything");
+        Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+    };
+    tensors.push(bias("blk.0.attn_output.bias", 64));
+    tensors.push(bias("blk.0.ffn_up.bias", 96));
+    let error = opened(&tensors).expect_err("the other layer has none").to_string();
+    assert!(error.contains("`blk.1.attn_output.bias` of shape [64] is missing"), "{error}");
+    tensors.push(bias("blk.1.attn_output.bias", 64));
+    tensors.push(bias("blk.1.ffn_up.bias", 96));
+    let printed = opened(&tensors).expect("a good model").graph.to_string();
+    for line in [
+        "attn_out_mm-1 = linear(kqv_out_outputs, blk.1.attn_output.weight)",
+        "attn_out-1 = add_bias(attn_out_mm-1, blk.1.attn_output.bias)",
+        "ffn_up_b-0 = add_bias(ffn_up-0, blk.0.ffn_up.bias)",
+        "ffn_swiglu-0 = gate(ffn_gate-0, ffn_up_b-0, silu)",
+    ] {
+        assert!(printed.lines().any(|found| found.starts_with(line)), "{line}\n{printed}");
     }
 }

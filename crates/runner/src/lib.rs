@@ -3,8 +3,13 @@
 //! A [`ModelRunner`] is the one way to put a model on a backend: weights from the file, stores, and a table of programs
 //! by bucket. Whoever runs steps, be it an engine, a trace or a check, goes through it.
 
+mod deploy;
+mod pipeline;
+pub mod placement;
 mod runner;
 mod weights;
 
+pub use deploy::{Demand, Deployed, Deployment, Fit, Opening};
+pub use pipeline::Pipeline;
 pub use runner::ModelRunner;
 pub use weights::FileWeights;

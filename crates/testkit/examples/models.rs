@@ -1,18 +1,23 @@
-//! Writes the test models: `cargo run -p rustorch-testkit --example models -- DIR`.
+//! Writes the test models: `cargo run -p rustorch-testkit --example models -- DIR`. Those of the goldens of 300 tokens go
+//! to the folder `long` in it.
 
-use std::path::Path;
+use std::error::Error;
+use std::path::{Path, PathBuf};
 
-fn main() {
-    let Some(dir) = std::env::args_os().nth(1) else {
-        eprintln!("usage: models DIR");
-        std::process::exit(2);
-    };
-    for (name, spec) in testkit::llama::models() {
-        let path = Path::new(&dir).join(format!("{name}.gguf"));
-        if let Err(error) = spec.write_to(&path) {
-            eprintln!("{}: {error}", path.display());
-            std::process::exit(1);
-        }
+use testkit::llama::{self, Spec};
+
+fn write(folder: &Path, models: &[(String, Spec)]) -> Result<(), Box<dyn Error>> {
+    std::fs::create_dir_all(folder)?;
+    for (name, spec) in models {
+        let path = folder.join(format!("{name}.gguf"));
+        spec.write_to(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         println!("{}", path.display());
     }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder: PathBuf = std::env::args_os().nth(1).ok_or("usage: models DIR")?.into();
+    write(&folder, &llama::models())?;
+    write(&folder.join("long"), &llama::families())
 }

@@ -11,6 +11,8 @@ pub struct Case {
     pub name: String,
     /// Whether its weights are floating-point numbers.
     pub is_float: bool,
+    /// Whether rows choose experts: rounding may choose others, so that few positions are far off.
+    pub has_experts: bool,
     source: Source,
 }
 
@@ -42,11 +44,13 @@ pub fn cases() -> Vec<Case> {
     let random = llama::models().into_iter().map(|(name, spec)| Case {
         name,
         is_float: spec.format.block_len() == 1,
+        has_experts: spec.experts.is_some(),
         source: Source::Random(Box::new(spec)),
     });
     let demo = |format: Format, file| Case {
         name: format!("demo-{}", format.name().to_lowercase()),
         is_float: format.block_len() == 1,
+        has_experts: false,
         source: Source::Demo(file),
     };
     let demo = [demo(Format::F16, demo_model::MASTER_F16), demo(Format::Q6_K, demo_model::EMBEDDED)];

@@ -29,6 +29,20 @@ fn sequences(name: &str) -> Vec<[u32; POSITIONS]> {
     ids.as_chunks().0.to_vec()
 }
 
+/// Positions of the sequence of [`long_tokens`].
+pub const LONG: usize = 300;
+
+/// The token ids for the models of all families: more than windows and pages of the K/V cache hold.
+pub fn long_tokens() -> Vec<u32> {
+    read("long.tokens", "<u4", &[1, LONG], u32::from_le_bytes)
+}
+
+/// The [`columns`] of the exact logits at each position of [`long_tokens`], which is sequence 0 to them.
+pub fn long_exact_logits(model: &str) -> Vec<[f32; COLUMNS]> {
+    let logits = read(&format!("{model}.long"), "<f4", &[LONG, COLUMNS], f32::from_le_bytes);
+    logits.as_chunks().0.to_vec()
+}
+
 /// KL(exact ‖ llama.cpp) in nats of each position of the sequences, one sequence after the other.
 pub fn llama_cpp_kl(model: &str) -> Vec<f32> {
     read(&format!("{model}.kl"), "<f4", &[SEQUENCES * POSITIONS], f32::from_le_bytes)

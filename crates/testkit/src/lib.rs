@@ -2,6 +2,7 @@
 
 mod cases;
 pub mod conformance;
+pub mod families;
 pub mod goldens;
 pub mod judge;
 pub mod llama;

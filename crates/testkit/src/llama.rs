@@ -1,12 +1,14 @@
-//! Small models with random weights, Llama's and what is like them: complete GGUF files, the same bytes on every machine.
+//! Small models with random weights, of every family: complete GGUF files, the same bytes on every machine.
 //!
-//! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere
+//! A [`Spec`] becomes metadata, these a graph, and the graph's list of weights is the list of tensors. Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere
 //! shows in the output.
 
 use std::fs::File;
 use std::path::Path;
 
 use gguf::{Metadata, Tensor, Value, WriteError};
+use graph::{Graph, Op, Role, Weight};
+use models::Model;
 use quant::Format;
 
 use crate::random::Random;
@@ -20,7 +22,7 @@ const LOGIT_DEVIATION: f32 = 2.5;
 /// are then beyond 10, which shows an engine that bounds them.
 const RESIDUAL_DEVIATION: f32 = 4.0;
 
-/// Standard deviation of the embedding's values: small beside what the layers add, lest a model with
+/// Standard deviation of the embedding as it enters the first layer: small beside what the layers add, lest a model with
 /// tied embeddings always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
@@ -28,12 +30,22 @@ const EMBEDDING_DEVIATION: f32 = 1.0;
 /// positions, and were they larger, few tokens would ever have the largest logit.
 const BIAS_DEVIATION: f32 = 0.25;
 
+/// Standard deviation of a router's logits: the first of a row's experts counts most, and whether the last of them or the
+/// next is chosen changes little.
+const ROUTER_DEVIATION: f32 = 3.0;
+
+/// Matrices whose outputs are added to the residual stream.
+const LAST: [&str; 3] = ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight"];
+
+/// Norms of what is added to the residual stream.
+const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
+
 /// What a model is like. Sizes are those of the metadata keys of the same meaning.
 ///
 /// `Spec { tied: true, ..Spec::new(Format::F32) }` is a model with one thing changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// `general.architecture`: of `qwen2`, queries, keys and values have biases.
+    /// `general.architecture`
     pub architecture: &'static str,
     /// Format of all matrices; vectors are F32.
     pub format: Format,
@@ -50,8 +62,12 @@ pub struct Spec {
     /// `attention.key_length` and `attention.value_length`; left out of the file when `None`, which
     /// means `hidden / heads`.
     pub head_length: Option<u32>,
-    /// `feed_forward_length`
+    /// `feed_forward_length`, and the width of an expert.
     pub ffn: u32,
+    /// `expert_count` and `expert_used_count`; left out when `None`.
+    pub experts: Option<[u32; 2]>,
+    /// `attention.sliding_window`; left out when `None`.
+    pub window: Option<u32>,
     /// `context_length`
     pub context: u32,
     /// `attention.layer_norm_rms_epsilon`
@@ -79,6 +95,8 @@ impl Spec {
             kv_heads: 2,
             head_length: None,
             ffn: 512,
+            experts: None,
+            window: None,
             context: 2048,
             rms_eps: 1e-5,
             rope_base: 10000.0,
@@ -128,6 +146,16 @@ impl Spec {
             set("attention.key_length", Value::U32(length));
             set("attention.value_length", Value::U32(length));
         }
+        if let Some([count, used]) = self.experts {
+            set("expert_count", Value::U32(count));
+            set("expert_used_count", Value::U32(used));
+            if self.architecture != "llama" {
+                set("expert_feed_forward_length", Value::U32(self.ffn));
+            }
+        }
+        if let Some(window) = self.window {
+            set("attention.sliding_window", Value::U32(window));
+        }
         set("rope.dimension_count", Value::U32(self.head()));
         set("rope.freq_base", Value::F32(self.rope_base));
         if let Some(factor) = self.rope_linear {
@@ -139,74 +167,77 @@ impl Spec {
         metadata
     }
 
+    /// The graph of the model.
+    ///
+    /// # Panics
+    /// When there is no such model.
+    pub fn graph(&self) -> Graph {
+        let has = |name: &str| match name {
+            "output.weight" => !self.tied,
+            "rope_freqs.weight" => self.rope_freqs,
+            _ => name.ends_with(".attn_norm.weight"),
+        };
+        let model = Model::of(&self.metadata(), &has);
+        model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
+    }
+
     /// The tensors in the order of the file.
+    ///
+    /// # Panics
+    /// When there is no such model, or a row is not whole blocks.
     pub fn tensors(&self) -> Vec<Tensor> {
-        let (hidden, ffn, vocab, head) = (self.hidden, self.ffn, VOCAB as u32, self.head());
-        let output_deviation = if self.tied { EMBEDDING_DEVIATION } else { deviation(hidden) };
-        let output_norm = LOGIT_DEVIATION / (output_deviation / deviation(hidden));
+        let graph = self.graph();
+        let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
+        let weights = graph.weights().zip(graph.roles());
+        weights.map(|((_, weight), roles)| self.tensor(weight, &roles, embedding)).collect()
+    }
 
-        let mut tensors = vec![self.matrix("token_embd", hidden, vocab, EMBEDDING_DEVIATION)];
-        if self.rope_freqs {
-            let factors = (0..head / 2).flat_map(|i| (1.0 + i as f32 / 2.0).to_le_bytes()).collect();
-            tensors.push(vector("rope_freqs.weight".into(), factors));
-        }
-        for layer in 0..self.layers {
-            let blk = |name: &str| format!("blk.{layer}.{name}");
-            let scaled = |name, inputs, outputs, scale| {
-                self.matrix(&blk(name), inputs, outputs, scale * deviation(inputs))
-            };
-            let inner = |name, inputs, outputs| scaled(name, inputs, outputs, 1.0);
-            let last = |name, inputs, outputs| scaled(name, inputs, outputs, RESIDUAL_DEVIATION);
-            let projections = [
-                ("attn_q", self.heads * head),
-                ("attn_k", self.kv_heads * head),
-                ("attn_v", self.kv_heads * head),
-            ];
-            tensors.push(self.norm(&blk("attn_norm"), 1.0));
-            tensors.extend(projections.map(|(name, outputs)| inner(name, hidden, outputs)));
-            if self.architecture == "qwen2" {
-                tensors.extend(projections.map(|(name, outputs)| self.bias(&blk(name), outputs)));
+    /// The tensor of `weight`, random by its name, its use and its shape; `embedding` is the deviation of the embedding.
+    fn tensor(&self, weight: &Weight, roles: &[Role], embedding: f32) -> Tensor {
+        let name = &weight.tensor;
+        let base = name.strip_suffix(".weight").unwrap_or(name);
+        let random = Random::new(self.seed, base);
+        let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
+        let output = if self.tied { embedding } else { deviation(self.hidden) };
+        let inner = deviation(weight.cols as u32);
+        let values = weight.count * weight.rows * weight.cols;
+        let (format, data) = match roles {
+            [Role::Vector, ..] if name == "rope_freqs.weight" => {
+                let factors = (0..weight.cols).flat_map(|i| (1.0 + i as f32 / 2.0).to_le_bytes());
+                (Format::F32, factors.collect())
             }
-            tensors.extend([
-                last("attn_output", self.heads * head, hidden),
-                self.norm(&blk("ffn_norm"), 1.0),
-                inner("ffn_gate", hidden, ffn),
-                inner("ffn_up", hidden, ffn),
-                last("ffn_down", ffn, hidden),
-            ]);
-        }
-        tensors.push(self.norm("output_norm", output_norm));
-        if !self.tied {
-            tensors.push(self.matrix("output", hidden, vocab, output_deviation));
-        }
-        tensors
-    }
-
-    fn matrix(&self, name: &str, inputs: u32, outputs: u32, deviation: f32) -> Tensor {
-        let values = inputs as usize * outputs as usize;
-        Tensor {
-            name: format!("{name}.weight"),
-            format: self.format,
-            shape: vec![inputs as usize, outputs as usize],
-            data: weights::matrix(self.format, values, deviation, Random::new(self.seed, name)).into(),
-        }
-    }
-
-    fn norm(&self, name: &str, mean: f32) -> Tensor {
-        let random = Random::new(self.seed, name);
-        vector(format!("{name}.weight"), weights::vector(self.hidden as usize, mean, random))
-    }
-
-    fn bias(&self, name: &str, len: u32) -> Tensor {
-        let name = format!("{name}.bias");
-        let random = Random::new(self.seed, &name);
-        vector(name, weights::matrix(Format::F32, len as usize, BIAS_DEVIATION, random))
+            [Role::Vector, ..] if name.ends_with(".bias") => {
+                (Format::F32, weights::matrix(Format::F32, values, BIAS_DEVIATION, random))
+            }
+            [Role::Vector, ..] => {
+                let mean = match &**name {
+                    "output_norm.weight" => LOGIT_DEVIATION / (output / deviation(self.hidden)),
+                    _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
+                    _ => 1.0,
+                };
+                (Format::F32, weights::vector(values, mean, random))
+            }
+            _ => {
+                let (format, deviation) = match roles {
+                    [Role::Table, ..] => (self.format, embedding),
+                    // Real files have routers in F32, too.
+                    _ if base.ends_with("ffn_gate_inp") => (Format::F32, ROUTER_DEVIATION * inner),
+                    _ if name == "output.weight" => (self.format, output),
+                    _ if is_last(&LAST) => (self.format, RESIDUAL_DEVIATION * inner),
+                    _ => (self.format, inner),
+                };
+                (format, weights::matrix(format, values, deviation, random))
+            }
+        };
+        Tensor { name: name.clone(), format, shape: weight.tensor_shape(), data: data.into() }
     }
 }
 
-/// A vector of F32, of these bytes.
-fn vector(name: String, data: Vec<u8>) -> Tensor {
-    Tensor { name, format: Format::F32, shape: vec![data.len() / size_of::<f32>()], data: data.into() }
+/// What the graph multiplies embeddings by.
+fn embedding_scale(graph: &Graph) -> f32 {
+    let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
+    let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
+    graph.values().filter_map(|(_, value)| factor(value.op)).product()
 }
 
 /// The standard deviation of a matrix's values that keeps the size of its input.
@@ -229,6 +260,40 @@ fn qwen2(spec: Spec) -> Spec {
     Spec { architecture: "qwen2", tied: true, rms_eps: 1e-6, rope_base: 1e6, ..spec }
 }
 
+/// A small model of architecture `qwen3`: heads wider than the hidden size says.
+pub fn qwen3(format: Format) -> Spec {
+    let (hidden, heads, head_length) = (128, 4, Some(48));
+    Spec { architecture: "qwen3", hidden, heads, head_length, ffn: 192, ..qwen2(Spec::new(format)) }
+}
+
+/// A small model of architecture `qwen3moe`: eight experts, of which a row uses three.
+pub fn qwen3moe(format: Format) -> Spec {
+    let (ffn, experts) = (256, Some([8, 3]));
+    Spec { architecture: "qwen3moe", ffn, experts, tied: false, seed: 22, ..qwen2(Spec::new(format)) }
+}
+
+/// A small Mixtral: eight experts, of which a row uses two.
+pub fn mixtral(format: Format) -> Spec {
+    let experts = Some([8, 2]);
+    let spec = Spec { layers: 2, hidden: 128, heads: 4, ffn: 160, ..Spec::new(format) };
+    Spec { experts, rope_base: 1e6, seed: 20, ..spec }
+}
+
+/// A small model of architecture `gemma3`: seven layers, of which the sixth sees everything, the others 40 positions.
+pub fn gemma3(format: Format) -> Spec {
+    Spec {
+        architecture: "gemma3",
+        layers: 7,
+        hidden: 128,
+        heads: 4,
+        head_length: Some(48),
+        ffn: 192,
+        window: Some(40),
+        rope_linear: Some(8.0),
+        ..qwen2(Spec::new(format))
+    }
+}
+
 /// The models that golden logits exist for, by name: one a format, and variants.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
@@ -239,7 +304,22 @@ pub fn models() -> Vec<(String, Spec)> {
         ("F32-qwen2", qwen2(f32())),
         ("Q8_0-qwen2", qwen2(Spec::new(Format::Q8_0))),
         ("Q4_K-qwen2", Spec { tied: false, ..qwen2(Spec::new(Format::Q4_K)) }),
+        ("Q4_K-qwen3moe", qwen3moe(Format::Q4_K)),
+        ("Q8_0-gemma3", gemma3(Format::Q8_0)),
     ];
     let formats = Format::ALL.map(|format| (format.to_string(), Spec::new(format)));
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()
+}
+
+/// The models whose goldens are about one sequence of 300 tokens: what came after Llama and Qwen2. Their seeds are such that
+/// no row of it has two experts that are nearly equal where one is the last to be chosen, so that rounding chooses no
+/// other.
+pub fn families() -> Vec<(String, Spec)> {
+    let families = [
+        ("F32-qwen3", qwen3(Format::F32)),
+        ("F32-qwen3moe", Spec { layers: 2, ffn: 96, ..qwen3moe(Format::F32) }),
+        ("F32-mixtral", mixtral(Format::F32)),
+        ("F32-gemma3", gemma3(Format::F32)),
+    ];
+    families.map(|(name, spec)| (name.to_owned(), spec)).into()
 }

@@ -17,6 +17,10 @@ fn files_are_those_the_goldens_were_made_from() {
         let crc32 = crc32fast::hash(&spec.file());
         assert_eq!(Some(crc32.into()), summary["models"][&name]["crc32"].as_u64(), "CRC-32 of {name}");
     }
+    for (name, spec) in llama::families() {
+        let crc32 = crc32fast::hash(&spec.file());
+        assert_eq!(Some(crc32.into()), summary["long"][&name]["crc32"].as_u64(), "CRC-32 of {name}");
+    }
 }
 
 #[test]
@@ -52,6 +56,25 @@ fn goldens_are_complete_and_agree_with_the_summary() {
         let square = logits.iter().flatten().map(|x| f64::from(*x).powi(2)).sum::<f64>();
         let deviation = (square / (logits.len() * goldens::COLUMNS) as f64).sqrt();
         assert!((2.0..3.0).contains(&deviation), "{name}: logits' deviation {deviation}");
+    }
+}
+
+/// llama.cpp means the same models, K and V in F16 as its users run it; and where it computes in other roundings, no
+/// router chooses others.
+#[test]
+fn llama_cpp_agrees_over_300_tokens_of_every_family() {
+    let summary = summary();
+    let tokens = goldens::long_tokens();
+    assert!(tokens.len() == goldens::LONG && tokens.iter().all(|token| (*token as usize) < VOCAB));
+    for (name, spec) in llama::families() {
+        let facts = &summary["long"][&name];
+        assert!(facts["llama_cpp"]["nmse"].as_f64().expect("a number") <= 1e-5, "{name}");
+        let gap = facts["router_gap"].as_f64();
+        assert_eq!(gap.is_some(), spec.experts.is_some(), "{name}");
+        assert!(gap.is_none_or(|gap| gap > 2e-3), "{name}: {gap:?}");
+        let deviation = facts["logits_deviation"].as_f64().expect("a number");
+        assert!((2.0..3.0).contains(&deviation), "{name}: logits' deviation {deviation}");
+        assert_eq!(goldens::long_exact_logits(&name).len(), goldens::LONG);
     }
 }
 

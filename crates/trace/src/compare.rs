@@ -2,7 +2,7 @@
 //!
 //! Error that an operation gets with its inputs is not its own. So each operation is judged alone: the
 //! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
-//! of its result is held against that. The first operation beyond the one-operation limit is guilty.
+//! of its result is held against that. The first operation beyond the one-operation limit is failing.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ const WHOLE_BF16: f64 = 1e-3;
 /// accumulates over layers, so this can only tell what is grossly wrong.
 const WHOLE_QUANTIZED: f64 = 1e-2;
 
-/// Compares trace `a`, which is under suspicion, with `b`; operations are replayed on `oracle` when there
+/// Checks trace `a` against `b`; operations are replayed on `oracle` when there
 /// is one. Of the two, those are judged that come from its model, as far as they say; `b` when `a` is right
 /// and `b` is not [trusted](Trace::trusted). What was not judged must be near.
 ///
@@ -87,7 +87,7 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     let first = match method {
         Method::Bits => sides.first_unequal(oracles[0])?,
         Method::Accumulated => sides.first_far()?,
-        Method::Replay => sides.first_guilty(oracles, &mut notes)?,
+        Method::Replay => sides.first_failing(oracles, &mut notes)?,
     };
     let first = sides.sooner(first, oracles, &mut notes)?;
     if method == Method::Replay
@@ -198,7 +198,7 @@ impl Sides<'_> {
 
     /// The first value that is wrong in itself, in A or else in B; or that is far apart and could not be
     /// judged.
-    fn first_guilty(
+    fn first_failing(
         &mut self,
         [a, b]: [Option<Oracle<'_>>; 2],
         notes: &mut Vec<String>,
@@ -301,9 +301,9 @@ impl Sides<'_> {
             for (trace, side) in [(self.a, "a"), (self.b, "b")] {
                 let replay = Replay { trace, side, positions: self.positions, oracle };
                 if let Some(id) = oracle.graph().find(&first.name)
-                    && let Some(guilty) = replay.one(id)?
+                    && let Some(failing) = replay.one(id)?
                 {
-                    (first.side, first.causes) = (Some(side), guilty.causes);
+                    (first.side, first.causes) = (Some(side), failing.causes);
                     break;
                 }
             }

@@ -16,18 +16,20 @@
 mod blocks;
 mod closely;
 mod drift;
+mod products;
 mod region;
 mod rounding;
 mod sums;
 mod tally;
 
 use backend::KvFormat;
+use graph::{Op, Role};
 
-use crate::Matrix;
 use crate::metrics::Metrics;
-use crate::oracle::Call;
+use crate::{Matrix, Oracle};
 
 pub(crate) use blocks::{Block, Blocks, Rows, rows_at_once};
+pub(crate) use products::Products;
 pub use region::Region;
 pub(crate) use rounding::Rounding;
 
@@ -46,12 +48,16 @@ const QUANTIZED: f64 = 5e-4;
 /// with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_F16: f64 = 1e-5;
 
-/// The one-operation limit of `call`.
-pub(crate) fn limit(call: &Call, kv: KvFormat) -> f64 {
-    match call {
-        Call::Linear(weight) if weight.format.block_len() > 1 => QUANTIZED,
-        Call::Attention { .. } if kv == KvFormat::F16 => ATTENTION_F16,
-        _ => FLOAT,
+/// The one-operation limit of `op`.
+pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
+    let is_quantized = op.weights().any(|(id, role)| {
+        matches!(role, Role::Matrix | Role::Experts)
+            && oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1)
+    });
+    match () {
+        () if is_quantized => QUANTIZED,
+        () if op.store().is_some() && kv == KvFormat::F16 => ATTENTION_F16,
+        () => FLOAT,
     }
 }
 

@@ -55,6 +55,6 @@ impl Matrix {
     /// As a weight of F32.
     pub(crate) fn weight(&self) -> Weight {
         let bytes: Vec<u8> = self.data.iter().flat_map(|x| x.to_le_bytes()).collect();
-        Weight { format: Format::F32, rows: self.rows, cols: self.cols, bytes: bytes.into() }
+        Weight::matrix(Format::F32, self.rows, self.cols, bytes.into())
     }
 }

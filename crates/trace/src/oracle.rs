@@ -1,8 +1,16 @@
 //! One operation at a time on a reference backend, fed with tables: local replay.
+//!
+//! A replay is a graph of the operation itself, whose inputs are looked up in tables and whose weights and store are
+//! those of the model. [`Op::operands`] says what these are, so that nothing here lists operations.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Span, Step, Taps, Weight};
+use std::collections::HashMap;
+
+use backend::{
+    Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step, Taps, Weight, Weights,
+};
 use gguf::Gguf;
-use graph::{Builder, Graph, Op, Rope, ValueId, WeightId};
+use graph::{Builder, Graph, Named, Op, Operand, ValueId, WeightId};
+use runner::FileWeights;
 
 use crate::{Error, Matrix, digest};
 
@@ -17,24 +25,44 @@ pub struct Oracle<'a> {
     make: MakeBackend<'a>,
 }
 
-/// An operation without its inputs, with the weights it is to use: what a replay or a hypothesis runs.
+/// An operation without its inputs: what a replay or a hypothesis runs.
 #[derive(Clone, Debug)]
-pub(crate) enum Call {
-    /// The rows of a table that the tokens name.
-    Embed(Weight, Vec<u32>),
-    Linear(Weight),
-    RmsNorm(Weight, f32),
-    /// With the factors, and the position of the first row.
-    Rope(Rope, Option<Weight>, usize),
-    Attention {
-        heads: usize,
-        kv_heads: usize,
-        scale: f32,
-    },
-    SwiGlu,
-    Add,
-    AddBias(Weight),
-    TakeRows,
+pub(crate) struct Call {
+    /// The operation, with the ids of the model's graph.
+    pub(crate) op: Op,
+    /// The tokens of its rows, which it looks up if it has no inputs.
+    pub(crate) tokens: Vec<u32>,
+    /// The position of its first row.
+    pub(crate) first: usize,
+    /// Weights in place of the file's.
+    pub(crate) replaced: Vec<(WeightId, Weight)>,
+}
+
+impl Call {
+    /// Another operation on the same rows.
+    pub(crate) fn with_op(&self, op: Op) -> Call {
+        Call { op, ..self.clone() }
+    }
+
+    /// The same with other values for a weight, in any shape that the operation can take.
+    pub(crate) fn with_weight(&self, id: WeightId, weight: Weight) -> Call {
+        let mut call = self.clone();
+        call.replaced.push((id, weight));
+        call
+    }
+
+    /// The same with weight `other` in place of `own`.
+    pub(crate) fn with_other_weight(&self, own: WeightId, other: WeightId) -> Call {
+        let mut call = self.clone();
+        call.op.operands(|operand| {
+            if let Operand::Weight(id, _) = operand
+                && *id == own
+            {
+                *id = other;
+            }
+        });
+        call
+    }
 }
 
 impl<'a> Oracle<'a> {
@@ -58,122 +86,95 @@ impl<'a> Oracle<'a> {
     /// # Errors
     /// When the file does not hold it.
     pub(crate) fn weight(&self, id: WeightId) -> Result<Weight, Error> {
-        let graph::Weight { name, rows, cols } = self.graph.weight(id);
-        let tensor =
-            self.file.tensor(name).ok_or_else(|| backend::Error::MissingWeight { name: name.clone() })?;
-        Ok(Weight { format: tensor.format, rows: *rows, cols: *cols, bytes: tensor.data.clone() })
+        let weight = self.graph.weight(id);
+        let missing = || backend::Error::MissingWeight { name: weight.name.clone() };
+        Ok(FileWeights(self.file).weight(weight).ok_or_else(missing)?)
     }
 
-    /// What makes the value `id` for these tokens.
-    pub(crate) fn call(&self, id: ValueId, tokens: &[u32]) -> Result<Call, Error> {
-        Ok(match &self.graph.value(id).op {
-            Op::Input => unreachable!("the graph of a whole model begins with tokens"),
-            Op::Embed { table } => Call::Embed(self.weight(*table)?, tokens.to_vec()),
-            Op::Linear { weight, .. } => Call::Linear(self.weight(*weight)?),
-            Op::RmsNorm { weight, eps, .. } => Call::RmsNorm(self.weight(*weight)?, *eps),
-            Op::Rope { rope, .. } => {
-                Call::Rope(rope.clone(), rope.factors.map(|id| self.weight(id)).transpose()?, 0)
-            }
-            Op::Attention { heads, kv_heads, scale, .. } => {
-                Call::Attention { heads: *heads, kv_heads: *kv_heads, scale: *scale }
-            }
-            Op::SwiGlu { .. } => Call::SwiGlu,
-            Op::Add { .. } => Call::Add,
-            Op::AddBias { weight, .. } => Call::AddBias(self.weight(*weight)?),
-            Op::TakeRows { .. } => Call::TakeRows,
-        })
+    /// What makes the value `id`. Attention over a store that another attention has written gets the keys and values
+    /// that were written.
+    pub(crate) fn op(&self, id: ValueId) -> Op {
+        let mut op = self.graph.value(id).op;
+        if let Op::Attention { kv: kv @ None, store, .. } = &mut op {
+            *kv = self.graph.values().find_map(|(_, value)| match value.op.store() {
+                Some((written, true)) if written == *store => keys_and_values(&value.op),
+                _ => None,
+            });
+        }
+        op
     }
 
-    /// The result of `call` on `inputs`, whose rows are positions 0, 1, … of one sequence.
+    /// What makes rows of the value `id`: those of `tokens`, from position `first` on.
+    pub(crate) fn call(&self, id: ValueId, tokens: &[u32], first: usize) -> Call {
+        Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: Vec::new() }
+    }
+
+    /// The result of `call` on `inputs`, whose rows are those of one sequence from the call's first position on.
+    /// What reads a store sees these rows only.
     ///
     /// # Errors
-    /// When the backend refuses it.
+    /// When the file lacks a weight or the backend refuses the operation.
+    ///
+    /// # Panics
+    /// When the operation has another number of inputs.
     pub(crate) fn run(&self, call: &Call, inputs: &[&Matrix]) -> Result<Matrix, Error> {
-        if let Call::TakeRows = call {
-            return Ok(inputs[0].clone());
+        assert_eq!(call.op.inputs().count(), inputs.len(), "inputs of {}", call.op.name());
+        let (mut g, mut op, mut weights) = (Builder::new(), call.op, HashMap::new());
+        let mut tables = inputs.iter().enumerate();
+        let mut missing = None;
+        op.operands(|operand| match operand {
+            Operand::Value(id) => {
+                for (slot, table) in tables.by_ref().take(1) {
+                    let name = format!("x{slot}");
+                    let weight = g.weight(&name, table.rows, table.cols);
+                    weights.insert(name, table.weight());
+                    *id = g.embed(Named("x", Some(slot)), weight);
+                }
+            }
+            Operand::Weight(id, _) => match self.weight_of(call, *id) {
+                Ok((shape, weight)) => {
+                    let name = &self.graph.weight(*id).name;
+                    weights.insert(name.clone(), weight);
+                    *id = g.weights(name, shape);
+                }
+                Err(error) => missing = Some(error),
+            },
+            Operand::Store(id, _) => *id = g.store(*self.graph.store(*id)),
+        });
+        if let Some(error) = missing {
+            return Err(error);
         }
-        let mut net = Net { graph: Builder::new(), backend: (self.make)() };
-        let rows = inputs.first().map_or(0, |table| table.rows);
-        let mut tokens: Vec<u32> = (0..rows as u32).collect();
-        let mut past = 0;
-        let x = net.inputs(inputs)?;
-        let g = &mut net.graph;
-        let y = match call {
-            Call::Embed(table, ids) => {
-                tokens.clone_from(ids);
-                let table = net.weight("table", table.clone())?;
-                net.graph.embed("y", table)
-            }
-            Call::Linear(weight) => {
-                let w = net.weight("w", weight.clone())?;
-                net.graph.linear("y", x[0], w)
-            }
-            Call::RmsNorm(weight, eps) => {
-                let w = net.weight("w", weight.clone())?;
-                net.graph.rms_norm("y", x[0], w, *eps)
-            }
-            Call::Rope(rope, factors, first) => {
-                past = *first;
-                let factors = factors.clone().map(|factors| net.weight("factors", factors)).transpose()?;
-                net.graph.rope("y", x[0], &Rope { factors, ..rope.clone() })
-            }
-            Call::Attention { heads, kv_heads, scale } => {
-                let y = g.attention("y", [x[0], x[1], x[2]], *heads, *kv_heads, *scale);
-                net.backend.allocate_kv(KvLayout {
-                    layers: 1,
-                    kv_heads: *kv_heads,
-                    k_dim: inputs[1].cols / kv_heads,
-                    v_dim: inputs[2].cols / kv_heads,
-                    pages: rows.div_ceil(PAGE),
-                    format: KvFormat::F32,
-                })?;
-                y
-            }
-            Call::SwiGlu => g.swiglu("y", x[0], x[1]),
-            Call::Add => g.add("y", x[0], x[1]),
-            Call::AddBias(weight) => {
-                let w = net.weight("w", weight.clone())?;
-                net.graph.add_bias("y", x[0], w)
-            }
-            Call::TakeRows => x[0],
+        let y = g.op("y", op);
+        // These are output rows already.
+        let y = if matches!(op, Op::OutputRows { .. }) { y } else { g.output_rows("outputs", y) };
+        let graph = g.finish(y);
+
+        let tokens = match inputs.first() {
+            Some(table) => (0..table.rows as u32).collect(),
+            None => call.tokens.clone(),
         };
-        net.run(y, tokens, past)
-    }
-}
-
-/// A small graph with its backend.
-struct Net {
-    graph: Builder,
-    backend: Box<dyn Backend>,
-}
-
-impl Net {
-    fn weight(&mut self, name: &str, weight: Weight) -> Result<WeightId, Error> {
-        let id = self.graph.weight(name, weight.rows, weight.cols);
-        self.backend.load(name, weight)?;
-        Ok(id)
-    }
-
-    /// Values whose row for token `i` is row `i` of a table.
-    fn inputs(&mut self, tables: &[&Matrix]) -> Result<Vec<ValueId>, Error> {
-        let names = ["x0", "x1", "x2"];
-        let input = |(&name, table): (&&'static str, &&Matrix)| {
-            let weight = self.weight(name, table.weight())?;
-            Ok(self.graph.embed(name, weight))
-        };
-        names.iter().zip(tables).map(input).collect()
-    }
-
-    fn run(mut self, y: ValueId, tokens: Vec<u32>, past: usize) -> Result<Matrix, Error> {
-        let wanted = self.graph.take_rows("wanted", y);
-        let graph = self.graph.finish(wanted);
         let rows = tokens.len();
-        let bucket = Bucket { rows, wanted: rows };
-        let mut program = self.backend.compile(&graph, bucket, Taps::None)?;
-        let pages = (0..(past + rows).div_ceil(PAGE) as u32).collect();
-        let span = Span { past, len: rows, pages };
-        let page_store = Step::new(tokens, vec![span], (0..rows as u32).collect())?;
-        program.run(&page_store)?;
-        Ok(Matrix::new(graph.value(wanted).cols, program.output().to_vec()))
+        let first = if op.store().is_some() { 0 } else { call.first };
+        let pages = (first + rows).div_ceil(PAGE);
+        let state = StateLayout::uniform(&graph, pages, KvFormat::F32);
+        let mut loaded = (self.make)().load(&graph, &weights, &state)?;
+        let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None)?;
+        let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..pages as u32);
+        let step = Step::new(tokens, vec![sequence], OutputRow::all(0..rows as u32))?;
+        Ok(Matrix::new(graph.value(y).cols, program.run(&step)?.values().to_vec()))
     }
+
+    /// A weight as `call` uses it, and its matrices, rows and columns.
+    fn weight_of(&self, call: &Call, id: WeightId) -> Result<([usize; 3], Weight), Error> {
+        if let Some((_, weight)) = call.replaced.iter().find(|(replaced, _)| *replaced == id) {
+            return Ok(([weight.count, weight.rows, weight.cols], weight.clone()));
+        }
+        let declared = self.graph.weight(id);
+        Ok(([declared.count, declared.rows, declared.cols], self.weight(id)?))
+    }
+}
+
+/// The keys and values that an attention writes.
+fn keys_and_values(op: &Op) -> Option<[ValueId; 2]> {
+    if let Op::Attention { kv, .. } = op { *kv } else { None }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Span, Step, Taps, Weight};
+use backend::{Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step};
 use gguf::Gguf;
-use models::Model;
+use graph::Graph;
+use runner::ModelRunner;
 
 use crate::{Error, Meta, Shape, Stats, Summary, Writer, digest};
 
@@ -20,8 +21,8 @@ const STEP_BYTES: usize = 64 << 20;
 pub struct Recording<'a> {
     /// The weights.
     pub file: &'a Gguf,
-    /// The file's model.
-    pub model: &'a Model,
+    /// What the file's model computes.
+    pub graph: &'a Graph,
     /// The ids at positions 0, 1, ….
     pub tokens: &'a [u32],
     /// How keys and values are to be stored; a backend may have but one way.
@@ -46,18 +47,19 @@ impl Recording<'_> {
     /// # Errors
     /// When there are no tokens or no values are selected, the backend cannot compute the model or the
     /// tokens, or a file cannot be read or written.
-    pub fn run(&self, mut backend: Box<dyn Backend>, path: Option<&Path>) -> Result<Vec<Summary>, Error> {
+    pub fn run(&self, backend: Box<dyn Backend>, path: Option<&Path>) -> Result<Vec<Summary>, Error> {
         if self.tokens.is_empty() {
             return Err(Error::NoTokens);
         }
-        let graph = &self.model.graph;
+        let graph = self.graph;
         let output = &graph.value(graph.output()).name;
         let taps: Vec<&str> =
             graph.values().map(|(_, value)| &*value.name).filter(|name| (self.select)(name)).collect();
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
-        let kv = load(&mut *backend, self.file, self.model, self.tokens.len(), self.kv)?;
+        let state = StateLayout::uniform(graph, self.tokens.len().div_ceil(PAGE), self.kv);
+        let mut runner = ModelRunner::new(self.file, graph, backend, &state, &[])?;
 
         let rows = self.tokens.len();
         let values = graph.values().filter(|(_, value)| taps.contains(&&*value.name));
@@ -69,17 +71,20 @@ impl Recording<'_> {
         let values: Vec<Summary> = shapes.map(|shape| Summary { shape, stats: Stats::default() }).collect();
         let writer = path
             .map(|path| {
-                Writer::create(path, &self.meta(&*backend, kv), values.iter().map(|v| v.shape.clone()))
+                Writer::create(path, &self.meta(&runner, &state), values.iter().map(|v| v.shape.clone()))
             })
             .transpose()?;
         let mut out = Out { values, writer };
 
         let row_bytes: usize = out.values.iter().map(|value| value.shape.cols * size_of::<f32>()).sum();
         let rows = self.rows.min(STEP_BYTES / row_bytes).max(1);
-        let bucket = Bucket { rows, wanted: rows };
-        self.steps(&mut *backend.compile(graph, bucket, Taps::Names(&taps))?, rows, |program, first| {
+        runner.tap(&taps)?;
+        runner.compile(Bucket { rows, outputs: rows })?;
+        self.steps(rows, |step, first| {
+            runner.run(step)?;
+            self.file.check_intact()?;
             for &name in &taps {
-                let data = program.read(name)?;
+                let data = runner.read(name)?;
                 if name == output {
                     out.add(&tapped_name(name), first, data)?
                 } else {
@@ -89,37 +94,39 @@ impl Recording<'_> {
             Ok(())
         })?;
         if taps.contains(&&**output) {
-            self.steps(&mut *backend.compile(graph, bucket, Taps::None)?, rows, |program, first| {
-                out.add(output, first, program.output())
+            runner.tap(&[])?;
+            self.steps(rows, |step, first| {
+                let outputs = runner.run(step)?;
+                self.file.check_intact()?;
+                out.add(output, first, outputs.values())
             })?;
         }
         out.writer.map_or(Ok(()), Writer::finish)?;
         Ok(out.values)
     }
 
-    /// Runs all tokens, `rows` a step, and shows `each` the program after each step and the position of
-    /// the step's first token.
+    /// Shows `run` all tokens, `rows` a step, and the position of each step's first token.
     fn steps(
         &self,
-        program: &mut dyn Program,
         rows: usize,
-        mut each: impl FnMut(&dyn Program, usize) -> Result<(), Error>,
+        mut run: impl FnMut(&Step, usize) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let pages: Vec<u32> = (0..).take(self.tokens.len().div_ceil(PAGE)).collect();
-        let mut past = 0;
+        let pages = self.tokens.len().div_ceil(PAGE) as u32;
+        let mut n_past = 0;
         for tokens in self.tokens.chunks(rows) {
-            let span = Span { past, len: tokens.len(), pages: pages.clone() };
-            let wanted = (0..).take(tokens.len()).collect();
-            program.run(&Step::new(tokens.to_vec(), vec![span], wanted)?)?;
-            self.file.check_intact()?;
-            each(program, past)?;
-            past += tokens.len();
+            let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..pages);
+            let outputs = OutputRow::all(0..tokens.len() as u32);
+            run(&Step::new(tokens.to_vec(), vec![sequence], outputs)?, n_past)?;
+            n_past += tokens.len();
         }
         Ok(())
     }
 
-    fn meta(&self, backend: &dyn Backend, kv: KvFormat) -> Meta {
-        let described = backend.describe();
+    fn meta(&self, runner: &ModelRunner, state: &StateLayout) -> Meta {
+        let described = runner.loaded().describe();
+        // A backend need not store keys and values as asked, and its memory says whether it did.
+        let kv_f32 = StateLayout { format: KvFormat::F32, ..state.clone() }.bytes(self.graph);
+        let is_f32 = kv_f32 > 0 && runner.memory().kv == kv_f32;
         let facts = described.facts.iter().map(|(name, fact)| format!("{name}: {fact}"));
         let facts: Vec<String> = std::iter::once(described.device).chain(facts).collect();
         let mut formats: Vec<(quant::Format, usize)> = Vec::new();
@@ -138,9 +145,9 @@ impl Recording<'_> {
             facts: facts.join("; "),
             model: self.file.file().to_owned(),
             model_digest: Some(digest(self.file)),
-            n_layer: self.model.config.block_count,
+            n_layer: self.graph.layers(),
             types: formats.join(", "),
-            kv,
+            kv: if is_f32 { KvFormat::F32 } else { self.kv },
             tokens: self.tokens.to_vec(),
         }
     }
@@ -159,25 +166,4 @@ impl Out {
         }
         self.writer.as_mut().map_or(Ok(()), |writer| writer.write(name, first, data))
     }
-}
-
-/// Gives `backend` the weights and a store for one sequence; returns how it stores keys and values.
-fn load(
-    backend: &mut dyn Backend,
-    file: &Gguf,
-    model: &Model,
-    positions: usize,
-    kv: KvFormat,
-) -> Result<KvFormat, Error> {
-    for (_, weight) in model.graph.weights() {
-        if let Some(tensor) = file.tensor(&weight.name) {
-            let (rows, cols, bytes) = (tensor.rows(), tensor.row_len(), tensor.data.clone());
-            backend.load(&weight.name, Weight { format: tensor.format, rows, cols, bytes })?;
-        }
-    }
-    let Some(layout) = KvLayout::of(&model.graph, positions.div_ceil(PAGE), kv) else { return Ok(kv) };
-    backend.allocate_kv(layout)?;
-    // A backend need not store them as asked, and its memory says whether it did.
-    let wide = KvLayout { format: KvFormat::F32, ..layout };
-    Ok(if backend.memory().kv == wide.bytes() { KvFormat::F32 } else { kv })
 }

@@ -6,9 +6,9 @@ use backend::KvFormat;
 use graph::{Op, ValueId};
 use half::f16;
 
-use crate::causes::{self, Cause, Suspect};
+use crate::causes::{self, Candidate, Cause};
 use crate::compare::{WHOLE_FLOAT, read};
-use crate::judge::{self, Block, Blocks, Judgement, Rounding, judge, rows_at_once};
+use crate::judge::{self, Block, Blocks, Judgement, Products, Rounding, judge, rows_at_once};
 use crate::oracle::Call;
 use crate::report::{First, Own};
 use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
@@ -59,19 +59,25 @@ impl Replay<'_> {
     }
 
     /// The operation of `id` for `rows`.
-    fn call(&self, id: ValueId, rows: &Range<usize>) -> Result<Call, Error> {
-        Ok(match self.oracle.call(id, &self.tokens()[rows.clone()])? {
-            Call::Rope(rope, factors, _) => Call::Rope(rope, factors, rows.start),
-            call => call,
-        })
+    fn call(&self, id: ValueId, rows: &Range<usize>) -> Call {
+        self.oracle.call(id, &self.tokens()[rows.clone()], rows.start)
+    }
+
+    /// An input of `op` as the operation reads it: keys and values as the cache stores them.
+    fn as_read(&self, op: &Op, slot: usize, table: Matrix) -> Matrix {
+        let is_stored = matches!(op, Op::Attention { .. }) && slot > 0;
+        match is_stored && self.trace.meta().kv == KvFormat::F16 {
+            true => table.map(|x| f16::from_f32(x).to_f32()),
+            false => table,
+        }
     }
 
     /// What the operation of `id` computes `rows` from: recorded, or computed from what was, through
     /// `depth` operations at most.
     fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Inputs, Error> {
         let (mut inputs, mut most) = (Vec::new(), 0.0f64);
-        let is_attention = self.is_attention(id);
-        for (slot, input) in self.oracle.graph().value(id).op.inputs().enumerate() {
+        let op = self.oracle.op(id);
+        for (slot, input) in op.inputs().enumerate() {
             let table = match self.recorded(input, rows.clone())? {
                 Some(table) => table,
                 None if depth == 0 => return Ok(Err(self.oracle.graph().value(input).name.clone())),
@@ -83,9 +89,7 @@ impl Replay<'_> {
                     }
                 },
             };
-            // As the cache stores them.
-            let is_stored = is_attention && slot > 0 && self.trace.meta().kv == KvFormat::F16;
-            inputs.push(if is_stored { table.map(|x| f16::from_f32(x).to_f32()) } else { table });
+            inputs.push(self.as_read(&op, slot, table));
         }
         Ok(Ok((inputs, most)))
     }
@@ -97,36 +101,40 @@ impl Replay<'_> {
         rows: &Range<usize>,
         depth: usize,
     ) -> Result<Result<(Matrix, f64), String>, Error> {
-        // A row of attention needs those before it.
-        let from = if self.is_attention(id) { 0 } else { rows.start };
+        let from = if self.reads_a_store(id) { 0 } else { rows.start };
         let (inputs, most) = match self.inputs(id, &(from..rows.end), depth)? {
             Ok(inputs) => inputs,
             Err(missing) => return Ok(Err(missing)),
         };
-        let call = self.call(id, &(from..rows.end))?;
-        // Rows that are taken are what they were.
-        let limit = match call {
-            Call::TakeRows => most,
-            _ => most.max(judge::limit(&call, self.trace.meta().kv)),
+        let call = self.call(id, &(from..rows.end));
+        // Output rows are what they were.
+        let limit = match matches!(call.op, Op::OutputRows { .. }) {
+            true => most,
+            false => most.max(self.limit(&call.op)),
         };
         let inputs: Vec<&Matrix> = inputs.iter().collect();
         let made = self.oracle.run(&call, &inputs)?;
-        let wanted: Vec<usize> = (rows.start - from..rows.end - from).collect();
-        Ok(Ok((if from < rows.start { made.take_rows(&wanted) } else { made }, limit)))
+        let asked: Vec<usize> = (rows.start - from..rows.end - from).collect();
+        Ok(Ok((if from < rows.start { made.take_rows(&asked) } else { made }, limit)))
     }
 
-    fn is_attention(&self, id: ValueId) -> bool {
-        matches!(self.oracle.graph().value(id).op, Op::Attention { .. })
+    fn limit(&self, op: &Op) -> f64 {
+        judge::limit(&self.oracle, op, self.trace.meta().kv)
     }
 
-    /// Rows that are replayed together: those of attention need all before them, and a rotation's mistakes
-    /// show in how they hang together.
+    /// Whether a row needs those before it.
+    fn reads_a_store(&self, id: ValueId) -> bool {
+        self.oracle.graph().value(id).op.store().is_some()
+    }
+
+    /// Rows that are replayed together: those that read a store need all before them, and mistakes of RoPE show in how
+    /// rows hang together.
     fn rows_at_once(&self, id: ValueId) -> usize {
         let graph = self.oracle.graph();
         let (op, cols) = (&graph.value(id).op, graph.value(id).cols);
-        match op {
-            Op::Attention { .. } | Op::Rope { .. } => self.positions,
-            _ => rows_at_once(op.inputs().map(|input| graph.value(input).cols).fold(cols, usize::max)),
+        match self.reads_a_store(id) || matches!(op, Op::Rope { .. }) {
+            true => self.positions,
+            false => rows_at_once(op.inputs().map(|input| graph.value(input).cols).fold(cols, usize::max)),
         }
     }
 
@@ -141,14 +149,11 @@ impl Replay<'_> {
             Ok((_, chain)) => chain,
             Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
         };
-        let limit = judge::limit(&self.call(id, &(0..1))?, self.trace.meta().kv).max(chain);
+        let limit = self.limit(&self.oracle.op(id)).max(chain);
         let make = |rows: Range<usize>| {
             let (call, inputs, found, expected) = self.rows(id, rows)?;
-            let product = match (call, inputs.into_iter().next()) {
-                (Call::Linear(weight), Some(x)) => Some((x, weight)),
-                _ => None,
-            };
-            Ok(Block { expected, found, product, is_exact: chain == 0.0 })
+            let products = Products::of(&self.oracle, &call, &inputs)?;
+            Ok(Block { expected, found, products, is_exact: chain == 0.0 })
         };
         let shape = (self.positions, self.oracle.graph().value(id).cols);
         let judgement = judge(&Blocks::new(shape, self.rows_at_once(id), &make), limit)?;
@@ -160,14 +165,14 @@ impl Replay<'_> {
     fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<(Call, Vec<Matrix>, Matrix, Matrix), Error> {
         let found = self.recorded(id, rows.clone())?.unwrap_or_default();
         let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
-        let call = self.call(id, &rows)?;
+        let call = self.call(id, &rows);
         let expected = self.oracle.run(&call, &inputs.iter().collect::<Vec<_>>())?;
         Ok((call, inputs, found, expected))
     }
 
-    /// Replays every operation; the first that is guilty, with its causes. What each is like goes to `told`,
+    /// Replays every operation; the first that is failing, with its causes. What each is like goes to `report`,
     /// with its name.
-    pub(crate) fn all(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
+    pub(crate) fn all(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let mut first: Option<First> = None;
         for (id, _) in self.oracle.graph().values() {
             let Some(replayed) = self.replay(id)? else { continue };
@@ -175,15 +180,15 @@ impl Replay<'_> {
                 Err(why) => Own::not_judged(why.clone()),
                 Ok(Replayed { judgement, limit }) => Own::of(judgement, *limit),
             };
-            told(&self.name(id), own);
+            report(&self.name(id), own);
             if first.is_none()
                 && let Ok(replayed) = replayed
             {
-                first = self.guilty(id, replayed)?;
+                first = self.failing(id, replayed)?;
             }
         }
         if first.is_none() {
-            first = self.unwatched(told)?;
+            first = self.unwatched(report)?;
         }
         Ok(first)
     }
@@ -191,13 +196,13 @@ impl Replay<'_> {
     /// The value `id`, if it is wrong.
     pub(crate) fn one(&self, id: ValueId) -> Result<Option<First>, Error> {
         match self.replay(id)? {
-            Some(Ok(replayed)) => self.guilty(id, replayed),
+            Some(Ok(replayed)) => self.failing(id, replayed),
             _ => Ok(None),
         }
     }
 
     /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, told: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
+    fn unwatched(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
@@ -215,7 +220,7 @@ impl Replay<'_> {
         };
         let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);
         let judgement = judge(&value, limit)?;
-        told(name, Own::of(&judgement, limit));
+        report(name, Own::of(&judgement, limit));
         let Judgement { region: Some(region), .. } = judgement else { return Ok(None) };
         let cause = Cause {
             kind: "not-watched",
@@ -232,7 +237,7 @@ impl Replay<'_> {
     }
 
     /// The value with its causes, if it is wrong.
-    fn guilty(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
+    fn failing(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
         let Replayed { judgement, limit } = replayed;
         let Some(region) = judgement.region else { return Ok(None) };
         let graph = self.oracle.graph();
@@ -250,13 +255,11 @@ impl Replay<'_> {
         let from = first.position.saturating_sub(most / 8).min(self.positions.saturating_sub(most));
         let rows = from..self.positions.min(from + most);
         let (call, inputs, found, expected) = self.rows(id, rows.clone())?;
-        let rounding = match &call {
-            Call::Linear(weight) => Rounding::of(&inputs[0], weight, &expected).without_direction(),
-            _ => Rounding::default(),
-        };
+        let products = Products::of(&self.oracle, &call, &inputs)?;
+        let rounding = products.map_or_else(Rounding::default, |products| products.rounding(&expected));
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
         let again = |slot: usize| self.input_again(id, slot, &rows).ok().flatten();
-        let suspect = Suspect {
+        let candidate = Candidate {
             oracle: self.oracle,
             id,
             call,
@@ -267,23 +270,23 @@ impl Replay<'_> {
             region: first.region.within(rows.clone()),
             place: &first.place,
             limit,
-            rounding,
+            rounding: rounding.without_direction(),
             recorded: &recorded,
             again: &again,
         };
-        let causes = causes::find(&suspect);
+        let causes = causes::find(&candidate);
         Ok(Some(First { causes, ..first }))
     }
 
     /// An input that was recorded, computed again from its own.
     fn input_again(&self, id: ValueId, slot: usize, rows: &Range<usize>) -> Result<Option<Matrix>, Error> {
-        let Some(input) = self.oracle.graph().value(id).op.inputs().nth(slot) else { return Ok(None) };
+        let op = self.oracle.op(id);
+        let Some(input) = op.inputs().nth(slot) else { return Ok(None) };
         if !self.is_recorded(input) {
             return Ok(None);
         }
         let again = self.again(input, rows, CHAIN)?.ok().map(|(table, _)| table);
-        let is_stored = self.is_attention(id) && slot > 0 && self.trace.meta().kv == KvFormat::F16;
-        Ok(again.map(|table| if is_stored { table.map(|x| f16::from_f32(x).to_f32()) } else { table }))
+        Ok(again.map(|table| self.as_read(&op, slot, table)))
     }
 }
 

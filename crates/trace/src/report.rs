@@ -40,7 +40,7 @@ pub struct Report {
     pub alike: bool,
     /// How it was found out.
     pub method: Method,
-    /// The trace under suspicion.
+    /// The trace that is checked.
     pub a: Side,
     /// The one it is compared with.
     pub b: Side,
@@ -98,7 +98,7 @@ pub struct Compared {
     pub accumulated: Option<Metrics>,
     /// Whether it is right in A.
     pub verdict: Verdict,
-    /// What is known of B's operation; `None` where A is guilty or B is trusted.
+    /// What is known of B's operation; `None` where A is failing or B is trusted.
     pub b: Option<Own>,
 }
 

@@ -71,12 +71,12 @@ impl Sides<'_> {
                 (_, _, [Some(a), Some(b)]) if a.cols != b.cols => None,
                 _ => continue,
             };
-            let told = ["A", "B"].iter().zip(shapes).filter_map(|(side, shape)| {
+            let shapes = ["A", "B"].iter().zip(shapes).filter_map(|(side, shape)| {
                 shape.map(|Shape { rows, cols, .. }| format!("{rows} x {cols} in {side}"))
             });
             let text = format!(
                 "its shape: {}, of {} positions that are compared",
-                told.collect::<Vec<_>>().join(", "),
+                shapes.collect::<Vec<_>>().join(", "),
                 self.positions
             );
             let none = |_: Range<usize>| unreachable!("there are no rows");
@@ -112,11 +112,15 @@ impl Sides<'_> {
     fn by_weight(&self, at: usize, region: &Region, oracle: Oracle<'_>) -> Result<Option<First>, Error> {
         let (value, graph) = (&self.values[at], oracle.graph());
         let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
-        let Some(weight) = graph.value(id).op.weight() else { return Ok(None) };
-        let Some((count, row, col)) = spoilt(&oracle.weight(weight)?) else { return Ok(None) };
+        let Some((weight, (count, place))) = graph.value(id).op.weights().find_map(|(weight, _)| {
+            let spoilt = spoilt(&oracle.weight(weight).ok()?)?;
+            Some((weight, spoilt))
+        }) else {
+            return Ok(None);
+        };
         let text = format!(
-            "{count} of the numbers of the weight `{}` are NaN or infinite, the first in row {row}, \
-             column {col}: the model's file is spoilt, and every engine computes such numbers from it",
+            "{count} of the numbers of the weight `{}` are NaN or infinite, the first in {place}: the model's \
+             file is spoilt, and every engine computes such numbers from it",
             graph.weight(weight).name
         );
         let make = |rows: Range<usize>| self.block(&value.name, rows);
@@ -139,14 +143,17 @@ fn certain(kind: &'static str, text: String) -> Cause {
     Cause { kind, text, nmse: 0.0, explained: 1.0, likely: true }
 }
 
-/// How many numbers of a weight are NaN or infinite; row and column of the first.
-fn spoilt(weight: &Weight) -> Option<(usize, usize, usize)> {
+/// How many numbers of a weight are NaN or infinite, and where the first is, in words.
+fn spoilt(weight: &Weight) -> Option<(usize, String)> {
     let (mut found, mut row) = (None, vec![0.0; weight.cols]);
-    for r in 0..weight.rows {
+    for r in 0..weight.count * weight.rows {
         weight.format.dequantize(weight.row(r), &mut row);
         for c in (0..weight.cols).filter(|&c| !row[c].is_finite()) {
             found.get_or_insert((0, r, c)).0 += 1;
         }
     }
-    found
+    found.map(|(count, r, c)| {
+        let expert = if weight.count > 1 { format!("expert {}, ", r / weight.rows) } else { String::new() };
+        (count, format!("{expert}row {}, column {c}", r % weight.rows))
+    })
 }

@@ -27,48 +27,100 @@ pub(super) fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
     }
 }
 
-/// `y = gate / (1 + e^-gate) * up`.
+/// A function of a gate.
+pub(super) trait Activate {
+    /// Of sixteen values.
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats;
+}
+
+/// `x / (1 + e^-x)`.
+pub(super) struct Silu;
+
+impl Activate for Silu {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        let power = exp(lanes, lanes.mul(x, lanes.splat(-1.0)));
+        lanes.div(x, lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `x / 2 * (1 + tanh(u))` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^-2u)`: nothing cancels.
+pub(super) struct GeluTanh;
+
+impl Activate for GeluTanh {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        // -2 sqrt(2 / pi), and that times 0.044715.
+        const LINEAR: f32 = -1.595_769;
+        const CUBIC: f32 = -0.071_354_814;
+        // From -20 down the result is 0 in f32; the numerator must not grow while the denominator cannot.
+        let x = lanes.max(lanes.splat(-20.0), x);
+        let slope = lanes.mul_add(lanes.mul(x, x), lanes.splat(CUBIC), lanes.splat(LINEAR));
+        let power = exp(lanes, lanes.mul(x, slope));
+        lanes.div(x, lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `y = act(gate) * up`.
 #[inline(always)]
-pub(super) fn swiglu<L: Lanes>(lanes: L, y: &mut [f32], gate: &[f32], up: &[f32]) {
+pub(super) fn gate<L: Lanes, A: Activate>(lanes: L, y: &mut [f32], gate: &[f32], up: &[f32]) {
     let (chunks, rest) = y.as_chunks_mut::<LANES>();
     let (gates, gate_rest) = gate.as_chunks();
     let (ups, up_rest) = up.as_chunks();
     for ((y, gate), up) in chunks.iter_mut().zip(gates).zip(ups) {
-        swiglu_16(lanes, y, gate, up);
+        gate_16::<L, A>(lanes, y, gate, up);
     }
     let (mut last, mut gate, mut up) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
     gate[..rest.len()].copy_from_slice(gate_rest);
     up[..rest.len()].copy_from_slice(up_rest);
-    swiglu_16(lanes, &mut last, &gate, &up);
+    gate_16::<L, A>(lanes, &mut last, &gate, &up);
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
 #[inline(always)]
-fn swiglu_16<L: Lanes>(lanes: L, y: &mut [f32; LANES], gate: &[f32; LANES], up: &[f32; LANES]) {
-    let (gate, up) = (lanes.floats(gate), lanes.floats(up));
-    let power = exp(lanes, lanes.mul(gate, lanes.splat(-1.0)));
-    let silu = lanes.div(gate, lanes.add(power, lanes.splat(1.0)));
-    lanes.put(lanes.mul(silu, up), y);
+fn gate_16<L: Lanes, A: Activate>(lanes: L, y: &mut [f32; LANES], gate: &[f32; LANES], up: &[f32; LANES]) {
+    let act = A::of(lanes, lanes.floats(gate));
+    lanes.put(lanes.mul(act, lanes.floats(up)), y);
 }
 
-/// Turns the first columns of each head of `x` by `turns`, a (cosine, sine) each pair; the rest passes.
+/// Rotates the first columns of each head of `x` by `cos_sin`, a (cosine, sine) each pair; the rest passes.
 #[inline(always)]
-pub(super) fn rotate(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, turns: &[[f32; 2]]) {
+pub(super) fn rope(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, cos_sin: &[[f32; 2]]) {
     y.copy_from_slice(x);
     for head in y.chunks_exact_mut(head_dim) {
         match pairing {
             Pairing::Interleaved => {
-                for (pair, &[cos, sin]) in head.as_chunks_mut::<2>().0.iter_mut().zip(turns) {
+                for (pair, &[cos, sin]) in head.as_chunks_mut::<2>().0.iter_mut().zip(cos_sin) {
                     let [a, b] = *pair;
                     *pair = [a * cos - b * sin, a * sin + b * cos];
                 }
             }
             Pairing::Halves => {
-                let (first, second) = head[..2 * turns.len()].split_at_mut(turns.len());
-                for ((a, b), &[cos, sin]) in first.iter_mut().zip(second).zip(turns) {
+                let (first, second) = head[..2 * cos_sin.len()].split_at_mut(cos_sin.len());
+                for ((a, b), &[cos, sin]) in first.iter_mut().zip(second).zip(cos_sin) {
                     (*a, *b) = (*a * cos - *b * sin, *a * sin + *b * cos);
                 }
             }
         }
+    }
+}
+
+/// The softmax over the `used` largest logits, the lower index of equals first; 0 for the others. `order` is room to
+/// work in.
+pub(crate) fn route(y: &mut [f32], logits: &[f32], used: usize, order: &mut Vec<u32>) {
+    order.clear();
+    order.extend(0..logits.len() as u32);
+    let logit = |expert: u32| logits[expert as usize];
+    let larger_first = |&a: &u32, &b: &u32| logit(b).total_cmp(&logit(a)).then(a.cmp(&b));
+    if used < order.len() {
+        order.select_nth_unstable_by(used, larger_first);
+        order.truncate(used);
+    }
+    order.sort_unstable_by(larger_first);
+    let power = |expert: u32| (f64::from(logit(expert)) - f64::from(logit(order[0]))).exp();
+    let total: f64 = order.iter().map(|&expert| power(expert)).sum();
+    y.fill(0.0);
+    for &expert in &*order {
+        y[expert as usize] = (power(expert) / total) as f32;
     }
 }

@@ -10,12 +10,12 @@ mod tests;
 use std::marker::PhantomData;
 
 use backend::Step;
-use graph::Pairing;
+use graph::{Activation, Pairing};
 use half::f16;
 use quant::*;
 
 use crate::attention::Attend;
-use crate::kv::{Layer, Write};
+use crate::kv::{Kv, Write};
 use crate::lanes::plain::Plain;
 use crate::lanes::{self, Lanes, Work};
 use crate::packed::activations::{Activations, Form, pack};
@@ -24,6 +24,7 @@ use crate::packed::layout::Layout;
 use crate::packed::product::multiply;
 use crate::packed::{Packed, scaled};
 use crate::pool::{Pool, Tile};
+pub(crate) use elementwise::route;
 
 /// An instruction set that kernels exist for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,21 +92,23 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     found.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
 }
 
+/// Packs the matrices of a weight: its bytes; how many matrices, rows and columns of each.
+type PackWeight = fn(&mut Pool, &[u8], [usize; 3]) -> std::io::Result<Vec<Packed>>;
+
 /// Products with weights of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
     /// What it wants of activations.
     pub(crate) form: Form,
-    /// Bytes of a packed weight: rows, columns.
+    /// Bytes of a packed matrix: rows, columns.
     pub(crate) bytes: fn(usize, usize) -> usize,
-    /// Packs a weight: bytes, rows, columns.
-    pub(crate) pack: fn(&mut Pool, &[u8], usize, usize) -> std::io::Result<Packed>,
+    pub(crate) pack: PackWeight,
     /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
-/// Rotates a row: `y`, `x`, columns of a head, pairing, turns; see [`elementwise::rotate`].
-type RotateRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
+/// Rotates a row: `y`, `x`, columns of a head, pairing, cosines and sines; see [`elementwise::rope`].
+type RopeRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 
 /// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
@@ -120,11 +123,11 @@ pub(crate) struct Kernels {
     pub(crate) pack: Pack,
     /// `y`, `x`, weight, eps: see [`elementwise::rms_norm`].
     pub(crate) rms_norm: fn(&mut [f32], &[f32], &[f32], f32),
-    /// `y`, gate, up: see [`elementwise::swiglu`].
-    pub(crate) swiglu: fn(&mut [f32], &[f32], &[f32]),
-    pub(crate) rotate: RotateRow,
-    /// Writes keys and values: layer, keys, values, step; see [`Write`].
-    pub(crate) write_kv: fn(&mut Layer, &[f32], &[f32], &Step),
+    /// Activation, `y`, gate, up: see [`elementwise::gate`].
+    pub(crate) gate: fn(Activation, &mut [f32], &[f32], &[f32]),
+    pub(crate) rope: RopeRow,
+    /// Writes keys and values: store, its group, keys, values, step; see [`Write`].
+    pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
     pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
     pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }
@@ -148,11 +151,11 @@ impl Kernels {
             tile: L::TILE,
             pack: |x, rows, tile, form, words| lanes::<L>().run(PackRows { x, rows, tile, form, words }),
             rms_norm: |y, x, weight, eps| lanes::<L>().run(RmsNorm { y, x, weight, eps }),
-            swiglu: |y, gate, up| lanes::<L>().run(SwiGlu { y, gate, up }),
-            rotate: |y, x, head_dim, pairing, turns| {
-                lanes::<L>().run(Rotate { y, x, head_dim, pairing, turns });
+            gate: |act, y, gate, up| lanes::<L>().run(Gate { act, y, gate, up }),
+            rope: |y, x, head_dim, pairing, cos_sin| {
+                lanes::<L>().run(Rope { y, x, head_dim, pairing, cos_sin });
             },
-            write_kv: |layer, k, v, step| lanes::<L>().run(Write { layer, k, v, step }),
+            write_kv: |store, group, k, v, step| lanes::<L>().run(Write { store, group, k, v, step }),
             attend_f16: |work| lanes::<L>().run(work),
             attend_f32: |work| lanes::<L>().run(work),
         }
@@ -193,7 +196,7 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
         form: Form::Bytes(scaled::<B, G>()),
         bytes: Packed::bytes::<B, G>,
-        pack: |pool, bytes, rows, cols| Packed::new::<L, B, G>(lanes(), pool, bytes, rows, cols),
+        pack: |pool, bytes, shape| Packed::new::<L, B, G>(lanes(), pool, bytes, shape),
         multiply: |weight, x, tile| {
             lanes::<L>().run(Multiply::<B, G> { weight, x, tile, format: PhantomData })
         },
@@ -204,7 +207,7 @@ fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
         form: Form::Floats,
         bytes: Packed::bytes_of_floats::<F>,
-        pack: |pool, bytes, rows, cols| Packed::floats::<L, F>(lanes(), pool, bytes, rows, cols),
+        pack: |pool, bytes, shape| Packed::floats::<L, F>(lanes(), pool, bytes, shape),
         multiply: |weight, x, tile| {
             lanes::<L>().run(MultiplyFloats::<F> { weight, x, tile, format: PhantomData });
         },
@@ -273,30 +276,35 @@ impl Work for RmsNorm<'_> {
     }
 }
 
-struct SwiGlu<'a> {
+struct Gate<'a> {
+    act: Activation,
     y: &'a mut [f32],
     gate: &'a [f32],
     up: &'a [f32],
 }
 
-impl Work for SwiGlu<'_> {
+impl Work for Gate<'_> {
     #[inline(always)]
     fn work<L: Lanes>(self, lanes: L) {
-        elementwise::swiglu(lanes, self.y, self.gate, self.up);
+        let Gate { act, y, gate, up } = self;
+        match act {
+            Activation::Silu => elementwise::gate::<L, elementwise::Silu>(lanes, y, gate, up),
+            Activation::GeluTanh => elementwise::gate::<L, elementwise::GeluTanh>(lanes, y, gate, up),
+        }
     }
 }
 
-struct Rotate<'a> {
+struct Rope<'a> {
     y: &'a mut [f32],
     x: &'a [f32],
     head_dim: usize,
     pairing: Pairing,
-    turns: &'a [[f32; 2]],
+    cos_sin: &'a [[f32; 2]],
 }
 
-impl Work for Rotate<'_> {
+impl Work for Rope<'_> {
     #[inline(always)]
     fn work<L: Lanes>(self, _: L) {
-        elementwise::rotate(self.y, self.x, self.head_dim, self.pairing, self.turns);
+        elementwise::rope(self.y, self.x, self.head_dim, self.pairing, self.cos_sin);
     }
 }

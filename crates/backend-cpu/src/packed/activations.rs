@@ -107,6 +107,14 @@ impl<'a> Activations<'a> {
         bytemuck::cast_slice(&panel[cols.start * width..cols.end * width])
     }
 
+    /// The words of row `row`, in a form: the first of these, and of each so many the first again.
+    pub(crate) fn words_of(&self, row: usize, form: Form) -> (&'a [u32], usize) {
+        let first = row / self.tile * self.tile;
+        let rows = panels(first..self.rows, self.tile).find(|panel| panel.contains(&row));
+        let rows = rows.expect("a row");
+        (&self.words(&rows, form)[row - rows.start..], rows.len())
+    }
+
     #[inline(always)]
     fn words(&self, rows: &Range<usize>, form: Form) -> &'a [u32] {
         let words = form.words(self.cols);

@@ -19,7 +19,7 @@ use super::activations::{Activations, panels};
 use super::product::{DIRECT, groups, load, store, strips};
 use super::{Packed, Scratch, Strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
-use crate::memory::{Line, Lines};
+use crate::memory::Line;
 use crate::pool::{Pool, Tile};
 
 /// Columns that are dequantised at a time: whole blocks of every format.
@@ -66,12 +66,12 @@ fn lines_of<F: Float>(cols: usize) -> usize {
 }
 
 impl Packed {
-    /// Bytes that `rows` rows of `cols` numbers take.
+    /// Bytes that `rows` rows of `cols` numbers of one matrix take.
     pub(crate) fn bytes_of_floats<F: Float>(rows: usize, cols: usize) -> usize {
         rows.div_ceil(LANES) * lines_of::<F>(cols) * BYTES
     }
 
-    /// Packs `rows` rows of `cols` numbers.
+    /// Packs `count` matrices of `rows` rows of `cols` numbers.
     ///
     /// # Errors
     /// When the system has no room.
@@ -79,18 +79,13 @@ impl Packed {
         lanes: L,
         pool: &mut Pool,
         bytes: &[u8],
-        rows: usize,
-        cols: usize,
-    ) -> std::io::Result<Packed> {
-        let strip = lines_of::<F>(cols);
-        let len = rows.div_ceil(LANES) * strip;
-        let mut lines = Lines::large(len)?;
-        pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
-            let s = tile.rows().start;
+        shape: [usize; 3],
+    ) -> std::io::Result<Vec<Packed>> {
+        let cols = shape[2];
+        Packed::pack_strips(pool, bytes, shape, (lines_of::<F>(cols), 0), |bytes, s, to| {
             let matrix = F::slice(bytes);
-            lanes.run(PackNumbers { matrix, len: cols, s, cols: 0..cols, to: tile.row(s) });
-        });
-        Ok(Packed { strips: Strips::Kept { lines, strip, factors: 0 }, rows, cols })
+            lanes.run(PackNumbers { matrix, len: cols, s, cols: 0..cols, to });
+        })
     }
 
     /// Some columns of strip `s`, which are packed to `scratch` if they are not kept.
@@ -103,7 +98,7 @@ impl Packed {
         scratch: &'a mut Scratch,
     ) -> &'a [[F; LANES]] {
         let (lines, cols) = match &self.strips {
-            &Strips::Kept { ref lines, strip, .. } => (&lines.all()[s * strip..][..strip], cols),
+            Strips::Packed(strips) => (strips.strip(s), cols),
             Strips::Mapped(bytes) => {
                 let to = scratch.lines(lines_of::<F>(cols.len()));
                 let (matrix, len) = (F::slice(bytes), self.cols);

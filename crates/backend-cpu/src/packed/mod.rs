@@ -18,6 +18,7 @@ mod slab;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytemuck::Zeroable;
 use bytes::Bytes;
@@ -30,7 +31,7 @@ use crate::pool::Pool;
 use activations::Scaled;
 use layout::{Kind, Layout};
 
-/// A weight in strips.
+/// A matrix in strips.
 #[derive(Debug)]
 pub(crate) struct Packed {
     strips: Strips,
@@ -38,15 +39,34 @@ pub(crate) struct Packed {
     cols: usize,
 }
 
-/// Where the strips of a weight are.
+/// Where the strips of a matrix are.
 #[derive(Debug)]
 enum Strips {
-    /// One after the other: lines of a strip, and those of them that hold factors.
-    Kept { lines: Lines, strip: usize, factors: usize },
-    /// Nowhere: these are the rows as they lie in the file, of which a strip is packed whenever it is read.
+    /// One after the other, in memory that the matrices of a weight share.
+    Packed(PackedStrips),
+    /// In the file, as rows: a strip is packed whenever it is read.
     Mapped(Bytes),
     /// The same of a quantised format, for kernels of F32: a strip is dequantised whenever it is read.
     Quantised(Bytes, Format),
+}
+
+/// The packed strips of a matrix.
+#[derive(Debug)]
+struct PackedStrips {
+    lines: Arc<Lines>,
+    /// The line that the first strip begins with.
+    first: usize,
+    /// Lines of a strip, and those of them that hold factors.
+    strip: usize,
+    factors: usize,
+}
+
+impl PackedStrips {
+    /// The lines of strip `s`.
+    #[inline(always)]
+    fn strip(&self, s: usize) -> &[Line] {
+        &self.lines.all()[self.first + s * self.strip..][..self.strip]
+    }
 }
 
 thread_local! {
@@ -80,7 +100,7 @@ impl Drop for Scratch {
 }
 
 impl Packed {
-    /// Packs `rows` rows of `cols` values, whole blocks.
+    /// Packs `count` matrices of `rows` rows of `cols` values, whole blocks.
     ///
     /// # Errors
     /// When the system has no room.
@@ -88,15 +108,12 @@ impl Packed {
         lanes: L,
         pool: &mut Pool,
         bytes: &[u8],
-        rows: usize,
-        cols: usize,
-    ) -> std::io::Result<Packed> {
-        let (blocks, factors, strip) = shape::<B, G>(cols);
-        let strips = rows.div_ceil(LANES);
-        let mut lines = Lines::large(strips * strip)?;
-        pool.tiles(&mut lines.all_mut()[..strips * strip], strip, (1, strip), |mut tile| {
-            let s = tile.rows().start;
-            let (heads, planes) = tile.row(s).split_at_mut(factors);
+        shape: [usize; 3],
+    ) -> std::io::Result<Vec<Packed>> {
+        let cols = shape[2];
+        let (blocks, factors, strip) = self::shape::<B, G>(cols);
+        Packed::pack_strips(pool, bytes, shape, (strip, factors), |bytes, s, to| {
+            let (heads, planes) = to.split_at_mut(factors);
             let (heads, planes) = (bytemuck::cast_slice_mut(heads), bytemuck::cast_slice_mut(planes));
             lanes.run(PackBlocks::<B, G> {
                 bytes,
@@ -107,8 +124,37 @@ impl Packed {
                 planes,
                 format: PhantomData,
             });
+        })
+    }
+
+    /// Packs `count` matrices of `rows` rows of `cols` values to strips of so many lines, some of which hold factors:
+    /// `pack` gets a matrix's bytes, and which strip of it to write where.
+    ///
+    /// # Errors
+    /// When the system has no room.
+    fn pack_strips(
+        pool: &mut Pool,
+        bytes: &[u8],
+        [count, rows, cols]: [usize; 3],
+        (strip, factors): (usize, usize),
+        pack: impl Fn(&[u8], usize, &mut [Line]) + Sync,
+    ) -> std::io::Result<Vec<Packed>> {
+        let strips = rows.div_ceil(LANES);
+        let len = count * strips * strip;
+        let mut lines = Lines::large(len)?;
+        let matrix = bytes.len() / count;
+        pool.tiles(&mut lines.all_mut()[..len], strip, (1, strip), |mut tile| {
+            let row = tile.rows().start;
+            let (number, s) = (row / strips, row % strips);
+            pack(&bytes[number * matrix..][..matrix], s, tile.row(row));
         });
-        Ok(Packed { strips: Strips::Kept { lines, strip, factors }, rows, cols })
+        let lines = Arc::new(lines);
+        let packed = |number| {
+            let strips =
+                PackedStrips { lines: lines.clone(), first: number * strips * strip, strip, factors };
+            Packed { strips: Strips::Packed(strips), rows, cols }
+        };
+        Ok((0..count).map(packed).collect())
     }
 
     /// Leaves `rows` rows of `cols` values where they are.
@@ -126,7 +172,7 @@ impl Packed {
         self.rows
     }
 
-    /// Bytes that `rows` rows of `cols` values take.
+    /// Bytes that `rows` rows of `cols` values of one matrix take.
     pub(crate) fn bytes<B: Layout<G>, const G: usize>(rows: usize, cols: usize) -> usize {
         rows.div_ceil(LANES) * shape::<B, G>(cols).2 * BYTES
     }
@@ -155,8 +201,8 @@ impl Packed {
         scratch: &'a mut Scratch,
     ) -> (&'a [u8], &'a [[u8; BYTES]]) {
         match &self.strips {
-            &Strips::Kept { ref lines, strip, factors } => {
-                let (heads, planes) = lines.all()[s * strip..][..strip].split_at(factors);
+            Strips::Packed(strips) => {
+                let (heads, planes) = strips.strip(s).split_at(strips.factors);
                 let (heads, planes) = (bytemuck::cast_slice(heads), bytemuck::cast_slice(planes));
                 let part = |size: usize| blocks.start * size..blocks.end * size;
                 (&heads[part(B::FACTORS)], &planes[part(B::PLANES)])
@@ -250,7 +296,7 @@ mod tests {
     /// The product of `rows` rows with a weight of `format`, the same bits whether its strips are kept or not.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
-        let weight = (linear.pack)(&mut pool, weights, N, COLS).expect("room");
+        let weight = &(linear.pack)(&mut pool, weights, [1, N, COLS]).expect("room")[0];
         let mut words = vec![0; rows * linear.form.words(COLS)];
         (kernels.pack)(x, rows, tile, linear.form, &mut words);
         let x = Activations { words: &words, rows, cols: COLS, tile };
@@ -259,14 +305,14 @@ mod tests {
             pool.tiles(&mut out, N, (rows, 64), |mut tile| (linear.multiply)(weight, x, &mut tile));
             out
         };
-        let (out, mapped) = (product(&weight), product(&Packed::mapped(weights.to_vec().into(), N, COLS)));
+        let (out, mapped) = (product(weight), product(&Packed::mapped(weights.to_vec().into(), N, COLS)));
         let same = out.iter().zip(&mapped).all(|(a, b)| a.to_bits() == b.to_bits());
         assert!(same, "{format}, {rows} rows, {}: mapped", kernels.isa().name());
         out
     }
 
     /// The same with activations of f32; the weight stays as it is.
-    fn wide_product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
+    fn f32_product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile) = (kernels.linear(Format::F32), kernels.tile);
         let weight = Packed::quantised(format, weights.to_vec().into(), N, COLS);
         let mut words = vec![0; rows * linear.form.words(COLS)];
@@ -309,8 +355,8 @@ mod tests {
                     let error = nmse(first.get_or_insert_with(|| found.clone()), &found);
                     assert!(error < 1e-10, "{label}: NMSE {error:e} to plain Rust");
                     if format.block_len() > 1 {
-                        let wide = wide_product(&kernels, format, &weights, &x, rows);
-                        let error = nmse(&truth, &wide);
+                        let exact_x = f32_product(&kernels, format, &weights, &x, rows);
+                        let error = nmse(&truth, &exact_x);
                         assert!(error < 1e-10, "{label}, activations of f32: NMSE {error:e}");
                     }
                     let last = rows - 1;

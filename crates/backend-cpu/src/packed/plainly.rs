@@ -76,7 +76,8 @@ impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
             let cols = 32 * G * blocks;
             let bytes = testkit::random_matrix(format, rows * cols, 0.1, 7);
             let matrix = <[B]>::ref_from_bytes(&bytes).expect("whole blocks");
-            let kept = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, rows, cols).expect("room");
+            let packed = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
+            let kept = &packed.expect("room")[0];
             let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
             // Another strip was in the scratch before.
             let mut scratch = Scratch::take();
@@ -133,8 +134,8 @@ impl<F: Float> Work for Plainly<F> {
             for cols in [1, 3, 8, 31, 64, 77] {
                 let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
                 let matrix = F::slice(&bytes);
-                let kept =
-                    Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, rows, cols).expect("room");
+                let packed = Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
+                let kept = &packed.expect("room")[0];
                 let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
                 let (mut scratch, mut unused) = (Scratch::take(), Scratch(Vec::new()));
                 for s in (0..rows.div_ceil(LANES)).rev() {

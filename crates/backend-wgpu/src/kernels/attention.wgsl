@@ -4,16 +4,17 @@ Blocks of 128 positions: of each of `teams` a thread has a part of the columns o
 all heads; then a softmax that goes on from block to block (Milakov and Gimelshein 2018); then a thread has two columns
 of the values for a part of the positions.
 
-- `turn`: queries are turned by their positions on the way.
+- `rope`: queries are roped by their positions on the way.
 - `fresh`: rows are of different sequences, and nobody has written their own keys and values to the cache: they are
   used from where they are, and written by the first workgroup of their head.
-- `split`: a row's positions are shared by several workgroups, whose results `combine` adds. -#}
+- `split`: a row's positions are shared by several workgroups, whose results `combine` adds.
+- `windowed`: a row sees the last `window` positions up to its own. Blocks begin with the page of the first of these. -#}
 {%- from "parts.wgsl" import rotation -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
 {%- set threads = 128 * teams %}
 {%- set slices = [threads // v_elements, 1] | max %}
-{%- set turns = (v_elements + threads - 1) // threads %}
+{%- set rounds = (v_elements + threads - 1) // threads %}
 {#- Loads that are on their way together; with more of them the kernel is so long that fetching it takes the time. -#}
 {%- set own_elements = k_elements // teams %}
 {%- set ahead = [own_elements, 16] | min %}
@@ -26,9 +27,9 @@ struct Params {
     heads: u32,
     kv_heads: u32,
     scale: f32,
-    // Columns that turn; where `step` has cosines and sines.
+    // Columns that rotate; where `step` has cosines and sines.
     dims: u32,
-    turns: u32,
+    angles: u32,
     // Where `step` has positions, where rows' pages begin among them, and pages.
     positions: u32,
     tables: u32,
@@ -36,6 +37,10 @@ struct Params {
     // Where the row's own keys and values begin.
     k: u32,
     v: u32,
+    // Where `step` has how many workgroups share a row, and how many positions each has.
+    split: u32,
+    // Positions that a row sees.
+    window: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -43,10 +48,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> x: array<f32>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 {%- set access = "read_write" if fresh else "read" %}
-@group(0) @binding(4) var<storage, {{ access }}> keys: array<{{ "vec2<f32>" if wide else "u32" }}>;
-@group(0) @binding(5) var<storage, {{ access }}> values: array<{{ "vec2<f32>" if wide else "u32" }}>;
+@group(0) @binding(4) var<storage, {{ access }}> keys: array<{{ "vec2<f32>" if kv_f32 else "u32" }}>;
+@group(0) @binding(5) var<storage, {{ access }}> values: array<{{ "vec2<f32>" if kv_f32 else "u32" }}>;
 
-{%- set read = "" if wide else "unpack2x16float" %}
+{%- set read = "" if kv_f32 else "unpack2x16float" %}
 const HEADS = {{ heads }}u;
 const LEAST = -3.4028234e38;
 
@@ -57,16 +62,16 @@ var<workgroup> largest: array<f32, {{ heads }}>;
 var<workgroup> results: array<vec2<f32>, {{ heads * threads }}>;
 var<workgroup> pages: array<u32, 4>;
 {%- if fresh %}
-{%- set packed = "vec2<f32>" if wide else "u32" %}
+{%- set packed = "vec2<f32>" if kv_f32 else "u32" %}
 var<workgroup> own_key: array<{{ packed }}, {{ k_elements }}>;
 {%- endif %}
-{%- if turn %}
+{%- if rope %}
 {{ rotation(pairing) }}
 {%- endif %}
 
 {#- Columns `col` and `col + 1` of a head of `dim` columns that begins at `at`. -#}
-{%- macro pair(at, dim, turns) %}
-{%- set number = "turned(AT, COL, row)" if turns else "x[AT + COL]" %}
+{%- macro pair(at, dim, is_roped) %}
+{%- set number = "roped(AT, COL, row)" if is_roped else "x[AT + COL]" %}
 {%- set number = number | replace("AT", at) %}
 vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, {{ number | replace("COL", "min(col + 1u, " ~ (dim - 1) ~ "u)") }}, col + 1u < {{ dim }}u){% else %}{{ number | replace("COL", "col + 1u") }}{% endif %})
 {%- endmacro %}
@@ -77,14 +82,14 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             let j{{ u }} = j + {{ u * slices }}u;
             let at{{ u }} = ((pages[min(j{{ u }}, count - 1u) / 32u] * params.kv_heads + kv_head) * 32u
                 + min(j{{ u }}, count - 1u) % 32u) * {{ v_elements }}u;
-            {%- for i in range(turns) %}
+            {%- for i in range(rounds) %}
             let stored{{ i }}_{{ u }} = values[at{{ u }} + min(element + {{ threads * i }}u, {{ v_elements - 1 }}u)];
             {%- endfor %}
             {%- endfor %}
 {%- endmacro %}
 {%- macro add_values() %}
             {%- for u in range(v_ahead) %}
-            {%- for i in range(turns) %}
+            {%- for i in range(rounds) %}
             {%- if fresh %}
             let value{{ i }}_{{ u }} = select({{ read }}(stored{{ i }}_{{ u }}), own_value{{ i }}, block + min(j{{ u }}, count - 1u) == last);
             {%- else %}
@@ -94,7 +99,7 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             {%- for h in range(heads) %}
             let weight{{ h }}_{{ u }} = select(0.0, weights[{{ h * threads }}u + min(j{{ u }}, 127u)], j{{ u }} < count);
             sum{{ h }} += weight{{ h }}_{{ u }};
-            {%- for i in range(turns) %}
+            {%- for i in range(rounds) %}
             mean{{ h }}_{{ i }} += weight{{ h }}_{{ u }} * value{{ i }}_{{ u }};
             {%- endfor %}
             {%- endfor %}
@@ -119,13 +124,19 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let first_head = kv_head * share + min(id.x % blocks * HEADS, share - HEADS);
     let positions = step[params.positions + row] + 1u;
     let table = params.pages + step[params.tables + row];
-    let begin = id.y * step[3];
-    let end = min(positions, begin + step[3]);
+    let part = step[params.split + 1u];
+    {%- if windowed %}
+    let first_seen = positions - min(positions, params.window);
+    let begin = first_seen / 32u * 32u + id.y * part;
+    {%- else %}
+    let begin = id.y * part;
+    {%- endif %}
+    let end = min(positions, begin + part);
 
     for (var i = thread; i < HEADS * {{ k_elements }}u; i += {{ threads }}u) {
         let col = i % {{ k_elements }}u * 2u;
         let at = params.q.x + row * params.q.y + (first_head + i / {{ k_elements }}u) * {{ k_dim }}u;
-        queries[i] = {{ pair("at", k_dim, turn) }};
+        queries[i] = {{ pair("at", k_dim, rope) }};
     }
     {%- if fresh %}
     // What is read from the cache is rounded: so is this.
@@ -135,19 +146,19 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     for (var i = thread; i < {{ k_elements }}u; i += {{ threads }}u) {
         let col = 2u * i;
         let at = params.k + row * params.q.y + kv_head * {{ k_dim }}u;
-        let number = {{ pair("at", k_dim, turn) }};
-        own_key[i] = {{ "number" if wide else "pack2x16float(number)" }};
+        let number = {{ pair("at", k_dim, rope) }};
+        own_key[i] = {{ "number" if kv_f32 else "pack2x16float(number)" }};
         if writes {
             keys[cell * {{ k_elements }}u + 32u * i + last % 32u] = own_key[i];
         }
     }
-    {%- for i in range(turns) %}
+    {%- for i in range(rounds) %}
     var own_value{{ i }} = vec2<f32>(0.0);
     {
         let col = 2u * min(thread % {{ v_elements }}u + {{ threads * i }}u, {{ v_elements - 1 }}u);
         let at = params.v + row * params.q.y + kv_head * {{ v_dim }}u;
         let number = {{ pair("at", v_dim, false) }};
-        {%- if wide %}
+        {%- if kv_f32 %}
         let stored = number;
         {%- else %}
         let stored = pack2x16float(number);
@@ -166,7 +177,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- for h in range(heads) %}
     var max{{ h }} = LEAST;
     var sum{{ h }} = 0.0;
-    {%- for i in range(turns) %}
+    {%- for i in range(rounds) %}
     var mean{{ h }}_{{ i }} = vec2<f32>(0.0);
     {%- endfor %}
     {%- endfor %}
@@ -180,7 +191,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- for h in range(heads) %}
         var score{{ h }} = {{ "select(0.0, LEAST, thread < 128u)" if teams > 1 else "LEAST" }};
         {%- endfor %}
-        if position < end {
+        if position < end{{ " && position >= first_seen" if windowed }} {
             {%- for h in range(heads) %}
             score{{ h }} = 0.0;
             {%- endfor %}
@@ -188,7 +199,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             {%- macro scores(count) %}
                 {%- for i in range(count) %}
                 {%- if fresh %}
-                let stored{{ i }} = select(keys[at + 32u * (e + {{ i }}u)], own_key[e + {{ i }}u], {{ "vec2<bool>(position == last)" if wide else "position == last" }});
+                let stored{{ i }} = select(keys[at + 32u * (e + {{ i }}u)], own_key[e + {{ i }}u], {{ "vec2<bool>(position == last)" if kv_f32 else "position == last" }});
                 let key{{ i }} = {{ read }}(stored{{ i }});
                 {%- else %}
                 let key{{ i }} = {{ read }}(keys[at + 32u * (e + {{ i }}u)]);
@@ -255,18 +266,23 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {
         {%- endif %}
             {%- for h in range(heads) %}
-            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end);
+            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end{{ " && position >= first_seen" if windowed }});
             {%- endfor %}
         }
         workgroupBarrier();
         {%- for h in range(heads) %}
         sum{{ h }} *= old{{ h }};
-        {%- for i in range(turns) %}
+        {%- for i in range(rounds) %}
         mean{{ h }}_{{ i }} *= old{{ h }};
         {%- endfor %}
         {%- endfor %}
         if slice < {{ slices }}u {
+            {%- if windowed %}
+            // What is no number before the window must not be multiplied, not even with 0.
+            for (var j = slice + max(first_seen, block) - block; j < count; j += {{ slices * v_ahead }}u) {
+            {%- else %}
             for (var j = slice; j < count; j += {{ slices * v_ahead }}u) {
+            {%- endif %}
                 {{- fetch_values() | indent(4) }}
                 {{- add_values() | indent(4) }}
             }
@@ -278,7 +294,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- for h in range(heads) %}
     weights[{{ threads * h }}u + thread] = sum{{ h }};
     {%- endfor %}
-    {%- for i in range(turns) %}
+    {%- for i in range(rounds) %}
     {%- for h in range(heads) %}
     results[{{ threads * h }}u + thread] = mean{{ h }}_{{ i }};
     {%- endfor %}
@@ -296,7 +312,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                 }
                 let head = first_head + {{ h }}u;
                 {%- if split %}
-                let to = ((row * params.heads + head) * step[2] + id.y) * {{ v_dim + 2 }}u;
+                let to = ((row * params.heads + head) * step[params.split] + id.y) * {{ v_dim + 2 }}u;
                 y[to + col] = mean.x;
                 {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
                     y[to + col + 1u] = mean.y;

@@ -3,6 +3,8 @@ struct Params {
     // Where the result begins and its stride.
     y: vec2<u32>,
     heads: u32,
+    // Where `step` has how many workgroups share a row.
+    split: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -12,7 +14,7 @@ struct Params {
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
-    let splits = step[2];
+    let splits = step[params.split];
     let first = (id.z * params.heads + id.x) * splits * {{ v_dim + 2 }}u;
     var largest = -3.4028234e38;
     for (var s = 0u; s < splits; s++) {

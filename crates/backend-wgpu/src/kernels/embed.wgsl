@@ -4,7 +4,7 @@ struct Params {
     w0: vec4<u32>,
     // The first row and the row after the last.
     rows: vec4<u32>,
-    // Of `y` where it begins, its stride and its columns, in vectors.
+    // Of `y` where it begins, its stride and its columns, in vectors; where `step` has tokens.
     y: vec4<u32>,
 }
 
@@ -18,7 +18,7 @@ struct Params {
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = id.z;
-    let token = step[4u + row];
+    let token = step[params.y.w + row];
     if id.x >= params.w0.x || row >= step[0] || token < params.rows.x || token >= params.rows.y {
         return;
     }

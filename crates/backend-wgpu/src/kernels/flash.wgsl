@@ -3,20 +3,19 @@ they see: for devices without matrix units, and for stores of f32.
 
 32 positions at a time: 32 columns after the other of their keys go to workgroup memory, and a thread has the scores of 4
 rows and 4 positions; then a softmax that goes on from block to block; then the values the same way as the keys, where a
-thread has 4 columns of 4 rows. Queries are read as they are, turned before. Columns have to be multiples of 4, and at most
+thread has 4 columns of 4 rows. Queries are already roped where they are. Columns have to be multiples of 4, and at most
 256. -#}
 {%- from "parts.wgsl" import flash, spoiled -%}
-{%- set element = "vec2<f32>" if wide else "u32" %}
-{%- set read = "" if wide else "unpack2x16float" %}
+{%- set element = "vec2<f32>" if kv_f32 else "u32" %}
+{%- set read = "" if kv_f32 else "unpack2x16float" %}
 {{ flash("vec4<f32>", element, element) }}
 
 // [position][32 columns and room against bank conflicts]
 var<workgroup> chunk: array<vec4<f32>, 288>;
-// [row][32 positions and room]
+// [row][32 positions, what results so far are multiplied by, and room]
 var<workgroup> weights: array<f32, 2304>;
 var<workgroup> partial: array<f32, 128>;
-var<workgroup> factors: array<f32, 64>;
-{{ spoiled(v_dim) }}
+{{ spoiled(v_dim, windowed) }}
 
 {#- Brings `count` vectors of each position to `chunk`: `first` and `second` are where their elements lie. -#}
 {%- macro bring(array, count, first, second, checked) %}
@@ -34,7 +33,7 @@ var<workgroup> factors: array<f32, 64>;
                 if block + place >= end {
                     number = vec4<f32>();
                 } else if !all(abs(number) <= vec4<f32>(LARGEST)) {
-                    number = without_spoiled(number, {{ checked }} + 4u * vector, block + place);
+                    number = without_spoiled(number, {{ checked }} + 4u * vector, block + place, tile);
                 }
                 {%- else %}
                 let number = vec4<f32>({{ read }}({{ array }}[{{ first }}]), {{ read }}({{ array }}[{{ second }}]));
@@ -56,9 +55,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let own_vector = thread / 32u;
     let row4 = thread / 8u * 4u;
     let column = thread % 8u;
-    for (var i = thread; i < {{ v_dim }}u; i += 128u) {
-        atomicStore(&spoiled[i], NEVER);
-    }
+    clear_spoiled(thread);
     {%- for i in range(4) %}
     let q{{ i }} = (params.q.x + (tile.row + min(row4 + {{ i }}u, tile.rows - 1u)) * params.q.y + head * {{ k_dim }}u) / 4u;
     {%- for c in range((v_dim + 31) // 32) %}
@@ -70,7 +67,13 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let first = thread % 2u * 16u;
     var largest = LEAST;
     var sum = 0.0;
-    for (var block = 0u; block < end; block += 32u) {
+    {%- if windowed %}
+    let first_block = (tile.position + 1u - min(tile.position + 1u, params.window)) / 32u * 32u;
+    let first_seen = tile.position + own_row + 1u - min(tile.position + own_row + 1u, params.window);
+    {%- else %}
+    let first_block = 0u;
+    {%- endif %}
+    for (var block = first_block; block < end; block += 32u) {
         let cell = step[tile.table + block / 32u] * params.kv_heads + kv_head;
         {%- for i in range(4) %}
         var score{{ i }} = vec4<f32>();
@@ -98,7 +101,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         var most = LEAST;
         let seen = tile.position + own_row + 1u;
         for (var i = 0u; i < 16u; i++) {
-            if block + first + i < seen {
+            if block + first + i < seen{{ " && block + first + i >= first_seen" if windowed }} {
                 most = max(most, weights[36u * own_row + first + i]);
             }
         }
@@ -110,18 +113,18 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         sum *= factor;
         for (var i = 0u; i < 16u; i++) {
             let at = 36u * own_row + first + i;
-            let weight = select(0.0, exp(weights[at] - most), block + first + i < seen);
+            let weight = select(0.0, exp(weights[at] - most), block + first + i < seen{{ " && block + first + i >= first_seen" if windowed }});
             weights[at] = weight;
             sum += weight;
         }
-        factors[own_row] = factor;
+        weights[36u * own_row + 32u] = factor;
         {%- for c in range(0, v_dim, 32) %}
         {%- set count = [v_dim - c, 32] | min // 4 %}
         {%- set at = "(cell * 32u + place) * " ~ (v_dim // 2) ~ "u + " ~ (c // 2) ~ "u + 2u * vector" %}
         {{- bring("values", count, at, at ~ " + 1u", c ~ "u") }}
         {%- if c == 0 %}
         {%- for r in range(4) %}
-        let factor{{ r }} = factors[row4 + {{ r }}u];
+        let factor{{ r }} = weights[36u * (row4 + {{ r }}u) + 32u];
         {%- endfor %}
         {%- endif %}
         {%- for r in range(4) %}
@@ -152,7 +155,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- for c in range(0, v_dim, 32) %}
         {%- set count = [v_dim - c, 32] | min // 4 %}
         {{ "if column < " ~ count ~ "u " if count < 8 }}{
-            y[to + {{ c // 4 }}u] = with_spoiled(mean{{ r }}_{{ c // 32 }} / all, {{ c }}u + 4u * column, tile.position + row);
+            y[to + {{ c // 4 }}u] = with_spoiled(mean{{ r }}_{{ c // 32 }} / all, {{ c }}u + 4u * column, row, tile);
         }
         {%- endfor %}
     }

@@ -23,7 +23,7 @@ var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
 // A flag in 16 bytes: units read 16 at once, and where drivers put one array behind the other, all have to begin at
 // multiples of that.
 var<workgroup> has_grown: vec4<u32>;
-{{ spoiled(v_dim) }}
+{{ spoiled(v_dim, windowed) }}
 
 {%- macro fetch_keys(block) %}
         {
@@ -50,14 +50,18 @@ fn main(
     let head = id.x;
     let kv_head = head / (params.heads / params.kv_heads);
     let end = own.position + own.rows;
-    for (var i = thread; i < {{ v_dim }}u; i += 128u) {
-        atomicStore(&spoiled[i], NEVER);
-    }
+    clear_spoiled(thread);
     // Rows of this subgroup; the one that this thread has half of the softmax of.
     let first_row = 16u * subgroup;
     let own_row = first_row + lane % 16u;
     let own_half = lane / 16u;
     let seen = own.position + own_row + 1u;
+    {%- if windowed %}
+    let first_seen = seen - min(seen, params.window);
+    let first_block = (own.position + 1u - min(own.position + 1u, params.window)) / 32u * 32u;
+    {%- else %}
+    let first_block = 0u;
+    {%- endif %}
     var scale = 0.0;
     {%- for i in range(16) %}
     let at{{ i }} = (params.q.x + (own.row + min(first_row + {{ i }}u, own.rows - 1u)) * params.q.y + head * {{ k_dim }}u) / 4u;
@@ -90,8 +94,10 @@ fn main(
     {%- for i in range(k_dim // 8) %}
     var key{{ i }}: vec4<f16>;
     {%- endfor %}
-    {{- fetch_keys('0u') }}
-    for (var block = 0u; block < end; block += 64u) {
+    {{- fetch_keys('first_block') }}
+    // A row that sees nothing of a block yet takes weights of 1 there: they are multiplied by 0 with the first block that
+    // it sees.
+    for (var block = first_block; block < end; block += 64u) {
         let page0 = step[own.table + block / 32u];
         let page1 = step[own.table + min(block / 32u + 1u, last_page)];
         workgroupBarrier();
@@ -129,7 +135,8 @@ fn main(
         let score{{ i }} = select(
             vec4<f32>(LEAST),
             scores[17u * own_row + 8u * own_half + {{ i }}u] * scale,
-            vec4<u32>(position{{ i }}, position{{ i }} + 1u, position{{ i }} + 2u, position{{ i }} + 3u) < vec4<u32>(seen),
+            {%- set positions = "vec4<u32>(P, P + 1u, P + 2u, P + 3u)" | replace("P", "position" ~ i) %}
+            {{ positions }} < vec4<u32>(seen){% if windowed %} & {{ positions }} >= vec4<u32>(first_seen){% endif %},
         );
         most = max(most, max(max(score{{ i }}.x, score{{ i }}.y), max(score{{ i }}.z, score{{ i }}.w)));
         {%- endfor %}
@@ -170,7 +177,7 @@ fn main(
         if !are_numbers {
             for (var i = thread; i < {{ 64 * vectors }}u; i += 128u) {
                 let at = i / {{ vectors }}u * {{ stride }}u + i % {{ vectors }}u;
-                tile[at] = vec4<f16>(without_spoiled(vec4<f32>(tile[at]), 4u * (i % {{ vectors }}u), block + i / {{ vectors }}u));
+                tile[at] = vec4<f16>(without_spoiled(vec4<f32>(tile[at]), 4u * (i % {{ vectors }}u), block + i / {{ vectors }}u, own));
             }
         }
         workgroupBarrier();
@@ -200,7 +207,7 @@ fn main(
         let number = scores[17u * (first_row + row) + vector] / subgroupShuffle(divisor, row);
         if first_row + row < own.rows {
             let to = (params.y.x + (own.row + first_row + row) * params.y.y + head * {{ v_dim }}u) / 4u + {{ 4 * first }}u + vector;
-            y[to] = with_spoiled(number, {{ 16 * first }}u + 4u * vector, own.position + first_row + row);
+            y[to] = with_spoiled(number, {{ 16 * first }}u + 4u * vector, first_row + row, own);
         }
     }
     {%- endfor %}

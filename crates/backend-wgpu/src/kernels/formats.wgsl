@@ -150,18 +150,18 @@ fn {{ w }}_dot(
 }
 {% endmacro %}
 
-{#- The same values for kernels that multiply f16, as `w_narrow0` to `w_narrow7`; the middle two of four change places,
-as they do in `narrow.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. A
+{#- The same values for kernels that multiply f16, as `w_f16_0` to `w_f16_7`; the middle two of four change places,
+as they do in `f16_rows.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. A
 minimum is the same for 32 inputs, so that what f16 leaves of it would add up: it and its scale are two numbers each. -#}
-{%- macro narrow_chunk(w, format) %}
+{%- macro f16_chunk(w, format) %}
 {%- set bias = {"q8_0": "1152.0h", "q6_k": "1056.0h", "q4_0": "1032.0h"}[format] | default("1024.0h") %}
 {% for j in range(8) %}
-fn {{ w }}_narrow{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
+fn {{ w }}_f16_{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
     {%- if format == "f16" %}
     return vec4<f16>({{ four(format, j) }}.xzyw);
     {%- else %}
     {%- set h = "y" if j >= 4 else "x" %}
-    let number = narrow_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
+    let number = f16_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
     let scale = f16(p.scales.{{ h }});
     {%- if format in ["q4_k", "q5_k"] %}
     let low = f16(p.mins.{{ h }});
@@ -175,9 +175,9 @@ fn {{ w }}_narrow{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
 {% endfor %}
 {% endmacro %}
 
-{%- macro narrow_shared() %}
+{%- macro f16_shared() %}
 /// 1024 and the bytes of a word: the first, the third, the second and the last.
-fn narrow_bytes(word: u32) -> vec4<f16> {
+fn f16_bytes(word: u32) -> vec4<f16> {
     let even = unpack2x16float((word & 0x00ff00ffu) | 0x64006400u);
     let odd = unpack2x16float(((word >> 8u) & 0x00ff00ffu) | 0x64006400u);
     return vec4<f16>(vec2<f16>(even), vec2<f16>(odd));

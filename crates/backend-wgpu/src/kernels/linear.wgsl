@@ -5,11 +5,15 @@ inputs. Activations go through workgroup memory, since neighbours would load the
 round, and its weights, are on their way while a round is computed. Read for each output: its weights, once.
 
 - `norm`: activations are multiplied by `g` and divided by their root mean square, whose sum runs beside the products.
-- `glu`: of two weights, silu of the first one's outputs times the second one's.
+- `glu`: of two weights, `act` of the first one's outputs times the second one's.
 - `rest`: numbers of `r` are added: a residual, or with a stride of 0 a bias.
-- `subgroups`: a group is a subgroup, and adds as one; else in workgroup memory. -#}
+- `subgroups`: a group is a subgroup, and adds as one; else in workgroup memory.
+- `experts`: weights are a matrix an expert, of which a row uses those that `chosen` lists (`route.wgsl`), one row at a
+  time. `in`: a workgroup has one of a row's experts; what comes out is multiplied by how much the expert counts, and goes
+  to a row of `y` an expert, filled up to whole chunks with zeros. `out`: such rows are the inputs, and all experts of a
+  row are one sum. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activations, products -%}
+{%- from "parts.wgsl" import activation, activations, products -%}
 {{ products() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -24,9 +28,38 @@ round, and its weights, are on their way while a round is computed. Read for eac
 {%- if rest %}
 @group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
 {%- endif %}
+{%- if experts %}
+@group(0) @binding({{ 4 + parts | length + (1 if norm else 0) + (1 if rest else 0) }}) var<storage, read> chosen: array<u32>;
+{%- endif %}
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
 {{ activations(ragged, norm) }}
+{%- if glu %}{{ activation(act) }}{% endif %}
+{%- if experts %}
+{#- `params.w2`: experts that a row uses at most; rows of a matrix filled up to whole chunks; the first expert that is in
+this buffer, and how many are. -#}
+/// Expert `slot` of a row, as its number in this buffer; beyond the last where it is in another.
+fn expert_of(row: u32, slot: u32) -> u32 {
+    let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];
+    return min(expert - params.w2.z, params.w2.w);
+}
+{%- endif %}
+
+{#- Of output `o` of weight `w`, a chunk. -#}
+{%- macro load(w, o, chunk) -%}
+    {%- if experts == "in" -%} {{ w }}_load(expert * outputs + output{{ o }}, {{ chunk }})
+    {%- elif experts == "out" -%} {{ w }}_load(own_expert * outputs + output{{ o }}, own_chunk)
+    {%- else -%} {{ w }}_load(output{{ o }}, {{ chunk }})
+    {%- endif -%}
+{%- endmacro %}
+{#- Which expert a chunk is of, and which of its chunks it is. -#}
+{%- macro find_expert(chunk) %}
+    {%- if experts == "out" %}
+            found = expert_of(first_row, {{ chunk }} / of_expert);
+            let own_expert = min(found, params.w2.w - 1u);
+            let own_chunk = {{ chunk }} % of_expert;
+    {%- endif %}
+{%- endmacro %}
 {%- set sums = outputs * (2 if glu else 1) %}
 {%- set of_row = lanes * 8 %}
 {%- set loads = columns * of_row // threads %}
@@ -94,6 +127,21 @@ fn main(
     {%- endif %}
     var tile = id.y * ids.x + id.x;
     var part = 0u;
+    {%- if experts == "in" %}
+    let slot = tile % params.w2.x;
+    tile /= params.w2.x;
+    if slot >= chosen[first_row * (1u + 2u * params.w2.x)] {
+        return;
+    }
+    let expert = expert_of(first_row, slot);
+    if expert >= params.w2.w {
+        return;
+    }
+    let counts = bitcast<f32>(chosen[first_row * (1u + 2u * params.w2.x) + 2u + 2u * slot]);
+    {%- elif experts == "out" %}
+    let of_expert = params.w0.x;
+    var found = 0u;
+    {%- endif %}
     {%- if not glu %}
     {%- for p in range(parts | length - 1) %}
     let tiles{{ p }} = (params.outputs[{{ p }}] + GROUPS * {{ outputs }}u - 1u) / (GROUPS * {{ outputs }}u);
@@ -105,7 +153,11 @@ fn main(
     {%- endif %}
     let first = (tile * GROUPS + own_group) * {{ outputs }}u;
     let outputs = params.outputs[part];
+    {%- if experts == "out" %}
+    let chunks = chosen[first_row * (1u + 2u * params.w2.x)] * of_expert;
+    {%- else %}
     let chunks = params.w0.x;
+    {%- endif %}
     {%- for o in range(outputs) %}
     let output{{ o }} = min(first + {{ o }}u, outputs - 1u);
     {%- endfor %}
@@ -126,10 +178,12 @@ fn main(
     {%- for part in (parts[:1] if glu else parts) %}
     {%- set p = loop.index0 %}
     {% if parts | length > 1 and not glu %}if part == {{ p }}u {% endif %}{
+        {%- set begin = "min(lane, max(chunks, 1u) - 1u)" if experts else "min(lane, chunks - 1u)" %}
+        {{- find_expert(begin) }}
         {%- for o in range(outputs) %}
-        var weights{{ o }} = w{{ p }}_load(output{{ o }}, min(lane, chunks - 1u));
+        var weights{{ o }} = {{ load("w" ~ p, o, begin) }};
         {%- if glu %}
-        var weights{{ outputs + o }} = w1_load(output{{ o }}, min(lane, chunks - 1u));
+        var weights{{ outputs + o }} = {{ load("w1", o, begin) }};
         {%- endif %}
         {%- endfor %}
         {{ fetch("0u") | indent(4) }}
@@ -141,16 +195,20 @@ fn main(
             {%- for o in range(sums) %}
             let now{{ o }} = weights{{ o }};
             {%- endfor %}
+            {%- if experts == "out" %}
+            let is_here = found < params.w2.w;
+            {%- endif %}
             if next < chunks {
                 {{ fetch("next") | indent(4) }}
+                {{- find_expert("min(next + lane, chunks - 1u)") }}
                 {%- for o in range(outputs) %}
-                weights{{ o }} = w{{ p }}_load(output{{ o }}, min(next + lane, chunks - 1u));
+                weights{{ o }} = {{ load("w" ~ p, o, "min(next + lane, chunks - 1u)") }};
                 {%- if glu %}
-                weights{{ outputs + o }} = w1_load(output{{ o }}, min(next + lane, chunks - 1u));
+                weights{{ outputs + o }} = {{ load("w1", o, "min(next + lane, chunks - 1u)") }};
                 {%- endif %}
                 {%- endfor %}
             }
-            if base + lane < chunks {
+            if base + lane < chunks{{ " && is_here" if experts == "out" }} {
                 {%- for c in range(columns) %}
                 {
                     let at = half + ({{ c }}u * LANES + lane) * 9u;
@@ -218,7 +276,7 @@ fn main(
         let c = i / {{ outputs }}u;
         let o = i % {{ outputs }}u;
         let row = first_row + c;
-        if {% if columns > 1 %}row >= rows || {% endif %}first + o >= outputs {
+        if {% if columns > 1 %}row >= rows || {% endif %}first + o >= {{ "params.w2.y" if experts == "in" else "outputs" }} {
             continue;
         }
         {%- if subgroups %}
@@ -254,7 +312,7 @@ fn main(
         {%- endif %}
         {%- endif %}
         {%- if glu %}
-        number = number / (1.0 + exp(-number)) * number_up;
+        number = activation(number) * number_up;
         {%- endif %}
         let col = params.y[part] + first + o;
         {%- if rest and subgroups %}
@@ -262,6 +320,16 @@ fn main(
         {%- elif rest %}
         number += r[params.r.x + row * params.r.y + col - params.y.x];
         {%- endif %}
+        {%- if experts == "in" %}
+        y[(row * params.w2.x + slot) * params.y.w + col] = select(0.0, counts * number, first + o < outputs);
+        {%- elif experts == "out" %}
+        // Experts in other buffers came before.
+        if params.w1.x == 1u {
+            number += y[row * params.y.w + col];
+        }
         y[row * params.y.w + col] = number;
+        {%- else %}
+        y[row * params.y.w + col] = number;
+        {%- endif %}
     }
 }

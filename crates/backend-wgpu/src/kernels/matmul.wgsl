@@ -4,7 +4,7 @@ A workgroup computes 32 rows and 64 outputs: of each, chunk after chunk goes to 
 the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weights, once. The options are those of
 `linear.wgsl`, and so are the buffers. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activations, products -%}
+{%- from "parts.wgsl" import activation, activations, products -%}
 {{ products() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -22,6 +22,7 @@ the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weig
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
 {{ activations(ragged, norm) }}
+{%- if glu %}{{ activation(act) }}{% endif %}
 {%- set gates = 2 if glu else 1 %}
 
 // [value of the chunk][row or output]
@@ -154,7 +155,7 @@ fn main(
             if row < rows && output < outputs {
                 var number = sum0_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- if glu %}
-                number = number / (1.0 + exp(-number)) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                number = activation(number) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- endif %}
                 let col = params.y[part] + output;
                 {%- if rest %}

@@ -12,7 +12,7 @@ use serde::Serialize;
 /// How a kernel uses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// A few numbers, the same for all threads.
+    /// A few words, the same for all threads.
     Constant,
     Read,
     Write,
@@ -25,12 +25,14 @@ pub(crate) enum Kernel {
     Rows(Rows),
     Linear(Linear),
     Matmul(Products),
-    Narrow(Narrow),
+    F16Rows(F16Rows),
     Tiles(Tiles),
-    Rotate(Rotate),
+    Rope(Rope),
     Attention(Attention),
     Flash(Flash),
     Combine(Combine),
+    Route(Route),
+    ArgMax(ArgMax),
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -40,8 +42,10 @@ pub(crate) struct Embed {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rows {
-    /// `rms_norm`, `add`, `swiglu` or `take`.
+    /// `rms_norm`, `add`, `gate`, `scale` or `output_rows`.
     pub(crate) operation: &'static str,
+    /// Of a gate, as `graph::Activation` calls it.
+    pub(crate) act: &'static str,
 }
 
 /// What all products have.
@@ -51,6 +55,8 @@ pub(crate) struct Products {
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
+    /// What gates go through, as `graph::Activation` calls it.
+    pub(crate) act: &'static str,
     pub(crate) rest: bool,
     pub(crate) ragged: bool,
 }
@@ -64,10 +70,12 @@ pub(crate) struct Linear {
     pub(crate) lanes: usize,
     pub(crate) subgroups: bool,
     pub(crate) threads: usize,
+    /// `in` or `out` where rows choose among experts, else empty.
+    pub(crate) experts: &'static str,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Narrow {
+pub(crate) struct F16Rows {
     pub(crate) norm: bool,
 }
 
@@ -84,13 +92,13 @@ pub(crate) struct Tiles {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Rotate {
-    pub(crate) turn: bool,
+pub(crate) struct Rope {
+    pub(crate) rope: bool,
     pub(crate) store: bool,
-    pub(crate) keys_turn: bool,
+    pub(crate) keys_rope: bool,
     /// Whether values come from another buffer than keys.
     pub(crate) separate: bool,
-    pub(crate) wide: bool,
+    pub(crate) kv_f32: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
 }
@@ -102,10 +110,11 @@ pub(crate) struct Attention {
     pub(crate) teams: usize,
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
-    pub(crate) wide: bool,
+    pub(crate) kv_f32: bool,
     pub(crate) split: bool,
-    pub(crate) turn: bool,
+    pub(crate) rope: bool,
     pub(crate) fresh: bool,
+    pub(crate) windowed: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
 }
@@ -114,7 +123,8 @@ pub(crate) struct Attention {
 pub(crate) struct Flash {
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
-    pub(crate) wide: bool,
+    pub(crate) kv_f32: bool,
+    pub(crate) windowed: bool,
     /// Whether the device's matrix units multiply.
     pub(crate) units: bool,
 }
@@ -124,19 +134,35 @@ pub(crate) struct Combine {
     pub(crate) v_dim: usize,
 }
 
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Route {
+    pub(crate) experts: usize,
+    /// Of a row, at most.
+    pub(crate) used: usize,
+    pub(crate) softmax: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ArgMax {
+    /// Vectors that a thread has on their way.
+    pub(crate) ahead: usize,
+}
+
 /// Each file, by name.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 15] = [
+    ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
     ("embed.wgsl", include_str!("embed.wgsl")),
+    ("f16_rows.wgsl", include_str!("f16_rows.wgsl")),
     ("flash.wgsl", include_str!("flash.wgsl")),
     ("flash_units.wgsl", include_str!("flash_units.wgsl")),
     ("formats.wgsl", include_str!("formats.wgsl")),
     ("linear.wgsl", include_str!("linear.wgsl")),
     ("matmul.wgsl", include_str!("matmul.wgsl")),
-    ("narrow.wgsl", include_str!("narrow.wgsl")),
     ("parts.wgsl", include_str!("parts.wgsl")),
-    ("rotate.wgsl", include_str!("rotate.wgsl")),
+    ("rope.wgsl", include_str!("rope.wgsl")),
+    ("route.wgsl", include_str!("route.wgsl")),
     ("rows.wgsl", include_str!("rows.wgsl")),
     ("tiles.wgsl", include_str!("tiles.wgsl")),
 ];
@@ -158,13 +184,15 @@ impl Kernel {
             Kernel::Rows(_) => "rows.wgsl",
             Kernel::Linear(_) => "linear.wgsl",
             Kernel::Matmul(_) => "matmul.wgsl",
-            Kernel::Narrow(_) => "narrow.wgsl",
+            Kernel::F16Rows(_) => "f16_rows.wgsl",
             Kernel::Tiles(_) => "tiles.wgsl",
-            Kernel::Rotate(_) => "rotate.wgsl",
+            Kernel::Rope(_) => "rope.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
             Kernel::Flash(Flash { units: false, .. }) => "flash.wgsl",
             Kernel::Flash(_) => "flash_units.wgsl",
             Kernel::Combine(_) => "combine.wgsl",
+            Kernel::Route(_) => "route.wgsl",
+            Kernel::ArgMax(_) => "arg_max.wgsl",
         }
     }
 
@@ -175,12 +203,14 @@ impl Kernel {
             Kernel::Rows(context) => Value::from(Serde(context)),
             Kernel::Linear(context) => Value::from(Serde(context)),
             Kernel::Matmul(context) => Value::from(Serde(context)),
-            Kernel::Narrow(context) => Value::from(Serde(context)),
+            Kernel::F16Rows(context) => Value::from(Serde(context)),
             Kernel::Tiles(context) => Value::from(Serde(context)),
-            Kernel::Rotate(context) => Value::from(Serde(context)),
+            Kernel::Rope(context) => Value::from(Serde(context)),
             Kernel::Attention(context) => Value::from(Serde(context)),
             Kernel::Flash(context) => Value::from(Serde(context)),
             Kernel::Combine(context) => Value::from(Serde(context)),
+            Kernel::Route(context) => Value::from(Serde(context)),
+            Kernel::ArgMax(context) => Value::from(Serde(context)),
         };
         let template = TEMPLATES.get_template(self.file()).expect("kernels name templates there are");
         template.render(context).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))
@@ -194,22 +224,26 @@ impl Kernel {
             [vec![Read, Write], vec![Read; reads]].concat()
         };
         let own = match self {
-            Kernel::Embed(_) | Kernel::Combine(_) => vec![Write, Read],
-            Kernel::Rows(Rows { operation: "take" }) => vec![Write, Read],
+            Kernel::Embed(_) | Kernel::Combine(_) | Kernel::ArgMax(_) => vec![Write, Read],
+            Kernel::Route(Route { softmax: false, .. }) => vec![Write, Read],
+            Kernel::Route(_) => vec![Write, Read, Write],
+            Kernel::Rows(Rows { operation: "output_rows" | "scale", .. }) => vec![Write, Read],
             Kernel::Rows(_) => vec![Write, Read, Read],
-            Kernel::Linear(linear) => products(&linear.products),
+            Kernel::Linear(linear) => {
+                [products(&linear.products), vec![Read; usize::from(!linear.experts.is_empty())]].concat()
+            }
             Kernel::Matmul(parts) => products(parts),
-            Kernel::Narrow(narrow) => {
-                [vec![Read, Write, Write], vec![Read; usize::from(narrow.norm)]].concat()
+            Kernel::F16Rows(rows) => {
+                [vec![Read, Write, Write], vec![Read; usize::from(rows.norm)]].concat()
             }
             Kernel::Tiles(Tiles { products: Products { parts, rest, .. }, .. }) => {
                 [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*rest)]].concat()
             }
-            Kernel::Rotate(rotate) => {
+            Kernel::Rope(rope) => {
                 let mut own = vec![Read];
-                own.extend(rotate.turn.then_some(Write));
-                own.extend(rotate.store.then_some([Write, Write]).into_iter().flatten());
-                own.extend((rotate.store && rotate.separate).then_some(Read));
+                own.extend(rope.rope.then_some(Write));
+                own.extend(rope.store.then_some([Write, Write]).into_iter().flatten());
+                own.extend((rope.store && rope.separate).then_some(Read));
                 own
             }
             Kernel::Attention(Attention { fresh: true, .. }) => vec![Read, Write, Write, Write],

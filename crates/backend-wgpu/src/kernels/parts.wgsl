@@ -26,10 +26,22 @@ fn g_four(chunk: u32, j: u32) -> vec4<f32> {
 {% endif %}
 {%- endmacro %}
 
-{#- Rotation of heads of `x`: `params` has the columns that turn and where `step` has cosines and sines. -#}
+{#- A function of one number; what overflows in it is 0 or the number in the end. -#}
+{%- macro activation(act) %}
+fn activation(x: f32) -> f32 {
+    {%- if act == "silu" %}
+    return x / (1.0 + exp(-x));
+    {%- elif act == "gelu_tanh" %}
+    // x / 2 * (1 + tanh(z)) is x / (1 + exp(-2 z)); twice the root of 2 / pi.
+    return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    {%- endif %}
+}
+{% endmacro %}
+
+{#- Rotation of heads of `x`: `params` has the columns that rotate and where `step` has cosines and sines. -#}
 {%- macro rotation(pairing) %}
-/// Column `col` of the head that begins at `at`, turned by the position of `row`.
-fn turned(at: u32, col: u32, row: u32) -> f32 {
+/// Column `col` of the head that begins at `at`, roped by the position of `row`.
+fn roped(at: u32, col: u32, row: u32) -> f32 {
     let number = x[at + col];
     if col >= params.dims {
         return number;
@@ -44,7 +56,7 @@ fn turned(at: u32, col: u32, row: u32) -> f32 {
     let pair = col / 2u;
     let other = x[at + select(col - 1u, col + 1u, is_first)];
     {%- endif %}
-    let place = params.turns + 2u * (row * (params.dims / 2u) + pair);
+    let place = params.angles + 2u * (row * (params.dims / 2u) + pair);
     let cosine = bitcast<f32>(step[place]);
     let sine = bitcast<f32>(step[place + 1u]);
     return number * cosine + select(other * sine, -other * sine, is_first);
@@ -83,6 +95,8 @@ struct Params {
     tables: u32,
     pages: u32,
     tiles: u32,
+    // Positions that a row sees.
+    window: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -112,27 +126,56 @@ fn own_tile(number: u32) -> Tile {
 {% endmacro %}
 
 {#- A value that is no number must not reach rows that do not see its position, though their weight for it is 0: it is
-left out, and columns are no numbers from that position on. -#}
-{%- macro spoiled(columns) %}
-var<workgroup> spoiled: array<atomic<u32>, {{ columns }}>;
+left out, and of rows that see it the column is no number. `spoiled` has the first such position of each column; with a
+window, a bit for each row of the tile. -#}
+{%- macro spoiled(columns, windowed) %}
+var<workgroup> spoiled: array<atomic<u32>, {{ columns * (2 if windowed else 1) }}>;
+
+fn clear_spoiled(thread: u32) {
+    for (var i = thread; i < {{ columns * (2 if windowed else 1) }}u; i += 128u) {
+        atomicStore(&spoiled[i], {{ "0u" if windowed else "NEVER" }});
+    }
+}
+{%- if windowed %}
+
+/// Bits of `word` (0 or 1) for rows of the tile from `first` to before `last`.
+fn rows_between(first: u32, last: u32, word: u32) -> u32 {
+    let from_row = clamp(first, 32u * word, 32u * word + 32u) - 32u * word;
+    let to_row = clamp(last, 32u * word, 32u * word + 32u) - 32u * word;
+    let below = select((1u << (to_row & 31u)) - 1u, NEVER, to_row == 32u);
+    return select(0u, below & (NEVER << (from_row & 31u)), from_row < to_row);
+}
+{%- endif %}
 
 /// `numbers` of four columns at a position, those that are numbers.
-fn without_spoiled(numbers: vec4<f32>, column: u32, position: u32) -> vec4<f32> {
-    var kept = numbers;
+fn without_spoiled(numbers: vec4<f32>, column: u32, position: u32, tile: Tile) -> vec4<f32> {
+    var finite = numbers;
     for (var i = 0u; i < 4u; i++) {
         if !(abs(numbers[i]) <= LARGEST) {
+            {%- if windowed %}
+            let first = max(position, tile.position) - tile.position;
+            let last = position + min(params.window, NEVER - position);
+            let end = max(last, tile.position) - tile.position;
+            atomicOr(&spoiled[2u * (column + i)], rows_between(first, end, 0u));
+            atomicOr(&spoiled[2u * (column + i) + 1u], rows_between(first, end, 1u));
+            {%- else %}
             atomicMin(&spoiled[column + i], position);
-            kept[i] = 0.0;
+            {%- endif %}
+            finite[i] = 0.0;
         }
     }
-    return kept;
+    return finite;
 }
 
-/// Results of four columns of the row at `position`.
-fn with_spoiled(numbers: vec4<f32>, column: u32, position: u32) -> vec4<f32> {
+/// Results of four columns of a row of the tile.
+fn with_spoiled(numbers: vec4<f32>, column: u32, row: u32, tile: Tile) -> vec4<f32> {
     var spoilt = numbers;
     for (var i = 0u; i < 4u; i++) {
-        if atomicLoad(&spoiled[column + i]) <= position {
+        {%- if windowed %}
+        if (atomicLoad(&spoiled[2u * (column + i) + row / 32u]) >> (row % 32u) & 1u) == 1u {
+        {%- else %}
+        if atomicLoad(&spoiled[column + i]) <= tile.position + row {
+        {%- endif %}
             // A NaN; the compiler takes no constant one.
             spoilt[i] = bitcast<f32>(0x7fc00000u | params.heads);
         }

@@ -4,7 +4,7 @@ use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
-use crate::formats::Kept;
+use crate::formats::DeviceFormat;
 use crate::policy::{self, Abilities, Subgroups};
 
 /// What every device has, by WebGPU's default limits; Apple's are no smaller (Metal feature set tables: 31 buffers, 32 KB
@@ -16,16 +16,23 @@ const THREADS: u32 = 256;
 /// Kernels of all kinds and formats: what models ask for, and more.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    for kept in Kept::ALL {
-        kernels.push(Kernel::Embed(Embed { format: kept.name() }));
+    for format in DeviceFormat::ALL {
+        kernels.push(Kernel::Embed(Embed { format: format.name() }));
     }
     for norm in [false, true] {
-        kernels.push(Kernel::Narrow(Narrow { norm }));
+        kernels.push(Kernel::F16Rows(F16Rows { norm }));
     }
-    for operation in ["rms_norm", "add", "swiglu", "take"] {
-        kernels.push(Kernel::Rows(Rows { operation }));
+    for operation in ["rms_norm", "add", "gate", "scale", "output_rows"] {
+        for act in ["silu", "gelu_tanh"] {
+            kernels.push(Kernel::Rows(Rows { operation, act }));
+        }
     }
-    let formats = Kept::ALL.map(Kept::name);
+    for (experts, used) in [(1, 1), (4, 2), (128, 8), (512, 10), (1000, 1000)] {
+        assert!(policy::fits_route(experts, used));
+        kernels.extend([true, false].map(|softmax| Kernel::Route(Route { experts, used, softmax })));
+    }
+    kernels.push(Kernel::ArgMax(ArgMax { ahead: 8 }));
+    let formats = DeviceFormat::ALL.map(DeviceFormat::name);
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
     lists.extend(formats.iter().map(|&format| vec![format, "q6_k"]));
     lists.extend(formats.iter().map(|&format| vec![format, format, "q6_k"]));
@@ -35,7 +42,8 @@ fn kernels() -> Vec<Kernel> {
             if glu && (parts.len() != 2 || rest) {
                 continue;
             }
-            let products = Products { parts: parts.clone(), norm, glu, rest, ragged };
+            let act = if ragged { "gelu_tanh" } else { "silu" };
+            let products = Products { parts: parts.clone(), norm, glu, act, rest, ragged };
             kernels.push(Kernel::Matmul(products.clone()));
             if !ragged && !parts.iter().any(|&part| part == "f32" || part == "bf16") {
                 for (tile, size) in [(64, 8), (64, 16), (128, 16)] {
@@ -47,16 +55,24 @@ fn kernels() -> Vec<Kernel> {
                 let rows = if columns == 1 { 4 } else { 2 };
                 let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 256 } else { 64 });
                 let (products, lanes) = (products.clone(), 32 / columns);
-                let linear = Linear { products, columns, outputs, lanes, threads, subgroups };
-                kernels.push(Kernel::Linear(linear));
+                let experts = match (columns, parts.len(), glu) {
+                    (1, 2, true) => "in",
+                    (1, 1, false) if !norm && !ragged => "out",
+                    _ => "",
+                };
+                let linear = Linear { products, columns, outputs, lanes, threads, subgroups, experts };
+                kernels.push(Kernel::Linear(linear.clone()));
+                if !experts.is_empty() {
+                    kernels.push(Kernel::Linear(Linear { experts: "", ..linear }));
+                }
             }
         }
     }
     for flags in 0..32 {
-        let [turn, store, keys_turn, separate, wide] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
-        if turn || store {
+        let [rope, store, keys_rope, separate, kv_f32] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
+        if rope || store {
             for pairing in ["interleaved", "halves"] {
-                kernels.push(Kernel::Rotate(Rotate { turn, store, keys_turn, separate, wide, pairing }));
+                kernels.push(Kernel::Rope(Rope { rope, store, keys_rope, separate, kv_f32, pairing }));
             }
         }
     }
@@ -79,27 +95,27 @@ fn kernels() -> Vec<Kernel> {
     ] {
         let heads = policy::heads_together(share, k_dim);
         for flags in 0..32 {
-            let [wide, split, turn, fresh, halves] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
+            let [kv_f32, split, rope, fresh, windowed] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
+            let halves = windowed != split;
             let pairing = if halves { "halves" } else { "interleaved" };
             kernels.push(Kernel::Attention(Attention {
                 heads,
                 teams: policy::teams(k_dim),
                 k_dim,
                 v_dim,
-                wide,
+                kv_f32,
                 split,
-                turn,
+                rope,
                 fresh,
+                windowed,
                 pairing,
             }));
         }
-        for wide in [false, true] {
-            match policy::attention(k_dim, v_dim, wide, units) {
-                policy::Attention::FlashUnits => kernels
-                    .extend([true, false].map(|units| Kernel::Flash(Flash { k_dim, v_dim, wide, units }))),
-                policy::Attention::Flash => {
-                    kernels.push(Kernel::Flash(Flash { k_dim, v_dim, wide, units: false }))
-                }
+        for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let flash = |units| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, units });
+            match policy::attention(k_dim, v_dim, kv_f32, units) {
+                policy::Attention::FlashUnits => kernels.extend([true, false].map(flash)),
+                policy::Attention::Flash => kernels.push(flash(false)),
                 policy::Attention::Rows => {}
             }
         }
@@ -117,7 +133,7 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
         let has_units = matches!(kernel, Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::Narrow(_) | Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }) = kernel {
+        if let Kernel::F16Rows(_) | Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }) = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)

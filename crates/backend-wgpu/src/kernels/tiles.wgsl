@@ -2,12 +2,12 @@
 
 A workgroup computes `tile` rows and as many outputs (with `glu` half as many of both weights). 64 inputs at a time
 go to workgroup memory as f16, while the next ones are on their way; a subgroup multiplies 32 outputs with `width`
-rows in squares of `size`. Activations come from `narrow.wgsl` as f16 with a scale for each row; sums are f32.
+rows in squares of `size`. Activations come from `f16_rows.wgsl` as f16 with a scale for each row; sums are f32.
 Weights have to be numbers of f16, and their rows multiples of 64. Other options are those of `linear.wgsl`.
 
 `vectors`: workgroup memory is read by vectors; Metal wants single numbers. -#}
-{%- from "formats.wgsl" import shared, chunk, narrow_shared, narrow_chunk -%}
-{%- from "parts.wgsl" import products -%}
+{%- from "formats.wgsl" import shared, chunk, f16_shared, f16_chunk -%}
+{%- from "parts.wgsl" import activation, products -%}
 enable f16;
 enable wgpu_cooperative_matrix;
 {{ products() }}
@@ -23,8 +23,9 @@ enable wgpu_cooperative_matrix;
 @group(0) @binding({{ 5 + parts | length }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {{ shared() }}
-{{ narrow_shared() }}
-{%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{{ narrow_chunk("w" ~ loop.index0, part) }}{% endfor %}
+{{ f16_shared() }}
+{%- if glu %}{{ activation(act) }}{% endif %}
+{%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{{ f16_chunk("w" ~ loop.index0, part) }}{% endfor %}
 
 {%- set threads = 2 * tile %}
 {%- set subgroups = threads // 32 %}
@@ -112,7 +113,7 @@ fn main(
         {% if glu %}if is_up == {{ "true" if p else "false" }} {% elif parts | length > 1 %}if part == {{ p }}u {% endif %}{
             let packed = w{{ p }}_load(own_output, chunk + own_chunk);
             {%- for j in range(8) %}
-            four{{ j }} = w{{ p }}_narrow{{ j }}(packed);
+            four{{ j }} = w{{ p }}_f16_{{ j }}(packed);
             {%- endfor %}
         }
         {%- endfor %}
@@ -168,7 +169,7 @@ fn main(
                 var number = results[base + lane + {{ 32 * i }}u] * scale;
                 {%- if glu %}
                 let gate = gate{{ i }} * scale;
-                number *= gate / (1.0 + exp(-gate));
+                number *= activation(gate);
                 {%- endif %}
                 let col = params.y[part] + output;
                 {%- if rest %}

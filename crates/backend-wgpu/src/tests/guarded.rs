@@ -38,8 +38,14 @@ fn no_index_is_beyond_the_end() {
     random::attention_with_values_of_another_width(&watched_closely, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&watched_closely, &reference);
     known::attention_is_causal_and_counts_positions_from_the_cache(&watched_closely);
-    known::only_wanted_rows_are_computed(&watched_closely);
+    known::only_output_rows_are_computed(&watched_closely);
     known::add_bias_adds_one_row_to_each(&watched_closely);
-    known::swiglu_gates_with_silu(&watched_closely);
+    known::gates_go_through_silu(&watched_closely);
     known::rope_turns_halves(&watched_closely);
+    known::rms_norm_of_heads(&watched_closely);
+    known::tokens_are_chosen_where_logits_are(&watched_closely);
+    known::attention_reads_a_store_of_another(&watched_closely);
+    random::attention_in_windows(&watched_closely, &reference);
+    random::experts_of_odd_sizes(&watched_closely, &reference);
+    known::routes_are_the_softmax_of_the_largest(&watched_closely);
 }

@@ -1,8 +1,12 @@
 //! Devices that can less than the one that is there.
 
-use backend::{Backend, Bucket, Error, KvFormat, KvLayout, Plain, Taps, Weight};
+use std::collections::HashMap;
+
+use backend::{
+    Backend, Bucket, Error, KvFormat, Plain, Remedy, StateLayout, Taps, Weight,
+};
 use backend_reference::Reference;
-use graph::Builder;
+use graph::{Builder, Store};
 use quant::Format;
 use testkit::conformance::random::nmse;
 use testkit::conformance::{known, layers, random};
@@ -36,9 +40,14 @@ fn the_least_device_computes_every_operation() {
     known::rms_norm_uses_its_eps_and_keeps_large_values(&on_least);
     known::rope_leaves_the_columns_beyond_its_own(&on_least);
     known::attention_does_not_see_what_comes_later(&on_least);
-    known::swiglu_gates_with_silu(&on_least);
+    known::gates_go_through_gelu(&on_least);
     known::add_bias_adds_one_row_to_each(&on_least);
-    known::only_wanted_rows_are_computed(&on_least);
+    known::only_output_rows_are_computed(&on_least);
+    known::tokens_are_chosen_where_logits_are(&on_least);
+    known::rms_norm_of_heads(&on_least);
+    known::routes_are_the_softmax_of_the_largest(&on_least);
+    random::attention_in_windows(&on_least, &reference);
+    random::experts_of_odd_sizes(&on_least, &reference);
     layers::a_wide_layer(&on_least, &reference);
 }
 
@@ -82,45 +91,62 @@ fn weights_longer_than_a_binding_are_split() {
 
 #[test]
 fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
-    let Some(mut gpu) = shared(&LEAST, least) else { return };
-    // 128 MiB and a page: 32 positions of 8 heads of 128 numbers in F16 are 64 KiB.
-    let layout =
-        KvLayout { layers: 1, kv_heads: 8, k_dim: 128, v_dim: 128, pages: 2049, format: KvFormat::F16 };
-    match gpu.allocate_kv(layout) {
-        Err(Error::OutOfMemory { what, bytes, hint }) => {
-            assert!(what.contains("K/V cache"), "{what}");
-            assert_eq!(bytes, 2049 * (64 << 10));
-            assert!(hint.contains("context"), "{hint}");
+    let mut g = Builder::new();
+    let table = g.weight("table", 1, 8 * 128);
+    let x = g.embed("x", table);
+    let store = g.store(Store { heads: 8, k_dim: 128, v_dim: 128, window: None });
+    let y = g.attention("y", x, Some([x, x]), store, 8, 1.0);
+    let y = g.output_rows("outputs", y);
+    let graph = g.finish(y);
+    let weights = HashMap::from([(
+        "table".to_owned(),
+        Weight::matrix(Format::F32, 1, 8 * 128, vec![0; 32 * 128].into()),
+    )]);
+    // 128 MiB and a page: 32 positions of 8 heads of 128 values in F16 are 64 KiB.
+    for (pages, fits) in [(2049, false), (3, true)] {
+        let Some(gpu) = shared(&LEAST, least) else { return };
+        let state = StateLayout::uniform(&graph, pages, KvFormat::F16);
+        let needed = gpu.requirements(&graph, &weights, &state, &[], Taps::None).map(|_| ());
+        let loaded = Box::new(gpu).load(&graph, &weights, &state).map(|_| ());
+        assert_eq!(needed, loaded);
+        match loaded {
+            Ok(()) => assert!(fits),
+            Err(Error::OutOfMemory { what, bytes, remedy }) => {
+                assert!(!fits && what.contains("K/V cache"), "{what}");
+                assert_eq!((bytes, remedy), (2049 * (64 << 10), Remedy::SmallerContext));
+            }
+            Err(other) => panic!("{other}"),
         }
-        other => panic!("{other:?}"),
     }
-    gpu.allocate_kv(KvLayout { pages: 3, ..layout }).expect("room for a small one");
 }
 
-/// Formats without kernels are F16 as a rule; a matrix with numbers beyond that is F32, and told as such.
+/// Formats without kernels are F16 as a rule; a matrix with values beyond that is F32, and told as such.
 #[test]
-fn numbers_beyond_f16_are_kept_and_told() {
+fn values_beyond_f16_are_converted_to_f32_and_told() {
     let device = Shared::new();
     for format in [Format::Q4_1, Format::Q5_0, Format::Q2_K, Format::IQ4_NL] {
-        let Some(mut gpu) = shared(&device, Settings::default) else { return };
+        let Some(gpu) = shared(&device, Settings::default) else { return };
         let (rows, cols) = (6, 256);
         let small = testkit::random_matrix(format, rows * cols, 0.1, 3);
-        let weights =
-            [("small", small), ("large", testkit::random_matrix_beyond_f16(format, rows, cols, rows - 1))];
+        let large = testkit::random_matrix_beyond_f16(format, rows, cols, rows - 1);
         let mut graph = Builder::new();
-        let tables = weights.each_ref().map(|(name, _)| graph.weight(*name, rows, cols));
-        let [small, large] =
-            [("a", tables[0]), ("b", tables[1])].map(|(name, table)| graph.embed(name, table));
-        let both = graph.add("both", small, large);
-        let wanted = graph.take_rows("wanted", both);
-        let graph = graph.finish(wanted);
-        for (name, bytes) in weights {
-            gpu.load(name, Weight { format, rows, cols, bytes: bytes.into() }).expect("a good weight");
-        }
-        gpu.compile(&graph, Bucket { rows: 1, wanted: 1 }, Taps::None).expect("a good graph");
-        let numbers = (rows * cols) as u64;
-        let kept = |kept, bytes| Plain { format, kept, bytes };
-        let expected = [kept(Format::F32, 4 * numbers), kept(Format::F16, 2 * numbers)];
-        assert_eq!(gpu.memory().weights_plain, expected);
+        let [small_table, large_table] = ["small", "large"].map(|name| graph.weight(name, rows, cols));
+        let (a, b) = (graph.embed("a", small_table), graph.embed("b", large_table));
+        let both = graph.add("both", a, b);
+        let outputs = graph.output_rows("outputs", both);
+        let graph = graph.finish(outputs);
+        let weight = |bytes: Vec<u8>| Weight::matrix(format, rows, cols, bytes.into());
+        let weights =
+            HashMap::from([("small".to_owned(), weight(small)), ("large".to_owned(), weight(large))]);
+        let state = StateLayout::uniform(&graph, 1, KvFormat::F16);
+        let bucket = Bucket { rows: 1, outputs: 1 };
+        let needed = gpu.requirements(&graph, &weights, &state, &[bucket], Taps::None).expect("a good graph");
+        let mut loaded = Box::new(gpu).load(&graph, &weights, &state).expect("a good graph");
+        loaded.compile(bucket, Taps::None).expect("a good graph");
+        let values = (rows * cols) as u64;
+        let converted = |kept, bytes| Plain { format, kept, bytes };
+        let expected = [converted(Format::F32, 4 * values), converted(Format::F16, 2 * values)];
+        assert_eq!(loaded.memory().weights_plain, expected);
+        assert_eq!(needed.weights_plain, expected);
     }
 }

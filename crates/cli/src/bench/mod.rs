@@ -32,7 +32,7 @@ use tempfile::TempDir;
 use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, ModelArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
-use crate::placement::{GpuArgs, Placement, Read, Sizes, Wish};
+use crate::placement::{self, GpuArgs, Placement, Read, Wish};
 use crate::quantize::mix::Mix;
 use crate::synth::Synth;
 use crate::values::from_1_to;
@@ -195,10 +195,11 @@ fn on_threads(
     let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
     let wish = Wish { name: args.backend, gpu: args.gpu, cpu, is_timed: args.kernels };
     let options = options(args, tests);
-    let placement = Sizes::with(&model, &options, Read::LAST, |sizes| Placement::new(wish, sizes))?;
+    let placement =
+        placement::of_engine(&model, &options, Read::LAST, |demand| Placement::new(wish, demand))?;
     let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
         let name = placement.in_words();
-        Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu))
+        Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))
     })?;
     let is_cpu = backend == "cpu";
     let load_seconds = start.elapsed().as_secs_f64();

@@ -1,8 +1,8 @@
 //! What a test has to compute and to read, and how fast a machine could do that at best.
 
-use backend::{KvFormat, KvLayout};
+use backend::KvFormat;
 use backend_cpu::Ceilings;
-use graph::{Graph, Op, Rows};
+use graph::{Graph, Rows};
 use quant::Format;
 
 use super::plan::{Kind, Test};
@@ -11,13 +11,21 @@ use super::plan::{Kind, Test};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {
     linears: Vec<Linear>,
-    /// Multiply-adds of QK and PV for each position that is visible to a token, all layers together.
-    attention_macs: f64,
-    /// Bytes of keys and values of a position, all layers together.
-    kv_bytes: f64,
+    attentions: Vec<Attention>,
 }
 
-/// A linear layer.
+/// Attention of a layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Attention {
+    /// Multiply-adds of QK and PV for each position that a token sees.
+    macs: f64,
+    /// Bytes of keys and values of a position.
+    bytes: f64,
+    /// Positions that a token sees, at most.
+    window: Option<usize>,
+}
+
+/// A matrix that rows are multiplied with: that of a linear layer, or those of the experts that a row uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Linear {
     /// Multiply-adds for a row.
@@ -26,36 +34,37 @@ struct Linear {
     bytes: f64,
     /// Whether its products are of 8-bit integers, not of f32.
     is_int8: bool,
-    /// Whether it is computed for every token, not only for those whose logits are wanted.
+    /// Whether it is computed for every token, not only for output rows.
     every_token: bool,
 }
 
 impl Work {
     /// That of `graph`, whose weights are in the formats that `format_of` says.
     pub(super) fn of(graph: &Graph, kv: KvFormat, format_of: impl Fn(&str) -> Option<Format>) -> Work {
-        let mut work = Work { linears: Vec::new(), attention_macs: 0.0, kv_bytes: 0.0 };
-        for (_, value) in graph.values() {
-            match value.op {
-                Op::Linear { weight, .. } => {
-                    let weight = graph.weight(weight);
-                    let Some(format) = format_of(&weight.name) else { continue };
-                    let row_bytes = format.bytes_for(weight.cols as u64).unwrap_or_default();
-                    work.linears.push(Linear {
-                        macs: weight.rows as f64 * weight.cols as f64,
-                        bytes: weight.rows as f64 * row_bytes as f64,
-                        is_int8: !matches!(format, Format::F32 | Format::F16 | Format::BF16),
-                        every_token: value.rows == Rows::Step,
-                    });
-                }
-                Op::Attention { q, v, heads, kv_heads, .. } => {
-                    let (k_dim, v_dim) = (graph.value(q).cols / heads, graph.value(v).cols / kv_heads);
-                    work.attention_macs += (heads * (k_dim + v_dim)) as f64;
-                }
-                _ => {}
+        let mut work = Work { linears: Vec::new(), attentions: Vec::new() };
+        for (id, value) in graph.values() {
+            let cost = graph.cost(id);
+            for (weight, matrices) in cost.products {
+                let weight = graph.weight(weight);
+                let Some(format) = format_of(&weight.tensor) else { continue };
+                let row_bytes = format.bytes_for(weight.cols as u64).unwrap_or_default();
+                let rows = (matrices * weight.rows) as f64;
+                work.linears.push(Linear {
+                    macs: rows * weight.cols as f64,
+                    bytes: rows * row_bytes as f64,
+                    is_int8: !matches!(format, Format::F32 | Format::F16 | Format::BF16),
+                    every_token: value.rows == Rows::Step,
+                });
             }
-        }
-        if let Some(layout) = KvLayout::of(graph, 1, kv) {
-            work.kv_bytes = layout.bytes() as f64 / backend::PAGE as f64;
+            work.attentions.extend(cost.attends.map(|(store, macs)| {
+                let store = graph.store(store);
+                let values = store.heads * (store.k_dim + store.v_dim);
+                Attention {
+                    macs: macs as f64,
+                    bytes: (values * kv.bytes()) as f64,
+                    window: store.window,
+                }
+            }));
         }
         work
     }
@@ -70,10 +79,10 @@ impl Work {
         (seconds > 0.0).then(|| tokens / seconds)
     }
 
-    /// The time for a prompt's multiply-adds. Only its last token's logits are wanted.
+    /// The time for a prompt's multiply-adds. Only its last token is an output row.
     fn prompt_seconds(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
         let mut int8 = 0.0;
-        let mut f32 = self.attention_macs * visible(test);
+        let mut f32: f64 = self.attentions.iter().map(|layer| layer.macs * visible(test, layer.window)).sum();
         for linear in &self.linears {
             let macs = linear.macs * if linear.every_token { test.tokens as f64 } else { 1.0 };
             *if linear.is_int8 { &mut int8 } else { &mut f32 } += macs;
@@ -86,24 +95,29 @@ impl Work {
     /// the keys and values that the token sees.
     fn generation_bytes(&self, test: Test) -> f64 {
         let weights: f64 = self.linears.iter().map(|linear| linear.bytes).sum();
-        test.tokens as f64 * weights + self.kv_bytes * visible(test)
+        let kv: f64 = self.attentions.iter().map(|layer| layer.bytes * visible(test, layer.window)).sum();
+        test.tokens as f64 * weights + kv
     }
 }
 
-/// How many positions the tokens of a test see, all tokens together: those before and themselves.
-fn visible(test: Test) -> f64 {
-    let (depth, tokens) = (test.depth as f64, test.tokens as f64);
-    tokens * depth + tokens * (tokens + 1.0) / 2.0
+/// How many positions the tokens of a test see, all tokens together: those before and themselves, in the window.
+fn visible(test: Test, window: Option<usize>) -> f64 {
+    let seen = (1..=test.tokens).map(|token| (test.depth + token).min(window.unwrap_or(usize::MAX)));
+    seen.map(|positions| positions as f64).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use graph::{Builder, Pairing, Rope};
+    use graph::{Activation, Builder, Pairing, Rope, Store};
 
     use super::*;
 
     /// One layer, as `models` builds it: width 64, 4 heads of 16 over 2, feed-forward 96, 100 tokens.
     fn graph() -> Graph {
+        with_window(None)
+    }
+
+    fn with_window(window: Option<usize>) -> Graph {
         let mut g = Builder::new();
         let rope = Rope {
             head_dim: 16,
@@ -120,8 +134,9 @@ mod tests {
             g.linear(name, x, weight)
         });
         let (q, k) = (g.rope("qr", q, &rope), g.rope("kr", k, &rope));
-        let a = g.attention("a", [q, k, v], 4, 2, 0.25);
-        let a = g.take_rows("wanted", a);
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, window });
+        let a = g.attention("a", q, Some([k, v]), store, 4, 0.25);
+        let a = g.output_rows("outputs", a);
         let down = g.weight("down", 64, 64);
         let y = g.linear("y", a, down);
         let out = g.weight("out", 100, 64);
@@ -166,9 +181,39 @@ mod tests {
         let weights = 292.0 * 68.0;
         let bytes = 2.0 * weights + 128.0 * (101.0 + 102.0);
         close(work.ceiling(test(Kind::Generation, 2, 100), &CEILINGS), 2.0 / (bytes / 1e4));
-        let wide = Work::of(&graph(), KvFormat::F32, |_| Some(Format::F16));
+        let floats = Work::of(&graph(), KvFormat::F32, |_| Some(Format::F16));
         let bytes = 292.0 * 128.0 + 256.0;
-        close(wide.ceiling(test(Kind::Generation, 1, 0), &CEILINGS), 1.0 / (bytes / 1e4));
+        close(floats.ceiling(test(Kind::Generation, 1, 0), &CEILINGS), 1.0 / (bytes / 1e4));
+    }
+
+    /// By hand: a window of 11 lets the tokens at positions 10, 11 and 12 see 11 positions each.
+    #[test]
+    fn a_window_is_all_that_is_seen() {
+        let work = Work::of(&with_window(Some(11)), KvFormat::F16, |_| Some(Format::Q8_0));
+        let seconds = (8192.0 * 3.0 + 10496.0) / 1e6 + 128.0 * (11.0 + 11.0 + 11.0) / 1e5;
+        close(work.ceiling(test(Kind::Prompt, 3, 10), &CEILINGS), 3.0 / seconds);
+        let bytes = 292.0 * 68.0 + 128.0 * 11.0;
+        close(work.ceiling(test(Kind::Generation, 1, 50), &CEILINGS), 1.0 / (bytes / 1e4));
+    }
+
+    /// By hand: of 8 experts of 3 times 64 by 32 values a row uses 2; routing takes 64 by 8.
+    #[test]
+    fn experts_that_are_used_count() {
+        let mut g = Builder::new();
+        let table = g.weight("table", 100, 64);
+        let x = g.embed("x", table);
+        let router = g.weight("router", 8, 64);
+        let logits = g.linear("logits", x, router);
+        let routes = g.route("routes", logits, 2);
+        let [gate, up] = ["gate", "up"].map(|name| g.weights(name, [8, 32, 64]));
+        let down = g.weights("down", [8, 64, 32]);
+        let y = g.experts("y", x, routes, [gate, up, down], Activation::Silu);
+        let y = g.output_rows("outputs", y);
+        let work = Work::of(&g.finish(y), KvFormat::F16, |_| Some(Format::F32));
+        let macs = 3.0 * (64.0 * 8.0 + 2.0 * 3.0 * 64.0 * 32.0);
+        close(work.ceiling(test(Kind::Prompt, 3, 0), &CEILINGS), 3.0 / (macs / 1e5));
+        let bytes = 4.0 * (64.0 * 8.0 + 2.0 * 3.0 * 64.0 * 32.0);
+        close(work.ceiling(test(Kind::Generation, 1, 0), &CEILINGS), 1.0 / (bytes / 1e4));
     }
 
     #[test]

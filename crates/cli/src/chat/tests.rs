@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use backend::{
+    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps, Ticket,
+    Weights,
+};
 use backend_cpu::Cpu;
 use clap::Parser;
 use engine::{Model, Options};
@@ -14,6 +17,8 @@ use crate::advice::advice;
 /// A device that can be put to use, and is lost with the first step.
 struct Lost(Cpu);
 
+struct LostModel(Box<dyn LoadedModel>);
+
 struct LostProgram(Box<dyn Program>);
 
 impl Backend for Lost {
@@ -21,16 +26,34 @@ impl Backend for Lost {
         self.0.describe()
     }
 
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
-        self.0.load(name, weight)
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        self.0.requirements(graph, weights, state, buckets, taps)
     }
 
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        self.0.allocate_kv(layout)
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        Ok(Box::new(LostModel(Box::new(self.0).load(graph, weights, state)?)))
+    }
+}
+
+impl LoadedModel for LostModel {
+    fn describe(&self) -> Description {
+        self.0.describe()
     }
 
-    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        Ok(Box::new(LostProgram(self.0.compile(graph, bucket, taps)?)))
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        Ok(Box::new(LostProgram(self.0.compile(bucket, taps)?)))
     }
 
     fn memory(&self) -> Memory {
@@ -39,12 +62,12 @@ impl Backend for Lost {
 }
 
 impl Program for LostProgram {
-    fn run(&mut self, _: &Step) -> Result<(), Error> {
+    fn submit(&mut self, _: &Step) -> Result<Ticket, Error> {
         Err(Error::Device { device: "a card".into(), why: "it was lost".into() })
     }
 
-    fn output(&self) -> &[f32] {
-        self.0.output()
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        self.0.wait(ticket)
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
@@ -69,7 +92,7 @@ fn a_conversation_goes_on_without_a_device_that_was_lost() {
     session.go_on(lost).expect("it takes the conversation");
     for _ in 0..2 {
         let error = session.answer("Ho", &Input::Pipe).expect_err("a step fails");
-        assert!(output::message(&error).contains("a card: it was lost; use --backend cpu"), "{error:#}");
+        assert!(output::message(&error).contains("a card: it was lost"), "{error:#}");
         assert!(advice(&error).is_some_and(|advice| advice.contains("/backend cpu")));
     }
     session.obey(Command::Backend, "cpu").expect("the CPU is there");

@@ -1,12 +1,15 @@
 //! How much of a model fits on the graphics processors of this machine.
 
+use backend::{DeviceKind, OpenOptions};
 use engine::{Model, Options};
+use runner::Opening;
+use runner::placement::Layers;
 use serde::Serialize;
 
 use crate::args::BackendName;
 use crate::backends;
 use crate::output::{printable, size};
-use crate::placement::{Budget, Read, Sizes};
+use crate::placement::{self, Read};
 use crate::values::Size;
 
 /// What a device has room for.
@@ -17,8 +20,11 @@ pub(super) struct Fit {
     is_software: bool,
     /// Bytes that backend `auto` would use, if they are known.
     room: Option<u64>,
-    /// Bytes of all layers and the output.
-    needed: u64,
+    /// Bytes of all layers and the output; none when the device cannot compute them.
+    needed: Option<u64>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
     /// Layers of the model.
     layers: usize,
     /// Those there is room for, the last ones with the output, if the room is known.
@@ -26,33 +32,53 @@ pub(super) struct Fit {
 }
 
 /// The devices of backend `name`, each with what it has room for.
-pub(super) fn all(model: &Model, options: &Options, name: BackendName, limit: Option<Size>) -> Vec<Fit> {
-    let adapters = match name {
+///
+/// # Errors
+/// When an option makes no sense.
+pub(super) fn all(
+    model: &Model,
+    options: &Options,
+    name: BackendName,
+    limit: Option<Size>,
+) -> anyhow::Result<Vec<Fit>> {
+    let registry = backends::registry();
+    let mut devices = match name {
         BackendName::Cpu | BackendName::Reference => Vec::new(),
-        BackendName::Auto => backends::adapters(),
-        BackendName::HybridF32 | BackendName::Metal | BackendName::Vulkan => backend_wgpu::adapters(),
+        BackendName::Auto => registry.likely(),
+        BackendName::HybridF32 => registry.devices(),
+        BackendName::Metal => registry.of("metal"),
+        BackendName::Vulkan => registry.of("vulkan"),
     };
-    let interface = match name {
-        BackendName::Metal => Some("metal"),
-        BackendName::Vulkan => Some("vulkan"),
-        _ => None,
+    let is_host = |kind| matches!(kind, DeviceKind::Processor | DeviceKind::Reference);
+    devices.retain(|device| !is_host(device.info().kind));
+    let options_of_devices = OpenOptions {
+        f32_activations: name == BackendName::HybridF32,
+        memory: limit.map(|Size(bytes)| bytes),
+        ..OpenOptions::default()
     };
-    let is_meant =
-        |adapter: &&backend_wgpu::Adapter| interface.is_none_or(|interface| adapter.interface() == interface);
-    Sizes::with(model, options, Read::LAST, |sizes| {
-        let fit = |adapter: &backend_wgpu::Adapter| {
-            let room = Budget::of(adapter, limit).for_auto();
-            Fit {
-                backend: adapter.interface(),
-                device: adapter.name().to_owned(),
-                is_software: adapter.is_software(),
-                room,
-                needed: sizes.of(sizes.layers()).map_or(0, |needs| needs.total()),
-                layers: sizes.layers(),
-                fitting: room.map(|room| sizes.fitting(room)),
-            }
+    let devices = devices.into_iter().map(|device| Opening { device, options: options_of_devices });
+    let deployment = runner::Deployment {
+        host: backends::host(name, options_of_devices),
+        devices: devices.collect(),
+        wanted: Layers::Auto,
+        falls_back: true,
+    };
+    if deployment.devices.is_empty() {
+        return Ok(Vec::new());
+    }
+    placement::of_engine(model, options, Read::LAST, |demand| {
+        let layers = demand.graph.layers();
+        let fit = |runner::Fit { info, room, needed, fitting }| Fit {
+            backend: info.backend,
+            device: info.name,
+            is_software: info.kind == DeviceKind::Software,
+            room,
+            error: needed.as_ref().err().map(ToString::to_string),
+            needed: needed.ok(),
+            layers,
+            fitting,
         };
-        adapters.iter().filter(is_meant).map(fit).collect()
+        Ok(deployment.fits(demand).into_iter().map(fit).collect())
     })
 }
 
@@ -63,12 +89,13 @@ impl Fit {
     }
 
     pub(super) fn in_words(&self) -> String {
-        let needed = size(self.needed);
-        match (self.fitting, self.room) {
-            (Some(fitting), Some(room)) if fitting == self.layers => {
+        let needed = self.needed.map_or_else(|| "an unknown amount".to_owned(), size);
+        match (self.fitting, self.room, &self.error) {
+            (None | Some(0), _, Some(error)) => format!("no layer fits: {}", printable(error, "")),
+            (Some(fitting), Some(room), _) if fitting == self.layers => {
                 format!("all {fitting} layers fit: {needed} of {}", size(room))
             }
-            (Some(fitting), Some(room)) => {
+            (Some(fitting), Some(room), _) => {
                 format!("{fitting} of {} layers fit in {}; all take {needed}", self.layers, size(room))
             }
             _ => {

@@ -8,16 +8,18 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use backend::PAGE;
-use backend_cpu::Cpu;
-use engine::{DEFAULT_N_CTX, Engine, Model, Options};
+use backend::{PAGE, StateLayout, Taps};
+use engine::Model;
 use gguf::Gguf;
+use graph::{Graph, Group};
 use models::{Config, RopeScaling};
+use runner::Demand;
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
 
 use crate::args::{BackendName, ContextArgs, ModelArgs};
-use crate::backends::WeightsArgs;
+use crate::backends::{self, WeightsArgs};
+use crate::placement::{self, Read};
 use crate::values::Size;
 use crate::{load, output};
 use fits::Fit;
@@ -134,10 +136,24 @@ struct MemoryNeeded {
     weights_mapped: u64,
     weights_copied: u64,
     kv_cache: u64,
+    /// The parts of the KV cache: stores whose positions live equally long.
+    kv_groups: Vec<KvGroup>,
     activations: u64,
     total: u64,
     /// How much of it graphics processors have room for.
     devices: Vec<Fit>,
+}
+
+/// Stores of the KV cache that have the same window.
+#[derive(Serialize)]
+struct KvGroup {
+    /// Positions that a row sees; all when there is none.
+    window: Option<usize>,
+    /// One for each attention that keeps keys and values of its own.
+    stores: usize,
+    /// Positions that each has room for.
+    positions: usize,
+    bytes: u64,
 }
 
 impl<'a> Report<'a> {
@@ -235,22 +251,42 @@ impl From<Choice> for Decision {
     }
 }
 
-/// What an engine on the CPU backend holds. It is made with a KV cache of one page, which tells the
-/// size of all pages without taking it.
+/// What an engine on the CPU backend would hold.
 fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
-    let whole = load::options(&args.context, model);
-    let options = Options { pages: Some(1), ..whole };
-    let n_ctx = options.n_ctx.unwrap_or(model.n_ctx_train().min(DEFAULT_N_CTX));
-    let held = Engine::memory(model, Box::new(args.weights.on(Cpu::new(None))), options)?;
-    let kv_cache = held.kv.saturating_mul(n_ctx.div_ceil(PAGE) as u64);
-    let parts = [held.weights_mapped, held.weights_owned, kv_cache, held.activations];
+    let options = load::options(&args.context, model);
+    let cpu = backends::host(BackendName::Cpu, args.weights.into()).open()?;
+    let n_ctx = options.layout(model)?.limits.n_ctx;
+    let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |demand| {
+        let Demand { weights, graph, state, buckets, .. } = demand;
+        let held = cpu.requirements(graph, *weights, state, buckets, Taps::None)?;
+        Ok((held, kv_groups(graph, state)))
+    })?;
+    let parts = [held.weights_mapped, held.weights_owned, held.kv, held.activations];
     Ok(MemoryNeeded {
         n_ctx,
         weights_mapped: held.weights_mapped,
         weights_copied: held.weights_owned,
-        kv_cache,
+        kv_cache: held.kv,
+        kv_groups,
         activations: held.activations,
         total: parts.into_iter().fold(0, u64::saturating_add),
-        devices: fits::all(model, &whole, args.backend, args.gpu_memory),
+        devices: fits::all(model, &options, args.backend, args.gpu_memory)?,
     })
+}
+
+/// What the stores of each group take.
+fn kv_groups(graph: &Graph, state: &StateLayout) -> Vec<KvGroup> {
+    let layouts = state.stores(graph);
+    let groups = graph.groups().iter().zip(&state.pages).enumerate();
+    let group = |(number, (group, pages)): (usize, (&Group, &usize))| {
+        let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.group_of(*id) == number);
+        let bytes: Vec<u64> = stores.map(|(_, layout)| layout.bytes()).collect();
+        KvGroup {
+            window: group.window,
+            stores: bytes.len(),
+            positions: pages.saturating_mul(PAGE),
+            bytes: bytes.into_iter().fold(0, u64::saturating_add),
+        }
+    };
+    groups.map(group).collect()
 }

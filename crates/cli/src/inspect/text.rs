@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::value::{short, value_type};
-use super::{Decision, Report, Token, TokenizerFacts, Total};
+use super::{Decision, KvGroup, Report, Token, TokenizerFacts, Total};
 use crate::output::{self, BOLD, abbreviated, counted, pairs, printable, size};
 
 /// Characters of a token's text that are shown.
@@ -38,14 +38,17 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     match &report.memory {
         Ok(memory) => {
             heading(&mut out, &format!("Memory on the CPU with a context of {} tokens", memory.n_ctx))?;
-            let parts = [
-                ("weights, used in the file", memory.weights_mapped),
-                ("weights, packed", memory.weights_copied),
-                ("KV cache", memory.kv_cache),
-                ("activations", memory.activations),
-                ("together", memory.total),
+            let mut parts = vec![
+                ("weights, used in the file", size(memory.weights_mapped)),
+                ("weights, packed", size(memory.weights_copied)),
+                ("KV cache", size(memory.kv_cache)),
             ];
-            write!(out, "{}", pairs(parts.map(|(name, bytes)| (name, size(bytes)))))?;
+            // Of most models there is one group, which is all of it.
+            if let [_, _, ..] = &memory.kv_groups[..] {
+                parts.extend(memory.kv_groups.iter().map(|group| ("", of_group(group))));
+            }
+            parts.extend([("activations", size(memory.activations)), ("together", size(memory.total))]);
+            write!(out, "{}", pairs(parts))?;
             if !memory.devices.is_empty() {
                 heading(&mut out, "On graphics processors")?;
                 let fits = memory.devices.iter().map(|fit| (fit.label(), fit.in_words()));
@@ -59,6 +62,15 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
         }
     }
     out.flush()
+}
+
+/// A part of the KV cache.
+fn of_group(group: &KvGroup) -> String {
+    let (stores, bytes) = (counted(group.stores, "store"), size(group.bytes));
+    match group.window {
+        Some(window) => format!("{bytes} in {stores} with a window of {}", counted(window, "position")),
+        None => format!("{bytes} in {stores} without a window"),
+    }
 }
 
 /// The width of a column that holds `texts`.

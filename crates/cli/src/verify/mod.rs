@@ -17,7 +17,7 @@ use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use backend_wgpu::Adapter;
+use backend::Device;
 use engine::{Model, NoTemplate};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
@@ -59,7 +59,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let why = "it is the backends cpu, vulkan, metal and reference that are verified, one at a time";
         return Err(Usage(why.to_owned()).into());
     }
-    let adapter = args.backend.map(backends::adapter).transpose()?.flatten();
+    let graphics = args.backend.map(backends::graphics_of).transpose()?.unwrap_or_default().into_iter().next();
     let mut report = Report::new(&args.model, args.json);
     let Some(file) = report.get("file", "inspect", |bar| {
         let file = load::file(&args.model)?;
@@ -95,7 +95,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Err(NoTemplate::Absent) => report.skip("chat template", "the file has none"),
         _ => _ = report.check("chat template", "run -p Hello -n 1", |_| text::template_renders(&model)),
     }
-    check_numbers(&mut report, &model, &args, adapter, are_finite);
+    check_numbers(&mut report, &model, &args, graphics, are_finite);
     report.finish()
 }
 
@@ -112,12 +112,12 @@ fn check_numbers(
     report: &mut Report,
     model: &Arc<Model>,
     args: &Args,
-    adapter: Option<Adapter>,
+    graphics: Option<Arc<dyn Device>>,
     are_finite: bool,
 ) {
-    let backend = adapter.as_ref().map_or("cpu", Adapter::interface);
+    let backend = graphics.as_ref().map_or("cpu", |device| device.info().backend);
     let mut all = backends::candidates(args.threads, args.weights);
-    all.extend(args.backend.zip(adapter).map(|(name, adapter)| backends::graphics(name, adapter)));
+    all.extend(args.backend.zip(graphics).map(|(name, device)| backends::graphics(name, device)));
     let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
     let (plain, exact) = (all.first(), all.iter().find(reference));
     let (Some(plain), Some(exact)) = (plain, exact) else { return };

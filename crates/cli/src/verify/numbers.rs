@@ -61,7 +61,7 @@ fn affordable(model: &Model, work: usize) -> usize {
 }
 
 fn parameters(model: &Model) -> usize {
-    model.graph().weights().map(|(_, weight)| weight.rows * weight.cols).sum()
+    model.graph().weights().map(|(_, weight)| weight.count * weight.rows * weight.cols).sum()
 }
 
 /// Whether even the fewest tokens take minutes in plain Rust.
@@ -128,7 +128,7 @@ pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -
     let mut runner = Runner::new(model, candidate()?, 3, n)?;
     let sequences: Vec<Vec<u32>> = (0..3).map(|by| turned(tokens, by)).collect();
     let alone =
-        (0..3).map(|sequence| runner.step(&[Part { sequence, past: 0, tokens: &sequences[sequence] }]));
+        (0..3).map(|sequence| runner.step(&[Part { sequence, n_past: 0, tokens: &sequences[sequence] }]));
     let alone = alone.collect::<anyhow::Result<Vec<_>>>()?;
     // Single tokens beside the beginning, the rest and the whole of a prompt.
     let (half, last) = (n / 2, n - 1);
@@ -139,7 +139,7 @@ pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -
     for step in steps {
         let part = |&(sequence, from, to): &(usize, usize, usize)| Part {
             sequence,
-            past: from,
+            n_past: from,
             tokens: &sequences[sequence][from..to],
         };
         let parts: Vec<Part<'_>> = step.iter().map(part).collect();
@@ -162,7 +162,7 @@ pub(super) fn batch_is_single(model: &Model, candidate: &Make, tokens: &[u32]) -
 pub(super) fn chunks_are_whole(model: &Model, candidate: &Make, tokens: &[u32]) -> anyhow::Result<String> {
     let tokens = &tokens[..tokens.len().min(affordable(model, WORK_OF_STEPS))];
     let mut runner = Runner::new(model, candidate()?, 1, tokens.len())?;
-    let whole = runner.step(&[Part { sequence: 0, past: 0, tokens }])?;
+    let whole = runner.step(&[Part { sequence: 0, n_past: 0, tokens }])?;
     for chunk in [1, 3] {
         let logits = in_chunks(&mut runner, tokens, chunk)?;
         same_bits(&whole, &logits, runner.n_vocab(), ["whole", &format!("in chunks of {chunk}")])?;
@@ -178,20 +178,20 @@ pub(super) fn many_rows_are_single(model: &Model, candidate: &Make) -> anyhow::R
     let tokens: Vec<u32> = text.iter().chain(&[0]).copied().cycle().take(MANY).collect();
     // As many rows as the logits of a step may take.
     let every = MANY.div_ceil(engine::all_logits_rows(model.config().vocab_size, MANY));
-    let wanted: Vec<u32> = (0..MANY as u32).step_by(every).collect();
-    let mut runner = Runner::wanting(model, candidate()?, [1, MANY], wanted.len())?;
-    let at_once = runner.rows(&[Part { sequence: 0, past: 0, tokens: &tokens }], wanted.clone())?;
+    let outputs: Vec<u32> = (0..MANY as u32).step_by(every).collect();
+    let mut runner = Runner::with_outputs(model, candidate()?, [1, MANY], outputs.len())?;
+    let at_once = runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs.iter().copied())?;
     let mut single = Vec::with_capacity(at_once.len());
-    for (past, tokens) in tokens.chunks(1).enumerate() {
-        let logits = runner.step(&[Part { sequence: 0, past, tokens }])?;
-        if past.is_multiple_of(every) {
+    for (n_past, tokens) in tokens.chunks(1).enumerate() {
+        let logits = runner.step(&[Part { sequence: 0, n_past, tokens }])?;
+        if n_past.is_multiple_of(every) {
             single.extend(logits);
         }
     }
     model.file().check_intact()?;
     let rows = single.chunks_exact(runner.n_vocab()).zip(at_once.chunks_exact(runner.n_vocab()));
     let (mut worst, mut at) = (0.0, 0);
-    for ((single, at_once), position) in rows.zip(wanted) {
+    for ((single, at_once), position) in rows.zip(outputs) {
         let nmse = nmse(single, at_once);
         // A comparison that NaN does not pass.
         let is_near = nmse <= MANY_NMSE && single.iter().all(|logit| logit.is_finite());
@@ -211,7 +211,7 @@ pub(super) fn many_rows_are_single(model: &Model, candidate: &Make) -> anyhow::R
 fn in_chunks(runner: &mut Runner, tokens: &[u32], chunk: usize) -> anyhow::Result<Vec<f32>> {
     let mut logits = Vec::with_capacity(tokens.len() * runner.n_vocab());
     for (i, tokens) in tokens.chunks(chunk).enumerate() {
-        logits.extend(runner.step(&[Part { sequence: 0, past: i * chunk, tokens }])?);
+        logits.extend(runner.step(&[Part { sequence: 0, n_past: i * chunk, tokens }])?);
     }
     Ok(logits)
 }

@@ -1,15 +1,17 @@
 //! Linear layers one by one: made-up activations times rows of the model's own weights, on two backends.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use anyhow::{Context, ensure};
-use backend::{Backend, Bucket, Span, Step, Taps, Weight};
+use backend::{
+    Backend, Bucket, KvFormat, OutputRow, Sequence, StateLayout, Step, Taps, Weight, Weights,
+};
 use bytes::Bytes;
 use engine::Model;
-use gguf::Tensor;
-use graph::{Builder, Op};
+use graph::{Builder, Role};
 use indicatif::ProgressBar;
 use quant::Format;
+use runner::FileWeights;
 
 use super::numbers::nmse;
 use super::report::measure;
@@ -54,7 +56,16 @@ impl Limits {
     }
 }
 
-/// That `candidate` computes the products of every linear layer as `truth` does.
+/// Rows of a matrix that are multiplied.
+struct Sample<'a> {
+    /// The weight's name in the graph.
+    name: &'a str,
+    weight: Weight,
+    /// Rows of the whole weight.
+    all_rows: usize,
+}
+
+/// That `candidate` computes the products of every linear layer, and of every expert, as `truth` does.
 pub(super) fn agree(
     model: &Model,
     truth: &Candidate,
@@ -62,83 +73,125 @@ pub(super) fn agree(
     limits: Limits,
     bar: &ProgressBar,
 ) -> anyhow::Result<String> {
-    let graph = model.graph();
-    let mut seen = HashSet::new();
-    let linear = graph.values().filter_map(|(_, value)| match value.op {
-        Op::Linear { weight, .. } => seen.insert(weight).then_some(&graph.weight(weight).name),
-        _ => None,
-    });
-    let tensors = linear.map(|name| model.file().tensor(name).with_context(|| format!("no tensor `{name}`")));
-    let tensors = tensors.collect::<anyhow::Result<Vec<_>>>()?;
-    let total: usize = tensors.iter().map(|tensor| tensor.rows() * tensor.row_len()).sum();
-    let (mut truth_backend, mut candidate_backend) = ((truth.make)()?, (candidate.make)()?);
+    let samples = samples(model)?;
     let (mut rows, mut all_rows, mut worst) = (0, 0, (0.0, ""));
-    measure(bar, tensors.len());
-    for tensor in &tensors {
-        let weight = sample(tensor, total);
-        let limit = limits.nmse(tensor.format);
-        for &count in limits.rows() {
-            let expected = products(&mut *truth_backend, &weight, count);
-            let found = products(&mut *candidate_backend, &weight, count);
-            let nmse = nmse(&expected?, &found?);
-            ensure!(
-                nmse <= limit,
-                "`{}` ({}): products with {} are not those of {}: NMSE {nmse:.2e}, at most {limit:.0e} is to be \
-                 expected",
-                tensor.name,
-                tensor.format,
-                counted(count, "row"),
-                truth.name
-            );
-            if nmse >= worst.0 {
-                worst = (nmse, &tensor.name);
+    measure(bar, samples.len());
+    for together in samples.chunk_by(|a, b| a.number == b.number) {
+        let together: Vec<&Sample<'_>> = together.iter().map(|sample| &sample.sample).collect();
+        let of = |candidate: &Candidate| products((candidate.make)()?, &together, limits.rows());
+        let (expected, found) = (of(truth)?, of(candidate)?);
+        for (number, sample) in together.iter().enumerate() {
+            let Sample { name, weight, all_rows: whole } = sample;
+            let limit = limits.nmse(weight.format);
+            for (at, &count) in limits.rows().iter().enumerate() {
+                let nmse = nmse(&expected[at][number], &found[at][number]);
+                ensure!(
+                    nmse <= limit,
+                    "`{name}` ({}): products with {} are not those of {}: NMSE {nmse:.2e}, at most {limit:.0e} is to \
+                     be expected",
+                    weight.format,
+                    counted(count, "row"),
+                    truth.name
+                );
+                if nmse >= worst.0 {
+                    worst = (nmse, *name);
+                }
             }
+            (rows, all_rows) = (rows + weight.rows, all_rows + whole);
+            bar.inc(1);
         }
-        (rows, all_rows) = (rows + weight.rows, all_rows + tensor.rows());
-        bar.inc(1);
     }
     model.file().check_intact()?;
     let which = if rows == all_rows { "all".to_owned() } else { format!("{rows} of") };
     Ok(format!(
         "{which} {} of {} beside {}: NMSE at most {:.1e} (`{}`)",
         counted(all_rows, "row"),
-        counted(tensors.len(), "matrix"),
+        counted(samples.len(), "matrix"),
         truth.name,
         worst.0,
         worst.1
     ))
 }
 
-/// Rows of a tensor, evenly chosen, of a model whose linear layers have `total` weights.
-fn sample(tensor: &Tensor, total: usize) -> Weight {
-    let share = tensor.rows() as f64 * (VALUES as f64 / total as f64).min(1.0);
-    let rows = (share.ceil() as usize).max(LEAST_ROWS).min(tensor.rows());
-    let bytes = if rows == tensor.rows() {
-        tensor.data.clone()
-    } else {
-        let chosen = (0..rows).map(|i| (i as u128 * tensor.rows() as u128 / rows as u128) as usize);
-        Bytes::from(chosen.flat_map(|row| tensor.row(row).unwrap_or_default()).copied().collect::<Vec<_>>())
-    };
-    Weight { format: tensor.format, rows, cols: tensor.row_len(), bytes }
+/// A sample, and which of the graphs it is in.
+struct Numbered<'a> {
+    sample: Sample<'a>,
+    number: usize,
 }
 
-/// `count` rows of activations times `weight`: `[count, weight.rows]`.
-fn products(backend: &mut dyn Backend, weight: &Weight, count: usize) -> anyhow::Result<Vec<f32>> {
-    let activations: Vec<u8> = (0..count * weight.cols).flat_map(|i| activation(i).to_le_bytes()).collect();
-    let table = Weight { format: Format::F32, rows: count, cols: weight.cols, bytes: activations.into() };
-    let mut graph = Builder::new();
-    let x = graph.weight("activations", table.rows, table.cols);
-    let w = graph.weight("weight", weight.rows, weight.cols);
-    let x = graph.embed("x", x);
-    let x = graph.take_rows("wanted", x);
-    let y = graph.linear("y", x, w);
-    backend.load("activations", table)?;
-    backend.load("weight", weight.clone())?;
-    let mut program = backend.compile(&graph.finish(y), Bucket { rows: count, wanted: count }, Taps::None)?;
-    let tokens: Vec<u32> = (0..count as u32).collect();
-    let spans = vec![Span { past: 0, len: count, pages: vec![0] }];
-    program.run(&Step::new(tokens.clone(), spans, tokens)?)?;
-    Ok(program.output().to_vec())
+/// Rows of each matrix of a model, in graphs of about [`VALUES`] values.
+fn samples(model: &Model) -> anyhow::Result<Vec<Numbered<'_>>> {
+    let (graph, file) = (model.graph(), FileWeights(model.file()));
+    let is_multiplied = |role: &Role| matches!(role, Role::Matrix | Role::Experts);
+    let roles = graph.roles();
+    let multiplied = graph.weights().filter(|(id, _)| roles[id.index()].iter().any(is_multiplied));
+    let multiplied: Vec<&graph::Weight> = multiplied.map(|(_, weight)| weight).collect();
+    let total: usize = multiplied.iter().map(|weight| weight.count * weight.rows * weight.cols).sum();
+    let mut values = 0;
+    let numbered = |weight: &&'_ graph::Weight| {
+        let found = file.weight(weight).with_context(|| format!("no tensor `{}`", weight.tensor))?;
+        Ok((weight.name.as_str(), found))
+    };
+    let found = multiplied.iter().map(numbered).collect::<anyhow::Result<Vec<_>>>()?;
+    let samples = found.into_iter().map(|(name, found)| {
+        let sample = sample(name, &found, total);
+        let number = values / VALUES;
+        values += sample.weight.rows * sample.weight.cols;
+        Numbered { sample, number }
+    });
+    Ok(samples.collect())
+}
+
+/// Rows of a weight, evenly chosen of all its matrices, of a model whose matrices have `total` values.
+fn sample<'a>(name: &'a str, whole: &Weight, total: usize) -> Sample<'a> {
+    let all_rows = whole.count * whole.rows;
+    let share = all_rows as f64 * (VALUES as f64 / total as f64).min(1.0);
+    let rows = (share.ceil() as usize).max(LEAST_ROWS).min(all_rows);
+    let bytes = if rows == all_rows {
+        whole.bytes.clone()
+    } else {
+        let chosen = (0..rows).map(|i| (i as u128 * all_rows as u128 / rows as u128) as usize);
+        Bytes::from(chosen.flat_map(|row| whole.row(row)).copied().collect::<Vec<_>>())
+    };
+    Sample { name, weight: Weight::matrix(whole.format, rows, whole.cols, bytes), all_rows }
+}
+
+/// Rows of activations times each of `samples`, for each of `counts`, the number of rows.
+fn products(
+    backend: Box<dyn Backend>,
+    samples: &[&Sample<'_>],
+    counts: &[usize],
+) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
+    let most = counts.iter().copied().max().unwrap_or(1);
+    let (mut g, mut weights, mut inputs) = (Builder::new(), HashMap::new(), HashMap::new());
+    let mut names = Vec::new();
+    for (number, sample) in samples.iter().enumerate() {
+        let cols = sample.weight.cols;
+        let x = *inputs.entry(cols).or_insert_with(|| {
+            let values: Vec<u8> = (0..most * cols).flat_map(|i| activation(i).to_le_bytes()).collect();
+            let table = format!("activations of {cols}");
+            weights.insert(table.clone(), Weight::matrix(Format::F32, most, cols, values.into()));
+            let table = g.weight(table, most, cols);
+            let x = g.embed(("x", cols), table);
+            g.output_rows(("outputs", cols), x)
+        });
+        let w = g.weight(sample.name, sample.weight.rows, cols);
+        weights.insert(sample.name.to_owned(), sample.weight.clone());
+        names.push((format!("y-{number}"), g.linear(("y", number), x, w)));
+    }
+    let Some((_, last)) = names.last() else { return Ok(vec![Vec::new(); counts.len()]) };
+    let graph = g.finish(*last);
+    let taps: Vec<&str> = names.iter().map(|(name, _)| &**name).collect();
+    let mut loaded = backend.load(&graph, &weights, &StateLayout::uniform(&graph, 0, KvFormat::F16))?;
+    let run = |&rows: &usize| {
+        let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::Names(&taps))?;
+        let tokens: Vec<u32> = (0..rows as u32).collect();
+        let outputs = OutputRow::all(tokens.iter().copied());
+        program.run(&Step::new(tokens, vec![Sequence::uniform(0, rows, 0, [])], outputs)?)?;
+        let read = taps.iter().map(|name| Ok(program.read(name)?.to_vec()));
+        read.collect::<anyhow::Result<Vec<_>>>()
+    };
+    counts.iter().map(run).collect()
 }
 
 /// Evenly spread from -1 to 1, in no order, but a few larger, as the activations of models are.

@@ -1,8 +1,12 @@
 //! Each check of numbers on a backend with the mistake that it is there for.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use backend::{Backend, Bucket, Description, Error, KvLayout, Memory, Program, Step, Taps, Weight};
+use backend::{
+    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps, Ticket,
+    Weights,
+};
 use bytes::Bytes;
 use engine::Model;
 use gguf::{Gguf, Tensor};
@@ -38,10 +42,21 @@ enum Fault {
 /// The CPU backend with a fault.
 struct Faulty(Box<dyn Backend>, Fault);
 
+struct FaultyModel {
+    loaded: Box<dyn LoadedModel>,
+    fault: Fault,
+    /// Columns of the output.
+    cols: usize,
+}
+
 struct FaultyProgram {
     program: Box<dyn Program>,
     fault: Fault,
+    cols: usize,
+    /// What was read by name, and the output.
+    values: HashMap<String, Vec<f32>>,
     output: Vec<f32>,
+    step: Option<Step>,
 }
 
 impl Backend for Faulty {
@@ -49,48 +64,82 @@ impl Backend for Faulty {
         self.0.describe()
     }
 
-    fn load(&mut self, name: &str, weight: Weight) -> Result<(), Error> {
-        self.0.load(name, weight)
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        self.0.requirements(graph, weights, state, buckets, taps)
     }
 
-    fn allocate_kv(&mut self, layout: KvLayout) -> Result<(), Error> {
-        self.0.allocate_kv(layout)
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        let (fault, cols) = (self.1, graph.value(graph.output()).cols);
+        Ok(Box::new(FaultyModel { loaded: self.0.load(graph, weights, state)?, fault, cols }))
+    }
+}
+
+impl LoadedModel for FaultyModel {
+    fn describe(&self) -> Description {
+        self.loaded.describe()
     }
 
-    fn compile(&mut self, graph: &Graph, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let program = self.0.compile(graph, bucket, taps)?;
-        Ok(Box::new(FaultyProgram { program, fault: self.1, output: Vec::new() }))
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let program = self.loaded.compile(bucket, taps)?;
+        let names = if let Taps::Names(names) = taps { names } else { &[] };
+        let values = names.iter().map(|&name| (name.to_owned(), Vec::new())).collect();
+        let FaultyModel { fault, cols, .. } = *self;
+        Ok(Box::new(FaultyProgram { program, fault, cols, values, output: Vec::new(), step: None }))
     }
 
     fn memory(&self) -> Memory {
-        self.0.memory()
+        self.loaded.memory()
+    }
+}
+
+impl Fault {
+    /// `values` with the fault.
+    fn done_to(self, values: &[f32], step: &Step) -> Vec<f32> {
+        let mut values = values.to_vec();
+        let at = values.len() / 2;
+        let value = &mut values[at];
+        let next = f32::from_bits(value.to_bits() ^ 1);
+        match self {
+            Fault::Product => *value += 100.0,
+            Fault::Nan => *value = f32::NAN,
+            Fault::Rows(rows) if step.tokens().len() >= rows => *value += 100.0,
+            Fault::Shared if step.sequences().len() > 1 => *value = next,
+            Fault::Continued if step.sequences().iter().any(|sequence| sequence.n_past > 0) => *value = next,
+            Fault::None | Fault::Rows(_) | Fault::Shared | Fault::Continued => {}
+        }
+        values
     }
 }
 
 impl Program for FaultyProgram {
-    fn run(&mut self, step: &Step) -> Result<(), Error> {
-        self.program.run(step)?;
-        self.output = self.program.output().to_vec();
-        let at = self.output.len() / 2;
-        let value = &mut self.output[at];
-        let next = f32::from_bits(value.to_bits() ^ 1);
-        match self.fault {
-            Fault::Product => *value += 100.0,
-            Fault::Nan => *value = f32::NAN,
-            Fault::Rows(rows) if step.tokens().len() >= rows => *value += 100.0,
-            Fault::Shared if step.spans().len() > 1 => *value = next,
-            Fault::Continued if step.spans().iter().any(|span| span.past > 0) => *value = next,
-            _ => {}
-        }
-        Ok(())
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        self.step = Some(step.clone());
+        self.program.submit(step)
     }
 
-    fn output(&self) -> &[f32] {
-        &self.output
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        let step = self.step.as_ref().expect("it was submitted");
+        self.output = self.fault.done_to(self.program.wait(ticket)?.values(), step);
+        for (name, values) in &mut self.values {
+            *values = self.fault.done_to(self.program.read(name)?, step);
+        }
+        Ok(Outputs::new(step.outputs(), &self.output, self.cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        self.program.read(name)
+        self.values.get(name).map_or_else(|| self.program.read(name), |values| Ok(values))
     }
 }
 

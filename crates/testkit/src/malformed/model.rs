@@ -16,6 +16,7 @@ const THETA: &str = "llama.rope.freq_base";
 const SCALING: &str = "llama.rope.scaling.type";
 const FACTOR: &str = "llama.rope.scaling.factor";
 const EXPERTS: &str = "llama.expert_count";
+const EXPERTS_USED: &str = "llama.expert_used_count";
 
 fn case(name: &'static str, model: Llama, expect: &'static [&'static str]) -> Malformed {
     Malformed { name, bytes: model.bytes(), stage: Stage::Model, expect }
@@ -124,6 +125,48 @@ fn hyper_parameters() -> Vec<Malformed> {
         case("rope scaling factor negative", stretched(-2.0), &[FACTOR, "-2"]),
         case("experts without their tensors", with_u32(EXPERTS, 4), &["expert"]),
         case("experts without end", with_u32(EXPERTS, u32::MAX), &["expert"]),
+        case(
+            "more experts used than there are",
+            with_u32(EXPERTS, 4).set(EXPERTS_USED, id::U32, le(5u32)),
+            &[EXPERTS_USED, "5", "4 experts"],
+        ),
+        case(
+            "2^24 experts, none of them there",
+            with_u32(EXPERTS, 1 << 24).set(EXPERTS_USED, id::U32, le(1u32 << 24)),
+            &["blk.0.ffn_gate_inp.weight", "16777216"],
+        ),
+        case(
+            "an expert in a tensor of its own",
+            with_u32(EXPERTS, 2)
+                .set(EXPERTS_USED, id::U32, le(1u32))
+                .tensor("blk.0.ffn_gate.0.weight", &[8, 16]),
+            &["blk.0.ffn_gate.0.weight", "one expert alone"],
+        ),
+        case(
+            "a key that nobody knows",
+            with_u32("llama.something_new", 1),
+            &["llama.something_new", "u32 1"],
+        ),
+        case(
+            "a key that speaks to the terminal",
+            with_u32("llama.\x1b[2J", 1),
+            &["llama.\\u{1b}[2J", "not supported"],
+        ),
+        case(
+            "no width for some layers",
+            Llama::new().set(FEED_FORWARD, id::ARRAY, array(id::U32, &[le(16u32), le(0u32)])),
+            &[FEED_FORWARD, "0"],
+        ),
+        case(
+            "a width for some layers only",
+            Llama::new().set(FEED_FORWARD, id::ARRAY, array(id::U32, &[le(16u32)])),
+            &[FEED_FORWARD, "array of 1 u32", "2 layers"],
+        ),
+        case(
+            "key/value heads of a layer that do not divide its heads",
+            Llama::new().set(KV_HEADS, id::ARRAY, array(id::U32, &[le(1u32), le(3u32)])),
+            &[KV_HEADS, "3"],
+        ),
     ]
 }
 

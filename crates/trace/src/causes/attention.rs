@@ -1,11 +1,10 @@
 //! Mistakes of attention: scale, mask, heads, and rows of the cache.
 
-use graph::Op;
+use graph::{Op, StoreId};
 
-use super::{Hunt, Rank, Suspect, words};
+use super::{Candidate, Diagnosis, Rank, words};
 use crate::Matrix;
 use crate::metrics::difference;
-use crate::oracle::Call;
 
 /// Pairs of cache rows that are tried in full.
 const PAIRS: usize = 8;
@@ -40,6 +39,11 @@ impl Attention<'_> {
 
     fn v_dim(&self) -> usize {
         self.v.cols / self.kv_heads
+    }
+
+    /// The head that a column of the result belongs to.
+    fn head_of(&self, col: usize) -> usize {
+        col / self.v_dim()
     }
 
     /// Row `r` of head `h`.
@@ -83,37 +87,48 @@ fn softmax(scores: &mut [f64]) {
     scores.iter_mut().for_each(|score| *score /= total);
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let Call::Attention { heads, kv_heads, scale } = s.call else { return };
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, store: StoreId, heads: usize, scale: f32) {
+    let s = diagnosis.candidate;
+    let graph::Store { heads: kv_heads, window, .. } = *s.oracle.graph().store(store);
     let [q, k, v] = &s.inputs[..] else { return };
     let share = heads / kv_heads;
-    let right = || Attention {
+    let group = move |h: usize| h / share;
+    let sees = move |r: usize, p: usize| is_visible(window, r, p);
+    let base = || Attention {
         q,
         k,
         v,
         heads,
         kv_heads,
         scale: f64::from(scale),
-        sees: &|r, p| p <= r,
-        key_head: &move |_| 0,
-        value_head: &move |_| 0,
+        sees: &sees,
+        key_head: &group,
+        value_head: &group,
         key_at: &|_, p| Some(p),
         value_at: &|_, p| Some(p),
         weigh: &softmax,
     };
-    let group = move |h: usize| h / share;
-    let base = || Attention { key_head: &group, value_head: &group, ..right() };
-    scores(hunt, &base);
-    masks(hunt, &base);
-    grouping(hunt, &base, share);
-    layers(hunt, &base);
-    cache(hunt, &base);
+    scores(diagnosis, &base);
+    masks(diagnosis, &base, window);
+    windows(diagnosis, &base, window);
+    grouping(diagnosis, &base, share);
+    layers(diagnosis, &base);
+    cache(diagnosis, &base, window);
+}
+
+/// Whether row `r` sees position `p`: those up to its own, or the last `window` of these.
+fn is_visible(window: Option<usize>, r: usize, p: usize) -> bool {
+    p <= r && is_near(window, r, p)
+}
+
+/// Whether position `p` is not too far before row `r`.
+fn is_near(window: Option<usize>, r: usize, p: usize) -> bool {
+    window.is_none_or(|window| p + window > r)
 }
 
 type Base<'a, 'b> = &'b dyn Fn() -> Attention<'a>;
 
-fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
+fn scores(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>) {
     let a = base();
     let d = a.k_dim() as f64;
     let scale = a.scale;
@@ -129,14 +144,19 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     ] {
         if (wrong / scale - 1.0).abs() > 1e-6 {
             let text = format!("softmax scale: {text}");
-            hunt.try_out("attention-scale", Rank::Known, text, &Attention { scale: wrong, ..base() }.all());
+            diagnosis.try_out(
+                "attention-scale",
+                Rank::Known,
+                text,
+                &Attention { scale: wrong, ..base() }.all(),
+            );
         }
     }
     let no_exp = |scores: &mut [f64]| {
         let total: f64 = scores.iter().sum();
         scores.iter_mut().for_each(|score| *score /= total);
     };
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-softmax",
         Rank::Known,
         "scores are not exponentiated before they are normalised",
@@ -146,25 +166,25 @@ fn scores(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         scores.iter_mut().for_each(|score| *score = (*score - max).exp());
     };
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-softmax",
         Rank::Known,
         "probabilities are not divided by their sum",
         &Attention { weigh: &not_normalised, ..base() }.all(),
     );
-    let (found, fit) = fitted_scale(hunt.suspect, base);
+    let (found, fit) = fitted_scale(diagnosis.candidate, base);
     if (found / scale - 1.0).abs() > 1e-3 {
         let text = format!(
             "softmax scale: scores are scaled by {}, not by {}",
             words::factor(found, 1e-3, &[d as usize]),
             words::factor(scale, 0.0, &[d as usize])
         );
-        hunt.try_out("attention-scale", Rank::Estimated, text, &fit);
+        diagnosis.try_out("attention-scale", Rank::Estimated, text, &fit);
     }
 }
 
 /// The scale that explains most, by golden-section search over its logarithm in a few rows.
-fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
+fn fitted_scale(s: &Candidate<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
     let scale = base().scale;
     let rows: Vec<usize> = s.region.rows.iter().rev().take(3).copied().collect();
     let error = |log: f64| -> f64 {
@@ -188,58 +208,82 @@ fn fitted_scale(s: &Suspect<'_>, base: Base<'_, '_>) -> (f64, Matrix) {
     (found, Attention { scale: found, ..base() }.all())
 }
 
-fn masks(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
-    let (n, region) = (hunt.suspect.found.rows, &hunt.suspect.region.rows);
-    let mut mask = |rank, text: String, sees: &dyn Fn(usize, usize) -> bool| {
-        hunt.try_out("attention-mask", rank, text, &Attention { sees, ..base() }.all());
+fn masks(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let (n, region) = (diagnosis.candidate.found.rows, &diagnosis.candidate.region.rows);
+    let mut mask = |text: String, sees: &dyn Fn(usize, usize) -> bool| {
+        let sees = |r, p| is_near(window, r, p) && sees(r, p);
+        diagnosis.try_out("attention-mask", Rank::Known, text, &Attention { sees: &sees, ..base() }.all());
     };
-    mask(Rank::Known, "causal mask off by one: a row does not see its own position".into(), &|r, p| {
+    mask("causal mask off by one: a row does not see its own position".into(), &|r, p| {
         p < r || (r == 0 && p == 0)
     });
-    mask(Rank::Known, "causal mask off by one: a row sees the position after it".into(), &|r, p| p <= r + 1);
-    mask(Rank::Known, "there is no causal mask: rows see all positions of the prompt".into(), &|_, _| true);
-    mask(Rank::Known, "the first position is not seen".into(), &|r, p| p <= r && (p > 0 || r == 0));
-    mask(Rank::Known, "rows see their own position only".into(), &|r, p| p == r);
-    mask(
-        Rank::Known,
-        "the causal mask is turned round: rows see their own and later positions".into(),
-        &|r, p| p >= r,
-    );
+    mask("causal mask off by one: a row sees the position after it".into(), &|r, p| p <= r + 1);
+    mask("there is no causal mask: rows see all positions of the prompt".into(), &|_, _| true);
+    mask("the first position is not seen".into(), &|r, p| p <= r && (p > 0 || r == 0));
+    mask("rows see their own position only".into(), &|r, p| p == r);
+    mask("the causal mask is reversed: rows see their own and later positions".into(), &|r, p| p >= r);
     // The first row of the second step is the first that misses something.
     if let Some(&step) = region.first().filter(|&&first| first > 0) {
         mask(
-            Rank::Known,
             format!(
                 "rows see only their own step of {step} positions: what the cache holds before it is not read"
             ),
             &|r, p| p <= r && p / step == r / step,
         );
         if n > 2 * step {
-            mask(
-                Rank::Known,
-                format!("rows from {step} on do not see what the cache holds from before"),
-                &|r, p| p <= r && (r < step || p >= step),
-            );
+            mask(format!("rows from {step} on do not see what the cache holds from before"), &|r, p| {
+                p <= r && (r < step || p >= step)
+            });
         }
     }
     // The last row of a step sees what it ought to, even if it sees all of its step.
     if let Some(last) = (0..n).find(|r| !region.contains(r)).filter(|&last| last > 0) {
         let step = last + 1;
         mask(
-            Rank::Known,
             format!("rows see all positions of their step of {step}: no causal mask within a step"),
             &|r, p| p / step <= r / step,
         );
     }
-    // The first row that misses something tells how far rows see.
-    if let Some(&first) = hunt.suspect.region.rows.first().filter(|&&first| first > 0) {
-        let text = format!("rows see only the last {first} positions: a sliding window");
-        let sees = |r: usize, p: usize| p <= r && p + first > r;
-        hunt.try_out("attention-window", Rank::Estimated, text, &Attention { sees: &sees, ..base() }.all());
+}
+
+/// How far back rows see.
+fn windows(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let s = diagnosis.candidate;
+    let mut seen = |rank, text: String, window: Option<usize>| {
+        let sees = |r: usize, p: usize| is_visible(window, r, p);
+        diagnosis.try_out("attention-window", rank, text, &Attention { sees: &sees, ..base() }.all());
+    };
+    let Some(window) = window else {
+        // The first row that misses something tells how far rows see.
+        if let Some(&first) = s.region.rows.first().filter(|&&first| first > 0) {
+            let text = format!("rows see only the last {first} positions: a sliding window");
+            seen(Rank::Estimated, text, Some(first));
+        }
+        return;
+    };
+    let of = |text: &str| format!("sliding window of {window}: {text}");
+    seen(Rank::Known, of("rows see all positions up to their own, there is no window"), None);
+    seen(Rank::Known, of("rows see one position more, off by one"), Some(window + 1));
+    if window > 1 {
+        seen(Rank::Known, of("rows see one position less, off by one"), Some(window - 1));
+    }
+    // The last wrong row tells windows apart, as it sees most.
+    let Some(&last) = s.region.rows.last() else { return };
+    let error = |window: usize| -> f64 {
+        let sees = |r: usize, p: usize| is_visible(Some(window), r, p);
+        let attention = Attention { sees: &sees, ..base() };
+        let head = attention.head_of(s.region.cols.first().copied().unwrap_or(0));
+        let made = attention.head(last, head);
+        let found = &s.found.row(last)[head * made.len()..][..made.len()];
+        found.iter().zip(&made).map(|(&a, &b)| difference(a, b as f32).powi(2)).sum()
+    };
+    let best = (1..=last + 1).min_by(|&a, &b| error(a).total_cmp(&error(b)));
+    if let Some(best) = best.filter(|best| best.abs_diff(window) > 1) {
+        seen(Rank::Estimated, of(&format!("rows see the last {best} positions")), Some(best));
     }
 }
 
-fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
+fn grouping(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, share: usize) {
     let kv_heads = base().kv_heads;
     if share == 1 {
         return;
@@ -247,20 +291,25 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     let modulo = |h: usize| h % kv_heads;
     let of = |text: &str| format!("head grouping: {text} (there are {share} query heads to each)");
     let text = of("query head h reads key/value head h % kv_heads in place of h / group");
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-heads",
         Rank::Known,
         text,
         &Attention { key_head: &modulo, value_head: &modulo, ..base() }.all(),
     );
     let text = of("query head h reads key head h % kv_heads; its value head is right");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, ..base() }.all());
+    diagnosis.try_out("attention-heads", Rank::Known, text, &Attention { key_head: &modulo, ..base() }.all());
     let text = of("query head h reads value head h % kv_heads; its key head is right");
-    hunt.try_out("attention-heads", Rank::Known, text, &Attention { value_head: &modulo, ..base() }.all());
+    diagnosis.try_out(
+        "attention-heads",
+        Rank::Known,
+        text,
+        &Attention { value_head: &modulo, ..base() }.all(),
+    );
     for only in 0..kv_heads {
         let one = move |_| only;
         let text = of(&format!("every query head reads key/value head {only}"));
-        hunt.try_out(
+        diagnosis.try_out(
             "attention-heads",
             Rank::Known,
             text,
@@ -269,7 +318,7 @@ fn grouping(hunt: &mut Hunt<'_>, base: Base<'_, '_>, share: usize) {
     }
     let reversed = |h: usize| kv_heads - 1 - h / share;
     let text = of("key/value heads are in reverse order");
-    hunt.try_out(
+    diagnosis.try_out(
         "attention-heads",
         Rank::Known,
         text,
@@ -288,11 +337,11 @@ struct Stale {
 }
 
 /// Keys and values of another layer.
-fn layers(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
-    let s = hunt.suspect;
+fn layers(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
     for (id, value) in graph.values().filter(|(id, _)| *id != s.id) {
-        let Op::Attention { k, v, .. } = value.op else { continue };
+        let Op::Attention { kv: Some([k, v]), .. } = value.op else { continue };
         let [Some(keys), Some(values)] = [k, v].map(|id| (s.recorded)(id)) else { continue };
         let same = |a: &Matrix, b: &Matrix| (a.rows, a.cols) == (b.rows, b.cols);
         // What comes later is not in the cache yet.
@@ -306,22 +355,22 @@ fn layers(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
             value.name
         );
         let made = Attention { k: &keys, v: &values, ..base() }.all();
-        hunt.try_out("cache-layer", Rank::Known, text, &made);
+        diagnosis.try_out("cache-layer", Rank::Known, text, &made);
     }
 }
 
-fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
-    let s = hunt.suspect;
+fn cache(diagnosis: &mut Diagnosis<'_>, base: Base<'_, '_>, window: Option<usize>) {
+    let s = diagnosis.candidate;
     let (v, n) = (base().v, s.found.rows);
-    let (k, (kv_heads, heads)) = (base().k, (base().kv_heads, base().heads));
-    if k.cols == v.cols && kv_heads > 0 {
-        hunt.try_out(
+    let k = base().k;
+    if k.cols == v.cols {
+        diagnosis.try_out(
             "attention-kv",
             Rank::Known,
             "keys and values are exchanged in the cache",
             &Attention { k: v, v: k, ..base() }.all(),
         );
-        hunt.try_out(
+        diagnosis.try_out(
             "attention-kv",
             Rank::Known,
             "the cache holds keys where values belong",
@@ -329,14 +378,14 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         );
     }
     let shifted = |_: usize, p: usize| p.checked_sub(1);
-    hunt.try_out(
+    diagnosis.try_out(
         "cache-row",
         Rank::Known,
         "K and V are written one position too late in the cache",
         &Attention { key_at: &shifted, value_at: &shifted, ..base() }.all(),
     );
     let ahead = |_: usize, p: usize| if p + 1 < n { Some(p + 1) } else { None };
-    hunt.try_out(
+    diagnosis.try_out(
         "cache-row",
         Rank::Known,
         "K and V are read one position too far in the cache",
@@ -344,7 +393,7 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
     );
     let Some(&first) = s.region.rows.first().filter(|_| n <= MOST_ROWS) else { return };
     // A wrong row of the cache is first seen by the row that reads it; the row tells which it is.
-    let head = (0..heads).find(|h| s.region.cols.iter().any(|c| c * heads / s.found.cols == *h)).unwrap_or(0);
+    let head = base().head_of(s.region.cols.first().copied().unwrap_or(0));
     let made_of = |stale: Stale, r: usize| {
         let at = move |on: bool| {
             move |_: usize, p: usize| if on && p == stale.slot { stale.holds } else { Some(p) }
@@ -352,7 +401,7 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
         Attention { key_at: &at(stale.keys), value_at: &at(stale.values), ..base() }.head(r, head)
     };
     let mut found: Vec<(f64, Stale)> = Vec::new();
-    // Rows that read the wrong slot but lie behind the first tell slots apart that the first cannot.
+    // Wrong rows after the first tell slots apart that the first cannot.
     let rows: Vec<usize> = s.region.rows.iter().copied().take(2).collect();
     for slot in 0..=first {
         for holds in (0..n).map(Some).chain([None]).filter(|&holds| holds != Some(slot)) {
@@ -387,17 +436,22 @@ fn cache(hunt: &mut Hunt<'_>, base: Base<'_, '_>) {
             ),
         };
         let made = Attention { key_at: &at(keys), value_at: &at(values), ..base() }.all();
-        hunt.try_out("cache-row", Rank::Estimated, text, &made);
+        diagnosis.try_out("cache-row", Rank::Estimated, text, &made);
     }
     // A key that is not seen at all.
     for slot in 0..=first {
-        let sees = |r: usize, p: usize| p <= r && (p != slot || r < first);
+        let sees = |r: usize, p: usize| is_visible(window, r, p) && (p != slot || r < first);
         let made = Attention { sees: &sees, ..base() }.head(first, head);
         let place = &s.found.row(first)[head * made.len()..][..made.len()];
         let error: f64 = place.iter().zip(&made).map(|(&a, &b)| difference(a, b as f32).powi(2)).sum();
         if found.first().is_none_or(|(best, _)| error <= *best * 1.5) {
             let text = format!("position {slot} is not seen by the rows from {first} on");
-            hunt.try_out("attention-mask", Rank::Estimated, text, &Attention { sees: &sees, ..base() }.all());
+            diagnosis.try_out(
+                "attention-mask",
+                Rank::Estimated,
+                text,
+                &Attention { sees: &sees, ..base() }.all(),
+            );
         }
     }
 }

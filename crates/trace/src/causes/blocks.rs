@@ -7,6 +7,7 @@ mod mistakes;
 mod places;
 
 use backend::Weight;
+use graph::WeightId;
 use quant::{
     BlockIQ4_NL, BlockIQ4_XS, BlockQ2_K, BlockQ3_K, BlockQ4_0, BlockQ4_1, BlockQ4_K, BlockQ5_0, BlockQ5_1,
     BlockQ5_K, BlockQ6_K, BlockQ8_0, F16Le, Format, Groups,
@@ -16,9 +17,8 @@ use zerocopy::FromBytes;
 use mistakes::{Misread, Mistake, fields, mistakes};
 
 use super::linear::Close;
-use super::{Hunt, Rank};
+use super::{Diagnosis, Rank};
 use crate::Matrix;
-use crate::oracle::Call;
 
 /// The part of the error that may be left in the columns looked at for a mistake to be tried in full.
 const PROMISING: f64 = 0.5;
@@ -79,8 +79,9 @@ fn misread(mistake: &Mistake, format: Format, bytes: &[u8], out: &mut Vec<f32>) 
     }
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &str) {
-    let s = hunt.suspect;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, close: &Close, own: WeightId, weight: &Weight) {
+    let s = diagnosis.candidate;
+    let name = &s.oracle.graph().weight(own).name;
     let (x, format) = (&s.inputs[0], weight.format);
     if fields(format).is_empty() || close.cols.len() < 2 {
         return;
@@ -94,7 +95,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
         if rows.data == close.weights.data {
             continue;
         }
-        let Ok(made) = s.oracle.run(&Call::Linear(rows.weight()), &[x]) else { continue };
+        let Ok(made) = s.run(&s.call.with_weight(own, rows.weight())) else { continue };
         let square =
             |r: usize, o: usize| (f64::from(s.found.at(r, close.cols[o])) - f64::from(made.at(r, o))).powi(2);
         let left: f64 = (0..x.rows).map(|r| (0..close.cols.len()).map(|o| square(r, o)).sum::<f64>()).sum();
@@ -104,9 +105,9 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
     }
     if promising.is_empty()
         && s.region.rows.len() >= places::ENOUGH
-        && let Some(text) = places::told(x, close, weight, name)
+        && let Some(text) = places::described(x, close, weight, name)
     {
-        hunt.note("block-positions", text);
+        diagnosis.note("block-positions", text);
     }
     promising.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (_, mistake) in promising.into_iter().take(4) {
@@ -125,6 +126,6 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight, name: &s
             column.iter().enumerate().for_each(|(r, &y)| made.data[r * made.cols + o] = y);
         }
         let text = format!("dequantisation of {format} in `{name}`: {}", mistake.text);
-        hunt.try_out("dequantisation", Rank::Known, text, &made);
+        diagnosis.try_out("dequantisation", Rank::Known, text, &made);
     }
 }

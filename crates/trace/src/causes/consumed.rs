@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::{Cause, Suspect};
+use super::{Candidate, Cause};
 use crate::Matrix;
 use crate::metrics::ratio;
 
@@ -15,8 +15,8 @@ use crate::metrics::ratio;
 const PART: Range<f64> = 0.5..1.5;
 
 /// The input that accounts for the error, as the cause that then stands before all others.
-pub(super) fn hunt(s: &Suspect<'_>) -> Option<Cause> {
-    s.value().op.inputs().enumerate().find_map(|(slot, id)| {
+pub(super) fn diagnose(s: &Candidate<'_>) -> Option<Cause> {
+    s.call.op.inputs().enumerate().find_map(|(slot, id)| {
         let again = (s.again)(slot)?;
         let mut given: Vec<_> = s.inputs.iter().collect();
         given[slot] = &again;

@@ -1,8 +1,10 @@
 //! Mistakes of gates, sums and biases.
 
-use super::{Hunt, Rank, general};
+use graph::{Activation, Op};
+
+use super::{Diagnosis, Rank, general};
 use crate::Matrix;
-use crate::oracle::Call;
+use crate::activation::{activate, sigmoid};
 
 /// Of two inputs, number by number.
 fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f64, f64) -> f64) -> Matrix {
@@ -10,48 +12,77 @@ fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f64, f64) -> f64) -> Matrix {
     Matrix { data: data.collect(), ..*a }
 }
 
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
+/// What an activation is called in papers.
+pub(super) fn called(act: Activation) -> &'static str {
+    match act {
+        Activation::Silu => "SiLU",
+        Activation::GeluTanh => "GELU",
+    }
 }
 
-/// The tanh form of GELU (Hendrycks and Gimpel 2016).
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+/// A function of one number.
+type Function = fn(f64) -> f64;
+
+/// Functions that a gate may go through by mistake, with their names; `own` is not among them.
+fn other_activations(own: Activation) -> Vec<(&'static str, Function)> {
+    let others: [(_, Function); 6] = [
+        (called(Activation::Silu), |x| activate(Activation::Silu, x)),
+        (called(Activation::GeluTanh), |x| activate(Activation::GeluTanh, x)),
+        ("a quick GELU, x * sigmoid(1.702 x)", |x| x * sigmoid(1.702 * x)),
+        ("ReLU", |x| x.max(0.0)),
+        ("the sigmoid alone", sigmoid),
+        ("no function", |x| x),
+    ];
+    others.into_iter().filter(|(name, _)| *name != called(own)).collect()
 }
 
-pub(super) fn swiglu(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn gate(diagnosis: &mut Diagnosis<'_>, act: Activation) {
+    let s = diagnosis.candidate;
     let [gate, up] = &s.inputs[..] else { return };
-    let mut known = |kind, text: &str, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(gate, up, of));
+    let (own, name) = (called(act), act.name());
+    let mut known = |kind, text: String, of: &dyn Fn(f64, f64) -> f64| {
+        diagnosis.try_out(kind, Rank::Known, text, &zip(gate, up, of));
     };
-    known("gate-exchanged", "gate and up are exchanged: gate * silu(up)", &|gate, up| {
-        gate * up * sigmoid(up)
+    let right = move |x: f64| activate(act, x);
+    known("gate-exchanged", format!("gate and up are exchanged: gate * {name}(up)"), &|gate, up| {
+        gate * right(up)
     });
-    known("gate-function", "the gate goes through GELU, not SiLU", &|gate, up| gelu(gate) * up);
-    known(
-        "gate-function",
-        "the gate goes through a quick GELU, x * sigmoid(1.702 x), not SiLU",
-        &|gate, up| gate * sigmoid(1.702 * gate) * up,
-    );
-    known("gate-function", "the gate goes through ReLU, not SiLU", &|gate, up| gate.max(0.0) * up);
-    known("gate-function", "the gate goes through the sigmoid alone: SiLU is x * sigmoid(x)", &|gate, up| {
-        sigmoid(gate) * up
-    });
-    known("gate-function", "the gate goes through no function: gate * up", &|gate, up| gate * up);
-    known("gate-sign", "the exponent of SiLU has the wrong sign", &|gate, up| gate * sigmoid(-gate) * up);
-    known("gate-missing", "up is missing: it is silu(gate) alone", &|gate, _| gate * sigmoid(gate));
-    known("gate-missing", "the gate is missing: it is up alone", &|_, up| up);
-    known("gate-missing", "the gate is added, not multiplied", &|gate, up| gate * sigmoid(gate) + up);
+    for (other, of) in other_activations(act) {
+        known("gate-function", format!("the gate goes through {other}, not {own}"), &|gate, up| {
+            of(gate) * up
+        });
+    }
+    let wrong_sign: (_, Function) = match act {
+        Activation::Silu => ("the exponent of SiLU has the wrong sign", |x| x * sigmoid(-x)),
+        Activation::GeluTanh => {
+            ("the tanh of GELU has the wrong sign", |x| x - activate(Activation::GeluTanh, x))
+        }
+    };
+    known("gate-sign", wrong_sign.0.into(), &|gate, up| wrong_sign.1(gate) * up);
+    known("gate-missing", format!("up is missing: it is {name}(gate) alone"), &|gate, _| right(gate));
+    known("gate-missing", "the gate is missing: it is up alone".into(), &|_, up| up);
+    known("gate-missing", "the gate is added, not multiplied".into(), &|gate, up| right(gate) + up);
 }
 
-pub(super) fn add(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+/// A factor that is left out is found by what all operations have in common: the input is unchanged.
+pub(super) fn scale(diagnosis: &mut Diagnosis<'_>, factor: f32) {
+    let s = diagnosis.candidate;
+    let [x] = &s.inputs[..] else { return };
+    for (wrong, text) in [
+        (factor * factor, "it is multiplied twice by"),
+        (1.0 / factor, "it is divided by, not multiplied with,"),
+    ] {
+        diagnosis.try_out("scale", Rank::Known, format!("{text} {factor}"), &x.map(|x| wrong * x));
+    }
+}
+
+pub(super) fn add(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let [a, b] = &s.inputs[..] else { return };
-    let mut inputs = s.value().op.inputs().map(|id| s.name(id));
+    let mut inputs = s.call.op.inputs().map(|id| s.name(id));
     let (a_name, b_name) = (inputs.next().unwrap_or_default(), inputs.next().unwrap_or_default());
     let mut known = |kind, text: String, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(a, b, of));
+        diagnosis.try_out(kind, Rank::Known, text, &zip(a, b, of));
     };
     known("residual-dropped", format!("`{b_name}` is not added: the sum is `{a_name}` alone"), &|a, _| a);
     known("residual-dropped", format!("`{a_name}` is not added: the sum is `{b_name}` alone"), &|_, b| b);
@@ -64,14 +95,14 @@ pub(super) fn add(hunt: &mut Hunt<'_>) {
 }
 
 /// A bias that is left out is found by what all operations have in common: the input is unchanged.
-pub(super) fn add_bias(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let (Call::AddBias(weight), [x]) = (&s.call, &s.inputs[..]) else { return };
+pub(super) fn add_bias(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
+    let (Op::AddBias { weight, .. }, [x]) = (s.call.op, &s.inputs[..]) else { return };
     let mut known = |kind, text: &str, of: &dyn Fn(f64, f64) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &zip(x, &s.expected, of));
+        diagnosis.try_out(kind, Rank::Known, text, &zip(x, &s.expected, of));
     };
     known("bias-sign", "the bias is subtracted", &|x, sum| 2.0 * x - sum);
     known("bias-twice", "the bias is added twice", &|x, sum| 2.0 * sum - x);
     known("bias-product", "the bias is multiplied, not added", &|x, sum| x * (sum - x));
-    general::other_weights(hunt, "bias", weight, Call::AddBias);
+    general::other_weights(diagnosis, weight, "bias");
 }

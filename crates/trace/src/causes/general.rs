@@ -1,12 +1,10 @@
 //! What can go wrong with any operation.
 
-use backend::Weight;
-use graph::{Op, Value, ValueId};
+use graph::{Op, Value, ValueId, WeightId};
 
-use super::{Cause, Hunt, Rank, Suspect, words};
+use super::{Candidate, Cause, Diagnosis, Rank, words};
 use crate::judge::Region;
 use crate::metrics::difference;
-use crate::oracle::Call;
 use crate::{Error, Matrix};
 
 /// Values that are tried in place of an input, at most.
@@ -16,7 +14,7 @@ const OTHERS: usize = 60;
 const SCREEN: usize = 4;
 
 /// When the value holds NaN or infinities that its inputs do not account for.
-pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
+pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
     let (rows, cols) = (s.found.rows, s.found.cols);
     let all = || (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
     let is_bad = |r: usize, c: usize| !s.found.at(r, c).is_finite() && s.expected.at(r, c).is_finite();
@@ -40,16 +38,23 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     let is_wrong = |r: usize, c: usize| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2) > usual;
     let wrong = all().filter(|&(r, c)| is_bad(r, c) || is_wrong(r, c)).count();
     let explained = bad as f64 / wrong as f64;
-    let hint = match s.call {
-        Call::Attention { .. } => {
+    let hint = match s.call.op {
+        Op::Attention { .. } => {
             ": does softmax subtract the largest score before exp, and is a row without any key possible?"
         }
-        Call::SwiGlu => ": does exp overflow for large negative gates?",
-        Call::RmsNorm(..) => ": is eps under the root, and is the sum of squares in f32?",
-        Call::Linear(_) => {
+        Op::Route { .. } => ": does softmax subtract the largest logit before exp?",
+        Op::Gate { .. } => ": does exp overflow for large negative gates?",
+        Op::RmsNorm { .. } => ": is eps under the root, and is the sum of squares in f32?",
+        Op::Linear { .. } | Op::Experts { .. } => {
             ": is a scale of the weight's blocks read from the wrong place, or memory read past its end?"
         }
-        _ => "",
+        Op::Input { .. }
+        | Op::Embed { .. }
+        | Op::Rope { .. }
+        | Op::Scale { .. }
+        | Op::Add { .. }
+        | Op::AddBias { .. }
+        | Op::OutputRows { .. } => "",
     };
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}{hint}",
@@ -61,49 +66,53 @@ pub(super) fn not_finite(s: &Suspect<'_>) -> Option<Cause> {
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Another weight of the same shape as `own`, in an operation of one value.
-pub(super) fn other_weights(hunt: &mut Hunt<'_>, what: &str, own: &Weight, call: impl Fn(Weight) -> Call) {
-    let s = hunt.suspect;
+/// Other weights of the same shape in place of `own`.
+pub(super) fn other_weights(diagnosis: &mut Diagnosis<'_>, own: WeightId, what: &str) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
-    let Some(own_id) = s.value().op.weight() else { return };
-    let own_name = &graph.weight(own_id).name;
-    for (id, other) in graph.weights() {
-        if id != own_id && (other.rows, other.cols) == (own.rows, own.cols) {
-            let text = format!("the {what} is `{}` in place of `{own_name}`", other.name);
-            let made = s.oracle.weight(id).and_then(|other| s.oracle.run(&call(other), &[&s.inputs[0]]));
-            hunt.try_run("wrong-weight", Rank::Known, text, made);
+    let shape = |id: WeightId| {
+        let weight = graph.weight(id);
+        [weight.count, weight.rows, weight.cols]
+    };
+    let inputs: Vec<&Matrix> = s.inputs.iter().collect();
+    for (id, other) in graph.weights().filter(|&(id, _)| id != own && shape(id) == shape(own)) {
+        let call = s.call.with_other_weight(own, id);
+        let run = |inputs: &[&Matrix]| s.oracle.run(&call, inputs);
+        if is_worth(diagnosis, &inputs, &run) {
+            let text = format!("the {what} is `{}` in place of `{}`", other.name, graph.weight(own).name);
+            diagnosis.try_run("wrong-weight", Rank::Known, text, run(&inputs));
         }
     }
 }
 
 /// Zero and a factor, which every other hypothesis must surpass.
-pub(super) fn plain(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let text = "the value is zero: it was never written, or not added up";
-    hunt.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
+    diagnosis.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
     let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
     if factor.abs() > 1e-6 {
         let dims: Vec<usize> =
             s.head_dim().into_iter().chain([s.value().cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
         let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
         let made = s.expected.map(|x| (f64::from(x) * factor) as f32);
-        hunt.try_out("scaled", Rank::General, text, &made);
-        hunt.plain = hunt.plain.min(s.region_error(&made));
+        diagnosis.try_out("scaled", Rank::General, text, &made);
+        diagnosis.plain = diagnosis.plain.min(s.region_error(&made));
     }
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    clipped(hunt);
-    squashed(hunt);
-    rows(hunt);
-    columns(hunt);
-    inputs(hunt);
-    by_row_and_column(hunt);
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
+    clipped(diagnosis);
+    squashed(diagnosis);
+    rows(diagnosis);
+    columns(diagnosis);
+    inputs(diagnosis);
+    by_row_and_column(diagnosis);
 }
 
 /// `sum a b / sum b^2` over the wrong region: the factor that brings `b` nearest to `a`; and three times its
 /// own error, relative to it, if the errors of a row hang together.
-fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
+fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {
         for &c in cols {
@@ -120,20 +129,20 @@ fn fitted(s: &Suspect<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
 }
 
-fn clipped(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn clipped(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let bound = s.found.data.iter().fold(0.0f32, |most, x| most.max(x.abs()));
     let beyond = s.expected.data.iter().filter(|x| x.abs() > bound * 1.001).count();
     let at = s.found.data.iter().filter(|x| x.abs() == bound).count();
     if beyond >= super::ENOUGH && at >= super::ENOUGH && bound > 0.0 {
         let text = format!("values are clipped to ±{bound}: nothing may bound them");
-        hunt.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
+        diagnosis.try_out("clipped", Rank::Estimated, text, &s.expected.map(|x| x.clamp(-bound, bound)));
     }
 }
 
 /// `c * tanh(x / c)`, with the `c` that the largest numbers show.
-fn squashed(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn squashed(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let cap = |c: f64| move |x: f32| (c * (f64::from(x) / c).tanh()) as f32;
     let Some((&most, &found)) =
         s.expected.data.iter().zip(&s.found.data).max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))
@@ -151,12 +160,12 @@ fn squashed(hunt: &mut Hunt<'_>) {
         if c * (most / c).tanh() < found { low = c } else { high = c }
     }
     let text = format!("values are softcapped: {low:.4} * tanh(x / {low:.4})");
-    hunt.try_out("softcap", Rank::Estimated, text, &s.expected.map(cap(low)));
+    diagnosis.try_out("softcap", Rank::Estimated, text, &s.expected.map(cap(low)));
 }
 
 /// Rows that hold what belongs into others.
-fn rows(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn rows(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let rows = s.found.rows;
     for (shift, text) in [
         (1, "each position has the row of the position before it"),
@@ -165,7 +174,7 @@ fn rows(hunt: &mut Hunt<'_>) {
         let from = |r: usize| (r as i64 - shift).rem_euclid(rows as i64) as usize;
         let made = Matrix::from_fn(rows, s.found.cols, |r, c| s.expected.at(from(r), c));
         // The first or last row has none to take.
-        hunt.try_out("row-shift", Rank::General, text, &made);
+        diagnosis.try_out("row-shift", Rank::General, text, &made);
     }
     // A row is known by enough of its numbers.
     if rows > 512 || s.region.cols.len() < super::ENOUGH {
@@ -187,16 +196,16 @@ fn rows(hunt: &mut Hunt<'_>) {
             s.first + first,
             s.first + from[first]
         );
-        hunt.try_out("row-moved", Rank::Fitted, text, &made);
+        diagnosis.try_out("row-moved", Rank::Fitted, text, &made);
     }
 }
 
 /// Columns and heads that hold what belongs into others.
-fn columns(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn columns(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let cols = s.found.cols;
     let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
-        hunt.try_out(
+        diagnosis.try_out(
             kind,
             rank,
             text,
@@ -247,18 +256,18 @@ fn columns(hunt: &mut Hunt<'_>) {
 }
 
 /// Other recorded values in place of the inputs, and in place of the result.
-fn inputs(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn inputs(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let graph = s.oracle.graph();
-    let ids: Vec<ValueId> = s.value().op.inputs().collect();
+    let ids: Vec<ValueId> = s.call.op.inputs().collect();
     for (&id, input) in ids.iter().zip(&s.inputs) {
         if ids.len() == 1 && (input.rows, input.cols) == (s.found.rows, s.found.cols) {
             let text = format!("it is its input `{}` unchanged: the operation was not done", s.name(id));
-            hunt.try_out("unchanged", Rank::Known, text, input);
+            diagnosis.try_out("unchanged", Rank::Known, text, input);
         }
     }
     let near = |other: &ValueId| other.index().abs_diff(s.id.index());
-    let is_copy = |value: &Value| matches!(value.op, Op::TakeRows { .. });
+    let is_copy = |value: &Value| matches!(value.op, Op::OutputRows { .. });
     let mut others: Vec<ValueId> =
         graph.values().filter(|(id, value)| *id != s.id && !is_copy(value)).map(|(id, _)| id).collect();
     others.sort_by_key(near);
@@ -275,7 +284,7 @@ fn inputs(hunt: &mut Hunt<'_>) {
         if cols == s.found.cols && !ids.contains(&other) {
             let text =
                 format!("it is the value `{name}`: a buffer that was not written, or the wrong one read");
-            hunt.try_out("other-value", Rank::General, text, &table);
+            diagnosis.try_out("other-value", Rank::General, text, &table);
         }
         // What comes later cannot be an input, whatever goes wrong.
         if other.index() > s.id.index() {
@@ -287,37 +296,36 @@ fn inputs(hunt: &mut Hunt<'_>) {
             }
             let mut given: Vec<&Matrix> = s.inputs.iter().collect();
             given[slot] = &table;
-            if !screened(hunt, &given) {
+            if !is_worth(diagnosis, &given, &|inputs| s.on(inputs)) {
                 continue;
             }
             let text = format!("the input is `{name}` in place of `{}`", s.name(id));
-            hunt.try_run("wrong-input", Rank::General, text, s.on(&given));
+            diagnosis.try_run("wrong-input", Rank::General, text, s.on(&given));
         }
     }
 }
 
-/// Whether a product on these inputs is worth computing in full.
-pub(super) fn screened(hunt: &Hunt<'_>, inputs: &[&Matrix]) -> bool {
-    let s = hunt.suspect;
-    match &s.call {
-        Call::Linear(weight) => worth(hunt, inputs[0], &|x| s.on(&[x]), weight.rows * weight.cols),
-        _ => true,
-    }
-}
+/// Multiply-adds a row from which products are tried out in a few rows first.
+const MANY: usize = 1 << 18;
 
-/// Whether the first wrong rows bear out a product of `x`; small ones always.
-pub(super) fn worth(
-    hunt: &Hunt<'_>,
-    x: &Matrix,
-    run: &dyn Fn(&Matrix) -> Result<Matrix, Error>,
-    products: usize,
+/// Whether `run` on all rows of `inputs` is worth its time: of large products, what the first wrong rows bear out.
+pub(super) fn is_worth(
+    diagnosis: &Diagnosis<'_>,
+    inputs: &[&Matrix],
+    run: &dyn Fn(&[&Matrix]) -> Result<Matrix, Error>,
 ) -> bool {
-    let s = hunt.suspect;
-    if products < 1 << 18 {
+    let s = diagnosis.candidate;
+    let products = s.oracle.graph().cost(s.id).products;
+    let of_weight = |&(id, used): &(WeightId, usize)| {
+        let weight = s.oracle.graph().weight(id);
+        weight.rows * weight.cols * used
+    };
+    if products.iter().map(of_weight).sum::<usize>() < MANY {
         return true;
     }
     let rows = &s.region.rows[..SCREEN.min(s.region.rows.len())];
-    let Ok(made) = run(&x.take_rows(rows)) else { return false };
+    let few: Vec<Matrix> = inputs.iter().map(|x| x.take_rows(rows)).collect();
+    let Ok(made) = run(&few.iter().collect::<Vec<_>>()) else { return false };
     let error = |of: &dyn Fn(usize, usize) -> f32| -> f64 {
         let square = |i: usize, c: usize| difference(of(i, c), s.found.at(rows[i], c)).powi(2);
         (0..rows.len()).map(|i| s.region.cols.iter().map(|&c| square(i, c)).sum::<f64>()).sum()
@@ -326,8 +334,8 @@ pub(super) fn worth(
 }
 
 /// Each row or each column has a factor of its own, or each column an offset.
-fn by_row_and_column(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn by_row_and_column(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);
     if cols.len() >= 8 && rows.len() > 1 {
         let mut made = s.expected.clone();
@@ -335,7 +343,12 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let (factor, _) = fitted(s, &[r], cols);
             cols.iter().for_each(|&c| made.data[r * made.cols + c] *= factor as f32);
         }
-        hunt.try_out("row-scaled", Rank::Fitted, "each position is scaled by a factor of its own", &made);
+        diagnosis.try_out(
+            "row-scaled",
+            Rank::Fitted,
+            "each position is scaled by a factor of its own",
+            &made,
+        );
     }
     if rows.len() >= 8 && cols.len() > 1 {
         let mut made = s.expected.clone();
@@ -343,7 +356,7 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let (factor, _) = fitted(s, rows, &[c]);
             rows.iter().for_each(|&r| made.data[r * made.cols + c] *= factor as f32);
         }
-        hunt.try_out(
+        diagnosis.try_out(
             "column-scaled",
             Rank::Fitted,
             "each column is scaled by a factor of its own: a vector is missing or multiplied twice",
@@ -357,6 +370,11 @@ fn by_row_and_column(hunt: &mut Hunt<'_>) {
             let offset = rows.iter().map(|&r| difference(r)).sum::<f64>() / rows.len() as f64;
             rows.iter().for_each(|&r| made.data[r * made.cols + c] += offset as f32);
         }
-        hunt.try_out("bias", Rank::Fitted, "each column has an offset: a bias is added or missing", &made);
+        diagnosis.try_out(
+            "bias",
+            Rank::Fitted,
+            "each column has an offset: a bias is added or missing",
+            &made,
+        );
     }
 }

@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use backend::Weight;
-use graph::Op;
+use graph::WeightId;
 
-use super::{Hunt, Rank, Suspect, blocks, general};
+use super::{Candidate, Diagnosis, Rank, blocks, general};
 use crate::metrics::difference;
-use crate::oracle::Call;
 use crate::{Error, Matrix};
 
 /// Numbers of a matrix that are held in memory, about.
@@ -38,11 +37,11 @@ pub(super) fn transposed(weight: &Weight, rows: Range<usize>) -> Matrix {
 }
 
 /// The product of `x` with the weight read the other way round.
-fn on_transposed(s: &Suspect<'_>, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
+fn on_transposed(s: &Candidate<'_>, own: WeightId, weight: &Weight, x: &Matrix) -> Result<Matrix, Error> {
     let mut made = Matrix::from_fn(x.rows, weight.rows, |_, _| 0.0);
     for first in (0..weight.rows).step_by((NUMBERS / weight.cols).max(1)) {
         let rows = first..weight.rows.min(first + (NUMBERS / weight.cols).max(1));
-        let part = s.oracle.run(&Call::Linear(transposed(weight, rows.clone()).weight()), &[x])?;
+        let part = s.oracle.run(&s.call.with_weight(own, transposed(weight, rows.clone()).weight()), &[x])?;
         for r in 0..x.rows {
             made.data[r * weight.rows..][rows.clone()].copy_from_slice(part.row(r));
         }
@@ -50,37 +49,24 @@ fn on_transposed(s: &Suspect<'_>, weight: &Weight, x: &Matrix) -> Result<Matrix,
     Ok(made)
 }
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let (Call::Linear(weight), Op::Linear { weight: own, .. }) = (&s.call, &s.value().op) else { return };
-    let (x, graph) = (&s.inputs[0], s.oracle.graph());
-    let products = weight.rows * weight.cols;
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId) {
+    let s = diagnosis.candidate;
+    let Ok(weight) = s.oracle.weight(own) else { return };
+    let name = &s.oracle.graph().weight(own).name;
     if weight.rows > 1 {
-        let run = |x: &Matrix| on_transposed(s, weight, x);
-        if general::worth(hunt, x, &run, products) {
+        let run = |inputs: &[&Matrix]| on_transposed(s, own, &weight, inputs[0]);
+        if general::is_worth(diagnosis, &[&s.inputs[0]], &run) {
             let text = format!(
-                "the weight is read transposed: `{}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {2} + k] * x[k]",
-                graph.weight(*own).name,
-                weight.rows,
-                weight.cols
+                "the weight is read transposed: `{name}` has {} rows of {} contiguous values, y[o] = sum_k w[o * {1} + k] * x[k]",
+                weight.rows, weight.cols
             );
-            hunt.try_run("transposed", Rank::Known, text, run(x));
+            diagnosis.try_run("transposed", Rank::Known, text, run(&[&s.inputs[0]]));
         }
     }
-    for (id, other) in graph.weights() {
-        if id == *own || (other.rows, other.cols) != (weight.rows, weight.cols) {
-            continue;
-        }
-        let Ok(call) = s.oracle.weight(id).map(Call::Linear) else { continue };
-        let run = |x: &Matrix| s.oracle.run(&call, &[x]);
-        if general::worth(hunt, x, &run, products) {
-            let text = format!("the weight is `{}` in place of `{}`", other.name, graph.weight(*own).name);
-            hunt.try_run("wrong-weight", Rank::Known, text, run(x));
-        }
-    }
-    let close = Close::new(hunt, weight);
-    parts(hunt, &close, weight);
-    blocks::hunt(hunt, &close, weight, &graph.weight(*own).name);
+    general::other_weights(diagnosis, own, "weight");
+    let close = Close::new(diagnosis, &weight);
+    parts(diagnosis, &close, &weight);
+    blocks::diagnose(diagnosis, &close, own, &weight);
 }
 
 /// The wrong output columns that are looked at closely: those with the largest errors.
@@ -94,8 +80,8 @@ pub(in crate::causes) struct Close {
 }
 
 impl Close {
-    fn new(hunt: &Hunt<'_>, weight: &Weight) -> Close {
-        let s = hunt.suspect;
+    fn new(diagnosis: &Diagnosis<'_>, weight: &Weight) -> Close {
+        let s = diagnosis.candidate;
         let error = |c: usize| -> f64 {
             s.region.rows.iter().map(|&r| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2)).sum()
         };
@@ -134,8 +120,8 @@ struct Part {
 
 /// Looks for a range of inputs that is not summed, or with a wrong factor: in all wrong columns alike, or
 /// in each its own.
-fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
-    let s = hunt.suspect;
+fn parts(diagnosis: &mut Diagnosis<'_>, close: &Close, weight: &Weight) {
+    let s = diagnosis.candidate;
     let x = &s.inputs[0];
     let sums: Vec<Vec<Vec<f64>>> =
         (0..close.cols.len()).map(|o| prefix_sums(x, close.weights.row(o))).collect();
@@ -154,7 +140,7 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
             let made = Matrix::from_fn(s.found.rows, s.found.cols, |r, c| {
                 s.expected.at(r, c) + ((part.factor - 1.0) * f64::from(lost.at(r, c))) as f32
             });
-            hunt.try_out("part-of-sum", Rank::Estimated, told(&part, weight, None), &made);
+            diagnosis.try_out("part-of-sum", Rank::Estimated, described(&part, weight, None), &made);
         }
     }
     if close.cols.len() < s.region.cols.len() || close.cols.len() > 16 || s.region.rows.len() < ROWS {
@@ -168,7 +154,7 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
             let lost = sums[o][r][part.range.end.div_ceil(PART)] - sums[o][r][part.range.start / PART];
             made.data[r * made.cols + c] += ((part.factor - 1.0) * lost) as f32;
         }
-        text.get_or_insert_with(|| told(&part, weight, Some(c)));
+        text.get_or_insert_with(|| described(&part, weight, Some(c)));
     }
     let many = if close.cols.len() > 1 {
         format!("; {} columns are wrong so", close.cols.len())
@@ -176,11 +162,11 @@ fn parts(hunt: &mut Hunt<'_>, close: &Close, weight: &Weight) {
         String::new()
     };
     if let Some(text) = text {
-        hunt.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
+        diagnosis.try_out("part-of-sum", Rank::Estimated, text + &many, &made);
     }
 }
 
-fn told(part: &Part, weight: &Weight, column: Option<usize>) -> String {
+fn described(part: &Part, weight: &Weight, column: Option<usize>) -> String {
     let Range { start, end } = part.range;
     let what = if part.factor == 0.0 {
         "count as zero".to_owned()

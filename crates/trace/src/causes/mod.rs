@@ -2,7 +2,7 @@
 //! whose result is held against what was recorded.
 //!
 //! A hypothesis that the recorded value bears out within the one-operation limit is likely; one that takes
-//! away much of the error, but not all of it, is possible. What explains nothing is not told: neither is
+//! away much of the error, but not all of it, is possible. What explains nothing is not reported: neither is
 //! what zero or a factor would explain as well, nor what is further from the value than zero is, nor what
 //! so few wrong numbers bear out by chance.
 
@@ -11,6 +11,7 @@ mod blocks;
 mod consumed;
 mod elementwise;
 mod embed;
+mod experts;
 mod general;
 mod linear;
 mod norm;
@@ -27,13 +28,13 @@ use crate::{Error, Matrix, Oracle};
 
 pub(crate) use words::place;
 
-/// The most causes that are told.
+/// The most causes that are reported.
 const MOST: usize = 6;
 
 /// Wrong numbers from which a cause is believed: fewer are explained by chance.
 const ENOUGH: usize = 8;
 
-/// The probability of chance from which on nothing is told. A hypothesis leaves the part `left` of the error
+/// The probability of chance from which on nothing is reported. A hypothesis leaves the part `left` of the error
 /// of `n` numbers by chance in about `left^(n/2)` of all cases.
 const CHANCE: f64 = 1e-3;
 
@@ -53,7 +54,7 @@ pub struct Cause {
 }
 
 /// A value that is wrong although its inputs are given.
-pub(crate) struct Suspect<'a> {
+pub(crate) struct Candidate<'a> {
     pub(crate) oracle: Oracle<'a>,
     pub(crate) id: ValueId,
     pub(crate) call: Call,
@@ -78,7 +79,7 @@ pub(crate) struct Suspect<'a> {
     pub(crate) again: &'a dyn Fn(usize) -> Option<Matrix>,
 }
 
-impl Suspect<'_> {
+impl Candidate<'_> {
     fn value(&self) -> &Value {
         self.oracle.graph().value(self.id)
     }
@@ -92,7 +93,17 @@ impl Suspect<'_> {
         self.oracle.run(&self.call, inputs)
     }
 
-    /// Columns of a head, where the value has heads: for what attention and rotation make and read.
+    /// Another operation on the same inputs.
+    fn as_op(&self, op: Op) -> Result<Matrix, Error> {
+        self.run(&self.call.with_op(op))
+    }
+
+    /// Another call on the same inputs.
+    fn run(&self, call: &Call) -> Result<Matrix, Error> {
+        self.oracle.run(call, &self.inputs.iter().collect::<Vec<_>>())
+    }
+
+    /// Columns of a head, where the value has heads: for what attention and RoPE make and read.
     pub(crate) fn head_dim(&self) -> Option<usize> {
         head_dim(&self.oracle, self.id)
     }
@@ -163,21 +174,40 @@ impl Suspect<'_> {
 /// Columns of a head of the value `id`; `None` when it has no heads.
 pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
     let graph = oracle.graph();
-    let of = |id: ValueId| match &graph.value(id).op {
-        Op::Rope { rope, .. } => Some(rope.head_dim),
-        Op::Attention { heads, .. } => Some(graph.value(id).cols / heads),
-        _ => None,
-    };
-    let read_by = |(reader_id, reader): (ValueId, &Value)| match &reader.op {
-        Op::AddBias { x, .. } if *x == id => head_dim(oracle, reader_id),
-        Op::Rope { x, rope } if *x == id => Some(rope.head_dim),
-        Op::Attention { q, k, v, heads, kv_heads, .. } => {
-            let cols = graph.value(id).cols;
-            (*q == id).then_some(cols / heads).or((*k == id || *v == id).then_some(cols / kv_heads))
+    let of = |id: ValueId| {
+        let value = graph.value(id);
+        if let Op::Attention { heads, .. } = value.op {
+            Some(value.cols / heads)
+        } else {
+            by_heads(oracle, id)
         }
-        _ => None,
+    };
+    let read_by = |(reader_id, reader): (ValueId, &Value)| {
+        if let Op::AddBias { x, .. } = reader.op
+            && x == id
+        {
+            return head_dim(oracle, reader_id);
+        }
+        if let Op::Attention { q, kv, store, .. } = reader.op {
+            let (store, [k, v]) = (graph.store(store), kv.unwrap_or([q; 2]));
+            let dim = if id == v && v != q { store.v_dim } else { store.k_dim };
+            return [q, k, v].contains(&id).then_some(dim);
+        }
+        by_heads(oracle, reader_id).filter(|_| reader.op.inputs().any(|x| x == id))
     };
     of(id).or_else(|| graph.values().find_map(read_by))
+}
+
+/// Columns of a head where the operation of `id` treats heads alike, one by one.
+fn by_heads(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let value = oracle.graph().value(id);
+    if let Op::Rope { rope, .. } = value.op {
+        return Some(rope.head_dim);
+    }
+    if let Op::RmsNorm { weight, .. } = value.op {
+        return Some(oracle.graph().weight(weight).cols).filter(|&cols| cols < value.cols);
+    }
+    None
 }
 
 /// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
@@ -194,8 +224,8 @@ enum Rank {
 }
 
 /// Hypotheses that were borne out.
-struct Hunt<'a> {
-    suspect: &'a Suspect<'a>,
+struct Diagnosis<'a> {
+    candidate: &'a Candidate<'a>,
     /// With rank, and whether they hold only in the wrong region.
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
@@ -208,23 +238,23 @@ struct Hunt<'a> {
     wrong: usize,
 }
 
-impl<'a> Hunt<'a> {
-    fn new(suspect: &'a Suspect<'a>) -> Hunt<'a> {
-        let expected = &suspect.expected;
-        let (error, region_error) = (suspect.error(expected), suspect.region_error(expected));
-        let rounding = suspect.rounding_error().min(0.9 * region_error);
-        let (plain, wrong) = (region_error.min(suspect.energy(&suspect.found)), suspect.wrong());
-        Hunt { suspect, causes: Vec::new(), error, region_error, rounding, plain, wrong }
+impl<'a> Diagnosis<'a> {
+    fn new(candidate: &'a Candidate<'a>) -> Diagnosis<'a> {
+        let expected = &candidate.expected;
+        let (error, region_error) = (candidate.error(expected), candidate.region_error(expected));
+        let rounding = candidate.rounding_error().min(0.9 * region_error);
+        let (plain, wrong) = (region_error.min(candidate.energy(&candidate.found)), candidate.wrong());
+        Diagnosis { candidate, causes: Vec::new(), error, region_error, rounding, plain, wrong }
     }
 
     /// The part of the error that is left in the wrong region when `made` is what was meant.
     fn left(&self, made: &Matrix) -> f64 {
-        ratio((self.suspect.region_error(made) - self.rounding).max(0.0), self.region_error - self.rounding)
+        ratio((self.candidate.region_error(made) - self.rounding).max(0.0), self.region_error - self.rounding)
     }
 
     /// Holds what a mistake would have made against what was recorded.
     fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
-        let (left, error) = (self.left(made), self.suspect.region_error(made));
+        let (left, error) = (self.left(made), self.candidate.region_error(made));
         // By chance alone, one of many values is a little like another, and few numbers are like anything.
         let (most, fitted) = match rank {
             Rank::Known => (0.5, 0),
@@ -236,22 +266,22 @@ impl<'a> Hunt<'a> {
             return;
         }
         // Zero is as near, unless it is zero that is meant, as of a sum that is lost.
-        let energy = self.suspect.energy(made);
+        let energy = self.candidate.energy(made);
         if error >= energy && (error > 0.0 || !matches!(kind, "zero" | "part-of-sum")) {
             return;
         }
         // Everywhere or only where the value is wrong: the former says more.
         let everywhere =
-            ratio((self.suspect.error(made) - self.rounding).max(0.0), self.error - self.rounding)
+            ratio((self.candidate.error(made) - self.rounding).max(0.0), self.error - self.rounding)
                 <= left.max(1e-9) * 1.5;
         let mixed;
         let made = if everywhere {
             made
         } else {
-            mixed = self.suspect.only_in_region(made);
+            mixed = self.candidate.only_in_region(made);
             &mixed
         };
-        let s = self.suspect;
+        let s = self.candidate;
         let judged = judge_pair(made, &s.found, s.limit, &s.rounding);
         let mut text = text.into();
         if !everywhere {
@@ -267,7 +297,7 @@ impl<'a> Hunt<'a> {
 
     /// Tells what does not explain the error, but says where it comes from.
     fn note(&mut self, kind: &'static str, text: String) {
-        let s = self.suspect;
+        let s = self.candidate;
         let nmse = ratio(self.region_error, s.in_region(|r, c| f64::from(s.expected.at(r, c)).powi(2)));
         self.causes.push((Rank::Fitted, true, Cause { kind, text, nmse, explained: 0.0, likely: false }));
     }
@@ -288,56 +318,59 @@ impl<'a> Hunt<'a> {
     /// What was borne out, the best first.
     fn finish(self) -> Vec<Cause> {
         // Below this, fits differ by rounding alone.
-        let limit = self.suspect.limit;
+        let limit = self.candidate.limit;
         let noise = if limit > 1e-4 { limit } else { limit * 1e-3 };
         let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
         let mut causes = self.causes;
         causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
         let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
-        let mut told: Vec<Cause> = Vec::new();
+        let mut reported: Vec<Cause> = Vec::new();
         for (rank, part, cause) in causes {
             let same = |other: &Cause| (other.kind, other.nmse) == (cause.kind, cause.nmse);
-            let is_new = told.iter().all(|other| other.text != cause.text && !same(other));
+            let is_new = reported.iter().all(|other| other.text != cause.text && !same(other));
             let worth = match best {
                 // What is borne out makes what is not idle, and so it does with what only describes it, with
                 // what holds in a part where it holds everywhere, and with an estimate of the same.
                 Some((best, best_part, true)) => {
                     let describes = rank == Rank::Fitted && best < Rank::Fitted;
-                    let same = told.iter().any(|other| other.kind == cause.kind) && rank > best;
+                    let same = reported.iter().any(|other| other.kind == cause.kind) && rank > best;
                     cause.likely && !describes && part <= best_part && !same
                 }
                 _ => true,
             };
-            if is_new && worth && told.len() < MOST {
-                told.push(cause);
+            if is_new && worth && reported.len() < MOST {
+                reported.push(cause);
             }
         }
-        told
+        reported
     }
 }
 
 /// The causes that the evidence supports, the best first.
-pub(crate) fn find(suspect: &Suspect<'_>) -> Vec<Cause> {
-    if let Some(cause) = general::not_finite(suspect) {
+pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
+    if let Some(cause) = general::not_finite(candidate) {
         return vec![cause];
     }
-    let mut hunt = Hunt::new(suspect);
-    general::plain(&mut hunt);
-    match &suspect.value().op {
-        Op::Embed { .. } => embed::hunt(&mut hunt),
-        Op::Linear { .. } => linear::hunt(&mut hunt),
-        Op::RmsNorm { .. } => norm::hunt(&mut hunt),
-        Op::Rope { .. } => rope::hunt(&mut hunt),
-        Op::Attention { .. } => attention::hunt(&mut hunt),
-        Op::SwiGlu { .. } => elementwise::swiglu(&mut hunt),
-        Op::Add { .. } => elementwise::add(&mut hunt),
-        Op::AddBias { .. } => elementwise::add_bias(&mut hunt),
-        Op::Input | Op::TakeRows { .. } => {}
+    let mut diagnosis = Diagnosis::new(candidate);
+    general::plain(&mut diagnosis);
+    match candidate.call.op {
+        Op::Embed { table } => embed::diagnose(&mut diagnosis, table),
+        Op::Linear { weight, .. } => linear::diagnose(&mut diagnosis, weight),
+        Op::RmsNorm { weight, eps, .. } => norm::diagnose(&mut diagnosis, weight, eps),
+        Op::Rope { x, rope } => rope::diagnose(&mut diagnosis, x, &rope),
+        Op::Attention { store, heads, scale, .. } => attention::diagnose(&mut diagnosis, store, heads, scale),
+        Op::Gate { act, .. } => elementwise::gate(&mut diagnosis, act),
+        Op::Route { logits, used } => experts::route(&mut diagnosis, logits, used),
+        Op::Experts { .. } => experts::diagnose(&mut diagnosis),
+        Op::Scale { factor, .. } => elementwise::scale(&mut diagnosis, factor),
+        Op::Add { .. } => elementwise::add(&mut diagnosis),
+        Op::AddBias { .. } => elementwise::add_bias(&mut diagnosis),
+        Op::Input { .. } | Op::OutputRows { .. } => {}
     }
-    general::hunt(&mut hunt);
-    let mut causes = hunt.finish();
-    if let Some(cause) = consumed::hunt(suspect) {
-        // Then nothing that is told of this operation is certain.
+    general::diagnose(&mut diagnosis);
+    let mut causes = diagnosis.finish();
+    if let Some(cause) = consumed::diagnose(candidate) {
+        // Then nothing that is said of this operation is certain.
         causes.iter_mut().for_each(|cause| cause.likely = false);
         causes.insert(0, cause);
         causes.truncate(MOST);

@@ -1,29 +1,43 @@
 //! Mistakes of RMS norms: eps, mean, weight.
 
-use super::{Hunt, Rank, general};
-use crate::Matrix;
-use crate::oracle::Call;
+use backend::Weight;
+use graph::WeightId;
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let Call::RmsNorm(weight, eps) = &s.call else { return };
-    let x = &s.inputs[0];
-    let (rows, cols, eps) = (x.rows, x.cols, f64::from(*eps));
-    let mut w = vec![0.0f32; cols];
+use super::{Diagnosis, Rank, general};
+use crate::Matrix;
+
+/// `x` with a group of columns a row: the mean is taken over each.
+fn grouped(x: &Matrix, cols: usize) -> Matrix {
+    Matrix::new(cols, x.data.clone())
+}
+
+/// The values of a weight of one row.
+fn values(weight: &Weight) -> Vec<f64> {
+    let mut w = vec![0.0f32; weight.cols];
     weight.format.dequantize(&weight.bytes, &mut w);
-    let w: Vec<f64> = w.into_iter().map(f64::from).collect();
-    let sums = |power: i32| -> Vec<f64> {
-        (0..rows)
-            .map(|r| x.row(r).iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / cols as f64)
-            .collect()
-    };
-    let (means, squares) = (sums(1), sums(2));
+    w.into_iter().map(f64::from).collect()
+}
+
+/// The mean of a power of each row's numbers.
+fn means(x: &Matrix, power: i32) -> Vec<f64> {
+    let mean = |r: usize| x.row(r).iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / x.cols as f64;
+    (0..x.rows).map(mean).collect()
+}
+
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId, eps: f32) {
+    let s = diagnosis.candidate;
+    let (Ok(weight), [input]) = (s.oracle.weight(own), &s.inputs[..]) else { return };
+    let (x, found, w) = (grouped(input, weight.cols), grouped(&s.found, weight.cols), values(&weight));
+    let (rows, cols, eps) = (x.rows, x.cols, f64::from(eps));
+    let groups = input.cols / cols;
+    let (averages, squares) = (means(&x, 1), means(&x, 2));
     let scales: Vec<f64> = squares.iter().map(|square| 1.0 / (square + eps).sqrt()).collect();
     let make = |of: &dyn Fn(f64, usize, usize) -> f64| {
-        Matrix::from_fn(rows, cols, |r, c| of(f64::from(x.at(r, c)), r, c) as f32)
+        let made = Matrix::from_fn(rows, cols, |r, c| of(f64::from(x.at(r, c)), r, c) as f32);
+        Matrix::new(input.cols, made.data)
     };
     let mut known = |kind, text: &str, of: &dyn Fn(f64, usize, usize) -> f64| {
-        hunt.try_out(kind, Rank::Known, text, &make(of));
+        diagnosis.try_out(kind, Rank::Known, text, &make(of));
     };
     known("norm-weight", "the norm's weight is not multiplied", &|x, r, _| x * scales[r]);
     known("norm-weight", "the norm's weight is multiplied twice", &|x, r, c| x * scales[r] * w[c] * w[c]);
@@ -36,7 +50,7 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         &|x, _, c| x * w[c],
     );
     known("norm-mean", "the mean is subtracted: this is LayerNorm, the model wants RMSNorm", &|x, r, c| {
-        (x - means[r]) / (squares[r] - means[r] * means[r] + eps).sqrt() * w[c]
+        (x - averages[r]) / (squares[r] - averages[r] * averages[r] + eps).sqrt() * w[c]
     });
     known("norm-eps", "eps is added outside the root", &|x, r, c| x / (squares[r].sqrt() + eps) * w[c]);
     known("norm-eps", "there is no eps", &|x, r, c| x / squares[r].sqrt() * w[c]);
@@ -46,7 +60,17 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
     known("norm-root", "it is divided by the mean square, not by its root", &|x, r, c| {
         x / (squares[r] + eps) * w[c]
     });
-    if let Some(found) = fitted_eps(&s.found, x, &w, &squares, &s.region.rows) {
+    if groups > 1 {
+        let of_rows = means(input, 2);
+        known("norm-groups", "the mean is taken over the whole row, not over each head", &|x, r, c| {
+            x / (of_rows[r / groups] + eps).sqrt() * w[c]
+        });
+        known("norm-groups", "all heads are divided by the size of the first", &|x, r, c| {
+            x * scales[r / groups * groups] * w[c]
+        });
+    }
+    let wrong: Vec<usize> = s.region.rows.iter().flat_map(|r| r * groups..(r + 1) * groups).collect();
+    if let Some(found) = fitted_eps(&found, &x, &w, &squares, &wrong) {
         let near = |other: f64| (found / other - 1.0).abs() < 0.02;
         let digits = format!("{found:.0e}").parse::<f64>().ok().filter(|&round| near(round)).unwrap_or(found);
         let times = if near(eps * 10.0) {
@@ -58,15 +82,15 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
         };
         let text = format!("eps is {digits:e}, not {eps:e}{times}: attention.layer_norm_rms_epsilon");
         let made = make(&|x, r, c| x / (squares[r] + digits).sqrt() * w[c]);
-        hunt.try_out("norm-eps", Rank::Estimated, text, &made);
+        diagnosis.try_out("norm-eps", Rank::Estimated, text, &made);
     }
-    rescaled(hunt, &w);
-    general::other_weights(hunt, "norm's weight", weight, |weight| Call::RmsNorm(weight, eps as f32));
+    rescaled(diagnosis, &w);
+    general::other_weights(diagnosis, own, "norm's weight");
 }
 
 /// Rows that all have one size although they should not.
-fn rescaled(hunt: &mut Hunt<'_>, w: &[f64]) {
-    let s = hunt.suspect;
+fn rescaled(diagnosis: &mut Diagnosis<'_>, w: &[f64]) {
+    let s = diagnosis.candidate;
     let size = |row: &[f32]| -> f64 {
         (row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / row.len() as f64).sqrt()
     };
@@ -92,7 +116,7 @@ fn rescaled(hunt: &mut Hunt<'_>, w: &[f64]) {
         let factor = mean / size(s.expected.row(row));
         y.iter_mut().for_each(|y| *y = (f64::from(*y) * factor) as f32);
     }
-    hunt.try_out("norm-rescaled", Rank::Estimated, text, &made);
+    diagnosis.try_out("norm-rescaled", Rank::Estimated, text, &made);
 }
 
 /// By how much sizes of rows that are one size may differ, relative to it.

@@ -1,13 +1,13 @@
 //! Mistakes of rotary embeddings: pairs, base, positions, scale, factors.
 //!
-//! The angles by which the recorded values turned say most: with `x` and `y` as complex numbers, one a
-//! pair, `z = y / x` turns with the position at the frequency of the pair. The frequency is the angle of
+//! The angles by which the recorded values rotate say most: with `x` and `y` as complex numbers, one a
+//! pair, `z = y / x` rotates with the position at the frequency of the pair. The frequency is the angle of
 //! the sum of `z[r + 1] * conj(z[r])`, the offset that of the sum of `z[r] * exp(-i * r * frequency)`;
 //! base and scale follow from frequencies by a line through their logarithms.
 
-use graph::{Pairing, Rope};
+use graph::{Op, Pairing, Rope, ValueId};
 
-use super::{Hunt, Rank, Suspect};
+use super::{Candidate, Diagnosis, Rank};
 use crate::metrics::difference;
 use crate::oracle::Call;
 use crate::{Error, Matrix};
@@ -15,9 +15,8 @@ use crate::{Error, Matrix};
 /// Rows up to which the position of each is looked for.
 const MOST_ROWS: usize = 128;
 
-pub(super) fn hunt(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
-    let Call::Rope(rope, factors, _) = &s.call else { return };
+pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, x: ValueId, rope: &Rope) {
+    let s = diagnosis.candidate;
     let (with, other) = match rope.pairing {
         Pairing::Interleaved => (
             Pairing::Halves,
@@ -28,104 +27,107 @@ pub(super) fn hunt(hunt: &mut Hunt<'_>) {
             "neighbouring pairs (x[2i], x[2i + 1]) are rotated instead of halves (x[i], x[i + d/2])",
         ),
     };
-    let run = |other: Rope, first: usize| {
+    let run = |other: Rope| {
         // The factors are one a pair.
-        let factors = factors.clone().filter(|_| other.dims == rope.dims);
-        s.oracle.run(&Call::Rope(other, factors, first), &[&s.inputs[0]])
+        let factors = rope.factors.filter(|_| other.dims == rope.dims);
+        s.as_op(Op::Rope { x, rope: Rope { factors, ..other } })
     };
-    hunt.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..rope.clone() }, 0));
-    hunt.try_run(
+    diagnosis.try_run("rope-pairs", Rank::Known, other, run(Rope { pairing: with, ..*rope }));
+    diagnosis.try_run(
         "rope-direction",
         Rank::Known,
         "the rotation goes the other way: the sign of the sine",
-        run(Rope { scale: -rope.scale, ..rope.clone() }, 0),
+        run(Rope { scale: -rope.scale, ..*rope }),
     );
-    hunt.try_run(
+    diagnosis.try_run(
         "rope-position",
         Rank::Known,
         "positions are too small by 1: row r is rotated as if at position r − 1",
-        at_minus_one(s, rope),
+        at_minus_one(s, x, rope),
     );
-    hunt.try_run("unchanged", Rank::Known, "every row is rotated as if at position 0", restarted(s, 1, true));
+    diagnosis.try_run(
+        "unchanged",
+        Rank::Known,
+        "every row is rotated as if at position 0",
+        restarted(s, 1, true),
+    );
     // The first wrong row tells where positions begin again: at that row, or at each so many rows.
     if let Some(&first) = s.region.rows.first().filter(|&&first| first > 1) {
         let text = |what| {
             format!("positions begin at 0 again {what}: the number of tokens already there is not added")
         };
         let steps = text(format!("in every step of {first}"));
-        hunt.try_run("rope-position", Rank::Known, steps, restarted(s, first, true));
+        diagnosis.try_run("rope-position", Rank::Known, steps, restarted(s, first, true));
         if s.found.rows > 2 * first {
             let once = text(format!("at row {first}"));
-            hunt.try_run("rope-position", Rank::Known, once, restarted(s, first, false));
+            diagnosis.try_run("rope-position", Rank::Known, once, restarted(s, first, false));
         }
     }
-    positions(hunt);
+    positions(diagnosis);
     if rope.dims == rope.head_dim && rope.dims >= 4 {
         let text = "only the first half of each head is rotated, with angles for so many columns";
-        hunt.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..rope.clone() }, 0));
+        diagnosis.try_run("rope-dims", Rank::Known, text, run(Rope { dims: rope.dims / 2, ..*rope }));
     } else {
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-dims",
             Rank::Known,
             "the whole head is rotated, not only its first columns",
-            run(Rope { dims: rope.head_dim, ..rope.clone() }, 0),
+            run(Rope { dims: rope.head_dim, ..*rope }),
         );
     }
     if rope.scale != 1.0 {
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-scale",
             Rank::Known,
             format!("positions are not scaled by {}", rope.scale),
-            run(Rope { scale: 1.0, ..rope.clone() }, 0),
+            run(Rope { scale: 1.0, ..*rope }),
         );
-        hunt.try_run(
+        diagnosis.try_run(
             "rope-scale",
             Rank::Known,
             format!("positions are divided by {} instead of multiplied", rope.scale),
-            run(Rope { scale: 1.0 / rope.scale, ..rope.clone() }, 0),
+            run(Rope { scale: 1.0 / rope.scale, ..*rope }),
         );
     }
-    if factors.is_some() {
-        let call = Call::Rope(rope.clone(), None, 0);
-        hunt.try_run(
+    if rope.factors.is_some() {
+        diagnosis.try_run(
             "rope-factors",
             Rank::Known,
             "the factors of rope_freqs.weight are not used",
-            s.oracle.run(&call, &[&s.inputs[0]]),
+            s.as_op(Op::Rope { x, rope: Rope { factors: None, ..*rope } }),
         );
     }
-    let twice = run(rope.clone(), 0).and_then(|once| s.oracle.run(&s.call, &[&once]));
-    hunt.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
-    estimated(hunt, rope);
+    let twice = run(*rope).and_then(|once| s.on(&[&once]));
+    diagnosis.try_run("rope-twice", Rank::Known, "it is rotated twice", twice);
+    estimated(diagnosis, x, rope);
 }
 
 /// Position −1 for the first row: the rotation there is the inverse of position 1.
-fn at_minus_one(s: &Suspect<'_>, rope: &Rope) -> Result<Matrix, Error> {
-    let Call::Rope(_, factors, _) = &s.call else { return Ok(s.expected.clone()) };
-    // Turning everything by its position and back by one is turning from the row before.
-    let inverse = Rope { scale: -rope.scale, ..rope.clone() };
-    let x = &s.expected;
-    let rows: Result<Vec<Matrix>, Error> = (0..x.rows)
-        .map(|r| s.oracle.run(&Call::Rope(inverse.clone(), factors.clone(), 1), &[&x.take_rows(&[r])]))
-        .collect();
-    Ok(Matrix::new(x.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
+fn at_minus_one(s: &Candidate<'_>, x: ValueId, rope: &Rope) -> Result<Matrix, Error> {
+    // Rotating everything by its position and back by one is rotating from the row before.
+    let inverse = Op::Rope { x, rope: Rope { scale: -rope.scale, ..*rope } };
+    let inverse = Call { first: 1, ..s.call.with_op(inverse) };
+    let roped = &s.expected;
+    let rows: Result<Vec<Matrix>, Error> =
+        (0..roped.rows).map(|r| s.oracle.run(&inverse, &[&roped.take_rows(&[r])])).collect();
+    Ok(Matrix::new(roped.cols, rows?.into_iter().flat_map(|row| row.data).collect()))
 }
 
 /// Positions that count from 0 again from row `first` on: after each so many rows, or only there.
-fn restarted(s: &Suspect<'_>, first: usize, again: bool) -> Result<Matrix, Error> {
+fn restarted(s: &Candidate<'_>, first: usize, again: bool) -> Result<Matrix, Error> {
     let mut data = Vec::with_capacity(s.found.data.len());
     let rows: Vec<usize> = (0..s.found.rows).collect();
     let (begin, rest) = rows.split_at(first.min(rows.len()));
     let steps = rest.chunks(if again { first } else { rest.len().max(1) });
     for step in std::iter::once(begin).chain(steps) {
-        data.extend(s.oracle.run(&s.call, &[&s.inputs[0].take_rows(step)])?.data);
+        data.extend(s.on(&[&s.inputs[0].take_rows(step)])?.data);
     }
     Ok(Matrix::new(s.found.cols, data))
 }
 
 /// The position that each wrong row was rotated as if at, when all have one.
-fn positions(hunt: &mut Hunt<'_>) {
-    let s = hunt.suspect;
+fn positions(diagnosis: &mut Diagnosis<'_>) {
+    let s = diagnosis.candidate;
     let rows = s.found.rows;
     if rows > MOST_ROWS {
         return;
@@ -134,7 +136,7 @@ fn positions(hunt: &mut Hunt<'_>) {
     let mut found = Vec::new();
     for &r in &s.region.rows {
         // The row at all positions there are, and as many beyond.
-        let Ok(table) = s.oracle.run(&s.call, &[&s.inputs[0].take_rows(&vec![r; 2 * rows])]) else { return };
+        let Ok(table) = s.on(&[&s.inputs[0].take_rows(&vec![r; 2 * rows])]) else { return };
         let error = |p: usize| -> f64 {
             s.region.cols.iter().map(|&c| difference(table.at(p, c), s.found.at(r, c)).powi(2)).sum()
         };
@@ -160,7 +162,7 @@ fn positions(hunt: &mut Hunt<'_>) {
             (Rank::Fitted, format!("positions are wrong: {} is rotated", rows.join(", ")))
         }
     };
-    hunt.try_out("rope-position", rank, text, &made);
+    diagnosis.try_out("rope-position", rank, text, &made);
 }
 
 /// A rotation as the recorded values show it.
@@ -173,7 +175,7 @@ struct Angles {
     coherence: f64,
 }
 
-fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
+fn measured(s: &Candidate<'_>, rope: &Rope) -> Angles {
     let pairs = rope.dims / 2;
     let columns = |i: usize| match rope.pairing {
         Pairing::Interleaved => (2 * i, 2 * i + 1),
@@ -181,7 +183,7 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
     };
     let (x, y) = (&s.inputs[0], &s.found);
     // y * conj(x), summed over heads: its angle is that of the rotation.
-    let turn = |r: usize, i: usize| -> [f64; 2] {
+    let rotation = |r: usize, i: usize| -> [f64; 2] {
         let (a, b) = columns(i);
         let mut sum = [0.0; 2];
         for head in (0..x.cols).step_by(rope.head_dim) {
@@ -197,9 +199,9 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
     let (mut frequencies, mut offsets) = (Vec::new(), Vec::new());
     let (mut steady, mut all) = (0.0, 0.0);
     for i in 0..pairs {
-        let turns: Vec<[f64; 2]> = (0..x.rows).map(|r| turn(r, i)).collect();
+        let rotations: Vec<[f64; 2]> = (0..x.rows).map(|r| rotation(r, i)).collect();
         let mut sum = [0.0; 2];
-        for pair in turns.windows(2) {
+        for pair in rotations.windows(2) {
             let step = multiply(pair[1], [pair[0][0], -pair[0][1]]);
             (sum[0], sum[1]) = (sum[0] + step[0], sum[1] + step[1]);
             all += norm(step);
@@ -207,14 +209,14 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
         steady += norm(sum);
         let mut frequency = sum[1].atan2(sum[0]);
         let phase = |frequency: f64, weight: &dyn Fn(usize) -> f64| -> [f64; 2] {
-            turns.iter().enumerate().fold([0.0; 2], |sum, (r, &turn)| {
+            rotations.iter().enumerate().fold([0.0; 2], |sum, (r, &rotation)| {
                 let (sin, cos) = (-frequency * r as f64).sin_cos();
-                let turned = multiply(turn, [cos, sin]);
-                [sum[0] + turned[0] * weight(r), sum[1] + turned[1] * weight(r)]
+                let back = multiply(rotation, [cos, sin]);
+                [sum[0] + back[0] * weight(r), sum[1] + back[1] * weight(r)]
             })
         };
         // What is left between the first and the second half corrects the frequency.
-        let half = turns.len() / 2;
+        let half = rotations.len() / 2;
         let [first, second] = [
             phase(frequency, &|r| f64::from(u8::from(r < half))),
             phase(frequency, &|r| f64::from(u8::from(r >= half))),
@@ -229,14 +231,13 @@ fn measured(s: &Suspect<'_>, rope: &Rope) -> Angles {
 }
 
 /// Base, scale and first position by the angles found.
-fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
-    let s = hunt.suspect;
+fn estimated(diagnosis: &mut Diagnosis<'_>, x: ValueId, rope: &Rope) {
+    let s = diagnosis.candidate;
     if s.found.rows < 4 || rope.dims < 4 {
         return;
     }
-    let Call::Rope(_, factors, _) = &s.call else { return };
     for pairing in [Pairing::Interleaved, Pairing::Halves] {
-        let angles = measured(s, &Rope { pairing, ..rope.clone() });
+        let angles = measured(s, &Rope { pairing, ..*rope });
         if angles.coherence < 0.5 {
             continue;
         }
@@ -250,7 +251,7 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
             .filter(|(_, frequency)| **frequency * sign > 1e-4)
             .map(|(i, frequency)| (i as f64, (frequency * sign).ln()))
             .collect();
-        if points.len() < 2 || factors.is_some() {
+        if points.len() < 2 || rope.factors.is_some() {
             continue;
         }
         let Some((slope, intercept)) = line(&points) else { continue };
@@ -259,8 +260,8 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         let scale = nice(intercept.exp()) * sign;
         let first = (angles.offsets.first().copied().unwrap_or(0.0) / scale).round().clamp(0.0, 64.0);
         let made = |theta: f64, scale: f64, first: usize| {
-            let rope = Rope { theta: theta as f32, scale: scale as f32, pairing, ..rope.clone() };
-            s.oracle.run(&Call::Rope(rope, None, first), &[&s.inputs[0]])
+            let rope = Rope { theta: theta as f32, scale: scale as f32, pairing, ..*rope };
+            s.run(&Call { first, ..s.call.with_op(Op::Rope { x, rope }) })
         };
         let (own_theta, own_scale) = (f64::from(rope.theta), f64::from(rope.scale));
         let differ = |a: f64, b: f64| (a / b - 1.0).abs() > 5e-3;
@@ -268,16 +269,16 @@ fn estimated(hunt: &mut Hunt<'_>, rope: &Rope) {
         let candidates = [Some(theta), Some(exact).filter(|exact| (exact / theta - 1.0).abs() > 1e-4)];
         for theta in candidates.into_iter().flatten().filter(|&theta| differ(theta, own_theta)) {
             let text = format!("{pairs}the base of the angles is {theta}, not {own_theta}: rope.freq_base");
-            hunt.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
+            diagnosis.try_run("rope-base", Rank::Estimated, text, made(theta, own_scale, 0));
         }
         if differ(scale.abs(), own_scale) {
             let text = format!("{pairs}positions are scaled by {scale}, not {own_scale}: rope.scaling");
-            hunt.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
+            diagnosis.try_run("rope-scale", Rank::Estimated, text, made(own_theta, scale, 0));
         }
         if differ(theta, own_theta) || differ(scale, own_scale) || first != 0.0 {
             let text =
                 format!("{pairs}the angles are those of base {theta}, scale {scale}, first position {first}");
-            hunt.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
+            diagnosis.try_run("rope-angles", Rank::Fitted, text, made(theta, scale, first as usize));
         }
     }
 }

@@ -4,9 +4,7 @@ use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::ops::Range;
 
-use backend::Weight;
-
-use super::Rounding;
+use super::{Products, Rounding};
 use crate::{Error, Matrix};
 
 /// Numbers of a value that are in memory at a time, about: 4 MB of f32. What is computed from them takes
@@ -71,8 +69,8 @@ impl Rows for Pair<'_> {
 pub(crate) struct Block {
     pub(crate) expected: Matrix,
     pub(crate) found: Matrix,
-    /// Of a product, whose inputs an engine may round: the input and the weight.
-    pub(crate) product: Option<(Matrix, Weight)>,
+    /// The products, whose inputs an engine may round.
+    pub(crate) products: Option<Products>,
     /// Whether the input is what was rounded, and not computed from that.
     pub(crate) is_exact: bool,
 }
@@ -80,13 +78,13 @@ pub(crate) struct Block {
 impl Block {
     /// Rows of which no more is known.
     pub(crate) fn plain(expected: Matrix, found: Matrix) -> Block {
-        Block { expected, found, product: None, is_exact: false }
+        Block { expected, found, products: None, is_exact: false }
     }
 
     /// What rounding the inputs makes of these numbers.
     pub(crate) fn rounding(&self) -> Rounding {
-        let Some((x, weight)) = &self.product else { return Rounding::default() };
-        let rounding = Rounding::of(x, weight, &self.expected);
+        let Some(products) = &self.products else { return Rounding::default() };
+        let rounding = products.rounding(&self.expected);
         if self.is_exact { rounding } else { rounding.without_direction() }
     }
 }

@@ -124,7 +124,7 @@ impl Glance {
         self.numbers += 1.0;
     }
 
-    /// Whether the gain or the offset is more than what is never told, and more than six standard errors
+    /// Whether the gain or the offset is more than what is never reported, and more than six standard errors
     /// by what strays about it.
     pub(super) fn is_worth(&self) -> bool {
         let usual = [self.energy, (self.energy * self.weight).sqrt()];
@@ -142,7 +142,7 @@ mod tests {
     use quant::Format;
 
     use crate::Matrix;
-    use crate::judge::{Block, Blocks, judge};
+    use crate::judge::{Block, Blocks, Products, judge};
 
     /// `x` times the transpose of the weight.
     fn product(x: &Matrix, weight: &Weight) -> Matrix {
@@ -160,7 +160,8 @@ mod tests {
             let rows: Vec<usize> = rows.collect();
             let (x, rounded) = (x.take_rows(&rows), rounded.take_rows(&rows));
             let (expected, found) = (product(&x, weight), product(&rounded, weight).map(|y| y * gain));
-            Ok(Block { expected, found, product: Some((x, weight.clone())), is_exact: true })
+            let products = Some(Products::Linear(x, weight.clone()));
+            Ok(Block { expected, found, products, is_exact: true })
         };
         let limit = if weight.format.block_len() > 1 { 5e-4 } else { 1e-6 };
         judge(&Blocks::new((x.rows, weight.rows), 7, &make), limit).expect("rows").region.is_none()
@@ -174,7 +175,7 @@ mod tests {
 
     fn weight(format: Format, of: impl Fn(usize) -> Vec<u8>) -> Weight {
         let bytes: Vec<u8> = (0..64 * K / format.block_len()).flat_map(of).collect();
-        Weight { format, rows: 64, cols: K, bytes: bytes.into() }
+        Weight::matrix(format, 64, K, bytes.into())
     }
 
     /// Blocks of 32 integers whose scale is 1; the first of each is 0.

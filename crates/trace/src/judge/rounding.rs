@@ -49,20 +49,20 @@ impl Rounding {
             .map(|r| x.row(r).chunks(block).map(|x| mean_square(x, weight.format)).collect())
             .collect();
         let ways: [Vec<f32>; WAYS] = [0, 1].map(|way| {
-            let row = |r: usize| x.row(r).chunks(block).flat_map(|x| rounded(x, weight.format, way));
+            let row = |r: usize| rounded_row(x.row(r), weight.format, way);
             (0..rows).flat_map(row).zip(&x.data).map(|(to, x)| to - x).collect()
         });
         // In K-quants alone do they differ.
         let same = ways[0] == ways[1];
         let mut squares = vec![0.0; rows * cols];
         let mut added = [0, 1].map(|_| vec![0.0f32; rows * cols]);
-        let mut turned = [vec![0.0; rows * k], vec![0.0; k]];
+        let mut summed = [vec![0.0; rows * k], vec![0.0; k]];
         let mut w = vec![0.0f32; k];
         for o in 0..cols {
             weight.format.dequantize(weight.row(o), &mut w);
             let energies: Vec<f64> =
                 w.chunks(block).map(|w| w.iter().map(|&w| f64::from(w).powi(2)).sum()).collect();
-            turned[1].iter_mut().zip(&w).for_each(|(sum, &w)| *sum += f64::from(w));
+            summed[1].iter_mut().zip(&w).for_each(|(sum, &w)| *sum += f64::from(w));
             for (r, errors) in errors.iter().enumerate() {
                 let at = r * cols + o;
                 squares[at] = errors.iter().zip(&energies).map(|(error, energy)| error * energy).sum();
@@ -73,16 +73,32 @@ impl Rounding {
                     };
                 }
                 let y = f64::from(y.data[at]);
-                turned[0][r * k..][..k].iter_mut().zip(&w).for_each(|(sum, &w)| *sum += y * f64::from(w));
+                summed[0][r * k..][..k].iter_mut().zip(&w).for_each(|(sum, &w)| *sum += y * f64::from(w));
             }
         }
-        let along = |r: usize, turned: &[f64]| -> f64 {
-            let square = |turned: &[f64]| turned.iter().map(|x| x * x).sum::<f64>();
-            turned.chunks(block).zip(&errors[r]).map(|(turned, error)| square(turned) * error).sum()
+        let along = |r: usize, summed: &[f64]| -> f64 {
+            let square = |summed: &[f64]| summed.iter().map(|x| x * x).sum::<f64>();
+            summed.chunks(block).zip(&errors[r]).map(|(summed, error)| square(summed) * error).sum()
         };
-        let along = (0..rows).map(|r| [along(r, &turned[0][r * k..][..k]), along(r, &turned[1])]).collect();
+        let along = (0..rows).map(|r| [along(r, &summed[0][r * k..][..k]), along(r, &summed[1])]).collect();
         let repeated = (0..rows).map(|r| (0..r).any(|q| x.row(q) == x.row(r))).collect();
         Rounding { cols, has_direction: true, squares, added, along, repeated }
+    }
+
+    /// That of what is no single product: `ways` are the results with rounded inputs, `y` is that without.
+    pub(super) fn simulated(y: &Matrix, ways: &[Matrix; WAYS]) -> Rounding {
+        let less = |way: &Matrix| way.data.iter().zip(&y.data).map(|(a, b)| a - b).collect::<Vec<f32>>();
+        let added = ways.each_ref().map(less);
+        // All numbers of a row stray alike.
+        let square = |r: usize| {
+            let mean = |added: &Vec<f32>| {
+                added[r * y.cols..][..y.cols].iter().map(|&x| f64::from(x).powi(2)).sum::<f64>()
+                    / y.cols as f64
+            };
+            added.iter().map(mean).fold(0.0, f64::max)
+        };
+        let squares = (0..y.rows).flat_map(|r| std::iter::repeat_n(square(r), y.cols)).collect();
+        Rounding { cols: y.cols, squares, added, ..Rounding::default() }
     }
 
     /// A rounding of which only the square errors of the numbers are known.
@@ -130,7 +146,8 @@ impl Rounding {
     }
 }
 
-fn dot(x: &[f32], w: &[f32]) -> f64 {
+/// `sum x w`.
+pub(super) fn dot(x: &[f32], w: &[f32]) -> f64 {
     x.iter().zip(w).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum()
 }
 
@@ -148,6 +165,14 @@ fn mean_square(x: &[f32], format: Format) -> f64 {
 
 fn most(x: &[f32]) -> f64 {
     f64::from(x.iter().fold(0.0f32, |most, x| most.max(x.abs())))
+}
+
+/// A row as engines round it before it is multiplied with a weight of `format`.
+pub(super) fn rounded_row(x: &[f32], format: Format, way: usize) -> Vec<f32> {
+    match format {
+        Format::F32 => x.to_vec(),
+        _ => x.chunks(format.block_len().max(BLOCK)).flat_map(|x| rounded(x, format, way)).collect(),
+    }
 }
 
 /// A block as engines round it: to 127 steps of the largest of 32 inputs, or else of as many as a block of
@@ -183,7 +208,7 @@ mod tests {
         let x = Matrix::from_fn(1, 32, |_, k| if k == 0 { 127.0 } else { 0.3 });
         let mut bytes = vec![0x00, 0x40]; // 2.0 as F16
         bytes.extend([1u8; 32]);
-        let weight = Weight { format: Format::Q8_0, rows: 1, cols: 32, bytes: bytes.into() };
+        let weight = Weight::matrix(Format::Q8_0, 1, 32, bytes.into());
         let y = 272.6;
         let rounding = Rounding::of(&x, &weight, &Matrix::new(1, vec![y]));
         assert!((rounding.square(0, 0) - 128.0 / 12.0).abs() < 1e-9, "{rounding:?}");

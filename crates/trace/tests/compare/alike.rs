@@ -2,12 +2,11 @@
 
 use std::num::NonZero;
 
-use backend_cpu::Cpu;
 use quant::Format;
 use testkit::llama::Spec;
 use trace::{Matrix, Meta, Method, Trace};
 
-use crate::common::{Bench, TOKENS, only};
+use crate::common::{self, Bench, TOKENS, only};
 
 /// Whoever says that the reference made it: only what was computed now is known to be right.
 #[test]
@@ -66,7 +65,7 @@ fn a_value_of_another_shape_is_not_alike() {
     assert_eq!(bench.compare(&worse, &reference).first.expect("a wrong value").name, "Qcur-0");
     // More tokens than rows.
     let more = Meta { tokens: [cpu.meta().tokens.clone(), vec![7, 8]].concat(), ..cpu.meta().clone() };
-    let long = bench.record("long", Box::new(Cpu::new(None)), TOKENS + 2);
+    let long = bench.record("long", common::cpu(None), TOKENS + 2);
     let more = Meta { tokens: long.meta().tokens.clone(), ..more };
     let first = bench.compare(&bench.retold(&cpu, more), &long).first.expect("rows that are not there");
     assert_eq!((&*first.name, first.causes[0].kind), ("embd", "shape"));
@@ -75,7 +74,7 @@ fn a_value_of_another_shape_is_not_alike() {
 #[test]
 fn threads_change_no_bit() {
     let bench = Bench::new(Format::Q4_K);
-    let with = |n: usize| bench.record(&format!("t{n}"), Box::new(Cpu::new(NonZero::new(n))), TOKENS);
+    let with = |n: usize| bench.record(&format!("t{n}"), common::cpu(NonZero::new(n)), TOKENS);
     let report = bench.compare(&with(1), &with(2));
     assert_eq!((report.alike, report.method), (true, Method::Bits), "{report}");
 }

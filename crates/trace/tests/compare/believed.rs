@@ -1,11 +1,10 @@
 //! Which causes are believed: those that say more than zero, a factor or chance would.
 
-use backend_cpu::Cpu;
 use quant::Format;
 use testkit::llama::Spec;
 use trace::{First, Matrix};
 
-use crate::common::{Bench, TOKENS, only};
+use crate::common::{Bench, TOKENS, cpu, only};
 
 /// What is found where `name` is made of what it was.
 fn first(bench: &Bench, name: &'static str, change: impl Fn(&Matrix) -> Matrix) -> First {
@@ -60,15 +59,15 @@ fn noise_has_no_cause() {
 fn one_number_has_no_cause() {
     let bench = Bench::of(Spec { layers: 4, ..Spec::new(Format::Q8_0) });
     for tokens in [1, TOKENS] {
-        let (cpu, reference) = (
-            bench.record("cpu", Box::new(Cpu::new(None)), tokens),
+        let (on_cpu, reference) = (
+            bench.record("cpu", cpu(None), tokens),
             bench.record("reference", Box::new(backend_reference::Reference::new()), tokens),
         );
         for add in [1.0, -3.0] {
             for col in [3, 100] {
                 let one = only("ffn_out-1", move |r, c, x| if (r, c) == (0, col) { x + add } else { x });
                 let first =
-                    bench.compare(&bench.changed(&cpu, one), &reference).first.expect("a wrong number");
+                    bench.compare(&bench.changed(&on_cpu, one), &reference).first.expect("a wrong number");
                 assert_eq!((&*first.name, &first.causes[..]), ("ffn_out-1", &[][..]));
             }
         }

@@ -1,11 +1,13 @@
 //! Random models, their traces, and traces changed in known ways.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use backend::{Backend, KvFormat};
 use backend_cpu::Cpu;
 use backend_reference::Reference;
 use gguf::Gguf;
+use graph::Graph;
 use models::Model;
 use quant::Format;
 use tempfile::TempDir;
@@ -18,7 +20,12 @@ pub(crate) const TOKENS: usize = 24;
 pub(crate) struct Bench {
     folder: TempDir,
     file: Gguf,
-    model: Model,
+    pub(crate) graph: Graph,
+}
+
+/// The CPU backend, on so many threads.
+pub(crate) fn cpu(threads: Option<NonZero<usize>>) -> Box<dyn Backend> {
+    Box::new(Cpu::new(threads))
 }
 
 impl Bench {
@@ -50,8 +57,14 @@ impl Bench {
 
     fn at(folder: TempDir, path: PathBuf) -> Bench {
         let file = Gguf::open(path).expect("a good file");
-        let model = Model::new(&file).expect("a good model");
-        Bench { folder, file, model }
+        let Model { graph, .. } = Model::new(&file).expect("a good model");
+        Bench { folder, file, graph }
+    }
+
+    /// That of a file of these bytes, whose weights `graph` uses.
+    pub(crate) fn of_graph(graph: Graph, file: Vec<u8>) -> Bench {
+        let folder = TempDir::new().expect("a folder");
+        Bench { folder, file: Gguf::from_bytes(file.into()).expect("a good file"), graph }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -59,10 +72,21 @@ impl Bench {
     }
 
     pub(crate) fn record(&self, name: &str, backend: Box<dyn Backend>, tokens: usize) -> Trace {
+        self.record_as(name, &self.graph, backend, tokens)
+    }
+
+    /// Records what `graph` computes, be it the model's or not.
+    pub(crate) fn record_as(
+        &self,
+        name: &str,
+        graph: &Graph,
+        backend: Box<dyn Backend>,
+        tokens: usize,
+    ) -> Trace {
         let tokens: Vec<u32> = (0..tokens as u32).map(|i| 1 + i * 37 % 500).collect();
         let recording = Recording {
             file: &self.file,
-            model: &self.model,
+            graph,
             tokens: &tokens,
             kv: KvFormat::F16,
             rows: 8,
@@ -74,7 +98,7 @@ impl Bench {
     }
 
     pub(crate) fn cpu(&self) -> Trace {
-        self.record("cpu", Box::new(Cpu::new(None)), TOKENS)
+        self.record("cpu", cpu(None), TOKENS)
     }
 
     pub(crate) fn reference(&self) -> Trace {
@@ -118,7 +142,7 @@ impl Bench {
 
     pub(crate) fn compare(&self, a: &Trace, b: &Trace) -> Report {
         let reference = || Box::new(Reference::new()) as Box<dyn Backend>;
-        trace::compare(a, b, Some(Oracle::new(&self.file, &self.model.graph, &reference))).expect("a report")
+        trace::compare(a, b, Some(Oracle::new(&self.file, &self.graph, &reference))).expect("a report")
     }
 }
 

@@ -3,5 +3,6 @@
 mod alike;
 mod believed;
 mod common;
+mod operations;
 mod which;
 mod why;

@@ -1,12 +1,11 @@
 //! Which value is found, and in which trace.
 
-use backend_cpu::Cpu;
 use backend_reference::Reference;
 use quant::Format;
 use testkit::llama::Spec;
 use trace::{Meta, Method, Report, Trace, Verdict};
 
-use crate::common::{Bench, TOKENS, only};
+use crate::common::{Bench, TOKENS, cpu, only};
 
 #[test]
 fn error_that_accumulates_is_no_fault() {
@@ -150,7 +149,7 @@ fn what_is_missing_is_computed_or_said() {
 #[test]
 fn two_runs_of_one_backend_have_the_same_bits() {
     let bench = Bench::new(Format::F32);
-    let (a, again) = (bench.cpu(), bench.record("again", Box::new(Cpu::new(None)), TOKENS));
+    let (a, again) = (bench.cpu(), bench.record("again", cpu(None), TOKENS));
     let report = bench.compare(&a, &again);
     assert_eq!((report.alike, report.method), (true, Method::Bits));
     let next = |x: f32| f32::from_bits(x.to_bits() ^ 1);

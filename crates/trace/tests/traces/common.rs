@@ -31,7 +31,15 @@ pub(crate) fn reference() -> Box<dyn Backend> {
 
 /// What is recorded in these tests unless they say otherwise.
 pub(crate) fn everything<'a>(file: &'a Gguf, model: &'a Model, tokens: &'a [u32]) -> Recording<'a> {
-    Recording { file, model, tokens, kv: KvFormat::F16, rows: 128, select: &|_| true, producer: "test" }
+    Recording {
+        file,
+        graph: &model.graph,
+        tokens,
+        kv: KvFormat::F16,
+        rows: 128,
+        select: &|_| true,
+        producer: "test",
+    }
 }
 
 /// Records all of the small model's values after `tokens` to `path`.

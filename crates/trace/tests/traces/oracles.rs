@@ -14,7 +14,7 @@ use trace::{Trace, digest};
 use crate::common::{cpu, everything, reference};
 
 /// Names that only our graph has.
-const OURS: [&str; 3] = ["l_inp_wanted", "kqv_out_wanted", "result_output.tapped"];
+const OURS: [&str; 3] = ["l_inp_outputs", "kqv_out_outputs", "result_output.tapped"];
 
 /// Compares the golden trace of this name, which lacks the values whose names begin with `unnamed`, with what the
 /// reference and the CPU backend compute of the same model, value by value, each with its limit.

@@ -2,9 +2,10 @@
 //! alone. Products are held against each other in `packed/mod.rs`, vectors in `lanes/mod.rs`.
 
 use backend::KvFormat;
-use graph::Pairing;
+use graph::{Activation, Pairing};
 use quant::Format;
 
+use super::super::route;
 use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
 use crate::guard::Side;
@@ -54,17 +55,82 @@ fn activations_have_the_same_bits() {
 }
 
 #[test]
-fn norms_gates_and_turns_agree() {
+fn norms_gates_and_rotations_agree() {
     for len in [1, 15, 16, 17, 70, 256, 2048] {
         alike(&format!("rms_norm of {len}"), |calls| calls.rms_norm(len));
-        alike(&format!("swiglu of {len}"), |calls| calls.swiglu(len));
+        for act in [Activation::Silu, Activation::GeluTanh] {
+            alike(&format!("{} of {len}", act.name()), |calls| calls.gate(act, len));
+        }
     }
     for pairing in [Pairing::Interleaved, Pairing::Halves] {
         for (head_dim, dims) in [(2, 2), (48, 32), (64, 64), (128, 128)] {
             let what = format!("rotation of {dims} of {head_dim}, {pairing:?}");
-            alike(&what, |calls| calls.rotate(pairing, 4, head_dim, dims));
+            alike(&what, |calls| calls.rope(pairing, 4, head_dim, dims));
         }
     }
+}
+
+/// Every instruction set beside the formula in f64.
+fn beside_exact(exact: &[f64], what: &str, call: impl Fn(Calls) -> Vec<f32>) {
+    for isa in Isa::ALL {
+        let Some(kernels) = kernels(isa) else { continue };
+        let found = call(Calls { kernels, side: Side::End(0) });
+        let error: f64 = exact.iter().zip(&found).map(|(a, &b)| (a - f64::from(b)).powi(2)).sum();
+        let nmse = error / exact.iter().map(|a| a * a).sum::<f64>();
+        assert!(exact.len() == found.len() && nmse < LIMIT, "{}, {what}: NMSE {nmse:e}", isa.name());
+    }
+}
+
+/// The formula of Hendrycks and Gimpel in f64, from where it is -0 to where it is the gate; and what lies beyond.
+#[test]
+fn gelu_is_its_formula() {
+    let gates: Vec<f32> = (-12_000..=12_000).map(|i| i as f32 * 1e-3).collect();
+    let ups: Vec<f32> = (0..gates.len()).map(|i| (i % 7) as f32 - 3.3).collect();
+    let of = |&x: &f32| {
+        let x = f64::from(x);
+        0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
+    };
+    let exact: Vec<f64> = gates.iter().zip(&ups).map(|(gate, &up)| of(gate) * f64::from(up)).collect();
+    beside_exact(&exact, "gelu", |calls| {
+        let mut y = vec![f32::NAN; gates.len()];
+        (calls.kernels.gate)(Activation::GeluTanh, &mut y, &gates, &ups);
+        y
+    });
+    for isa in Isa::ALL {
+        let Some(kernels) = kernels(isa) else { continue };
+        let of = |gate: f32| {
+            let mut y = [f32::NAN];
+            (kernels.gate)(Activation::GeluTanh, &mut y, &[gate], &[1.0]);
+            y[0]
+        };
+        for large in [20.0, 1e3, 1e13, 1e20, f32::MAX] {
+            assert_eq!(of(large), large, "{}", isa.name());
+            assert!(of(-large).abs() < 1e-30, "{}, -{large}: {}", isa.name(), of(-large));
+        }
+        assert!(of(f32::NAN).is_nan() && of(0.0) == 0.0 && of(f32::INFINITY) == f32::INFINITY);
+    }
+}
+
+/// softmax(ln 2, ln 6) is 1/4, 3/4.
+#[test]
+fn routes_are_those_of_the_largest() {
+    let of = |logits: &[f32], used| {
+        let mut y = vec![f32::NAN; logits.len()];
+        route(&mut y, logits, used, &mut vec![7; 3]);
+        y
+    };
+    let close = |found: Vec<f32>, expected: &[f32]| {
+        let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7);
+        assert!(found.len() == expected.len() && is_close, "{found:?}, expected {expected:?}");
+    };
+    let logits = [0.5, 2f32.ln(), -3.0, 6f32.ln()];
+    close(of(&logits, 2), &[0.0, 0.25, 0.0, 0.75]);
+    close(of(&logits, 1), &[0.0, 0.0, 0.0, 1.0]);
+    close(of(&[1.0, 3.0, 3.0, 3.0, 1.0], 2), &[0.0, 0.5, 0.5, 0.0, 0.0]);
+    close(of(&[1.0, f32::NEG_INFINITY], 2), &[1.0, 0.0]);
+    close(of(&[1e30, -1e30, 1e30], 3), &[0.5, 0.0, 0.5]);
+    let found = of(&[1.0, f32::NAN, 2.0], 2);
+    assert!(found[0] == 0.0 && found[1].is_nan() && found[2].is_nan(), "{found:?}");
 }
 
 #[test]
@@ -72,8 +138,28 @@ fn attention_agrees() {
     for format in [KvFormat::F16, KvFormat::F32] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
             for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
-                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim };
-                alike(&format!("{shape:?}"), |calls| calls.attend(shape));
+                for window in [None, Some(5), Some(300)] {
+                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                    alike(&format!("{shape:?}"), |calls| calls.attend(shape));
+                }
+            }
+        }
+    }
+}
+
+/// Windows that end and begin anywhere in pages and chunks, of one row and of many, some wider than all there is.
+#[test]
+fn attention_is_its_formula() {
+    let exact = |shape| {
+        let kernels = kernels(Isa::Scalar).expect("every processor has it");
+        Calls { kernels, side: Side::End(0) }.attend_exactly(shape)
+    };
+    for (rows, positions) in [(1, 1), (1, 545), (9, 530), (64, 1100), (100, 100)] {
+        for window in [None, Some(1), Some(2), Some(31), Some(32), Some(33), Some(513), Some(5000)] {
+            for (heads, kv_heads) in [(8, 2), (3, 3), (5, 1)] {
+                let (k_dim, v_dim, format) = (24, 20, KvFormat::F32);
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                beside_exact(&exact(shape), &format!("{shape:?}"), |calls| calls.attend(shape));
             }
         }
     }

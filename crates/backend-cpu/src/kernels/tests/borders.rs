@@ -2,7 +2,7 @@
 //! change a bit. A kernel that does is killed by a signal, and the last line on stderr says which.
 
 use backend::KvFormat;
-use graph::Pairing;
+use graph::{Activation, Pairing};
 use quant::Format;
 
 use super::calls::{Attention, Calls};
@@ -53,11 +53,13 @@ fn products(isa: Isa) {
 fn rows_of_numbers(isa: Isa) {
     for len in LENGTHS {
         everywhere(isa, true, |calls| calls.rms_norm(len));
-        everywhere(isa, true, |calls| calls.swiglu(len));
+        for act in [Activation::Silu, Activation::GeluTanh] {
+            everywhere(isa, true, |calls| calls.gate(act, len));
+        }
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
             for heads in [1, 3] {
-                everywhere(isa, true, |calls| calls.rotate(pairing, heads, len, len / 2 * 2));
-                everywhere(isa, false, |calls| calls.rotate(pairing, heads, len, len / 4 * 2));
+                everywhere(isa, true, |calls| calls.rope(pairing, heads, len, len / 2 * 2));
+                everywhere(isa, false, |calls| calls.rope(pairing, heads, len, len / 4 * 2));
             }
         }
     }
@@ -69,15 +71,19 @@ fn attention(isa: Isa) {
             for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
                 for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {
                     let (k_dim, v_dim) = (71 - dim, dim);
-                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim };
+                    let window = [None, Some(dim)][dim % 2];
+                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
                     everywhere(isa, dim == 19, |calls| calls.attend(shape));
                 }
             }
         }
         // Past the end of a chunk of positions.
         for (rows, positions) in [(1, 512), (5, 515), (2, 1100)] {
-            let shape = Attention { format, rows, positions, heads: 4, kv_heads: 2, k_dim: 24, v_dim: 40 };
-            everywhere(isa, false, |calls| calls.attend(shape));
+            for window in [None, Some(40), Some(520)] {
+                let (heads, kv_heads, k_dim, v_dim) = (4, 2, 24, 40);
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                everywhere(isa, false, |calls| calls.attend(shape));
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! How tests call each kernel: on buffers beside a page that cannot be touched, on numbers that look random.
 
-use backend::{KvFormat, KvLayout, PAGE, Span, Step};
+use backend::{BlockTable, KvFormat, PAGE, Sequence, Step, StoreLayout};
 use bytes::Bytes;
-use graph::Pairing;
+use graph::{Activation, Group, Pairing};
 use quant::Format;
 
 use super::super::Kernels;
 use crate::attention::{Attend, Heads};
 use crate::guard::{self, Guarded, Side};
-use crate::kv::{Kv, Layer};
+use crate::kv::Kv;
 use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Pool;
@@ -31,6 +31,8 @@ pub(super) struct Attention {
     pub(super) kv_heads: usize,
     pub(super) k_dim: usize,
     pub(super) v_dim: usize,
+    /// Positions that a row sees.
+    pub(super) window: Option<usize>,
 }
 
 /// `len` numbers from -1 to 1.
@@ -67,7 +69,8 @@ impl Calls {
         let mut pool = Pool::new(1);
         self.label(format_args!("packing of {format} [{n}, {cols}]"));
         let side = if let Side::End(_) = self.side { Side::End(0) } else { Side::Start(0) };
-        let packed = guard::at(side, || (linear.pack)(&mut pool, &bytes, n, cols)).expect("room for a test");
+        let packed = guard::at(side, || (linear.pack)(&mut pool, &bytes, [1, n, cols]));
+        let packed = packed.expect("room for a test").pop().expect("one matrix");
         let mut product = |weight: Packed, how: &str| {
             let mut y = self.zeroed(rows * n);
             self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}], {how}"));
@@ -90,52 +93,93 @@ impl Calls {
     }
 
     /// Gates reach from -100 to 100.
-    pub(super) fn swiglu(&self, len: usize) -> Vec<f32> {
+    pub(super) fn gate(&self, act: Activation, len: usize) -> Vec<f32> {
         let (mut y, mut gate, up) = (self.zeroed(len), self.numbers(len, 1), self.numbers(len, 2));
         gate.iter_mut().for_each(|gate| *gate *= gate.abs() * 100.0);
-        self.label(format_args!("swiglu of {len} values"));
-        (self.kernels.swiglu)(&mut y, &gate, &up);
+        self.label(format_args!("{} of {len} values", act.name()));
+        (self.kernels.gate)(act, &mut y, &gate, &up);
         y.to_vec()
     }
 
-    /// Of each of `heads` heads the first `dims` columns are turned.
-    pub(super) fn rotate(&self, pairing: Pairing, heads: usize, head_dim: usize, dims: usize) -> Vec<f32> {
+    /// Of each of `heads` heads the first `dims` columns rotate.
+    pub(super) fn rope(&self, pairing: Pairing, heads: usize, head_dim: usize, dims: usize) -> Vec<f32> {
         let (mut y, x) = (self.zeroed(heads * head_dim), self.numbers(heads * head_dim, 1));
-        let turns: Vec<[f32; 2]> = (0..dims / 2).map(|i| [(i as f32).cos(), (i as f32).sin()]).collect();
-        let turns = Guarded::copy(&turns, self.side);
+        let cos_sin: Vec<[f32; 2]> = (0..dims / 2).map(|i| [(i as f32).cos(), (i as f32).sin()]).collect();
+        let cos_sin = Guarded::copy(&cos_sin, self.side);
         self.label(format_args!("rotation of {dims} columns of {heads} heads of {head_dim}, {pairing:?}"));
-        (self.kernels.rotate)(&mut y, &x, head_dim, pairing, &turns);
+        (self.kernels.rope)(&mut y, &x, head_dim, pairing, &cos_sin);
         y.to_vec()
     }
 
-    /// `[rows, heads * v_dim]`.
+    /// `[rows, heads * v_dim]`. Pages that no row sees are given back before, and overwritten.
     pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
-        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim } = shape;
-        let pages = positions.div_ceil(PAGE);
-        let layout = KvLayout { layers: 1, kv_heads, k_dim, v_dim, pages, format };
-        let mut store = guard::at(self.side, || Kv::new(layout)).expect("room for a test");
-        let span = Span { past: 0, len: positions, pages: (0..pages as u32).collect() };
-        let step = Step::new(vec![0; positions], vec![span], Vec::new()).expect("a good step");
+        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
+        let (pages, group) = (positions.div_ceil(PAGE), Group { window });
+        let store = graph::Store { heads: kv_heads, k_dim, v_dim, window };
+        let layout = StoreLayout { store, pages, format };
+        let mut store = guard::at(self.side, || Kv::new(&layout)).expect("room for a test");
         let k = self.numbers(positions * kv_heads * k_dim, 1);
         let v = self.numbers(positions * kv_heads * v_dim, 2);
         self.label(format_args!("store for {shape:?}"));
-        (self.kernels.write_kv)(&mut store.layers[0], &k, &v, &step);
+        let mut write = |positions: usize, k: &[f32], v: &[f32]| {
+            let sequence = Sequence::uniform(0, positions, 1, 0..pages as u32);
+            let step = Step::new(vec![0; positions], vec![sequence], Vec::new()).expect("a good step");
+            (self.kernels.write_kv)(&mut store, 0, k, v, &step);
+        };
+        write(positions, &k, &v);
+        let first = group.first_visible(positions - rows) / PAGE;
+        if first > 0 {
+            let [k, v] = [k_dim, v_dim].map(|dim| vec![f32::NAN; first * PAGE * kv_heads * dim]);
+            write(first * PAGE, &k, &v);
+        }
+        let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
+        let sequence = Sequence { n_past: positions - rows, len: rows, tables: [table].into() };
+        let step = Step::new(vec![0; rows], vec![sequence], Vec::new()).expect("a good step");
         let (q, mut y) = (self.numbers(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
-        let at: Vec<_> = step.rows().skip(positions - rows).collect();
-        let (rows, q) = (&at[..], &q[..]);
+        let at: Vec<_> = step.rows().collect();
+        let (rows, q, group) = (&at[..], &q[..], (group, 0));
         self.label(format_args!("{shape:?}"));
-        Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| {
-            match &store.layers[0] {
-                Layer::F16(store) => {
-                    let heads = Heads { store, rows, q, heads, kv_heads, scale: 3.0 };
-                    (self.kernels.attend_f16)(Attend { heads, tile });
-                }
-                Layer::F32(store) => {
-                    let heads = Heads { store, rows, q, heads, kv_heads, scale: 3.0 };
-                    (self.kernels.attend_f32)(Attend { heads, tile });
-                }
+        Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| match &store {
+            Kv::F16(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, scale: 3.0 };
+                (self.kernels.attend_f16)(Attend { heads, tile });
+            }
+            Kv::F32(store) => {
+                let heads = Heads { store, group, rows, q, heads, kv_heads, scale: 3.0 };
+                (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });
         y.to_vec()
+    }
+
+    /// The same of the same numbers, as the formula says, in f64; keys and values in f32.
+    pub(super) fn attend_exactly(&self, shape: Attention) -> Vec<f64> {
+        let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
+        let k = numbers(positions * kv_heads * k_dim, 1);
+        let v = numbers(positions * kv_heads * v_dim, 2);
+        let q = numbers(rows * heads * k_dim, 3);
+        let mut y = Vec::new();
+        for (row, position) in (positions - rows..positions).enumerate() {
+            for head in 0..heads {
+                let q = &q[(row * heads + head) * k_dim..][..k_dim];
+                let at = |p: usize| p * kv_heads + head * kv_heads / heads;
+                let seen = (0..=position).filter(|p| window.is_none_or(|window| position - p < window));
+                let powers: Vec<(usize, f64)> = seen
+                    .map(|p| {
+                        let dot =
+                            q.iter().zip(&k[at(p) * k_dim..]).map(|(&q, &k)| f64::from(q) * f64::from(k));
+                        (p, (3.0 * dot.sum::<f64>()).exp())
+                    })
+                    .collect();
+                let total: f64 = powers.iter().map(|(_, power)| power).sum();
+                y.extend((0..v_dim).map(|d| {
+                    powers
+                        .iter()
+                        .map(|&(p, power)| power / total * f64::from(v[at(p) * v_dim + d]))
+                        .sum::<f64>()
+                }));
+            }
+        }
+        y
     }
 }

@@ -15,14 +15,14 @@ use crate::causes::words;
 /// Values that are looked at together.
 const STEP: usize = 16;
 
-/// How far places stand out that are told.
+/// How far places stand out that are reported.
 const OUT: f64 = 1.25;
 
 /// Outputs and rows that are needed to tell.
 pub(super) const ENOUGH: usize = 16;
 
 /// Which values of each block the errors come from, in words; `None` when none stand out.
-pub(super) fn told(x: &Matrix, close: &Close, weight: &Weight, name: &str) -> Option<String> {
+pub(super) fn described(x: &Matrix, close: &Close, weight: &Weight, name: &str) -> Option<String> {
     let block = weight.format.block_len();
     let scores = scores(x, &close.errors, block)?;
     let lowest = {

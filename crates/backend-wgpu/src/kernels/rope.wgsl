@@ -1,11 +1,11 @@
 {#- RoPE, and keys and values to their pages: a thread for each two neighbouring numbers of a row's heads.
 
-- `turn`: heads of `x` are turned, to `y`;
-- `store`: keys, turned or as they are, and values of `x` go to the cache, which has of each page and head keys as
-  `[dim / 2][32 positions]` and values as `[32 positions][dim / 2]`; an element is two halves in a word, or with `wide`
+- `rope`: heads of `x` are roped, to `y`;
+- `store`: keys, roped or as they are, and values of `x` go to the cache, which has of each page and head keys as
+  `[dim / 2][32 positions]` and values as `[32 positions][dim / 2]`; an element is two halves in a word, or with `kv_f32`
   two words.
 
-`pairing` says which columns turn together. -#}
+`pairing` says which columns rotate together. -#}
 {%- from "parts.wgsl" import rotation -%}
 struct Params {
     // Where heads begin, their stride, how many numbers of each there are: queries, keys, values.
@@ -14,9 +14,9 @@ struct Params {
     v: vec4<u32>,
     // Where queries go, and the stride.
     y: vec2<u32>,
-    // Columns that turn; where `step` has cosines and sines.
+    // Columns that rotate; where `step` has cosines and sines.
     dims: u32,
-    turns: u32,
+    angles: u32,
     // Where `step` has positions, where rows' pages begin among them, and pages.
     positions: u32,
     tables: u32,
@@ -27,11 +27,11 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<f32>;
-{%- if turn %}
+{%- if rope %}
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 {%- endif %}
 {%- if store %}
-{%- set first = 4 if turn else 3 %}
+{%- set first = 4 if rope else 3 %}
 @group(0) @binding({{ first }}) var<storage, read_write> keys: array<u32>;
 @group(0) @binding({{ first + 1 }}) var<storage, read_write> values: array<u32>;
 {%- if separate %}
@@ -39,7 +39,7 @@ struct Params {
 {%- endif %}
 {%- endif %}
 
-{%- if turn or keys_turn %}
+{%- if rope or keys_rope %}
 {{ rotation(pairing) }}
 {%- endif %}
 {%- if store %}
@@ -54,16 +54,16 @@ fn slot(row: u32) -> vec2<u32> {
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let row = id.z;
     var item = id.x;
-    {%- if turn %}
+    {%- if rope %}
     let q_elements = (params.q.w + 1u) / 2u;
     if item < params.q.z * q_elements {
         let head = item / q_elements;
         let col = item % q_elements * 2u;
         let at = params.q.x + row * params.q.y + head * params.q.w;
         let to = params.y.x + row * params.y.y + head * params.q.w;
-        y[to + col] = turned(at, col, row);
+        y[to + col] = roped(at, col, row);
         if col + 1u < params.q.w {
-            y[to + col + 1u] = turned(at, col + 1u, row);
+            y[to + col + 1u] = roped(at, col + 1u, row);
         }
         return;
     }
@@ -76,14 +76,14 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let head = item / k_elements;
         let col = item % k_elements * 2u;
         let at = params.k.x + row * params.k.y + head * params.k.w;
-        {%- set number = "turned(at, COL, row)" if keys_turn else "x[at + COL]" %}
+        {%- set number = "roped(at, COL, row)" if keys_rope else "x[at + COL]" %}
         let number = {{ number | replace("COL", "col") }};
         var next = 0.0;
         if col + 1u < params.k.w {
             next = {{ number | replace("COL", "col + 1u") }};
         }
         let to = ((place.x * params.k.z + head) * k_elements + item % k_elements) * 32u + place.y;
-        {%- if wide %}
+        {%- if kv_f32 %}
         keys[2u * to] = bitcast<u32>(number);
         keys[2u * to + 1u] = bitcast<u32>(next);
         {%- else %}
@@ -104,7 +104,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             next = {{ from }}[at + col + 1u];
         }
         let to = ((place.x * params.v.z + head) * 32u + place.y) * v_elements + item % v_elements;
-        {%- if wide %}
+        {%- if kv_f32 %}
         values[2u * to] = bitcast<u32>(number);
         values[2u * to + 1u] = bitcast<u32>(next);
         {%- else %}

@@ -1,0 +1,153 @@
+//! Experts: each multiplies the rows of a step that chose it.
+//!
+//! A pair of a row and an expert that it chose is an entry; entries are sorted by expert, and an expert's by row. What
+//! experts read and compute has a row for each entry, so that an expert's rows are a matrix of their own, which kernels
+//! multiply as they multiply those of linear layers: an entry is the same bits however many rows chose its expert. A
+//! row's entries are added in the order of experts.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use bytemuck::Zeroable;
+use graph::Activation;
+
+use crate::kernels::Kernels;
+use crate::lanes::LANES;
+use crate::memory::Line;
+use crate::packed::activations::{Activations, Form, panels};
+use crate::pool::{Cut, Pool};
+
+thread_local! {
+    /// Rows before they are packed, kept from task to task.
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// The entries of a step.
+#[derive(Debug, Default)]
+pub(crate) struct Routing {
+    /// The row of each entry.
+    rows: Vec<usize>,
+    /// The experts that rows chose, rising, and the entries of each.
+    chosen: Vec<(usize, Range<usize>)>,
+    /// The entries of each row and how much they count, row after row, experts rising.
+    terms: Vec<(usize, f32)>,
+    /// Where the terms of each row end.
+    ends: Vec<usize>,
+    /// By expert, its next entry.
+    next: Vec<usize>,
+}
+
+impl Routing {
+    /// Sorts the entries of `routes`, `[rows, experts]`. What is not a number counts.
+    pub(crate) fn fill(&mut self, routes: &[f32], experts: usize) {
+        let Routing { rows, chosen, terms, ends, next } = self;
+        terms.clear();
+        ends.clear();
+        chosen.clear();
+        next.clear();
+        next.resize(experts, 0);
+        for row in routes.chunks_exact(experts) {
+            for (expert, &weight) in row.iter().enumerate() {
+                if weight != 0.0 {
+                    next[expert] += 1;
+                    terms.push((expert, weight));
+                }
+            }
+            ends.push(terms.len());
+        }
+        let mut first = 0;
+        for (expert, next) in next.iter_mut().enumerate() {
+            let entries = first..first + *next;
+            (*next, first) = (entries.start, entries.end);
+            if !entries.is_empty() {
+                chosen.push((expert, entries));
+            }
+        }
+        rows.resize(terms.len(), 0);
+        let mut start = 0;
+        for (row, &end) in ends.iter().enumerate() {
+            for (entry, _) in &mut terms[start..end] {
+                let next = &mut next[*entry];
+                *entry = *next;
+                rows[*next] = row;
+                *next += 1;
+            }
+            start = end;
+        }
+    }
+
+    /// The experts that rows chose, rising, and the entries of each.
+    pub(crate) fn chosen(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
+        self.chosen.iter().cloned()
+    }
+
+    /// Writes `x`'s row of each entry to `to`, in panels of each expert's rows.
+    pub(crate) fn gather(&self, pool: &mut Pool, x: Activations<'_>, form: Form, to: &mut [u32]) {
+        let panels = self.panels(x.tile);
+        pool.tiles_of(cut(&panels, form.words(x.cols), to), |number, mut tile| {
+            let panel = panels[number].clone();
+            let (width, to) = (panel.len(), tile.row(0));
+            for (at, &row) in self.rows[panel].iter().enumerate() {
+                let (from, from_width) = x.words_of(row, form);
+                let from = from.iter().step_by(from_width);
+                to[at..].iter_mut().step_by(width).zip(from).for_each(|(to, &word)| *to = word);
+            }
+        });
+    }
+
+    /// Writes `act(gates) * ups`, `[entries, cols]`, to `to`, in panels of each expert's rows.
+    pub(crate) fn gate(
+        &self,
+        pool: &mut Pool,
+        kernels: &Kernels,
+        act: Activation,
+        [gates, ups]: [&[f32]; 2],
+        (form, cols): (Form, usize),
+        to: &mut [u32],
+    ) {
+        let panels = self.panels(kernels.tile);
+        pool.tiles_of(cut(&panels, form.words(cols), to), |number, mut tile| {
+            let panel = &panels[number];
+            let mut scratch = SCRATCH.take();
+            let len = panel.len() * cols;
+            scratch.resize(len.div_ceil(LANES).max(scratch.len()), Line::zeroed());
+            let y: &mut [f32] = &mut bytemuck::cast_slice_mut(&mut scratch)[..len];
+            for (entry, y) in panel.clone().zip(y.chunks_exact_mut(cols)) {
+                let at = entry * cols..(entry + 1) * cols;
+                (kernels.gate)(act, y, &gates[at.clone()], &ups[at]);
+            }
+            (kernels.pack)(y, panel.len(), kernels.tile, form, tile.row(0));
+            SCRATCH.set(scratch);
+        });
+    }
+
+    /// Adds up what the experts of row `row` have given, `downs`, `[entries, columns of y]`.
+    pub(crate) fn sum(&self, row: usize, downs: &[f32], y: &mut [f32]) {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        y.fill(0.0);
+        for &(entry, weight) in &self.terms[start..self.ends[row]] {
+            let downs = &downs[entry * y.len()..];
+            for (y, &down) in y.iter_mut().zip(downs) {
+                *y += weight * down;
+            }
+        }
+    }
+
+    /// The entries of each panel, one after the other.
+    fn panels(&self, tile: usize) -> Vec<Range<usize>> {
+        self.chosen().flat_map(|(_, entries)| panels(entries, tile)).collect()
+    }
+}
+
+/// A matrix for each of `panels`, of so many words a row.
+fn cut<'m>(
+    panels: &[Range<usize>],
+    of_row: usize,
+    mut words: &'m mut [u32],
+) -> impl Iterator<Item = Cut<'m, u32>> {
+    panels.iter().map(move |panel| {
+        let len = panel.len() * of_row;
+        let matrix = words.split_off_mut(..len).expect("room for every entry");
+        Cut { matrix, cols: len, tile: (1, len) }
+    })
+}

@@ -1,0 +1,149 @@
+//! A model's weights as kernels read them: matrices in strips, vectors in f32.
+
+use std::sync::OnceLock;
+
+use backend::{BoundModel, Error, Memory, Remedy, Weight};
+use graph::{Role, WeightId};
+use quant::Format;
+
+use crate::Options;
+use crate::kernels::{Kernels, Linear};
+use crate::packed::Packed;
+use crate::packed::activations::Form;
+use crate::pool::Pool;
+
+/// The weights of a model, by [`WeightId`].
+#[derive(Debug)]
+pub(crate) struct ModelWeights {
+    /// Those that rows are multiplied with.
+    matrices: Vec<Option<Matrix>>,
+    /// Norm weights, biases and rope factors; of others nothing.
+    vectors: Vec<Vec<f32>>,
+    /// The bytes of all as they were given.
+    bytes: u64,
+}
+
+/// A weight that rows are multiplied with; packed when it is needed first, or left where it is.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    weight: Weight,
+    /// The tensor that it is from.
+    tensor: String,
+    pub(crate) linear: Linear,
+    /// Whether it is packed, or will be.
+    is_copied: bool,
+    /// Its matrices: one, or one for each expert.
+    pub(crate) packed: OnceLock<Vec<Packed>>,
+}
+
+impl Matrix {
+    fn new(weight: Weight, tensor: String, kernels: Kernels, options: Options) -> Matrix {
+        let Weight { format, count, rows, cols, .. } = weight;
+        let parts = || (0..count).map(|part| weight.part(part).bytes);
+        let (linear, left): (_, Option<Vec<Packed>>) = if options.f32_activations && format.block_len() > 1 {
+            let left = parts().map(|bytes| Packed::quantised(format, bytes, rows, cols));
+            (kernels.linear(Format::F32), Some(left.collect()))
+        } else {
+            let left = || parts().map(|bytes| Packed::mapped(bytes, rows, cols)).collect();
+            (kernels.linear(format), (!options.is_repacking).then(left))
+        };
+        let is_copied = left.is_none();
+        Matrix { weight, tensor, linear, is_copied, packed: left.map_or_else(OnceLock::new, OnceLock::from) }
+    }
+
+    /// Packs it, if that is to be and has not been done.
+    fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
+        if self.packed.get().is_some() {
+            return Ok(());
+        }
+        let Weight { count, rows, cols, ref bytes, .. } = self.weight;
+        let packed =
+            (self.linear.pack)(pool, bytes, [count, rows, cols]).map_err(|_| Error::OutOfMemory {
+                what: "weights, packed for vector kernels",
+                bytes: self.bytes(),
+                remedy: Remedy::LeaveWeightsInFile,
+            })?;
+        self.packed.get_or_init(|| packed);
+        Ok(())
+    }
+
+    /// Bytes its copy takes.
+    fn bytes(&self) -> u64 {
+        let matrix = (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64;
+        matrix.saturating_mul(self.weight.count as u64)
+    }
+}
+
+impl ModelWeights {
+    /// Those of `model`; nothing is packed yet.
+    pub(crate) fn new(model: &BoundModel, kernels: Kernels, options: Options) -> ModelWeights {
+        let graph = model.graph();
+        let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
+        for ((id, declared), roles) in graph.weights().zip(graph.roles()) {
+            let weight = model.weight(id);
+            let is_matrix = roles.iter().any(|role| matches!(role, Role::Matrix | Role::Experts));
+            let matrix = || Matrix::new(weight.clone(), declared.tensor.clone(), kernels, options);
+            matrices.push(is_matrix.then(matrix));
+            let mut vector = Vec::new();
+            if roles.contains(&Role::Vector) {
+                vector.resize(weight.cols, 0.0);
+                weight.format.dequantize(&weight.bytes, &mut vector);
+            }
+            vectors.push(vector);
+        }
+        let bytes = model.weights().iter().map(|weight| weight.bytes.len() as u64).sum();
+        ModelWeights { matrices, vectors, bytes }
+    }
+
+    /// A weight that rows are multiplied with.
+    pub(crate) fn matrix(&self, id: WeightId) -> &Matrix {
+        self.matrices[id.index()].as_ref().expect("products have matrices")
+    }
+
+    /// What products with a weight want of activations.
+    pub(crate) fn form(&self, id: WeightId) -> Form {
+        self.matrix(id).linear.form
+    }
+
+    /// A weight of one row.
+    pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
+        &self.vectors[id.index()]
+    }
+
+    /// Packs what is to be packed and has not been.
+    ///
+    /// # Errors
+    /// When the system has no room.
+    pub(crate) fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
+        self.matrices.iter().flatten().try_for_each(|matrix| matrix.pack(pool))
+    }
+
+    /// The same in the order of the file, which is read from one end to the other; `copied` hears the name of each tensor
+    /// when it has been copied.
+    ///
+    /// # Errors
+    /// When the system has no room.
+    pub(crate) fn prepare(&self, pool: &mut Pool, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let mut matrices: Vec<&Matrix> = self.matrices.iter().flatten().collect();
+        matrices.sort_by_key(|matrix| matrix.weight.bytes.as_ptr());
+        // Parts of one tensor are neighbours.
+        for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {
+            parts.iter().try_for_each(|matrix| matrix.pack(pool))?;
+            if parts[0].is_copied {
+                copied(&parts[0].tensor);
+            }
+        }
+        Ok(())
+    }
+
+    /// What they take, packed or not yet.
+    pub(crate) fn memory(&self) -> Memory {
+        let copies = || self.matrices.iter().flatten().filter(|matrix| matrix.is_copied);
+        let copied: u64 = copies().map(|matrix| matrix.weight.bytes.len() as u64).sum();
+        Memory {
+            weights_mapped: self.bytes - copied,
+            weights_owned: copies().map(Matrix::bytes).sum(),
+            ..Memory::default()
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Graphics processors among the devices of a machine.
+
+use std::sync::Arc;
+
+use backend::{
+    Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions, readable_size,
+};
+
+use crate::{Adapter, Facts, Gpu, Options, adapters, formats, may_have_gpu};
+
+/// Finds the graphics processors that Vulkan and Metal know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GpuDriver;
+
+impl Driver for GpuDriver {
+    fn backends(&self) -> &'static [&'static str] {
+        &["vulkan", "metal"]
+    }
+
+    fn is_likely(&self) -> bool {
+        may_have_gpu()
+    }
+
+    fn find(&self) -> Vec<Arc<dyn Device>> {
+        adapters().into_iter().map(|adapter| Arc::new(adapter) as Arc<dyn Device>).collect()
+    }
+}
+
+impl From<&OpenOptions> for Options {
+    fn from(options: &OpenOptions) -> Options {
+        let &OpenOptions { f32_activations, memory, timed: is_timed, .. } = options;
+        Options { is_timed, f32_activations, memory }
+    }
+}
+
+impl Device for Adapter {
+    fn info(&self) -> DeviceInfo {
+        let room = self.room();
+        let address = Some(self.info.device_pci_bus_id.clone()).filter(|address| !address.is_empty());
+        DeviceInfo {
+            backend: self.interface(),
+            name: self.name().to_owned(),
+            kind: match self.info.device_type {
+                wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => {
+                    DeviceKind::Graphics
+                }
+                wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
+                wgpu::DeviceType::Cpu => DeviceKind::Software,
+            },
+            address,
+            memory: DeviceMemory { total: room.total, free: room.free },
+            instruction_sets: Vec::new(),
+        }
+    }
+
+    fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)> {
+        let Facts { kind, driver, subgroups, has_f16, matrices, buffer, binding, workgroup_memory, workgroup } =
+            Adapter::facts(self);
+        let room = self.room();
+        let size = readable_size;
+        let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
+        let mut facts = vec![
+            ("kind", kind.to_owned()),
+            ("driver", driver),
+            ("memory", format!("{}, of which free: {}", known(room.total), known(room.free))),
+            ("largest buffer", format!("{}, of which a kernel sees {}", size(buffer), size(binding))),
+            (
+                "workgroups",
+                format!("up to {workgroup} threads, which share {}", size(workgroup_memory.into())),
+            ),
+            (
+                "subgroups",
+                match subgroups {
+                    Some((least, most)) if least == most => format!("{least} threads"),
+                    Some((least, most)) => format!("{least} to {most} threads"),
+                    None => "none".to_owned(),
+                },
+            ),
+            ("f16 in kernels", if has_f16 { "yes" } else { "no" }.to_owned()),
+            ("matrix units", if matrices.is_empty() { "none".to_owned() } else { matrices.join(", ") }),
+            (
+                "weights",
+                format!("in {}; other formats as F16, or F32 if values are too large", formats().join(", ")),
+            ),
+        ];
+        if let Err(error) = Gpu::with(self, options.into()) {
+            facts.push(("cannot be opened", error.to_string()));
+        }
+        facts
+    }
+
+    fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
+        Ok(Box::new(Gpu::with(self, options.into())?))
+    }
+}

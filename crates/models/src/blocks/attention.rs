@@ -1,0 +1,141 @@
+//! Self-attention over what a sequence has so far (Vaswani et al. 2017), in which query heads share keys and values
+//! (Ainslie et al. 2023).
+
+use graph::{Pairing, Rope, Store, ValueId, WeightId};
+
+use super::{Draft, Linear};
+use crate::{Config, Error, Keys};
+
+/// The linear layer behind attention.
+pub(crate) const ATTN_OUTPUT: Linear = Linear { tensor: "attn_output", name: "attn_out", biased: None };
+
+/// The same where the file may have a bias.
+pub(crate) const BIASED_ATTN_OUTPUT: Linear =
+    Linear { biased: Some(["attn_out_mm", "attn_out"]), ..ATTN_OUTPUT };
+
+const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: Some(["Qcur_mm", "Qcur_pre"]) };
+const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: Some(["Kcur_mm", "Kcur_pre"]) };
+const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: Some(["Vcur_mm", "Vcur"]) };
+
+/// Attention of all layers of a kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Attention {
+    /// Query heads, by layer.
+    pub(crate) heads: Vec<usize>,
+    /// Key and value heads, by layer; each divides the query heads.
+    pub(crate) kv_heads: Vec<usize>,
+    /// Width of a query and of a key.
+    pub(crate) key_length: usize,
+    /// Width of a value.
+    pub(crate) value_length: usize,
+    /// Rotation of queries and keys.
+    pub(crate) rope: Rope,
+    /// What scores are multiplied by: `1 / sqrt(key_length)` as a rule.
+    pub(crate) scale: f32,
+    /// Positions that a row sees, its own included; all up to its own as a rule.
+    pub(crate) window: Option<usize>,
+    /// Whether queries, keys and values must have biases; as a rule they have them if the file has.
+    pub(crate) has_bias: bool,
+    /// Whether each head of queries and keys is normed before RoPE.
+    pub(crate) has_qk_norm: bool,
+}
+
+impl Attention {
+    /// What the keys say, the rest as it is as a rule.
+    pub(crate) fn read(c: &Config, keys: &mut Keys<'_>, pairing: Pairing) -> Result<Attention, Error> {
+        let hidden = c.embedding_length;
+        let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
+        let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
+        for (&heads, &kv_heads) in heads.iter().zip(&kv_heads) {
+            if !heads.is_multiple_of(kv_heads) {
+                let expected = format!("a divisor of the {heads} query heads");
+                return Err(keys.bad("attention.head_count_kv", kv_heads, expected));
+            }
+        }
+        let widths = ["attention.key_length", "attention.value_length"];
+        if widths.iter().any(|key| !keys.has(key)) && !hidden.is_multiple_of(heads[0]) {
+            let expected =
+                format!("a divisor of embedding_length {hidden}, or attention.key_length beside it");
+            return Err(keys.bad("attention.head_count", heads[0], expected));
+        }
+        let [key_length, value_length] = widths.map(|key| keys.size_or(key, hidden / heads[0]));
+        let (key_length, value_length) = (key_length?, value_length?);
+        let dims = keys.size_or("rope.dimension_count", key_length)?;
+        if !dims.is_multiple_of(2) || dims > key_length {
+            let expected = format!("an even number up to the key's width {key_length}");
+            return Err(keys.bad("rope.dimension_count", dims, expected));
+        }
+        let theta = keys.positive_or("rope.freq_base", 10_000.0)?;
+        let scale = keys.rope_scale()?;
+        Ok(Attention {
+            heads,
+            kv_heads,
+            key_length,
+            value_length,
+            rope: Rope { head_dim: key_length, dims, pairing, theta, scale, factors: None },
+            scale: 1.0 / (key_length as f32).sqrt(),
+            window: None,
+            has_bias: false,
+            has_qk_norm: false,
+        })
+    }
+
+    /// Columns of what [`Attention::attend`] makes in layer `il`, and of the residual stream.
+    pub(crate) fn output(&self, d: &Draft<'_>, il: usize) -> [usize; 2] {
+        [self.heads[il] * self.value_length, d.hidden()]
+    }
+
+    /// Attention of layer `il` before its output layer: `[rows, heads * value_length]`.
+    pub(crate) fn attend(&self, d: &mut Draft<'_>, il: usize, x: ValueId) -> ValueId {
+        let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
+        let [q, k, v] = self.project(d, il, x);
+        let q = self.place(d, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm"); // [rows, heads * key_length]
+        let k = self.place(d, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm"); // [rows, kv_heads * key_length]
+        let (k_dim, v_dim) = (self.key_length, self.value_length);
+        let store = d.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
+        d.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
+    }
+
+    /// Queries, keys and values: `[rows, heads * key_length]` and so on.
+    fn project(&self, d: &mut Draft<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
+        let rows = [
+            self.heads[il] * self.key_length,
+            self.kv_heads[il] * self.key_length,
+            self.kv_heads[il] * self.value_length,
+        ];
+        let linears = [&QUERIES, &KEYS, &VALUES];
+        let weights = match d.in_layers("attn_qkv.weight") {
+            true => fused(d, il, rows),
+            false => [0, 1, 2]
+                .map(|i| d.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], d.hidden())),
+        };
+        let biases = [0, 1, 2].map(|i| d.bias(linears[i], il, rows[i], self.has_bias));
+        [0, 1, 2].map(|i| d.multiply(linears[i], il, x, weights[i], biases[i]))
+    }
+
+    /// Queries or keys as they enter the scores: normed if they are, and roped.
+    fn place(
+        &self,
+        d: &mut Draft<'_>,
+        il: usize,
+        mut x: ValueId,
+        [normed, roped]: [&'static str; 2],
+        norm: &str,
+    ) -> ValueId {
+        if self.has_qk_norm {
+            x = d.head_norm((normed, il), x, norm, self.key_length);
+        }
+        d.g.rope((roped, il), x, &self.rope)
+    }
+}
+
+/// The rows of a fused matrix that make queries, keys and values.
+fn fused(d: &mut Draft<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
+    let (all, cols) = (rows.iter().sum(), d.hidden());
+    let mut first = 0;
+    rows.map(|rows| {
+        let range = first..first + rows;
+        first = range.end;
+        d.g.weight_rows(format!("blk.{il}.attn_qkv.weight"), all, range, cols)
+    })
+}

@@ -1,0 +1,58 @@
+//! A mixture of experts (Jiang et al. 2024): of many feed-forward networks each row uses the few that its router finds
+//! most probable, weighed by these probabilities over their sum.
+
+use graph::{Activation, ValueId};
+
+use super::Draft;
+use crate::{Error, Keys};
+
+/// Experts of all layers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moe {
+    /// Experts of a layer.
+    count: usize,
+    /// Those that a row uses.
+    used: usize,
+}
+
+impl Moe {
+    /// None where the file says that there are no experts, or does not say it.
+    pub(crate) fn read(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
+        let count = keys.count("expert_count")?;
+        if count == 0 {
+            return Ok(None);
+        }
+        let used = keys.size("expert_used_count", "the number of experts that a row uses")?;
+        if used > count {
+            return Err(keys.bad("expert_used_count", used, format!("at most the {count} experts")));
+        }
+        Ok(Some(Moe { count, used }))
+    }
+
+    /// The width of an expert, by layer: what the file says, or an expert's share of the feed-forward network's.
+    pub(crate) fn widths(&self, keys: &mut Keys<'_>, layers: usize) -> Result<Vec<usize>, Error> {
+        let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
+        if keys.has(own) || !keys.has(whole) {
+            return keys.sizes(own, "the width of an expert", layers);
+        }
+        let widths = keys.sizes(whole, "", layers)?;
+        Ok(widths.into_iter().map(|width| width / self.used).collect())
+    }
+
+    /// What the experts of layer `il`, each `ffn` columns wide, make of `x`: `[rows, hidden]`.
+    pub(crate) fn mix(&self, d: &mut Draft<'_>, il: usize, x: ValueId, ffn: usize) -> Result<ValueId, Error> {
+        let (hidden, count) = (d.hidden(), self.count);
+        let tensor = |name: &str| format!("blk.{il}.{name}.weight");
+        let alone = tensor("ffn_gate.0");
+        if d.has(&alone) {
+            return Err(Error::SplitExperts { name: alone });
+        }
+        let router = d.g.weight(tensor("ffn_gate_inp"), count, hidden);
+        let gate = d.g.weights(tensor("ffn_gate_exps"), [count, ffn, hidden]);
+        let up = d.g.weights(tensor("ffn_up_exps"), [count, ffn, hidden]);
+        let down = d.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
+        let logits = d.g.linear(("ffn_moe_logits", il), x, router); // [rows, experts]
+        let routes = d.g.route(("ffn_moe_routes", il), logits, self.used); // [rows, experts]
+        Ok(d.g.experts(("ffn_moe_out", il), x, routes, [gate, up, down], Activation::Silu)) // [rows, hidden]
+    }
+}

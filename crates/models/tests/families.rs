@@ -1,0 +1,289 @@
+//! What holds of every family, and what is the new ones' own.
+
+use gguf::{Array, Gguf, Metadata, Tensor, Value};
+use graph::{Graph, Op};
+use models::{Error, Family, Model};
+use quant::Format;
+use testkit::llama::{self, Spec};
+
+/// A small model of each family, and Mixtral.
+fn specs() -> Vec<Spec> {
+    vec![
+        llama::small(),
+        llama::small_qwen2(),
+        llama::qwen3(Format::F32),
+        llama::qwen3moe(Format::F32),
+        llama::gemma3(Format::F32),
+        llama::mixtral(Format::F32),
+    ]
+}
+
+fn opened(metadata: &Metadata, tensors: &[Tensor]) -> Result<Model, Error> {
+    let file = gguf::write(Vec::new(), metadata, tensors).expect("a vector takes everything");
+    Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
+}
+
+/// The model of `spec` with keys of its architecture changed.
+fn with(spec: &Spec, change: &[(&str, Value)]) -> Result<Model, Error> {
+    let mut metadata = spec.metadata();
+    for (key, value) in change {
+        metadata.insert(format!("{}.{key}", spec.architecture), value.clone());
+    }
+    opened(&metadata, &spec.tensors())
+}
+
+#[track_caller]
+fn refused(spec: &Spec, key: &str, value: Value) -> String {
+    let error = with(spec, &[(key, value)]).expect_err(key).to_string();
+    assert!(error.contains(&format!("{}.{key}", spec.architecture)), "{error}");
+    error
+}
+
+#[track_caller]
+fn has_lines(graph: &Graph, lines: &[&str]) {
+    let printed = graph.to_string();
+    for line in lines {
+        assert!(printed.lines().any(|found| found.starts_with(line)), "{line}\n{printed}");
+    }
+}
+
+#[test]
+fn every_family_is_tested_here() {
+    for family in Family::all() {
+        assert!(specs().iter().any(|spec| spec.architecture == family.name()), "{family}");
+    }
+}
+
+/// A key that nobody reads could change what is computed.
+#[test]
+fn keys_that_nobody_knows_are_refused_and_harmless_ones_accepted() {
+    for spec in specs() {
+        assert!(with(&spec, &[]).is_ok(), "{spec:?}");
+        for value in [Value::U32(1), Value::Bool(false), Value::String("x".into())] {
+            let text = refused(&spec, "something_new", value);
+            assert!(text.contains("is not supported for architecture"), "{text}");
+        }
+        refused(&spec, "attention.something_new", Value::F32(0.0));
+        let escape = with(&spec, &[("\x1b[2J", Value::U32(1))]).expect_err("unknown").to_string();
+        assert!(!escape.contains('\x1b'), "{escape:?}");
+
+        let family = Family::from_name(spec.architecture).expect("it is built");
+        for key in family.harmless() {
+            assert!(with(&spec, &[(key, Value::U32(3))]).is_ok(), "{family}.{key}");
+        }
+    }
+}
+
+/// What one family reads means nothing in another.
+#[test]
+fn keys_of_other_families_are_refused_unless_they_switch_off() {
+    let dense = [llama::small_qwen2(), llama::qwen3(Format::F32), llama::gemma3(Format::F32)];
+    for spec in &dense {
+        refused(spec, "expert_count", Value::U32(8));
+        assert!(with(spec, &[("expert_count", Value::U32(0))]).is_ok());
+    }
+    for spec in specs().iter().filter(|spec| spec.architecture != "gemma3") {
+        refused(spec, "attention.sliding_window", Value::U32(4096));
+        assert!(with(spec, &[("attention.sliding_window", Value::U32(0))]).is_ok());
+        refused(spec, "attention.sliding_window_pattern", Value::U32(6));
+        refused(spec, "rope.freq_base_swa", Value::F32(1e4));
+    }
+    refused(&llama::gemma3(Format::F32), "final_logit_softcapping", Value::F32(30.0));
+    refused(&llama::qwen3moe(Format::F32), "expert_gating_func", Value::U32(2));
+    refused(&llama::mixtral(Format::F32), "expert_feed_forward_length", Value::U32(160));
+}
+
+/// `qwen3.cpp`: each head is normed before RoPE.
+#[test]
+fn heads_of_qwen3_are_normed_before_rope() {
+    let graph = with(&llama::qwen3(Format::F32), &[]).expect("a good model").graph;
+    has_lines(
+        &graph,
+        &[
+            "Qcur_pre-0 = linear(attn_norm-0, blk.0.attn_q.weight)  // [rows, 192]",
+            "Qcur_normed-0 = rms_norm(Qcur_pre-0, blk.0.attn_q_norm.weight, eps 1e-6)",
+            "Qcur-0 = rope(Qcur_normed-0, Halves, 48 of 48, theta 1000000)",
+            "Kcur-0 = rope(Kcur_normed-0, Halves, 48 of 48, theta 1000000)",
+            "kqv_out-0 = attention(Qcur-0, Kcur-0, Vcur-0, store 0, 4 heads, scale 0.14433756)",
+            "attn_out-0 = linear(kqv_out-0, blk.0.attn_output.weight)  // [rows, 128]",
+        ],
+    );
+}
+
+/// `build_moe_ffn` of llama.cpp, as one operation for the choice and one for the experts.
+#[test]
+fn experts_are_chosen_and_mixed() {
+    for (spec, experts) in [(llama::mixtral(Format::F32), 2), (llama::qwen3moe(Format::F32), 3)] {
+        let graph = with(&spec, &[]).expect("a good model").graph;
+        let route = format!("ffn_moe_routes-1 = route(ffn_moe_logits-1, {experts} used)  // [rows, 8]");
+        has_lines(
+            &graph,
+            &[
+                "ffn_moe_logits-0 = linear(ffn_norm-0, blk.0.ffn_gate_inp.weight)  // [rows, 8]",
+                "ffn_moe_out-0 = experts(ffn_norm-0, ffn_moe_routes-0, blk.0.ffn_gate_exps.weight, \
+                 blk.0.ffn_up_exps.weight, blk.0.ffn_down_exps.weight, silu)",
+                "l_out-0 = add(ffn_moe_out-0, ffn_inp-0)",
+            ],
+        );
+        let route = route.replace("[rows", if graph.layers() == 2 { "[outputs" } else { "[rows" });
+        has_lines(&graph, &[&route]);
+        let down = graph.weights().find(|(_, weight)| weight.name == "blk.0.ffn_down_exps.weight");
+        let shape = [spec.ffn as usize, spec.hidden as usize, 8];
+        assert_eq!(down.expect("it is there").1.tensor_shape(), shape);
+
+        refused(&spec, "expert_used_count", Value::U32(9));
+        refused(&spec, "expert_used_count", Value::U32(0));
+        refused(&spec, "expert_count", Value::U32(u32::MAX));
+        let error = with(&spec, &[("expert_count", Value::U32(9))]).expect_err("there are 8").to_string();
+        assert!(error.contains("blk.0.ffn_gate_inp.weight") && error.contains("9]"), "{error}");
+    }
+    let mut metadata = llama::qwen3moe(Format::F32).metadata();
+    metadata.remove("qwen3moe.expert_count");
+    let error = opened(&metadata, &llama::qwen3moe(Format::F32).tensors()).expect_err("none").to_string();
+    assert!(error.contains("`qwen3moe.expert_count` is missing"), "{error}");
+}
+
+/// Without a width of its own an expert has its share of the feed-forward network's.
+#[test]
+fn the_width_of_an_expert_has_a_default() {
+    let spec = llama::qwen3moe(Format::F32);
+    let mut metadata = spec.metadata();
+    metadata.remove("qwen3moe.expert_feed_forward_length");
+    metadata.insert("qwen3moe.feed_forward_length", Value::U32(3 * spec.ffn));
+    assert!(opened(&metadata, &spec.tensors()).is_ok());
+    metadata.remove("qwen3moe.feed_forward_length");
+    let error = opened(&metadata, &spec.tensors()).expect_err("neither").to_string();
+    assert!(error.contains("qwen3moe.expert_feed_forward_length"), "{error}");
+}
+
+/// Files of the first Mixtral have a tensor for each expert.
+#[test]
+fn experts_in_tensors_of_their_own_are_refused_by_name() {
+    let spec = llama::mixtral(Format::F32);
+    let mut tensors = spec.tensors();
+    for tensor in &mut tensors {
+        if tensor.name == "blk.0.ffn_gate_exps.weight" {
+            tensor.name = "blk.0.ffn_gate.0.weight".into();
+        }
+    }
+    let error = opened(&spec.metadata(), &tensors).expect_err("not supported");
+    assert_eq!(error, Error::SplitExperts { name: "blk.0.ffn_gate.0.weight".into() });
+}
+
+/// By layer of Gemma 3: the window, base and scale of RoPE, and the scale of scores.
+fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
+    let graph = &model.graph;
+    let mut layers = Vec::new();
+    for (_, value) in graph.values() {
+        if let Op::Attention { q, store, scale, .. } = value.op {
+            let Op::Rope { rope, .. } = graph.value(q).op else { panic!("queries are roped") };
+            layers.push((graph.store(store).window, rope.theta, rope.scale, scale));
+        }
+    }
+    layers
+}
+
+/// `gemma3.cpp`: five local layers, then a global one, or as the file says.
+#[test]
+fn local_layers_of_gemma3_have_a_window_and_a_rope_of_their_own() {
+    let spec = llama::gemma3(Format::F32);
+    let scale = 1.0 / 48f32.sqrt();
+    let (local, global) = ((Some(40), 1e4, 1.0, scale), (None, 1e6, 0.125, scale));
+    let layers = |change: &[(&str, Value)]| layers_of(&with(&spec, change).expect("a good model"));
+    let pattern = "attention.sliding_window_pattern";
+    assert_eq!(layers(&[]), [local, local, local, local, local, global, local]);
+    assert_eq!(layers(&[(pattern, Value::U32(2))]), [local, global, local, global, local, global, local]);
+    assert_eq!(layers(&[(pattern, Value::U32(1))]), [global; 7]);
+    assert_eq!(layers(&[(pattern, Value::U32(0))]), [local; 7]);
+    let flags = vec![false, true, true, false, true, true, true];
+    let expected = [global, local, local, global, local, local, local];
+    assert_eq!(layers(&[(pattern, Value::Array(Array::Bool(flags)))]), expected);
+    let numbers = vec![0, 1, 1, 0, 1, 2, 1];
+    assert_eq!(layers(&[(pattern, Value::Array(Array::I32(numbers)))]), expected);
+    assert_eq!(layers(&[("attention.sliding_window", Value::U32(0))]), [global; 7]);
+    assert_eq!(layers(&[("rope.freq_base_swa", Value::F32(5e3))])[0], (Some(40), 5e3, 1.0, scale));
+    assert_eq!(layers(&[("rope.local.freq_base", Value::F32(2e4))])[0], (Some(40), 2e4, 1.0, scale));
+    assert_eq!(layers(&[("rope.global.freq_base", Value::F32(2e4))])[5], global);
+    let mut metadata = spec.metadata();
+    metadata.remove("gemma3.rope.freq_base");
+    metadata.insert("gemma3.rope.global.freq_base", Value::F32(1e6));
+    assert_eq!(layers_of(&opened(&metadata, &spec.tensors()).expect("ollama's"))[5], global);
+
+    let short = Value::Array(Array::Bool(vec![true; 6]));
+    let text = refused(&spec, pattern, short);
+    assert!(text.contains("array of 6 bool") && text.contains("7 layers"), "{text}");
+    refused(&spec, pattern, Value::String("lg".into()));
+    refused(&spec, "rope.freq_base_swa", Value::F32(f32::NAN));
+}
+
+#[test]
+fn what_gemma3_makes_is_normed_before_it_is_added() {
+    let graph = with(&llama::gemma3(Format::F32), &[]).expect("a good model").graph;
+    has_lines(
+        &graph,
+        &[
+            "inp_scaled = scale(embd, 11.313708)",
+            "Qcur-0 = rope(Qcur_normed-0, Halves, 48 of 48, theta 10000)",
+            "attn_post_norm-0 = rms_norm(attn_out-0, blk.0.post_attention_norm.weight, eps 1e-6)",
+            "sa_out-0 = add(attn_post_norm-0, inp_scaled)",
+            "ffn_norm-0 = rms_norm(sa_out-0, blk.0.ffn_norm.weight, eps 1e-6)",
+            "ffn_geglu-0 = gate(ffn_gate-0, ffn_up-0, gelu_tanh)",
+            "ffn_post_norm-0 = rms_norm(ffn_out-0, blk.0.post_ffw_norm.weight, eps 1e-6)",
+            "l_out-0 = add(ffn_post_norm-0, sa_out-0)",
+        ],
+    );
+}
+
+/// Gemma 3 27B is told by its 62 layers: scores are divided by the root of `embedding_length / head_count`.
+#[test]
+fn scores_of_the_27b_have_another_scale() {
+    let spec = Spec { layers: 62, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..llama::gemma3(Format::F32) };
+    for (layers, expected) in [(61, 1.0 / 48f32.sqrt()), (62, 0.25)] {
+        let model = with(&Spec { layers, ..spec.clone() }, &[]).expect("a good model");
+        assert!(layers_of(&model).iter().all(|layer| layer.3 == expected), "{layers} layers");
+    }
+}
+
+/// Sizes that differ by layer come as arrays.
+#[test]
+fn sizes_may_differ_by_layer() {
+    let spec = llama::small();
+    let sizes = |sizes: [u32; 2]| Value::Array(Array::U32(sizes.into()));
+    assert!(with(&spec, &[("feed_forward_length", sizes([96, 96]))]).is_ok());
+    let error = with(&spec, &[("feed_forward_length", sizes([96, 64]))]).expect_err("a tensor is wider");
+    let (name, found, expected) = ("blk.1.ffn_gate.weight".into(), vec![64, 96], vec![64, 64]);
+    assert_eq!(error, Error::TensorShape { name, found, expected });
+    let error = with(&spec, &[("attention.head_count_kv", sizes([2, 1]))]).expect_err("a tensor is wider");
+    assert!(error.to_string().contains("blk.1.attn_k.weight"), "{error}");
+    refused(&spec, "attention.head_count_kv", sizes([2, 3]));
+    refused(&spec, "attention.head_count", sizes([4, 0]));
+    refused(&spec, "feed_forward_length", Value::Array(Array::U32(vec![96; 3])));
+    refused(&spec, "feed_forward_length", Value::Array(Array::U32(vec![])));
+    let text = with(&spec, &[("feed_forward_length", Value::Array(Array::F32(vec![96.0; 2])))]);
+    assert!(text.expect_err("floats").to_string().contains("llama.feed_forward_length"));
+}
+
+/// Whatever a key holds, the answer is a model or an error: nothing panics, and nothing is made as large as a number says.
+#[test]
+fn absurd_values_are_refused() {
+    for spec in specs() {
+        let (metadata, tensors) = (spec.metadata(), spec.tensors());
+        let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| &*tensor.name).collect();
+        let prefix = format!("{}.", spec.architecture);
+        let keys: Vec<String> = metadata.iter().map(|(key, _)| key.to_owned()).collect();
+        for key in keys.iter().filter(|key| key.starts_with(&prefix)) {
+            let numbers = [0, 1, 2, 3, 5, 48, 1 << 24, (1 << 24) + 1, u32::MAX].map(Value::U32);
+            let floats = [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE].map(Value::F32);
+            let arrays = [vec![], vec![0; 7], vec![1; spec.layers as usize], vec![u32::MAX; 7]];
+            let arrays = arrays.map(|array| Value::Array(Array::U32(array)));
+            for value in numbers.into_iter().chain(floats).chain(arrays) {
+                let mut metadata = metadata.clone();
+                metadata.insert(key.as_str(), value);
+                let _ = Model::of(&metadata, &|name| names.contains(name));
+            }
+            let mut metadata = metadata.clone();
+            metadata.remove(key);
+            let _ = Model::of(&metadata, &|name| names.contains(name));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A model on several devices, one after the other.
+
+use std::collections::HashMap;
+
+use backend::{
+    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
+    Ticket, Timing, Weights,
+};
+use graph::Graph;
+
+/// Backends that compute the layers of a model one after the other. Hidden rows are handed over once a step.
+pub struct Pipeline {
+    /// Each with the number of its layers.
+    stages: Vec<(Box<dyn Backend>, usize)>,
+}
+
+impl Pipeline {
+    /// Stages, each with the number of its layers: the first has the model's first layers, the last computes the output as
+    /// well.
+    pub fn new(stages: Vec<(Box<dyn Backend>, usize)>) -> Pipeline {
+        Pipeline { stages }
+    }
+
+    /// What each stage computes of `graph`.
+    fn parts(&self, graph: &Graph) -> Result<Vec<Graph>, Error> {
+        let layers: Vec<usize> = self.stages.iter().map(|(_, layers)| *layers).collect();
+        parts(graph, &layers)
+    }
+}
+
+/// `graph` in parts of so many layers.
+///
+/// # Errors
+/// When they are not as many as the graph has, or it cannot be cut there.
+pub(crate) fn parts(graph: &Graph, layers: &[usize]) -> Result<Vec<Graph>, Error> {
+    let cut = |at, why| Error::Cut { layers: graph.layers(), at, why };
+    let all = layers.iter().fold(0, |all: usize, layers| all.saturating_add(*layers));
+    if all != graph.layers() || layers.is_empty() {
+        return Err(cut(all, "its parts are to have all layers, and no others"));
+    }
+    let (mut parts, mut rest, mut at) = (Vec::new(), graph.clone(), 0);
+    for layers in &layers[..layers.len() - 1] {
+        at += layers;
+        let (part, after) = rest.cut(*layers).ok_or_else(|| {
+            let why = match *layers == 0 || at == graph.layers() {
+                true => "a part would have no layer",
+                false => "layers behind that read values or K/V of layers before",
+            };
+            cut(at, why)
+        })?;
+        parts.push(part);
+        rest = after;
+    }
+    parts.push(rest);
+    Ok(parts)
+}
+
+impl Backend for Pipeline {
+    fn describe(&self) -> Description {
+        describe(self.stages.iter().map(|(backend, layers)| (backend.describe(), *layers)))
+    }
+
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        let parts = self.parts(graph)?;
+        let home = homes(graph, &parts, taps)?;
+        let last = parts.len() - 1;
+        let needed = self.stages.iter().zip(&parts).enumerate().map(|(stage, ((backend, _), part))| {
+            let buckets: Vec<Bucket> =
+                buckets.iter().map(|bucket| bucket_of(*bucket, stage == last)).collect();
+            with_taps(&home, stage, taps, |taps| backend.requirements(part, weights, state, &buckets, taps))
+        });
+        Ok(sum(needed.collect::<Result<Vec<_>, Error>>()?))
+    }
+
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        let parts = self.parts(graph)?;
+        let stages = self.stages.into_iter().zip(parts).map(|((backend, layers), part)| {
+            let loaded = backend.load(&part, weights, state)?;
+            Ok(Stage { loaded, part, layers })
+        });
+        let stages = stages.collect::<Result<Vec<_>, Error>>()?;
+        Ok(Box::new(Loaded { graph: graph.clone(), stages }))
+    }
+}
+
+/// A model whose layers are on several devices.
+struct Loaded {
+    graph: Graph,
+    stages: Vec<Stage>,
+}
+
+/// A part of a model on its device.
+struct Stage {
+    loaded: Box<dyn LoadedModel>,
+    part: Graph,
+    layers: usize,
+}
+
+impl LoadedModel for Loaded {
+    fn describe(&self) -> Description {
+        describe(self.stages.iter().map(|stage| (stage.loaded.describe(), stage.layers)))
+    }
+
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let parts: Vec<&Graph> = self.stages.iter().map(|stage| &stage.part).collect();
+        let home = homes(&self.graph, &parts, taps)?;
+        let last = self.stages.len() - 1;
+        let programs = self.stages.iter_mut().enumerate().map(|(number, stage)| {
+            let bucket = bucket_of(bucket, number == last);
+            with_taps(&home, number, taps, |taps| stage.loaded.compile(bucket, taps))
+        });
+        let programs = programs.collect::<Result<Vec<_>, Error>>()?;
+        Ok(Box::new(PipelineProgram { bucket, programs, home }))
+    }
+
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.stages.iter_mut().try_for_each(|stage| stage.loaded.prepare(copied))
+    }
+
+    fn memory(&self) -> Memory {
+        sum(self.stages.iter().map(|stage| stage.loaded.memory()))
+    }
+
+    fn stages(&self) -> Vec<(Description, Memory)> {
+        self.stages.iter().flat_map(|stage| stage.loaded.stages()).collect()
+    }
+
+    fn timings(&self) -> Vec<Timing> {
+        self.stages.iter().flat_map(|stage| stage.loaded.timings()).collect()
+    }
+}
+
+/// A program of each stage.
+struct PipelineProgram {
+    bucket: Bucket,
+    programs: Vec<Box<dyn Program>>,
+    /// By name, the stage that computes a value.
+    home: HashMap<String, usize>,
+}
+
+impl Program for PipelineProgram {
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        let Some((last, inner)) = self.programs.split_last_mut() else {
+            return Err(Error::Step("there is no stage to run it on".into()));
+        };
+        if inner.is_empty() {
+            return last.submit(step);
+        }
+        // The last stage would notice when the others have computed.
+        if step.outputs().len() > self.bucket.outputs {
+            let outputs = step.outputs().len();
+            return Err(Error::Step(format!("{outputs} outputs, but room for {:?}", self.bucket)));
+        }
+        let mut handed = step.without_outputs().with_input(step.input().to_vec());
+        for program in inner {
+            let ticket = program.submit(&handed)?;
+            let rows = program.wait(ticket)?.values().to_vec();
+            handed = handed.with_input(rows);
+        }
+        last.submit(&handed.with_outputs_of(step))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        match self.programs.last_mut() {
+            Some(last) => last.wait(ticket),
+            None => Err(Error::Step("no step was submitted".into())),
+        }
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        let none = || Error::Value { name: name.to_owned(), why: "is not in the graph" };
+        self.programs[*self.home.get(name).ok_or_else(none)?].read(name)
+    }
+}
+
+/// By name, the stage that computes each value: what is handed over is of the stage before.
+///
+/// # Errors
+/// When a tapped value is not in the graph.
+fn homes(
+    graph: &Graph,
+    parts: &[impl std::borrow::Borrow<Graph>],
+    taps: Taps<'_>,
+) -> Result<HashMap<String, usize>, Error> {
+    if let Taps::Names(names) = taps
+        && let Some(name) = names.iter().find(|name| graph.find(name).is_none())
+    {
+        return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
+    }
+    let mut home = HashMap::new();
+    for (stage, part) in parts.iter().enumerate() {
+        for (_, value) in part.borrow().values() {
+            home.entry(value.name.clone()).or_insert(stage);
+        }
+    }
+    Ok(home)
+}
+
+/// Calls `with` with those of `taps` that stage `stage` computes.
+fn with_taps<T>(
+    home: &HashMap<String, usize>,
+    stage: usize,
+    taps: Taps<'_>,
+    with: impl FnOnce(Taps<'_>) -> T,
+) -> T {
+    match taps {
+        Taps::Names(names) => {
+            let is_here = |name: &&str| home.get(*name) == Some(&stage);
+            let names: Vec<&str> = names.iter().copied().filter(is_here).collect();
+            with(Taps::Names(&names))
+        }
+        Taps::None | Taps::All => with(taps),
+    }
+}
+
+/// A stage's part of a bucket: only the last has output rows.
+pub(crate) fn bucket_of(bucket: Bucket, is_last: bool) -> Bucket {
+    Bucket { outputs: if is_last { bucket.outputs } else { 0 }, ..bucket }
+}
+
+fn describe(stages: impl ExactSizeIterator<Item = (Description, usize)>) -> Description {
+    let last = stages.len().saturating_sub(1);
+    let (mut devices, mut facts) = (Vec::new(), Vec::new());
+    for (number, (stage, layers)) in stages.enumerate() {
+        devices.push(match number == last {
+            true => stage.device,
+            false => format!("{} for {layers} layers", stage.device),
+        });
+        facts.extend(stage.facts);
+    }
+    Description { name: "pipeline", device: devices.join(", then "), facts }
+}
+
+fn sum(stages: impl IntoIterator<Item = Memory>) -> Memory {
+    stages.into_iter().fold(Memory::default(), |all, stage| Memory {
+        weights_mapped: all.weights_mapped.saturating_add(stage.weights_mapped),
+        weights_owned: all.weights_owned.saturating_add(stage.weights_owned),
+        weights_on_device: all.weights_on_device.saturating_add(stage.weights_on_device),
+        weights_plain: [all.weights_plain, stage.weights_plain].concat(),
+        kv: all.kv.saturating_add(stage.kv),
+        activations: all.activations.saturating_add(stage.activations),
+    })
+}

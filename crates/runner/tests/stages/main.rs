@@ -1,0 +1,5 @@
+//! Models on several devices.
+
+mod common;
+mod deploy;
+mod pipeline;

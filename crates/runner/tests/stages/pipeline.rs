@@ -1,0 +1,264 @@
+//! A model in stages computes what it computes in one piece. The truth is the reference backend with the whole graph.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use backend::{
+    Backend, BlockTable, Bucket, Description, Error, KvFormat, LoadedModel, Memory, OutputRow, Outputs, PAGE,
+    Program, Sequence, StateLayout, Step, Taps, Ticket, Weight, Weights,
+};
+use backend_reference::Reference;
+use graph::Graph;
+use runner::Pipeline;
+
+use crate::common::{COLS, Kv, LAYERS, VOCAB, WINDOW, dense, model};
+
+fn windowed() -> (Graph, HashMap<String, Weight>) {
+    model(&[
+        Kv::Own(Some(WINDOW)),
+        Kv::Own(None),
+        Kv::Own(Some(WINDOW)),
+        Kv::Own(Some(PAGE + 1)),
+        Kv::Own(None),
+    ])
+}
+
+fn reference(_: usize) -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
+fn pipeline(layers: &[usize], stage: impl Fn(usize) -> Box<dyn Backend>) -> Box<Pipeline> {
+    let stages = layers.iter().enumerate().map(|(number, layers)| (stage(number), *layers));
+    Box::new(Pipeline::new(stages.collect()))
+}
+
+/// A prompt of two sequences, the rest of one of them, a token of each: what each step gave, and the values that
+/// were tapped.
+fn run(
+    backend: Box<dyn Backend>,
+    graph: &Graph,
+    weights: &HashMap<String, Weight>,
+    taps: Taps<'_>,
+    read: &[&str],
+) -> Vec<Vec<f32>> {
+    let state = StateLayout::uniform(graph, 6, KvFormat::F32);
+    let mut loaded = backend.load(graph, weights, &state).expect("a good model");
+    let bucket = Bucket { rows: 64, outputs: 3 };
+    let mut program = loaded.compile(bucket, taps).expect("a good graph");
+    let mut given = Vec::new();
+    for [(past_a, rows_a), (past_b, rows_b)] in [[(0, 40), (0, 3)], [(40, 30), (3, 0)], [(70, 1), (3, 1)]] {
+        // A window gives back pages that nobody sees any more; those of other groups stay.
+        let tables = |past: usize, pages: [u32; 3]| {
+            let tables = graph.groups().iter().map(|group| {
+                let first = group.first_visible(past) / PAGE;
+                BlockTable { first, pages: pages[first..].to_vec() }
+            });
+            tables.collect::<Arc<[BlockTable]>>()
+        };
+        let parts = [(past_a, rows_a, [4, 0, 2]), (past_b, rows_b, [1, 3, 5])];
+        let sequences = parts.iter().filter(|(_, rows, _)| *rows > 0).map(|&(n_past, len, pages)| Sequence {
+            n_past,
+            len,
+            tables: tables(n_past, pages),
+        });
+        let rows = rows_a + rows_b;
+        let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32).collect();
+        let last = rows as u32 - 1;
+        let outputs = match last {
+            0 => OutputRow::all([0]),
+            last => vec![OutputRow { greedy: true, ..OutputRow::logits(0) }, OutputRow::logits(last)],
+        };
+        let step = Step::new(tokens, sequences.collect(), outputs).expect("a good step");
+        let outputs = program.run(&step).expect("room");
+        given.push(outputs.values().to_vec());
+        given.push(outputs.token(0).map(|token| token as f32).into_iter().collect());
+        given.extend(read.iter().map(|name| program.read(name).expect("it was tapped").to_vec()));
+    }
+    given
+}
+
+#[test]
+fn stages_are_one() {
+    for (graph, weights) in [dense(), windowed()] {
+        let names: Vec<&str> = graph.values().map(|(_, value)| &*value.name).collect();
+        let whole = run(reference(0), &graph, &weights, Taps::All, &names);
+        for layers in [vec![5], vec![2, 1, 2], vec![1, 4], vec![1, 1, 1, 1, 1]] {
+            assert_eq!(
+                run(pipeline(&layers, reference), &graph, &weights, Taps::All, &names),
+                whole,
+                "{layers:?}"
+            );
+            // One of each stage, the first and the last value, and what is handed over.
+            let some = ["embd", "q-0", "l_out-1", "v-2", "attended-3", "logits"];
+            let of_whole = run(reference(0), &graph, &weights, Taps::Names(&some), &some);
+            let of_stages = run(pipeline(&layers, reference), &graph, &weights, Taps::Names(&some), &some);
+            assert_eq!(of_stages, of_whole, "{layers:?}");
+        }
+    }
+}
+
+#[test]
+fn values_are_read_when_they_were_tapped() {
+    let (graph, weights) = dense();
+    let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
+    let backend = pipeline(&[2, 1, 2], reference);
+    let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    let bucket = Bucket { rows: 1, outputs: 1 };
+    let program = loaded.compile(bucket, Taps::Names(&["q-2"])).expect("a good graph");
+    let why = |name: &str| program.read(name).expect_err("it was not tapped").to_string();
+    assert!(why("q-4").contains("was not tapped"), "{}", why("q-4"));
+    assert!(why("q-5").contains("is not in the graph"), "{}", why("q-5"));
+    let error = loaded.compile(bucket, Taps::Names(&["q-2", "nobody"])).err().expect("it is not there");
+    assert!(error.to_string().contains("`nobody` is not in the graph"), "{error}");
+}
+
+/// Layer 3 reads the keys and values of layer 1, so the two cannot be in different places.
+#[test]
+fn a_store_has_one_place() {
+    let own = Kv::Own(None);
+    let (graph, weights) = model(&[own, own, own, Kv::Of(1), own]);
+    let state = StateLayout::uniform(&graph, 6, KvFormat::F32);
+    for layers in [vec![2, 3], vec![1, 2, 2]] {
+        let expected = Error::Cut {
+            layers: 5,
+            at: layers[..layers.len() - 1].iter().sum(),
+            why: "layers behind that read values or K/V of layers before",
+        };
+        let backend = pipeline(&layers, reference);
+        let bucket = Bucket { rows: 1, outputs: 1 };
+        let needed = backend.requirements(&graph, &weights, &state, &[bucket], Taps::None);
+        assert_eq!(needed.expect_err("it cannot be cut there"), expected);
+        assert_eq!(backend.load(&graph, &weights, &state).err(), Some(expected));
+    }
+    let whole = run(reference(0), &graph, &weights, Taps::None, &[]);
+    assert_eq!(run(pipeline(&[1, 3, 1], reference), &graph, &weights, Taps::None, &[]), whole);
+}
+
+#[test]
+fn parts_are_all_layers() {
+    let (graph, weights) = dense();
+    let state = StateLayout::uniform(&graph, 6, KvFormat::F32);
+    for layers in [vec![], vec![4], vec![2, 4], vec![0, 5], vec![2, 0, 3], vec![5, 0], vec![usize::MAX, 6]] {
+        let loaded = pipeline(&layers, reference).load(&graph, &weights, &state);
+        let error = loaded.err().unwrap_or_else(|| panic!("{layers:?} are not its layers"));
+        assert!(matches!(error, Error::Cut { layers: LAYERS, .. }), "{layers:?}: {error}");
+    }
+}
+
+#[test]
+fn memory_is_that_of_all_stages() {
+    let (graph, weights) = windowed();
+    let state = StateLayout { pages: vec![3, 6, 4], format: KvFormat::F32 };
+    let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
+    let backend = pipeline(&[2, 1, 2], reference);
+    let needed = backend.requirements(&graph, &weights, &state, &buckets, Taps::All).expect("a good model");
+    let loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    assert_eq!(loaded.memory(), needed);
+    // Keys and values of 2 heads of 4 f32 each a position; groups in the order of their first store.
+    let kv = |pages: usize| (pages * PAGE * 2 * 8 * 4) as u64;
+    let of_layer = (4 * COLS * COLS * 4) as u64;
+    let table = (VOCAB * COLS * 4) as u64;
+    let stages: Vec<Memory> = loaded.stages().into_iter().map(|(_, memory)| memory).collect();
+    let memory = |weights_mapped, kv| Memory { weights_mapped, kv, ..Memory::default() };
+    let expected = [
+        memory(table + 2 * of_layer, kv(3) + kv(6)),
+        memory(of_layer, kv(3)),
+        memory(2 * of_layer + table, kv(4) + kv(6)),
+    ];
+    assert_eq!(stages, expected);
+    assert_eq!(needed.kv, kv(3 + 6 + 3 + 4 + 6));
+    let device = loaded.describe().device;
+    assert_eq!(device, "CPU for 2 layers, then CPU for 1 layers, then CPU");
+}
+
+/// What the programs of a stage were asked for.
+#[derive(Default)]
+struct Asked {
+    buckets: Vec<Bucket>,
+    outputs: Vec<usize>,
+}
+
+/// A reference backend that notes what it is asked for.
+struct Spy(Arc<Mutex<Asked>>);
+
+struct SpyModel(Box<dyn LoadedModel>, Arc<Mutex<Asked>>);
+
+struct SpyProgram(Box<dyn Program>, Arc<Mutex<Asked>>);
+
+impl Backend for Spy {
+    fn describe(&self) -> Description {
+        Reference::new().describe()
+    }
+
+    fn requirements(
+        &self,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+        buckets: &[Bucket],
+        taps: Taps<'_>,
+    ) -> Result<Memory, Error> {
+        Reference::new().requirements(graph, weights, state, buckets, taps)
+    }
+
+    fn load(
+        self: Box<Self>,
+        graph: &Graph,
+        weights: &dyn Weights,
+        state: &StateLayout,
+    ) -> Result<Box<dyn LoadedModel>, Error> {
+        Ok(Box::new(SpyModel(Box::new(Reference::new()).load(graph, weights, state)?, self.0)))
+    }
+}
+
+impl LoadedModel for SpyModel {
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        self.1.lock().expect("no panic").buckets.push(bucket);
+        Ok(Box::new(SpyProgram(self.0.compile(bucket, taps)?, self.1.clone())))
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.memory()
+    }
+}
+
+impl Program for SpyProgram {
+    fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+        self.1.lock().expect("no panic").outputs.push(step.outputs().len());
+        self.0.submit(step)
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
+        self.0.wait(ticket)
+    }
+
+    fn read(&self, name: &str) -> Result<&[f32], Error> {
+        self.0.read(name)
+    }
+}
+
+#[test]
+fn output_rows_are_the_last_stages() {
+    let (graph, weights) = dense();
+    let asked: [Arc<Mutex<Asked>>; 3] = Default::default();
+    let backend = pipeline(&[2, 1, 2], |stage| Box::new(Spy(asked[stage].clone())));
+    let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
+    let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    let mut program = loaded.compile(Bucket { rows: 4, outputs: 2 }, Taps::None).expect("a good graph");
+    let step = |outputs| {
+        let outputs = OutputRow::all(0..outputs);
+        Step::new(vec![1, 2, 3], vec![Sequence::uniform(0, 3, 1, [0])], outputs).expect("a good step")
+    };
+    program.run(&step(2)).expect("room");
+    // Nothing is written: no stage begins.
+    assert!(matches!(program.submit(&step(3)), Err(Error::Step(_))));
+    let outputs = |stage: usize| asked[stage].lock().expect("no panic").outputs.clone();
+    assert_eq!([0, 1, 2].map(outputs), [vec![0], vec![0], vec![2]]);
+    let buckets = |stage: usize| asked[stage].lock().expect("no panic").buckets.clone();
+    let bucket = |outputs| vec![Bucket { rows: 4, outputs }];
+    assert_eq!([0, 1, 2].map(buckets), [bucket(0), bucket(0), bucket(2)]);
+}
