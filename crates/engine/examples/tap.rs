@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = Gguf::from_bytes(Bytes::from_static(demo_model::EMBEDDED))?;
     let model = Arc::new(Model::new(file)?);
     let mut engine =
-        Engine::new(Arc::clone(&model), Box::new(backend_reference::Reference::new()), Options::default())?;
+        Engine::new(Arc::clone(&model), Box::new(backend_cpu::Cpu::new(None)), Options::default())?;
 
     let names: Vec<String> = (0..model.config().block_count).map(|layer| format!("l_out-{layer}")).collect();
     let wanted: Vec<&str> = names.iter().map(String::as_str).collect();

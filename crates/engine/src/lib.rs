@@ -11,7 +11,7 @@
 //!
 //! # fn main() -> Result<(), engine::Error> {
 //! let model = Arc::new(Model::open("model.gguf")?);
-//! let backend = Box::new(backend_reference::Reference::new());
+//! let backend = Box::new(backend_cpu::Cpu::new(None));
 //! let mut engine = Engine::new(model.clone(), backend, Options::default())?;
 //!
 //! let prompt = model.encode_prompt("Once upon a time", false);

@@ -1,6 +1,7 @@
 //! Small random models and what a request on them comes to.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::sync::Arc;
 
 use backend::Backend;
@@ -24,14 +25,15 @@ pub(crate) fn model_with(metadata: &gguf::Metadata) -> Arc<Model> {
     opened(gguf::write(Vec::new(), metadata, &tensors).expect("testkit's tensors are valid"))
 }
 
-fn opened(file: Vec<u8>) -> Arc<Model> {
+/// A file, opened.
+pub(crate) fn opened(file: Vec<u8>) -> Arc<Model> {
     let file = gguf::Gguf::from_bytes(file.into()).expect("what was just written is valid");
     Arc::new(Model::new(file).expect("testkit's models are supported"))
 }
 
-/// The backend whose answers depend on neither batch nor threads, on so many of these.
-pub(crate) fn cpu(_threads: usize) -> Box<dyn Backend> {
-    reference()
+/// The CPU backend.
+pub(crate) fn cpu(threads: usize) -> Box<dyn Backend> {
+    Box::new(backend_cpu::Cpu::new(NonZero::new(threads)))
 }
 
 /// The reference backend.

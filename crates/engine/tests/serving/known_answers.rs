@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use engine::{Chat, Engine, LogitRows, Model, Options, Request, Sampling};
 
+use gguf::Value;
+
 use crate::common::{cpu, reference, run, serve};
 
 /// What llama.cpp says of stories260K after BOS at temperature 0.
@@ -76,12 +78,17 @@ fn tinyllama_answers_as_llama_cpp() {
 
 fn tinyllama_shapes(model: &Model) {
     let c = model.config();
-    assert_eq!(
-        (c.block_count, c.embedding_length, c.feed_forward_length, c.vocab_size),
-        (22, 2048, 5632, 32000)
-    );
-    assert_eq!((c.head_count, c.head_count_kv, c.key_length), (32, 4, 64));
-    assert_eq!((c.rms_epsilon, c.rope_freq_base), (1e-5, 10_000.0));
+    assert_eq!((c.block_count, c.embedding_length, c.vocab_size), (22, 2048, 32000));
+    for (key, expected) in [
+        ("feed_forward_length", Value::U32(5632)),
+        ("attention.head_count", Value::U32(32)),
+        ("attention.head_count_kv", Value::U32(4)),
+        ("attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
+        ("rope.freq_base", Value::F32(10_000.0)),
+    ] {
+        let found = c.hyper_parameters.iter().find(|(name, _)| *name == key);
+        assert_eq!(found.map(|(_, value)| value), Some(&expected), "{key}");
+    }
     for (name, shape) in [
         ("blk.0.attn_k", [2048, 256]),
         ("blk.0.ffn_gate", [2048, 5632]),

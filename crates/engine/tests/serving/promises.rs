@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::common::{Answer, cpu, eight, model, model_with, prompt, reference, run, serve, spec};
+use crate::common::{Answer, cpu, eight, model, model_with, opened, prompt, reference, run, serve, spec};
 use engine::{Engine, Error, Event, LogitRows, Model, Options, Refusal, Request, Sampling, Stop, StopReason};
 use quant::Format;
+use testkit::llama::Spec;
 
 fn greedy(prompt: Vec<u32>, max_tokens: usize) -> Request {
     Request::new(prompt).sampling(Sampling::greedy()).max_tokens(max_tokens)
@@ -96,6 +97,27 @@ fn waiting_and_preemption_make_no_difference() {
         assert_eq!(contents(&together), contents(&expected), "{sequences} at once, {pages} pages");
         assert!(together.iter().all(|answer| answer.usage.prompt_tokens == 20));
     }
+}
+
+/// A model with windows of 40 positions in six of seven layers.
+#[test]
+fn windows_make_no_difference_and_take_less_memory() {
+    let spec = Spec { context: 256, ..testkit::llama::gemma3(Format::F32) };
+    let model = opened(spec.file());
+    let requests = || (0..4).map(|i| greedy(prompt(i, 15 + 45 * i as usize), 60));
+    let expected = alone(&model, requests().collect());
+    // The fewest pages that the longest request fits in; four at once need more than twice as many.
+    for (n_batch, pages) in [(512, None), (20, None), (33, Some(8))] {
+        let options = Options { n_batch, pages, sequences: 4, ..Options::default() };
+        let mut engine = serve(&model, 2, options);
+        assert_eq!(contents(&run(&mut engine, requests())), contents(&expected), "n_batch {n_batch}");
+    }
+    let kv = |spec: &Spec| serve(&opened(spec.file()), 1, Options { n_batch: 32, ..Options::default() });
+    let kv = |spec: &Spec| kv(spec).runner().memory().kv;
+    // Of 8 pages six layers have a window's: two for 40 positions, one for a step, and three because they begin and end
+    // within pages and give one back late.
+    let all = Spec { window: Some(4096), ..spec.clone() };
+    assert_eq!(kv(&spec) * 7 * 8, kv(&all) * (8 + 6 * 6));
 }
 
 #[test]
