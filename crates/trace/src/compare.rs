@@ -7,16 +7,13 @@
 use std::ops::Range;
 
 use crate::causes::{self, head_dim};
-use crate::judge::{Block, Blocks, Region, Rows, judge, rows_at_once};
+use crate::judge::{Block, Blocks, Region, Rows, WHOLE_FLOAT, judge, rows_at_once};
 use crate::metrics::{Measure, difference, ratio};
 use crate::replay::Replay;
 use crate::report::Own;
-use crate::{Compared, Error, First, Matrix, Meta, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
+use crate::{Compared, Error, First, Meta, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
 
-/// The largest error of a whole model with weights of F32 or F16.
-pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
-
-/// That with weights of BF16, where engines cut activations to 8 bits, too.
+/// The largest error of a whole model with weights of BF16, where engines cut activations to 8 bits, too.
 const WHOLE_BF16: f64 = 1e-3;
 
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
@@ -169,7 +166,7 @@ impl Sides<'_> {
 
     /// Rows of a value that both have: B's, then A's.
     pub(crate) fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
-        let (expected, found) = (read(self.b, name, rows.clone())?, read(self.a, name, rows)?);
+        let (expected, found) = (self.b.matrix(name, rows.clone())?, self.a.matrix(name, rows)?);
         Ok(Block::plain(expected, found))
     }
 
@@ -370,10 +367,4 @@ impl First {
             causes: Vec::new(),
         })
     }
-}
-
-/// Rows of a value.
-pub(crate) fn read(trace: &Trace, name: &str, rows: Range<usize>) -> Result<Matrix, Error> {
-    let cols = trace.value(name).map_or(1, |shape| shape.cols);
-    Ok(Matrix::new(cols, trace.read_rows(name, rows)?))
 }

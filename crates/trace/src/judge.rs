@@ -48,6 +48,9 @@ const QUANTIZED: f64 = 5e-4;
 /// with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
 const ATTENTION_F16: f64 = 1e-5;
 
+/// The largest error of a whole model with weights of F32 or F16.
+pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
+
 /// The one-operation limit of `op`.
 pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     let is_quantized = op.weights().any(|(id, role)| {

@@ -7,8 +7,7 @@ use graph::{Op, ValueId};
 use half::f16;
 
 use crate::causes::{self, Candidate, Cause};
-use crate::compare::{WHOLE_FLOAT, read};
-use crate::judge::{self, Block, Blocks, Judgement, Products, Rounding, judge, rows_at_once};
+use crate::judge::{self, Block, Blocks, Judgement, Products, Rounding, WHOLE_FLOAT, judge, rows_at_once};
 use crate::oracle::Call;
 use crate::report::{First, Own};
 use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
@@ -55,7 +54,7 @@ impl Replay<'_> {
 
     /// Rows of a value that were recorded.
     fn recorded(&self, id: ValueId, rows: Range<usize>) -> Result<Option<Matrix>, Error> {
-        self.is_recorded(id).then(|| read(self.trace, &self.name(id), rows)).transpose()
+        self.is_recorded(id).then(|| self.trace.matrix(&self.name(id), rows)).transpose()
     }
 
     /// The operation of `id` for `rows`.
@@ -215,7 +214,8 @@ impl Replay<'_> {
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
         let make = |rows: Range<usize>| {
-            let (expected, found) = (read(self.trace, &tapped, rows.clone())?, read(self.trace, name, rows)?);
+            let (expected, found) =
+                (self.trace.matrix(&tapped, rows.clone())?, self.trace.matrix(name, rows)?);
             Ok(Block::plain(expected, found))
         };
         let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);

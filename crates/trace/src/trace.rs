@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Meta};
+use crate::{Error, Matrix, Meta};
 
 /// The longest header, as other readers of the format have it.
 const MAX_HEADER: u64 = 100_000_000;
@@ -181,6 +181,12 @@ impl Trace {
             .and_then(|_| file.read_exact(&mut bytes))
             .map_err(|error| Error::io(&self.path, "read it", error))?;
         Ok(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
+    }
+
+    /// [`Trace::read_rows`] as a matrix.
+    pub(crate) fn matrix(&self, name: &str, rows: Range<usize>) -> Result<Matrix, Error> {
+        let cols = self.value(name).map_or(1, |shape| shape.cols);
+        Ok(Matrix::new(cols, self.read_rows(name, rows)?))
     }
 }
 

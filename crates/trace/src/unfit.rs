@@ -5,7 +5,7 @@ use std::ops::Range;
 use backend::Weight;
 use graph::{Graph, ValueId};
 
-use crate::compare::{Sides, read};
+use crate::compare::Sides;
 use crate::judge::{Blocks, Region, rows_at_once};
 use crate::report::Own;
 use crate::trace::Shape;
@@ -96,7 +96,8 @@ impl Sides<'_> {
         let value = &self.values[at];
         let (mut rows, mut cols) = (Vec::new(), vec![false; value.cols]);
         for first in (0..value.rows).step_by(rows_at_once(value.cols)) {
-            let block = read(self.a, &value.name, first..value.rows.min(first + rows_at_once(value.cols)))?;
+            let block =
+                self.a.matrix(&value.name, first..value.rows.min(first + rows_at_once(value.cols)))?;
             for r in 0..block.rows {
                 let bad = block.row(r).iter().zip(&mut cols).filter(|(x, _)| !x.is_finite());
                 if bad.map(|(_, col)| *col = true).count() > 0 {

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 
 use mistakes::{Misread, Mistake, fields, mistakes};
 
-use super::linear::Close;
+use super::close::Close;
 use super::{Diagnosis, Rank};
 use crate::Matrix;
 

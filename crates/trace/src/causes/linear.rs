@@ -5,15 +5,12 @@ use std::ops::Range;
 use backend::Weight;
 use graph::WeightId;
 
+use super::close::Close;
 use super::{Candidate, Diagnosis, Rank, blocks, general};
-use crate::metrics::difference;
 use crate::{Error, Matrix};
 
 /// Numbers of a matrix that are held in memory, about.
 const NUMBERS: usize = 1 << 21;
-
-/// Output columns that are looked at closely, at most.
-pub(super) const COLUMNS: usize = 48;
 
 /// Inputs that lie together in a sum, at least, when a part of it is looked for.
 const PART: usize = 8;
@@ -67,37 +64,6 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>, own: WeightId) {
     let close = Close::new(diagnosis, &weight);
     parts(diagnosis, &close, &weight);
     blocks::diagnose(diagnosis, &close, own, &weight);
-}
-
-/// The wrong output columns that are looked at closely: those with the largest errors.
-pub(in crate::causes) struct Close {
-    /// Their numbers.
-    pub(in crate::causes) cols: Vec<usize>,
-    /// Their rows of the weight: `[cols.len(), K]`.
-    pub(in crate::causes) weights: Matrix,
-    /// What was recorded less what should be: `[cols.len()][rows]`.
-    pub(in crate::causes) errors: Vec<Vec<f64>>,
-}
-
-impl Close {
-    fn new(diagnosis: &Diagnosis<'_>, weight: &Weight) -> Close {
-        let s = diagnosis.candidate;
-        let error = |c: usize| -> f64 {
-            s.region.rows.iter().map(|&r| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2)).sum()
-        };
-        let mut by_error: Vec<(f64, usize)> = s.region.cols.iter().map(|&c| (error(c), c)).collect();
-        by_error.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let cols: Vec<usize> = by_error.into_iter().take(COLUMNS).map(|(_, c)| c).collect();
-        let mut weights = Vec::with_capacity(cols.len() * weight.cols);
-        for &c in &cols {
-            let mut row = vec![0.0; weight.cols];
-            weight.format.dequantize(weight.row(c), &mut row);
-            weights.extend(row);
-        }
-        let difference = |r: usize, c: usize| f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));
-        let errors = cols.iter().map(|&c| (0..s.found.rows).map(|r| difference(r, c)).collect()).collect();
-        Close { cols, weights: Matrix::new(weight.cols, weights), errors }
-    }
 }
 
 /// Rows from which a factor, or a range for a single column, is estimated, at least: with fewer, one of the

@@ -8,6 +8,7 @@
 
 mod attention;
 mod blocks;
+mod close;
 mod consumed;
 mod elementwise;
 mod embed;

@@ -9,7 +9,7 @@
 use backend::Weight;
 
 use crate::Matrix;
-use crate::causes::linear::Close;
+use crate::causes::close::Close;
 use crate::causes::words;
 
 /// Values that are looked at together.
