@@ -30,9 +30,9 @@ fn name() -> String {
 
 /// An instance with these options.
 fn open(options: &OpenOptions) -> Result<Cpu, Error> {
-    let fails = |name: &str| Error::Device {
+    let fails = |set: &str| Error::Device {
         device: name(),
-        why: format!("it has no instruction set `{name}` that there are kernels for"),
+        why: format!("it has no instruction set `{set}` that there are kernels for"),
     };
     let isa = match options.instruction_set {
         Some(name) => Isa::named(name).ok_or_else(|| fails(name))?,

@@ -10,6 +10,7 @@
 
 mod attention;
 mod ceilings;
+mod devices;
 mod experts;
 #[cfg(all(test, unix))]
 mod guard;
@@ -34,6 +35,7 @@ use backend::{
 use graph::Graph;
 
 pub use ceilings::{Ceilings, ceilings};
+pub use devices::CpuDriver;
 pub use kernels::Isa;
 use kernels::Kernels;
 use kv::Kv;

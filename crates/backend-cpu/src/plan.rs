@@ -373,11 +373,15 @@ mod tests {
     fn inputs(bound: &Bound, plan: &Plan, item: Item) -> Vec<Item> {
         match item {
             Item::Packed(id, _) => vec![Item::Value(id)],
-            Item::Value(id) => match bound.value(id).op {
-                Op::Linear { x, .. } => vec![Item::Packed(x, FORM)],
-                Op::Experts { .. } => vec![Item::Stage(id, Stage::Downs)],
-                ref op => op.inputs().map(Item::Value).collect(),
-            },
+            Item::Value(id) => {
+                let op = &bound.value(id).op;
+                if let Op::Linear { x, .. } = *op {
+                    return vec![Item::Packed(x, FORM)];
+                }
+                let is_experts = matches!(op, Op::Experts { .. });
+                let values = || op.inputs().map(Item::Value).collect();
+                if is_experts { vec![Item::Stage(id, Stage::Downs)] } else { values() }
+            }
             Item::Stage(id, Stage::Gathered(form)) => {
                 let Op::Experts { x, routes, .. } = bound.value(id).op else { unreachable!("experts") };
                 vec![Item::Packed(x, form), Item::Value(routes)]

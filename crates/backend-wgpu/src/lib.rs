@@ -8,6 +8,7 @@
 mod attend;
 mod compile;
 mod device;
+mod devices;
 mod experts;
 mod facts;
 mod formats;
@@ -36,6 +37,7 @@ use graph::Graph;
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
+pub use devices::GpuDriver;
 use device::{Device, Settings, lock};
 pub use facts::{Facts, may_have_gpu};
 pub use memory::{Room, formats};

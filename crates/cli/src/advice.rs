@@ -66,7 +66,9 @@ fn of_fault(fault: &backend::Error) -> Option<&'static str> {
         backend::Error::Device { .. } => {
             "--backend cpu needs no such device; in a chat, /backend cpu goes on with the conversation"
         }
-        backend::Error::Cut { .. } => "-ngl auto or -ngl all cuts the model where it can be cut, or not at all",
+        backend::Error::Cut { .. } => {
+            "-ngl auto or -ngl all cuts the model where it can be cut, or not at all"
+        }
         _ => return None,
     })
 }
@@ -78,7 +80,9 @@ fn of_remedy(remedy: Remedy) -> &'static str {
             "-c N with fewer tokens takes less memory, -ngl N with fewer layers less of a graphics processor's"
         }
         Remedy::SmallerBatch => "-b N with fewer tokens takes less memory",
-        Remedy::SmallerModel => "`rustorch quantize` writes a model in fewer bits; -c N with fewer tokens takes less, too",
+        Remedy::SmallerModel => {
+            "`rustorch quantize` writes a model in fewer bits; -c N with fewer tokens takes less, too"
+        }
         Remedy::LeaveWeightsInFile => {
             "--no-repack leaves weights in the file; `rustorch quantize` writes a model in fewer bits"
         }
@@ -119,8 +123,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_named() {
-        let too_little =
-            TooLittle { wanted: 8, layers: 8, needed: Some(9), sites: Vec::new(), fitting: 3 };
+        let too_little = TooLittle { wanted: 8, layers: 8, needed: Some(9), sites: Vec::new(), fitting: 3 };
         let advice = advice(&PlacementError::from(too_little).into());
         assert!(advice.is_some_and(|advice| advice.starts_with("use -ngl 3 or -ngl auto")));
     }

@@ -99,11 +99,7 @@ pub(crate) struct WeightsArgs {
 /// How devices are opened.
 impl From<CpuArgs> for OpenOptions {
     fn from(CpuArgs { threads, isa, weights }: CpuArgs) -> OpenOptions {
-        OpenOptions {
-            threads,
-            instruction_set: isa.map(Isa::name),
-            ..OpenOptions::from(weights)
-        }
+        OpenOptions { threads, instruction_set: isa.map(Isa::name), ..OpenOptions::from(weights) }
     }
 }
 

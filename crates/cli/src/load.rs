@@ -59,8 +59,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
     let wish = Wish::from(&args.backend);
     let read = Read { logits, values: args.debug };
-    let placement =
-        placement::of_engine(&model, &options, read, |demand| Placement::new(wish, demand))?;
+    let placement = placement::of_engine(&model, &options, read, |demand| Placement::new(wish, demand))?;
     let model = Arc::new(model);
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;
@@ -73,7 +72,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
         tracing::debug!("the model runs on {}", placement.in_words());
         Ok(engine)
     })?;
-    let (memory, limits) = (engine.backend().memory(), engine.limits());
+    let (memory, limits) = (engine.runner().memory(), engine.limits());
     tracing::debug!(
         "the model is ready: {}; a context of {} tokens, prompts in steps of {}",
         in_words(&memory),

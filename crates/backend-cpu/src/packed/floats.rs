@@ -16,7 +16,8 @@ use quant::{Bf16Le, Block, F16Le, F32Le, Format};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::activations::{Activations, panels};
-use super::product::{DIRECT, groups, load, store, strips};
+use super::product::DIRECT;
+use super::sums::{groups, load, store, strips};
 use super::{Packed, Scratch, Strips};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
 use crate::memory::Line;

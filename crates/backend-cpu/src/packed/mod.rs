@@ -14,6 +14,7 @@ pub(crate) mod layout;
 mod plainly;
 pub(crate) mod product;
 mod slab;
+mod sums;
 
 use std::cell::Cell;
 use std::marker::PhantomData;

@@ -11,7 +11,7 @@ use bytemuck::Zeroable;
 
 use super::activations::{Activations, Scaled, panels};
 use super::layout::{Factors, Kind, Layout};
-use super::product::{Source, block, groups, load, store};
+use super::sums::{Source, block, groups, load, store};
 use super::{Packed, Scratch, scaled};
 use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
 use crate::pool::Tile;

@@ -65,7 +65,7 @@ impl<'a> Stopwatch<'a> {
 
     /// What kernels took since this was asked last.
     pub(super) fn timings(&self) -> Vec<Timing> {
-        self.engine.backend().timings()
+        self.engine.runner().timings()
     }
 
     /// Computes what lies before, unless it is there; false when Ctrl-C was pressed.

@@ -59,11 +59,7 @@ impl Work {
             work.attentions.extend(cost.attends.map(|(store, macs)| {
                 let store = graph.store(store);
                 let values = store.heads * (store.k_dim + store.v_dim);
-                Attention {
-                    macs: macs as f64,
-                    bytes: (values * kv.bytes()) as f64,
-                    window: store.window,
-                }
+                Attention { macs: macs as f64, bytes: (values * kv.bytes()) as f64, window: store.window }
             }));
         }
         work

@@ -107,7 +107,7 @@ impl Session {
         let mut out = TextOut::new();
         let chat = &mut self.chat;
         let outcome = generate::follow(&mut self.engine, id, prompt_tokens, |event| {
-            chat.hear(event);
+            chat.on_event(event);
             match event {
                 Event::Token { text, .. } => out.push(text),
                 _ => Ok(()),
@@ -217,13 +217,11 @@ impl Session {
     }
 
     fn stats(&self) -> String {
-        let backend = self.engine.backend();
+        let runner = self.engine.runner();
+        let device = runner.loaded().describe();
         let held = [
-            (
-                "backend",
-                format!("{} on {}", backend.describe().name, printable(&backend.describe().device, "")),
-            ),
-            ("memory", load::in_words(&backend.memory())),
+            ("backend", format!("{} on {}", device.name, printable(&device.device, ""))),
+            ("memory", load::in_words(&runner.memory())),
         ];
         let Some(usage) = &self.last else { return "no answer yet\n".to_owned() + &output::pairs(held) };
         let rate = |rate: Option<f64>| rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));

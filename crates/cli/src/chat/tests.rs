@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps, Ticket,
-    Weights,
+    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
+    Ticket, Weights,
 };
 use backend_cpu::Cpu;
 use clap::Parser;

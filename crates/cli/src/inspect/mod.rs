@@ -12,7 +12,6 @@ use backend::{PAGE, StateLayout, Taps};
 use engine::Model;
 use gguf::Gguf;
 use graph::{Graph, Group};
-use models::{Config, RopeScaling};
 use runner::Demand;
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
@@ -23,7 +22,7 @@ use crate::placement::{self, Read};
 use crate::values::Size;
 use crate::{load, output};
 use fits::Fit;
-use value::{Entries, Number};
+use value::{Entries, Plain};
 
 /// What `inspect` is told.
 #[derive(Debug, clap::Args)]
@@ -69,7 +68,8 @@ struct Report<'a> {
     version: u32,
     alignment: u32,
     metadata: Entries<'a>,
-    hyper_parameters: Option<BTreeMap<&'static str, Number>>,
+    /// What the model's family reads, by the keys of the file.
+    hyper_parameters: Option<BTreeMap<&'static str, Plain>>,
     #[serde(serialize_with = "value::or_error")]
     tokenizer: Result<TokenizerFacts, String>,
     tensors: Vec<TensorFacts<'a>>,
@@ -177,7 +177,7 @@ impl<'a> Report<'a> {
             version: file.version() as u32,
             alignment: file.alignment(),
             metadata: Entries(file.metadata()),
-            hyper_parameters: Config::new(file).ok().as_ref().map(hyper_parameters),
+            hyper_parameters: hyper_parameters(file),
             tokenizer: tokenizer_facts(file).map_err(|error| error.to_string()),
             tensors: tensors.collect(),
             formats,
@@ -187,27 +187,11 @@ impl<'a> Report<'a> {
     }
 }
 
-fn hyper_parameters(config: &Config) -> BTreeMap<&'static str, Number> {
-    let sizes = [
-        ("block_count", config.block_count),
-        ("context_length", config.context_length),
-        ("embedding_length", config.embedding_length),
-        ("feed_forward_length", config.feed_forward_length),
-        ("head_count", config.head_count),
-        ("head_count_kv", config.head_count_kv),
-        ("key_length", config.key_length),
-        ("rope_dimension_count", config.rope_dimension_count),
-        ("value_length", config.value_length),
-        ("vocab_size", config.vocab_size),
-    ];
-    let floats = [("rms_epsilon", config.rms_epsilon), ("rope_freq_base", config.rope_freq_base)];
-    let linear = match config.rope_scaling {
-        RopeScaling::None => None,
-        RopeScaling::Linear(factor) => Some(("rope_scaling_linear", Number::Float(factor))),
-    };
-    let sizes = sizes.map(|(name, size)| (name, Number::Size(size)));
-    let floats = floats.map(|(name, float)| (name, Number::Float(float)));
-    sizes.into_iter().chain(floats).chain(linear).collect()
+/// None of a model that cannot be computed.
+fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, Plain>> {
+    let model = models::Model::of(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
+    let read = model.config.hyper_parameters.into_iter();
+    Some(read.map(|(key, value)| (key, Plain(value))).collect())
 }
 
 fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {

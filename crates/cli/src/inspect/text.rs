@@ -27,7 +27,7 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     }
     if let Some(parameters) = &report.hyper_parameters {
         heading(&mut out, "Hyper-parameters")?;
-        write!(out, "{}", pairs(parameters.iter().map(|(name, value)| (*name, value.to_string()))))?;
+        write!(out, "{}", pairs(parameters.iter().map(|(name, value)| (*name, short(&value.0)))))?;
     }
     heading(&mut out, "Tokenizer")?;
     match &report.tokenizer {

@@ -1,7 +1,5 @@
 //! Metadata for JSON, in full, and for people, abbreviated.
 
-use std::fmt;
-
 use gguf::{Array, Metadata, Value};
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
@@ -15,20 +13,12 @@ const ELEMENT: usize = 16;
 /// Elements of an array that people get to see.
 const ELEMENTS: usize = 6;
 
-/// A hyper-parameter's value.
-#[derive(Clone, Copy, Serialize)]
-#[serde(untagged)]
-pub(super) enum Number {
-    Size(usize),
-    Float(f32),
-}
+/// A value without its type.
+pub(super) struct Plain(pub(super) Value);
 
-impl fmt::Display for Number {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Number::Size(size) => size.fmt(f),
-            Number::Float(float) => float.fmt(f),
-        }
+impl Serialize for Plain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Untyped(&self.0).serialize(serializer)
     }
 }
 
@@ -62,22 +52,30 @@ impl Serialize for Entry<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut entry = serializer.serialize_struct("Entry", 2)?;
         entry.serialize_field("type", &value_type(self.0))?;
-        match self.0 {
-            Value::U8(v) => entry.serialize_field("value", v)?,
-            Value::I8(v) => entry.serialize_field("value", v)?,
-            Value::U16(v) => entry.serialize_field("value", v)?,
-            Value::I16(v) => entry.serialize_field("value", v)?,
-            Value::U32(v) => entry.serialize_field("value", v)?,
-            Value::I32(v) => entry.serialize_field("value", v)?,
-            Value::F32(v) => entry.serialize_field("value", v)?,
-            Value::Bool(v) => entry.serialize_field("value", v)?,
-            Value::String(v) => entry.serialize_field("value", v)?,
-            Value::Array(v) => entry.serialize_field("value", &Elements(v))?,
-            Value::U64(v) => entry.serialize_field("value", v)?,
-            Value::I64(v) => entry.serialize_field("value", v)?,
-            Value::F64(v) => entry.serialize_field("value", v)?,
-        }
+        entry.serialize_field("value", &Untyped(self.0))?;
         entry.end()
+    }
+}
+
+struct Untyped<'a>(&'a Value);
+
+impl Serialize for Untyped<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::U8(v) => v.serialize(serializer),
+            Value::I8(v) => v.serialize(serializer),
+            Value::U16(v) => v.serialize(serializer),
+            Value::I16(v) => v.serialize(serializer),
+            Value::U32(v) => v.serialize(serializer),
+            Value::I32(v) => v.serialize(serializer),
+            Value::F32(v) => v.serialize(serializer),
+            Value::Bool(v) => v.serialize(serializer),
+            Value::String(v) => v.serialize(serializer),
+            Value::Array(v) => Elements(v).serialize(serializer),
+            Value::U64(v) => v.serialize(serializer),
+            Value::I64(v) => v.serialize(serializer),
+            Value::F64(v) => v.serialize(serializer),
+        }
     }
 }
 

@@ -236,7 +236,7 @@ fn chat(engine: &mut Engine, question: &str) -> anyhow::Result<String> {
     chat.say(engine, question)?;
     while chat.pending().is_some() {
         for event in engine.step()? {
-            chat.hear(&event);
+            chat.on_event(&event);
             if let Event::Failed { error, .. } = event {
                 bail!(error);
             }

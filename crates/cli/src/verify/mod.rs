@@ -59,7 +59,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let why = "it is the backends cpu, vulkan, metal and reference that are verified, one at a time";
         return Err(Usage(why.to_owned()).into());
     }
-    let graphics = args.backend.map(backends::graphics_of).transpose()?.unwrap_or_default().into_iter().next();
+    let graphics =
+        args.backend.map(backends::graphics_of).transpose()?.unwrap_or_default().into_iter().next();
     let mut report = Report::new(&args.model, args.json);
     let Some(file) = report.get("file", "inspect", |bar| {
         let file = load::file(&args.model)?;

@@ -180,7 +180,8 @@ pub(super) fn many_rows_are_single(model: &Model, candidate: &Make) -> anyhow::R
     let every = MANY.div_ceil(engine::all_logits_rows(model.config().vocab_size, MANY));
     let outputs: Vec<u32> = (0..MANY as u32).step_by(every).collect();
     let mut runner = Runner::with_outputs(model, candidate()?, [1, MANY], outputs.len())?;
-    let at_once = runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs.iter().copied())?;
+    let at_once =
+        runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs.iter().copied())?;
     let mut single = Vec::with_capacity(at_once.len());
     for (n_past, tokens) in tokens.chunks(1).enumerate() {
         let logits = runner.step(&[Part { sequence: 0, n_past, tokens }])?;

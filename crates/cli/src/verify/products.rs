@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, ensure};
-use backend::{
-    Backend, Bucket, KvFormat, OutputRow, Sequence, StateLayout, Step, Taps, Weight, Weights,
-};
+use backend::{Backend, Bucket, KvFormat, OutputRow, Sequence, StateLayout, Step, Taps, Weight, Weights};
 use bytes::Bytes;
 use engine::Model;
 use graph::{Builder, Role};
@@ -128,18 +126,14 @@ fn samples(model: &Model) -> anyhow::Result<Vec<Numbered<'_>>> {
     let multiplied: Vec<&graph::Weight> = multiplied.map(|(_, weight)| weight).collect();
     let total: usize = multiplied.iter().map(|weight| weight.count * weight.rows * weight.cols).sum();
     let mut values = 0;
-    let numbered = |weight: &&'_ graph::Weight| {
+    let mut samples = Vec::new();
+    for weight in multiplied {
         let found = file.weight(weight).with_context(|| format!("no tensor `{}`", weight.tensor))?;
-        Ok((weight.name.as_str(), found))
-    };
-    let found = multiplied.iter().map(numbered).collect::<anyhow::Result<Vec<_>>>()?;
-    let samples = found.into_iter().map(|(name, found)| {
-        let sample = sample(name, &found, total);
-        let number = values / VALUES;
+        let (sample, number) = (sample(&weight.name, &found, total), values / VALUES);
         values += sample.weight.rows * sample.weight.cols;
-        Numbered { sample, number }
-    });
-    Ok(samples.collect())
+        samples.push(Numbered { sample, number });
+    }
+    Ok(samples)
 }
 
 /// Rows of a weight, evenly chosen of all its matrices, of a model whose matrices have `total` values.

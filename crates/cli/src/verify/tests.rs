@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps, Ticket,
-    Weights,
+    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
+    Ticket, Weights,
 };
 use bytes::Bytes;
 use engine::Model;

@@ -13,7 +13,7 @@ fn everything_is_in_the_json() {
     assert_eq!(json["metadata"]["llama.block_count"]["value"], 1);
     assert_eq!(json["metadata"]["llama.block_count"]["type"], "u32");
     assert_eq!(json["metadata"]["tokenizer.ggml.tokens"]["value"].as_array().map(Vec::len), Some(512));
-    assert_eq!(json["hyper_parameters"]["head_count_kv"], 2);
+    assert_eq!(json["hyper_parameters"]["attention.head_count_kv"], 2);
     assert_eq!(json["tokenizer"]["add_bos"]["value"], true);
     assert_eq!(json["tokenizer"]["stop"][0]["id"], 2);
     let tensors = json["tensors"].as_array().expect("tensors");

@@ -1,0 +1,158 @@
+//! What products of few rows and of many have in common: the order in which a number is summed, and where it goes.
+//!
+//! Lanes are rows of the weight: a result of 16 neighbouring numbers. A number is summed in one order:
+//!
+//! - of a group, the integer sum of products, exact;
+//! - times the scale, added to the sum of the block, and after it the minimum times the sum of the
+//!   activations; where a block is one group, the scale is multiplied by that of the activations before;
+//! - of a block of several groups, times the scale of the activations, added to the number.
+
+use std::ops::Range;
+
+use super::activations::Panel;
+use super::layout::Kind;
+use crate::lanes::{LANES, Lanes};
+use crate::pool::Tile;
+
+/// The strips whose numbers a tile has.
+#[inline(always)]
+pub(super) fn strips(tile: &Tile<'_, f32>) -> Range<usize> {
+    tile.cols().start / LANES..tile.cols().end.div_ceil(LANES)
+}
+
+/// The strips of a tile, as many at a time as a slab holds.
+#[inline(always)]
+pub(super) fn groups<L: Lanes>(tile: &Tile<'_, f32>) -> impl Iterator<Item = Range<usize>> + use<L> {
+    let (Range { start, end }, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
+    (start..end).step_by(width).map(move |first| first..end.min(first + width))
+}
+
+/// Where the numbers of `R` strips come from: a strip itself, or what was unpacked.
+pub(super) trait Source<L: Lanes, const R: usize>: Copy {
+    /// Adds the products of group `group` of the block and `x`, `[steps][C]`, to `starts`.
+    fn sums<const SIGNED: bool, const C: usize>(
+        self,
+        lanes: L,
+        starts: [L::Ints; C],
+        group: usize,
+        x: &[[i8; 4]],
+    ) -> [[L::Ints; R]; C];
+
+    /// Scales and minimums of group `group` of the block.
+    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); R];
+}
+
+/// Adds the products of block `b` of the panel's columns to `sums`: for each row of the panel a number of
+/// each strip.
+#[inline(always)]
+pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
+    lanes: L,
+    sums: &mut [[L::Floats; R]; C],
+    source: impl Source<L, R>,
+    x: Panel<'_>,
+    b: usize,
+) {
+    let steps = K::GROUP / 4;
+    let x_scales: &[f32; C] = row_of(x.scales, b);
+    let mut of_block = [[lanes.splat(0.0); R]; C];
+    for g in 0..K::GROUPS {
+        let at = b * K::GROUPS + g;
+        let mut starts = [lanes.zero(); C];
+        if !K::MINS {
+            let numbers: &[i32; C] = row_of(x.starts, at);
+            for c in 0..C {
+                starts[c] = if K::SIGNED {
+                    lanes.start::<true>(numbers[c])
+                } else {
+                    lanes.start::<false>(numbers[c])
+                };
+            }
+        }
+        let steps = &x.steps[at * steps * C..][..steps * C];
+        let ints = if K::SIGNED {
+            source.sums::<true, C>(lanes, starts, g, steps)
+        } else {
+            source.sums::<false, C>(lanes, starts, g, steps)
+        };
+        let factors = source.factors(lanes, g);
+        let x_sums: &[f32; C] = if K::MINS { row_of(x.sums, at) } else { &[0.0; C] };
+        for r in 0..R {
+            let (scale, min) = factors[r];
+            for c in 0..C {
+                let to = if K::GROUPS == 1 { &mut sums[c][r] } else { &mut of_block[c][r] };
+                let scale = if K::GROUPS == 1 { lanes.mul(scale, lanes.splat(x_scales[c])) } else { scale };
+                *to = lanes.mul_add(lanes.to_floats(ints[c][r]), scale, *to);
+                if K::MINS {
+                    *to = lanes.mul_add(min, lanes.splat(x_sums[c]), *to);
+                }
+            }
+        }
+    }
+    if K::GROUPS > 1 {
+        for c in 0..C {
+            for r in 0..R {
+                sums[c][r] = lanes.mul_add(of_block[c][r], lanes.splat(x_scales[c]), sums[c][r]);
+            }
+        }
+    }
+}
+
+/// Row `row` of rows of `C` numbers.
+#[inline(always)]
+pub(crate) fn row_of<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
+    rows[row * C..][..C].try_into().expect("rows of C numbers")
+}
+
+/// Writes `C` rows from row `first` on: of each strip the numbers `out`, which may be fewer than 16 or none.
+#[inline(always)]
+pub(super) fn store<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    sums: [[L::Floats; R]; C],
+    first: usize,
+    tile: &mut Tile<'_, f32>,
+    out: &[Range<usize>; R],
+) {
+    for c in 0..C {
+        for r in 0..R {
+            let to = part(tile, first + c, &out[r]);
+            if let Ok(to) = <&mut [f32; LANES]>::try_from(&mut *to) {
+                lanes.put(sums[c][r], to);
+            } else {
+                let mut numbers = [0.0; LANES];
+                lanes.put(sums[c][r], &mut numbers);
+                to.copy_from_slice(&numbers[..to.len()]);
+            }
+        }
+    }
+}
+
+/// Reads what [`store`] has written.
+#[inline(always)]
+pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
+    lanes: L,
+    first: usize,
+    tile: &mut Tile<'_, f32>,
+    out: &[Range<usize>; R],
+) -> [[L::Floats; R]; C] {
+    let mut sums = [[lanes.splat(0.0); R]; C];
+    for c in 0..C {
+        for r in 0..R {
+            let from = part(tile, first + c, &out[r]);
+            sums[c][r] = if let Ok(from) = <&[f32; LANES]>::try_from(&*from) {
+                lanes.floats(from)
+            } else {
+                let mut numbers = [0.0; LANES];
+                numbers[..from.len()].copy_from_slice(from);
+                lanes.floats(&numbers)
+            };
+        }
+    }
+    sums
+}
+
+/// The numbers `out` of row `row` of the result.
+#[inline(always)]
+fn part<'a>(tile: &'a mut Tile<'_, f32>, row: usize, out: &Range<usize>) -> &'a mut [f32] {
+    let first = tile.cols().start;
+    &mut tile.row(row)[out.start - first..out.end - first]
+}
