@@ -1,7 +1,7 @@
 """Makes crates/testkit/goldens from the test models.
 
     cargo run -p rustorch-testkit --example models -- DIR
-    python make.py DIR                # about half a minute
+    python make.py DIR                # about a minute
     python make.py DIR --long         # only the second half below
 
 For every DIR/<model>.gguf, over 16 random sequences of 256 tokens (tokens.npy):
