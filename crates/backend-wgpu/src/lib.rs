@@ -38,8 +38,8 @@ use compile::Blueprint;
 pub use device::{Adapter, adapters};
 use device::{Device, Settings, lock};
 pub use facts::{Facts, may_have_gpu};
-pub use memory::{Room, formats};
 use loaded::Loaded;
+pub use memory::{Room, formats};
 use model::{Formats, Model, ModelPlan};
 
 /// The backend: an opened device.
