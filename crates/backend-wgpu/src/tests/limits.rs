@@ -44,7 +44,7 @@ fn the_least_device_computes_every_operation() {
     known::tokens_are_chosen_where_logits_are(&on_least);
     known::rms_norm_of_heads(&on_least);
     known::routes_are_the_softmax_of_the_largest(&on_least);
-    random::attention_in_windows(&on_least, &reference);
+    known::attention_sees_its_window(&on_least);
     random::experts_of_odd_sizes(&on_least, &reference);
     layers::a_wide_layer(&on_least, &reference);
 }
