@@ -466,8 +466,7 @@ impl Compiler<'_> {
             rest: rest.is_some(),
             ragged: !cols.is_multiple_of(CHUNK),
         };
-        let counted =
-            || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|of| of.shard.rows.len());
+        let counted = || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|of| of.shard.rows.len());
         let all: usize = shards.iter().map(|of| of.shard.rows.len()).sum();
         let cost = |kernel: &Kernel| Cost {
             what: format!("{} {} {cols} to {all}", kernel.file(), products.parts.join("+")),
@@ -523,13 +522,7 @@ impl Compiler<'_> {
                 let of_rows = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
                 let f16_rows = Kernel::F16Rows(kernels::F16Rows { norm: norm.is_some() });
                 let of_f16_rows = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
-                variant.launches.push(self.launch(
-                    f16_rows,
-                    of_rows,
-                    buffers,
-                    Grid::rows(1),
-                    of_f16_rows,
-                ));
+                variant.launches.push(self.launch(f16_rows, of_rows, buffers, Grid::rows(1), of_f16_rows));
                 variant.f16_weights = shards.iter().map(|of| of.weight).collect();
 
                 buffers = vec![values, self.slot(y), factors];

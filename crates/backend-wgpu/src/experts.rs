@@ -167,15 +167,8 @@ impl Compiler<'_> {
         else {
             unreachable!("one row is few");
         };
-        let kernel = kernels::Linear {
-            products,
-            columns,
-            outputs: together,
-            lanes,
-            threads,
-            subgroups,
-            experts,
-        };
+        let kernel =
+            kernels::Linear { products, columns, outputs: together, lanes, threads, subgroups, experts };
         let groups = outputs.div_ceil(together * (threads / lanes));
         let times = if experts == "in" { params[2][0] as usize } else { 1 };
         let params = params.as_flattened().to_vec();

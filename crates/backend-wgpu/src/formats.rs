@@ -34,8 +34,16 @@ pub(crate) enum DeviceFormat {
 impl DeviceFormat {
     /// Every one.
     #[cfg(test)]
-    pub(crate) const ALL: [DeviceFormat; 8] =
-        [DeviceFormat::F32, DeviceFormat::F16, DeviceFormat::BF16, DeviceFormat::Q4_0, DeviceFormat::Q8_0, DeviceFormat::Q4_K, DeviceFormat::Q5_K, DeviceFormat::Q6_K];
+    pub(crate) const ALL: [DeviceFormat; 8] = [
+        DeviceFormat::F32,
+        DeviceFormat::F16,
+        DeviceFormat::BF16,
+        DeviceFormat::Q4_0,
+        DeviceFormat::Q8_0,
+        DeviceFormat::Q4_K,
+        DeviceFormat::Q5_K,
+        DeviceFormat::Q6_K,
+    ];
 
     /// What `weight` becomes: what its format says, or F32 where that would make numbers infinite.
     pub(crate) fn of_weight(weight: &Weight) -> DeviceFormat {
@@ -184,7 +192,9 @@ impl Layout {
             bound = bound.max(if number.is_nan() { f32::INFINITY } else { number });
         };
         match self.format {
-            DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => self.copy(bytes, planes[0]),
+            DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => {
+                self.copy(bytes, planes[0])
+            }
             DeviceFormat::F32 => self.convert(format, bytes, cols, planes[0], f32::to_le_bytes),
             // Every number fits.
             DeviceFormat::F16 => {

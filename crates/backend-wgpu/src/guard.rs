@@ -270,13 +270,7 @@ impl Watched {
 
     /// # Panics
     /// When anything was written that was not to be, or not written that was.
-    pub(crate) fn after(
-        &mut self,
-        device: &Device,
-        bound: &Bound,
-        shape: &StepShape,
-        f16_rows: [usize; 2],
-    ) {
+    pub(crate) fn after(&mut self, device: &Device, bound: &Bound, shape: &StepShape, f16_rows: [usize; 2]) {
         let Some(guard) = &device.guard else { return };
         let Some((step, before)) = self.submitted.take() else { return };
         guard.check(device);

@@ -80,7 +80,18 @@ impl Inputs {
         }
         let pages = bucket.rows.min(SEQUENCES) * bound.model().pages().max(1);
         let words = vec![0; end + pages];
-        Inputs { words, angles, groups, rows: bucket.rows, tokens, positions, tables, outputs, tiles, pages: end }
+        Inputs {
+            words,
+            angles,
+            groups,
+            rows: bucket.rows,
+            tokens,
+            positions,
+            tables,
+            outputs,
+            tiles,
+            pages: end,
+        }
     }
 
     /// Where there are positions, of rows of a group where their pages begin among pages, and pages.
@@ -136,7 +147,8 @@ impl Inputs {
             row += sequence.len;
         }
         if shape.tiles > 0 {
-            let (mut row, mut words) = (0, self.words[self.tiles..][..2 * shape.tiles].as_chunks_mut::<2>().0);
+            let (mut row, mut words) =
+                (0, self.words[self.tiles..][..2 * shape.tiles].as_chunks_mut::<2>().0);
             for sequence in step.sequences() {
                 for done in (0..sequence.len).step_by(FLASH_ROWS) {
                     let rows = FLASH_ROWS.min(sequence.len - done);

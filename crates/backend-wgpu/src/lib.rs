@@ -40,8 +40,8 @@ pub use device::{Adapter, adapters};
 pub use devices::GpuDriver;
 use device::{Device, Settings, lock};
 pub use facts::{Facts, may_have_gpu};
-pub use memory::{Room, formats};
 use loaded::Loaded;
+pub use memory::{Room, formats};
 use model::{Formats, Model, ModelPlan};
 
 /// The backend: an opened device.

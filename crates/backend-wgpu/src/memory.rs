@@ -16,7 +16,8 @@ pub struct Room {
 
 /// The names of the formats that kernels read; weights of others become F16, or F32 where that has not all numbers.
 pub fn formats() -> Vec<&'static str> {
-    let is_itself = |format: &&Format| **format == Format::F16 || DeviceFormat::of(**format) != DeviceFormat::F16;
+    let is_itself =
+        |format: &&Format| **format == Format::F16 || DeviceFormat::of(**format) != DeviceFormat::F16;
     Format::ALL.iter().filter(is_itself).map(|format| format.name()).collect()
 }
 

@@ -50,9 +50,7 @@ impl ModelPlan {
                 Role::Vector => false,
             });
             let are_whole = roles.contains(&Role::Experts);
-            is_matrix
-                .then(|| MatrixLayout::new(device, weight, formats.of(weight), are_whole))
-                .transpose()
+            is_matrix.then(|| MatrixLayout::new(device, weight, formats.of(weight), are_whole)).transpose()
         };
         let matrices = bound.weights().iter().zip(&roles).map(matrix).collect::<Result<_, Error>>()?;
         let store = |layout: &StoreLayout| {

@@ -339,8 +339,7 @@ impl<'a> Fusion<'a> {
 
     /// Of two that are added, the product and what is added to it: the later of two products is.
     fn residual(&self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
-        let is_product =
-            |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. } | Op::Experts { .. });
+        let is_product = |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. } | Op::Experts { .. });
         match (is_product(a), is_product(b)) {
             (true, true) => (a.max(b), a.min(b)),
             (false, true) => (b, a),
@@ -428,19 +427,7 @@ impl<'a> Fusion<'a> {
         let (x, norm) = self.rows(x);
         let makes_list = !matches!(self.op(routes.index()), Op::Route { .. });
         let list = 0;
-        Some(Pass::Experts(Experts {
-            x,
-            norm,
-            routes,
-            list,
-            makes_list,
-            gate,
-            up,
-            down,
-            act,
-            residual,
-            y,
-        }))
+        Some(Pass::Experts(Experts { x, norm, routes, list, makes_list, gate, up, down, act, residual, y }))
     }
 
     /// The rows that are multiplied for a product with `x`: its own, or those of a norm that is made on the way.
@@ -539,18 +526,14 @@ fn used(bound: &Bound, mut routes: ValueId) -> usize {
 
 /// Gives each list of experts a buffer, and says in the passes which.
 fn lists(bound: &Bound, passes: &mut [Pass]) -> Vec<List> {
-    let reads = |pass: &Pass, route: ValueId| {
-        matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route)
-    };
+    let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
     let (mut lives, mut makers) = (Vec::new(), Vec::new());
     for (made, pass) in passes.iter().enumerate() {
         let (routes, used, last_read) = match *pass {
             Pass::Route { y, used, .. } => {
                 (y, used, passes.iter().rposition(|pass| reads(pass, y)).unwrap_or(made))
             }
-            Pass::Experts(Experts { routes, makes_list: true, .. }) => {
-                (routes, used(bound, routes), made)
-            }
+            Pass::Experts(Experts { routes, makes_list: true, .. }) => (routes, used(bound, routes), made),
             _ => continue,
         };
         let shape = List { used, rows: bound.value(routes).rows };

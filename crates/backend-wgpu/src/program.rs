@@ -63,7 +63,7 @@ impl GpuProgram {
         for work in work {
             made.push(match work {
                 Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| made_variant(variant, &make));
+                    let variants = variants.into_iter().map(|variant| made_variant(variant, make));
                     Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
                 }
                 Work::Input { buffer, col, cols, stride, rows } => {
@@ -225,7 +225,8 @@ impl GpuProgram {
             if let Work::Keep(number) = next {
                 let readback = &self.readbacks[*number];
                 let buffer = &self.buffers[readback.buffer];
-                let bytes = ((readback.rows(&self.bound, shape) * readback.stride * F32) as u64).min(buffer.size());
+                let bytes =
+                    ((readback.rows(&self.bound, shape) * readback.stride * F32) as u64).min(buffer.size());
                 if bytes > 0 {
                     encoder.copy_buffer_to_buffer(buffer, 0, staging, (readback.at * F32) as u64, bytes);
                 }

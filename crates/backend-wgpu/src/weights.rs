@@ -91,7 +91,12 @@ impl Matrix {
     }
 
     /// Copies the rows of `weight` to the device, once.
-    pub(crate) fn upload(&self, device: &Device, layout: &MatrixLayout, weight: &Weight) -> Result<(), Error> {
+    pub(crate) fn upload(
+        &self,
+        device: &Device,
+        layout: &MatrixLayout,
+        weight: &Weight,
+    ) -> Result<(), Error> {
         if self.uploaded.get().is_some() {
             return Ok(());
         }

@@ -233,9 +233,7 @@ impl Kernel {
                 [products(&linear.products), vec![Read; usize::from(!linear.experts.is_empty())]].concat()
             }
             Kernel::Matmul(parts) => products(parts),
-            Kernel::F16Rows(rows) => {
-                [vec![Read, Write, Write], vec![Read; usize::from(rows.norm)]].concat()
-            }
+            Kernel::F16Rows(rows) => [vec![Read, Write, Write], vec![Read; usize::from(rows.norm)]].concat(),
             Kernel::Tiles(Tiles { products: Products { parts, rest, .. }, .. }) => {
                 [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*rest)]].concat()
             }

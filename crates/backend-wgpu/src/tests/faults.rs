@@ -66,9 +66,8 @@ fn too_little_memory_is_an_error() {
     let Some(adapter) = adapter() else { return };
     let exact = exact();
     let needed = |gpu: &Gpu| {
-        let memory = small(|graph, weights, state| {
-            gpu.requirements(graph, weights, state, &[BUCKET], Taps::None)
-        });
+        let memory =
+            small(|graph, weights, state| gpu.requirements(graph, weights, state, &[BUCKET], Taps::None));
         let memory = memory.expect("a limit does not keep from asking");
         (memory.weights_on_device + memory.kv + memory.activations, memory)
     };
