@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{
-    Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions,
-};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions};
 
 use crate::{Cpu, Isa, processor};
 
