@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
 use backend::{Description, Error, Remedy};
 
 use crate::kernels::{Access, Kernel};
+use crate::lock::lock;
 use crate::policy::{Abilities, Subgroups};
 
 /// The interfaces that are asked for devices.
@@ -546,9 +547,4 @@ impl Device {
             .map(drop)
             .map_err(|error| Error::Device { device: self.info.name.clone(), why: error.to_string() })
     }
-}
-
-/// Nothing is left half-done by a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

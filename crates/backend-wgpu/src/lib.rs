@@ -18,6 +18,7 @@ mod inputs;
 mod kernels;
 mod launch;
 mod loaded;
+mod lock;
 mod memory;
 mod model;
 mod plan;
@@ -26,6 +27,8 @@ mod program;
 #[cfg(test)]
 mod tests;
 mod timer;
+#[cfg(test)]
+mod watched;
 mod weights;
 
 use std::sync::{Arc, Mutex};
@@ -37,10 +40,11 @@ use graph::Graph;
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
+use device::{Device, Settings};
 pub use devices::GpuDriver;
-use device::{Device, Settings, lock};
 pub use facts::{Facts, may_have_gpu};
 use loaded::Loaded;
+use lock::lock;
 pub use memory::{Room, formats};
 use model::{Formats, Model, ModelPlan};
 
@@ -122,6 +126,9 @@ impl Backend for Gpu {
         state: &StateLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let plan = self.plan(graph, weights, state)?;
-        Ok(Box::new(Loaded(Arc::new(Model::new(self.device, plan)?))))
+        let model = Model::new(self.device, plan)?;
+        #[cfg(test)]
+        watched::poison_stores(&model);
+        Ok(Box::new(Loaded(Arc::new(model))))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backend::{Bound, Bucket, Description, Error, LoadedModel, Memory, Program, Taps, Timing};
 
 use crate::compile::Blueprint;
-use crate::device::lock;
+use crate::lock::lock;
 use crate::model::Model;
 use crate::program::GpuProgram;
 

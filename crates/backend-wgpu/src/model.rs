@@ -130,12 +130,7 @@ impl Model {
     /// When the device has no room.
     pub(crate) fn new(device: Arc<Device>, plan: ModelPlan) -> Result<Model, Error> {
         let store = |bytes: &[u64; 2]| {
-            let buffer = |bytes| {
-                let buffer = device.buffer(Purpose::Store, bytes, WRITTEN)?;
-                #[cfg(test)]
-                crate::guard::poison_store(&device, &buffer);
-                Ok(buffer)
-            };
+            let buffer = |bytes| device.buffer(Purpose::Store, bytes, WRITTEN);
             Ok([buffer(bytes[0])?, buffer(bytes[1])?])
         };
         let matrix = |layout: &Option<MatrixLayout>| {

@@ -7,9 +7,10 @@ use bytemuck::Pod;
 use graph::ValueId;
 
 use crate::compile::{Blueprint, Readback};
-use crate::device::{Buffer, Device, lock};
+use crate::device::{Buffer, Device};
 use crate::inputs::Inputs;
 use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, StepShape, Variant, Work};
+use crate::lock::lock;
 use crate::model::Model;
 use crate::policy;
 use crate::timer::Timer;
@@ -36,7 +37,7 @@ pub(crate) struct GpuProgram {
     ahead: StepShape,
     commands: Option<wgpu::CommandBuffer>,
     #[cfg(test)]
-    watched: crate::guard::Watched,
+    watched: crate::watched::Watched,
 }
 
 impl GpuProgram {
@@ -56,7 +57,7 @@ impl GpuProgram {
             buffers.push(buffer);
         }
         #[cfg(test)]
-        let watched = crate::guard::Watched::new(&blueprint, &buffers, &model);
+        let watched = crate::watched::Watched::new(&blueprint, &buffers, &model);
         let Blueprint { bound, work, inputs, uploaded, staging, readbacks, tokens, .. } = blueprint;
         let make = |plan| launch(&model, &buffers, &buffers[uploaded], plan);
         let mut made = Vec::new();

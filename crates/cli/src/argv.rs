@@ -196,7 +196,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::command::Cli;
 
     #[track_caller]
     fn check(typed: &[&str], expected: &[&str]) {

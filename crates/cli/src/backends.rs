@@ -6,11 +6,10 @@ use std::sync::{Arc, LazyLock};
 use anyhow::bail;
 use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, OpenOptions, Registry};
 use backend_cpu::Isa;
-use clap::builder::FalseyValueParser;
 use runner::Opening;
 use runner::placement::accelerators;
 
-use crate::args::{BackendName, CpuArgs};
+use crate::args::{BackendName, CpuArgs, WeightsArgs};
 use crate::output;
 
 /// The devices of the backends that this build has. A backend is added by a line here.
@@ -85,15 +84,6 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
 /// Those of `devices` that backend `auto` takes.
 pub(crate) fn taken_by_auto(devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
     chosen(devices, false)
-}
-
-/// Where the CPU has weights.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct WeightsArgs {
-    /// Use weights where they lie in the file, without a copy packed for the CPU's kernels: for models that
-    /// memory has room for once; answers are the same, and come more slowly
-    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new())]
-    pub(crate) no_repack: bool,
 }
 
 /// How devices are opened.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,12 +14,12 @@ use models::Model;
 use tempfile::TempDir;
 use trace::{Draft, Oracle, Recording, Report, Trace};
 
-use crate::args::{BackendName, CompareArgs};
+use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
 use crate::interrupt::Unfinished;
 use crate::output::Usage;
 use crate::placement::Wish;
 use crate::trace::PRODUCER;
-use crate::values::TokenIds;
+use crate::values::{TokenIds, from_1_to};
 use crate::{load, outfile, output};
 
 /// The exit status when the runs differ.
@@ -27,13 +28,61 @@ const DIFFER: u8 = 1;
 /// The exit status when it cannot be found out.
 const TROUBLE: u8 = 2;
 
+/// What `compare` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A is the run under suspicion. Each side is a trace (of `rustorch trace` or of a program in
+tools/oracle) or a backend that computes the model now: A from --a, B from --b. With one trace and
+neither, B is the reference backend.
+
+With a model, each operation of A is done again by the reference backend on the inputs that A had.
+The first whose own error is beyond the limit of one operation is guilty; error that it was given
+does not count. Without one, only accumulated error is known.
+
+Exit status: 0 nothing is wrong, 1 something is, 2 it could not be found out.")]
+pub(crate) struct Args {
+    /// Traces: A, then B
+    #[arg(value_name = "TRACE", num_args = 0..=2)]
+    traces: Vec<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Record A now, on this backend
+    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Sides")]
+    a: Option<BackendName>,
+    /// Record B now, on this backend
+    #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Sides")]
+    b: Option<BackendName>,
+    /// Token ids, such as 1,15043, when neither side is a trace
+    #[arg(long, value_name = "IDS", help_heading = "Sides", conflicts_with = "prompt")]
+    tokens: Option<TokenIds>,
+    /// Text in their place, taken as it is without a chat template
+    #[arg(short, long, value_name = "TEXT", help_heading = "Sides", allow_hyphen_values = true)]
+    prompt: Option<String>,
+    #[command(flatten)]
+    gpu: GpuArgs,
+    #[command(flatten)]
+    cpu: CpuArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+    /// Tokens that are computed at once where a side is computed now
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(value_parser = from_1_to::<65536>)]
+    batch_size: NonZero<usize>,
+    /// Write a page with a chart and the table; it needs nothing from outside
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    /// Print one JSON object; null stands for infinities and for what is not a number
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
 /// One side of the comparison, as the command line says it.
 enum Side<'a> {
     Trace(&'a Path),
     Backend(BackendName),
 }
 
-pub(crate) fn run(args: &CompareArgs) -> ExitCode {
+pub(crate) fn run(args: &Args) -> ExitCode {
     match compare(args).and_then(|report| show(args, &report).map(|()| report.alike)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(DIFFER),
@@ -44,7 +93,7 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
     }
 }
 
-fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
+fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
     // Without a trace there must be a model; the embedded one if none is named.
@@ -97,7 +146,7 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Report> {
 }
 
 /// What A and B are.
-fn sides(args: &CompareArgs) -> Result<[Side<'_>; 2], Usage> {
+fn sides(args: &Args) -> Result<[Side<'_>; 2], Usage> {
     let backend = |name: Option<BackendName>| name.map(Side::Backend);
     let usage = |message: &str| Err(Usage(message.to_owned()));
     Ok(match (&args.traces[..], backend(args.a), backend(args.b)) {
@@ -114,7 +163,7 @@ fn sides(args: &CompareArgs) -> Result<[Side<'_>; 2], Usage> {
 }
 
 /// The tokens to record: those of the trace, or those given.
-fn tokens(args: &CompareArgs, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Result<Vec<u32>> {
+fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Result<Vec<u32>> {
     for side in sides {
         if let Side::Trace(path) = side {
             if args.tokens.is_some() || args.prompt.is_some() {
@@ -134,7 +183,7 @@ fn tokens(args: &CompareArgs, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> any
 
 /// Records all values on a backend.
 fn record(
-    args: &CompareArgs,
+    args: &Args,
     file: &Gguf,
     model: &Model,
     tokens: &[u32],
@@ -171,7 +220,7 @@ fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
+fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     let printed = print(args, report);
     // The page is written whether or not anybody reads what is printed, and the other way about.
     if let Some(path) = &args.html {
@@ -195,7 +244,7 @@ fn page(path: &Path) -> Result<Draft, trace::Error> {
     })
 }
 
-fn print(args: &CompareArgs, report: &Report) -> anyhow::Result<()> {
+fn print(args: &Args, report: &Report) -> anyhow::Result<()> {
     if args.json {
         return output::json(report);
     }

@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::Command;
 
-use crate::args::Cli;
 use crate::output;
 
 /// What `completions` is told.
@@ -14,9 +13,10 @@ pub(crate) struct Args {
     shell: clap_complete::Shell,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+/// Prints the script for `command`, which is all of the program's.
+pub(crate) fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "rustorch", &mut script);
+    clap_complete::generate(args.shell, &mut command, "rustorch", &mut script);
     output::write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

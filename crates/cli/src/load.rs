@@ -13,7 +13,7 @@ use tokenizer::{Encode, Tokenizer};
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
 use crate::placement::{self, Placement, Read, Wish};
-use crate::{folders, output, trace};
+use crate::{debug, folders, output};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -64,7 +64,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;
         if read.values {
-            trace::show_steps(&mut engine)?;
+            debug::show_steps(&mut engine)?;
         }
         if read.logits != LogitRows::Last {
             engine.prepare_logits()?;

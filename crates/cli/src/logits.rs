@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,7 +11,7 @@ use engine::{Engine, LogitRows};
 use serde::Serialize;
 use tokenizer::Tokenizer;
 
-use crate::args::LogitsArgs;
+use crate::args::{EngineArgs, ModelArgs};
 use crate::values::TokenIds;
 use crate::{load, npy, outfile, output};
 
@@ -21,7 +21,28 @@ const TOP: usize = 10;
 /// The name that means no file.
 const STDOUT: &str = "-";
 
-pub(crate) fn run(args: LogitsArgs) -> anyhow::Result<ExitCode> {
+/// What `logits` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    tokens: TokenIds,
+    /// Only the logits after the last token
+    #[arg(long)]
+    last: bool,
+    /// Write float32 [rows, n_vocab] as .npy, - is stdout [default: print the ten highest of the last row]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the ten highest of the last row as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let mut engine = load::engine(&args.model, &args.engine, wanted)?;
     let TokenIds(tokens) = &args.tokens;

@@ -6,8 +6,10 @@ mod argv;
 mod backends;
 mod bench;
 mod chat;
+mod command;
 mod compare;
 mod completions;
+mod debug;
 mod devices;
 mod folders;
 mod generate;
@@ -32,30 +34,34 @@ mod verify;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+
+use command::{Cli, Command};
+
 fn main() -> ExitCode {
-    match args::parse().and_then(run) {
+    match command::parse().and_then(run) {
         Ok(code) => code,
         Err(error) => output::fail(&error),
     }
 }
 
-fn run(cli: args::Cli) -> anyhow::Result<ExitCode> {
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     output::start_tracing(cli.verbose);
     match cli.command {
-        args::Command::Chat(args) => chat::run(args, cli.verbose),
-        args::Command::Run(args) => run::run(args, cli.verbose),
-        args::Command::Logits(args) => logits::run(args),
-        args::Command::Perplexity(args) => perplexity::run(args),
-        args::Command::Quantize(args) => quantize::run(args),
-        args::Command::Verify(args) => verify::run(args),
-        args::Command::Bench(args) => bench::run(args),
-        args::Command::Synth(args) => synth::run(args),
-        args::Command::Trace(args) => trace::run(args),
-        args::Command::Compare(args) => Ok(compare::run(&args)),
-        args::Command::Tokenize(args) => tokenize::tokenize(args),
-        args::Command::Detokenize(args) => tokenize::detokenize(args),
-        args::Command::Inspect(args) => inspect::run(args),
-        args::Command::Devices(args) => devices::run(args),
-        args::Command::Completions(args) => completions::run(args),
+        Command::Chat(args) => chat::run(args, cli.verbose),
+        Command::Run(args) => run::run(args, cli.verbose),
+        Command::Logits(args) => logits::run(args),
+        Command::Perplexity(args) => perplexity::run(args),
+        Command::Quantize(args) => quantize::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Synth(args) => synth::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Compare(args) => Ok(compare::run(&args)),
+        Command::Tokenize(args) => tokenize::tokenize(args),
+        Command::Detokenize(args) => tokenize::detokenize(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
     }
 }

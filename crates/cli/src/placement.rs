@@ -6,24 +6,10 @@ use graph::Graph;
 use runner::placement::{Layers, LeftOut};
 use runner::{Demand, Deployed, Deployment, FileWeights, Opening};
 
-use crate::args::{BackendArgs, BackendName, CpuArgs};
+use crate::args::{BackendArgs, BackendName, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
 use crate::values::{GpuLayers, Size};
 use crate::{advice, backends, output};
-
-/// How much of a model a graphics processor takes.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct GpuArgs {
-    /// Layers on graphics processors, the last ones and the output: a number, all, or auto for as many as
-    /// their memory has room for [short: -ngl]
-    #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
-    #[arg(env = "RUSTORCH_GPU_LAYERS")]
-    pub(crate) gpu_layers: GpuLayers,
-    /// Memory of a graphics processor to use, at most, such as 2GiB: what would go beyond is an error [default:
-    /// what is free]
-    #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
-    pub(crate) gpu_memory: Option<Size>,
-}
 
 /// What somebody wants to compute with.
 #[derive(Clone, Copy, Debug)]

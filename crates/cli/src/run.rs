@@ -1,20 +1,60 @@
 //! `rustorch run`: continues one prompt.
 
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde::Serialize;
 
-use crate::args::RunArgs;
+use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
 use crate::generate::{self, Outcome};
 use crate::output::{self, INTERRUPTED, TextOut};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
-pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+/// What `run` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+With a chat template in the file, the prompt is one message of a user; --raw takes it as it is.
+On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    #[command(flatten)]
+    pub(crate) template: TemplateArgs,
+    /// Turn the text of special tokens in a raw prompt into these tokens
+    #[arg(long, help_heading = "Prompt")]
+    pub(crate) parse_special: bool,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// Print one JSON object at the end instead of the text
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+}
+
+/// Where the prompt of `run` comes from: one of these.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+pub(crate) struct SourceArgs {
+    /// The prompt
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+    /// Read the prompt from a file, without a newline at its end; - is stdin
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Token ids in place of text, taken as they are, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    pub(crate) tokens: Option<TokenIds>,
+}
+
+pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.template.read_escapes()?;
     let text = match (&args.source.prompt, &args.source.file) {
         (Some(text), _) => Some(args.template.read(text)?),
@@ -46,11 +86,7 @@ pub(crate) fn run(mut args: RunArgs, verbose: bool) -> anyhow::Result<ExitCode> 
 }
 
 /// Submits the prompt; returns its ids, too. With a chat template, `text` is what a user says.
-fn submit(
-    engine: &mut Engine,
-    args: &RunArgs,
-    text: Option<String>,
-) -> anyhow::Result<(RequestId, Vec<u32>)> {
+fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Result<(RequestId, Vec<u32>)> {
     let mut chat = Chat::new(engine);
     generate::configure(&mut chat, &args.answers);
     let prompt = match (text, engine.model().template()) {

@@ -1,6 +1,6 @@
 //! The configuration file: values for options that neither a flag nor a variable gives.
 //!
-//! Keys are the long names of the options that have a variable (see [`crate::args`]); `_` stands for
+//! Keys are the long names of the options that have a variable (see [`crate::command`]); `_` stands for
 //! `-` as well. The file's values become clap's defaults, so flags and variables win over them and
 //! clap checks them.
 
@@ -130,14 +130,14 @@ mod tests {
     use clap::{CommandFactory, FromArgMatches};
 
     use super::*;
-    use crate::args::{self, Cli};
+    use crate::command::{self, Cli};
 
-    fn run(text: &str, args: &[&str]) -> args::RunArgs {
+    fn run(text: &str, args: &[&str]) -> crate::run::Args {
         let command = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
         let args = ["rustorch", "run", "-p", "x"].iter().chain(args);
         let cli = Cli::from_arg_matches(&command.get_matches_from(args)).expect("good arguments");
         match cli.command {
-            args::Command::Run(args) => args,
+            command::Command::Run(args) => args,
             _ => unreachable!(),
         }
     }

@@ -4,16 +4,53 @@ use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use clap::Arg;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
-use crate::args::TokenizeArgs;
+use crate::args::ModelArgs;
 use crate::load;
 use crate::output::{self, counted};
 use crate::values::TokenIds;
 
-pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
+/// What `tokenize` and `detokenize` are told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The text [default: stdin]
+    #[arg(allow_hyphen_values = true)]
+    text: Option<String>,
+    /// Take special tokens for what they are, not for text
+    #[arg(long)]
+    parse_special: bool,
+    /// No BOS token before the text
+    #[arg(long)]
+    no_bos: bool,
+    /// Read one JSON string a line from stdin and print one array of ids a line
+    #[arg(long, conflicts_with_all = ["text", "json", "ids"])]
+    jsonl: bool,
+    /// Print one JSON object with ids and pieces
+    #[arg(long, conflicts_with = "ids")]
+    json: bool,
+    /// Print only the ids, as one array
+    #[arg(long)]
+    ids: bool,
+}
+
+/// What options that `tokenize` has as well say in the help of `detokenize`.
+pub(crate) fn from_ids(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "text" => arg.value_name("IDS").help("The ids, such as 1,15043 [default: stdin]"),
+        "parse_special" => arg.help("Write the text of special tokens, too"),
+        "no_bos" => arg.help("Keep a BOS token at the start; --parse-special writes its text"),
+        "jsonl" => arg.help("Read one array of ids a line from stdin and print one JSON string a line"),
+        _ => arg,
+    }
+}
+
+pub(crate) fn tokenize(args: Args) -> anyhow::Result<ExitCode> {
     let tokenizer = open(&args)?;
     let encode = |text: &str| ids(&tokenizer, text, &args);
     if args.jsonl {
@@ -24,7 +61,7 @@ pub(crate) fn tokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
     print(&tokenizer, &ids, &args)
 }
 
-pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn detokenize(args: Args) -> anyhow::Result<ExitCode> {
     let tokenizer = open(&args)?;
     let decode = |ids: &[u32]| decode(&tokenizer, ids, &args);
     if args.jsonl {
@@ -42,14 +79,14 @@ pub(crate) fn detokenize(args: TokenizeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(args: &TokenizeArgs) -> anyhow::Result<Tokenizer> {
+fn open(args: &Args) -> anyhow::Result<Tokenizer> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
     load::tokenizer(&file)
 }
 
 /// The text of the command line, or of stdin as it is.
-fn text(args: &TokenizeArgs) -> anyhow::Result<String> {
+fn text(args: &Args) -> anyhow::Result<String> {
     if let Some(text) = &args.text {
         return Ok(text.clone());
     }
@@ -59,7 +96,7 @@ fn text(args: &TokenizeArgs) -> anyhow::Result<String> {
 }
 
 /// The ids of `text` as a prompt gets them: BOS where the file asks for it, never an EOS.
-fn ids(tokenizer: &Tokenizer, text: &str, args: &TokenizeArgs) -> Vec<u32> {
+fn ids(tokenizer: &Tokenizer, text: &str, args: &Args) -> Vec<u32> {
     let options = Encode { add_special: false, parse_special: args.parse_special };
     let ids = tokenizer.encode(text, options);
     if args.no_bos { ids } else { tokenizer.with_bos(ids) }
@@ -75,7 +112,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
 }
 
 /// The text that [`ids`] with the same options makes these ids of.
-fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> String {
+fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
     let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos() && !args.no_bos);
     let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
     let mut detokenizer = Detokenizer::new(tokenizer);
@@ -122,7 +159,7 @@ struct Tokens<'a> {
     pieces: Vec<String>,
 }
 
-fn print(tokenizer: &Tokenizer, ids: &[u32], args: &TokenizeArgs) -> anyhow::Result<ExitCode> {
+fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<ExitCode> {
     let piece = |&id: &u32| {
         let bytes = tokenizer.token_bytes(id);
         bytes.map_or("\u{fffd}".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())

@@ -1,19 +1,17 @@
 //! `rustorch trace`: records what a model computes.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use backend::{PAGE, StateLayout};
-use engine::Engine;
 use models::Model;
 use runner::FileWeights;
 use serde::Serialize;
 use trace::{Recording, Summary};
 
-use crate::args::TraceArgs;
+use crate::args::{BackendArgs, CacheArgs, ModelArgs};
 use crate::interrupt::Unfinished;
-use crate::output::note;
 use crate::placement::{self, Placement, Wish};
 use crate::values::{Layers, TokenIds};
 use crate::{load, outfile, output};
@@ -21,7 +19,50 @@ use crate::{load, outfile, output};
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
 
-pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
+/// What `trace` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Values are named as llama.cpp names them: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
+result_norm, result_output. The model runs twice: result_output.tapped is the output of the run
+whose values were recorded, result_output that of a run as everyone else gets it.
+tools/oracle has programs that record the same from llama.cpp and transformers.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    sequence: SequenceArgs,
+    /// Only values whose names match this regular expression, anywhere in the name
+    #[arg(long, value_name = "REGEX", help_heading = "Values")]
+    filter: Option<regex::Regex>,
+    /// Only values of these decoder layers, such as 0-3 or 5
+    #[arg(long, value_name = "LAYERS", help_heading = "Values")]
+    layers: Option<Layers>,
+    /// Write the values to a safetensors file, float32 [positions, columns] each
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Print one JSON object instead of the table; null stands for infinities and for what is not a number
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    #[command(flatten)]
+    backend: BackendArgs,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// A sequence of tokens: one of these.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
+#[group(required = true, multiple = false)]
+struct SequenceArgs {
+    /// Token ids, such as 1,15043
+    #[arg(long, value_name = "IDS")]
+    tokens: Option<TokenIds>,
+    /// Text, taken as it is without a chat template, after BOS where the file says so
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<String>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
     if let Some(path) = &args.output {
@@ -77,24 +118,6 @@ pub(crate) fn record(
 /// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.
 fn layer(name: &str) -> Option<usize> {
     name.rsplit_once('-')?.1.parse().ok()
-}
-
-/// Prints a table of every value to stderr after each step of `engine`.
-pub(crate) fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
-    let model = engine.model().clone();
-    let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
-    let shown = model.clone();
-    engine.tap(&names, move |step, program| {
-        let rows = step.rows().zip(step.tokens());
-        let rows: Vec<String> = rows.map(|((_, position), token)| format!("{token}@{position}")).collect();
-        let values = shown.graph().values().filter_map(|(_, value)| {
-            let data = program.read(&value.name).ok()?;
-            Some(Summary::of(&value.name, value.cols, data))
-        });
-        let table = trace::table(&values.collect::<Vec<_>>());
-        note(format_args!("step of {} (token@position)\n{table}", rows.join(" ")));
-    })?;
-    Ok(())
 }
 
 /// What `--json` prints. Numbers that JSON does not have, such as the mean of nothing, are null.

@@ -29,14 +29,14 @@ use gguf::Gguf;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
-use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, ModelArgs, isa};
+use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
-use crate::placement::{self, GpuArgs, Placement, Read, Wish};
+use crate::placement::{self, Placement, Read, Wish};
 use crate::quantize::mix::Mix;
 use crate::synth::Synth;
 use crate::values::from_1_to;
-use crate::{backends, interrupt, load};
+use crate::{interrupt, load};
 use measure::Stopwatch;
 use plan::{Counts, Test, Threads};
 use report::{Row, Style, Subject};
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cache: CacheArgs,
     #[command(flatten, next_help_heading = "Engine")]
-    weights: backends::WeightsArgs,
+    weights: WeightsArgs,
     /// Do not measure what the machine could do, which takes three seconds for each number of threads
     #[arg(long, help_heading = "Output")]
     no_ceilings: bool,

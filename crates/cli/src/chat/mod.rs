@@ -8,16 +8,44 @@ mod tests;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::ValueEnum;
+use clap::{Arg, ValueEnum};
 use engine::{Chat, Engine, Event, LogitRows, Model, StopReason, Usage};
 
-use crate::args::{BackendName, ChatArgs, EngineArgs, ModelArgs, TemplateArgs};
+use crate::args::{AnswerArgs, BackendName, ESCAPES, EngineArgs, ModelArgs, TemplateArgs};
 use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note, printable};
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
 
-pub(crate) fn run(mut args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+/// What `chat` is told.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+Type /help for the commands of a chat. Without a terminal, each line of stdin is a message and only
+answers go to stdout: printf '1\\n' | rustorch chat -m model.gguf
+The first line that cannot be obeyed or answered ends such a chat with exit code 1.
+On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    template: TemplateArgs,
+    #[command(flatten)]
+    answers: AnswerArgs,
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+/// What options that `run` has as well say in the help of `chat`.
+pub(crate) fn in_a_chat(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "system" => arg.help("System message, the first of the conversation [short: -sys]"),
+        "raw" => arg.help("No chat template and no system message, only the text"),
+        "escape" => arg.help(format!("{ESCAPES} in --system and in messages as characters")),
+        _ => arg,
+    }
+}
+
+pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.template.read_escapes()?;
     interrupt::install()?;
     let mut session = Session::new(args, verbose)?;
@@ -34,7 +62,7 @@ pub(crate) fn run(mut args: ChatArgs, verbose: bool) -> anyhow::Result<ExitCode>
 struct Session {
     engine: Engine,
     chat: Chat,
-    args: ChatArgs,
+    args: Args,
     verbose: bool,
     /// What the last answer took.
     last: Option<Usage>,
@@ -43,7 +71,7 @@ struct Session {
 }
 
 impl Session {
-    fn new(args: ChatArgs, verbose: bool) -> anyhow::Result<Session> {
+    fn new(args: Args, verbose: bool) -> anyhow::Result<Session> {
         let mut engine = load::engine(&args.model, &args.engine, LogitRows::Last)?;
         let chat = new_chat(&mut engine, &args)?;
         Ok(Session { engine, chat, args, verbose, last: None, generated: 0 })
@@ -245,7 +273,7 @@ fn reopen(model: &ModelArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
 }
 
 /// An empty conversation as the command line wants it. Says when there is no template for it.
-fn new_chat(engine: &mut Engine, args: &ChatArgs) -> anyhow::Result<Chat> {
+fn new_chat(engine: &mut Engine, args: &Args) -> anyhow::Result<Chat> {
     let mut chat = Chat::new(engine);
     generate::configure(&mut chat, &args.answers);
     chat.set_system(args.template.system.clone());

@@ -78,7 +78,7 @@ impl Program for LostProgram {
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    args: ChatArgs,
+    args: Args,
 }
 
 #[test]

@@ -16,8 +16,8 @@ use runner::Demand;
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
 
-use crate::args::{BackendName, ContextArgs, ModelArgs};
-use crate::backends::{self, WeightsArgs};
+use crate::args::{BackendName, ContextArgs, ModelArgs, WeightsArgs};
+use crate::backends;
 use crate::placement::{self, Read};
 use crate::values::Size;
 use crate::{load, output};

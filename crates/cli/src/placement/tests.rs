@@ -69,7 +69,7 @@ fn a_limit_is_the_devices_too() {
     let limit = needed(&model, &device, Read::LAST);
     let put = |options| Engine::new(model.clone(), backend(&device, LAYERS, Some(limit)), options);
     put(OPTIONS).expect("room");
-    let refused = put(Options { pages: Some(4000), ..OPTIONS }).err().expect("it is too little");
+    let refused = put(Options { pages: Some(4000), ..OPTIONS }).expect_err("it is too little");
     assert!(refused.to_string().starts_with("no room for "), "{refused}");
     let advice = advice::advice(&refused.into()).unwrap_or_default();
     assert!(advice.contains("--gpu-memory"), "{advice}");
@@ -126,7 +126,7 @@ fn needs_are_what_is_taken() {
             if layers == LAYERS {
                 let room = needed(&model, &device, Read::LAST);
                 engine(Some(room)).unwrap_or_else(|error| panic!("{format}: {error}"));
-                let refused = engine(Some(room / 5 * 4)).err().expect("it is too little");
+                let refused = engine(Some(room / 5 * 4)).expect_err("it is too little");
                 assert!(refused.to_string().starts_with("no room for "), "{refused}");
             }
         }

@@ -22,8 +22,8 @@ use engine::{Model, NoTemplate};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
 
-use crate::args::{BackendName, ModelArgs};
-use crate::backends::{self, Candidate, WeightsArgs};
+use crate::args::{BackendName, ModelArgs, WeightsArgs};
+use crate::backends::{self, Candidate};
 use crate::load;
 use crate::output::{Usage, counted, size};
 use crate::values::from_1_to;

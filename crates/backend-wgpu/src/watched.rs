@@ -1,0 +1,270 @@
+//! Steps that are watched, for tests: whatever a kernel writes that is not its own, does not write that is, or reads
+//! beyond a buffer's end, is a panic that names it.
+//!
+//! Before a step all that it may write is filled with one pattern, a NaN; each value has columns of it on both sides.
+//! Afterwards the pattern must be gone where values are and still there everywhere else. What kernels have noted of
+//! indices (`guard.rs`) is read with it.
+
+use backend::{Bound, PAGE, Step, StoreLayout};
+use graph::Rows;
+
+use crate::compile::{BESIDE, Blueprint, Scratch};
+use crate::device::{Buffer, Device};
+use crate::guard::Guard;
+use crate::launch::StepShape;
+use crate::model::{Model, is_kv_f32};
+use crate::plan::{Attend, Experts, Pass, Plan};
+
+/// What every word of a buffer holds that nobody has written: a NaN whose low bits are the buffer's, as what is computed
+/// from a NaN has its bits.
+const fn unwritten(buffer: usize) -> u32 {
+    BESIDE.to_bits() + buffer as u32
+}
+
+/// The numbers of what is no slot; both halves of the words of stores and of f16 are NaNs.
+const SCRATCH: usize = 0x100;
+const STORE: usize = 0x101;
+
+/// The words of each buffer.
+fn read(device: &Device, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
+    let size = buffers.iter().map(|buffer| buffer.size()).sum::<u64>().max(16);
+    let staging = device.device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("watched"),
+        size,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut encoder = device.device.create_command_encoder(&Default::default());
+    let mut at = 0;
+    for buffer in buffers {
+        encoder.copy_buffer_to_buffer(buffer, 0, &staging, at, buffer.size());
+        at += buffer.size();
+    }
+    device.queue.submit([encoder.finish()]);
+    staging.slice(..).map_async(wgpu::MapMode::Read, |result| result.expect("memory that can be read"));
+    device.wait().expect("a device that works");
+    let view = staging.slice(..).get_mapped_range().expect("it has been mapped");
+    let mut words: &[u32] = bytemuck::cast_slice(&view);
+    let own = |buffer: &&wgpu::Buffer| {
+        let (own, rest) = words.split_at((buffer.size() / 4) as usize);
+        words = rest;
+        own.to_vec()
+    };
+    buffers.iter().map(own).collect()
+}
+
+/// Fills a buffer with what nobody has written, where steps are watched.
+fn poison(device: &Device, buffer: &wgpu::Buffer, number: usize) {
+    if device.guard.is_some() {
+        let words = vec![unwritten(number); (buffer.size() / 4) as usize];
+        device.queue.write_buffer(buffer, 0, bytemuck::cast_slice(&words));
+    }
+}
+
+/// The same for keys and values of all stores of a new model.
+pub(crate) fn poison_stores(model: &Model) {
+    model.stores.iter().flatten().for_each(|store| poison(&model.device, store, STORE));
+}
+
+/// # Panics
+/// When an index was too large since this was asked last.
+fn check_indices(device: &Device, guard: &Guard) {
+    if let number @ 1.. = read(device, &[&guard.notes])[0][0] {
+        device.queue.write_buffer(&guard.notes, 0, &[0; 16]);
+        panic!("an index is beyond the end of {}", guard.array(number));
+    }
+}
+
+/// What a program may write, and where.
+pub(crate) struct Watched {
+    plan: Plan,
+    scratch: Scratch,
+    /// All of the program; those of the plan's slots first.
+    buffers: Vec<Buffer>,
+    layouts: Vec<StoreLayout>,
+    /// By store, keys and values.
+    stores: Vec<[Buffer; 2]>,
+    /// The step that was submitted last, and what stores held before.
+    submitted: Option<(Step, Vec<Vec<u32>>)>,
+}
+
+impl Watched {
+    pub(crate) fn new(blueprint: &Blueprint, buffers: &[Buffer], model: &Model) -> Watched {
+        Watched {
+            plan: blueprint.plan.clone(),
+            scratch: blueprint.scratch.clone(),
+            buffers: buffers.to_vec(),
+            layouts: model.plan.bound.stores().to_vec(),
+            stores: model.stores.clone(),
+            submitted: None,
+        }
+    }
+
+    /// The buffers that passes use in turn.
+    fn of_scratch(&self) -> impl Iterator<Item = usize> {
+        let Scratch { parts, roped, f16_rows, f16_scales, hidden, tokens, ref lists } = self.scratch;
+        let single = [parts, roped, f16_rows, f16_scales, hidden, tokens].into_iter().flatten();
+        single.chain(lists.iter().copied())
+    }
+
+    /// Keys and values of all stores.
+    fn stores(&self) -> Vec<&wgpu::Buffer> {
+        self.stores.iter().flatten().map(|store| &**store).collect()
+    }
+
+    /// Fills everything but the stores with what nobody has written.
+    pub(crate) fn before(&mut self, device: &Device, step: &Step) {
+        if device.guard.is_none() {
+            return;
+        }
+        let slots = self.buffers.iter().take(self.plan.slots.len()).enumerate();
+        slots.for_each(|(number, slot)| poison(device, slot, number));
+        self.of_scratch().for_each(|number| poison(device, &self.buffers[number], SCRATCH));
+        self.submitted = Some((step.clone(), read(device, &self.stores())));
+    }
+
+    /// # Panics
+    /// When anything was written that was not to be, or not written that was.
+    pub(crate) fn after(&mut self, device: &Device, bound: &Bound, shape: &StepShape, f16_rows: [usize; 2]) {
+        let Some(guard) = &device.guard else { return };
+        let Some((step, before)) = self.submitted.take() else { return };
+        check_indices(device, guard);
+        let slots: Vec<&wgpu::Buffer> =
+            self.buffers.iter().take(self.plan.slots.len()).map(|slot| &**slot).collect();
+        for (slot, words) in read(device, &slots).into_iter().enumerate() {
+            self.check_values(bound, &step, slot, &words);
+        }
+        self.check_scratch(device, bound, shape, f16_rows);
+        let attends = self.plan.passes.iter().filter_map(|pass| match pass {
+            Pass::Attend(attend) => Some(attend),
+            _ => None,
+        });
+        let written: Vec<usize> =
+            attends.filter(|attend| attend.kv.is_some()).map(|attend| attend.store.index()).collect();
+        for (i, after) in read(device, &self.stores()).into_iter().enumerate() {
+            let (store, which) = (i / 2, i % 2);
+            let what = format!("{} of store {store}", ["keys", "values"][which]);
+            let mut expected = before[i].clone();
+            if written.contains(&store) {
+                let group = bound.graph().group_of(graph::StoreId::from_index(store));
+                for word in own_words(&self.layouts[store], &step, group, which) {
+                    assert_ne!(after[word], unwritten(STORE), "{what}: word {word} was not written");
+                    expected[word] = after[word];
+                }
+            }
+            let wrong = expected.iter().zip(&after).position(|(expected, after)| expected != after);
+            assert_eq!(wrong, None, "{what}: this word was written");
+        }
+    }
+
+    /// Of buffers that passes use in turn, as many words are there as the pass of the step has that uses most.
+    fn check_scratch(&self, device: &Device, bound: &Bound, shape: &StepShape, [rows, values]: [usize; 2]) {
+        let attends = || {
+            self.plan.passes.iter().filter_map(|pass| match pass {
+                Pass::Attend(attend) => Some(attend),
+                _ => None,
+            })
+        };
+        let of_parts = |attend: &Attend| {
+            let splits = shape.splits[bound.graph().group_of(attend.store)];
+            let v_dim = bound.graph().store(attend.store).v_dim;
+            if splits > 1 { shape.rows * attend.heads * splits * (v_dim + 2) } else { 0 }
+        };
+        let roped = attends().filter(|attend| shape.tiles > 0 && attend.q_rope.is_some());
+        let roped = roped.map(|attend| shape.rows * bound.value(attend.q).cols).max().unwrap_or(0);
+        let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
+        let whole = [
+            (self.scratch.parts, "parts of attention", attends().map(of_parts).max().unwrap_or(0)),
+            (self.scratch.roped, "roped queries", roped),
+            // Two values to a word.
+            (self.scratch.f16_rows, "rows for matrix units", values / 2),
+            (self.scratch.f16_scales, "scales of such rows", rows),
+            (self.scratch.tokens, "tokens", tokens),
+        ];
+        for (buffer, what, own) in whole {
+            let Some(buffer) = buffer else { continue };
+            for (at, &word) in read(device, &[&self.buffers[buffer]])[0].iter().enumerate() {
+                let is_written = word != unwritten(SCRATCH);
+                assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
+            }
+        }
+        // Rows may use fewer experts than there is room for.
+        let within = |buffer: usize, what: &str, own: usize| {
+            let words = read(device, &[&self.buffers[buffer]]).remove(0);
+            let last = words.iter().rposition(|&word| word != unwritten(SCRATCH));
+            assert!(last.is_none_or(|last| last < own), "word {last:?} of {what}, of which {own} are used");
+        };
+        let hidden = self.plan.passes.iter().filter_map(|pass| match *pass {
+            Pass::Experts(Experts { list, gate, y, .. }) => {
+                let padded = bound.graph().weight(gate).rows.next_multiple_of(32);
+                Some(shape.rows(bound.value(y).rows) * self.plan.lists[list].used * padded)
+            }
+            _ => None,
+        });
+        if let (Some(buffer), Some(own)) = (self.scratch.hidden, hidden.max()) {
+            within(buffer, "rows of experts", own);
+        }
+        for (&buffer, list) in self.scratch.lists.iter().zip(&self.plan.lists) {
+            within(buffer, "a list of experts", shape.rows(list.rows) * list.words());
+        }
+    }
+
+    /// Of a slot, all that its values have are there, and nothing else.
+    fn check_values(&self, bound: &Bound, step: &Step, slot: usize, words: &[u32]) {
+        let stride = self.plan.slots[slot].cols;
+        let rows = match self.plan.slots[slot].rows {
+            Rows::Step => step.tokens().len(),
+            Rows::Output => step.outputs().len(),
+        };
+        // By column, whose it is, and whether it only fills up a vector: that may be zeros.
+        let mut owners = vec![None; stride];
+        let made = self.plan.passes.iter().flat_map(Pass::makes);
+        for id in made.filter(|&id| self.plan.place(id).slot == slot) {
+            let (first, cols) = (self.plan.place(id).col, bound.value(id).cols);
+            for col in 0..cols.next_multiple_of(4) {
+                owners[first + col] = Some((id, col, col >= cols));
+            }
+        }
+        for (row, numbers) in words.chunks(stride).enumerate() {
+            for (col, (&word, owner)) in numbers.iter().zip(&owners).enumerate() {
+                match owner {
+                    Some((id, col, false)) if row < rows => {
+                        let name = &bound.value(*id).name;
+                        assert_ne!(
+                            word,
+                            unwritten(slot),
+                            "`{name}`: row {row}, column {col} was not written"
+                        );
+                    }
+                    Some((_, _, true)) if row < rows && word == 0 => {}
+                    _ if word == unwritten(slot) => {}
+                    _ => {
+                        let names = owners.iter().flatten().map(|(id, ..)| &bound.value(*id).name);
+                        let mut names: Vec<&String> = names.collect();
+                        names.dedup();
+                        panic!(
+                            "{} was written beside {names:?}: row {row} of {rows}, column {col} of {stride}",
+                            f32::from_bits(word)
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Words of a store's keys (0) or values (1) that the rows of a step are written to.
+fn own_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) -> Vec<usize> {
+    let graph::Store { heads, k_dim, v_dim, .. } = layout.store;
+    let elements = [k_dim, v_dim][which].div_ceil(2);
+    let words = if is_kv_f32(layout) { 2 } else { 1 };
+    let of_row = |(page, offset): (usize, usize)| {
+        (0..heads * elements).map(move |i| {
+            let (head, element) = (i / elements, i % elements);
+            let first = (page * heads + head) * elements * PAGE;
+            first + if which == 0 { element * PAGE + offset } else { offset * elements + element }
+        })
+    };
+    let slots = step.rows().map(|(sequence, position)| sequence.tables[group].slot(position));
+    slots.flat_map(of_row).flat_map(|element| words * element..words * (element + 1)).collect()
+}
