@@ -54,8 +54,17 @@ impl Device for Adapter {
     }
 
     fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)> {
-        let Facts { kind, driver, subgroups, has_f16, matrices, buffer, binding, workgroup_memory, workgroup } =
-            Adapter::facts(self);
+        let Facts {
+            kind,
+            driver,
+            subgroups,
+            has_f16,
+            matrices,
+            buffer,
+            binding,
+            workgroup_memory,
+            workgroup,
+        } = Adapter::facts(self);
         let room = self.room();
         let size = readable_size;
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);

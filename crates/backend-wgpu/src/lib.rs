@@ -37,8 +37,8 @@ use graph::Graph;
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
-pub use devices::GpuDriver;
 use device::{Device, Settings, lock};
+pub use devices::GpuDriver;
 pub use facts::{Facts, may_have_gpu};
 use loaded::Loaded;
 pub use memory::{Room, formats};
