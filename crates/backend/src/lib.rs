@@ -18,7 +18,7 @@ use quant::Format;
 
 pub use bound::{Bound, BoundModel};
 pub use error::{Error, Remedy};
-pub use outputs::{Outputs, Pending, Ticket, are_tokens_only, arg_max, log_sum_exp};
+pub use outputs::{Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp};
 pub use registry::{
     Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry, readable_size,
 };

@@ -51,20 +51,25 @@ struct Chosen {
 }
 
 impl<'a> Outputs<'a> {
+    /// What a device says of a row from whose logits no token can be chosen.
+    pub const NO_TOKEN: u32 = u32::MAX;
+
     /// Those of a step with these output rows, whose result is `values`, `[rows, cols]`: the logits of all output rows; of
     /// a part of a model that was cut, the rows that the next part begins with.
     pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
         let chosen = chosen.map(|(output, logits)| Chosen {
-            token: output.greedy.then(|| arg_max(logits)),
+            token: if output.greedy { greedy_token(logits) } else { None },
             top: if output.top > 0 { top_log_probabilities(logits, output.top) } else { Vec::new() },
         });
         Outputs { values, cols, chosen: chosen.collect() }
     }
 
-    /// Those of a step all of whose output rows ask for a token only, chosen on a device.
+    /// Those of a step all of whose output rows ask for a token only, chosen on a device as [`greedy_token`] does: the
+    /// tokens, [`Outputs::NO_TOKEN`] for a row without one.
     pub fn of_tokens(tokens: &[u32]) -> Outputs<'static> {
-        let chosen = tokens.iter().map(|&token| Chosen { token: Some(token), top: Vec::new() });
+        let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
+        let chosen = tokens.iter().map(|&id| Chosen { token: token(id), top: Vec::new() });
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }
     }
 
@@ -78,7 +83,7 @@ impl<'a> Outputs<'a> {
         self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
     }
 
-    /// The token chosen for output row `index`, where it asked for one.
+    /// The token chosen for output row `index`, where it asked for one and [`greedy_token`] finds one.
     pub fn token(&self, index: usize) -> Option<u32> {
         self.chosen.get(index)?.token
     }
@@ -90,15 +95,22 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The index of the largest number, the lowest of equals; what is no number is never larger.
-pub fn arg_max(logits: &[f32]) -> u32 {
-    let (mut best, mut max) = (0, f32::NEG_INFINITY);
+/// The token with the largest logit, the lowest id of equals; none where a logit is NaN or infinite, so that nothing can be
+/// trusted, or all are negative infinity.
+pub fn greedy_token(logits: &[f32]) -> Option<u32> {
+    let is_broken = logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY);
+    if is_broken { None } else { arg_max(logits) }
+}
+
+/// The index of the largest number, the lowest of equals; NaN and negative infinity are none.
+pub fn arg_max(logits: &[f32]) -> Option<u32> {
+    let (mut best, mut max) = (None, f32::NEG_INFINITY);
     for (id, &logit) in logits.iter().enumerate() {
         if logit > max {
-            (best, max) = (id, logit);
+            (best, max) = (Some(id as u32), logit);
         }
     }
-    best as u32
+    best
 }
 
 /// `ln sum exp(logit)`, in f64.
@@ -157,8 +169,13 @@ mod tests {
 
     #[test]
     fn the_lowest_of_equals_is_chosen() {
-        assert_eq!(arg_max(&[1.0, f32::NAN, 3.0, 3.0]), 2);
-        assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), 0);
+        assert_eq!(arg_max(&[1.0, f32::NAN, 3.0, 3.0]), Some(2));
+        assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), None);
+        assert_eq!(greedy_token(&[f32::NEG_INFINITY, -0.0, 0.0]), Some(1));
+        for broken in [f32::NAN, f32::INFINITY] {
+            assert_eq!(greedy_token(&[1.0, broken]), None);
+        }
+        assert_eq!(greedy_token(&[f32::NEG_INFINITY; 2]), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Row<'_> {
     fn logits(&self) -> usize {
         match self.output {
             RowOutput::Logits(logits) => logits.len(),
-            RowOutput::Chosen(..) | RowOutput::Token(_) => 0,
+            RowOutput::Token(_) => 0,
         }
     }
 }

@@ -28,7 +28,6 @@ type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 pub struct Engine {
     model: Arc<Model>,
     runner: ModelRunner,
-    n_vocab: usize,
     scheduler: Scheduler,
     requests: BTreeMap<RequestId, Box<RequestState>>,
     pending: PendingEvents,
@@ -80,11 +79,9 @@ impl Engine {
         let mut runner = ModelRunner::new(file, graph, backend, &layout.state, &layout.buckets)?;
         runner.prepare(file)?;
         file.check_intact()?;
-        let n_vocab = graph.value(graph.output()).cols;
         let groups: Vec<_> = graph.groups().iter().copied().zip(layout.state.pages).collect();
         Ok(Engine {
             runner,
-            n_vocab,
             scheduler: Scheduler::new(layout.limits, &groups),
             model,
             requests: BTreeMap::new(),
@@ -298,7 +295,7 @@ impl Engine {
         let ran = runner.run(&step);
         model.file().check_intact()?;
         let mut outputs = ran?;
-        if !are_answered(&step, &outputs, self.n_vocab) {
+        if !are_answered(&step, &outputs) {
             // The same again: what it writes, it writes to the same places.
             let rows = step.outputs().iter().map(|output| output.row);
             step = Step::new(step.tokens().to_vec(), step.sequences().to_vec(), OutputRow::all(rows))?;
@@ -433,13 +430,12 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     chunks.iter().map(slice).collect()
 }
 
-/// Whether every row that asked for a token only has got one. A device that keeps the logits says with an id outside the
-/// vocabulary that there was nothing to choose, because a logit was NaN or infinite or none was finite: which of these,
-/// and of which token, the logits tell.
-fn are_answered(step: &Step, outputs: &Outputs<'_>, n_vocab: usize) -> bool {
+/// Whether every row that asked for a token only has got one, or the logits. Where there was nothing to choose, because
+/// a logit was NaN or infinite or none was finite, a device that keeps the logits gives neither; which of these it was, and
+/// of which token, only the logits tell.
+fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
     step.outputs().iter().enumerate().all(|(index, output)| {
-        let is_token = outputs.token(index).is_some_and(|token| (token as usize) < n_vocab);
-        !output.is_token_only() || is_token || outputs.logits(index).is_some()
+        !output.is_token_only() || outputs.token(index).is_some() || outputs.logits(index).is_some()
     })
 }
 
@@ -464,8 +460,7 @@ fn show(
 /// What there is of output row `index`.
 fn row_output<'a>(outputs: &Outputs<'a>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
     match (outputs.token(index), outputs.logits(index)) {
-        (Some(token), Some(logits)) => Ok(RowOutput::Chosen(token, logits)),
-        (Some(token), None) => Ok(RowOutput::Token(token)),
+        (Some(token), _) => Ok(RowOutput::Token(token)),
         (None, Some(logits)) => Ok(RowOutput::Logits(logits)),
         (None, None) => Err(nothing_for(index)),
     }

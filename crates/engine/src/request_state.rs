@@ -8,7 +8,7 @@ use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::Error;
 use crate::request::{LogitRows, Request, Usage};
-use crate::sampling::{Logprobs, Sampler, SamplingError, check_greedy};
+use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::stop::{Stop, StopReason, StopStrings};
 
 /// Who is shown logits: a position, and the logits after its token.
@@ -37,9 +37,7 @@ struct PromptLogits {
 pub(crate) enum RowOutput<'a> {
     /// To be sampled from.
     Logits(&'a [f32]),
-    /// What the device has chosen from these.
-    Chosen(u32, &'a [f32]),
-    /// What the device has chosen; it vouches that there was something to choose.
+    /// What was chosen where the logits are.
     Token(u32),
 }
 
@@ -153,7 +151,6 @@ impl RequestState {
     ) -> Result<(u32, Option<Logprobs>), SamplingError> {
         match output {
             RowOutput::Token(token) => Ok((token, None)),
-            RowOutput::Chosen(token, logits) => check_greedy(logits, token).map(|()| (token, None)),
             RowOutput::Logits(logits) => {
                 let token = self.sampler.sample(logits, tokens)?;
                 Ok((token, self.logprobs.map(|top| Logprobs::new(logits, token, top))))

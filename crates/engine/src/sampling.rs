@@ -248,27 +248,15 @@ impl Sampler {
             &self.logits
         };
         let chosen = if self.sampling.temperature <= 0.0 {
-            largest(processed)
+            arg_max(processed)
         } else {
             filter(&self.sampling, processed, &mut self.candidates);
             candidates::draw(&mut self.candidates, self.sampling.temperature, u)
         };
-        chosen.ok_or_else(|| match largest(logits) {
+        chosen.ok_or_else(|| match arg_max(logits) {
             Some(_) if self.brought > 0 => SamplingError::RuledOut,
             _ => SamplingError::NoToken { biased: !self.sampling.logit_bias.is_empty() },
         })
-    }
-}
-
-/// Checks that `token`, which a device has chosen as the one with the largest of `logits`, can be chosen.
-///
-/// # Errors
-/// Those of a [greedy](Sampler::is_greedy) sampler.
-pub(crate) fn check_greedy(logits: &[f32], token: u32) -> Result<(), SamplingError> {
-    check_logits(logits)?;
-    match logits.get(token as usize) {
-        Some(&logit) if logit > f32::NEG_INFINITY => Ok(()),
-        _ => Err(SamplingError::NoToken { biased: false }),
     }
 }
 
@@ -291,10 +279,4 @@ fn filter(sampling: &Sampling, logits: &[f32], kept: &mut Vec<Candidate>) {
 fn possible(logits: &[f32]) -> impl Iterator<Item = Candidate> {
     let all = logits.iter().enumerate().map(|(id, &logit)| Candidate { id: id as u32, logit });
     all.filter(|candidate| candidate.logit > f32::NEG_INFINITY)
-}
-
-/// The token of the highest of `logits`, the lowest id among equals; none when all are minus infinity.
-fn largest(logits: &[f32]) -> Option<u32> {
-    let token = arg_max(logits);
-    logits.get(token as usize).is_some_and(|&logit| logit > f32::NEG_INFINITY).then_some(token)
 }

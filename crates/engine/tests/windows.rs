@@ -67,7 +67,7 @@ fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
     let sequence = Sequence { n_past: 0, len: tokens.len(), tables };
     let outputs = OutputRow::all(0..tokens.len() as u32);
     let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
-    runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).map(arg_max).collect()
+    runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).filter_map(arg_max).collect()
 }
 
 /// A prompt, and the tokens that it is to be continued to.

@@ -43,6 +43,7 @@ macro_rules! conformance {
             add_bias_adds_one_row_to_each
             only_output_rows_are_computed
             tokens_are_chosen_where_logits_are
+            no_token_is_chosen_where_there_is_none
         );
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format

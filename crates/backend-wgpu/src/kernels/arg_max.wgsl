@@ -1,5 +1,6 @@
 {#- The column of the largest number of a row, the lowest of equals: a workgroup a row. Numbers are compared as integers
-that rise with them; what is no number, and negative infinity, is never larger (`backend::arg_max`). -#}
+that rise with them. NaN and infinity are larger than all, negative infinity never is: where one of these is the largest, no
+token can be chosen (`backend::greedy_token`). -#}
 struct Params {
     // Where rows begin and their stride, in vectors; columns.
     x: vec2<u32>,
@@ -15,12 +16,16 @@ const THREADS = 256u;
 var<workgroup> keys: array<u32, 256>;
 var<workgroup> columns: array<u32, 256>;
 
-/// 0 for what is never larger.
+const NOTHING = 0u;
+const BROKEN = 0xffffffffu;
+
+/// NOTHING for negative infinity, BROKEN for NaN and infinity.
 fn key(bits: u32) -> u32 {
     let size = bits & 0x7fffffffu;
     // Both zeros are equal.
     let rising = select(0x80000000u | size, 0x80000000u - size, bits > 0x80000000u);
-    return select(rising, 0u, size > 0x7f800000u || bits == 0xff800000u);
+    let finite = select(rising, NOTHING, bits == 0xff800000u);
+    return select(finite, BROKEN, size > 0x7f800000u || bits == 0x7f800000u);
 }
 
 @compute @workgroup_size(256)
@@ -61,6 +66,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         workgroupBarrier();
     }
     if thread == 0u {
-        tokens[id.z] = columns[0];
+        let is_none = keys[0] == NOTHING || keys[0] == BROKEN;
+        tokens[id.z] = select(columns[0], 0xffffffffu, is_none);
     }
 }

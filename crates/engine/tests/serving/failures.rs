@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
     Backend, Bucket, Description, LoadedModel, Memory, OutputRow, Outputs, Program, StateLayout, Step, Taps,
-    Ticket, Weights, are_tokens_only, arg_max,
+    Ticket, Weights, are_tokens_only, greedy_token,
 };
 use engine::{Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop};
 use graph::Graph;
@@ -113,12 +113,7 @@ impl Program for FaultyProgram {
         if !self.faulty.keeps_logits || !are_tokens_only(&self.asked) {
             return Ok(Outputs::new(&self.asked, &self.logits, cols));
         }
-        let choose = |logits: &[f32]| {
-            let is_none = |logit: &f32| logit.is_nan() || *logit == f32::INFINITY;
-            let token = arg_max(logits);
-            let can_choose = !logits.iter().any(is_none) && logits[token as usize] > f32::NEG_INFINITY;
-            if can_choose { token } else { u32::MAX }
-        };
+        let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
         let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
         Ok(Outputs::of_tokens(&tokens))
     }

@@ -303,7 +303,7 @@ pub fn attention_reads_a_store_of_another(make: Make<'_>) {
 /// The most likely token of rows that ask for it alone; with logits and the most likely ones beside it.
 pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
     let mut net = Net::default();
-    let logits = [[0.0, 7.0, 7.0, -1.0], [5.0, 4.0, 3.0, 2.0], [f32::NAN, -3.0, -2.0, f32::NEG_INFINITY]];
+    let logits = [[0.0, 7.0, 7.0, -1.0], [5.0, 4.0, 3.0, 2.0], [-4.0, -3.0, -2.0, f32::NEG_INFINITY]];
     let x = net.input("x", 3, logits.as_flattened());
     let mut program = net.compile(x, make()).expect("a good graph");
     let mut run = |outputs: Vec<OutputRow>| {
@@ -320,4 +320,20 @@ pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
     let some = run(vec![OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow::logits(1)]);
     assert_eq!((some[0].0, &some[0].2), (Some(1), &vec![1, 2]));
     assert_eq!((some[1].0, some[1].1, some[1].2.len()), (None, true, 0));
+}
+
+/// Rows with a logit that is no number, or infinite, or none but negative infinity, have no token; others are not disturbed.
+pub fn no_token_is_chosen_where_there_is_none(make: Make<'_>) {
+    let none = f32::NEG_INFINITY;
+    let mut rows = vec![[none; 300], [none; 300], [none; 300], [none; 300], [-7.0; 300]];
+    (rows[0][299], rows[1][3], rows[2][299]) = (f32::NAN, f32::INFINITY, -1e30);
+    (rows[0][0], rows[1][4], rows[4][290]) = (1.0, f32::MAX, 0.0);
+    let mut net = Net::default();
+    let x = net.input("x", 5, rows.as_flattened());
+    let mut program = net.compile(x, make()).expect("a good graph");
+    let outputs = (0..5).map(OutputRow::greedy).collect();
+    let step = Step::new(vec![0, 1, 2, 3, 4], vec![Sequence::uniform(0, 5, 0, [])], outputs);
+    let outputs = program.run(&step.expect("a good step")).expect("a good step");
+    let tokens: Vec<_> = (0..5).map(|row| outputs.token(row)).collect();
+    assert_eq!(tokens, [None, None, Some(299), None, Some(290)]);
 }
