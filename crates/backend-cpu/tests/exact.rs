@@ -4,8 +4,8 @@
 use backend::KvFormat;
 use backend_cpu::{Cpu, Isa};
 use testkit::conformance::random::nmse;
-use testkit::goldens;
 use testkit::whole::Whole;
+use testkit::{families, goldens};
 
 /// Sequences of the goldens that are run.
 const SEQUENCES: usize = 2;
@@ -31,6 +31,21 @@ fn float_models_lose_nothing_but_the_rounding_of_f32() {
             let error = nmse(exact[..SEQUENCES * rows].as_flattened(), &found);
             println!("{name} {}: NMSE {error:.2e}", isa.name());
             assert!(error <= 1e-9, "{name} {}: NMSE {error:e}", isa.name());
+        }
+    }
+}
+
+/// 300 tokens at once, and in steps of 37, which end within pages and windows.
+#[test]
+fn families_are_exact_over_300_tokens() {
+    for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        let cpu =
+            || Box::new(Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set")) as _;
+        for rows in [300, 37] {
+            for (name, error) in families::errors(cpu, KvFormat::F32, rows) {
+                println!("{name} {}, {rows} rows: NMSE {error:.2e}", isa.name());
+                assert!(error <= 1e-9, "{name} {}, {rows} rows: NMSE {error:e}", isa.name());
+            }
         }
     }
 }

@@ -3,15 +3,19 @@
 
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
-use testkit::{goldens, judge};
+use testkit::{Case, goldens, judge};
 
-/// 4,096 positions of every model, with every kernel set of this processor.
-#[test]
-fn no_further_from_exact_than_llama_cpp() {
+/// What every run of the tests computes: floats, blocks of 32 and of 256, experts, windows, a trained model.
+const ALWAYS: [&str; 7] = ["F16", "Q4_0", "Q8_0", "Q4_K", "Q4_K-qwen3moe", "Q8_0-gemma3", "demo-q6_k"];
+
+/// 4,096 positions of some models, each with kernels of these sets.
+fn no_further_than_llama_cpp(sets: &[Isa], is_among: impl Fn(&Case) -> bool) {
     let mut wrong = Vec::new();
-    for case in testkit::cases() {
+    let cases: Vec<Case> = testkit::cases().into_iter().filter(is_among).collect();
+    assert!(!cases.is_empty());
+    for case in cases {
         let truth = judge::logits(&case, Box::new(Reference::new()), goldens::POSITIONS);
-        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+        for &isa in sets {
             let cpu = Cpu::with_isa(2.try_into().ok(), isa).expect("a detected instruction set");
             let found = judge::logits(&case, Box::new(cpu), goldens::POSITIONS);
             let label = format!("{} {}", case.name, isa.name());
@@ -21,4 +25,18 @@ fn no_further_from_exact_than_llama_cpp() {
         }
     }
     assert!(wrong.is_empty(), "beyond the limits: {wrong:?}");
+}
+
+/// With the kernels that this processor uses.
+#[test]
+fn no_further_from_exact_than_llama_cpp() {
+    no_further_than_llama_cpp(&[Isa::detect()], |case| ALWAYS.contains(&&*case.name));
+}
+
+/// Every model with every kernel set of this processor.
+#[test]
+#[ignore = "takes minutes"]
+fn no_model_is_further_from_exact_than_llama_cpp() {
+    let sets: Vec<Isa> = Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect();
+    no_further_than_llama_cpp(&sets, |_| true);
 }

@@ -1,8 +1,9 @@
 //! Models of quantised weights, as far from exact as llama.cpp at most: a test for each kind of format, so that the
-//! reference and the device compute side by side.
+//! reference and the device compute side by side. Models of every family in F32, beside exact values.
 
+use backend::KvFormat;
 use backend_reference::Reference;
-use testkit::{Case, goldens, judge};
+use testkit::{Case, families, goldens, judge};
 
 use super::{adapter, gpu};
 
@@ -52,4 +53,17 @@ fn formats_that_become_f16() {
 #[ignore = "takes minutes on software Vulkan"]
 fn biases_and_the_demo_model() {
     no_further_than_llama_cpp(|name| name.contains('-') && !ALWAYS.contains(&name));
+}
+
+/// 300 tokens at once, and in steps of 37, which end within pages and windows. Matrix units round activations to f16.
+#[test]
+fn families_are_exact_over_300_tokens() {
+    let Some(adapter) = adapter() else { return };
+    let limit = if adapter.is_software() { 1e-9 } else { 1e-5 };
+    for rows in [300, 37] {
+        for (name, error) in families::errors(|| gpu(&adapter), KvFormat::F32, rows) {
+            println!("{name}, {rows} rows: NMSE {error:.2e}");
+            assert!(error <= limit, "{name}, {rows} rows: NMSE {error:e}");
+        }
+    }
 }
