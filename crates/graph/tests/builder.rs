@@ -156,10 +156,10 @@ fn shapes_that_do_not_fit_are_the_models_fault() {
         g.add_bias("y", x, b);
     });
     refused("are not heads of 3", |g, x| {
-        g.rope("y", x, &Rope { head_dim: 3, dims: 2, ..rope.clone() });
+        g.rope("y", x, &Rope { head_dim: 3, dims: 2, ..rope });
     });
     refused("3 columns rotate", |g, x| {
-        g.rope("y", x, &Rope { dims: 3, ..rope.clone() });
+        g.rope("y", x, &Rope { dims: 3, ..rope });
     });
     refused("3 heads share 2", |g, x| {
         let store = g.store(Store { heads: 2, ..STORE });

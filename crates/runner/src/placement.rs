@@ -65,7 +65,7 @@ impl fmt::Display for Budget {
 
 /// Which of these devices to use for layers, by index, the one to fill first at the front: all of the best kind that
 /// is there. A program that stands in for a device is taken when `is_named`, that is when somebody asked for the
-/// backend; [`crate::Layers::Auto`] on a machine without a graphics processor is better off with the host.
+/// backend; a choice by itself on a machine without a graphics processor is better off with the host.
 ///
 /// Where the driver does not say where in the machine a device is, two may be one, so only one is used.
 pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {

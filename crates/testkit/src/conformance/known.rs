@@ -325,7 +325,7 @@ pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
 /// Rows with a logit that is no number, or infinite, or none but negative infinity, have no token; others are not disturbed.
 pub fn no_token_is_chosen_where_there_is_none(make: Make<'_>) {
     let none = f32::NEG_INFINITY;
-    let mut rows = vec![[none; 300], [none; 300], [none; 300], [none; 300], [-7.0; 300]];
+    let mut rows = [[none; 300], [none; 300], [none; 300], [none; 300], [-7.0; 300]];
     (rows[0][299], rows[1][3], rows[2][299]) = (f32::NAN, f32::INFINITY, -1e30);
     (rows[0][0], rows[1][4], rows[4][290]) = (1.0, f32::MAX, 0.0);
     let mut net = Net::default();
