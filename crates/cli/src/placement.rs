@@ -88,7 +88,14 @@ pub(crate) fn of_engine<T>(
     with: impl FnOnce(&Demand<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let engine::Layout { state, buckets, logits, .. } = options.layout(model)?;
-    let buckets = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits)).collect();
+    let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
+    // A runner compiles a program once for each bucket.
+    let mut buckets: Vec<Bucket> = Vec::new();
+    for bucket in asked {
+        if !buckets.contains(&bucket) {
+            buckets.push(bucket);
+        }
+    }
     let weights = &FileWeights(model.file());
     with(&Demand { weights, graph: model.graph(), state, buckets, reads_values: read.values })
 }

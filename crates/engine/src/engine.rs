@@ -299,7 +299,9 @@ impl Engine {
             // The same again: what it writes, it writes to the same places.
             let rows = step.outputs().iter().map(|output| output.row);
             step = Step::new(step.tokens().to_vec(), step.sequences().to_vec(), OutputRow::all(rows))?;
-            outputs = runner.run(&step)?;
+            let again = runner.run(&step);
+            model.file().check_intact()?;
+            outputs = again?;
         }
         let now = Instant::now();
         let n_ctx = scheduler.limits().n_ctx;

@@ -233,10 +233,11 @@ impl<'a> Keys<'a> {
         };
         let scale = match &*kind {
             "none" => 1.0,
-            "linear" if !(factor.is_finite() && factor >= 0.0) => {
-                return Err(self.bad(name_of_factor, factor, "a finite number from 0 on"));
-            }
             "linear" if factor == 0.0 => 1.0,
+            "linear" if !(factor.is_finite() && factor > 0.0 && (1.0 / factor).is_finite()) => {
+                let expected = "a finite number from 0 on, with a finite inverse if it is not 0";
+                return Err(self.bad(name_of_factor, factor, expected));
+            }
             "linear" => 1.0 / factor,
             _ => {
                 let found = Value::String(kind).to_string();

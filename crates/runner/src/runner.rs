@@ -100,11 +100,12 @@ impl ModelRunner {
             return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
         }
         let buckets: Vec<Bucket> = self.programs.drain(..).map(|(bucket, _)| bucket).collect();
+        self.last = None;
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let before = std::mem::replace(&mut self.tapped, names);
         let compiled = buckets.iter().try_for_each(|&bucket| self.compile(bucket));
         if compiled.is_err() {
-            self.programs.clear();
+            (self.programs, self.last) = (Vec::new(), None);
             self.tapped = before;
             buckets.iter().try_for_each(|&bucket| self.compile(bucket))?;
         }
