@@ -114,8 +114,9 @@ fn activation(act: Activation, x: f64) -> f64 {
 /// The softmax over the `used` largest logits; 0 for the others.
 fn route(out: &mut [f32], logits: &[f32], used: usize) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    // The sort is stable: the lower index of equals stays first.
-    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    // NaN is the largest, whatever its sign. The sort is stable: the lower index of equals stays first.
+    let logit = |expert: usize| if logits[expert].is_nan() { f32::NAN } else { logits[expert] };
+    order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)));
     let chosen = &order[..used];
     let max = f64::from(logits[chosen[0]]);
     let power = |expert: usize| (f64::from(logits[expert]) - max).exp();

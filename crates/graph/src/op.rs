@@ -118,7 +118,8 @@ pub enum Op {
         act: Activation,
     },
     /// How much each expert counts: the softmax over the `used` largest logits of a row, the lower index of equals
-    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`.
+    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`. NaN of either sign is larger than all, so that it is
+    /// chosen and spoils its row.
     Route {
         /// `[rows, experts]`.
         logits: ValueId,

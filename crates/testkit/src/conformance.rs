@@ -38,6 +38,7 @@ macro_rules! conformance {
             rms_norm_of_heads
             scale_multiplies
             routes_are_the_softmax_of_the_largest
+            routes_of_what_is_no_number_are_none
             experts_are_weighed_by_routes
             add_clips_nothing
             add_bias_adds_one_row_to_each

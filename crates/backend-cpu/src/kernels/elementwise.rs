@@ -105,12 +105,15 @@ pub(super) fn rope(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, 
     }
 }
 
-/// The softmax over the `used` largest logits, the lower index of equals first; 0 for the others. `order` is room to
-/// work in.
+/// The softmax over the `used` largest logits, the lower index of equals first; 0 for the others. NaN is the largest,
+/// whatever its sign. `order` is room to work in.
 pub(crate) fn route(y: &mut [f32], logits: &[f32], used: usize, order: &mut Vec<u32>) {
     order.clear();
     order.extend(0..logits.len() as u32);
-    let logit = |expert: u32| logits[expert as usize];
+    let logit = |expert: u32| {
+        let logit = logits[expert as usize];
+        if logit.is_nan() { f32::NAN } else { logit }
+    };
     let larger_first = |&a: &u32, &b: &u32| logit(b).total_cmp(&logit(a)).then(a.cmp(&b));
     if used < order.len() {
         order.select_nth_unstable_by(used, larger_first);

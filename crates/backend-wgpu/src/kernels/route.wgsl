@@ -2,7 +2,8 @@
 many there are, then of each its number and the bits of how much it counts; those that count 0 are left out.
 
 - `softmax`: of logits, the `used` largest, the lower index of equals first; how much they count is their softmax, which
-  is written to `y`, with zeros for the others.
+  is written to `y`, with zeros for the others. NaN is the largest, whatever its sign, and all that are chosen with it
+  count NaN.
 - otherwise `x` says how much each expert counts, and those that count are listed as they come. -#}
 struct Params {
     // Where rows begin and their stride, and the result's.
@@ -21,6 +22,10 @@ struct Params {
 const THREADS = 64u;
 const EXPERTS = {{ experts }}u;
 const USED = {{ used }}u;
+{%- if softmax %}
+/// The largest of all, as an integer in the order of logits.
+const NAN = 0xffffffffu;
+{%- endif %}
 
 // As integers in the order in which experts come.
 var<workgroup> order: array<u32, {{ experts }}>;
@@ -41,7 +46,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     for (var i = thread; i < EXPERTS; i += THREADS) {
         {%- if softmax %}
         let bits = bitcast<u32>(x[at + i]);
-        order[i] = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
+        let rising = select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
+        order[i] = select(rising, NAN, (bits & 0x7fffffffu) > 0x7f800000u);
         {%- else %}
         order[i] = select(0u, 1u, (bitcast<u32>(x[at + i]) & 0x7fffffffu) != 0u);
         {%- endif %}
@@ -79,7 +85,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         total += exp(ranked[rank] - ranked[0]);
     }
     for (var rank = thread; rank < USED; rank += THREADS) {
-        let counts = exp(ranked[rank] - ranked[0]) / total;
+        // By its bits: a device may compute as if there were no NaN.
+        let is_broken = (bitcast<u32>(ranked[0]) & 0x7fffffffu) > 0x7f800000u;
+        let counts = select(exp(ranked[rank] - ranked[0]) / total, ranked[0], is_broken);
         chosen[list + 1u + 2u * rank] = experts[rank];
         chosen[list + 2u + 2u * rank] = bitcast<u32>(counts);
         y[params.y.x + id.z * params.y.y + experts[rank]] = counts;

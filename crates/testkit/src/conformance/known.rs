@@ -243,6 +243,20 @@ pub fn routes_are_the_softmax_of_the_largest(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
 }
 
+/// A logit that is no number is chosen whatever its sign, and nothing of its row is a number then: an expert is never left
+/// out without a word. Other rows are not disturbed.
+pub fn routes_of_what_is_no_number_are_none(make: Make<'_>) {
+    for broken in [f32::NAN, -f32::NAN] {
+        let mut net = Net::default();
+        let logits = net.input("logits", 2, &[1.0, 2.0, broken, 3.0, 0.0, -1.0, 0.0, -1.0]);
+        let y = net.graph.route("y", logits, 2);
+        let found = net.run(y, make(), &[rows(2)]);
+        assert!(found[2].is_nan() && found[3].is_nan(), "{broken:?}: {found:?}");
+        assert_eq!(found[..2], [0.0, 0.0]);
+        close(&found[4..], &[0.5, 0.0, 0.5, 0.0], 1e-6);
+    }
+}
+
 /// Experts of one column: expert `e` makes `silu(x) * 10^e * x` of it, twice. The row of 1 chose experts 0 and 2, of
 /// weights 1/4 and 3/4, the row of 2 expert 1 alone.
 pub fn experts_are_weighed_by_routes(make: Make<'_>) {
