@@ -3,7 +3,7 @@
 
 use graph::{Pairing, Rope, Store, ValueId, WeightId};
 
-use super::{Draft, Linear};
+use super::{GraphContext, Linear};
 use crate::{Config, Error, Keys};
 
 /// The linear layer behind attention.
@@ -81,61 +81,62 @@ impl Attention {
     }
 
     /// Columns of what [`Attention::attend`] makes in layer `il`, and of the residual stream.
-    pub(crate) fn output(&self, d: &Draft<'_>, il: usize) -> [usize; 2] {
-        [self.heads[il] * self.value_length, d.hidden()]
+    pub(crate) fn output(&self, ctx: &GraphContext<'_>, il: usize) -> [usize; 2] {
+        [self.heads[il] * self.value_length, ctx.hidden()]
     }
 
     /// Attention of layer `il` before its output layer: `[rows, heads * value_length]`.
-    pub(crate) fn attend(&self, d: &mut Draft<'_>, il: usize, x: ValueId) -> ValueId {
+    pub(crate) fn attend(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
-        let [q, k, v] = self.project(d, il, x);
-        let q = self.place(d, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm"); // [rows, heads * key_length]
-        let k = self.place(d, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm"); // [rows, kv_heads * key_length]
+        let [q, k, v] = self.project(ctx, il, x);
+        let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm"); // [rows, heads * key_length]
+        let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm"); // [rows, kv_heads * key_length]
         let (k_dim, v_dim) = (self.key_length, self.value_length);
-        let store = d.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
-        d.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
+        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
+        ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
     }
 
     /// Queries, keys and values: `[rows, heads * key_length]` and so on.
-    fn project(&self, d: &mut Draft<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
+    fn project(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
         let rows = [
             self.heads[il] * self.key_length,
             self.kv_heads[il] * self.key_length,
             self.kv_heads[il] * self.value_length,
         ];
         let linears = [&QUERIES, &KEYS, &VALUES];
-        let weights = match d.in_layers("attn_qkv.weight") {
-            true => fused(d, il, rows),
-            false => [0, 1, 2]
-                .map(|i| d.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], d.hidden())),
+        let weights = match ctx.in_layers("attn_qkv.weight") {
+            true => fused(ctx, il, rows),
+            false => [0, 1, 2].map(|i| {
+                ctx.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], ctx.hidden())
+            }),
         };
-        let biases = [0, 1, 2].map(|i| d.bias(linears[i], il, rows[i], self.has_bias));
-        [0, 1, 2].map(|i| d.multiply(linears[i], il, x, weights[i], biases[i]))
+        let biases = [0, 1, 2].map(|i| ctx.bias(linears[i], il, rows[i], self.has_bias));
+        [0, 1, 2].map(|i| ctx.multiply(linears[i], il, x, weights[i], biases[i]))
     }
 
     /// Queries or keys as they enter the scores: normed if they are, and roped.
-    fn place(
+    fn norm_and_rope(
         &self,
-        d: &mut Draft<'_>,
+        ctx: &mut GraphContext<'_>,
         il: usize,
         mut x: ValueId,
         [normed, roped]: [&'static str; 2],
         norm: &str,
     ) -> ValueId {
         if self.has_qk_norm {
-            x = d.head_norm((normed, il), x, norm, self.key_length);
+            x = ctx.head_norm((normed, il), x, norm, self.key_length);
         }
-        d.g.rope((roped, il), x, &self.rope)
+        ctx.g.rope((roped, il), x, &self.rope)
     }
 }
 
 /// The rows of a fused matrix that make queries, keys and values.
-fn fused(d: &mut Draft<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
-    let (all, cols) = (rows.iter().sum(), d.hidden());
+fn fused(ctx: &mut GraphContext<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
+    let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let mut first = 0;
     rows.map(|rows| {
         let range = first..first + rows;
         first = range.end;
-        d.g.weight_rows(format!("blk.{il}.attn_qkv.weight"), all, range, cols)
+        ctx.g.weight_rows(format!("blk.{il}.attn_qkv.weight"), all, range, cols)
     })
 }

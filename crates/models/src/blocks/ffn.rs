@@ -2,7 +2,7 @@
 
 use graph::{Activation, ValueId};
 
-use super::{Draft, Linear};
+use super::{GraphContext, Linear};
 
 /// Gate, up and down.
 pub(crate) const FFN: [Linear; 3] = [
@@ -23,18 +23,18 @@ pub(crate) const BIASED_FFN: [Linear; 3] = {
 
 /// `down(act(gate(x)) * up(x))` of layer `il`, `ffn` columns wide: `[rows, hidden]`.
 pub(crate) fn feed_forward(
-    d: &mut Draft<'_>,
+    ctx: &mut GraphContext<'_>,
     il: usize,
     x: ValueId,
     ffn: usize,
     [gate, up, down]: &[Linear; 3],
     act: Activation,
 ) -> ValueId {
-    let hidden = d.hidden();
-    let gate = d.project(gate, il, x, [hidden, ffn]); // [rows, ffn]
-    let up = d.project(up, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = d.g.gate((gated(act), il), gate, up, act);
-    d.project(down, il, h, [ffn, hidden]) // [rows, hidden]
+    let hidden = ctx.hidden();
+    let gate = ctx.project(gate, il, x, [hidden, ffn]); // [rows, ffn]
+    let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
+    let h = ctx.g.gate((gated(act), il), gate, up, act);
+    ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
 }
 
 /// What llama.cpp calls a gate with this function.

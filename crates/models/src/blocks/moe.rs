@@ -3,7 +3,7 @@
 
 use graph::{Activation, ValueId};
 
-use super::Draft;
+use super::GraphContext;
 use crate::{Error, Keys};
 
 /// Experts of all layers.
@@ -40,19 +40,25 @@ impl Moe {
     }
 
     /// What the experts of layer `il`, each `ffn` columns wide, make of `x`: `[rows, hidden]`.
-    pub(crate) fn mix(&self, d: &mut Draft<'_>, il: usize, x: ValueId, ffn: usize) -> Result<ValueId, Error> {
-        let (hidden, count) = (d.hidden(), self.count);
+    pub(crate) fn mix(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        il: usize,
+        x: ValueId,
+        ffn: usize,
+    ) -> Result<ValueId, Error> {
+        let (hidden, count) = (ctx.hidden(), self.count);
         let tensor = |name: &str| format!("blk.{il}.{name}.weight");
         let alone = tensor("ffn_gate.0");
-        if d.has(&alone) {
+        if ctx.has(&alone) {
             return Err(Error::SplitExperts { name: alone });
         }
-        let router = d.g.weight(tensor("ffn_gate_inp"), count, hidden);
-        let gate = d.g.weights(tensor("ffn_gate_exps"), [count, ffn, hidden]);
-        let up = d.g.weights(tensor("ffn_up_exps"), [count, ffn, hidden]);
-        let down = d.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
-        let logits = d.g.linear(("ffn_moe_logits", il), x, router); // [rows, experts]
-        let routes = d.g.route(("ffn_moe_routes", il), logits, self.used); // [rows, experts]
-        Ok(d.g.experts(("ffn_moe_out", il), x, routes, [gate, up, down], Activation::Silu)) // [rows, hidden]
+        let router = ctx.g.weight(tensor("ffn_gate_inp"), count, hidden);
+        let gate = ctx.g.weights(tensor("ffn_gate_exps"), [count, ffn, hidden]);
+        let up = ctx.g.weights(tensor("ffn_up_exps"), [count, ffn, hidden]);
+        let down = ctx.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
+        let logits = ctx.g.linear(("ffn_moe_logits", il), x, router); // [rows, experts]
+        let routes = ctx.g.route(("ffn_moe_routes", il), logits, self.used); // [rows, experts]
+        Ok(ctx.g.experts(("ffn_moe_out", il), x, routes, [gate, up, down], Activation::Silu)) // [rows, hidden]
     }
 }

@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, Draft, FFN, feed_forward};
+use crate::blocks::{ATTN_OUTPUT, Attention, FFN, GraphContext, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -45,23 +45,23 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }
     let local =
         Attention { window: Some(window), rope: Rope { theta, scale: 1.0, ..global.rope }, ..global.clone() };
-    let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let x = d.embed("embd"); // [rows, hidden]
-    let mut x = d.g.scale("inp_scaled", x, (hidden as f32).sqrt());
+    let x = ctx.embed("embd"); // [rows, hidden]
+    let mut x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
     for (il, ffn) in widths.into_iter().enumerate() {
         let attention = if window > 0 && is_local[il] { &local } else { &global };
-        let h = d.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
-        let a = attention.attend(&mut d, il, h); // [rows, heads * value_length]
-        let (a, residual) = d.keep_outputs(il, a, x);
-        let a = d.project(&ATTN_OUTPUT, il, a, attention.output(&d, il)); // [rows, hidden]
-        let a = d.norm(("attn_post_norm", il), a, "post_attention_norm");
-        let a = d.g.add(("sa_out", il), a, residual);
-        let h = d.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = feed_forward(&mut d, il, h, ffn, &FFN, Activation::GeluTanh); // [rows, hidden]
-        let h = d.norm(("ffn_post_norm", il), h, "post_ffw_norm");
-        x = d.g.add(("l_out", il), h, a);
-        d.g.end_layer(x);
+        let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
+        let a = attention.attend(&mut ctx, il, h); // [rows, heads * value_length]
+        let (a, residual) = ctx.keep_outputs(il, a, x);
+        let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(&ctx, il)); // [rows, hidden]
+        let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
+        let a = ctx.g.add(("sa_out", il), a, residual);
+        let h = ctx.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
+        let h = feed_forward(&mut ctx, il, h, ffn, &FFN, Activation::GeluTanh); // [rows, hidden]
+        let h = ctx.norm(("ffn_post_norm", il), h, "post_ffw_norm");
+        x = ctx.g.add(("l_out", il), h, a);
+        ctx.g.end_layer(x);
     }
-    Ok(d.logits(x))
+    Ok(ctx.logits(x))
 }

@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, Draft, FFN, feed_forward};
+use crate::blocks::{ATTN_OUTPUT, Attention, FFN, GraphContext, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -16,19 +16,13 @@ pub(super) const FAMILY: Family = Family {
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
     let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
-    let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = d.embed("embd"); // [rows, hidden]
+    let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        let h = d.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
-        let a = attention.attend(&mut d, il, h); // [rows, heads * value_length]
-        let (a, residual) = d.keep_outputs(il, a, x);
-        let a = d.project(&ATTN_OUTPUT, il, a, attention.output(&d, il)); // [rows, hidden]
-        let a = d.g.add(("ffn_inp", il), a, residual);
-        let h = d.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = feed_forward(&mut d, il, h, ffn, &FFN, Activation::Silu); // [rows, hidden]
-        x = d.g.add(("l_out", il), h, a);
-        d.g.end_layer(x);
+        x = pre_norm_layer(&mut ctx, il, x, &attention, &ATTN_OUTPUT, |ctx, h| {
+            Ok(feed_forward(ctx, il, h, ffn, &FFN, Activation::Silu))
+        })?; // [rows, hidden]
     }
-    Ok(d.logits(x))
+    Ok(ctx.logits(x))
 }

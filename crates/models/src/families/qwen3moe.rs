@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, Draft, Moe};
+use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, Moe, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -18,19 +18,11 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let moe = Moe::read(keys)?.ok_or(none)?;
     let widths = moe.widths(keys, c.block_count)?;
     let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
-    let mut d = Draft::new(c, keys.rms_epsilon()?, tensors);
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
-    let mut x = d.embed("embd"); // [rows, hidden]
+    let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        let h = d.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
-        let a = attention.attend(&mut d, il, h); // [rows, heads * value_length]
-        let (a, residual) = d.keep_outputs(il, a, x);
-        let a = d.project(&ATTN_OUTPUT, il, a, attention.output(&d, il)); // [rows, hidden]
-        let a = d.g.add(("ffn_inp", il), a, residual);
-        let h = d.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = moe.mix(&mut d, il, h, ffn)?; // [rows, hidden]
-        x = d.g.add(("l_out", il), h, a);
-        d.g.end_layer(x);
+        x = pre_norm_layer(&mut ctx, il, x, &attention, &ATTN_OUTPUT, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
     }
-    Ok(d.logits(x))
+    Ok(ctx.logits(x))
 }

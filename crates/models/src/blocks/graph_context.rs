@@ -7,7 +7,7 @@ use graph::{Builder, Graph, Named, ValueId, WeightId};
 use crate::{Config, Tensors};
 
 /// The builder, and what every block needs to know.
-pub(crate) struct Draft<'a> {
+pub(crate) struct GraphContext<'a> {
     pub(crate) g: Builder,
     c: &'a Config,
     /// What RMSNorm adds under its root.
@@ -27,10 +27,10 @@ pub(crate) struct Linear {
     pub(crate) biased: Option<[&'static str; 2]>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> GraphContext<'a> {
     /// An empty graph.
-    pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> Draft<'a> {
-        Draft { g: Builder::new(), c, eps, has, in_layers: HashMap::new(), token_embd: None }
+    pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
+        GraphContext { g: Builder::new(), c, eps, has, in_layers: HashMap::new(), token_embd: None }
     }
 
     /// Columns of the residual stream.
