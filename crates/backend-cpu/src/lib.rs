@@ -272,6 +272,26 @@ mod tests {
         }
     }
 
+    /// Embeddings that are the output matrix, too, are looked up in the file when they have been copied.
+    #[test]
+    fn tied_embeddings_stay_in_the_file() {
+        let mut graph = graph::Builder::new();
+        let table = graph.weight("table", 16, 32);
+        let x = graph.embed("x", table);
+        let x = graph.output_rows("outputs", x);
+        let y = graph.linear("y", x, table);
+        let graph = graph.finish(y);
+        let bytes = 16 * 32 * 4;
+        let weight = Weight::matrix(Format::F32, 16, 32, vec![0; bytes].into());
+        let weights = HashMap::from([("table".to_owned(), weight)]);
+        let state = StateLayout::uniform(&graph, 0, KvFormat::F16);
+        let cpu = Cpu::new(1.try_into().ok());
+        let mut model = cpu.take(&graph, &weights, &state).expect("a good graph");
+        let memory = model.memory();
+        assert_eq!((memory.weights_mapped, memory.weights_owned), (bytes as u64, bytes as u64));
+        model.prepare(&mut |name| panic!("{name} is read again")).expect("room");
+    }
+
     #[test]
     fn the_processor_is_named() {
         let device = Cpu::new(None).describe().device;

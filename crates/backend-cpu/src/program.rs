@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, Outputs, Pending, Program, Remedy, Step, Ticket};
+use backend::{Bound, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket};
 use bytemuck::Zeroable;
 use graph::{Op, Rope, Rows, ValueId, WeightId};
 
@@ -146,6 +146,7 @@ impl CpuProgram {
             made.map_err(|_| Error::OutOfMemory {
                 what: "activations",
                 bytes: (words as u64).saturating_mul(size_of::<f32>() as u64),
+                memory: MemoryKind::Host,
                 remedy: Remedy::SmallerBatch,
             })
         };

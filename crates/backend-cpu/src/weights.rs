@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use backend::{BoundModel, Error, Memory, Remedy, Weight};
+use backend::{BoundModel, Error, Memory, MemoryKind, Remedy, Weight};
 use graph::{Role, WeightId};
 use quant::Format;
 
@@ -32,12 +32,14 @@ pub(crate) struct Matrix {
     pub(crate) linear: Linear,
     /// Whether it is packed, or will be.
     is_copied: bool,
+    /// Whether rows are looked up in it, too, which the file's bytes are read for.
+    is_table: bool,
     /// Its matrices: one, or one for each expert.
     pub(crate) packed: OnceLock<Vec<Packed>>,
 }
 
 impl Matrix {
-    fn new(weight: Weight, tensor: String, kernels: Kernels, options: Options) -> Matrix {
+    fn new(weight: Weight, tensor: String, roles: &[Role], kernels: Kernels, options: Options) -> Matrix {
         let Weight { format, count, rows, cols, .. } = weight;
         let parts = || (0..count).map(|part| weight.part(part).bytes);
         let (linear, left): (_, Option<Vec<Packed>>) = if options.f32_activations && format.block_len() > 1 {
@@ -48,7 +50,9 @@ impl Matrix {
             (kernels.linear(format), (!options.is_repacking).then(left))
         };
         let is_copied = left.is_none();
-        Matrix { weight, tensor, linear, is_copied, packed: left.map_or_else(OnceLock::new, OnceLock::from) }
+        let is_table = roles.contains(&Role::Table);
+        let packed = left.map_or_else(OnceLock::new, OnceLock::from);
+        Matrix { weight, tensor, linear, is_copied, is_table, packed }
     }
 
     /// Packs it, if that is to be and has not been done.
@@ -61,10 +65,16 @@ impl Matrix {
             (self.linear.pack)(pool, bytes, [count, rows, cols]).map_err(|_| Error::OutOfMemory {
                 what: "weights, packed for vector kernels",
                 bytes: self.bytes(),
+                memory: MemoryKind::Host,
                 remedy: Remedy::LeaveWeightsInFile,
             })?;
         self.packed.get_or_init(|| packed);
         Ok(())
+    }
+
+    /// Whether nobody reads the file's bytes once it is packed.
+    fn takes_the_place_of_the_file(&self) -> bool {
+        self.is_copied && !self.is_table
     }
 
     /// Bytes its copy takes.
@@ -82,7 +92,7 @@ impl ModelWeights {
         for ((id, declared), roles) in graph.weights().zip(graph.roles()) {
             let weight = model.weight(id);
             let is_matrix = roles.iter().any(|role| matches!(role, Role::Matrix | Role::Experts));
-            let matrix = || Matrix::new(weight.clone(), declared.tensor.clone(), kernels, options);
+            let matrix = || Matrix::new(weight.clone(), declared.tensor.clone(), &roles, kernels, options);
             matrices.push(is_matrix.then(matrix));
             let mut vector = Vec::new();
             if roles.contains(&Role::Vector) {
@@ -119,7 +129,7 @@ impl ModelWeights {
     }
 
     /// The same in the order of the file, which is read from one end to the other; `copied` hears the name of each tensor
-    /// when it has been copied.
+    /// when nobody reads it from there any more.
     ///
     /// # Errors
     /// When the system has no room.
@@ -129,7 +139,7 @@ impl ModelWeights {
         // Parts of one tensor are neighbours.
         for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {
             parts.iter().try_for_each(|matrix| matrix.pack(pool))?;
-            if parts[0].is_copied {
+            if parts.iter().all(|matrix| matrix.takes_the_place_of_the_file()) {
                 copied(&parts[0].tensor);
             }
         }
@@ -139,9 +149,10 @@ impl ModelWeights {
     /// What they take, packed or not yet.
     pub(crate) fn memory(&self) -> Memory {
         let copies = || self.matrices.iter().flatten().filter(|matrix| matrix.is_copied);
-        let copied: u64 = copies().map(|matrix| matrix.weight.bytes.len() as u64).sum();
+        let replaced = copies().filter(|matrix| matrix.takes_the_place_of_the_file());
+        let replaced: u64 = replaced.map(|matrix| matrix.weight.bytes.len() as u64).sum();
         Memory {
-            weights_mapped: self.bytes - copied,
+            weights_mapped: self.bytes - replaced,
             weights_owned: copies().map(Matrix::bytes).sum(),
             ..Memory::default()
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::time::Duration;
 
-use backend::{Description, Error, Remedy};
+use backend::{Description, Error, MemoryKind, Remedy};
 
 use crate::kernels::{Access, Kernel};
 use crate::lock::lock;
@@ -355,6 +355,7 @@ impl Device {
             return Err(Error::OutOfMemory {
                 what: purpose.name_as_a_whole(),
                 bytes,
+                memory: MemoryKind::Device,
                 remedy: purpose.remedy(),
             });
         }
@@ -373,7 +374,8 @@ impl Device {
     ) -> Result<Buffer, Error> {
         self.check()?;
         self.check_size(purpose, bytes, usage)?;
-        let no_room = |remedy| Error::OutOfMemory { what: purpose.name(), bytes, remedy };
+        let no_room =
+            |remedy| Error::OutOfMemory { what: purpose.name(), bytes, memory: MemoryKind::Device, remedy };
         let size = taken(bytes);
         let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {

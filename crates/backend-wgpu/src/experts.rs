@@ -1,6 +1,6 @@
 //! Passes of experts: which ones rows use, and the products with their matrices.
 
-use backend::{Error, Remedy};
+use backend::{Error, MemoryKind, Remedy};
 use graph::{ValueId, WeightId};
 
 use crate::compile::Compiler;
@@ -35,8 +35,12 @@ impl Compiler<'_> {
     fn list(&self, x: ValueId, list: usize, y: Option<ValueId>) -> Result<LaunchPlan, Error> {
         let (experts, used) = (self.cols(x), self.used(list));
         if !policy::fits_route(experts, used) {
-            let (what, bytes) = ("the experts of a layer", (experts * F32) as u64);
-            return Err(Error::OutOfMemory { what, bytes, remedy: Remedy::UseCpu });
+            return Err(Error::OutOfMemory {
+                what: "the experts of a layer",
+                bytes: (experts * F32) as u64,
+                memory: MemoryKind::Device,
+                remedy: Remedy::UseCpu,
+            });
         }
         let params = [self.at(x), y.map_or([0; 2], |y| self.at(y))].as_flattened().to_vec();
         let mut buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(x)];

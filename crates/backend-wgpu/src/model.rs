@@ -86,7 +86,7 @@ impl ModelPlan {
             weights_owned: on_device,
             weights_on_device: on_device,
             weights_plain: converted.into_iter().map(plain).collect(),
-            kv: self.bound.state_bytes(),
+            kv: self.stores.iter().flatten().fold(0, |all, bytes| all.saturating_add(*bytes)),
             activations,
         }
     }
@@ -152,12 +152,20 @@ impl Model {
         let graph = self.plan.bound.graph();
         let mut weights: Vec<_> = graph.weights().collect();
         weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
-        for (id, declared) in weights {
-            if let (Some(matrix), Some(layout)) =
-                (&self.matrices[id.index()], &self.plan.matrices[id.index()])
-            {
-                matrix.upload(&self.device, layout, self.plan.bound.weight(id))?;
-                copied(&declared.tensor);
+        // Parts of one tensor are neighbours.
+        for parts in weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor) {
+            let mut is_copied = true;
+            for (id, _) in parts {
+                let layout = self.plan.matrices[id.index()].as_ref();
+                match self.matrices[id.index()].as_ref().zip(layout) {
+                    Some((matrix, layout)) => {
+                        matrix.upload(&self.device, layout, self.plan.bound.weight(*id))?
+                    }
+                    None => is_copied = false,
+                }
+            }
+            if is_copied {
+                copied(&parts[0].1.tensor);
             }
         }
         self.is_uploaded.get_or_init(|| ());

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use backend::{Error, Remedy, Weight};
+use backend::{Error, MemoryKind, Remedy, Weight};
 
 use crate::device::{Buffer, Device, Purpose, taken};
 use crate::formats::{DeviceFormat, Layout};
@@ -59,6 +59,7 @@ impl MatrixLayout {
             return Err(Error::OutOfMemory {
                 what: "rows of a weight, which the device must bind as a whole",
                 bytes: unit as u64,
+                memory: MemoryKind::Device,
                 remedy: Remedy::UseCpu,
             });
         }

@@ -92,11 +92,7 @@ impl Bound {
     /// # Errors
     /// When a tapped name is not in the graph.
     pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<Bound, Error> {
-        if let Taps::Names(names) = taps
-            && let Some(name) = names.iter().find(|name| model.graph.find(name).is_none())
-        {
-            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
-        }
+        taps.check(&model.graph)?;
         let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
         let last_reads = model.graph.last_reads();
         Ok(Bound { model, bucket, tapped, last_reads })

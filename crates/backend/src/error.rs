@@ -86,6 +86,8 @@ pub enum Error {
         what: &'static str,
         /// Its size.
         bytes: u64,
+        /// Whose memory it is.
+        memory: MemoryKind,
         /// What to do.
         remedy: Remedy,
     },
@@ -97,6 +99,15 @@ pub enum Error {
         /// What it said.
         why: String,
     },
+}
+
+/// Whose memory there is not enough of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// The processor's.
+    Host,
+    /// That of another device: fewer layers there take less of it.
+    Device,
 }
 
 /// What to do about an error, so that a program can say it in its own words.

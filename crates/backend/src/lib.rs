@@ -17,8 +17,10 @@ use graph::Graph;
 use quant::Format;
 
 pub use bound::{Bound, BoundModel};
-pub use error::{Error, Remedy};
-pub use outputs::{Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp};
+pub use error::{Error, MemoryKind, Remedy};
+pub use outputs::{
+    Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
+};
 pub use registry::{
     Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry, readable_size,
 };
@@ -56,9 +58,21 @@ impl Taps<'_> {
             Taps::All => true,
         }
     }
+
+    /// Whether all that are named are values of `graph`.
+    ///
+    /// # Errors
+    /// With the first that is not.
+    pub fn check(&self, graph: &Graph) -> Result<(), Error> {
+        let names = if let Taps::Names(names) = self { names } else { &[][..] };
+        match names.iter().find(|name| graph.find(name).is_none()) {
+            Some(name) => Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" }),
+            None => Ok(()),
+        }
+    }
 }
 
-/// What a backend runs on and how, for people: `rustorch devices`.
+/// What a backend runs on and how, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The name it is chosen by, such as `cpu`.
@@ -140,7 +154,7 @@ pub trait LoadedModel: Send {
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
     /// Does now what the first step would do else and what may take long, such as packing weights. `copied` hears the
-    /// name of each tensor that has been copied: its bytes will hardly be read again.
+    /// name of each tensor that has been copied and whose bytes nobody reads again.
     ///
     /// # Errors
     /// When the device has no room.

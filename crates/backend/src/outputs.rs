@@ -60,7 +60,7 @@ impl<'a> Outputs<'a> {
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
         let chosen = chosen.map(|(output, logits)| Chosen {
             token: if output.greedy { greedy_token(logits) } else { None },
-            top: if output.top > 0 { top_log_probabilities(logits, output.top) } else { Vec::new() },
+            top: top_log_probabilities(logits, output.top),
         });
         Outputs { values, cols, chosen: chosen.collect() }
     }
@@ -88,8 +88,7 @@ impl<'a> Outputs<'a> {
         self.chosen.get(index)?.token
     }
 
-    /// The most likely tokens after output row `index`, as many as it asked for, with the natural logarithms of their
-    /// probabilities; the most likely first, the lower id of equals.
+    /// The [`top_log_probabilities`] of output row `index`, as many as it asked for.
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
         self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
     }
@@ -119,15 +118,19 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
     max + logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum::<f64>().ln()
 }
 
-/// The `top` most likely tokens and their log-probabilities.
-fn top_log_probabilities(logits: &[f32], top: usize) -> Vec<(u32, f32)> {
+/// The `top` most likely tokens with the natural logarithms of their probabilities, the most likely first and the lower id
+/// of equals; none that is impossible, and none at all where a logit is NaN or plus infinity.
+pub fn top_log_probabilities(logits: &[f32], top: usize) -> Vec<(u32, f32)> {
     let total = log_sum_exp(logits);
-    let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
+    if top == 0 || !total.is_finite() {
+        return Vec::new();
+    }
+    let mut ids: Vec<u32> =
+        (0..logits.len() as u32).filter(|&id| logits[id as usize] > f32::NEG_INFINITY).collect();
     let order = |a: &u32, b: &u32| {
         let (x, y) = (logits[*a as usize], logits[*b as usize]);
         y.total_cmp(&x).then(a.cmp(b))
     };
-    let top = top.min(ids.len());
     if top < ids.len() {
         ids.select_nth_unstable_by(top, order);
         ids.truncate(top);
@@ -162,9 +165,12 @@ mod tests {
             }
         };
         close(outputs.top(0), &[(2, (5f32 / 8.0).ln()), (1, 0.25f32.ln())]);
-        close(outputs.top(1), &[(0, 0.5f32.ln()), (1, 0.5f32.ln()), (2, f32::NEG_INFINITY)]);
+        close(outputs.top(1), &[(0, 0.5f32.ln()), (1, 0.5f32.ln())]);
         assert_eq!(outputs.logits(1), Some(&logits[3..]));
         assert_eq!((outputs.logits(2), outputs.top(2)), (None, &[][..]));
+        for broken in [f32::NAN, -f32::NAN, f32::INFINITY] {
+            assert_eq!(top_log_probabilities(&[0.0, broken], 2), []);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use graph::{Graph, Group, Store};
 
-use crate::{Error, Remedy};
+use crate::{Error, MemoryKind, Remedy};
 
 /// Positions a page.
 pub const PAGE: usize = 32;
@@ -129,6 +129,7 @@ impl StoreLayout {
         store.ok_or(Error::OutOfMemory {
             what: "the K/V cache",
             bytes: self.bytes(),
+            memory: MemoryKind::Host,
             remedy: Remedy::SmallerContext,
         })
     }

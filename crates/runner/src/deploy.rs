@@ -4,16 +4,20 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use backend::{Backend, Bucket, Device, DeviceInfo, Error, Memory, OpenOptions, StateLayout, Taps, Weights};
+use backend::{
+    Backend, Bucket, Device, DeviceInfo, Error, Memory, MemoryKind, OpenOptions, StateLayout, Taps, Weights,
+};
 use graph::Graph;
 
 use crate::Pipeline;
 use crate::pipeline::{bucket_of, parts};
-use crate::placement::{Budget, Cuts, Layers, LeftOut, Placement, PlacementError, Site, fitting, place};
+use crate::placement::{
+    Budget, Cuts, DeviceBudget, Layers, LeftOut, Placement, PlacementError, fitting, place,
+};
 
 /// A model, and what is made of it on its devices.
 #[derive(Clone)]
-pub struct Demand<'a> {
+pub struct Workload<'a> {
     /// Its weights.
     pub weights: &'a dyn Weights,
     /// What it computes.
@@ -26,7 +30,7 @@ pub struct Demand<'a> {
     pub reads_values: bool,
 }
 
-impl Demand<'_> {
+impl Workload<'_> {
     /// What `layers` of it take on a device.
     fn of(&self, backend: &dyn Backend, layers: Range<usize>) -> Result<Memory, Error> {
         let all = self.graph.layers();
@@ -83,7 +87,7 @@ pub struct Deployed {
     /// What the devices are.
     infos: Vec<DeviceInfo>,
     /// What was free there.
-    sites: Vec<Site>,
+    budgets: Vec<DeviceBudget>,
     layers: usize,
     cuts: Vec<usize>,
     placement: Placement,
@@ -116,18 +120,18 @@ type Instance = Result<Box<dyn Backend>, Error>;
 struct Asked<'a> {
     devices: &'a [Opening],
     opened: RefCell<Vec<Option<Instance>>>,
-    demand: &'a Demand<'a>,
+    workload: &'a Workload<'a>,
 }
 
 impl<'a> Asked<'a> {
-    fn new(devices: &'a [Opening], demand: &'a Demand<'a>) -> Asked<'a> {
-        Asked { devices, opened: RefCell::new(devices.iter().map(|_| None).collect()), demand }
+    fn new(devices: &'a [Opening], workload: &'a Workload<'a>) -> Asked<'a> {
+        Asked { devices, opened: RefCell::new(devices.iter().map(|_| None).collect()), workload }
     }
 
     fn needs(&self, device: usize, layers: Range<usize>) -> Result<u64, Error> {
         let mut opened = self.opened.borrow_mut();
         match opened[device].get_or_insert_with(|| self.devices[device].open()) {
-            Ok(backend) => Ok(on_device(&self.demand.of(&**backend, layers)?)),
+            Ok(backend) => Ok(on_device(&self.workload.of(&**backend, layers)?)),
             Err(error) => Err(error.clone()),
         }
     }
@@ -135,32 +139,33 @@ impl<'a> Asked<'a> {
 
 impl Deployment {
     /// The devices with what they have now.
-    fn sites(&self) -> Vec<(DeviceInfo, Site)> {
-        let site = |opening: &Opening| {
+    fn budgets(&self) -> Vec<(DeviceInfo, DeviceBudget)> {
+        let budget = |opening: &Opening| {
             let info = opening.device.info();
             let budget = Budget::new(info.memory, opening.options.memory);
-            let site = Site { name: info.name.clone(), budget };
-            (info, site)
+            let device = DeviceBudget { name: info.name.clone(), budget };
+            (info, device)
         };
-        self.devices.iter().map(site).collect()
+        self.devices.iter().map(budget).collect()
     }
 
     /// Decides who computes which layers of a model.
     ///
     /// # Errors
     /// When a number of layers was asked for and cannot be had, or a device cannot be used and the host may not take over.
-    pub fn place(self, demand: &Demand<'_>) -> Result<Deployed, PlacementError> {
-        let layers = demand.graph.layers();
+    pub fn place(self, workload: &Workload<'_>) -> Result<Deployed, PlacementError> {
+        let layers = workload.graph.layers();
         if self.devices.is_empty() || self.wanted == Layers::Last(0) {
             let placement = Placement::on_host(layers);
-            let (infos, sites, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            return Ok(Deployed { deployment: self, infos, sites, layers, cuts, placement, opened });
+            let (infos, budgets, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            return Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened });
         }
-        let cuts = demand.cuts();
-        let (infos, sites): (Vec<_>, Vec<_>) = self.sites().into_iter().unzip();
-        let asked = Asked::new(&self.devices, demand);
+        let cuts = workload.cuts();
+        let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
+        let asked = Asked::new(&self.devices, workload);
         let model = Cuts { layers, after: &cuts };
-        let placement = place(model, &sites, self.wanted, &mut |device, layers| asked.needs(device, layers))?;
+        let placement =
+            place(model, &budgets, self.wanted, &mut |device, layers| asked.needs(device, layers))?;
         let opened = asked.opened.into_inner().into_iter().map(|instance| instance?.ok()).collect();
         let error = placement.left_out.iter().find_map(|(_, why)| match why {
             LeftOut::Error(error) => Some(error),
@@ -168,24 +173,23 @@ impl Deployment {
         });
         match error {
             Some(error) if !self.falls_back => Err(error.clone().into()),
-            _ => Ok(Deployed { deployment: self, infos, sites, layers, cuts, placement, opened }),
+            _ => Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened }),
         }
     }
 
     /// What each device alone has room for.
-    pub fn fits(&self, demand: &Demand<'_>) -> Vec<Fit> {
-        let (layers, cuts) = (demand.graph.layers(), demand.cuts());
-        let asked = Asked::new(&self.devices, demand);
+    pub fn fits(&self, workload: &Workload<'_>) -> Vec<Fit> {
+        let (layers, cuts) = (workload.graph.layers(), workload.cuts());
+        let asked = Asked::new(&self.devices, workload);
         let mut needs = |device, layers| asked.needs(device, layers);
-        let fit = |(device, (info, site)): (usize, (DeviceInfo, Site))| {
-            let room = site.budget.for_auto();
+        let fit = |(index, (info, device)): (usize, (DeviceInfo, DeviceBudget))| {
+            let room = device.budget.for_auto();
             let model = Cuts { layers, after: &cuts };
-            let start =
-                room.and_then(|room| fitting(model, device, [0, layers], Some(room), &mut needs).ok());
+            let start = room.and_then(|room| fitting(model, index, [0, layers], Some(room), &mut needs).ok());
             let fitting = start.map(|start| start.map_or(0, |start| layers - start));
-            Fit { info, room, needed: needs(device, 0..layers), fitting }
+            Fit { info, room, needed: needs(index, 0..layers), fitting }
         };
-        self.sites().into_iter().enumerate().map(fit).collect()
+        self.budgets().into_iter().enumerate().map(fit).collect()
     }
 }
 
@@ -201,8 +205,8 @@ impl Deployed {
     }
 
     /// The devices with the memory that they had when layers were placed.
-    pub fn sites(&self) -> &[Site] {
-        &self.sites
+    pub fn budgets(&self) -> &[DeviceBudget] {
+        &self.budgets
     }
 
     /// Layers of the model.
@@ -234,7 +238,9 @@ impl Deployed {
     /// layers. False when there is nothing to give up, or the user has said what is to be.
     pub fn give_way(&mut self, error: &Error) -> bool {
         let fewer = match error {
-            Error::OutOfMemory { .. } if self.deployment.wanted == Layers::Auto => {
+            Error::OutOfMemory { memory: MemoryKind::Device, .. }
+                if self.deployment.wanted == Layers::Auto =>
+            {
                 self.placement.halved(Cuts { layers: self.layers, after: &self.cuts })
             }
             Error::Device { .. } if self.deployment.falls_back && self.placement.on_devices() > 0 => {

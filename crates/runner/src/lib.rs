@@ -9,7 +9,7 @@ pub mod placement;
 mod runner;
 mod weights;
 
-pub use deploy::{Demand, Deployed, Deployment, Fit, Opening};
+pub use deploy::{Deployed, Deployment, Fit, Opening, Workload};
 pub use pipeline::Pipeline;
 pub use runner::ModelRunner;
 pub use weights::FileWeights;

@@ -194,11 +194,7 @@ fn homes(
     parts: &[impl std::borrow::Borrow<Graph>],
     taps: Taps<'_>,
 ) -> Result<HashMap<String, usize>, Error> {
-    if let Taps::Names(names) = taps
-        && let Some(name) = names.iter().find(|name| graph.find(name).is_none())
-    {
-        return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
-    }
+    taps.check(graph)?;
     let mut home = HashMap::new();
     for (stage, part) in parts.iter().enumerate() {
         for (_, value) in part.borrow().values() {

@@ -174,7 +174,7 @@ impl Cuts<'_> {
 
 /// A device that layers can be placed on.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct DeviceBudget {
     /// For people.
     pub name: String,
     /// Its memory.
@@ -223,7 +223,7 @@ pub fn fitting(
 /// When a number of layers was asked for and the model cannot be cut there, or they are known not to fit.
 pub fn place(
     model: Cuts<'_>,
-    sites: &[Site],
+    budgets: &[DeviceBudget],
     wanted: Layers,
     needs: &mut Needs<'_>,
 ) -> Result<Placement, PlacementError> {
@@ -237,26 +237,32 @@ pub fn place(
         return Err(Error::Cut { layers, at: floor, why }.into());
     }
     let (mut stages, mut left_out, mut end) = (Vec::new(), Vec::new(), layers);
-    for (device, site) in sites.iter().enumerate() {
+    for (index, device) in budgets.iter().enumerate() {
         if end == floor {
             break;
         }
-        match fitting(model, device, [floor, end], site.budget.room(wanted), needs) {
+        match fitting(model, index, [floor, end], device.budget.room(wanted), needs) {
             Ok(Some(start)) => {
-                stages.push(PlacedLayers { device: Some(device), layers: start..end });
+                stages.push(PlacedLayers { device: Some(index), layers: start..end });
                 end = start;
             }
-            Ok(None) => left_out.push((device, LeftOut::NoRoom)),
-            Err(error) => left_out.push((device, LeftOut::Error(error))),
+            Ok(None) => left_out.push((index, LeftOut::NoRoom)),
+            Err(error) => left_out.push((index, LeftOut::Error(error))),
         }
     }
-    if wanted != Layers::Auto && end > floor && !sites.is_empty() {
-        if let Some((_, LeftOut::Error(error))) = left_out.pop_if(|(_, why)| *why != LeftOut::NoRoom) {
+    if wanted != Layers::Auto && end > floor && !budgets.is_empty() {
+        let error = left_out.into_iter().find_map(|(_, why)| match why {
+            LeftOut::Error(error) => Some(error),
+            LeftOut::NoRoom => None,
+        });
+        if let Some(error) = error {
             return Err(error.into());
         }
-        let needed = if sites.len() == 1 { needs(0, floor..layers).ok() } else { None };
-        let sites = sites.to_vec();
-        return Err(TooLittle { wanted: layers - floor, layers, needed, sites, fitting: layers - end }.into());
+        let needed = if budgets.len() == 1 { needs(0, floor..layers).ok() } else { None };
+        let budgets = budgets.to_vec();
+        return Err(
+            TooLittle { wanted: layers - floor, layers, needed, budgets, fitting: layers - end }.into()
+        );
     }
     Ok(Placement::with_host(stages, end, left_out))
 }
@@ -283,7 +289,7 @@ pub struct TooLittle {
     /// What they take on the only device, if that is known.
     pub needed: Option<u64>,
     /// The devices.
-    pub sites: Vec<Site>,
+    pub budgets: Vec<DeviceBudget>,
     /// Layers that there is room for.
     pub fitting: usize,
 }
@@ -299,13 +305,13 @@ impl std::error::Error for TooLittle {}
 
 impl fmt::Display for TooLittle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TooLittle { wanted, layers, needed, sites, fitting } = self;
+        let TooLittle { wanted, layers, needed, budgets, fitting } = self;
         write!(f, "{wanted} of {layers} layers and the output ")?;
         match needed {
             Some(needed) => write!(f, "take {} on ", readable_size(*needed))?,
             None => write!(f, "do not fit on ")?,
         }
-        for (number, Site { name, budget }) in sites.iter().enumerate() {
+        for (number, DeviceBudget { name, budget }) in budgets.iter().enumerate() {
             write!(f, "{}{name}, where {budget}", if number == 0 { "" } else { " and " })?;
         }
         match fitting {

@@ -96,9 +96,7 @@ impl ModelRunner {
     /// When the graph has no such value, or the device has no room. The programs there were are there again then, unless
     /// the device refuses what it had room for before.
     pub fn tap(&mut self, names: &[&str]) -> Result<(), Error> {
-        if let Some(name) = names.iter().find(|name| self.graph.find(name).is_none()) {
-            return Err(Error::Value { name: (*name).to_owned(), why: "is not in the graph" });
-        }
+        Taps::Names(names).check(&self.graph)?;
         let buckets: Vec<Bucket> = self.programs.drain(..).map(|(bucket, _)| bucket).collect();
         self.last = None;
         let names = names.iter().map(|&name| name.to_owned()).collect();

@@ -1,4 +1,4 @@
-//! Products of strips and panels of activations.
+//! GEMV and GEMM: products of strips and panels of activations.
 //!
 //! Up to 8 rows of activations are multiplied with strips as they lie; for more, slabs of strips are unpacked once
 //! (`slab.rs`). Either way a number is summed in the order that `sums.rs` says.

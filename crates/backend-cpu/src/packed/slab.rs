@@ -1,4 +1,4 @@
-//! Products with many rows of activations: some columns of one or two strips are unpacked to bytes and
+//! GEMM: products with many rows of activations. Some columns of one or two strips are unpacked to bytes and
 //! floats, once, and multiplied with panel after panel.
 //!
 //! What is unpacked depends on the format, what is multiplied on its kind alone.

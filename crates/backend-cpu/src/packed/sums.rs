@@ -1,4 +1,4 @@
-//! What products of few rows and of many have in common: the order in which a number is summed, and where it goes.
+//! What GEMV and GEMM have in common: the order in which a number is summed, and where it goes.
 //!
 //! Lanes are rows of the weight: a result of 16 neighbouring numbers. A number is summed in one order:
 //!

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, LoadedModel, OutputRow, Program, Remedy, Sequence, StateLayout, Step,
-    Taps, Weights,
+    Backend, Bucket, Error, KvFormat, LoadedModel, MemoryKind, OutputRow, Program, Remedy, Sequence,
+    StateLayout, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use gguf::Gguf;
@@ -87,7 +87,7 @@ fn too_little_memory_is_an_error() {
                 assert!(error <= 1e-5, "budget {budget}: NMSE {error:e}");
                 computed += 1;
             }
-            Err(Error::OutOfMemory { what, bytes, remedy }) => {
+            Err(Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }) => {
                 assert!(bytes > 0 && remedy == Remedy::RaiseLimit, "{what}: {bytes}, {remedy}");
                 assert_eq!(computed, 0, "with less there was room");
                 refused.push(what);
@@ -108,7 +108,8 @@ fn constants_are_refused_where_there_is_no_room() {
     let device = Device::open(&adapter, &settings).expect("a device that opens");
     let constants = || device.constants(&[7; 16], wgpu::BufferUsages::UNIFORM);
     let first = constants().expect("room for 64 bytes");
-    let expected = Error::OutOfMemory { what: "constants", bytes: 64, remedy: Remedy::RaiseLimit };
+    let (memory, remedy) = (MemoryKind::Device, Remedy::RaiseLimit);
+    let expected = Error::OutOfMemory { what: "constants", bytes: 64, memory, remedy };
     assert_eq!(constants().err(), Some(expected));
     drop(first);
     constants().expect("room again");

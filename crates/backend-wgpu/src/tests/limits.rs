@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, Error, KvFormat, Plain, Remedy, StateLayout, Taps, Weight};
+use backend::{Backend, Bucket, Error, KvFormat, MemoryKind, Plain, Remedy, StateLayout, Taps, Weight};
 use backend_reference::Reference;
 use graph::{Builder, Store};
 use quant::Format;
@@ -109,13 +109,31 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
         assert_eq!(needed, loaded);
         match loaded {
             Ok(()) => assert!(fits),
-            Err(Error::OutOfMemory { what, bytes, remedy }) => {
+            Err(Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }) => {
                 assert!(!fits && what.contains("K/V cache"), "{what}");
                 assert_eq!((bytes, remedy), (2049 * (64 << 10), Remedy::SmallerContext));
             }
             Err(other) => panic!("{other}"),
         }
     }
+}
+
+/// Keys of 5 values lie as 6, values of 7 as 8.
+#[test]
+fn odd_widths_are_counted_as_they_lie() {
+    let Some(gpu) = shared(&Shared::new(), Settings::default) else { return };
+    let mut g = Builder::new();
+    let [keys, values] = [5, 7].map(|cols| g.weight(format!("table of {cols}"), 1, cols));
+    let (k, v) = (g.embed("k", keys), g.embed("v", values));
+    let store = g.store(Store { heads: 1, k_dim: 5, v_dim: 7, window: None });
+    let y = g.attention("y", k, Some([k, v]), store, 1, 1.0);
+    let y = g.output_rows("outputs", y);
+    let graph = g.finish(y);
+    let weight = |cols: usize| Weight::matrix(Format::F32, 1, cols, vec![0; 4 * cols].into());
+    let weights = HashMap::from([5, 7].map(|cols| (format!("table of {cols}"), weight(cols))));
+    let state = StateLayout::uniform(&graph, 3, KvFormat::F16);
+    let needed = gpu.requirements(&graph, &weights, &state, &[], Taps::None).expect("room");
+    assert_eq!(needed.kv, 3 * 32 * (6 + 8) * 2);
 }
 
 /// Formats without kernels are F16 as a rule; a matrix with values beyond that is F32, and told as such.

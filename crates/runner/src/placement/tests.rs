@@ -1,25 +1,27 @@
 //! Made-up devices and a made-up model: a layer takes 10 bytes, the output 5.
 
+use backend::MemoryKind;
+
 use super::*;
 
 const LAYERS: usize = 8;
 const EVERYWHERE: Cuts<'_> = Cuts { layers: LAYERS, after: &[1, 2, 3, 4, 5, 6, 7] };
 
 /// Devices with so much free memory, none when the driver does not say.
-fn sites<const N: usize>(free: [Option<u64>; N]) -> Vec<Site> {
-    let site = |free| Site {
+fn budgets<const N: usize>(free: [Option<u64>; N]) -> Vec<DeviceBudget> {
+    let budget = |free| DeviceBudget {
         name: "a device".to_owned(),
         budget: Budget::new(DeviceMemory { total: None, free }, None),
     };
-    free.map(site).into()
+    free.map(budget).into()
 }
 
 fn needed(layers: Range<usize>) -> u64 {
     10 * layers.len() as u64 + if layers.end == LAYERS { 5 } else { 0 }
 }
 
-fn placed(model: Cuts<'_>, sites: &[Site], wanted: Layers) -> Result<Placement, PlacementError> {
-    place(model, sites, wanted, &mut |_, layers| Ok(needed(layers)))
+fn placed(model: Cuts<'_>, budgets: &[DeviceBudget], wanted: Layers) -> Result<Placement, PlacementError> {
+    place(model, budgets, wanted, &mut |_, layers| Ok(needed(layers)))
 }
 
 /// As `[(device, layers)]`.
@@ -28,36 +30,36 @@ fn stages(placement: &Placement) -> Vec<(Option<usize>, Range<usize>)> {
 }
 
 #[track_caller]
-fn holds(sites: &[Site], wanted: Layers, expected: &[(Option<usize>, Range<usize>)]) {
-    assert_eq!(stages(&placed(EVERYWHERE, sites, wanted).expect("there is room")), expected);
+fn holds(budgets: &[DeviceBudget], wanted: Layers, expected: &[(Option<usize>, Range<usize>)]) {
+    assert_eq!(stages(&placed(EVERYWHERE, budgets, wanted).expect("there is room")), expected);
 }
 
 #[test]
 fn as_many_layers_as_there_is_room_for() {
     let (host, device) = (None, Some(0));
-    holds(&sites([Some(85)]), Layers::Auto, &[(device, 0..8)]);
-    holds(&sites([Some(84)]), Layers::Auto, &[(host, 0..1), (device, 1..8)]);
-    holds(&sites([Some(15)]), Layers::Auto, &[(host, 0..7), (device, 7..8)]);
-    holds(&sites([Some(14)]), Layers::Auto, &[(host, 0..8)]);
-    holds(&sites([]), Layers::Auto, &[(host, 0..8)]);
+    holds(&budgets([Some(85)]), Layers::Auto, &[(device, 0..8)]);
+    holds(&budgets([Some(84)]), Layers::Auto, &[(host, 0..1), (device, 1..8)]);
+    holds(&budgets([Some(15)]), Layers::Auto, &[(host, 0..7), (device, 7..8)]);
+    holds(&budgets([Some(14)]), Layers::Auto, &[(host, 0..8)]);
+    holds(&budgets([]), Layers::Auto, &[(host, 0..8)]);
     // Where nobody knows, it is tried.
-    holds(&sites([None]), Layers::Auto, &[(device, 0..8)]);
-    let placement = placed(EVERYWHERE, &sites([Some(14)]), Layers::Auto).expect("the host has room");
+    holds(&budgets([None]), Layers::Auto, &[(device, 0..8)]);
+    let placement = placed(EVERYWHERE, &budgets([Some(14)]), Layers::Auto).expect("the host has room");
     assert_eq!(placement.left_out, [(0, LeftOut::NoRoom)]);
 }
 
 #[test]
 fn a_number_of_layers_is_held_to() {
     let (host, device) = (None, Some(0));
-    holds(&sites([Some(85)]), Layers::All, &[(device, 0..8)]);
-    holds(&sites([Some(85)]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
-    holds(&sites([Some(35)]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
-    holds(&sites([Some(85)]), Layers::Last(99), &[(device, 0..8)]);
-    holds(&sites([Some(85)]), Layers::Last(0), &[(host, 0..8)]);
-    holds(&sites([None]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
+    holds(&budgets([Some(85)]), Layers::All, &[(device, 0..8)]);
+    holds(&budgets([Some(85)]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
+    holds(&budgets([Some(35)]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
+    holds(&budgets([Some(85)]), Layers::Last(99), &[(device, 0..8)]);
+    holds(&budgets([Some(85)]), Layers::Last(0), &[(host, 0..8)]);
+    holds(&budgets([None]), Layers::Last(3), &[(host, 0..5), (device, 5..8)]);
     // A machine without a device computes anyway.
-    holds(&sites([]), Layers::All, &[(host, 0..8)]);
-    let refused = placed(EVERYWHERE, &sites([Some(34)]), Layers::Last(3)).expect_err("2 fit");
+    holds(&budgets([]), Layers::All, &[(host, 0..8)]);
+    let refused = placed(EVERYWHERE, &budgets([Some(34)]), Layers::Last(3)).expect_err("2 fit");
     assert_eq!(
         refused.to_string(),
         "3 of 8 layers and the output take 35 bytes on a device, where 34 bytes is free: 2 fit"
@@ -69,16 +71,16 @@ fn a_number_of_layers_is_held_to() {
 /// The first device has the last layers; what it has no room for is the next one's.
 #[test]
 fn devices_are_filled_one_after_the_other() {
-    let three = sites([Some(36), Some(29), Some(1000)]);
+    let three = budgets([Some(36), Some(29), Some(1000)]);
     holds(&three, Layers::Auto, &[(Some(2), 0..3), (Some(1), 3..5), (Some(0), 5..8)]);
     holds(&three, Layers::Last(4), &[(None, 0..4), (Some(1), 4..5), (Some(0), 5..8)]);
     holds(&three, Layers::Last(3), &[(None, 0..5), (Some(0), 5..8)]);
     holds(
-        &sites([Some(36), Some(9), Some(29)]),
+        &budgets([Some(36), Some(9), Some(29)]),
         Layers::Auto,
         &[(None, 0..3), (Some(2), 3..5), (Some(0), 5..8)],
     );
-    let refused = placed(EVERYWHERE, &sites([Some(36), Some(29)]), Layers::All).expect_err("5 fit");
+    let refused = placed(EVERYWHERE, &budgets([Some(36), Some(29)]), Layers::All).expect_err("5 fit");
     assert_eq!(
         refused.to_string(),
         "8 of 8 layers and the output do not fit on a device, where 36 bytes is free and a device, where 29 bytes is \
@@ -91,19 +93,19 @@ fn devices_are_filled_one_after_the_other() {
 fn cuts_are_where_they_can_be() {
     let model = Cuts { layers: LAYERS, after: &[1, 2, 6, 7] };
     for (free, first) in [(1000, 0), (76, 1), (65, 2), (64, 6), (25, 6), (24, 7)] {
-        let placement = placed(model, &sites([Some(free)]), Layers::Auto).expect("room");
+        let placement = placed(model, &budgets([Some(free)]), Layers::Auto).expect("room");
         assert_eq!(placement.on_devices(), LAYERS - first, "{free} bytes");
     }
-    let error = placed(model, &sites([Some(1000)]), Layers::Last(4)).expect_err("it cannot be cut after 4");
+    let error = placed(model, &budgets([Some(1000)]), Layers::Last(4)).expect_err("it cannot be cut after 4");
     assert!(error.to_string().contains("cannot be cut after 4"), "{error}");
-    let placement = placed(model, &sites([Some(1000)]), Layers::Last(6)).expect("it can be cut after 2");
+    let placement = placed(model, &budgets([Some(1000)]), Layers::Last(6)).expect("it can be cut after 2");
     // Half of 6 layers is 3, but it can be cut before the last 2.
     assert_eq!(stages(&placement.halved(model).expect("fewer")), [(None, 0..6), (Some(0), 6..8)]);
 }
 
 #[test]
 fn after_want_of_room_each_device_gets_half() {
-    let placement = placed(EVERYWHERE, &sites([Some(50), Some(45)]), Layers::Auto).expect("room");
+    let placement = placed(EVERYWHERE, &budgets([Some(50), Some(45)]), Layers::Auto).expect("room");
     assert_eq!(stages(&placement), [(Some(1), 0..4), (Some(0), 4..8)]);
     let halved = |placement: &Placement| placement.halved(EVERYWHERE).expect("devices have layers");
     let half = halved(&placement);
@@ -119,17 +121,21 @@ fn after_want_of_room_each_device_gets_half() {
 fn errors_are_told() {
     let broken = Error::Device { device: "a device".to_owned(), why: "it is broken".to_owned() };
     let mut needs = |device, layers| if device == 0 { Err(broken.clone()) } else { Ok(needed(layers)) };
-    let two = sites([Some(1000), Some(35)]);
+    let two = budgets([Some(1000), Some(35)]);
     let placement = place(EVERYWHERE, &two, Layers::Auto, &mut needs).expect("others compute");
     assert_eq!(stages(&placement), [(None, 0..5), (Some(1), 5..8)]);
     assert_eq!(placement.left_out, [(0, LeftOut::Error(broken.clone()))]);
     let error = place(EVERYWHERE, &two, Layers::All, &mut needs).expect_err("the first is broken");
     assert!(error.to_string().contains("it is broken"), "{error}");
+    // Also where another device has no room.
+    let both = budgets([Some(1000), Some(5)]);
+    let error = place(EVERYWHERE, &both, Layers::All, &mut needs).expect_err("the first is broken");
+    assert!(error.to_string().contains("it is broken"), "{error}");
     // What a device refuses for want of room is too much, however much that is.
-    let remedy = Remedy::FewerLayers;
+    let (memory, remedy) = (MemoryKind::Device, Remedy::FewerLayers);
     let mut needs = |_, layers: Range<usize>| match layers.len() {
         ..3 => Ok(1),
-        _ => Err(Error::OutOfMemory { what: "a buffer", bytes: 1, remedy }),
+        _ => Err(Error::OutOfMemory { what: "a buffer", bytes: 1, memory, remedy }),
     };
     let placement = place(EVERYWHERE, &two[..1], Layers::Auto, &mut needs).expect("some fit");
     assert_eq!(placement.on_devices(), 2);
@@ -158,9 +164,9 @@ fn some_memory_is_left_to_others() {
         ["3 bytes is free", "1.0 GiB is all there is", "7 bytes may be used"]
     );
     // The reserve is for `auto` alone.
-    let sites = [Site { name: "a device".to_owned(), budget: budget(Some(GIB), Some(85), None) }];
-    assert_eq!(placed(EVERYWHERE, &sites, Layers::All).expect("room").on_devices(), LAYERS);
-    assert_eq!(placed(EVERYWHERE, &sites, Layers::Auto).expect("the host's").on_devices(), 0);
+    let budgets = [DeviceBudget { name: "a device".to_owned(), budget: budget(Some(GIB), Some(85), None) }];
+    assert_eq!(placed(EVERYWHERE, &budgets, Layers::All).expect("room").on_devices(), LAYERS);
+    assert_eq!(placed(EVERYWHERE, &budgets, Layers::Auto).expect("the host's").on_devices(), 0);
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
     Backend, Bucket, Description, Device, DeviceInfo, DeviceKind, DeviceMemory, Error, KvFormat, LoadedModel,
-    Memory, OpenOptions, OutputRow, Remedy, Sequence, StateLayout, Step, Taps, Weights,
+    Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, StateLayout, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use graph::Graph;
 use runner::placement::{Layers, PlacementError};
-use runner::{Demand, Deployed, Deployment, Opening};
+use runner::{Deployed, Deployment, Opening, Workload};
 
 use crate::common::{LAYERS, dense};
 
@@ -28,8 +28,8 @@ struct FakeBackend {
     takes: usize,
 }
 
-fn no_room() -> Error {
-    Error::OutOfMemory { what: "layers", bytes: 1, remedy: Remedy::FewerLayers }
+fn no_room(memory: MemoryKind) -> Error {
+    Error::OutOfMemory { what: "layers", bytes: 1, memory, remedy: Remedy::FewerLayers }
 }
 
 fn broken() -> Error {
@@ -83,7 +83,7 @@ impl Backend for FakeBackend {
         state: &StateLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         if graph.layers() > self.takes {
-            return Err(no_room());
+            return Err(no_room(MemoryKind::Device));
         }
         Box::new(Reference::new()).load(graph, weights, state)
     }
@@ -101,14 +101,14 @@ fn deployment(devices: &[&Arc<Fake>], wanted: Layers, falls_back: bool) -> Deplo
 }
 
 fn place(deployment: Deployment) -> Result<Deployed, PlacementError> {
-    demand(|demand| deployment.place(demand))
+    workload(|workload| deployment.place(workload))
 }
 
-fn demand<T>(with: impl FnOnce(&Demand<'_>) -> T) -> T {
+fn workload<T>(with: impl FnOnce(&Workload<'_>) -> T) -> T {
     let (graph, weights) = dense();
     let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
     let buckets = vec![Bucket { rows: 4, outputs: 1 }];
-    with(&Demand { weights: &weights, graph: &graph, state, buckets, reads_values: false })
+    with(&Workload { weights: &weights, graph: &graph, state, buckets, reads_values: false })
 }
 
 /// The logits of a step.
@@ -140,6 +140,9 @@ fn fewer_layers_are_tried() {
     let with = |host, device| vec![(None, host), (Some(0), device)];
     assert_eq!(tried, [with(1, 4), with(3, 2), with(4, 1)]);
     assert_eq!(found, logits(Box::new(Reference::new())).expect("the reference computes"));
+    // Fewer layers there would be more for a host that has no room.
+    assert!(!deployed.give_way(&no_room(MemoryKind::Host)));
+    assert_eq!(on(&deployed), with(4, 1));
     // The instance that was asked what layers take was used.
     assert_eq!(fake.opened.load(Ordering::Relaxed), 3);
 }
@@ -150,7 +153,7 @@ fn a_number_of_layers_is_final() {
     let mut deployed = place(deployment(&[&fake], Layers::Last(3), true)).expect("a placement");
     assert_eq!(on(&deployed), [(None, 2), (Some(0), 3)]);
     let error = deployed.open().and_then(logits).expect_err("one layer at most");
-    assert!(error == no_room() && !deployed.give_way(&error), "{error}");
+    assert!(error == no_room(MemoryKind::Device) && !deployed.give_way(&error), "{error}");
     let refused = place(deployment(&[&fake], Layers::All, true)).err().expect("4 fit");
     assert!(refused.to_string().ends_with("4 fit"), "{refused}");
 }
@@ -182,7 +185,7 @@ fn several_devices_compute_one_model() {
     assert_eq!(on(&deployed), [(None, 2), (Some(1), 1), (Some(0), 2)]);
     let found = deployed.open().and_then(logits).expect("room");
     assert_eq!(found, logits(Box::new(Reference::new())).expect("the reference computes"));
-    let fits = demand(|demand| deployment(&[&a, &b], Layers::Auto, false).fits(demand));
+    let fits = workload(|workload| deployment(&[&a, &b], Layers::Auto, false).fits(workload));
     let facts = |fit: &runner::Fit| (fit.room, fit.needed.clone(), fit.fitting);
     let expected = [(Some(20), Ok(50), Some(2)), (Some(10), Ok(50), Some(1))];
     assert_eq!(fits.iter().map(facts).collect::<Vec<_>>(), expected);
