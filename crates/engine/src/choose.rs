@@ -1,6 +1,7 @@
 //! Choosing tokens for all rows of a step, in parallel where that is worth it.
 
 use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 
 use crate::request_state::{RequestState, RowOutput};
@@ -36,34 +37,35 @@ impl Row<'_> {
     }
 }
 
-/// Chooses the token of each row. Each depends on its own row and request alone, whoever chooses it.
-pub(crate) fn choose_all(rows: &mut [Row<'_>]) {
-    let (mut sampled, mut logits) = (0, 0);
-    for row in &*rows {
-        sampled += usize::from(row.logits() > 0);
-        logits += row.logits();
-    }
-    let threads = match sampled {
-        0 | 1 => 1,
-        _ if logits < MIN_LOGITS => 1,
-        sampled => available_parallelism().map_or(1, NonZero::get).min(sampled),
+/// Chooses the token of each row, on at most so many threads, as many as are useful when none are given. A token depends
+/// on its own row and request alone, whoever chooses it.
+pub(crate) fn choose_all(rows: &mut [Row<'_>], threads: Option<NonZero<usize>>) {
+    let (mut sampled, done): (Vec<_>, Vec<_>) = rows.iter_mut().partition(|row| row.logits() > 0);
+    done.into_iter().for_each(Row::choose);
+    let logits: usize = sampled.iter().map(|row| row.logits()).sum();
+    let threads = match threads.or_else(|| available_parallelism().ok()) {
+        Some(threads) if logits >= MIN_LOGITS => threads.get(),
+        _ => 1,
     };
-    share(rows, threads, Row::choose);
+    share(&mut sampled, threads, |row| row.choose());
 }
 
-/// Does `each` with all `items`, which `threads` threads share, the caller among them.
+/// Does `each` with all `items`, which `threads` threads share, the caller among them. Where the system starts no more
+/// threads, those that are there do it.
 fn share<T: Send>(items: &mut [T], threads: usize, each: impl Fn(&mut T) + Sync) {
-    if threads <= 1 {
-        return items.iter_mut().for_each(each);
-    }
-    let each = &each;
-    let mut shares = items.chunks_mut(items.len().div_ceil(threads).max(1));
-    let own = shares.next();
-    thread::scope(|scope| {
-        for share in shares {
-            scope.spawn(move || share.iter_mut().for_each(each));
+    let others = threads.min(items.len()).saturating_sub(1);
+    let left = Mutex::new(items.iter_mut());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some(item) = next() {
+            each(item);
         }
-        own.into_iter().flatten().for_each(each);
+    };
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, work);
+        let started = (0..others).map(start).take_while(Result::is_ok).count();
+        tracing::trace!(threads = 1 + started, "sampling");
+        work();
     });
 }
 

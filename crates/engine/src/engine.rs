@@ -1,6 +1,7 @@
 //! The engine: requests in, text out, several at once.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +32,7 @@ pub struct Engine {
     scheduler: Scheduler,
     requests: BTreeMap<RequestId, Box<RequestState>>,
     pending: PendingEvents,
+    sampling_threads: Option<NonZero<usize>>,
     observer: Option<StepObserver>,
     next_request: u64,
     next_sequence: u64,
@@ -86,6 +88,7 @@ impl Engine {
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
+            sampling_threads: options.sampling_threads,
             observer: None,
             next_request: 0,
             next_sequence: 0,
@@ -154,7 +157,7 @@ impl Engine {
         SequenceId(self.next_sequence)
     }
 
-    /// Frees the cache that is kept for `sequence`. Requests on it that have not ended go on, but leave
+    /// The next step frees the cache that is kept for `sequence`. Requests on it that have not ended go on, but leave
     /// no cache.
     pub fn forget(&mut self, sequence: SequenceId) {
         self.pending.of_scheduler.push(scheduler::Event::Forget(sequence));
@@ -225,7 +228,7 @@ impl Engine {
     /// How many tokens of a request have been computed or were found in the cache: how far its prefill
     /// has come. 0 while it waits and when it has ended.
     pub fn cached(&self, id: RequestId) -> usize {
-        self.scheduler.cached(id)
+        if self.requests.contains_key(&id) { self.scheduler.cached(id) } else { 0 }
     }
 
     /// Whether every request has ended and been reported.
@@ -249,7 +252,7 @@ impl Engine {
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
         let plan = self.scheduler.step(self.pending.of_scheduler.drain(..));
         let now = Instant::now();
-        for admitted in plan.admitted.iter().filter(|admitted| !admitted.again) {
+        for admitted in plan.admitted.iter().filter(|admitted| !admitted.is_resumed) {
             if let Some(state) = self.requests.get_mut(&admitted.id) {
                 state.begin(admitted.reused, now);
             }
@@ -291,7 +294,7 @@ impl Engine {
         mut caller: Option<&mut OnLogits<'_>>,
     ) -> Result<(), Error> {
         let mut step = self.build_step(chunks, slices)?;
-        let Engine { model, runner, scheduler, requests, pending, .. } = self;
+        let Engine { model, runner, scheduler, requests, pending, sampling_threads, .. } = self;
         let ran = runner.run(&step);
         model.file().check_intact()?;
         let mut outputs = ran?;
@@ -332,7 +335,7 @@ impl Engine {
                 Err(error) => pending.failed(id, error.into()),
             }
         }
-        choose_all(&mut rows);
+        choose_all(&mut rows, *sampling_threads);
         for Row { id, mut state, tokens, chosen, .. } in rows {
             match chosen {
                 None => {}

@@ -1,5 +1,7 @@
 //! How much an engine can do at once, and what that takes.
 
+use std::num::NonZero;
+
 use backend::{Bucket, KvFormat, PAGE, StateLayout};
 use graph::Graph;
 
@@ -50,6 +52,9 @@ pub struct Options {
     /// sequences need when full; with fewer, requests may have to wait and be computed again. Stores with a
     /// window have as many as the windows of all sequences need, and never more than these.
     pub pages: Option<usize>,
+    /// Threads that sample tokens for the rows of a step, at most; as many as the system says are useful when none are
+    /// given.
+    pub sampling_threads: Option<NonZero<usize>>,
 }
 
 impl Default for Options {
@@ -60,6 +65,7 @@ impl Default for Options {
             n_batch: DEFAULT_N_BATCH,
             kv_format: KvFormat::default(),
             pages: None,
+            sampling_threads: None,
         }
     }
 }

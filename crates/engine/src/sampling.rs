@@ -9,7 +9,7 @@ mod processors;
 #[cfg(test)]
 mod tests;
 
-use backend::{arg_max, log_sum_exp};
+use backend::{arg_max, log_sum_exp, top_log_probabilities};
 
 use crate::candidates::{self, Candidate};
 use crate::random::{SplitMix64, random_seed};
@@ -162,16 +162,8 @@ pub struct Logprobs {
 impl Logprobs {
     /// Those of `token` and of the `top` most likely, by `logits`, one a token of the vocabulary and none NaN.
     pub(crate) fn new(logits: &[f32], token: u32, top: usize) -> Logprobs {
-        let total = log_sum_exp(logits);
-        let logprob = |logit: f32| (f64::from(logit) - total) as f32;
-        let mut likely = Vec::new();
-        if top > 0 {
-            candidates::top_k(possible(logits), top, &mut likely);
-        }
-        Logprobs {
-            token: logits.get(token as usize).map_or(f32::NEG_INFINITY, |&logit| logprob(logit)),
-            top: likely.into_iter().map(|candidate| (candidate.id, logprob(candidate.logit))).collect(),
-        }
+        let logit = logits.get(token as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit));
+        Logprobs { token: (logit - log_sum_exp(logits)) as f32, top: top_log_probabilities(logits, top) }
     }
 }
 

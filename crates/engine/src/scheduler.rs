@@ -113,7 +113,7 @@ pub struct Admitted {
     /// Tokens of its prompt found in the cache.
     pub reused: usize,
     /// Whether it ran before and was preempted.
-    pub again: bool,
+    pub is_resumed: bool,
 }
 
 /// A prompt that cannot be served however long it waits.
@@ -448,8 +448,8 @@ impl Scheduler {
             }
             *budget = trial;
             request.tables = cache.tables;
-            let (reused, again) = (request.cached, request.was_preempted);
-            plan.admitted.push(Admitted { id, reused, again });
+            let (reused, is_resumed) = (request.cached, request.was_preempted);
+            plan.admitted.push(Admitted { id, reused, is_resumed });
             busy.extend(request.sequence);
             last = Some(id);
             if let Some(request) = self.waiting.remove(&id) {
