@@ -134,7 +134,7 @@ impl Walk {
         if found.constant.is_some_and(|size| size > MAX_CONSTANT) || self.total > MAX_TOTAL {
             return Err(refused(
                 expr.span(),
-                "its constants come to too much: it is damaged or hostile, use a prompt without it (--raw)",
+                "its constants come to too much: it is damaged or hostile, use a prompt without it",
             ));
         }
         Ok(found)

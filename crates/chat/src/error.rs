@@ -50,7 +50,7 @@ pub enum Error {
     /// The template makes too much text within, or reads too much of it.
     #[error(
         "the chat template makes more than {MAX_WORK_BYTES} bytes of text and lists, or reads eight times as many \
-         (stopped at line {line}): it is damaged or hostile, use a prompt without it (--raw)"
+         (stopped at line {line}): it is damaged or hostile, use a prompt without it"
     )]
     TooMuchWork {
         /// Line, from 1; 0 when it is not known.

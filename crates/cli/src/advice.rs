@@ -62,7 +62,7 @@ fn of_too_little(too_little: &TooLittle) -> String {
 
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {
     Some(match fault {
-        backend::Error::OutOfMemory { remedy, .. } => of_remedy(*remedy),
+        backend::Error::OutOfMemory { remedy, .. } => return of_remedy(*remedy),
         backend::Error::Device { .. } => {
             "--backend cpu needs no such device; in a chat, /backend cpu goes on with the conversation"
         }
@@ -74,8 +74,8 @@ fn of_fault(fault: &backend::Error) -> Option<&'static str> {
 }
 
 /// A remedy by its flags.
-fn of_remedy(remedy: Remedy) -> &'static str {
-    match remedy {
+fn of_remedy(remedy: Remedy) -> Option<&'static str> {
+    Some(match remedy {
         Remedy::SmallerContext => {
             "-c N with fewer tokens takes less memory, -ngl N with fewer layers less of a graphics processor's"
         }
@@ -93,19 +93,22 @@ fn of_remedy(remedy: Remedy) -> &'static str {
         Remedy::RaiseLimit => {
             "--gpu-memory with more allows it; -ngl N with fewer layers or -c N with fewer tokens takes less"
         }
-        // Remedies that this program has no flag for.
-        _ => "-c N with fewer tokens takes less memory",
-    }
+        // One that this program has no flag for; the error itself says it.
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use backend::MemoryKind;
+
     use super::*;
 
     /// Whatever crate hands on what a backend said, and whatever it was doing, the flags are the same.
     #[test]
     fn a_remedy_is_found_in_any_chain() {
-        let fault = backend::Error::OutOfMemory { what: "weights", bytes: 1, remedy: Remedy::RaiseLimit };
+        let (memory, remedy) = (MemoryKind::Device, Remedy::RaiseLimit);
+        let fault = backend::Error::OutOfMemory { what: "weights", bytes: 1, memory, remedy };
         let errors: [anyhow::Error; 5] = [
             fault.clone().into(),
             Error::from(fault.clone()).into(),
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_fits_is_named() {
-        let too_little = TooLittle { wanted: 8, layers: 8, needed: Some(9), sites: Vec::new(), fitting: 3 };
+        let too_little = TooLittle { wanted: 8, layers: 8, needed: Some(9), budgets: Vec::new(), fitting: 3 };
         let advice = advice(&PlacementError::from(too_little).into());
         assert!(advice.is_some_and(|advice| advice.starts_with("use -ngl 3 or -ngl auto")));
     }

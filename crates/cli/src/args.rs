@@ -9,6 +9,7 @@ use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64Value
 use engine::KvFormat;
 
 use crate::output::Usage;
+use crate::registry::BackendName;
 use crate::values::{GpuLayers, LogitBias, Size, factor, finite, from_1_to, penalty, probability, unescape};
 
 /// How the help of `--escape` begins.
@@ -142,17 +143,6 @@ impl CacheArgs {
 pub(crate) enum CacheType {
     F16,
     F32,
-}
-
-/// The backends, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    Auto,
-    Cpu,
-    Metal,
-    Vulkan,
-    HybridF32,
-    Reference,
 }
 
 /// How tokens are chosen.

@@ -1,43 +1,26 @@
-//! The devices of this machine: the one place that names the crates of all backends.
+//! The devices of this machine that a command computes with.
 
 use std::num::NonZero;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use anyhow::bail;
-use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, OpenOptions, Registry};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, OpenOptions};
 use backend_cpu::Isa;
 use runner::Opening;
 use runner::placement::accelerators;
 
-use crate::args::{BackendName, CpuArgs, WeightsArgs};
+use crate::args::{CpuArgs, WeightsArgs};
 use crate::output;
+use crate::registry::{BackendName, registry};
 
-/// The devices of the backends that this build has. A backend is added by a line here.
-pub(crate) fn registry() -> &'static Registry {
-    static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
-        let drivers: Vec<Box<dyn Driver>> = vec![
-            Box::new(backend_cpu::CpuDriver),
-            #[cfg(feature = "gpu")]
-            Box::new(backend_wgpu::GpuDriver),
-            Box::new(backend_reference::ReferenceDriver),
-        ];
-        Registry::new(drivers)
-    });
-    &REGISTRY
-}
-
-/// The backends of graphics processors.
-const GRAPHICS: [&str; 2] = ["vulkan", "metal"];
-
-/// Whether this build has any backend of graphics processors.
-pub(crate) fn has_graphics() -> bool {
-    registry().backends().any(|backend| GRAPHICS.contains(&backend))
+/// The backends of graphics processors that this build has.
+pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
+    registry().backends().filter(|name| BackendName::Named(name).is_graphics())
 }
 
 /// What has all layers of a model, or those that no graphics processor has: backend `name`, or what it uses there.
 pub(crate) fn host(name: BackendName, options: OpenOptions) -> Opening {
-    let backend = if name == BackendName::Reference { "reference" } else { "cpu" };
-    let device = registry().of(backend).into_iter().next();
+    let device = registry().of(name.host()).into_iter().next();
     Opening { device: device.expect("every build has both"), options }
 }
 
@@ -51,14 +34,13 @@ fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Device>>
 /// there are any.
 pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
     let interface = match name {
-        BackendName::Cpu | BackendName::Reference => return Ok(Vec::new()),
         BackendName::Auto => return Ok(taken_by_auto(registry().likely())),
         BackendName::HybridF32 => None,
-        BackendName::Metal => Some("metal"),
-        BackendName::Vulkan => Some("vulkan"),
+        BackendName::Named(interface) if name.is_graphics() => Some(interface),
+        BackendName::Named(_) => return Ok(Vec::new()),
     };
-    let is_built = |name| registry().backends().any(|backend| backend == name);
-    if !interface.map_or_else(has_graphics, is_built) {
+    let mut built = graphics_backends();
+    if !built.any(|backend| interface.is_none_or(|interface| backend == interface)) {
         bail!(
             "this build of rustorch has no graphics backend: it was built without the Cargo feature `gpu`; \
              --backend cpu needs none"
@@ -69,7 +51,7 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
         bail!(
             "there is no {} device: no driver says it has one; `rustorch devices` lists what there is, and \
              --backend cpu needs none",
-            interface.unwrap_or("Vulkan or Metal")
+            interface.map_or_else(|| graphics_backends().collect::<Vec<_>>().join(" or "), str::to_owned)
         )
     };
     if first.kind == DeviceKind::Software {
@@ -122,13 +104,13 @@ impl Candidate {
 /// last, then the reference.
 pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) -> Vec<Candidate> {
     let options = OpenOptions::from(CpuArgs { threads, isa: None, weights });
-    let cpu = host(BackendName::Cpu, options);
+    let cpu = host(BackendName::CPU, options);
     let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
         let options = OpenOptions { instruction_set: Some(set), ..options };
-        Candidate::new(format!("cpu ({set})"), BackendName::Cpu, Opening { options, ..cpu.clone() })
+        Candidate::new(format!("cpu ({set})"), BackendName::CPU, Opening { options, ..cpu.clone() })
     });
-    let reference = host(BackendName::Reference, options);
-    let reference = Candidate::new("reference".to_owned(), BackendName::Reference, reference);
+    let reference = host(BackendName::REFERENCE, options);
+    let reference = Candidate::new("reference".to_owned(), BackendName::REFERENCE, reference);
     sets.chain([reference]).collect()
 }
 

@@ -14,10 +14,11 @@ use models::Model;
 use tempfile::TempDir;
 use trace::{Draft, Oracle, Recording, Report, Trace};
 
-use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
+use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
 use crate::interrupt::Unfinished;
 use crate::output::Usage;
-use crate::placement::Wish;
+use crate::placement::BackendChoice;
+use crate::registry::BackendName;
 use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
 use crate::{load, outfile, output};
@@ -36,7 +37,7 @@ tools/oracle) or a backend that computes the model now: A from --a, B from --b. 
 neither, B is the reference backend.
 
 With a model, each operation of A is done again by the reference backend on the inputs that A had.
-The first whose own error is beyond the limit of one operation is guilty; error that it was given
+The first whose own error is beyond the limit of one operation is at fault; error that it was given
 does not count. Without one, only accumulated error is known.
 
 Exit status: 0 nothing is wrong, 1 something is, 2 it could not be found out.")]
@@ -118,7 +119,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
                 let path = folder.path().join(name);
                 record(args, file, model, &tokens, *backend, &path)?;
                 let trace = Trace::open(path)?;
-                if *backend == BackendName::Reference { trace.trusted() } else { trace }
+                if *backend == BackendName::REFERENCE { trace.trusted() } else { trace }
             }
             (Side::Backend(_), ..) => {
                 return Err(Usage("a backend needs a model: pass -m FILE".into()).into());
@@ -152,10 +153,10 @@ fn sides(args: &Args) -> Result<[Side<'_>; 2], Usage> {
     Ok(match (&args.traces[..], backend(args.a), backend(args.b)) {
         ([a, b], None, None) => [Side::Trace(a), Side::Trace(b)],
         ([_, _], ..) => return usage("two traces and a backend are three sides: leave one away"),
-        ([a], None, b) => [Side::Trace(a), b.unwrap_or(Side::Backend(BackendName::Reference))],
+        ([a], None, b) => [Side::Trace(a), b.unwrap_or(Side::Backend(BackendName::REFERENCE))],
         ([b], Some(a), None) => [a, Side::Trace(b)],
         ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: leave one away"),
-        ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::Reference))],
+        ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::REFERENCE))],
         _ => {
             return usage("what is to be compared? Two traces, a trace with its model, or --a BACKEND");
         }
@@ -201,7 +202,7 @@ fn record(
     };
     crate::trace::record(
         &recording,
-        Wish { name: backend, gpu: args.gpu, cpu: args.cpu, is_timed: false },
+        BackendChoice { name: backend, gpu: args.gpu, cpu: args.cpu, is_timed: false },
         Some(path),
     )?;
     Ok(())

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::args::CpuArgs;
 use crate::backends;
 use crate::output::{self, BOLD, printable};
+use crate::registry::registry;
 
 /// What `devices` is told.
 #[derive(Debug, clap::Args)]
@@ -47,7 +48,7 @@ fn in_order<S: serde::Serializer>(facts: &[(&'static str, String)], to: S) -> Re
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let found = backends::registry().devices();
+    let found = registry().devices();
     let taken = backends::taken_by_auto(found.clone());
     let is_taken = |device: &Arc<dyn backend::Device>| match device.info().kind {
         DeviceKind::Processor => taken.is_empty(),
@@ -73,7 +74,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "{BOLD}{backend}{BOLD:#}  {}{taken}", printable(&device, ""))?;
         write!(out, "{}", output::pairs(facts))?;
     }
-    if !backends::has_graphics() {
+    if backends::graphics_backends().next().is_none() {
         writeln!(out, "no graphics backend: this build is without the Cargo feature `gpu`")?;
     } else if !has_graphics {
         writeln!(out, "no graphics processor: no Vulkan or Metal driver says it has one")?;

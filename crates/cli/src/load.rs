@@ -12,7 +12,7 @@ use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
-use crate::placement::{self, Placement, Read, Wish};
+use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::{debug, folders, output};
 
 /// Opens the model's file, for commands that need no more: the embedded one where none is named.
@@ -56,10 +56,15 @@ pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs, logits: LogitRows) ->
 
 /// Puts a model that has been read on its backend, for such logits.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
-    let options = Options { n_batch: args.backend.batch_size.get(), ..options(&args.context, &model) };
-    let wish = Wish::from(&args.backend);
+    let options = Options {
+        n_batch: args.backend.batch_size.get(),
+        sampling_threads: args.backend.cpu.threads,
+        ..options(&args.context, &model)
+    };
+    let choice = BackendChoice::from(&args.backend);
     let read = Read { logits, values: args.debug };
-    let placement = placement::of_engine(&model, &options, read, |demand| Placement::new(wish, demand))?;
+    let placement =
+        placement::of_engine(&model, &options, read, |workload| Placement::new(choice, workload))?;
     let model = Arc::new(model);
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;

@@ -24,6 +24,7 @@ mod output;
 mod perplexity;
 mod placement;
 mod quantize;
+mod registry;
 mod run;
 mod settings;
 mod synth;

@@ -4,16 +4,17 @@ use backend::{Backend, Bucket, OpenOptions, StateLayout};
 use engine::{LogitRows, Model, Options};
 use graph::Graph;
 use runner::placement::{Layers, LeftOut};
-use runner::{Demand, Deployed, Deployment, FileWeights, Opening};
+use runner::{Deployed, Deployment, FileWeights, Opening, Workload};
 
-use crate::args::{BackendArgs, BackendName, CpuArgs, GpuArgs};
+use crate::args::{BackendArgs, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
+use crate::registry::BackendName;
 use crate::values::{GpuLayers, Size};
 use crate::{advice, backends, output};
 
 /// What somebody wants to compute with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct BackendChoice {
     pub(crate) name: BackendName,
     pub(crate) gpu: GpuArgs,
     pub(crate) cpu: CpuArgs,
@@ -21,9 +22,9 @@ pub(crate) struct Wish {
     pub(crate) is_timed: bool,
 }
 
-impl From<&BackendArgs> for Wish {
-    fn from(args: &BackendArgs) -> Wish {
-        Wish { name: args.backend, gpu: args.gpu, cpu: args.cpu, is_timed: false }
+impl From<&BackendArgs> for BackendChoice {
+    fn from(args: &BackendArgs) -> BackendChoice {
+        BackendChoice { name: args.backend, gpu: args.gpu, cpu: args.cpu, is_timed: false }
     }
 }
 
@@ -37,7 +38,7 @@ impl From<GpuLayers> for Layers {
     }
 }
 
-impl Wish {
+impl BackendChoice {
     fn options(self) -> OpenOptions {
         OpenOptions {
             f32_activations: self.name == BackendName::HybridF32,
@@ -85,7 +86,7 @@ pub(crate) fn of_engine<T>(
     model: &Model,
     options: &Options,
     read: Read,
-    with: impl FnOnce(&Demand<'_>) -> anyhow::Result<T>,
+    with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let engine::Layout { state, buckets, logits, .. } = options.layout(model)?;
     let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
@@ -97,19 +98,19 @@ pub(crate) fn of_engine<T>(
         }
     }
     let weights = &FileWeights(model.file());
-    with(&Demand { weights, graph: model.graph(), state, buckets, reads_values: read.values })
+    with(&Workload { weights, graph: model.graph(), state, buckets, reads_values: read.values })
 }
 
-/// The same of programs for steps of up to `rows` rows, all of them output rows.
+/// The same of programs for steps of up to `rows` rows, all of them output rows, of which every value is read.
 pub(crate) fn of_steps<'a>(
     graph: &'a Graph,
     weights: &'a FileWeights<'_>,
     state: StateLayout,
     rows: usize,
-) -> Demand<'a> {
+) -> Workload<'a> {
     let rows = engine::all_logits_rows(graph.value(graph.output()).cols, rows);
     let buckets = vec![Bucket { rows, outputs: rows }];
-    Demand { weights, graph, state, buckets, reads_values: false }
+    Workload { weights, graph, state, buckets, reads_values: true }
 }
 
 /// Who computes a model.
@@ -123,21 +124,21 @@ impl Placement {
     ///
     /// # Errors
     /// When the device that was asked for is not there, or has no room for as many layers as were asked for.
-    pub(crate) fn new(wish: Wish, demand: &Demand<'_>) -> anyhow::Result<Placement> {
-        let deployment = wish.deployment()?;
-        let (wanted, is_auto) = (deployment.wanted, wish.name == BackendName::Auto);
+    pub(crate) fn new(choice: BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
+        let deployment = choice.deployment()?;
+        let (wanted, is_auto) = (deployment.wanted, choice.name == BackendName::Auto);
         if deployment.devices.is_empty() && is_auto && !matches!(wanted, Layers::Auto | Layers::Last(0)) {
             note(format_args!("rustorch: no graphics processor was found: the CPU computes all layers"));
         }
-        let deployed = deployment.place(demand)?;
+        let deployed = deployment.place(workload)?;
         if deployed.placement().on_devices() == 0 {
             for (device, why) in &deployed.placement().left_out {
-                let site = &deployed.sites()[*device];
-                let name = output::printable(&site.name, "");
+                let device = &deployed.budgets()[*device];
+                let name = output::printable(&device.name, "");
                 match why {
                     LeftOut::NoRoom => note(format_args!(
                         "rustorch: {name} has no room for a layer of this model ({}): the CPU computes it",
-                        site.budget
+                        device.budget
                     )),
                     LeftOut::Error(error) => note(format_args!(
                         "rustorch: {}; the CPU computes all layers",
@@ -146,7 +147,7 @@ impl Placement {
                 }
             }
         }
-        Ok(Placement { name: wish.name, deployed })
+        Ok(Placement { name: choice.name, deployed })
     }
 
     /// Makes the backend and has `put` put the model on it. Where that fails for want of room, graphics processors
@@ -199,9 +200,8 @@ impl Placement {
                 0 => return on_devices.join("; "),
                 first => return format!("{}; {first} on the CPU", on_devices.join("; ")),
             },
-            BackendName::Reference => "reference",
             BackendName::HybridF32 => "cpu, with activations of f32",
-            BackendName::Auto | BackendName::Cpu | BackendName::Metal | BackendName::Vulkan => "cpu",
+            BackendName::Auto | BackendName::Named(_) => self.name.host(),
         };
         on_cpu.to_owned()
     }

@@ -12,8 +12,9 @@ use anyhow::Context;
 use clap::{Arg, Command};
 use toml::de::{DeTable, DeValue};
 
-use crate::args::{BackendName, CacheType};
+use crate::args::CacheType;
 use crate::folders;
+use crate::registry::BackendName;
 use crate::values::{GpuLayers, Size};
 
 /// Puts the values of the user's file, if there is one, into `command`.

@@ -12,7 +12,7 @@ use trace::{Recording, Summary};
 
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
 use crate::interrupt::Unfinished;
-use crate::placement::{self, Placement, Wish};
+use crate::placement::{self, BackendChoice, Placement};
 use crate::values::{Layers, TokenIds};
 use crate::{load, outfile, output};
 
@@ -90,7 +90,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         producer: PRODUCER,
     };
     let _unfinished = args.output.as_deref().map(|path| Unfinished::begin(&trace::part(path))).transpose()?;
-    let values = record(&recording, Wish::from(&args.backend), args.output.as_deref())?;
+    let values = record(&recording, BackendChoice::from(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;
     } else {
@@ -104,15 +104,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Records on the backend that is wished for.
 pub(crate) fn record(
     recording: &Recording<'_>,
-    wish: Wish,
+    choice: BackendChoice,
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));
     let state = StateLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
     // What is selected is read with fewer rows when it is large.
     let rows = recording.rows.min(recording.tokens.len()).max(1);
-    let demand = placement::of_steps(graph, &weights, state, rows);
-    Placement::new(wish, &demand)?.with(|backend, _| Ok(recording.run(backend, to)?))
+    let workload = placement::of_steps(graph, &weights, state, rows);
+    Placement::new(choice, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 
 /// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.

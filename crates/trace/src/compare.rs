@@ -31,7 +31,7 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     let positions = a_tokens.iter().zip(b_tokens).take_while(|(a, b)| a == b).count();
     if positions == 0 {
         let why = format!("they begin with other tokens: {:?} and {:?}", a_tokens.first(), b_tokens.first());
-        return Err(Error::Compare(why + "; record both with the same --tokens"));
+        return Err(Error::Compare(why + "; record both with the same tokens"));
     }
     let mut notes = Vec::new();
     if positions < a_tokens.len().max(b_tokens.len()) {

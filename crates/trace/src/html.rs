@@ -139,7 +139,7 @@ impl Report {
         line("accumulated", &|value| value.accumulated.map(|metrics| metrics.nmse));
         for (i, value) in values.iter().enumerate() {
             // The side that is told of.
-            let local = if self.is_b_guilty() { value.local_b().copied() } else { value.local };
+            let local = if self.is_b_at_fault() { value.local_b().copied() } else { value.local };
             for (class, metrics) in [("accumulated", value.accumulated), ("local", local)] {
                 let Some(metrics) = metrics else { continue };
                 let wrong = if value.is_wrong() && class == "local" { " wrong" } else { "" };
@@ -173,7 +173,7 @@ impl Report {
         svg + "</svg>\n"
     }
 
-    fn is_b_guilty(&self) -> bool {
+    fn is_b_at_fault(&self) -> bool {
         self.first.as_ref().is_some_and(|first| first.side == Some("b"))
     }
 

@@ -29,11 +29,12 @@ use gguf::Gguf;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 
-use crate::args::{BATCH_SIZE, BackendName, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
+use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
-use crate::placement::{self, Placement, Read, Wish};
+use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::quantize::mix::Mix;
+use crate::registry::BackendName;
 use crate::synth::Synth;
 use crate::values::from_1_to;
 use crate::{interrupt, load};
@@ -193,10 +194,10 @@ fn on_threads(
     let start = Instant::now();
     let model = Arc::new(Model::new(load::file(&args.model)?)?);
     let cpu = CpuArgs { threads: Some(threads), isa: Some(isa), weights: args.weights };
-    let wish = Wish { name: args.backend, gpu: args.gpu, cpu, is_timed: args.kernels };
+    let choice = BackendChoice { name: args.backend, gpu: args.gpu, cpu, is_timed: args.kernels };
     let options = options(args, tests);
     let placement =
-        placement::of_engine(&model, &options, Read::LAST, |demand| Placement::new(wish, demand))?;
+        placement::of_engine(&model, &options, Read::LAST, |workload| Placement::new(choice, workload))?;
     let (engine, backend, gpu_layers) = placement.with(|backend, placement| {
         let name = placement.in_words();
         Ok((Engine::new(model.clone(), backend, options)?, name, placement.on_gpu()))

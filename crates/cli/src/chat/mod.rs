@@ -11,8 +11,9 @@ use anyhow::Context;
 use clap::{Arg, ValueEnum};
 use engine::{Chat, Engine, Event, LogitRows, Model, StopReason, Usage};
 
-use crate::args::{AnswerArgs, BackendName, ESCAPES, EngineArgs, ModelArgs, TemplateArgs};
+use crate::args::{AnswerArgs, ESCAPES, EngineArgs, ModelArgs, TemplateArgs};
 use crate::output::{self, INTERRUPTED, TextOut, Usage as Misuse, counted, note, printable};
+use crate::registry::BackendName;
 use crate::{generate, interrupt, load};
 use command::Command;
 use input::{Input, Line};
@@ -206,8 +207,7 @@ impl Session {
             }
             Command::Backend => {
                 let backend = BackendName::from_str(rest, true).map_err(|_| {
-                    let names = BackendName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-                    let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
+                    let names: Vec<&str> = BackendName::all().collect();
                     anyhow::anyhow!("no backend `{rest}`; there are {}", names.join(", "))
                 })?;
                 let mut args = self.args.engine.clone();

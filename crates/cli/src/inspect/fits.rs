@@ -6,10 +6,10 @@ use runner::Opening;
 use runner::placement::Layers;
 use serde::Serialize;
 
-use crate::args::BackendName;
 use crate::backends;
 use crate::output::{printable, size};
 use crate::placement::{self, Read};
+use crate::registry::{BackendName, registry};
 use crate::values::Size;
 
 /// What a device has room for.
@@ -41,13 +41,10 @@ pub(super) fn all(
     name: BackendName,
     limit: Option<Size>,
 ) -> anyhow::Result<Vec<Fit>> {
-    let registry = backends::registry();
     let mut devices = match name {
-        BackendName::Cpu | BackendName::Reference => Vec::new(),
-        BackendName::Auto => registry.likely(),
-        BackendName::HybridF32 => registry.devices(),
-        BackendName::Metal => registry.of("metal"),
-        BackendName::Vulkan => registry.of("vulkan"),
+        BackendName::Auto => registry().likely(),
+        BackendName::HybridF32 => registry().devices(),
+        BackendName::Named(backend) => registry().of(backend),
     };
     let is_host = |kind| matches!(kind, DeviceKind::Processor | DeviceKind::Reference);
     devices.retain(|device| !is_host(device.info().kind));
@@ -66,8 +63,8 @@ pub(super) fn all(
     if deployment.devices.is_empty() {
         return Ok(Vec::new());
     }
-    placement::of_engine(model, options, Read::LAST, |demand| {
-        let layers = demand.graph.layers();
+    placement::of_engine(model, options, Read::LAST, |workload| {
+        let layers = workload.graph.layers();
         let fit = |runner::Fit { info, room, needed, fitting }| Fit {
             backend: info.backend,
             device: info.name,
@@ -78,7 +75,7 @@ pub(super) fn all(
             layers,
             fitting,
         };
-        Ok(deployment.fits(demand).into_iter().map(fit).collect())
+        Ok(deployment.fits(workload).into_iter().map(fit).collect())
     })
 }
 

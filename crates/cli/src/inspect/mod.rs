@@ -12,13 +12,14 @@ use backend::{PAGE, StateLayout, Taps};
 use engine::Model;
 use gguf::Gguf;
 use graph::{Graph, Group};
-use runner::Demand;
+use runner::Workload;
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
 
-use crate::args::{BackendName, ContextArgs, ModelArgs, WeightsArgs};
+use crate::args::{ContextArgs, ModelArgs, WeightsArgs};
 use crate::backends;
 use crate::placement::{self, Read};
+use crate::registry::BackendName;
 use crate::values::Size;
 use crate::{load, output};
 use fits::Fit;
@@ -238,10 +239,10 @@ impl From<Choice> for Decision {
 /// What an engine on the CPU backend would hold.
 fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
-    let cpu = backends::host(BackendName::Cpu, args.weights.into()).open()?;
+    let cpu = backends::host(BackendName::CPU, args.weights.into()).open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
-    let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |demand| {
-        let Demand { weights, graph, state, buckets, .. } = demand;
+    let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {
+        let Workload { weights, graph, state, buckets, .. } = workload;
         let held = cpu.requirements(graph, *weights, state, buckets, Taps::None)?;
         Ok((held, kv_groups(graph, state)))
     })?;

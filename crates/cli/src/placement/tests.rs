@@ -11,11 +11,18 @@ use runner::Pipeline;
 use testkit::llama::Spec;
 
 use super::*;
+use crate::registry::registry;
 
 const LAYERS: usize = 3;
 
-const OPTIONS: Options =
-    Options { n_ctx: Some(200), sequences: 1, n_batch: 64, kv_format: KvFormat::F16, pages: None };
+const OPTIONS: Options = Options {
+    n_ctx: Some(200),
+    sequences: 1,
+    n_batch: 64,
+    kv_format: KvFormat::F16,
+    pages: None,
+    sampling_threads: None,
+};
 
 fn model(format: Format) -> Arc<Model> {
     let file = Spec { layers: LAYERS as u32, ..Spec::new(format) }.file();
@@ -25,8 +32,7 @@ fn model(format: Format) -> Arc<Model> {
 
 /// The device to test on.
 fn device() -> Option<Arc<dyn Device>> {
-    let found =
-        ["vulkan", "metal"].into_iter().find_map(|name| backends::registry().of(name).into_iter().next());
+    let found = backends::graphics_backends().find_map(|name| registry().of(name).into_iter().next());
     if found.is_none() {
         assert!(std::env::var_os("RUSTORCH_REQUIRE_GPU").is_none(), "no Vulkan or Metal device");
         eprintln!("skipped: no Vulkan or Metal device");
@@ -41,7 +47,7 @@ fn backend(device: &Arc<dyn Device>, layers: usize, memory: Option<u64>) -> Box<
     match LAYERS - layers {
         0 => graphics,
         first => {
-            let cpu = backends::host(BackendName::Cpu, options).open().expect("the processor opens");
+            let cpu = backends::host(BackendName::CPU, options).open().expect("the processor opens");
             Box::new(Pipeline::new(vec![(cpu, first), (graphics, layers)]))
         }
     }
@@ -51,12 +57,12 @@ fn backend(device: &Arc<dyn Device>, layers: usize, memory: Option<u64>) -> Box<
 fn needed(model: &Model, device: &Arc<dyn Device>, read: Read) -> u64 {
     let options = OpenOptions::default();
     let deployment = Deployment {
-        host: backends::host(BackendName::Cpu, options),
+        host: backends::host(BackendName::CPU, options),
         devices: vec![Opening { device: device.clone(), options }],
         wanted: Layers::Auto,
         falls_back: false,
     };
-    let fits = of_engine(model, &OPTIONS, read, |demand| Ok(deployment.fits(demand)));
+    let fits = of_engine(model, &OPTIONS, read, |workload| Ok(deployment.fits(workload)));
     let fit = fits.expect("good options").into_iter().next().expect("a device");
     fit.needed.expect("it can compute the model")
 }

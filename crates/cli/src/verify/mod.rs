@@ -22,10 +22,11 @@ use engine::{Model, NoTemplate};
 use gguf::Gguf;
 use tokenizer::Tokenizer;
 
-use crate::args::{BackendName, ModelArgs, WeightsArgs};
+use crate::args::{ModelArgs, WeightsArgs};
 use crate::backends::{self, Candidate};
 use crate::load;
 use crate::output::{Usage, counted, size};
+use crate::registry::{BackendName, registry};
 use crate::values::from_1_to;
 use report::Report;
 
@@ -40,7 +41,7 @@ longer prompt beside its own token by token. Large models are checked on fewer r
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Check this backend, cpu, vulkan, metal or reference [default: all sets of kernels for the CPU]
+    /// Check this backend, such as cpu or vulkan [default: all sets of kernels for the CPU]
     #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
     backend: Option<BackendName>,
     /// Threads [default: as many as the system says are useful]
@@ -56,8 +57,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if matches!(args.backend, Some(BackendName::Auto | BackendName::HybridF32)) {
-        let why = "it is the backends cpu, vulkan, metal and reference that are verified, one at a time";
-        return Err(Usage(why.to_owned()).into());
+        let backends: Vec<&str> = registry().backends().collect();
+        return Err(Usage(format!("one backend is verified at a time: {}", backends.join(", "))).into());
     }
     let graphics =
         args.backend.map(backends::graphics_of).transpose()?.unwrap_or_default().into_iter().next();
@@ -119,7 +120,7 @@ fn check_numbers(
     let backend = graphics.as_ref().map_or("cpu", |device| device.info().backend);
     let mut all = backends::candidates(args.threads, args.weights);
     all.extend(args.backend.zip(graphics).map(|(name, device)| backends::graphics(name, device)));
-    let reference = |candidate: &&Candidate| candidate.backend == BackendName::Reference;
+    let reference = |candidate: &&Candidate| candidate.backend == BackendName::REFERENCE;
     let (plain, exact) = (all.first(), all.iter().find(reference));
     let (Some(plain), Some(exact)) = (plain, exact) else { return };
     // The reference is what others are compared with; what it promises itself is checked when asked for.
@@ -150,7 +151,7 @@ fn check_numbers(
                 products::agree(model, plain, candidate, products::Limits::SameActivations, bar)
             });
         }
-        let is_graphics = matches!(candidate.backend, BackendName::Vulkan | BackendName::Metal);
+        let is_graphics = candidate.backend.is_graphics();
         if !reference(candidate) {
             let limits = if is_graphics { products::Limits::ExactGraphics } else { products::Limits::Exact };
             report.check(&format!("{name}: products"), &compare, |bar| {

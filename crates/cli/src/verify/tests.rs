@@ -21,7 +21,7 @@ use super::numbers::{
 use super::products::{self, Limits};
 use super::report::Wrong;
 use super::{Candidate, known};
-use crate::args::BackendName;
+use crate::registry::BackendName;
 
 /// What a faulty backend gets wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,12 +144,14 @@ impl Program for FaultyProgram {
 }
 
 fn cpu(fault: Fault) -> Candidate {
-    faulty(BackendName::Cpu, fault, || backend_cpu::Cpu::new(1.try_into().ok()))
+    faulty(BackendName::CPU, fault, || backend_cpu::Cpu::new(1.try_into().ok()))
 }
 
 /// What stands in for a graphics processor: it rounds no activations to 8 bits.
 fn graphics(fault: Fault) -> Candidate {
-    faulty(BackendName::Vulkan, fault, || backend_cpu::Cpu::new(1.try_into().ok()).with_f32_activations())
+    faulty(BackendName::Named("vulkan"), fault, || {
+        backend_cpu::Cpu::new(1.try_into().ok()).with_f32_activations()
+    })
 }
 
 fn faulty(backend: BackendName, fault: Fault, cpu: fn() -> backend_cpu::Cpu) -> Candidate {
@@ -159,7 +161,7 @@ fn faulty(backend: BackendName, fault: Fault, cpu: fn() -> backend_cpu::Cpu) -> 
 
 fn reference() -> Candidate {
     let make = || -> anyhow::Result<Box<dyn Backend>> { Ok(Box::new(backend_reference::Reference::new())) };
-    Candidate { name: "reference".into(), backend: BackendName::Reference, make: Box::new(make) }
+    Candidate { name: "reference".into(), backend: BackendName::REFERENCE, make: Box::new(make) }
 }
 
 fn model(format: Format) -> Model {

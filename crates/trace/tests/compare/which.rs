@@ -204,7 +204,7 @@ fn the_page_stands_alone() {
 
 /// The table says of B what it says of A.
 #[test]
-fn the_guilty_side_has_its_errors_in_the_table() {
+fn the_side_at_fault_has_its_errors_in_the_table() {
     let bench = Bench::new(Format::F32);
     let cpu = bench.cpu();
     let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| x * 2.0));
