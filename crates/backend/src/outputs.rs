@@ -60,7 +60,10 @@ impl<'a> Outputs<'a> {
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
         let chosen = chosen.map(|(output, logits)| Chosen {
             token: if output.greedy { greedy_token(logits) } else { None },
-            top: top_log_probabilities(logits, output.top),
+            top: match output.top {
+                0 => Vec::new(),
+                top => top_log_probabilities(logits, log_sum_exp(logits), top),
+            },
         });
         Outputs { values, cols, chosen: chosen.collect() }
     }
@@ -119,9 +122,9 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
 }
 
 /// The `top` most likely tokens with the natural logarithms of their probabilities, the most likely first and the lower id
-/// of equals; none that is impossible, and none at all where a logit is NaN or plus infinity.
-pub fn top_log_probabilities(logits: &[f32], top: usize) -> Vec<(u32, f32)> {
-    let total = log_sum_exp(logits);
+/// of equals; none that is impossible, and none at all where a logit is NaN or plus infinity. `total` is their
+/// [`log_sum_exp`].
+pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32, f32)> {
     if top == 0 || !total.is_finite() {
         return Vec::new();
     }
@@ -169,7 +172,8 @@ mod tests {
         assert_eq!(outputs.logits(1), Some(&logits[3..]));
         assert_eq!((outputs.logits(2), outputs.top(2)), (None, &[][..]));
         for broken in [f32::NAN, -f32::NAN, f32::INFINITY] {
-            assert_eq!(top_log_probabilities(&[0.0, broken], 2), []);
+            let logits = [0.0, broken];
+            assert_eq!(top_log_probabilities(&logits, log_sum_exp(&logits), 2), []);
         }
     }
 

@@ -163,7 +163,8 @@ impl Logprobs {
     /// Those of `token` and of the `top` most likely, by `logits`, one a token of the vocabulary and none NaN.
     pub(crate) fn new(logits: &[f32], token: u32, top: usize) -> Logprobs {
         let logit = logits.get(token as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit));
-        Logprobs { token: (logit - log_sum_exp(logits)) as f32, top: top_log_probabilities(logits, top) }
+        let total = log_sum_exp(logits);
+        Logprobs { token: (logit - total) as f32, top: top_log_probabilities(logits, total, top) }
     }
 }
 
