@@ -1,8 +1,7 @@
 //! Where the layers of a model are computed: flags of the command line, and words for people.
 
-use backend::{Backend, Bucket, OpenOptions, StateLayout};
+use backend::{Backend, Bucket, OpenOptions, Taps};
 use engine::{LogitRows, Model, Options};
-use graph::Graph;
 use runner::placement::{Layers, LeftOut};
 use runner::{Deployed, Deployment, FileWeights, Opening, Workload};
 
@@ -98,19 +97,13 @@ pub(crate) fn of_engine<T>(
         }
     }
     let weights = &FileWeights(model.file());
-    with(&Workload { weights, graph: model.graph(), state, buckets, reads_values: read.values })
-}
-
-/// The same of programs for steps of up to `rows` rows, all of them output rows, of which every value is read.
-pub(crate) fn of_steps<'a>(
-    graph: &'a Graph,
-    weights: &'a FileWeights<'_>,
-    state: StateLayout,
-    rows: usize,
-) -> Workload<'a> {
-    let rows = engine::all_logits_rows(graph.value(graph.output()).cols, rows);
-    let buckets = vec![Bucket { rows, outputs: rows }];
-    Workload { weights, graph, state, buckets, reads_values: true }
+    with(&Workload {
+        weights,
+        graph: model.graph(),
+        state,
+        buckets,
+        taps: if read.values { Taps::All } else { Taps::None },
+    })
 }
 
 /// Who computes a model.

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use backend::{PAGE, StateLayout};
+use backend::{PAGE, StateLayout, Taps};
 use models::Model;
-use runner::FileWeights;
+use runner::{FileWeights, Workload};
 use serde::Serialize;
 use trace::{Recording, Summary};
 
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
 use crate::interrupt::Unfinished;
-use crate::placement::{self, BackendChoice, Placement};
+use crate::placement::{BackendChoice, Placement};
 use crate::values::{Layers, TokenIds};
 use crate::{load, outfile, output};
 
@@ -109,9 +109,8 @@ pub(crate) fn record(
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));
     let state = StateLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
-    // What is selected is read with fewer rows when it is large.
-    let rows = recording.rows.min(recording.tokens.len()).max(1);
-    let workload = placement::of_steps(graph, &weights, state, rows);
+    let (buckets, selected) = (vec![recording.bucket()], recording.selected());
+    let workload = Workload { weights: &weights, graph, state, buckets, taps: Taps::Names(&selected) };
     Placement::new(choice, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 

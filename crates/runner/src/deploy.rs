@@ -26,8 +26,8 @@ pub struct Workload<'a> {
     pub state: StateLayout,
     /// Its programs.
     pub buckets: Vec<Bucket>,
-    /// Whether every value is read.
-    pub reads_values: bool,
+    /// Which values are read.
+    pub taps: Taps<'a>,
 }
 
 impl Workload<'_> {
@@ -37,7 +37,9 @@ impl Workload<'_> {
         let sizes = [layers.start, layers.len(), all - layers.end];
         let cut = parts(self.graph, &sizes.into_iter().filter(|size| *size > 0).collect::<Vec<_>>())?;
         let part = &cut[usize::from(layers.start > 0)];
-        let taps = if self.reads_values { Taps::All } else { Taps::None };
+        let names = if let Taps::Names(names) = self.taps { names } else { &[] };
+        let names: Vec<&str> = names.iter().copied().filter(|name| part.find(name).is_some()).collect();
+        let taps = if let Taps::Names(_) = self.taps { Taps::Names(&names) } else { self.taps };
         let is_last = layers.end == all;
         let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| bucket_of(*bucket, is_last)).collect();
         backend.requirements(part, self.weights, &self.state, &buckets, taps)

@@ -41,6 +41,23 @@ pub fn tapped_name(output: &str) -> String {
 }
 
 impl Recording<'_> {
+    /// The names of the selected values.
+    pub fn selected(&self) -> Vec<&str> {
+        self.graph.values().map(|(_, value)| &*value.name).filter(|name| (self.select)(name)).collect()
+    }
+
+    /// What its steps are.
+    pub fn bucket(&self) -> Bucket {
+        let selected = self.graph.values().filter(|(_, value)| (self.select)(&value.name));
+        // The output is recorded twice.
+        let cols = |(id, value): (graph::ValueId, &graph::Value)| {
+            value.cols * if id == self.graph.output() { 2 } else { 1 }
+        };
+        let row_bytes = selected.map(cols).sum::<usize>() * size_of::<f32>();
+        let rows = self.rows.min(self.tokens.len()).min(STEP_BYTES / row_bytes.max(1)).max(1);
+        Bucket { rows, outputs: rows }
+    }
+
     /// Runs on `backend`, which holds nothing yet, and writes the trace to `path`, if there is one.
     /// Returns what each value is like, in the order of the trace.
     ///
@@ -53,8 +70,7 @@ impl Recording<'_> {
         }
         let graph = self.graph;
         let output = &graph.value(graph.output()).name;
-        let taps: Vec<&str> =
-            graph.values().map(|(_, value)| &*value.name).filter(|name| (self.select)(name)).collect();
+        let taps = self.selected();
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
@@ -76,10 +92,10 @@ impl Recording<'_> {
             .transpose()?;
         let mut out = Out { values, writer };
 
-        let row_bytes: usize = out.values.iter().map(|value| value.shape.cols * size_of::<f32>()).sum();
-        let rows = self.rows.min(STEP_BYTES / row_bytes).max(1);
+        let bucket = self.bucket();
+        let rows = bucket.rows;
         runner.tap(&taps)?;
-        runner.compile(Bucket { rows, outputs: rows })?;
+        runner.compile(bucket)?;
         self.steps(rows, |step, first| {
             runner.run(step)?;
             self.file.check_intact()?;

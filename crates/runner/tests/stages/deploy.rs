@@ -108,7 +108,7 @@ fn workload<T>(with: impl FnOnce(&Workload<'_>) -> T) -> T {
     let (graph, weights) = dense();
     let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
     let buckets = vec![Bucket { rows: 4, outputs: 1 }];
-    with(&Workload { weights: &weights, graph: &graph, state, buckets, reads_values: false })
+    with(&Workload { weights: &weights, graph: &graph, state, buckets, taps: Taps::None })
 }
 
 /// The logits of a step.
