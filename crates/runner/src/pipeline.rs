@@ -1,6 +1,6 @@
 //! A model on several devices, one after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use backend::{
     Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
@@ -126,7 +126,21 @@ impl LoadedModel for Loaded {
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        self.stages.iter_mut().try_for_each(|stage| stage.loaded.prepare(copied))
+        // The file's bytes are read until all stages that have a tensor have copied it.
+        let mut left: HashMap<String, usize> = HashMap::new();
+        for stage in &self.stages {
+            let tensors: HashSet<&str> = stage.part.weights().map(|(_, weight)| &*weight.tensor).collect();
+            tensors.into_iter().for_each(|tensor| *left.entry(tensor.to_owned()).or_default() += 1);
+        }
+        let mut copied_by_all = |tensor: &str| {
+            if let Some(stages) = left.get_mut(tensor) {
+                *stages -= 1;
+                if *stages == 0 {
+                    copied(tensor);
+                }
+            }
+        };
+        self.stages.iter_mut().try_for_each(|stage| stage.loaded.prepare(&mut copied_by_all))
     }
 
     fn memory(&self) -> Memory {

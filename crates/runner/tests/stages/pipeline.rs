@@ -176,6 +176,8 @@ fn memory_is_that_of_all_stages() {
 struct Asked {
     buckets: Vec<Bucket>,
     outputs: Vec<usize>,
+    /// What it says that it has copied.
+    copies: Vec<&'static str>,
 }
 
 /// A reference backend that notes what it is asked for.
@@ -221,6 +223,11 @@ impl LoadedModel for SpyModel {
         Ok(Box::new(SpyProgram(self.0.compile(bucket, taps)?, self.1.clone())))
     }
 
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.1.lock().expect("no panic").copies.iter().for_each(|name| copied(name));
+        Ok(())
+    }
+
     fn memory(&self) -> Memory {
         self.0.memory()
     }
@@ -261,4 +268,23 @@ fn output_rows_are_the_last_stages() {
     let buckets = |stage: usize| asked[stage].lock().expect("no panic").buckets.clone();
     let bucket = |outputs| vec![Bucket { rows: 4, outputs }];
     assert_eq!([0, 1, 2].map(buckets), [bucket(0), bucket(0), bucket(2)]);
+}
+
+/// The table is the first stage's and, as the output matrix, the last one's.
+#[test]
+fn a_tensor_is_copied_when_all_its_stages_have_it() {
+    let (graph, weights) = dense();
+    let copied = |copies: [&[&'static str]; 2]| {
+        let asked =
+            copies.map(|copies| Arc::new(Mutex::new(Asked { copies: copies.to_vec(), ..Asked::default() })));
+        let backend = pipeline(&[2, 3], |stage| Box::new(Spy(asked[stage].clone())));
+        let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
+        let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+        let mut copied = Vec::new();
+        loaded.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
+        copied
+    };
+    assert_eq!(copied([&["table"], &["table"]]), ["table"]);
+    assert_eq!(copied([&[], &["table"]]), [] as [&str; 0]);
+    assert_eq!(copied([&["table"], &[]]), [] as [&str; 0]);
 }
