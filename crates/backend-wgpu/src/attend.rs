@@ -1,6 +1,6 @@
 //! Passes of attention: RoPE, stores, queries, keys and values.
 
-use backend::{Error, StoreLayout};
+use backend::{Error, MemoryKind, Remedy, StoreLayout};
 use graph::{Pairing, Rope, Store, ValueId};
 
 use crate::compile::Compiler;
@@ -109,6 +109,14 @@ impl Compiler<'_> {
         let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, scale } = *attend;
         let (layout, group) = (self.layout(attend), self.group(attend));
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
+        if !policy::fits_attention(k_dim, v_dim) {
+            return Err(Error::OutOfMemory {
+                what: "a head of attention, which a workgroup must hold",
+                bytes: (k_dim.saturating_add(v_dim) as u64).saturating_mul(F32 as u64),
+                memory: MemoryKind::Device,
+                remedy: Remedy::UseCpu,
+            });
+        }
         let share = heads / kv_heads;
         let together = policy::heads_together(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);

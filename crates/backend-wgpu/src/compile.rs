@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Bound, Error, Taps};
+use backend::{Bound, Error, MemoryKind, Remedy, Taps};
 use graph::{Rows, ValueId, WeightId};
 
 use crate::device::{Device, Purpose, WRITTEN, taken};
@@ -98,6 +98,16 @@ impl Blueprint {
         bound: Bound,
         taps: Taps<'_>,
     ) -> Result<Blueprint, Error> {
+        let rows = bound.bucket().rows;
+        // A row is a workgroup of some kernels.
+        if rows > device.limits.max_compute_workgroups_per_dimension as usize {
+            return Err(Error::OutOfMemory {
+                what: "activations of more rows than the device computes at once",
+                bytes: (rows as u64).saturating_mul(F32 as u64),
+                memory: MemoryKind::Device,
+                remedy: Remedy::SmallerBatch,
+            });
+        }
         let plan = Plan::new(&bound, device.margin());
         let inputs = Inputs::new(&bound);
         let mut compiler = Compiler {

@@ -117,11 +117,25 @@ pub(crate) fn teams(k_dim: usize) -> usize {
 /// device has.
 pub(crate) fn heads_together(share: usize, k_dim: usize) -> usize {
     const HEADS: usize = 4;
-    const WORDS: usize = (16 << 10) / size_of::<f32>();
+    let [of_head, fixed] = words_of_heads(k_dim);
+    share.min(HEADS).min(WORKGROUP_WORDS.saturating_sub(fixed) / of_head).max(1)
+}
+
+/// Words of memory that every device has for a workgroup.
+const WORKGROUP_WORDS: usize = (16 << 10) / size_of::<f32>();
+
+/// Words of memory that a workgroup of `attention.wgsl` takes for each query head, and besides.
+fn words_of_heads(k_dim: usize) -> [usize; 2] {
     let (k_dim, threads) = (k_dim.next_multiple_of(2), 128 * teams(k_dim));
-    let of_head = k_dim + threads + 2 * threads + 1;
-    let fixed = threads + k_dim + 4;
-    share.min(HEADS).min(WORDS.saturating_sub(fixed) / of_head).max(1)
+    [k_dim + threads + 2 * threads + 1, threads + k_dim + 4]
+}
+
+/// Whether `attention.wgsl` computes heads of keys and values so wide: one head has to be in the memory that every device
+/// has, and the kernel's text grows with the values.
+pub(crate) fn fits_attention(k_dim: usize, v_dim: usize) -> bool {
+    const V_DIM: usize = 2048;
+    let [of_head, fixed] = words_of_heads(k_dim.min(WORKGROUP_WORDS));
+    of_head + fixed <= WORKGROUP_WORDS && v_dim <= V_DIM
 }
 
 /// Rows of a tile of flash attention, at most.

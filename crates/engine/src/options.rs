@@ -19,7 +19,7 @@ pub const DEFAULT_N_BATCH: usize = 512;
 const MAX_SEQUENCES: usize = 1024;
 
 /// The most rows a step: more take memory and no less time.
-const MAX_N_BATCH: usize = 65536;
+const MAX_N_BATCH: usize = 65535;
 
 /// The most pages: positions of all of them are counted in 32 bits.
 const MAX_PAGES: usize = u32::MAX as usize / PAGE;
@@ -43,7 +43,7 @@ pub struct Options {
     /// Requests that run at once, at most 1024; further ones wait.
     pub sequences: usize,
     /// Rows a step, at most: decoded tokens and chunks of prompts. No fewer than `sequences` are taken,
-    /// and no more than `n_ctx * sequences` or 65536. More are hardly faster, and nothing is reported
+    /// and no more than `n_ctx * sequences` or 65535. More are hardly faster, and nothing is reported
     /// or cancelled before a step ends.
     pub n_batch: usize,
     /// How keys and values are stored.

@@ -118,8 +118,8 @@ pub enum Op {
         act: Activation,
     },
     /// How much each expert counts: the softmax over the `used` largest logits of a row, the lower index of equals
-    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`. NaN of either sign is larger than all, so that it is
-    /// chosen and spoils its row.
+    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`. NaN of either sign is larger than all; where
+    /// the largest is NaN or infinite, all that are chosen are NaN.
     Route {
         /// `[rows, experts]`.
         logits: ValueId,

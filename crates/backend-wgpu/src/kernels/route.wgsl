@@ -2,8 +2,8 @@
 many there are, then of each its number and the bits of how much it counts; those that count 0 are left out.
 
 - `softmax`: of logits, the `used` largest, the lower index of equals first; how much they count is their softmax, which
-  is written to `y`, with zeros for the others. NaN is the largest, whatever its sign, and all that are chosen with it
-  count NaN.
+  is written to `y`, with zeros for the others. NaN is the largest, whatever its sign; where the
+  largest is NaN or infinite, all that are chosen count NaN.
 - otherwise `x` says how much each expert counts, and those that count are listed as they come. -#}
 struct Params {
     // Where rows begin and their stride, and the result's.
@@ -85,9 +85,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         total += exp(ranked[rank] - ranked[0]);
     }
     for (var rank = thread; rank < USED; rank += THREADS) {
-        // By its bits: a device may compute as if there were no NaN.
-        let is_broken = (bitcast<u32>(ranked[0]) & 0x7fffffffu) > 0x7f800000u;
-        let counts = select(exp(ranked[rank] - ranked[0]) / total, ranked[0], is_broken);
+        // NaN and infinity by their bits: a device may compute as if there were neither.
+        let bits = bitcast<u32>(ranked[0]);
+        let is_broken = (bits & 0x7fffffffu) >= 0x7f800000u;
+        let nan = bitcast<f32>(bits | 0x7fc00000u);
+        let counts = select(exp(ranked[rank] - ranked[0]) / total, nan, is_broken);
         chosen[list + 1u + 2u * rank] = experts[rank];
         chosen[list + 2u + 2u * rank] = bitcast<u32>(counts);
         y[params.y.x + id.z * params.y.y + experts[rank]] = counts;

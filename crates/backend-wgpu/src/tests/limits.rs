@@ -118,6 +118,41 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
     }
 }
 
+/// A workgroup holds a head, and a row is a workgroup: what is beyond that is refused before anything is made.
+#[test]
+fn heads_too_wide_and_too_many_rows_are_refused_with_what_to_do() {
+    let device = Shared::new();
+    let needed = |dims: [usize; 2], rows: usize| {
+        let gpu = shared(&device, Settings::default)?;
+        let mut g = Builder::new();
+        let [keys, values] = dims.map(|cols| g.weight(format!("table of {cols}"), 1, cols));
+        let (k, v) = (g.embed("k", keys), g.embed("v", values));
+        let store = g.store(Store { heads: 1, k_dim: dims[0], v_dim: dims[1], window: None });
+        let y = g.attention("y", k, Some([k, v]), store, 1, 1.0);
+        let y = g.output_rows("outputs", y);
+        let graph = g.finish(y);
+        let weight = |cols: usize| Weight::matrix(Format::F32, 1, cols, vec![0; 4 * cols].into());
+        let weights = HashMap::from(dims.map(|cols| (format!("table of {cols}"), weight(cols))));
+        let state = StateLayout::uniform(&graph, 1, KvFormat::F16);
+        let bucket = Bucket { rows, outputs: 1 };
+        Some(gpu.requirements(&graph, &weights, &state, &[bucket], Taps::None).map(|_| ()))
+    };
+    let remedy = |found: Result<(), Error>| match found {
+        Err(Error::OutOfMemory { memory: MemoryKind::Device, remedy, .. }) => Some(remedy),
+        Ok(()) => None,
+        Err(other) => panic!("{other}"),
+    };
+    for (dims, rows, expected) in [
+        ([512, 2048], 8, None),
+        ([4096, 64], 8, Some(Remedy::UseCpu)),
+        ([64, 1 << 20], 8, Some(Remedy::UseCpu)),
+        ([64, 32], 65536, Some(Remedy::SmallerBatch)),
+    ] {
+        let Some(found) = needed(dims, rows) else { return };
+        assert_eq!(remedy(found), expected, "{dims:?}, {rows} rows");
+    }
+}
+
 /// Keys of 5 values lie as 6, values of 7 as 8.
 #[test]
 fn odd_widths_are_counted_as_they_lie() {

@@ -243,10 +243,10 @@ pub fn routes_are_the_softmax_of_the_largest(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
 }
 
-/// A logit that is no number is chosen whatever its sign, and nothing of its row is a number then: an expert is never left
-/// out without a word. Other rows are not disturbed.
+/// A logit that is NaN is chosen whatever its sign, and one that is infinite; nothing that was chosen of its row is a number
+/// then: an expert is never left out without a word. Other rows are not disturbed.
 pub fn routes_of_what_is_no_number_are_none(make: Make<'_>) {
-    for broken in [f32::NAN, -f32::NAN] {
+    for broken in [f32::NAN, -f32::NAN, f32::INFINITY] {
         let mut net = Net::default();
         let logits = net.input("logits", 2, &[1.0, 2.0, broken, 3.0, 0.0, -1.0, 0.0, -1.0]);
         let y = net.graph.route("y", logits, 2);
