@@ -15,6 +15,10 @@ impl Driver for ReferenceDriver {
         &["reference"]
     }
 
+    fn is_host(&self) -> bool {
+        true
+    }
+
     fn find(&self) -> Vec<Arc<dyn Device>> {
         vec![Arc::new(ReferenceDevice)]
     }

@@ -87,6 +87,12 @@ pub trait Driver: Send + Sync {
     /// The names of its backends.
     fn backends(&self) -> &'static [&'static str];
 
+    /// Whether its devices are the processor that runs the program, so that they have no memory of their own and compute
+    /// what layers no other device has.
+    fn is_host(&self) -> bool {
+        false
+    }
+
     /// Whether there may be a device, as far as can be said without asking for one. Asking may take time.
     fn is_likely(&self) -> bool {
         true
@@ -113,6 +119,11 @@ impl Registry {
     /// The names of the backends that the program has.
     pub fn backends(&self) -> impl Iterator<Item = &'static str> {
         self.drivers.iter().flat_map(|(driver, _)| driver.backends()).copied()
+    }
+
+    /// Whether `name` is a backend of the processor that runs the program.
+    pub fn is_host(&self, name: &str) -> bool {
+        self.drivers.iter().any(|(driver, _)| driver.is_host() && driver.backends().contains(&name))
     }
 
     /// All devices.

@@ -11,7 +11,7 @@ use runner::placement::accelerators;
 
 use crate::args::{CpuArgs, WeightsArgs};
 use crate::output;
-use crate::registry::{BackendName, registry};
+use crate::registry::{BackendName, LEFT_OUT, registry};
 
 /// The backends of graphics processors that this build has.
 pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
@@ -41,8 +41,10 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
     };
     let mut built = graphics_backends();
     if !built.any(|backend| interface.is_none_or(|interface| backend == interface)) {
+        let of = |(name, _): &&(&str, &str)| interface.is_none_or(|interface| *name == interface);
+        let feature = LEFT_OUT.iter().find(of).map_or("gpu", |(_, feature)| feature);
         bail!(
-            "this build of rustorch has no graphics backend: it was built without the Cargo feature `gpu`; \
+            "this build of rustorch has no graphics backend: it was built without the Cargo feature `{feature}`; \
              --backend cpu needs none"
         );
     }

@@ -20,8 +20,9 @@ pub(crate) fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// Backends that a build without a Cargo feature lacks: known by name, so that it can be said why they are not there.
-const LEFT_OUT: &[&str] = if cfg!(feature = "gpu") { &[] } else { &["vulkan", "metal"] };
+/// Backends that a build without a Cargo feature lacks, with the feature: it can be said why they are not there.
+pub(crate) const LEFT_OUT: &[(&str, &str)] =
+    if cfg!(feature = "gpu") { &[] } else { &[("vulkan", "gpu"), ("metal", "gpu")] };
 
 /// What `--backend` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +43,15 @@ impl BackendName {
 
     /// The backend that has all layers of a model, or those that no graphics processor has.
     pub(crate) fn host(self) -> &'static str {
-        if self == BackendName::REFERENCE { "reference" } else { "cpu" }
+        match self {
+            BackendName::Named(name) if registry().is_host(name) => name,
+            BackendName::Auto | BackendName::HybridF32 | BackendName::Named(_) => "cpu",
+        }
     }
 
     /// Whether it is one of graphics processors.
     pub(crate) fn is_graphics(self) -> bool {
-        matches!(self, BackendName::Named(_)) && self != BackendName::CPU && self != BackendName::REFERENCE
+        matches!(self, BackendName::Named(name) if !registry().is_host(name))
     }
 
     /// What can be named.
@@ -67,7 +71,8 @@ impl BackendName {
 impl ValueEnum for BackendName {
     fn value_variants<'a>() -> &'a [BackendName] {
         static NAMES: LazyLock<Vec<BackendName>> = LazyLock::new(|| {
-            let named = registry().backends().chain(LEFT_OUT.iter().copied()).map(BackendName::Named);
+            let named =
+                registry().backends().chain(LEFT_OUT.iter().map(|(name, _)| *name)).map(BackendName::Named);
             [BackendName::Auto].into_iter().chain(named).chain([BackendName::HybridF32]).collect()
         });
         &NAMES
