@@ -204,10 +204,9 @@ impl Compiler<'_> {
             }
             Pass::Norm { x, norm, y } => {
                 let weight = self.vector(norm.weight)?;
-                let rows = kernels::Rows { operation: "rms_norm", act: "" };
                 // A row, or each head of it.
                 let cols = self.bound.weight(norm.weight).cols;
-                self.rows_of(rows, x, Some((weight, [0, 0])), y, norm.eps, cols);
+                self.rows_of(["rms_norm", ""], x, Some((weight, [0, 0])), y, norm.eps, cols);
             }
             Pass::Add { a, b, y } => self.rows("add", a, Some((self.slot(b), self.at(b))), y, 0.0),
             Pass::AddBias { x, weight, y } => {
@@ -215,8 +214,8 @@ impl Compiler<'_> {
                 self.rows("add", x, Some((weight, [0, 0])), y, 0.0);
             }
             Pass::Gate { gate, up, act, y } => {
-                let rows = kernels::Rows { operation: "gate", act: act.name() };
-                self.rows_of(rows, gate, Some((self.slot(up), self.at(up))), y, 0.0, self.cols(y));
+                let up = (self.slot(up), self.at(up));
+                self.rows_of(["gate", act.name()], gate, Some(up), y, 0.0, self.cols(y));
             }
             Pass::Scale { x, factor, y } => self.rows("scale", x, None, y, factor),
             Pass::OutputRows { x, y } => self.rows("output_rows", x, None, y, 0.0),
@@ -361,13 +360,13 @@ impl Compiler<'_> {
         y: ValueId,
         number: f32,
     ) {
-        self.rows_of(kernels::Rows { operation, act: "" }, a, b, y, number, self.cols(y));
+        self.rows_of([operation, ""], a, b, y, number, self.cols(y));
     }
 
-    /// An operation on groups of `cols` columns, a workgroup each.
+    /// An operation, with its activation if it has one, on groups of `cols` columns, a workgroup each.
     fn rows_of(
         &mut self,
-        rows: kernels::Rows,
+        [operation, act]: [&'static str; 2],
         a: ValueId,
         b: Option<(BufferId, [u32; 2])>,
         y: ValueId,
@@ -379,7 +378,8 @@ impl Compiler<'_> {
         params.extend([cols as u32, number.to_bits()]);
         let mut buffers = vec![self.slot(y), self.slot(a)];
         buffers.extend(b.map(|(b, _)| b));
-        let cost = Cost::row(rows.operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
+        let rows = kernels::Rows { operation, act, reads_b: b.is_some() };
+        let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
         let launch = self.launch(Kernel::Rows(rows), params, buffers, Grid::rows(self.cols(y) / cols), cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }

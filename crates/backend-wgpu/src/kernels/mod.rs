@@ -42,8 +42,10 @@ pub(crate) struct Embed {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rows {
-    /// `rms_norm`, `add`, `gate`, `scale` or `output_rows`.
+    /// An arm of `rows.wgsl`.
     pub(crate) operation: &'static str,
+    /// Whether it reads two values.
+    pub(crate) reads_b: bool,
     /// Of a gate, as `graph::Activation` calls it.
     pub(crate) act: &'static str,
 }
@@ -227,8 +229,7 @@ impl Kernel {
             Kernel::Embed(_) | Kernel::Combine(_) | Kernel::ArgMax(_) => vec![Write, Read],
             Kernel::Route(Route { softmax: false, .. }) => vec![Write, Read],
             Kernel::Route(_) => vec![Write, Read, Write],
-            Kernel::Rows(Rows { operation: "output_rows" | "scale", .. }) => vec![Write, Read],
-            Kernel::Rows(_) => vec![Write, Read, Read],
+            Kernel::Rows(rows) => [vec![Write, Read], vec![Read; usize::from(rows.reads_b)]].concat(),
             Kernel::Linear(linear) => {
                 [products(&linear.products), vec![Read; usize::from(!linear.experts.is_empty())]].concat()
             }

@@ -20,7 +20,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> a: array<f32>;
-{%- if operation not in ["output_rows", "scale"] %}
+{%- if reads_b %}
 @group(0) @binding(4) var<storage, read> b: array<f32>;
 {%- endif %}
 
@@ -78,6 +78,8 @@ fn main(
         y[y_at + i] = params.number * number;
         {%- elif operation == "output_rows" %}
         y[y_at + i] = number;
+        {%- else %}
+        there is no operation {{ operation }}
         {%- endif %}
     }
 }

@@ -1,5 +1,7 @@
 //! Every kernel as Metal and Vulkan will get it, where neither is there.
 
+use std::collections::BTreeMap;
+
 use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -22,9 +24,17 @@ fn kernels() -> Vec<Kernel> {
     for norm in [false, true] {
         kernels.push(Kernel::F16Rows(F16Rows { norm }));
     }
-    for operation in ["rms_norm", "add", "gate", "scale", "output_rows"] {
+    // All arms of the kernel, and which of them read `b`.
+    let mut arms = BTreeMap::new();
+    for arm in include_str!("rows.wgsl").split("if operation == \"").skip(1) {
+        let (operation, text) = arm.split_once('"').expect("a name ends");
+        *arms.entry(operation).or_default() |=
+            text.split("{%-").next().is_some_and(|text| text.contains("b["));
+    }
+    assert!(arms.len() > 4, "{arms:?}");
+    for (operation, reads_b) in arms {
         for act in ["silu", "gelu_tanh"] {
-            kernels.push(Kernel::Rows(Rows { operation, act }));
+            kernels.push(Kernel::Rows(Rows { operation, act, reads_b }));
         }
     }
     for (experts, used) in [(1, 1), (4, 2), (128, 8), (512, 10), (1000, 1000)] {

@@ -13,8 +13,7 @@ use graph::Graph;
 use crate::{Config, Error, Keys, Tensors};
 
 /// The registry.
-static FAMILIES: [Family; 5] =
-    [llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen3moe::FAMILY, gemma3::FAMILY];
+static FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen3moe::FAMILY, gemma3::FAMILY];
 
 /// A family of models, as `general.architecture` names it.
 #[derive(Debug)]
