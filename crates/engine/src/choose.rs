@@ -1,8 +1,7 @@
 //! Choosing tokens for all rows of a step, in parallel where that is worth it.
 
-use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
-use std::thread::{self, available_parallelism};
+use std::thread;
 
 use crate::request_state::{RequestState, RowOutput};
 use crate::sampling::{Logprobs, SamplingError};
@@ -37,17 +36,13 @@ impl Row<'_> {
     }
 }
 
-/// Chooses the token of each row, on at most so many threads, as many as are useful when none are given. A token depends
-/// on its own row and request alone, whoever chooses it.
-pub(crate) fn choose_all(rows: &mut [Row<'_>], threads: Option<NonZero<usize>>) {
+/// Chooses the token of each row, on at most so many threads. A token depends on its own row and request alone, whoever
+/// chooses it.
+pub(crate) fn choose_all(rows: &mut [Row<'_>], threads: usize) {
     let (mut sampled, done): (Vec<_>, Vec<_>) = rows.iter_mut().partition(|row| row.logits() > 0);
     done.into_iter().for_each(Row::choose);
     let logits: usize = sampled.iter().map(|row| row.logits()).sum();
-    let threads = match threads.or_else(|| available_parallelism().ok()) {
-        Some(threads) if logits >= MIN_LOGITS => threads.get(),
-        _ => 1,
-    };
-    share(&mut sampled, threads, |row| row.choose());
+    share(&mut sampled, if logits < MIN_LOGITS { 1 } else { threads }, |row| row.choose());
 }
 
 /// Does `each` with all `items`, which `threads` threads share, the caller among them. Where the system starts no more

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use backend::{Backend, Memory, OutputRow, Outputs, Sequence, Step, Taps};
@@ -32,7 +33,7 @@ pub struct Engine {
     scheduler: Scheduler,
     requests: BTreeMap<RequestId, Box<RequestState>>,
     pending: PendingEvents,
-    sampling_threads: Option<NonZero<usize>>,
+    sampling_threads: usize,
     observer: Option<StepObserver>,
     next_request: u64,
     next_sequence: u64,
@@ -81,6 +82,7 @@ impl Engine {
         let mut runner = ModelRunner::new(file, graph, backend, &layout.state, &layout.buckets)?;
         runner.prepare(file)?;
         file.check_intact()?;
+        let sampling_threads = options.sampling_threads.or_else(|| available_parallelism().ok());
         let groups: Vec<_> = graph.groups().iter().copied().zip(layout.state.pages).collect();
         Ok(Engine {
             runner,
@@ -88,7 +90,8 @@ impl Engine {
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
-            sampling_threads: options.sampling_threads,
+            // Asking the system takes as long as a token's sampling: once.
+            sampling_threads: sampling_threads.map_or(1, NonZero::get),
             observer: None,
             next_request: 0,
             next_sequence: 0,
