@@ -1,7 +1,7 @@
 //! GEMV and GEMM: products of strips and panels of activations.
 //!
-//! Up to 8 rows of activations are multiplied with strips as they lie; for more, slabs of strips are unpacked once
-//! (`slab.rs`). Either way a number is summed in the order that `sums.rs` says.
+//! Up to 8 activation rows use the GEMV path, which multiplies packed weights directly. Larger batches use the GEMM path,
+//! which first unpacks a slab of weights to int8 so that it stays in L2 (`slab.rs`). Either way a number is summed in the order that `sums.rs` says.
 
 use std::marker::PhantomData;
 use std::ops::Range;

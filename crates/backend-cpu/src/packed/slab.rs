@@ -1,5 +1,5 @@
-//! GEMM: products with many rows of activations. Some columns of one or two strips are unpacked to bytes and
-//! floats, once, and multiplied with panel after panel.
+//! GEMM: some columns of one or two strips of weights are unpacked to int8 and floats, once, and multiplied with
+//! panel after panel of activations.
 //!
 //! What is unpacked depends on the format, what is multiplied on its kind alone.
 
