@@ -1,24 +1,24 @@
-//! What every block struct is: plain bytes of a known size that turn into `N` values.
+//! The [`Block`] trait: plain-old-data block structs that dequantise to `N` values.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::*;
 
-/// A block as it lies in a file: alignment 1, numbers little-endian, `N` values.
+/// A block with the file's layout: alignment 1, little-endian, `N` values.
 ///
-/// Products are taken in the order of ggml's `dequantize_row_*` and never fused with a sum, so that
-/// the values agree with it bit for bit.
+/// Dequantisation follows the operation order of ggml's `dequantize_row_*` without fused multiply-add, so the results
+/// are bit-exact with ggml's.
 pub trait Block<const N: usize>: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// The format whose tensors consist of such blocks.
+    /// The format that this block struct implements.
     const FORMAT: Format;
 
-    /// The values of this block.
+    /// Dequantises the block.
     fn dequantize(&self) -> [f32; N];
 
-    /// The blocks that `bytes` consist of, without a copy.
+    /// Casts `bytes` to a slice of blocks without copying.
     ///
     /// # Panics
-    /// When `bytes` are not whole blocks.
+    /// If `bytes` is not a whole number of blocks.
     fn slice(bytes: &[u8]) -> &[Self] {
         const {
             assert!(size_of::<Self>() == Self::FORMAT.block_bytes());
@@ -32,10 +32,10 @@ pub trait Block<const N: usize>: Copy + FromBytes + IntoBytes + Immutable + Know
 }
 
 impl Format {
-    /// Writes the values of `bytes`, which are whole blocks of this format, to `out`.
+    /// Dequantises `bytes`, whole blocks of this format, to `out`.
     ///
     /// # Panics
-    /// When `bytes.len()` is not [`bytes_for(out.len())`](Format::bytes_for).
+    /// If `bytes.len()` is not [`bytes_for(out.len())`](Format::bytes_for).
     pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
         assert_eq!(
             Some(bytes.len() as u64),

@@ -1,70 +1,70 @@
-//! Quantisation: from values to blocks, the inverse of [`Format::dequantize`].
+//! Quantisation of f32 values to blocks, the inverse of [`Format::dequantize`].
 
 use crate::fit::Unit;
 use crate::*;
 
-/// A block that values can be turned into.
+/// A block format with an encoder.
 pub(crate) trait Encode<const N: usize>: Block<N> {
-    /// How much the squared error of each value counts.
-    const EMPHASIS: Emphasis;
+    /// Weights of the squared error of each value.
+    const ERROR_WEIGHTS: ErrorWeights;
 
-    /// The block of least weighted squared error that the search finds. `x` are in `unit`s.
+    /// Searches the block with the least weighted squared error. `x` is in multiples of `unit`.
     fn encode(x: &[f32; N], weights: &[f32; N], unit: Unit) -> Self;
 }
 
-/// How much the squared error of a value counts. Large values count for more in most formats: they are
-/// fewer, and multiply what they meet. The weights are llama.cpp's, but for [`Alone::Square`].
+/// Weights of the squared error of each value. Most formats weight large values more: they are fewer and contribute
+/// more to a dot product. The weights are llama.cpp's, except for [`Unweighted::SquarePlusHalfMean`].
 #[derive(Clone, Copy)]
-pub(crate) struct Emphasis {
-    /// Where nothing is known of importance.
-    pub(crate) alone: Alone,
-    /// With importance.
-    pub(crate) important: Important,
+pub(crate) struct ErrorWeights {
+    /// Without an importance matrix.
+    pub(crate) unweighted: Unweighted,
+    /// With an importance matrix.
+    pub(crate) weighted: Weighted,
 }
 
-/// Weights without importance.
+/// Weights without an importance matrix.
 #[derive(Clone, Copy)]
-pub(crate) enum Alone {
+pub(crate) enum Unweighted {
     /// 1.
-    Even,
+    Uniform,
     /// `|x|`.
-    Magnitude,
-    /// `|x|` and the root mean square of the group of 32.
-    Raised,
-    /// `x²` and half the mean of the squares of the block: with `x²` alone, small values would bear more
-    /// error than they need to, for next to nothing.
-    Square,
+    Abs,
+    /// `|x|` plus the RMS of the group of 32.
+    AbsPlusRms,
+    /// `x²` plus half the mean square of the block. With `x²` alone, small values would lose precision without a
+    /// measurable gain for large ones.
+    SquarePlusHalfMean,
 }
 
-/// What importance is multiplied by.
+/// The factor that multiplies importance.
 #[derive(Clone, Copy)]
-pub(crate) enum Important {
+pub(crate) enum Weighted {
     /// 1.
-    Even,
-    /// `sqrt(x² + mean)`, the mean that of the squares of the row.
-    Row,
-    /// The same with so many times the mean of the squares of the block.
-    Block(f32),
+    Uniform,
+    /// `sqrt(x² + m)`, `m` the mean square of the row.
+    RowMeanSquare,
+    /// `sqrt(x² + c m)`, `m` the mean square of the block and `c` this constant.
+    BlockMeanSquare(f32),
 }
 
-/// What every weight has at least, of the largest: a group whose weights are 0 has levels, too.
-const LEAST: f32 = 1e-6;
+/// Lower bound of a weight relative to the largest, so that groups with zero weights still get levels.
+const MIN_WEIGHT: f32 = 1e-6;
 
-/// What every weight has at least where importance is known, of their mean. It costs next to nothing of what
-/// importance gains, and columns that met little on a calibration text are not given up to it.
-const LEAST_IMPORTANCE: f32 = 0.1;
+/// Lower bound of a weight relative to the mean when an importance matrix is given. Columns that were hardly active in
+/// the calibration text keep some precision; the cost is negligible compared with the gain.
+const MIN_IMPORTANCE: f32 = 0.1;
 
-impl Emphasis {
-    /// For values `x` and the mean `row` of the squares of their row, both in units. The largest is about 1,
-    /// none is 0.
+impl ErrorWeights {
+    /// The weights of `x`; `row` is the mean square of its row. Both are in multiples of the block's [`Unit`]. The largest
+    /// weight is about 1, none is 0.
     fn weights<const N: usize>(self, x: &[f32; N], importance: Option<&[f32; N]>, row: f32) -> [f32; N] {
         let mut weights = [1.0; N];
         match importance {
-            None => self.alone.weights(x, &mut weights),
+            None => self.unweighted.weights(x, &mut weights),
             Some(importance) => {
                 let most = largest(importance);
                 if most > 0.0 {
-                    self.important.weights(x, row, &mut weights);
+                    self.weighted.weights(x, row, &mut weights);
                     for (weight, importance) in weights.iter_mut().zip(importance) {
                         *weight *= importance / most;
                     }
@@ -75,8 +75,8 @@ impl Emphasis {
         if most == 0.0 {
             return [1.0; N];
         }
-        let least = if importance.is_some() { LEAST_IMPORTANCE * mean(&weights) } else { LEAST * most };
-        weights.map(|weight| (weight + least) / most)
+        let floor = if importance.is_some() { MIN_IMPORTANCE * mean(&weights) } else { MIN_WEIGHT * most };
+        weights.map(|weight| (weight + floor) / most)
     }
 }
 
@@ -92,18 +92,18 @@ fn mean_square(x: &[f32]) -> f32 {
     x.iter().map(|x| x * x).sum::<f32>() / x.len() as f32
 }
 
-impl Alone {
+impl Unweighted {
     fn weights<const N: usize>(self, x: &[f32; N], weights: &mut [f32; N]) {
         match self {
-            Alone::Even => {}
-            Alone::Magnitude => *weights = x.map(f32::abs),
-            Alone::Raised => {
+            Unweighted::Uniform => {}
+            Unweighted::Abs => *weights = x.map(f32::abs),
+            Unweighted::AbsPlusRms => {
                 for (x, weights) in x.as_chunks::<32>().0.iter().zip(weights.as_chunks_mut().0) {
                     let rms = mean_square(x).sqrt();
                     *weights = x.map(|x| rms + x.abs());
                 }
             }
-            Alone::Square => {
+            Unweighted::SquarePlusHalfMean => {
                 let half = 0.5 * mean_square(x);
                 *weights = x.map(|x| x * x + half);
             }
@@ -111,34 +111,33 @@ impl Alone {
     }
 }
 
-impl Important {
+impl Weighted {
     fn weights<const N: usize>(self, x: &[f32; N], row: f32, weights: &mut [f32; N]) {
         let mean = match self {
-            Important::Even => return,
-            Important::Row => row,
-            Important::Block(factor) => factor * mean_square(x),
+            Weighted::Uniform => return,
+            Weighted::RowMeanSquare => row,
+            Weighted::BlockMeanSquare(factor) => factor * mean_square(x),
         };
         *weights = x.map(|x| (x * x + mean).sqrt());
     }
 }
 
 impl Format {
-    /// Writes `x` in blocks of this format to `out`; the inverse of [`Format::dequantize`].
+    /// Quantises `x` to `out`; the inverse of [`Format::dequantize`].
     ///
-    /// Every block is the one of least weighted squared error that a search finds. Without `importance`
-    /// the weights depend on the values alone, as is usual for the format. With it, the weights of column
-    /// `i` of every row are also multiplied by `importance[i]`, which is the mean square of the
-    /// activations that the column meets: `importance` is as long as a row, not negative and finite, and
-    /// `x` is whole rows. A tenth of the block's mean is added to weights that importance made; where it is 0
-    /// throughout a block, all values of the block count the same.
-    /// F32, F16, BF16 and Q8_0 only round, whatever the importance.
+    /// Each block minimises a weighted squared error. Without `importance` the weights depend on the values alone, by the
+    /// format's usual rule. With `importance`, the weight of column `i` of every row is also multiplied by
+    /// `importance[i]`, the mean square of the activations of that column. `importance` has one entry per column, finite
+    /// and non-negative, and `x` consists of whole rows. A tenth of the block's mean weight is added to each weight; a
+    /// block whose importance is 0 throughout is weighted uniformly. F32, F16, BF16 and Q8_0 only round and ignore
+    /// `importance`.
     ///
-    /// Values must be finite; of others, the block's values mean nothing. Scales are F16: beyond what they
-    /// reach, values come out as large as scales allow, and never infinite.
+    /// Values must be finite; a block with NaN or infinity gets unspecified values. Scales are F16 and saturate: values
+    /// out of their range become the largest representable ones, never infinite.
     ///
     /// # Panics
-    /// When `out.len()` is not [`bytes_for(x.len())`](Format::bytes_for), or `importance` is not whole
-    /// blocks or does not divide `x`.
+    /// If `out.len()` is not [`bytes_for(x.len())`](Format::bytes_for), or if the length of `importance` is not a
+    /// multiple of the block length or does not divide that of `x`.
     pub fn quantize(self, x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
         assert_eq!(
             Some(out.len() as u64),
@@ -190,7 +189,7 @@ fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Option<&[f32]>,
         for (i, (x, out)) in blocks.enumerate() {
             let (unit, x) = Unit::of(x);
             let row = unit.square_of(row);
-            let weights = B::EMPHASIS.weights(&x, importance.and_then(|all| all.get(i)), row);
+            let weights = B::ERROR_WEIGHTS.weights(&x, importance.and_then(|all| all.get(i)), row);
             out.copy_from_slice(B::encode(&x, &weights, unit).as_bytes());
         }
     }

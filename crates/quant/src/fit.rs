@@ -1,36 +1,34 @@
-//! Choosing scales: for values `x` with weights `w`, the levels and factors of least `Σ w (x - y)²`.
+//! Scale search: for values `x` with weights `w`, the levels and scales with the least `Σ w (x - y)²`.
 //!
-//! A group's values become `y = a q` ([`symmetric`]) or `y = a q + o` ([`affine`]) with `q` of few levels.
-//! Were `q` known, `a` and `o` would follow from linear least squares; were they known, each `q` would be
-//! the level nearest. So a fit starts from several guesses of `a`, each of which costs one pass over the
-//! group ([`Sums`](affine::Sums) say the error without another), and improves the best by turns until it
-//! no longer gets better. Where the factors themselves are stored as small integers under one F16, the
-//! integers are then chosen by the error that they cause, next to the one nearest, and the F16s by least
-//! squares over the block.
+//! A group is approximated by `y = a q` ([`symmetric`]) or `y = a q + o` ([`affine`]) with integer levels `q` in a small
+//! range. Given `q`, linear least squares yields `a` and `o`; given `a` and `o`, each `q` is the nearest level. The
+//! search tries several initial `a`, one pass over the group each ([`Sums`](affine::Sums) yields the error without a
+//! second pass), then refines the best by alternating the two until the error stops decreasing. In formats with integer
+//! scales under one F16 scale, each integer is then chosen among the neighbours of the nearest by the error it causes,
+//! and the F16 scale by least squares over the block.
 //!
-//! Everything is computed on values that a power of two brought near 1 ([`Unit`]), so that f32 suffices
-//! for whatever is in the file. Loops run over arrays of fixed size with [`LANES`] sums apart: that is
-//! what a compiler turns into vectors.
+//! Values are first divided by a power of two so that they are near 1 ([`Unit`]); f32 then has enough range for any
+//! input. Loops run over fixed-size arrays with [`LANES`] partial sums, which compilers vectorise.
 
 pub(crate) mod affine;
 pub(crate) mod symmetric;
 
 use crate::F16Le;
 
-/// How many partial sums a pass keeps.
+/// Partial sums per pass.
 pub(crate) const LANES: usize = 8;
 
-/// How often F16 scales are chosen again for the integer factors, and these for them. More gains next to nothing.
+/// Refinement rounds of F16 and integer scales. More than one gains next to nothing.
 pub(crate) const ROUNDS: usize = 1;
 
-/// The sum of the partial sums.
+/// Sums the lanes pairwise.
 pub(crate) fn total(lanes: [f32; LANES]) -> f32 {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
-/// `v` between two limits, to the next integer. The limits are small enough for the trick: beyond 2^23
-/// an f32 has no fraction.
+/// Clamps `v` and rounds it to the nearest integer. Adding and subtracting 1.5 * 2^23 rounds, because an f32 of that
+/// magnitude has no fraction; the limits must be small compared with it.
 #[inline(always)]
 pub(crate) fn round_within(v: f32, low: f32, high: f32) -> f32 {
     const SHIFT: f32 = 12_582_912.0;
@@ -39,13 +37,13 @@ pub(crate) fn round_within(v: f32, low: f32, high: f32) -> f32 {
     (v + SHIFT) - SHIFT
 }
 
-/// The number to multiply with instead of dividing; 0 for 0, which sends all values to level 0.
+/// `1 / scale`, or 0 for a scale of 0, which maps all values to level 0.
 #[inline(always)]
 pub(crate) fn inverse(scale: f32) -> f32 {
     if scale == 0.0 { 0.0 } else { 1.0 / scale }
 }
 
-/// A group of values, their weights and the products of both.
+/// Values `x` of a group, their weights `w`, and `w * x`.
 #[derive(Clone, Copy)]
 pub(crate) struct Group<const K: usize> {
     pub(crate) x: [f32; K],
@@ -58,26 +56,26 @@ impl<const K: usize> Group<K> {
         Group { x, w, wx: std::array::from_fn(|i| x[i] * w[i]) }
     }
 
-    /// The groups that a block consists of; `N` is `G * K`.
+    /// Splits a block of `N = G * K` values into its groups.
     pub(crate) fn split<const N: usize, const G: usize>(x: &[f32; N], w: &[f32; N]) -> [Group<K>; G] {
         let (x, w) = (x.as_chunks::<K>().0, w.as_chunks::<K>().0);
         std::array::from_fn(|g| Group::new(x[g], w[g]))
     }
 }
 
-/// The power of two that a block's values were divided by.
+/// The power of two by which a block's values are normalised.
 #[derive(Clone, Copy)]
 pub(crate) struct Unit(f32);
 
-/// An F16 and the number it is, in units.
+/// An F16 scale, and its value in multiples of the block's [`Unit`].
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Half {
+pub(crate) struct F16Scale {
     pub(crate) stored: F16Le,
     pub(crate) value: f32,
 }
 
 impl Unit {
-    /// Brings the largest of the values between 1 and 2. Values that are less than any F16 become zeroes.
+    /// Normalises `x`, so that the largest magnitude is in [1, 2). Blocks below the F16 range become zero.
     pub(crate) fn of<const N: usize>(x: &[f32; N]) -> (Unit, [f32; N]) {
         const TINY: f32 = f32::from_bits((127 - 60) << 23);
         let largest = x.iter().fold(0.0f32, |largest, x| if x.abs() > largest { x.abs() } else { largest });
@@ -89,13 +87,13 @@ impl Unit {
         (Unit(unit), x.map(|x| x * shrink))
     }
 
-    /// The F16 nearest to so many units; the largest there is instead of infinity.
-    pub(crate) fn half(self, units: f32) -> Half {
+    /// Rounds `units` to the nearest F16 scale, saturating to the largest finite one.
+    pub(crate) fn f16_scale(self, units: f32) -> F16Scale {
         let stored = F16Le::nearest(units * self.0);
-        Half { stored, value: stored.to_f32() / self.0 }
+        F16Scale { stored, value: stored.to_f32() / self.0 }
     }
 
-    /// A mean of squares in squares of units.
+    /// Converts a mean square to multiples of the squared unit.
     pub(crate) fn square_of(self, mean: f64) -> f32 {
         let unit = f64::from(self.0);
         (mean / unit / unit).min(1e30) as f32

@@ -1,4 +1,4 @@
-//! F32, F16, BF16: one little-endian number, a block of one value.
+//! F32, F16, BF16: one little-endian value per block.
 //!
 //! | format | bytes | meaning |
 //! |---|---|---|
@@ -10,23 +10,23 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Block, Format};
 
-/// A stored F32.
+/// A little-endian F32.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct F32Le(pub [u8; 4]);
 
-/// A stored F16.
+/// A little-endian F16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct F16Le(pub [u8; 2]);
 
-/// A stored BF16.
+/// A little-endian BF16.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Bf16Le(pub [u8; 2]);
 
 impl F32Le {
-    /// The number.
+    /// The value.
     #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_le_bytes(self.0)
@@ -34,7 +34,7 @@ impl F32Le {
 }
 
 impl F16Le {
-    /// The number; every F16 is also an `f32`.
+    /// Converts to f32, exactly.
     #[inline]
     pub fn to_f32(self) -> f32 {
         half::f16::from_le_bytes(self.0).to_f32()
@@ -42,7 +42,7 @@ impl F16Le {
 }
 
 impl Bf16Le {
-    /// The number; every BF16 is also an `f32`.
+    /// Converts to f32, exactly.
     #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes(self.0)) << 16)
@@ -74,7 +74,7 @@ impl Block<1> for Bf16Le {
 }
 
 impl F16Le {
-    /// The F16 nearest to `x`; the largest there is instead of infinity.
+    /// Rounds to the nearest F16, saturating to the largest finite one.
     pub fn nearest(x: f32) -> F16Le {
         const LARGEST: f32 = 65504.0;
         F16Le(half::f16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
@@ -82,7 +82,7 @@ impl F16Le {
 }
 
 impl Bf16Le {
-    /// The BF16 nearest to `x`; the largest there is instead of infinity.
+    /// Rounds to the nearest BF16, saturating to the largest finite one.
     pub fn nearest(x: f32) -> Bf16Le {
         const LARGEST: f32 = f32::from_bits(0x7F7F_0000);
         Bf16Le(half::bf16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())

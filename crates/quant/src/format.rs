@@ -1,11 +1,11 @@
-//! The format of a tensor's values, as numbered in GGUF files.
+//! Tensor formats and their GGUF type ids.
 
 use std::fmt;
 
-/// How a tensor's values are stored. Names and ids are ggml's.
+/// The storage format of a tensor. Names and ids are ggml's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(non_camel_case_types, reason = "the names every user knows")]
-#[expect(missing_docs, reason = "each variant's file holds its byte table")]
+#[expect(missing_docs, reason = "the module of each format has its byte layout")]
 pub enum Format {
     F32,
     F16,
@@ -24,13 +24,13 @@ pub enum Format {
     IQ4_XS,
 }
 
-/// A type id that has no [`Format`].
+/// A GGUF tensor type without a [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tensor type {id}{} is not supported; supported are {}", name.map(|n| format!(" ({n})")).unwrap_or_default(), Supported)]
+#[error("tensor type {id}{} is not supported; supported types: {}", name.map(|n| format!(" ({n})")).unwrap_or_default(), Supported)]
 pub struct UnsupportedFormat {
-    /// The id found.
+    /// The type id.
     pub id: u32,
-    /// ggml's name for it, when it has one.
+    /// ggml's name of the type, if known.
     pub name: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// One line a format: id in files, name, values a block, bytes a block.
+/// Per format: GGUF type id, name, values per block, bytes per block.
 const TABLE: [(Format, u32, &str, usize, usize); 15] = [
     (Format::F32, 0, "F32", 1, 4),
     (Format::F16, 1, "F16", 1, 2),
@@ -82,7 +82,7 @@ impl Format {
         all
     };
 
-    /// The format with this id in a GGUF file.
+    /// The format with GGUF type id `id`.
     pub fn from_id(id: u32) -> Result<Format, UnsupportedFormat> {
         TABLE
             .iter()
@@ -91,7 +91,7 @@ impl Format {
             .ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
     }
 
-    /// The id in a GGUF file.
+    /// The GGUF type id.
     pub fn id(self) -> u32 {
         TABLE[self as usize].1
     }
@@ -101,17 +101,17 @@ impl Format {
         TABLE[self as usize].2
     }
 
-    /// Values in a block; a row's length must be a multiple of it.
+    /// Values per block; row lengths are multiples of it.
     pub const fn block_len(self) -> usize {
         TABLE[self as usize].3
     }
 
-    /// Bytes of a block.
+    /// Bytes per block.
     pub const fn block_bytes(self) -> usize {
         TABLE[self as usize].4
     }
 
-    /// Bytes of `values` values, or `None` when they are not whole blocks or the size overflows.
+    /// Size in bytes of `values` values; `None` if they are not whole blocks or the size overflows.
     pub fn bytes_for(self, values: u64) -> Option<u64> {
         let block = self.block_len() as u64;
         if values.is_multiple_of(block) {
@@ -122,7 +122,7 @@ impl Format {
     }
 }
 
-/// ggml's names of the ids that have no [`Format`].
+/// ggml's names of unsupported types.
 fn unsupported_name(id: u32) -> Option<&'static str> {
     Some(match id {
         9 => "Q8_1",

@@ -18,13 +18,13 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::symmetric::{self, Levels};
 use crate::fit::{Group, Unit};
-use crate::groups::{Groups, Halves, nibbles, of_32, put_nibbles};
+use crate::groups::{Groups, Halves, pack_nibbles, scale_32, unpack_nibbles};
 use crate::{F16Le, Format};
 
-/// The values that the 4-bit numbers of IQ4_NL and IQ4_XS stand for.
+/// The codebook of IQ4_NL and IQ4_XS.
 pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// A block of IQ4_NL.
@@ -45,11 +45,11 @@ const _: () = assert!(size_of::<BlockIQ4_NL>() == 18);
 pub struct BlockIQ4_XS {
     /// Scale of the scales.
     pub d: F16Le,
-    /// High bits of the scales; see [`BlockIQ4_XS::scales`].
+    /// High bits of the scales, unpacked by [`BlockIQ4_XS::scales`].
     pub scales_h: [u8; 2],
     /// Low bits of the scales.
     pub scales_l: [u8; 4],
-    /// Indices, a row for each group.
+    /// Indices, 16 bytes per group.
     pub qs: [[u8; 16]; 8],
 }
 
@@ -67,9 +67,9 @@ impl BlockIQ4_XS {
     }
 }
 
-/// The values that 16 bytes of indices stand for.
+/// Codebook values of 16 bytes of indices.
 fn lookup(qs: &[u8; 16]) -> [i8; 32] {
-    nibbles(qs).map(|q| IQ4_VALUES[usize::from(q)])
+    unpack_nibbles(qs).map(|q| IQ4_VALUES[usize::from(q)])
 }
 
 impl Groups<1> for BlockIQ4_NL {
@@ -77,8 +77,8 @@ impl Groups<1> for BlockIQ4_NL {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[0.0; 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[0.0; 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
@@ -91,8 +91,8 @@ impl Groups<8> for BlockIQ4_XS {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
-        (of_32(wide(self.d), self.scales()), [[0.0; 2]; 8])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (scale_32(to_f32(self.d), self.scales()), [[0.0; 2]; 8])
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
@@ -100,17 +100,17 @@ impl Groups<8> for BlockIQ4_XS {
     }
 }
 
-/// The levels that are in the table.
-struct Table;
+/// The codebook as quantisation levels.
+struct Codebook;
 
-impl Levels for Table {
+impl Levels for Codebook {
     const GUESSES: &'static [f32] = &[
         -150.0, -140.0, -132.0, -127.0, -122.0, -116.0, -110.0, -104.0, 90.0, 97.0, 103.0, 108.0, 113.0,
         119.0, 126.0, 135.0,
     ];
     const REACH: i32 = 1;
 
-    /// Steps up wherever `v` is past the middle between two levels; without a branch, for vectors.
+    /// Adds up the steps whose midpoint is below `v`; branch-free, so that it vectorises.
     #[inline(always)]
     fn nearest(v: f32) -> f32 {
         const LEVELS: [f32; 16] = {
@@ -133,29 +133,30 @@ impl Levels for Table {
     }
 }
 
-/// The inverse of [`lookup`] for values that are in the table.
+/// The inverse of [`lookup`] for values of the codebook.
 fn indices(levels: &[f32; 32]) -> [u8; 16] {
-    put_nibbles(
+    pack_nibbles(
         &levels.map(|level| IQ4_VALUES.iter().filter(|&&value| f32::from(value) < level).count() as u8),
     )
 }
 
-const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Block(2.0) };
+const ERROR_WEIGHTS: ErrorWeights =
+    ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::BlockMeanSquare(2.0) };
 
 impl Encode<32> for BlockIQ4_NL {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockIQ4_NL {
-        let (d, levels) = symmetric::single::<Table, 32>(&Group::new(*x, *weights), unit);
+        let (d, levels) = symmetric::single::<Codebook, 32>(&Group::new(*x, *weights), unit);
         BlockIQ4_NL { d: d.stored, qs: indices(&levels) }
     }
 }
 
 impl Encode<256> for BlockIQ4_XS {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockIQ4_XS {
-        let found = symmetric::scaled::<Table, 32, 8, 32>(&Group::split(x, weights), unit);
+        let found = symmetric::scaled::<Codebook, 32, 8, 32>(&Group::split(x, weights), unit);
         let (mut scales_h, mut scales_l) = ([0; 2], [0; 4]);
         for (j, scale) in found.scales.into_iter().enumerate() {
             let scale = (scale + 32) as u8;

@@ -1,8 +1,8 @@
 //! Block formats of GGUF tensors: sizes, scalar dequantisation and quantisation.
 //!
-//! A row of a quantised tensor is a run of equal blocks; [`Format`] says how many values a block
-//! holds and how many bytes it takes, and turns blocks into `f32` and back. Each family has a file with its
-//! byte table. Nothing here knows files, tensors or hardware.
+//! A row of a quantised tensor is a sequence of blocks. [`Format`] gives the number of values and bytes per block, and
+//! converts blocks to `f32` and back. Each format family has a module with its byte layout. The crate is independent of
+//! files, tensors and hardware.
 
 mod block;
 mod encode;

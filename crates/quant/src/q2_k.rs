@@ -11,9 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::{Group, Unit, affine};
-use crate::groups::{Groups, Halves, bits, codes, of_16, put_bits};
+use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q2_K.
@@ -37,24 +37,25 @@ impl Groups<8> for BlockQ2_K {
     const OFFSETS: bool = true;
     const UNSIGNED: bool = true;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
-        let scales = of_16(wide(self.d), self.scales.map(|s| s & 15));
-        (scales, of_16(-wide(self.dmin), self.scales.map(|s| s >> 4)))
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        let scales = scale_16(to_f32(self.d), self.scales.map(|s| s & 15));
+        (scales, scale_16(-to_f32(self.dmin), self.scales.map(|s| s >> 4)))
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
-        std::array::from_fn(|g| bits(&self.qs, g / 4 * 32, g % 4 * 2, 3).map(|q| q as i8))
+        std::array::from_fn(|g| unpack_bits(&self.qs, g / 4 * 32, g % 4 * 2, 3).map(|q| q as i8))
     }
 }
 
 impl Encode<256> for BlockQ2_K {
-    const EMPHASIS: Emphasis = Emphasis { alone: Alone::Magnitude, important: Important::Block(1.0) };
+    const ERROR_WEIGHTS: ErrorWeights =
+        ErrorWeights { unweighted: Unweighted::Abs, weighted: Weighted::BlockMeanSquare(1.0) };
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ2_K {
         let found = affine::scaled::<3, 15, 16, 16>(&Group::split(x, weights), unit);
         let mut qs = [0; 64];
         for (g, codes) in codes(&found.levels, 0.0).iter().enumerate() {
-            put_bits(&mut qs, g / 4 * 32, g % 4 * 2, 3, codes);
+            pack_bits(&mut qs, g / 4 * 32, g % 4 * 2, 3, codes);
         }
         let scales = std::array::from_fn(|j| found.scales[j] | found.mins[j] << 4);
         BlockQ2_K { scales, qs, d: found.d.stored, dmin: found.dmin.stored }

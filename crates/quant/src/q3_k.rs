@@ -11,9 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::{Group, Unit, symmetric};
-use crate::groups::{Groups, Halves, bits, codes, of_16, put_bits};
+use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q3_K.
@@ -24,7 +24,7 @@ pub struct BlockQ3_K {
     pub hmask: [u8; 32],
     /// Low 2 bits.
     pub qs: [u8; 64],
-    /// Packed scales; see [`BlockQ3_K::scales`].
+    /// Packed scales, unpacked by [`BlockQ3_K::scales`].
     pub scales: [u8; 12],
     /// Scale of the scales.
     pub d: F16Le,
@@ -49,29 +49,30 @@ impl Groups<8> for BlockQ3_K {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
-        (of_16(wide(self.d), self.scales()), [[0.0; 2]; 8])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (scale_16(to_f32(self.d), self.scales()), [[0.0; 2]; 8])
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
         std::array::from_fn(|g| {
-            let low = bits(&self.qs, g / 4 * 32, g % 4 * 2, 3);
-            let high = bits(&self.hmask, 0, g, 1);
+            let low = unpack_bits(&self.qs, g / 4 * 32, g % 4 * 2, 3);
+            let high = unpack_bits(&self.hmask, 0, g, 1);
             std::array::from_fn(|i| (low[i] | high[i] << 2) as i8 - 4)
         })
     }
 }
 
 impl Encode<256> for BlockQ3_K {
-    const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Block(2.0) };
+    const ERROR_WEIGHTS: ErrorWeights =
+        ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::BlockMeanSquare(2.0) };
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ3_K {
         type Levels = symmetric::Integers<4>;
         let found = symmetric::scaled::<Levels, 32, 16, 16>(&Group::split(x, weights), unit);
         let (mut hmask, mut qs, mut scales) = ([0; 32], [0; 64], [0; 12]);
         for (g, codes) in codes(&found.levels, 4.0).iter().enumerate() {
-            put_bits(&mut qs, g / 4 * 32, g % 4 * 2, 3, codes);
-            put_bits(&mut hmask, 0, g, 1, &codes.map(|code| code >> 2));
+            pack_bits(&mut qs, g / 4 * 32, g % 4 * 2, 3, codes);
+            pack_bits(&mut hmask, 0, g, 1, &codes.map(|code| code >> 2));
         }
         for (j, scale) in found.scales.into_iter().enumerate() {
             let scale = (scale + 32) as u8;

@@ -17,9 +17,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::{Group, Unit, affine, symmetric};
-use crate::groups::{Groups, Halves, nibbles, put_nibbles};
+use crate::groups::{Groups, Halves, pack_nibbles, unpack_nibbles};
 use crate::{F16Le, Format};
 
 /// A block of Q4_0.
@@ -53,12 +53,12 @@ impl Groups<1> for BlockQ4_0 {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[0.0; 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[0.0; 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
-        [nibbles(&self.qs).map(|q| q as i8 - 8)]
+        [unpack_nibbles(&self.qs).map(|q| q as i8 - 8)]
     }
 }
 
@@ -67,32 +67,33 @@ impl Groups<1> for BlockQ4_1 {
     const OFFSETS: bool = true;
     const UNSIGNED: bool = true;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[wide(self.m); 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[to_f32(self.m); 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
-        [nibbles(&self.qs).map(|q| q as i8)]
+        [unpack_nibbles(&self.qs).map(|q| q as i8)]
     }
 }
 
-/// What counts in blocks of 32.
-pub(crate) const EMPHASIS: Emphasis = Emphasis { alone: Alone::Even, important: Important::Row };
+/// Error weights of the formats with 32 values per block.
+pub(crate) const ERROR_WEIGHTS: ErrorWeights =
+    ErrorWeights { unweighted: Unweighted::Uniform, weighted: Weighted::RowMeanSquare };
 
 impl Encode<32> for BlockQ4_0 {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_0 {
         let (d, levels) = symmetric::single::<symmetric::Integers<8>, 32>(&Group::new(*x, *weights), unit);
-        BlockQ4_0 { d: d.stored, qs: put_nibbles(&levels.map(|q| (q + 8.0) as u8)) }
+        BlockQ4_0 { d: d.stored, qs: pack_nibbles(&levels.map(|q| (q + 8.0) as u8)) }
     }
 }
 
 impl Encode<32> for BlockQ4_1 {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_1 {
         let (d, m, levels) = affine::single::<15, 32>(&Group::new(*x, *weights), unit);
-        BlockQ4_1 { d: d.stored, m: m.stored, qs: put_nibbles(&levels.map(|q| q as u8)) }
+        BlockQ4_1 { d: d.stored, m: m.stored, qs: pack_nibbles(&levels.map(|q| q as u8)) }
     }
 }

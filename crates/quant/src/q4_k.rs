@@ -11,9 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::{Group, Unit, affine};
-use crate::groups::{Groups, Halves, bits, codes, of_32, put_bits};
+use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q4_K.
@@ -24,7 +24,7 @@ pub struct BlockQ4_K {
     pub d: F16Le,
     /// Scale of the minimums.
     pub dmin: F16Le,
-    /// Packed scales and minimums; see [`BlockQ4_K::scales_mins`].
+    /// Packed scales and minimums, unpacked by [`BlockQ4_K::scales_mins`].
     pub scales: [u8; 12],
     /// Nibbles.
     pub qs: [u8; 128],
@@ -40,7 +40,7 @@ impl BlockQ4_K {
     }
 }
 
-/// The 6-bit scales and minimums of Q4_K and Q5_K.
+/// Unpacks the 6-bit scales and minimums of Q4_K and Q5_K.
 #[inline]
 pub(crate) fn scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     let (mut scales, mut mins) = ([0; 8], [0; 8]);
@@ -59,18 +59,18 @@ impl Groups<8> for BlockQ4_K {
     const OFFSETS: bool = true;
     const UNSIGNED: bool = true;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();
-        (of_32(wide(self.d), scales), of_32(-wide(self.dmin), mins))
+        (scale_32(to_f32(self.d), scales), scale_32(-to_f32(self.dmin), mins))
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
-        std::array::from_fn(|g| bits(&self.qs, g / 2 * 32, g % 2 * 4, 15).map(|q| q as i8))
+        std::array::from_fn(|g| unpack_bits(&self.qs, g / 2 * 32, g % 2 * 4, 15).map(|q| q as i8))
     }
 }
 
 /// The inverse of [`scales_mins`].
-pub(crate) fn put_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+pub(crate) fn pack_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
     let mut packed = [0; 12];
     for j in 0..4 {
         packed[j] = scales[j] | scales[4 + j] >> 4 << 6;
@@ -80,19 +80,20 @@ pub(crate) fn put_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
     packed
 }
 
-/// What counts in Q4_K and Q5_K.
-pub(crate) const EMPHASIS: Emphasis = Emphasis { alone: Alone::Raised, important: Important::Block(2.0) };
+/// Error weights of Q4_K and Q5_K.
+pub(crate) const ERROR_WEIGHTS: ErrorWeights =
+    ErrorWeights { unweighted: Unweighted::AbsPlusRms, weighted: Weighted::BlockMeanSquare(2.0) };
 
 impl Encode<256> for BlockQ4_K {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ4_K {
         let found = affine::scaled::<15, 63, 8, 32>(&Group::split(x, weights), unit);
         let mut qs = [0; 128];
         for (g, codes) in codes(&found.levels, 0.0).iter().enumerate() {
-            put_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
+            pack_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
         }
-        let scales = put_scales_mins(&found.scales, &found.mins);
+        let scales = pack_scales_mins(&found.scales, &found.mins);
         BlockQ4_K { d: found.d.stored, dmin: found.dmin.stored, scales, qs }
     }
 }

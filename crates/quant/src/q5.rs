@@ -19,10 +19,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Emphasis, Encode};
+use crate::encode::{Encode, ErrorWeights};
 use crate::fit::{Group, Unit, affine, symmetric};
-use crate::groups::{Groups, Halves, nibbles, put_nibbles};
-use crate::q4::EMPHASIS;
+use crate::groups::{Groups, Halves, pack_nibbles, unpack_nibbles};
+use crate::q4::ERROR_WEIGHTS;
 use crate::{F16Le, Format};
 
 /// A block of Q5_0.
@@ -55,9 +55,9 @@ pub struct BlockQ5_1 {
 
 const _: () = assert!(size_of::<BlockQ5_1>() == 24);
 
-/// The 5-bit numbers in the order of their values.
-fn quints(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
-    let low = nibbles(qs);
+/// Unpacks 5-bit quants in the order of the values.
+fn unpack_5bit(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
+    let low = unpack_nibbles(qs);
     std::array::from_fn(|i| low[i] | (qh[i / 8] >> (i % 8) & 1) << 4)
 }
 
@@ -66,12 +66,12 @@ impl Groups<1> for BlockQ5_0 {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[0.0; 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[0.0; 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
-        [quints(self.qh, &self.qs).map(|q| q as i8 - 16)]
+        [unpack_5bit(self.qh, &self.qs).map(|q| q as i8 - 16)]
     }
 }
 
@@ -80,37 +80,37 @@ impl Groups<1> for BlockQ5_1 {
     const OFFSETS: bool = true;
     const UNSIGNED: bool = true;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[wide(self.m); 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[to_f32(self.m); 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
-        [quints(self.qh, &self.qs).map(|q| q as i8)]
+        [unpack_5bit(self.qh, &self.qs).map(|q| q as i8)]
     }
 }
 
-/// The inverse of [`quints`].
-fn put_quints(values: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
+/// The inverse of [`unpack_5bit`].
+fn pack_5bit(values: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
     let high = values.iter().rev().fold(0u32, |high, value| high << 1 | u32::from(value >> 4));
-    (high.to_le_bytes(), put_nibbles(&values.map(|value| value & 15)))
+    (high.to_le_bytes(), pack_nibbles(&values.map(|value| value & 15)))
 }
 
 impl Encode<32> for BlockQ5_0 {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_0 {
         let (d, levels) = symmetric::single::<symmetric::Integers<16>, 32>(&Group::new(*x, *weights), unit);
-        let (qh, qs) = put_quints(&levels.map(|q| (q + 16.0) as u8));
+        let (qh, qs) = pack_5bit(&levels.map(|q| (q + 16.0) as u8));
         BlockQ5_0 { d: d.stored, qh, qs }
     }
 }
 
 impl Encode<32> for BlockQ5_1 {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_1 {
         let (d, m, levels) = affine::single::<31, 32>(&Group::new(*x, *weights), unit);
-        let (qh, qs) = put_quints(&levels.map(|q| q as u8));
+        let (qh, qs) = pack_5bit(&levels.map(|q| q as u8));
         BlockQ5_1 { d: d.stored, m: m.stored, qh, qs }
     }
 }

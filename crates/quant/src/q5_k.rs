@@ -12,10 +12,10 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Emphasis, Encode};
+use crate::encode::{Encode, ErrorWeights};
 use crate::fit::{Group, Unit, affine};
-use crate::groups::{Groups, Halves, bits, codes, of_32, put_bits};
-use crate::q4_k::{EMPHASIS, put_scales_mins, scales_mins};
+use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
+use crate::q4_k::{ERROR_WEIGHTS, pack_scales_mins, scales_mins};
 use crate::{F16Le, Format};
 
 /// A block of Q5_K.
@@ -26,7 +26,7 @@ pub struct BlockQ5_K {
     pub d: F16Le,
     /// Scale of the minimums.
     pub dmin: F16Le,
-    /// Packed scales and minimums; see [`BlockQ5_K::scales_mins`].
+    /// Packed scales and minimums, unpacked by [`BlockQ5_K::scales_mins`].
     pub scales: [u8; 12],
     /// High bits.
     pub qh: [u8; 32],
@@ -49,31 +49,31 @@ impl Groups<8> for BlockQ5_K {
     const OFFSETS: bool = true;
     const UNSIGNED: bool = true;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
         let (scales, mins) = self.scales_mins();
-        (of_32(wide(self.d), scales), of_32(-wide(self.dmin), mins))
+        (scale_32(to_f32(self.d), scales), scale_32(-to_f32(self.dmin), mins))
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
         std::array::from_fn(|g| {
-            let low = bits(&self.qs, g / 2 * 32, g % 2 * 4, 15);
-            let high = bits(&self.qh, 0, g, 1);
+            let low = unpack_bits(&self.qs, g / 2 * 32, g % 2 * 4, 15);
+            let high = unpack_bits(&self.qh, 0, g, 1);
             std::array::from_fn(|i| (low[i] | high[i] << 4) as i8)
         })
     }
 }
 
 impl Encode<256> for BlockQ5_K {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ5_K {
         let found = affine::scaled::<31, 63, 8, 32>(&Group::split(x, weights), unit);
         let (mut qh, mut qs) = ([0; 32], [0; 128]);
         for (g, codes) in codes(&found.levels, 0.0).iter().enumerate() {
-            put_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
-            put_bits(&mut qh, 0, g, 1, &codes.map(|code| code >> 4));
+            pack_bits(&mut qs, g / 2 * 32, g % 2 * 4, 15, codes);
+            pack_bits(&mut qh, 0, g, 1, &codes.map(|code| code >> 4));
         }
-        let scales = put_scales_mins(&found.scales, &found.mins);
+        let scales = pack_scales_mins(&found.scales, &found.mins);
         BlockQ5_K { d: found.d.stored, dmin: found.dmin.stored, scales, qh, qs }
     }
 }

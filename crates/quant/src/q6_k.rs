@@ -11,9 +11,9 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Alone, Emphasis, Encode, Important};
+use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
 use crate::fit::{Group, Unit, symmetric};
-use crate::groups::{Groups, Halves, bits, codes, of_16, put_bits};
+use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
 
 /// A block of Q6_K.
@@ -37,22 +37,23 @@ impl Groups<8> for BlockQ6_K {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
-        (of_16(wide(self.d), self.scales), [[0.0; 2]; 8])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<8>, Halves<8>) {
+        (scale_16(to_f32(self.d), self.scales), [[0.0; 2]; 8])
     }
 
     fn quants(&self) -> [[i8; 32]; 8] {
         std::array::from_fn(|g| {
             let (half, part) = (g / 4, g % 4);
-            let low = bits(&self.ql, half * 64 + part % 2 * 32, part / 2 * 4, 15);
-            let high = bits(&self.qh, half * 32, part * 2, 3);
+            let low = unpack_bits(&self.ql, half * 64 + part % 2 * 32, part / 2 * 4, 15);
+            let high = unpack_bits(&self.qh, half * 32, part * 2, 3);
             std::array::from_fn(|i| (low[i] | high[i] << 4) as i8 - 32)
         })
     }
 }
 
 impl Encode<256> for BlockQ6_K {
-    const EMPHASIS: Emphasis = Emphasis { alone: Alone::Square, important: Important::Even };
+    const ERROR_WEIGHTS: ErrorWeights =
+        ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::Uniform };
 
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ6_K {
         type Levels = symmetric::Integers<32>;
@@ -60,8 +61,8 @@ impl Encode<256> for BlockQ6_K {
         let (mut ql, mut qh) = ([0; 128], [0; 64]);
         for (g, codes) in codes(&found.levels, 32.0).iter().enumerate() {
             let (half, part) = (g / 4, g % 4);
-            put_bits(&mut ql, half * 64 + part % 2 * 32, part / 2 * 4, 15, codes);
-            put_bits(&mut qh, half * 32, part * 2, 3, &codes.map(|code| code >> 4));
+            pack_bits(&mut ql, half * 64 + part % 2 * 32, part / 2 * 4, 15, codes);
+            pack_bits(&mut qh, half * 32, part * 2, 3, &codes.map(|code| code >> 4));
         }
         BlockQ6_K { ql, qh, scales: found.scales, d: found.d.stored }
     }

@@ -1,16 +1,16 @@
-//! Q8_0: 32 signed bytes under one scale, `x = d * q`.
+//! Q8_0: 32 `i8` quants with one scale, `x = d * q`.
 //!
 //! | offset | field | meaning |
 //! |---|---|---|
 //! | 0 | `d` | F16 scale |
-//! | 2 | `qs[32]` | signed value `i` |
+//! | 2 | `qs[32]` | signed bytes; byte `i` is value `i` |
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Emphasis, Encode};
+use crate::encode::{Encode, ErrorWeights};
 use crate::fit::{Unit, inverse, round_within};
 use crate::groups::{Groups, Halves};
-use crate::q4::EMPHASIS;
+use crate::q4::ERROR_WEIGHTS;
 use crate::{F16Le, Format};
 
 /// A block of Q8_0.
@@ -30,8 +30,8 @@ impl Groups<1> for BlockQ8_0 {
     const OFFSETS: bool = false;
     const UNSIGNED: bool = false;
 
-    fn factors(&self, wide: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
-        ([[wide(self.d); 2]], [[0.0; 2]])
+    fn factors(&self, to_f32: impl Fn(F16Le) -> f32) -> (Halves<1>, Halves<1>) {
+        ([[to_f32(self.d); 2]], [[0.0; 2]])
     }
 
     fn quants(&self) -> [[i8; 32]; 1] {
@@ -39,13 +39,13 @@ impl Groups<1> for BlockQ8_0 {
     }
 }
 
-/// Rounds: with so many levels no other scale than that of the largest value gains anything.
+/// Rounds with `d = max |x| / 127`: with 255 levels, a scale search gains nothing.
 impl Encode<32> for BlockQ8_0 {
-    const EMPHASIS: Emphasis = EMPHASIS;
+    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
 
     fn encode(x: &[f32; 32], _: &[f32; 32], unit: Unit) -> BlockQ8_0 {
         let largest = x.iter().fold(0.0f32, |largest, x| if x.abs() > largest { x.abs() } else { largest });
-        let d = unit.half(largest / 127.0);
+        let d = unit.f16_scale(largest / 127.0);
         let by = inverse(d.value);
         BlockQ8_0 { d: d.stored, qs: x.map(|x| round_within(x * by, -127.0, 127.0) as i8) }
     }

@@ -1,4 +1,4 @@
-//! Quantisation: errors beside llama.cpp's, and what must come of values that are not usual.
+//! Quantisation: error compared with llama.cpp's, and edge cases.
 
 use quant::Format;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 const ROWS: usize = 64;
 const COLUMNS: usize = 1024;
 
-/// SplitMix64, as `tools/oracle/quantize_goldens.py` has it.
+/// SplitMix64, as in `tools/oracle/quantize_goldens.py`.
 fn words(count: usize, seed: u64) -> impl Iterator<Item = u64> {
     (1..=count as u64).map(move |i| {
         let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(i));
@@ -16,7 +16,7 @@ fn words(count: usize, seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Sums of 12 numbers of 16 bits, nearly normal.
+/// Approximately normal: sums of 12 uniform 16-bit integers.
 fn normal(count: usize, seed: u64) -> Vec<f32> {
     let words: Vec<u64> = words(3 * count, seed).collect();
     let sum = |three: &[u64]| -> i64 {
@@ -34,8 +34,8 @@ fn quantized() -> impl Iterator<Item = Format> {
     Format::ALL.into_iter().filter(|format| format.block_len() > 1)
 }
 
-/// What becomes of `x`.
-fn through(format: Format, x: &[f32], importance: Option<&[f32]>) -> Vec<f32> {
+/// Quantises and dequantises `x`.
+fn round_trip(format: Format, x: &[f32], importance: Option<&[f32]>) -> Vec<f32> {
     let mut bytes = vec![0xA5; format.bytes_for(x.len() as u64).expect("whole blocks") as usize];
     format.quantize(x, importance, &mut bytes);
     let mut y = vec![f32::NAN; x.len()];
@@ -47,7 +47,7 @@ fn mean_square(x: &[f32]) -> f64 {
     x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / x.len() as f64
 }
 
-/// The error of columns for which `is_counted`, relative to their squares.
+/// Squared error over the columns selected by `is_counted`, relative to their sum of squares.
 fn error(x: &[f32], y: &[f32], is_counted: impl Fn(usize) -> bool) -> f64 {
     let counted = x.iter().zip(y).enumerate().filter(|(i, _)| is_counted(i % COLUMNS));
     let (mut error, mut energy) = (0.0, 0.0);
@@ -58,7 +58,7 @@ fn error(x: &[f32], y: &[f32], is_counted: impl Fn(usize) -> bool) -> f64 {
     error / energy
 }
 
-/// What llama.cpp's search of the format minimises by, as `tools/oracle/squared_error.py` has it.
+/// Error weights of llama.cpp's quantisers, as in `tools/oracle/squared_error.py`.
 fn weights(format: Format, row: &[f32], importance: Option<&[f32]>) -> Vec<f64> {
     use Format::*;
     let spread = |group: usize, factor: f64| -> Vec<f64> {
@@ -88,7 +88,7 @@ fn weights(format: Format, row: &[f32], importance: Option<&[f32]>) -> Vec<f64> 
     by_magnitude.zip(importance).map(|(weight, &importance)| weight * f64::from(importance)).collect()
 }
 
-/// The weighted and the plain squared error, each a mean.
+/// Weighted and unweighted mean squared error.
 fn errors(format: Format, x: &[f32], y: &[f32], importance: Option<&[f32]>) -> (f64, f64) {
     let (mut weighted, mut weight, mut plain) = (0.0, 0.0, 0.0);
     for (x, y) in x.chunks(COLUMNS).zip(y.chunks(COLUMNS)) {
@@ -103,7 +103,7 @@ fn errors(format: Format, x: &[f32], y: &[f32], importance: Option<&[f32]>) -> (
 }
 
 #[test]
-fn the_error_is_no_more_than_llama_cpps() {
+fn error_is_at_most_llama_cpps() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/quantize.json");
     let goldens: Value = serde_json::from_str(&std::fs::read_to_string(path).expect(path)).expect("JSON");
     let x = normal(ROWS * COLUMNS, 1);
@@ -113,10 +113,10 @@ fn the_error_is_no_more_than_llama_cpps() {
         for (kind, importance) in [("alone", None), ("importance", Some(&*known))] {
             for format in quantized() {
                 let golden = &goldens[case][kind][format.name()];
-                let (weighted, plain) = errors(format, &x, &through(format, &x, importance), importance);
+                let (weighted, plain) = errors(format, &x, &round_trip(format, &x, importance), importance);
                 for (what, ours) in [("weighted", weighted), ("plain", plain)] {
                     let theirs = golden[what].as_f64().expect("a number");
-                    // What choosing factors again by the error they cause is worth.
+                    // Refining the integer scales by the error they cause must gain at least this much.
                     let most = match (what, kind, format) {
                         ("weighted", "alone", Format::Q5_K) => 0.92,
                         ("weighted", "importance", Format::Q2_K) => 0.99,
@@ -134,37 +134,37 @@ fn the_error_is_no_more_than_llama_cpps() {
 }
 
 #[test]
-fn floats_are_rounded_to_the_nearest() {
+fn floats_are_rounded_to_nearest() {
     let x = normal(1024, 3);
-    assert_eq!(through(Format::F32, &x, None), x);
+    assert_eq!(round_trip(Format::F32, &x, None), x);
     for (format, bits) in [(Format::F16, 11), (Format::BF16, 8)] {
-        for (x, y) in x.iter().zip(through(format, &x, None)) {
+        for (x, y) in x.iter().zip(round_trip(format, &x, None)) {
             assert!((x - y).abs() <= x.abs() * f32::exp2(-bits as f32) + 1e-7, "{format}: {x} became {y}");
         }
-        assert_eq!(through(format, &[1.0, -2.5, 0.0, 40000.0], None)[..3], [1.0, -2.5, 0.0]);
-        let y = through(format, &[f32::MAX, f32::MIN, 1e-45], None);
+        assert_eq!(round_trip(format, &[1.0, -2.5, 0.0, 40000.0], None)[..3], [1.0, -2.5, 0.0]);
+        let y = round_trip(format, &[f32::MAX, f32::MIN, 1e-45], None);
         assert!(y[0].is_finite() && y[0] > 65000.0 && y[1] == -y[0] && y[2] == 0.0, "{format}: {y:?}");
     }
 }
 
 #[test]
-fn zeroes_stay_zeroes() {
+fn zeros_stay_zero() {
     for format in Format::ALL {
         for importance in [None, Some(&[1.0; 256][..]), Some(&[0.0; 256])] {
-            assert!(through(format, &[0.0; 512], importance).iter().all(|&y| y == 0.0), "{format}");
+            assert!(round_trip(format, &[0.0; 512], importance).iter().all(|&y| y == 0.0), "{format}");
         }
-        // A block of zeroes beside another.
+        // A block of zeros next to a non-zero one.
         let mut x = normal(512, 4);
         x[256..].fill(0.0);
-        assert!(through(format, &x, None)[256..].iter().all(|&y| y == 0.0), "{format}");
+        assert!(round_trip(format, &x, None)[256..].iter().all(|&y| y == 0.0), "{format}");
     }
 }
 
 #[test]
-fn a_constant_stays_what_it_is() {
+fn constant_blocks_are_preserved() {
     for format in quantized() {
         for value in [1.0, -1.0, 0.3, -0.07, 1234.5] {
-            for (i, y) in through(format, &[value; 256], None).into_iter().enumerate() {
+            for (i, y) in round_trip(format, &[value; 256], None).into_iter().enumerate() {
                 assert!((y / value - 1.0).abs() <= 1.5e-3, "{format}: value {i} of {value} became {y}");
             }
         }
@@ -172,26 +172,26 @@ fn a_constant_stays_what_it_is() {
 }
 
 #[test]
-fn what_is_quantized_already_loses_next_to_nothing() {
+fn requantization_loses_next_to_nothing() {
     for format in Format::ALL {
-        let first = through(format, &normal(COLUMNS * 16, 5), None);
-        let second = through(format, &first, None);
+        let first = round_trip(format, &normal(COLUMNS * 16, 5), None);
+        let second = round_trip(format, &first, None);
         let lost = error(&first, &second, |_| true);
-        // Factors that are integers may be found under another F16.
+        // The integer scales may be found under a different F16 scale.
         let most = if format.block_len() == 256 { 2e-4 } else { 1e-7 };
         assert!(lost <= most, "{format}: {lost:e}");
     }
 }
 
-/// The error of the others is bounded by a step, which the outlier makes.
+/// The error of the other values of the block is bounded by a quantisation step, which the outlier determines.
 #[test]
-fn an_outlier_survives_and_costs_only_its_block() {
+fn an_outlier_is_preserved_and_affects_only_its_block() {
     for format in quantized() {
         let mut x = normal(1024, 6);
         let block = format.block_len();
-        let alone = through(format, &x, None);
+        let alone = round_trip(format, &x, None);
         x[300] = 1000.0;
-        let y = through(format, &x, None);
+        let y = round_trip(format, &x, None);
         assert!((y[300] / 1000.0 - 1.0).abs() < 0.16, "{format}: became {}", y[300]);
         let at = 300 / block * block..(300 / block + 1) * block;
         for (i, (a, b)) in alone.iter().zip(&y).enumerate().filter(|(i, _)| !at.contains(i)) {
@@ -204,11 +204,11 @@ fn an_outlier_survives_and_costs_only_its_block() {
 }
 
 #[test]
-fn importance_moves_the_error_away() {
+fn importance_moves_error_to_unimportant_columns() {
     let x = normal(ROWS * COLUMNS, 7);
     let importance: Vec<f32> = (0..COLUMNS).map(|i| if i % 8 == 3 { 1000.0 } else { 1.0 }).collect();
     for format in quantized().filter(|&format| format != Format::Q8_0) {
-        let (alone, known) = (through(format, &x, None), through(format, &x, Some(&importance)));
+        let (alone, known) = (round_trip(format, &x, None), round_trip(format, &x, Some(&importance)));
         let of = |y: &[f32], counts: bool| error(&x, y, |column| (column % 8 == 3) == counts);
         assert!(
             of(&known, true) < 0.75 * of(&alone, true),
@@ -220,42 +220,42 @@ fn importance_moves_the_error_away() {
     }
 }
 
-/// Importance counts by column: each row of a tensor is quantised as if it were alone.
+/// Importance is per column: each row is quantised independently.
 #[test]
-fn rows_do_not_see_each_other() {
+fn rows_are_independent() {
     let (x, importance) = (normal(3 * 512, 8), normal(512, 9).iter().map(|x| x.abs()).collect::<Vec<_>>());
     for format in Format::ALL {
-        let together = through(format, &x, Some(&importance));
+        let together = round_trip(format, &x, Some(&importance));
         for (row, together) in x.chunks(512).zip(together.chunks(512)) {
-            assert_eq!(through(format, row, Some(&importance)), together, "{format}");
+            assert_eq!(round_trip(format, row, Some(&importance)), together, "{format}");
         }
     }
 }
 
 #[test]
-fn the_scale_of_importance_does_not_matter() {
+fn importance_is_scale_invariant() {
     let x = normal(1024, 10);
     let importance: Vec<f32> = normal(1024, 11).iter().map(|x| x * x).collect();
     for format in Format::ALL {
-        let expected = through(format, &x, Some(&importance));
+        let expected = round_trip(format, &x, Some(&importance));
         for factor in [f32::exp2(100.0), f32::exp2(-90.0)] {
             let scaled: Vec<f32> = importance.iter().map(|x| x * factor).collect();
-            assert_eq!(through(format, &x, Some(&scaled)), expected, "{format}, {factor:e}");
+            assert_eq!(round_trip(format, &x, Some(&scaled)), expected, "{format}, {factor:e}");
         }
-        let nothing = through(format, &x, Some(&[0.0; 1024]));
+        let nothing = round_trip(format, &x, Some(&[0.0; 1024]));
         assert!(error(&x, &nothing, |_| true) < 0.2, "{format}");
     }
 }
 
-/// Powers of two change nothing but the scales, as long as F16 holds these.
+/// A power-of-two factor changes only the scales, as long as F16 can represent them.
 #[test]
-fn the_scale_of_values_does_not_matter() {
+fn quantization_is_scale_invariant() {
     let x = normal(1024, 12);
     for format in Format::ALL {
-        let expected = through(format, &x, None);
+        let expected = round_trip(format, &x, None);
         for factor in [f32::exp2(5.0), f32::exp2(-3.0)] {
             let scaled: Vec<f32> = x.iter().map(|x| x * factor).collect();
-            for (expected, y) in expected.iter().zip(through(format, &scaled, None)) {
+            for (expected, y) in expected.iter().zip(round_trip(format, &scaled, None)) {
                 assert!(
                     (expected - y / factor).abs() <= 2e-3,
                     "{format}, {factor}: {expected} and {}",
@@ -266,9 +266,9 @@ fn the_scale_of_values_does_not_matter() {
     }
 }
 
-/// Whatever is finite stays finite, and nothing panics.
+/// Finite inputs give finite outputs without a panic.
 #[test]
-fn odd_values_stay_finite() {
+fn extreme_values_stay_finite() {
     let finite = |word: u64| {
         let x = f32::from_bits(word as u32);
         if x.is_finite() { x } else { 1.0 }
@@ -283,7 +283,7 @@ fn odd_values_stay_finite() {
     for x in [any, tiny, small, large, mixed, vec![f32::MAX; 1024], vec![f32::MIN_POSITIVE; 1024]] {
         for format in Format::ALL {
             for importance in [None, Some(&*importance)] {
-                for (x, y) in x.iter().zip(through(format, &x, importance)) {
+                for (x, y) in x.iter().zip(round_trip(format, &x, importance)) {
                     assert!(y.is_finite(), "{format}: {x:e} became {y:e}");
                 }
             }
@@ -292,23 +292,25 @@ fn odd_values_stay_finite() {
 }
 
 #[test]
-fn what_f16_cannot_reach_becomes_as_large_as_it_can() {
+fn values_beyond_f16_scales_saturate() {
     for format in Format::ALL {
-        for (value, y) in [f32::MAX, f32::MIN].into_iter().map(|x| (x, through(format, &[x; 256], None)[0])) {
+        for (value, y) in
+            [f32::MAX, f32::MIN].into_iter().map(|x| (x, round_trip(format, &[x; 256], None)[0]))
+        {
             assert!(y.is_finite() && y * value.signum() > 65000.0, "{format}: {value:e} became {y:e}");
         }
     }
 }
 
-/// Callers look for these first; here it is enough that nothing breaks.
+/// Callers reject these first; this test only rules out panics and damage to other blocks.
 #[test]
-fn what_is_not_finite_breaks_nothing() {
+fn non_finite_values_affect_only_their_block() {
     let mut x = normal(1024, 19);
     (x[3], x[300], x[700]) = (f32::NAN, f32::INFINITY, f32::NEG_INFINITY);
     for format in Format::ALL {
-        let y = through(format, &x, None);
+        let y = round_trip(format, &x, None);
         assert!(y[512..700 / 256 * 256].iter().all(|y| y.is_finite()), "{format}");
-        through(format, &normal(1024, 20), Some(&x.iter().map(|x| x.abs()).collect::<Vec<_>>()));
+        round_trip(format, &normal(1024, 20), Some(&x.iter().map(|x| x.abs()).collect::<Vec<_>>()));
     }
 }
 
@@ -320,6 +322,6 @@ fn a_short_row_is_refused() {
 
 #[test]
 #[should_panic(expected = "importance of 64 columns given for 96 values of Q4_0")]
-fn importance_of_other_rows_is_refused() {
+fn importance_of_another_row_length_is_refused() {
     Format::Q4_0.quantize(&[0.0; 96], Some(&[1.0; 64]), &mut [0; 54]);
 }

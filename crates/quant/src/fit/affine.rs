@@ -1,24 +1,24 @@
-//! `y = a q + o`: a scale, an offset and the integers from 0 to `N`.
+//! Affine quantisation, `y = a q + o`: a scale, an offset and levels from 0 to `N`.
 
-use super::{Group, Half, LANES, ROUNDS, Unit, inverse, round_within, total};
+use super::{F16Scale, Group, LANES, ROUNDS, Unit, inverse, round_within, total};
 
-/// Scale and offset; the scale is at least 0.
+/// A scale, at least 0, and an offset.
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
     pub(crate) scale: f32,
     pub(crate) offset: f32,
 }
 
-/// Which offsets there are.
+/// Permitted offsets.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Offsets {
-    /// All.
+    /// Any sign.
     Any,
-    /// None above 0, so that 0 is always among the values that levels stand for or near one.
+    /// At most 0, so that the representable range includes 0.
     Negative,
 }
 
-/// What levels give with the best line for them, and what they would with any.
+/// Weighted sums over a group's levels `q`, which determine the least-squares line and the error of any line.
 #[derive(Clone, Copy)]
 pub(crate) struct Sums {
     /// `Σ w q`.
@@ -29,7 +29,7 @@ pub(crate) struct Sums {
     xq: f32,
 }
 
-/// What does not change with levels: `Σ w` and `Σ w x`.
+/// Sums that do not depend on the levels: `Σ w` and `Σ w x`.
 #[derive(Clone, Copy)]
 struct Moments {
     one: f32,
@@ -50,7 +50,7 @@ impl Moments {
 }
 
 impl Sums {
-    /// With the levels up to `N` nearest to `(x - offset) * by`.
+    /// Sums for the levels nearest to `(x - offset) * by`, clamped to 0..=`N`.
     #[inline]
     fn of<const N: u8, const K: usize>(group: &Group<K>, by: f32, offset: f32) -> Sums {
         let (mut sq, mut qq, mut xq) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
@@ -68,7 +68,7 @@ impl Sums {
         Sums { q: total(sq), qq: total(qq), xq: total(xq) }
     }
 
-    /// The line of least error for these levels, and by how much it is better than 0.
+    /// The least-squares line for these levels, and how far its error is below that of `y = 0`.
     fn best(self, all: Moments, offsets: Offsets) -> (f32, Line) {
         let determinant = all.one * self.qq - self.q * self.q;
         if determinant > 1e-6 * all.one * self.qq {
@@ -82,7 +82,7 @@ impl Sums {
         (scale * self.xq, Line { scale, offset: 0.0 })
     }
 
-    /// By how much the error of `line` is more than that of 0; negative when it is better.
+    /// The error of a line minus that of `y = 0`; negative if the line is better.
     fn error(self, all: Moments, Line { scale, offset }: Line) -> f32 {
         scale * (scale * self.qq + 2.0 * (offset * self.q - self.xq))
             + offset * (offset * all.one - 2.0 * all.x)
@@ -94,7 +94,7 @@ fn nearest<const N: u8>(v: f32) -> f32 {
     round_within(v, 0.0, f32::from(N))
 }
 
-/// How many levels the range of values is taken for at first, less `N`, each a guess of the scale.
+/// Initial scales to try, as the number of levels that span the range of values, minus `N`.
 const fn guesses(n: u8) -> &'static [f32] {
     match n {
         3 => &[-0.9, -0.6, -0.4, -0.2, 0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0, 1.3],
@@ -103,7 +103,7 @@ const fn guesses(n: u8) -> &'static [f32] {
     }
 }
 
-/// The line of least error.
+/// Searches the line with the least error.
 pub(crate) fn fit<const N: u8, const K: usize>(group: &Group<K>, offsets: Offsets) -> Line {
     let (mut low, mut high) = (group.x[0], group.x[0]);
     for &x in &group.x {
@@ -136,10 +136,13 @@ pub(crate) fn fit<const N: u8, const K: usize>(group: &Group<K>, offsets: Offset
     best.1
 }
 
-/// A scale, an offset and the level of each value.
-pub(crate) fn single<const N: u8, const K: usize>(group: &Group<K>, unit: Unit) -> (Half, Half, [f32; K]) {
+/// Fits one group: scale, offset and levels.
+pub(crate) fn single<const N: u8, const K: usize>(
+    group: &Group<K>,
+    unit: Unit,
+) -> (F16Scale, F16Scale, [f32; K]) {
     let line = fit::<N, K>(group, Offsets::Any);
-    let (d, m) = (unit.half(line.scale), unit.half(line.offset));
+    let (d, m) = (unit.f16_scale(line.scale), unit.f16_scale(line.offset));
     (d, m, levels::<N, K>(group, Line { scale: d.value, offset: m.value }))
 }
 
@@ -148,13 +151,13 @@ fn levels<const N: u8, const K: usize>(group: &Group<K>, line: Line) -> [f32; K]
     group.x.map(|x| nearest::<N>((x - line.offset) * by))
 }
 
-/// A block whose groups have integer scales and minimums.
+/// A block with integer scales and minimums per group.
 pub(crate) struct Scaled<const G: usize, const K: usize> {
-    pub(crate) d: Half,
-    pub(crate) dmin: Half,
-    /// Scale of each group, from 0 to `S`.
+    pub(crate) d: F16Scale,
+    pub(crate) dmin: F16Scale,
+    /// One scale per group, 0..=`S`.
     pub(crate) scales: [u8; G],
-    /// Minimum of each group, from 0 to `S`.
+    /// One minimum per group, 0..=`S`.
     pub(crate) mins: [u8; G],
     pub(crate) levels: [[f32; K]; G],
 }
@@ -166,8 +169,7 @@ struct Integers {
     min: f32,
 }
 
-/// The levels of a block, its scales and its minimums (offsets without their sign), both of which are
-/// integers from 0 to `S` times an F16.
+/// Fits a block: levels, and per group a scale and a minimum (the negated offset), both integers 0..=`S` times an F16.
 pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
     groups: &[Group<K>; G],
     unit: Unit,
@@ -176,13 +178,13 @@ pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
     let all = groups.each_ref().map(Moments::of);
     let weights =
         std::array::from_fn(|g| Sums::of::<N, K>(&groups[g], inverse(fits[g].scale), fits[g].offset).qq);
-    let mut d = unit.half(fit_factors::<S, G>(fits.map(|line| line.scale), weights));
-    let mut dmin = unit.half(fit_factors::<S, G>(fits.map(|line| -line.offset), all.map(|all| all.one)));
+    let mut d = unit.f16_scale(fit_factors::<S, G>(fits.map(|line| line.scale), weights));
+    let mut dmin = unit.f16_scale(fit_factors::<S, G>(fits.map(|line| -line.offset), all.map(|all| all.one)));
     let mut chosen = fits.map(|line| Integers {
         scale: line.scale * inverse(d.value),
         min: -line.offset * inverse(dmin.value),
     });
-    let mut best: Option<(f32, Half, Half, [Integers; G])> = None;
+    let mut best: Option<(f32, F16Scale, F16Scale, [Integers; G])> = None;
     for round in 0..=ROUNDS {
         let mut error = 0.0;
         let mut refit = Refit::default();
@@ -196,7 +198,7 @@ pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
             best = Some((error, d, dmin, chosen));
         }
         let (next, next_min) = refit.solve(d.value, dmin.value);
-        let (next, next_min) = (unit.half(next), unit.half(next_min));
+        let (next, next_min) = (unit.f16_scale(next), unit.f16_scale(next_min));
         if round == ROUNDS || (next == d && next_min == dmin) {
             break;
         }
@@ -213,7 +215,7 @@ pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
     Scaled { d, dmin, scales, mins, levels }
 }
 
-/// The integers next to `around` of least error, with that error.
+/// The integer scale and minimum near `around` with the least error, and that error.
 fn choose<const N: u8, const S: u8, const K: usize>(
     group: &Group<K>,
     all: Moments,
@@ -227,7 +229,7 @@ fn choose<const N: u8, const S: u8, const K: usize>(
     for step in [0.0, -1.0, 1.0] {
         let scale = nearest::<S>(middle + step);
         let (a, by) = (d * scale, inverse(d * scale));
-        // The minimum that suits the levels of the one before, then the levels that suit it.
+        // The optimal minimum for the previous levels, then the levels for that minimum.
         let before = Sums::of::<N, K>(group, by, -dmin * around.min);
         let min = nearest::<S>((a * before.q - all.x) / all.one * per_min);
         let sums = Sums::of::<N, K>(group, by, -dmin * min);
@@ -239,7 +241,7 @@ fn choose<const N: u8, const S: u8, const K: usize>(
     least
 }
 
-/// The normal equations of `x = d (scale q) - dmin min` over a block.
+/// Normal equations of `x = d (scale q) - dmin min` over a block.
 #[derive(Default)]
 struct Refit {
     ss: f32,
@@ -258,7 +260,7 @@ impl Refit {
         self.xm += min * all.x;
     }
 
-    /// `d` and `dmin` of least error; those before where there is no better.
+    /// The `d` and `dmin` with the least error, or the arguments where the system has no admissible solution.
     fn solve(self, d: f32, dmin: f32) -> (f32, f32) {
         let determinant = self.ss * self.mm - self.sm * self.sm;
         if determinant > 1e-6 * self.ss * self.mm {
@@ -274,7 +276,7 @@ impl Refit {
     }
 }
 
-/// The number whose multiples by integers from 0 to `S` are nearest to the factors, none below 0.
+/// The factor `d >= 0` with the least weighted squared error `factors - d q`, `q` integers 0..=`S`.
 fn fit_factors<const S: u8, const G: usize>(factors: [f32; G], weights: [f32; G]) -> f32 {
     let largest = factors.iter().fold(0.0f32, |most, &x| if x > most { x } else { most });
     if largest == 0.0 {

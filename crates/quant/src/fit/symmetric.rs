@@ -1,25 +1,25 @@
-//! `y = a q`: one scale, levels around 0.
+//! Symmetric quantisation, `y = a q`: one scale, levels around 0.
 
-use super::{Group, Half, LANES, ROUNDS, Unit, inverse, round_within, total};
+use super::{F16Scale, Group, LANES, ROUNDS, Unit, inverse, round_within, total};
 
-/// The levels that a value may have.
+/// A set of quantisation levels.
 pub(crate) trait Levels {
-    /// What the value of largest magnitude is taken for at first, each a guess of the scale.
+    /// Initial scales to try, as the (fractional) level that the value of largest magnitude maps to.
     const GUESSES: &'static [f32];
 
-    /// How far around the nearest integer a group's scale is looked for: the fewer the levels, the more
-    /// uneven the error.
+    /// How far from the nearest integer the search for a group's integer scale extends. With fewer levels the error is less
+    /// smooth in the scale.
     const REACH: i32;
 
-    /// The level nearest to `v`.
+    /// Rounds `v` to the nearest level.
     fn nearest(v: f32) -> f32;
 }
 
 /// The integers from `-N` to `N - 1`.
 pub(crate) struct Integers<const N: i32>;
 
-/// Guesses around both ends of the levels from `-N` to `N - 1`, `low` of them around the lower: from a third
-/// of them beyond the end inwards.
+/// Guesses around both ends of the levels -`N`..=`N - 1`, `low` of them around the lower end. A third of each are beyond
+/// the end.
 const fn guesses<const N: usize, const COUNT: usize>(low: usize, step: f32) -> [f32; COUNT] {
     let (beyond_low, beyond_high) = (low as f32 / 3.0, (COUNT - low) as f32 / 3.0);
     let mut all = [0.0; COUNT];
@@ -51,7 +51,7 @@ impl<const N: i32> Levels for Integers<N> {
     }
 }
 
-/// What a scale gives.
+/// Weighted sums over a group's levels `q`.
 #[derive(Clone, Copy)]
 struct Sums {
     /// `Σ w x q`.
@@ -61,7 +61,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// With the levels nearest to `x * by`.
+    /// Sums for the levels nearest to `x * by`.
     #[inline]
     fn of<L: Levels, const K: usize>(group: &Group<K>, by: f32) -> Sums {
         let (mut xq, mut qq) = ([0.0; LANES], [0.0; LANES]);
@@ -77,23 +77,23 @@ impl Sums {
         Sums { xq: total(xq), qq: total(qq) }
     }
 
-    /// The scale of least error.
+    /// The least-squares scale.
     fn best(self) -> f32 {
         if self.qq > 0.0 { self.xq / self.qq } else { 0.0 }
     }
 
-    /// By how much the scale of least error is better than 0.
+    /// How far the error of the least-squares scale is below that of `y = 0`.
     fn gain(self) -> f32 {
         self.best() * self.xq
     }
 
-    /// By how much the error of `scale` is more than that of 0; negative when it is better.
+    /// The error of `scale` minus that of `y = 0`; negative if the scale is better.
     fn error(self, scale: f32) -> f32 {
         scale * (scale * self.qq - 2.0 * self.xq)
     }
 }
 
-/// The scale of least error.
+/// Searches the scale with the least error.
 pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
     let extreme = group.x.iter().fold(0.0f32, |most, &x| if x.abs() > most.abs() { x } else { most });
     if extreme == 0.0 {
@@ -117,9 +117,9 @@ pub(crate) fn fit<L: Levels, const K: usize>(group: &Group<K>) -> f32 {
     best.best()
 }
 
-/// A scale, and the level of each value.
-pub(crate) fn single<L: Levels, const K: usize>(group: &Group<K>, unit: Unit) -> (Half, [f32; K]) {
-    let d = unit.half(fit::<L, K>(group));
+/// Fits one group: scale and levels.
+pub(crate) fn single<L: Levels, const K: usize>(group: &Group<K>, unit: Unit) -> (F16Scale, [f32; K]) {
+    let d = unit.f16_scale(fit::<L, K>(group));
     (d, levels::<L, K>(group, d.value))
 }
 
@@ -128,25 +128,25 @@ fn levels<L: Levels, const K: usize>(group: &Group<K>, scale: f32) -> [f32; K] {
     group.x.map(|x| L::nearest(x * by))
 }
 
-/// A block whose groups have integer scales.
+/// A block with integer scales per group.
 pub(crate) struct Scaled<const G: usize, const K: usize> {
-    pub(crate) d: Half,
-    /// Scale of each group, from `-S` to `S - 1`.
+    pub(crate) d: F16Scale,
+    /// One scale per group, -`S`..=`S - 1`.
     pub(crate) scales: [i8; G],
     pub(crate) levels: [[f32; K]; G],
 }
 
-/// The levels of a block and its scales, which are integers from `-S` to `S - 1` times an F16.
+/// Fits a block: levels, and per group an integer scale in -`S`..=`S - 1` times an F16.
 pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
     groups: &[Group<K>; G],
     unit: Unit,
 ) -> Scaled<G, K> {
     let fits = groups.each_ref().map(fit::<L, K>);
-    // The error of a group grows with the square of what its scale is off by.
+    // A scale error δ adds `δ² Σ w q²` to the error of a group.
     let weights = std::array::from_fn(|g| Sums::of::<L, K>(&groups[g], inverse(fits[g])).qq);
-    let mut d = unit.half(fit_scales::<S, G>(fits, weights));
+    let mut d = unit.f16_scale(fit_scales::<S, G>(fits, weights));
     let mut scales = fits.map(|scale| scale * inverse(d.value));
-    let mut best: Option<(f32, Half, [f32; G])> = None;
+    let mut best: Option<(f32, F16Scale, [f32; G])> = None;
     for round in 0..=ROUNDS {
         let (mut error, mut xs, mut ss) = (0.0, 0.0, 0.0);
         for (group, scale) in groups.iter().zip(&mut scales) {
@@ -169,7 +169,7 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
         if best.is_none_or(|best| error < best.0) {
             best = Some((error, d, scales));
         }
-        let next = unit.half(if ss > 0.0 { xs / ss } else { 0.0 });
+        let next = unit.f16_scale(if ss > 0.0 { xs / ss } else { 0.0 });
         if round == ROUNDS || next == d {
             break;
         }
@@ -180,7 +180,7 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
     Scaled { d, scales: scales.map(|scale| scale as i8), levels }
 }
 
-/// The number whose multiples by integers from `-S` to `S - 1` are nearest to the scales.
+/// The factor `d` with the least weighted squared error `scales - d q`, `q` integers -`S`..=`S - 1`.
 fn fit_scales<const S: i32, const G: usize>(scales: [f32; G], weights: [f32; G]) -> f32 {
     fit::<Integers<S>, G>(&Group::new(scales, weights))
 }
