@@ -40,6 +40,9 @@ use clap::CommandFactory;
 use command::{Cli, Command};
 
 fn main() -> ExitCode {
+    if let Err(error) = gguf::survive_truncation() {
+        tracing::warn!("a model file that shrinks while it is in use will end the program: {error}");
+    }
     match command::parse().and_then(run) {
         Ok(code) => code,
         Err(error) => output::fail(&error),

@@ -245,8 +245,8 @@ impl Engine {
     /// caches of their sequences are freed; the others go on.
     ///
     /// # Errors
-    /// When the model's file was truncated, so that nothing that is computed can be trusted. All requests have ended
-    /// then, without further events.
+    /// When the model's file was truncated or written to, so that nothing that is computed can be trusted. All requests
+    /// have ended then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
         self.advance(None)
     }

@@ -8,7 +8,7 @@ use crate::scheduler::Refusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file cannot be read, is not valid GGUF, or was truncated while in use.
+    /// The file cannot be read, is not valid GGUF, or was changed while in use.
     #[error(transparent)]
     File(#[from] gguf::Error),
     /// The file's model cannot be computed.

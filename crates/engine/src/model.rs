@@ -31,7 +31,7 @@ pub enum NoTemplate {
 }
 
 impl Model {
-    /// Opens a GGUF file.
+    /// Maps a GGUF file. See [`Gguf::open`] for what happens when another program truncates it later.
     ///
     /// # Errors
     /// When the file cannot be read, or its model or its tokenizer is damaged or not supported. Every

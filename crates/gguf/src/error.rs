@@ -58,6 +58,15 @@ pub enum Error {
         /// Its length now, in bytes.
         found: u64,
     },
+    /// The file was written to after it was opened; old and new bytes may have been read since.
+    #[error(
+        "{file}: the file was modified while in use; results since then may mix the old and the new content: \
+         start again, and replace a model by a new file of its name (`mv`), not by writing into it (`cp`)"
+    )]
+    ModifiedInUse {
+        /// The file.
+        file: String,
+    },
 }
 
 /// A flaw in a file's content, and where it is.

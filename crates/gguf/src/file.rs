@@ -26,12 +26,27 @@ impl Gguf {
     /// Maps and checks the file at `path`. For the first part of a split model, finds the other parts
     /// beside it: the result is the whole model.
     ///
+    /// A file that another program truncates while it is mapped kills the process with SIGBUS, unless the program has
+    /// called [`survive_truncation`](crate::survive_truncation); [`Gguf::read`] has no such risk.
+    ///
     /// # Errors
     /// The file cannot be read or is not valid, or parts of a split model are missing or do not match.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        let path = path.as_ref();
-        let first = Loaded::open(path)?;
-        let others = split::open_others(path, &first)?;
+        Gguf::load(path.as_ref(), Loaded::map)
+    }
+
+    /// As [`Gguf::open`], with a copy of the files in memory instead of a mapping: what happens to them later changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As those of [`Gguf::open`], and when there is no room.
+    pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
+        Gguf::load(path.as_ref(), Loaded::read)
+    }
+
+    fn load(path: &Path, load: fn(&Path) -> Result<Loaded, Error>) -> Result<Gguf, Error> {
+        let first = load(path)?;
+        let others = split::load_others(path, &first, load)?;
         Gguf::assemble(first, others)
     }
 
@@ -134,11 +149,11 @@ impl Gguf {
 
     /// Whether all bytes read so far were the file's.
     ///
-    /// A mapped file that another program truncates reads as zeroes from then on; a long-running
+    /// Another program may truncate a mapped file, which reads as zeroes from then on, or write into it; a long-running
     /// reader asks here before it trusts what it computed.
     ///
     /// # Errors
-    /// [`Error::TruncatedInUse`] names the file.
+    /// [`Error::TruncatedInUse`] and [`Error::ModifiedInUse`] name the file.
     pub fn check_intact(&self) -> Result<(), Error> {
         self.parts.iter().try_for_each(Part::check_intact)
     }

@@ -22,6 +22,7 @@ mod writer;
 
 pub use error::{Error, Fault, Item, Problem, SplitProblem};
 pub use file::Gguf;
+pub use map::survive_truncation;
 pub use metadata::{Metadata, WrongType};
 pub use tensor::Tensor;
 pub use value::{Array, Value, ValueType, quoted};

@@ -27,15 +27,16 @@ impl Part {
 
     pub(crate) fn check_intact(&self) -> Result<(), Error> {
         let Some(map) = &self.map else { return Ok(()) };
-        let found = map.len_on_disk().map_err(|source| Error::Io {
-            file: self.file.clone(),
+        let file = || self.file.clone();
+        let (stamp, is_same) = map.stamp().map_err(|source| Error::Io {
+            file: file(),
             action: "look at the file again",
             source,
         })?;
-        if map.is_lost() || found < self.len() {
-            return Err(Error::TruncatedInUse { file: self.file.clone(), expected: self.len(), found });
+        if map.is_lost() || stamp.len < self.len() {
+            return Err(Error::TruncatedInUse { file: file(), expected: self.len(), found: stamp.len });
         }
-        Ok(())
+        if is_same { Ok(()) } else { Err(Error::ModifiedInUse { file: file() }) }
     }
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// Maps and checks one file.
-    pub(crate) fn open(path: &Path) -> Result<Loaded, Error> {
+    pub(crate) fn map(path: &Path) -> Result<Loaded, Error> {
         let file = path.display().to_string();
         let map = match Map::open(path) {
             Ok(Some(map)) => Arc::new(map),
@@ -56,6 +57,18 @@ impl Loaded {
         };
         let bytes = Bytes::from_owner(Owner(Arc::clone(&map)));
         Loaded::parse(Part { file, bytes, map: Some(map) })
+    }
+
+    /// Reads one file into memory and checks it.
+    pub(crate) fn read(path: &Path) -> Result<Loaded, Error> {
+        let file = path.display().to_string();
+        match std::fs::metadata(path)
+            .and_then(|metadata| Ok(metadata.is_file().then_some(std::fs::read(path)?)))
+        {
+            Ok(Some(bytes)) => Loaded::parse(Part { file, bytes: bytes.into(), map: None }),
+            Ok(None) => Err(Error::NotAFile { file }),
+            Err(source) => Err(Error::Io { file, action: "read the file", source }),
+        }
     }
 
     pub(crate) fn parse(part: Part) -> Result<Loaded, Error> {

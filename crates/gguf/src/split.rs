@@ -51,7 +51,11 @@ pub(crate) fn refuse(loaded: &Loaded) -> Result<(), Error> {
 
 /// Parts 2 and up of the split model whose first part is `first`, read from `path`; none when it is
 /// not split.
-pub(crate) fn open_others(path: &Path, first: &Loaded) -> Result<Vec<Loaded>, Error> {
+pub(crate) fn load_others(
+    path: &Path,
+    first: &Loaded,
+    load: fn(&Path) -> Result<Loaded, Error>,
+) -> Result<Vec<Loaded>, Error> {
     let Some(count) = count(first)? else { return Ok(Vec::new()) };
     let part = number(first)?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -72,15 +76,14 @@ pub(crate) fn open_others(path: &Path, first: &Loaded) -> Result<Vec<Loaded>, Er
     }
     let mut others = Vec::with_capacity(paths.len());
     for (path, number) in paths.iter().zip(2..) {
-        others.push(open_part(path, number, count)?);
+        others.push(checked(load(path)?, number, count)?);
     }
     check_tensors(first, &others)?;
     Ok(others)
 }
 
-/// Part `expected` of `parts`.
-fn open_part(path: &Path, expected: u32, parts: u32) -> Result<Loaded, Error> {
-    let loaded = Loaded::open(path)?;
+/// `loaded`, if it is part `expected` of `parts`.
+fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
     let found = count(&loaded)?;
     if found != Some(parts) {
         let found = found.unwrap_or(1);

@@ -1,8 +1,9 @@
-//! A file that shrinks while it is mapped: reading goes on, and the loss is reported.
+//! A file that shrinks or is written to while it is in use: reading goes on, and the change is reported.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::fs::OpenOptions;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use gguf::{Error, Gguf, Layout, Metadata};
@@ -41,6 +42,7 @@ fn is_reported(gguf: &Gguf, path: &Path) {
 
 #[test]
 fn lost_pages_read_as_zeroes() {
+    gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     make(&path);
@@ -58,6 +60,7 @@ fn lost_pages_read_as_zeroes() {
 
 #[test]
 fn a_loss_inside_the_last_page_raises_no_signal_but_is_reported() {
+    gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     make(&path);
@@ -69,6 +72,7 @@ fn a_loss_inside_the_last_page_raises_no_signal_but_is_reported() {
 
 #[test]
 fn several_threads_and_files_at_once() {
+    gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<_> = (0..8).map(|i| dir.path().join(format!("{i}.gguf"))).collect();
     let files: Vec<_> = paths
@@ -100,6 +104,51 @@ fn several_threads_and_files_at_once() {
             is_reported(gguf, path);
         }
     }
+}
+
+#[test]
+fn a_file_written_over_in_place_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    make(&path);
+    let gguf = Gguf::open(&path).unwrap();
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    // Times of files are as coarse as the system's tick.
+    while std::fs::metadata(&path).unwrap().modified().unwrap() == before {
+        let mut file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.seek(SeekFrom::End(-4)).unwrap();
+        file.write_all(&[8; 4]).unwrap();
+    }
+    match gguf.check_intact() {
+        Err(error @ Error::ModifiedInUse { .. }) => {
+            assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+        }
+        other => panic!("expected a report, got {other:?}"),
+    }
+}
+
+/// A new file under the old name leaves the mapped one as it was.
+#[test]
+fn a_file_that_is_replaced_stays_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, new] = ["model.gguf", "new.gguf"].map(|name| dir.path().join(name));
+    make(&path);
+    let gguf = Gguf::open(&path).unwrap();
+    std::fs::write(&new, "another").unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    gguf.check_intact().unwrap();
+    assert_eq!(sum(&gguf), 7 * LEN as u64);
+}
+
+#[test]
+fn a_file_read_into_memory_can_be_truncated() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    make(&path);
+    let gguf = Gguf::read(&path).unwrap();
+    truncate(&path, 0);
+    assert_eq!(sum(&gguf), 7 * LEN as u64);
+    gguf.check_intact().unwrap();
 }
 
 #[test]

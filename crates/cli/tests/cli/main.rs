@@ -9,6 +9,7 @@ mod gpu;
 mod imatrix;
 mod inspect;
 mod known;
+mod limits;
 mod mistakes;
 mod outputs;
 mod perplexity;

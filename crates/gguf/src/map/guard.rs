@@ -19,12 +19,12 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Registers the mapping of `len` bytes at `start`, installing the handler if this is the first.
+    /// Registers the mapping of `len` bytes at `start`. The handler looks after it from the moment that it is installed.
     pub(super) fn new(start: usize, len: usize) -> io::Result<Guard> {
-        let Installed { page, .. } = install()?;
+        let end = start + len.next_multiple_of(page_size()?);
         let slot = Slot::claim();
         slot.lost.store(false, Relaxed);
-        slot.set_range(start, start + len.next_multiple_of(*page));
+        slot.set_range(start, end);
         Ok(Guard { slot })
     }
 
@@ -106,22 +106,23 @@ struct Installed {
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 /// Installs the handler, once in a process.
-fn install() -> io::Result<&'static Installed> {
+pub(super) fn install() -> io::Result<()> {
     static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
     let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
-    match (result, INSTALLED.get()) {
-        (Ok(()), Some(installed)) => Ok(installed),
-        (Err(code), _) => Err(io::Error::from_raw_os_error(*code)),
-        (Ok(()), None) => Err(io::Error::other("the SIGBUS handler is not there")),
-    }
+    result.map_err(io::Error::from_raw_os_error)
+}
+
+/// Bytes of a page.
+fn page_size() -> io::Result<usize> {
+    // SAFETY: sysconf only reads its argument.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(page).map_err(|_| io::Error::last_os_error())
 }
 
 fn try_install() -> io::Result<()> {
+    let page = page_size()?;
     // SAFETY: a sigaction is plain data for which zeroes are valid (no flags, empty mask, default).
     let (mut previous, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    // SAFETY: sysconf only reads its argument.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let page = usize::try_from(page).map_err(|_| io::Error::last_os_error())?;
     // The old disposition must be known before the first signal can reach the new handler.
     // SAFETY: `previous` is valid for writing; a null new action changes nothing.
     check(unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut previous) })?;
@@ -237,6 +238,7 @@ mod tests {
                 action.sa_sigaction = exit_42 as *const () as usize;
                 assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
             }
+            install().unwrap();
             // A loss of ours does not reach it.
             let (file, map) = temp_map(1 << 16);
             file.as_file().set_len(0).unwrap();
@@ -262,8 +264,32 @@ mod tests {
                 let action: libc::sigaction = std::mem::zeroed();
                 assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
             }
-            let _guarded = temp_map(4096);
+            install().unwrap();
             send_sigbus();
+        });
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    /// A library leaves the process's signals alone: whoever reads what the file lost is killed, as with any mapping.
+    #[test]
+    fn opening_a_file_installs_no_handler() {
+        let status = in_child("opening_a_file_installs_no_handler", || {
+            let disposition = || {
+                // SAFETY: zeroes are a valid sigaction; a null new action changes nothing.
+                unsafe {
+                    let mut action: libc::sigaction = std::mem::zeroed();
+                    assert_eq!(libc::sigaction(libc::SIGBUS, ptr::null(), &mut action), 0);
+                    action.sa_sigaction
+                }
+            };
+            let before = disposition();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            crate::write(file.as_file(), &crate::Metadata::default(), std::iter::empty()).unwrap();
+            let _gguf = crate::Gguf::open(file.path()).unwrap();
+            let (file, map) = temp_map(1 << 16);
+            assert_eq!(disposition(), before);
+            file.as_file().set_len(0).unwrap();
+            std::hint::black_box(map.map[1 << 15]);
         });
         assert_eq!(status.signal(), Some(libc::SIGBUS));
     }
