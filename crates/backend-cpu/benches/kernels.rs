@@ -12,9 +12,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::time::Duration;
 
-use backend::{
-    Backend, Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, StateLayout, Step, Taps, Weight,
-};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Program, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use graph::{Activation, Builder, Graph, Store};
@@ -74,8 +72,8 @@ fn load(weights: &mut Loaded, name: &str, format: Format, [count, rows, cols]: [
 }
 
 fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFormat) -> Box<dyn Program> {
-    let state = StateLayout::uniform(graph, pages, kv);
-    let mut model = Box::new(cpu()).load(graph, weights, &state).expect("a good graph");
+    let kv_layout = KvLayout::uniform(graph, pages, kv);
+    let mut model = Box::new(cpu()).load(graph, weights, &kv_layout).expect("a good graph");
     let program = model.compile(Bucket { rows, outputs: 1 }, Taps::None).expect("a good graph");
     model.prepare(&mut |_| {}).expect("room");
     program

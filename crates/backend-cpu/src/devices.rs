@@ -51,7 +51,7 @@ impl Device for Processor {
         DeviceInfo {
             backend: "cpu",
             name: name(),
-            kind: DeviceKind::Processor,
+            kind: DeviceKind::Cpu,
             address: None,
             memory: DeviceMemory::default(),
             instruction_sets: sets.map(Isa::name).collect(),

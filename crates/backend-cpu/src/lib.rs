@@ -29,8 +29,8 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend::{
-    Backend, Bound, BoundModel, Bucket, Description, Error, LoadedModel, Memory, Program, StateLayout, Taps,
-    Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Program,
+    Taps, Weights,
 };
 use graph::Graph;
 
@@ -117,35 +117,35 @@ impl Backend for Cpu {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        let model = Arc::new(BoundModel::new(graph, weights, state)?);
+        let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
         let weights = ModelWeights::new(&model, self.kernels, self.options);
         let mut activations: u64 = 0;
         for &bucket in buckets {
-            let bound = Bound::new(model.clone(), bucket, taps)?;
+            let bound = BoundProgram::new(model.clone(), bucket, taps)?;
             let plan = Plan::new(&bound, |weight| weights.form(weight));
             activations = activations.saturating_add(plan.bytes(bucket));
         }
-        Ok(Memory { kv: model.state_bytes(), activations, ..weights.memory() })
+        Ok(Memory { kv: model.kv_bytes(), activations, ..weights.memory() })
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        Ok(Box::new(self.take(graph, weights, state)?))
+        Ok(Box::new(self.take(graph, weights, kv_layout)?))
     }
 }
 
 impl Cpu {
-    fn take(self, graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<CpuModel, Error> {
+    fn take(self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<CpuModel, Error> {
         let Cpu { kernels, options, pool } = self;
-        let model = Arc::new(BoundModel::new(graph, weights, state)?);
+        let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
         let weights = Arc::new(ModelWeights::new(&model, kernels, options));
         let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
         let state = Arc::new(Mutex::new(State { pool, stores, activation_bytes: 0 }));
@@ -159,7 +159,7 @@ impl LoadedModel for CpuModel {
     }
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let bound = Bound::new(self.model.clone(), bucket, taps)?;
+        let bound = BoundProgram::new(self.model.clone(), bucket, taps)?;
         Ok(Box::new(CpuProgram::new(bound, self.weights.clone(), self.kernels, self.state.clone())))
     }
 
@@ -169,7 +169,7 @@ impl LoadedModel for CpuModel {
 
     fn memory(&self) -> Memory {
         let activations = lock(&self.state).activation_bytes;
-        Memory { kv: self.model.state_bytes(), activations, ..self.weights.memory() }
+        Memory { kv: self.model.kv_bytes(), activations, ..self.weights.memory() }
     }
 }
 
@@ -244,10 +244,10 @@ mod tests {
         let run = |prepare: bool, repack: bool| {
             let cpu = Cpu::new(1.try_into().ok());
             let cpu = if repack { cpu } else { cpu.without_repacking() };
-            let (bucket, state) =
-                (Bucket { rows: 2, outputs: 2 }, StateLayout::uniform(&graph, 0, KvFormat::F16));
-            let required = cpu.requirements(&graph, &weights, &state, &[bucket], Taps::None);
-            let mut model = cpu.take(&graph, &weights, &state).expect("a good graph");
+            let (bucket, kv_layout) =
+                (Bucket { rows: 2, outputs: 2 }, KvLayout::uniform(&graph, 0, KvFormat::F16));
+            let required = cpu.requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None);
+            let mut model = cpu.take(&graph, &weights, &kv_layout).expect("a good graph");
             let mut program = model.compile(bucket, Taps::None).expect("a good graph");
             let memory = model.memory();
             assert_eq!(required.as_ref(), Ok(&memory));
@@ -284,9 +284,9 @@ mod tests {
         let bytes = 16 * 32 * 4;
         let weight = Weight::matrix(Format::F32, 16, 32, vec![0; bytes].into());
         let weights = HashMap::from([("table".to_owned(), weight)]);
-        let state = StateLayout::uniform(&graph, 0, KvFormat::F16);
+        let kv_layout = KvLayout::uniform(&graph, 0, KvFormat::F16);
         let cpu = Cpu::new(1.try_into().ok());
-        let mut model = cpu.take(&graph, &weights, &state).expect("a good graph");
+        let mut model = cpu.take(&graph, &weights, &kv_layout).expect("a good graph");
         let memory = model.memory();
         assert_eq!((memory.weights_mapped, memory.weights_owned), (bytes as u64, bytes as u64));
         model.prepare(&mut |name| panic!("{name} is read again")).expect("room");

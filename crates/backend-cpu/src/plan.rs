@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use backend::{Bound, Bucket};
-use graph::{Life, Op, Rows, StoreId, ValueId, WeightId, share_buffers};
+use backend::{BoundProgram, Bucket};
+use graph::{LiveRange, Op, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
 use crate::packed::activations::Form;
 
@@ -74,7 +74,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Plans `bound`; `form` is what products want of activations, by weight.
-    pub(crate) fn new(bound: &Bound, form: impl Fn(WeightId) -> Form) -> Plan {
+    pub(crate) fn new(bound: &BoundProgram, form: impl Fn(WeightId) -> Form) -> Plan {
         let mut order = Order::default();
         let mut written: HashMap<StoreId, Item> = HashMap::new();
         for (id, value) in bound.graph().values() {
@@ -130,22 +130,26 @@ impl Plan {
     }
 
     /// Gives every item a buffer, but for rows that only their own phase reads.
-    fn place(&mut self, bound: &Bound, last_read: &HashMap<Item, usize>) {
+    fn place(&mut self, bound: &BoundProgram, last_read: &HashMap<Item, usize>) {
         let (mut items, mut lives) = (Vec::new(), Vec::new());
         for (made, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
                 let id = value_of(item);
-                let is_kept = matches!(item, Item::Value(_)) && bound.is_kept(id);
+                let is_readable = matches!(item, Item::Value(_)) && bound.is_readable(id);
                 let last = last_read.get(&item).copied().unwrap_or(made);
-                if matches!(phase.kind, Kind::Rows(_)) && last == made && !is_kept {
+                if matches!(phase.kind, Kind::Rows(_)) && last == made && !is_readable {
                     continue;
                 }
                 let shape = Shape { rows: bound.value(id).rows, words: words_of(bound, item) };
                 items.push(item);
-                lives.push(Life { shape, made, last_read: if is_kept { Life::<Shape>::KEPT } else { last } });
+                lives.push(LiveRange {
+                    shape,
+                    made,
+                    last_read: if is_readable { LiveRange::<Shape>::LIVE_OUT } else { last },
+                });
             }
         }
-        let (buffers, places) = share_buffers(&lives);
+        let (buffers, places) = assign_buffers(&lives);
         self.buffers = buffers;
         for (item, place) in items.into_iter().zip(places) {
             self.places[value_of(item).index()].push((item, place));
@@ -175,7 +179,7 @@ fn value_of(item: Item) -> ValueId {
 }
 
 /// Words of a row of an item: of all experts that a row uses.
-pub(crate) fn words_of(bound: &Bound, item: Item) -> usize {
+pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
         Item::Packed(id, form) => form.words(bound.value(id).cols),
@@ -206,7 +210,7 @@ struct Order {
 
 impl Order {
     /// The value `x` packed, if need be in a phase of rows.
-    fn pack(&mut self, bound: &Bound, x: ValueId, form: Form) -> Item {
+    fn pack(&mut self, bound: &BoundProgram, x: ValueId, form: Form) -> Item {
         let packed = Item::Packed(x, form);
         if !self.phase_of.contains_key(&packed) {
             self.put(&[packed], Kind::Rows(bound.value(x).rows), &[Item::Value(x)], None);
@@ -243,7 +247,7 @@ mod tests {
     use std::collections::HashMap;
     use std::sync::Arc;
 
-    use backend::{BoundModel, KvFormat, StateLayout, Taps, Weight};
+    use backend::{BoundModel, KvFormat, KvLayout, Taps, Weight};
     use graph::{Activation, Builder, Graph, Store};
     use quant::Format;
 
@@ -294,19 +298,19 @@ mod tests {
         g.finish(y)
     }
 
-    fn bound(graph: &Graph, taps: Taps<'_>) -> Bound {
+    fn bound(graph: &Graph, taps: Taps<'_>) -> BoundProgram {
         let weight = |w: &graph::Weight| {
             let bytes: Vec<u8> = vec![0; w.count * w.rows * w.cols * 4];
             Weight { count: w.count, ..Weight::matrix(Format::F32, w.rows, w.cols, bytes.into()) }
         };
         let weights: HashMap<_, _> = graph.weights().map(|(_, w)| (w.name.clone(), weight(w))).collect();
-        let state = StateLayout::uniform(graph, 1, KvFormat::F16);
-        let model = BoundModel::new(graph, &weights, &state).expect("a good graph");
-        Bound::new(Arc::new(model), Bucket { rows: 3, outputs: 1 }, taps).expect("good taps")
+        let kv_layout = KvLayout::uniform(graph, 1, KvFormat::F16);
+        let model = BoundModel::new(graph, &weights, &kv_layout).expect("a good graph");
+        BoundProgram::new(Arc::new(model), Bucket { rows: 3, outputs: 1 }, taps).expect("good taps")
     }
 
     /// The items of each phase by name, packed ones in brackets.
-    fn told(bound: &Bound, plan: &Plan) -> Vec<String> {
+    fn told(bound: &BoundProgram, plan: &Plan) -> Vec<String> {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
@@ -370,7 +374,7 @@ mod tests {
     }
 
     /// What an item reads.
-    fn inputs(bound: &Bound, plan: &Plan, item: Item) -> Vec<Item> {
+    fn inputs(bound: &BoundProgram, plan: &Plan, item: Item) -> Vec<Item> {
         match item {
             Item::Packed(id, _) => vec![Item::Value(id)],
             Item::Value(id) => {
@@ -406,7 +410,7 @@ mod tests {
         }
     }
 
-    fn left_alone(bound: &Bound, plan: &Plan) {
+    fn left_alone(bound: &BoundProgram, plan: &Plan) {
         let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
         for phase in &plan.phases {
             for &item in &phase.items {
@@ -423,7 +427,7 @@ mod tests {
                 }
             }
         }
-        for (id, value) in bound.graph().values().filter(|&(id, _)| bound.is_kept(id)) {
+        for (id, value) in bound.graph().values().filter(|&(id, _)| bound.is_readable(id)) {
             let place = plan.buffer_of(Item::Value(id)).expect("it is kept");
             assert_eq!(holds[place], Some(Item::Value(id)), "{}", value.name);
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use backend::{Bound, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket};
+use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket};
 use bytemuck::Zeroable;
 use graph::{Op, Rope, Rows, ValueId, WeightId};
 
@@ -28,7 +28,7 @@ thread_local! {
 
 /// A compiled graph.
 pub(crate) struct CpuProgram {
-    bound: Bound,
+    bound: BoundProgram,
     kernels: Kernels,
     state: Arc<Mutex<State>>,
     plan: Plan,
@@ -54,7 +54,7 @@ struct Angles {
 impl CpuProgram {
     /// Compiles `bound`, whose weights these are.
     pub(crate) fn new(
-        bound: Bound,
+        bound: BoundProgram,
         weights: Arc<ModelWeights>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,

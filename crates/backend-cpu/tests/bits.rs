@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, BlockTable, Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, StateLayout, Step, Taps,
-    Weight, first_needed_page,
+    Backend, BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Program, Sequence, Step, Taps, Weight,
+    first_needed_page,
 };
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
@@ -189,8 +189,8 @@ impl Subject {
     fn compile(&self, threads: usize) -> Box<dyn Program> {
         let (graph, weights) = &self.net;
         let cpu = Cpu::with_isa(threads.try_into().ok(), self.isa).expect("an available set");
-        let state = StateLayout::uniform(graph, PAGES, self.kv);
-        let mut model = Box::new(cpu).load(graph, weights, &state).expect("a good model");
+        let kv_layout = KvLayout::uniform(graph, PAGES, self.kv);
+        let mut model = Box::new(cpu).load(graph, weights, &kv_layout).expect("a good model");
         model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("room")
     }
 

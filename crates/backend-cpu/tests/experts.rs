@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, KvFormat, OutputRow, Program, Sequence, StateLayout, Step, Taps, Weight};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Program, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use graph::{Activation, Builder, Graph};
@@ -63,8 +63,8 @@ fn compile(
     (graph, weights): &(Graph, HashMap<String, Weight>),
     backend: Box<dyn Backend>,
 ) -> Box<dyn Program> {
-    let state = StateLayout::uniform(graph, 0, KvFormat::F16);
-    let mut model = backend.load(graph, weights, &state).expect("a good graph");
+    let kv_layout = KvLayout::uniform(graph, 0, KvFormat::F16);
+    let mut model = backend.load(graph, weights, &kv_layout).expect("a good graph");
     model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("room")
 }
 

@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use attention::Store;
 use backend::{
-    Backend, Bound, BoundModel, Bucket, Description, Error, KvFormat, LoadedModel, Memory, Outputs, Pending,
-    Program, StateLayout, Step, Taps, Ticket, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
+    Outputs, Pending, Program, Step, Taps, Ticket, Weights,
 };
 pub use devices::ReferenceDriver;
 use graph::Graph;
@@ -29,8 +29,8 @@ impl Reference {
         Reference
     }
 
-    fn bind(graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<BoundModel, Error> {
-        BoundModel::new(graph, weights, &StateLayout { format: KvFormat::F32, ..state.clone() })
+    fn bind(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
+        BoundModel::new(graph, weights, &KvLayout { format: KvFormat::F32, ..kv_layout.clone() })
     }
 }
 
@@ -47,13 +47,13 @@ impl Backend for Reference {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        let model = Arc::new(Reference::bind(graph, weights, state)?);
+        let model = Arc::new(Reference::bind(graph, weights, kv_layout)?);
         for &bucket in buckets {
-            Bound::new(model.clone(), bucket, taps)?;
+            BoundProgram::new(model.clone(), bucket, taps)?;
         }
         Ok(memory(&model))
     }
@@ -62,9 +62,9 @@ impl Backend for Reference {
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        let model = Reference::bind(graph, weights, state)?;
+        let model = Reference::bind(graph, weights, kv_layout)?;
         let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
         Ok(Box::new(Loaded { model: Arc::new(model), stores: Arc::new(Mutex::new(stores)) }))
     }
@@ -82,7 +82,7 @@ impl LoadedModel for Loaded {
     }
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
-        let bound = Bound::new(self.model.clone(), bucket, taps)?;
+        let bound = BoundProgram::new(self.model.clone(), bucket, taps)?;
         let results = vec![Vec::new(); bound.graph().values().len()];
         Ok(Box::new(Interpreter { bound, results, stores: self.stores.clone(), pending: Pending::default() }))
     }
@@ -95,14 +95,14 @@ impl LoadedModel for Loaded {
 fn memory(model: &BoundModel) -> Memory {
     Memory {
         weights_mapped: model.weights().iter().map(|weight| weight.bytes.len() as u64).sum(),
-        kv: model.state_bytes(),
+        kv: model.kv_bytes(),
         ..Memory::default()
     }
 }
 
 /// A graph whose values are computed one after the other.
 struct Interpreter {
-    bound: Bound,
+    bound: BoundProgram,
     results: Vec<Vec<f32>>,
     stores: Arc<Mutex<Vec<Store>>>,
     pending: Pending,

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread;
 
-use backend::{Bound, Step, Weight};
+use backend::{BoundProgram, Step, Weight};
 use graph::{Activation, Op, Pairing, Rope, Rows, Value, ValueId};
 
 use crate::attention::{self, Store};
@@ -11,7 +11,7 @@ use crate::sums::{dot, f64s};
 
 /// One value of the graph, from the `results` of the values before it: `[rows, cols]`.
 pub(crate) fn compute(
-    bound: &Bound,
+    bound: &BoundProgram,
     value: &Value,
     results: &[Vec<f32>],
     step: &Step,

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use backend::{Bound, Error, MemoryKind, Remedy, Taps};
+use backend::{BoundProgram, Error, MemoryKind, Remedy, Taps};
 use graph::{Rows, ValueId, WeightId};
 
 use crate::device::{Device, Purpose, WRITTEN, taken};
@@ -25,7 +25,7 @@ const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::Bu
 
 /// A compiled graph, of which nothing is on the device yet.
 pub(crate) struct Blueprint {
-    pub(crate) bound: Bound,
+    pub(crate) bound: BoundProgram,
     #[cfg(test)]
     pub(crate) plan: Plan,
     #[cfg(test)]
@@ -78,7 +78,7 @@ pub(crate) struct Scratch {
 pub(crate) struct Compiler<'a> {
     pub(crate) device: &'a Device,
     pub(crate) model: &'a ModelPlan,
-    pub(crate) bound: &'a Bound,
+    pub(crate) bound: &'a BoundProgram,
     pub(crate) plan: Plan,
     pub(crate) buffers: Vec<BufferPlan>,
     vectors: HashMap<WeightId, BufferId>,
@@ -95,7 +95,7 @@ impl Blueprint {
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
-        bound: Bound,
+        bound: BoundProgram,
         taps: Taps<'_>,
     ) -> Result<Blueprint, Error> {
         let rows = bound.bucket().rows;
@@ -136,7 +136,7 @@ impl Blueprint {
         let (mut readbacks, mut staged) = (Vec::new(), bound.bucket().outputs);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
-            for id in pass.makes().into_iter().filter(|&id| bound.is_kept(id)) {
+            for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
                 let place = compiler.plan.place(id);
                 let slot = compiler.plan.slots[place.slot];
                 compiler.work.push(Work::Keep(readbacks.len()));

@@ -42,10 +42,10 @@ impl Device for Adapter {
             name: self.name().to_owned(),
             kind: match self.info.device_type {
                 wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu | wgpu::DeviceType::Other => {
-                    DeviceKind::Graphics
+                    DeviceKind::DiscreteGpu
                 }
-                wgpu::DeviceType::IntegratedGpu => DeviceKind::Integrated,
-                wgpu::DeviceType::Cpu => DeviceKind::Software,
+                wgpu::DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
+                wgpu::DeviceType::Cpu => DeviceKind::SoftwareGpu,
             },
             address,
             memory: DeviceMemory { total: room.total, free: room.free },

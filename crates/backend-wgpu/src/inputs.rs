@@ -1,7 +1,7 @@
 //! What changes from step to step, as one buffer of words: a head, tokens, positions, block tables of rows, output rows,
 //! tiles of rows, cosines and sines, pages.
 
-use backend::{Bound, Error, PAGE, Step, StoreLayout};
+use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
 use graph::{Group, Op, Rope, WeightId};
 
 use crate::launch::{F32, StepShape};
@@ -52,7 +52,7 @@ pub(crate) struct Angles {
 
 impl Inputs {
     /// Room for what changes from step to step.
-    pub(crate) fn new(bound: &Bound) -> Inputs {
+    pub(crate) fn new(bound: &BoundProgram) -> Inputs {
         let bucket = bound.bucket();
         let groups = bound.graph().groups().to_vec();
         let tokens = HEAD + 2 * groups.len();
@@ -186,7 +186,7 @@ pub(crate) fn bytes_of_parts(layout: &StoreLayout, rows: usize, heads: usize) ->
 }
 
 /// A weight of one row.
-pub(crate) fn vector(bound: &Bound, id: WeightId) -> Vec<f32> {
+pub(crate) fn vector(bound: &BoundProgram, id: WeightId) -> Vec<f32> {
     let weight = bound.weight(id);
     let mut values = vec![0.0; weight.cols];
     weight.format.dequantize(&weight.bytes, &mut values);

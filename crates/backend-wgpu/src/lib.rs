@@ -34,7 +34,8 @@ mod weights;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, Bound, BoundModel, Bucket, Description, Error, LoadedModel, Memory, StateLayout, Taps, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Taps,
+    Weights,
 };
 use graph::Graph;
 
@@ -91,8 +92,8 @@ impl Gpu {
     }
 
     /// How a model would lie on the device.
-    fn plan(&self, graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<ModelPlan, Error> {
-        let bound = BoundModel::new(graph, weights, state)?;
+    fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
+        let bound = BoundModel::new(graph, weights, kv_layout)?;
         ModelPlan::new(&self.device, bound, &mut lock(&self.formats))
     }
 }
@@ -106,13 +107,13 @@ impl Backend for Gpu {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        let plan = self.plan(graph, weights, state)?;
+        let plan = self.plan(graph, weights, kv_layout)?;
         let bytes = buckets.iter().map(|&bucket| {
-            let bound = Bound::new(plan.bound.clone(), bucket, taps)?;
+            let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
             Ok(Blueprint::new(&self.device, &plan, bound, taps)?.bytes())
         });
         let bytes = bytes.sum::<Result<u64, Error>>()?;
@@ -123,9 +124,9 @@ impl Backend for Gpu {
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        let plan = self.plan(graph, weights, state)?;
+        let plan = self.plan(graph, weights, kv_layout)?;
         let model = Model::new(self.device, plan)?;
         #[cfg(test)]
         watched::poison_stores(&model);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Bound, Bucket, Description, Error, LoadedModel, Memory, Program, Taps, Timing};
+use backend::{BoundProgram, Bucket, Description, Error, LoadedModel, Memory, Program, Taps, Timing};
 
 use crate::compile::Blueprint;
 use crate::lock::lock;
@@ -19,7 +19,7 @@ impl LoadedModel for Loaded {
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let Model { device, plan, .. } = &*self.0;
-        let bound = Bound::new(plan.bound.clone(), bucket, taps)?;
+        let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
         let blueprint = Blueprint::new(device, plan, bound, taps)?;
         Ok(Box::new(GpuProgram::new(self.0.clone(), blueprint)?))
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{BoundModel, Error, KvFormat, Memory, PAGE, Plain, StoreLayout, Timing, Weight};
+use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
 use bytes::Bytes;
 use graph::Role;
 
@@ -80,12 +80,13 @@ impl ModelPlan {
                 *converted.entry((from, to)).or_insert(0) += matrix.bytes();
             }
         }
-        let plain = |((format, kept), bytes)| Plain { format, kept, bytes };
+        let converted_weights =
+            |((format, device_format), bytes)| ConvertedWeights { format, device_format, bytes };
         Memory {
             weights_mapped: vectors.map(|(weight, _)| weight.bytes.len() as u64).sum(),
             weights_owned: on_device,
             weights_on_device: on_device,
-            weights_plain: converted.into_iter().map(plain).collect(),
+            weights_converted: converted.into_iter().map(converted_weights).collect(),
             kv: self.stores.iter().flatten().fold(0, |all, bytes| all.saturating_add(*bytes)),
             activations,
         }

@@ -4,8 +4,8 @@
 //! same rows into one pass, biases and residuals into the products before them, a gate into its two products,
 //! RoPE of queries and keys into attention. A value that is tapped is made as a whole, and copied when it is made.
 
-use backend::Bound;
-use graph::{Activation, Life, Op, Rope, Rows, StoreId, ValueId, WeightId, share_buffers};
+use backend::BoundProgram;
+use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
 /// One pass: values that exist, and the value or values it makes.
 #[derive(Clone, Debug)]
@@ -190,7 +190,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// The plan of `bound`, with `margin` free columns on both sides of each value.
-    pub(crate) fn new(bound: &Bound, margin: usize) -> Plan {
+    pub(crate) fn new(bound: &BoundProgram, margin: usize) -> Plan {
         let mut passes = Fusion::new(bound).passes();
         let (slots, places) = places(bound, &passes, margin);
         let lists = lists(bound, &mut passes);
@@ -253,7 +253,7 @@ const PARTS: usize = 3;
 
 /// What is decided for each value of a graph.
 struct Fusion<'a> {
-    bound: &'a Bound,
+    bound: &'a BoundProgram,
     /// By value, who reads it.
     readers: Vec<Vec<usize>>,
     /// By value, whether another value's pass makes it.
@@ -261,7 +261,7 @@ struct Fusion<'a> {
 }
 
 impl<'a> Fusion<'a> {
-    fn new(bound: &'a Bound) -> Fusion<'a> {
+    fn new(bound: &'a BoundProgram) -> Fusion<'a> {
         let values = bound.graph().values().len();
         let mut readers = vec![Vec::new(); values];
         for (reader, value) in bound.graph().values() {
@@ -281,7 +281,7 @@ impl<'a> Fusion<'a> {
     /// The only one that reads `value`, which is not to be read by name.
     fn only_reader(&self, value: usize) -> Option<usize> {
         match self.readers[value][..] {
-            [reader] if !self.bound.is_kept(ValueId::from_index(value)) => Some(reader),
+            [reader] if !self.bound.is_readable(ValueId::from_index(value)) => Some(reader),
             _ => None,
         }
     }
@@ -293,7 +293,7 @@ impl<'a> Fusion<'a> {
                 let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
                 let readers = &self.readers[number];
                 is_of_rows
-                    && !self.bound.is_kept(ValueId::from_index(number))
+                    && !self.bound.is_readable(ValueId::from_index(number))
                     && !readers.is_empty()
                     && readers.iter().all(|&reader| self.multiplies_rows(reader, number))
             }
@@ -484,7 +484,7 @@ impl<'a> Fusion<'a> {
 
 /// Gives values their places: a slot is free again after the last pass that reads what lies there. With margins each
 /// pass has its own, so that after a step all is there.
-fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
+fn places(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
     let values = bound.graph().values().len();
     let mut last_use = vec![0; values];
     for (number, pass) in passes.iter().enumerate() {
@@ -493,18 +493,18 @@ fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Opti
         }
     }
     // What is tapped is copied when it is made; tokens are chosen from the output at the end.
-    last_use[bound.output().index()] = Life::<Slot>::KEPT;
+    last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
     let life = |(number, pass): (usize, &Pass)| {
         let makes = pass.makes();
         let cols = margin + makes.iter().map(|&id| width(id)).sum::<usize>();
         let rows = bound.value(makes[0]).rows;
         let last_read = makes.iter().map(|id| last_use[id.index()]).fold(number, usize::max);
-        let last_read = if margin > 0 { Life::<Slot>::KEPT } else { last_read };
-        Life { shape: Slot { cols, rows }, made: number, last_read }
+        let last_read = if margin > 0 { LiveRange::<Slot>::LIVE_OUT } else { last_read };
+        LiveRange { shape: Slot { cols, rows }, made: number, last_read }
     };
-    let lives: Vec<Life<Slot>> = passes.iter().enumerate().map(life).collect();
-    let (slots, of_passes) = share_buffers(&lives);
+    let lives: Vec<LiveRange<Slot>> = passes.iter().enumerate().map(life).collect();
+    let (slots, of_passes) = assign_buffers(&lives);
     let mut places = vec![None; values];
     for (pass, slot) in passes.iter().zip(of_passes) {
         let mut col = margin;
@@ -517,7 +517,7 @@ fn places(bound: &Bound, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Opti
 }
 
 /// Experts that a row of `routes` uses at most; scaling chooses no others.
-fn used(bound: &Bound, mut routes: ValueId) -> usize {
+fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
     while let Op::Scale { x, .. } = bound.value(routes).op {
         routes = x;
     }
@@ -525,7 +525,7 @@ fn used(bound: &Bound, mut routes: ValueId) -> usize {
 }
 
 /// Gives each list of experts a buffer, and says in the passes which.
-fn lists(bound: &Bound, passes: &mut [Pass]) -> Vec<List> {
+fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
     let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
     let (mut lives, mut makers) = (Vec::new(), Vec::new());
     for (made, pass) in passes.iter().enumerate() {
@@ -537,10 +537,10 @@ fn lists(bound: &Bound, passes: &mut [Pass]) -> Vec<List> {
             _ => continue,
         };
         let shape = List { used, rows: bound.value(routes).rows };
-        lives.push(Life { shape, made, last_read });
+        lives.push(LiveRange { shape, made, last_read });
         makers.push((made, routes));
     }
-    let (shapes, of_lives) = share_buffers(&lives);
+    let (shapes, of_lives) = assign_buffers(&lives);
     for (&(maker, routes), number) in makers.iter().zip(of_lives) {
         for (at, pass) in passes.iter_mut().enumerate() {
             match pass {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Bound, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
+use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
 use bytemuck::Pod;
 use graph::ValueId;
 
@@ -18,7 +18,7 @@ use crate::timer::Timer;
 /// A compiled graph on the device.
 pub(crate) struct GpuProgram {
     model: Arc<Model>,
-    bound: Bound,
+    bound: BoundProgram,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,
     inputs: Inputs,
@@ -180,7 +180,7 @@ impl Program for GpuProgram {
             timer.add(&model.device, &step, &mut lock(&model.state).timings)?;
         }
         if shape.is_tokens_only {
-            return Ok(Outputs::of_tokens(chosen));
+            return Ok(Outputs::from_tokens(chosen));
         }
         let output = bound.output();
         let values = readbacks.iter().find(|readback| readback.id == output);
@@ -318,7 +318,7 @@ fn dispatch(
 
 impl Readback {
     /// Rows of a step of this shape that are read back.
-    fn rows(&self, bound: &Bound, shape: &StepShape) -> usize {
+    fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
         if self.is_logits && shape.is_tokens_only {
             return 0;
         }
@@ -330,7 +330,7 @@ impl Readback {
 fn fetch(
     device: &Device,
     staging: &Buffer,
-    bound: &Bound,
+    bound: &BoundProgram,
     shape: &StepShape,
     readbacks: &mut [Readback],
     chosen: &mut Vec<u32>,

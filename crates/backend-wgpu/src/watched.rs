@@ -5,7 +5,7 @@
 //! Afterwards the pattern must be gone where values are and still there everywhere else. What kernels have noted of
 //! indices (`guard.rs`) is read with it.
 
-use backend::{Bound, PAGE, Step, StoreLayout};
+use backend::{BoundProgram, PAGE, Step, StoreLayout};
 use graph::Rows;
 
 use crate::compile::{BESIDE, Blueprint, Scratch};
@@ -125,7 +125,13 @@ impl Watched {
 
     /// # Panics
     /// When anything was written that was not to be, or not written that was.
-    pub(crate) fn after(&mut self, device: &Device, bound: &Bound, shape: &StepShape, f16_rows: [usize; 2]) {
+    pub(crate) fn after(
+        &mut self,
+        device: &Device,
+        bound: &BoundProgram,
+        shape: &StepShape,
+        f16_rows: [usize; 2],
+    ) {
         let Some(guard) = &device.guard else { return };
         let Some((step, before)) = self.submitted.take() else { return };
         check_indices(device, guard);
@@ -158,7 +164,13 @@ impl Watched {
     }
 
     /// Of buffers that passes use in turn, as many words are there as the pass of the step has that uses most.
-    fn check_scratch(&self, device: &Device, bound: &Bound, shape: &StepShape, [rows, values]: [usize; 2]) {
+    fn check_scratch(
+        &self,
+        device: &Device,
+        bound: &BoundProgram,
+        shape: &StepShape,
+        [rows, values]: [usize; 2],
+    ) {
         let attends = || {
             self.plan.passes.iter().filter_map(|pass| match pass {
                 Pass::Attend(attend) => Some(attend),
@@ -210,7 +222,7 @@ impl Watched {
     }
 
     /// Of a slot, all that its values have are there, and nothing else.
-    fn check_values(&self, bound: &Bound, step: &Step, slot: usize, words: &[u32]) {
+    fn check_values(&self, bound: &BoundProgram, step: &Step, slot: usize, words: &[u32]) {
         let stride = self.plan.slots[slot].cols;
         let rows = match self.plan.slots[slot].rows {
             Rows::Step => step.tokens().len(),

@@ -1,31 +1,33 @@
 //! What a backend is: the traits, a step's inputs and outputs, and the layout of what sequences carry.
 //!
 //! A [`Backend`] is a device that holds nothing yet. It [loads](Backend::load) a model, which is a [`graph::Graph`],
-//! weights by name and a [`StateLayout`]; the [`LoadedModel`] compiles programs for buckets of rows; a [`Program`]
+//! weights by name and a [`KvLayout`]; the [`LoadedModel`] compiles programs for buckets of rows; a [`Program`]
 //! runs steps. Each comes from the one before, so that no call can come too early. A backend never sees files, model
 //! families or requests.
 
-mod bound;
+mod bind;
+mod block_table;
 mod error;
+mod kv_layout;
 mod outputs;
 mod registry;
-mod state;
 mod step;
 mod weight;
 
 use graph::Graph;
 use quant::Format;
 
-pub use bound::{Bound, BoundModel};
+pub use bind::{BoundModel, BoundProgram};
+pub use block_table::BlockTable;
 pub use error::{Error, MemoryKind, Remedy};
+pub use kv_layout::{KvFormat, KvLayout, PAGE, StoreLayout, first_needed_page};
 pub use outputs::{
     Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp, top_log_probabilities,
 };
 pub use registry::{
     Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry, readable_size,
 };
-pub use state::{BlockTable, KvFormat, PAGE, Sequence, StateLayout, StoreLayout, first_needed_page};
-pub use step::{OutputRow, Step};
+pub use step::{OutputRow, Sequence, Step};
 pub use weight::{Weight, Weights};
 
 /// How many rows a compiled program has room for.
@@ -85,11 +87,11 @@ pub struct Description {
 
 /// Weights that a device has in another format than the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain {
+pub struct ConvertedWeights {
     /// Theirs in the file.
     pub format: Format,
     /// F16, or F32 where that has not all of their numbers.
-    pub kept: Format,
+    pub device_format: Format,
     /// What they take so.
     pub bytes: u64,
 }
@@ -104,7 +106,7 @@ pub struct Memory {
     /// Those of them that are in the memory of a device.
     pub weights_on_device: u64,
     /// Those of them whose format the device has no kernels for.
-    pub weights_plain: Vec<Plain>,
+    pub weights_converted: Vec<ConvertedWeights>,
     /// The K/V store.
     pub kv: u64,
     /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.
@@ -125,7 +127,7 @@ pub trait Backend: Send {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error>;
@@ -138,7 +140,7 @@ pub trait Backend: Send {
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error>;
 }
 

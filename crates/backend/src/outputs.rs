@@ -70,7 +70,7 @@ impl<'a> Outputs<'a> {
 
     /// Those of a step all of whose output rows ask for a token only, chosen on a device as [`greedy_token`] does: the
     /// tokens, [`Outputs::NO_TOKEN`] for a row without one.
-    pub fn of_tokens(tokens: &[u32]) -> Outputs<'static> {
+    pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
         let chosen = tokens.iter().map(|&id| Chosen { token: token(id), top: Vec::new() });
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }

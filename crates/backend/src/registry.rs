@@ -12,13 +12,13 @@ use crate::{Backend, Error};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
     /// The processor, which runs the program as well.
-    Processor,
+    Cpu,
     /// A graphics processor with memory of its own, or one of which nobody knows.
-    Graphics,
+    DiscreteGpu,
     /// A graphics processor that shares the processor's memory.
-    Integrated,
+    IntegratedGpu,
     /// A program that stands in for a graphics processor: the processor computes.
-    Software,
+    SoftwareGpu,
     /// A backend to compare with, slow by design.
     Reference,
 }
@@ -181,7 +181,7 @@ mod tests {
             DeviceInfo {
                 backend: self.0,
                 name: format!("a {}", self.0),
-                kind: DeviceKind::Graphics,
+                kind: DeviceKind::DiscreteGpu,
                 address: None,
                 memory: DeviceMemory::default(),
                 instruction_sets: Vec::new(),

@@ -1,10 +1,40 @@
 //! The inputs of one step: everything that changes from step to step.
 
 use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
 
 use graph::Group;
 
-use crate::{Bucket, Error, PAGE, Sequence};
+use crate::{BlockTable, Bucket, Error, PAGE};
+
+/// The rows of one sequence in a step, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Positions of the sequence already in its stores; the first row's position.
+    pub n_past: usize,
+    /// How many rows of the step are its.
+    pub len: usize,
+    /// Its block tables, one for each group.
+    pub tables: Arc<[BlockTable]>,
+}
+
+impl Sequence {
+    /// Rows of a sequence all of whose positions lie in the same `pages` of all `groups`.
+    pub fn uniform(
+        n_past: usize,
+        len: usize,
+        groups: usize,
+        pages: impl IntoIterator<Item = u32>,
+    ) -> Sequence {
+        Sequence { n_past, len, tables: vec![BlockTable::new(pages); groups].into() }
+    }
+
+    /// The positions of its rows.
+    pub fn positions(&self) -> Range<usize> {
+        self.n_past..self.n_past + self.len
+    }
+}
 
 /// A row of a step of which something is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,7 +56,7 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
             interface.map_or_else(|| graphics_backends().collect::<Vec<_>>().join(" or "), str::to_owned)
         )
     };
-    if first.kind == DeviceKind::Software {
+    if first.kind == DeviceKind::SoftwareGpu {
         output::note(format_args!(
             "rustorch: {} computes on the processor; --backend cpu is faster",
             output::printable(&first.name, "")

@@ -51,13 +51,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = registry().devices();
     let taken = backends::taken_by_auto(found.clone());
     let is_taken = |device: &Arc<dyn backend::Device>| match device.info().kind {
-        DeviceKind::Processor => taken.is_empty(),
+        DeviceKind::Cpu => taken.is_empty(),
         _ => taken.iter().any(|taken| Arc::ptr_eq(taken, device)),
     };
     let options = OpenOptions::from(args.cpu);
     let device = |device: &Arc<dyn backend::Device>| {
         let DeviceInfo { backend, name, memory: DeviceMemory { total, free }, kind, .. } = device.info();
-        let has_own = !matches!(kind, DeviceKind::Processor | DeviceKind::Reference);
+        let has_own = !matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
         let memory = has_own.then_some(Memory { total, free });
         let facts = device.facts(&options).into_iter().map(|(name, fact)| (name, printable(&fact, "")));
         Device { backend, device: name, auto: is_taken(device), memory, facts: facts.collect() }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use backend::{Memory, Plain};
+use backend::{ConvertedWeights, Memory};
 use bytes::Bytes;
 use engine::{Engine, LogitRows, Model, Options};
 use gguf::Gguf;
@@ -97,8 +97,8 @@ pub(crate) fn in_words(memory: &Memory) -> String {
     if memory.weights_on_device > 0 {
         weights += &format!(", {} on the device", size(memory.weights_on_device));
     }
-    for Plain { format, kept, bytes } in &memory.weights_plain {
-        weights += &format!(", of which {} of {format} kept as {kept}", size(*bytes));
+    for ConvertedWeights { format, device_format, bytes } in &memory.weights_converted {
+        weights += &format!(", of which {} of {format} converted to {device_format}", size(*bytes));
     }
     format!("{weights}, the KV cache {}, activations {}", size(memory.kv), size(memory.activations))
 }

@@ -87,7 +87,7 @@ pub(crate) fn of_engine<T>(
     read: Read,
     with: impl FnOnce(&Workload<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let engine::Layout { state, buckets, logits, .. } = options.layout(model)?;
+    let engine::Layout { kv_layout, buckets, logits, .. } = options.layout(model)?;
     let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
     // A runner compiles a program once for each bucket.
     let mut buckets: Vec<Bucket> = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn of_engine<T>(
     with(&Workload {
         weights,
         graph: model.graph(),
-        state,
+        kv_layout,
         buckets,
         taps: if read.values { Taps::All } else { Taps::None },
     })

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use backend::{PAGE, StateLayout, Taps};
+use backend::{KvLayout, PAGE, Taps};
 use models::Model;
 use runner::{FileWeights, Workload};
 use serde::Serialize;
@@ -108,9 +108,9 @@ pub(crate) fn record(
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));
-    let state = StateLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
+    let kv_layout = KvLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
     let (buckets, selected) = (vec![recording.bucket()], recording.selected());
-    let workload = Workload { weights: &weights, graph, state, buckets, taps: Taps::Names(&selected) };
+    let workload = Workload { weights: &weights, graph, kv_layout, buckets, taps: Taps::Names(&selected) };
     Placement::new(choice, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 

@@ -79,11 +79,11 @@ impl Engine {
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
         let layout = options.layout(&model)?;
         let (file, graph) = (model.file(), model.graph());
-        let mut runner = ModelRunner::new(file, graph, backend, &layout.state, &layout.buckets)?;
+        let mut runner = ModelRunner::new(file, graph, backend, &layout.kv_layout, &layout.buckets)?;
         runner.prepare(file)?;
         file.check_intact()?;
         let sampling_threads = options.sampling_threads.or_else(|| available_parallelism().ok());
-        let groups: Vec<_> = graph.groups().iter().copied().zip(layout.state.pages).collect();
+        let groups: Vec<_> = graph.groups().iter().copied().zip(layout.kv_layout.pages).collect();
         Ok(Engine {
             runner,
             scheduler: Scheduler::new(layout.limits, &groups),
@@ -105,7 +105,7 @@ impl Engine {
     pub fn requirements(model: &Model, backend: &dyn Backend, options: Options) -> Result<Memory, Error> {
         let layout = options.layout(model)?;
         let weights = FileWeights(model.file());
-        Ok(backend.requirements(model.graph(), &weights, &layout.state, &layout.buckets, Taps::None)?)
+        Ok(backend.requirements(model.graph(), &weights, &layout.kv_layout, &layout.buckets, Taps::None)?)
     }
 
     /// The model it serves.

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use backend::{Bucket, KvFormat, PAGE, StateLayout};
+use backend::{Bucket, KvFormat, KvLayout, PAGE};
 use graph::Graph;
 
 use crate::Error;
@@ -76,7 +76,7 @@ pub struct Layout {
     /// What holds of requests.
     pub limits: Limits,
     /// Pages of each group of stores.
-    pub state: StateLayout,
+    pub kv_layout: KvLayout,
     /// The programs that every engine has: for decoding, and for prompts.
     pub buckets: [Bucket; 2],
     /// The program for requests that ask for the logits of many rows, compiled when the first comes, or by
@@ -98,7 +98,7 @@ impl Options {
         let Limits { sequences, n_batch, logit_rows, .. } = limits;
         Ok(Layout {
             limits,
-            state: state(graph, limits, self.kv_format),
+            kv_layout: kv_layout(graph, limits, self.kv_format),
             buckets: [sequences, n_batch].map(|rows| Bucket { rows, outputs: sequences }),
             logits: Bucket { rows: logit_rows, outputs: logit_rows },
         })
@@ -142,12 +142,12 @@ impl Options {
 }
 
 /// Pages of each group: those of the limits, and in groups with a window no more than windows need.
-fn state(graph: &Graph, limits: Limits, format: KvFormat) -> StateLayout {
+fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
     let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
-    let needed = StateLayout::new(graph, n_ctx, sequences, n_batch, format);
+    let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);
     let of_group = |(group, needed): (&graph::Group, usize)| match group.window {
         None => pages,
         Some(_) => needed.min(pages),
     };
-    StateLayout { pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), format }
+    KvLayout { pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), format }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use backend::{BlockTable, KvFormat, PAGE, StateLayout};
+use backend::{BlockTable, KvFormat, KvLayout, PAGE};
 use engine::scheduler::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
 use graph::{Builder, Graph, Group, Store};
 
@@ -124,7 +124,7 @@ impl World {
         let limits = Scheduler::new(limits, &[]).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
-            StateLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
+            KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
         };
         let has_all_windows = random.chance(50);
         let of_group = |(group, needed): (&Group, usize)| match group.window {
@@ -521,7 +521,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let windows: Vec<Option<usize>> = (1..=26).map(|layer| (layer % 6 != 0).then_some(512)).collect();
     let bytes = |windows: &[Option<usize>]| {
         let graph = graph(windows);
-        StateLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)
+        KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)
     };
     // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
     assert_eq!(bytes(&[None; 26]), 26 * 32768 * 1024);
@@ -531,7 +531,7 @@ fn windows_take_a_fraction_of_the_memory() {
 
     // A sequence that fills the context never has more, and gives the rest back.
     let graph = graph(&windows);
-    let layout = StateLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
+    let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
     let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups);
     let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);

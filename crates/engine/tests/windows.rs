@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max};
 use backend_reference::Reference;
 use engine::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
 use gguf::{Gguf, Metadata, Tensor};
@@ -53,9 +53,9 @@ fn file(graph: &Graph) -> Gguf {
 
 /// The model with so many pages of each group, for steps of any rows.
 fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
-    let state = StateLayout { pages, format: KvFormat::F32 };
+    let kv_layout = KvLayout { pages, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
-    ModelRunner::new(file, graph, Box::new(Reference::new()), &state, &[bucket]).expect("room")
+    ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }
 
 /// The most likely token after each of `tokens`.
@@ -154,7 +154,7 @@ fn windows_change_no_token() {
     assert!(distinct.len() > 5, "the model always says the same");
     for (sequences, n_batch, most) in [(4, 512, 100), (4, 20, 100), (2, 64, 100), (3, 33, 8)] {
         let limits = Limits { n_ctx: 200, sequences, n_batch, pages: most.min(28), logit_rows: n_batch };
-        let needed = StateLayout::new(&graph, 200, sequences, n_batch, KvFormat::F32);
+        let needed = KvLayout::new(&graph, 200, sequences, n_batch, KvFormat::F32);
         let pages = needed.pages.into_iter().map(|pages| pages.min(most)).collect();
         let (found, preempted, _) = together(&graph, &file, limits, pages, &jobs);
         assert_eq!(preempted > 0, most == 8, "{preempted} were preempted");
@@ -167,7 +167,7 @@ fn windows_change_no_token() {
         |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt, sequence: Some(SequenceId(0)) };
     let turns = [turn(130, 160), turn(160, 199), turn(167, 199), turn(166, 180)];
     let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, pages: 7, logit_rows: 50 };
-    let pages = StateLayout::new(&graph, 200, 1, 50, KvFormat::F32).pages;
+    let pages = KvLayout::new(&graph, 200, 1, 50, KvFormat::F32).pages;
     let turns_tokens = together(&graph, &file, limits, pages, &turns);
     for (found, turn) in turns_tokens.0.iter().zip(&turns) {
         assert_eq!(found, &jobs[1].tokens[..turn.goal]);

@@ -25,9 +25,9 @@ pub struct Builder {
 
 /// A value's name: a base, and the layer it belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct Named(pub &'static str, pub Option<usize>);
+pub struct ValueName(pub &'static str, pub Option<usize>);
 
-impl std::fmt::Display for Named {
+impl std::fmt::Display for ValueName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.1 {
             Some(layer) => write!(f, "{}-{layer}", self.0),
@@ -36,15 +36,15 @@ impl std::fmt::Display for Named {
     }
 }
 
-impl From<&'static str> for Named {
-    fn from(base: &'static str) -> Named {
-        Named(base, None)
+impl From<&'static str> for ValueName {
+    fn from(base: &'static str) -> ValueName {
+        ValueName(base, None)
     }
 }
 
-impl From<(&'static str, usize)> for Named {
-    fn from((base, layer): (&'static str, usize)) -> Named {
-        Named(base, Some(layer))
+impl From<(&'static str, usize)> for ValueName {
+    fn from((base, layer): (&'static str, usize)) -> ValueName {
+        ValueName(base, Some(layer))
     }
 }
 
@@ -107,31 +107,37 @@ impl Builder {
 
     /// Rows that come with the step: `[rows, cols]`.
     #[track_caller]
-    pub fn input(&mut self, name: impl Into<Named>, cols: usize) -> ValueId {
+    pub fn input(&mut self, name: impl Into<ValueName>, cols: usize) -> ValueId {
         self.push(name, Op::Input { cols })
     }
 
     /// The embeddings of the step's tokens: `[rows, table.cols]`.
     #[track_caller]
-    pub fn embed(&mut self, name: impl Into<Named>, table: WeightId) -> ValueId {
+    pub fn embed(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
         self.push(name, Op::Embed { table })
     }
 
     /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
     #[track_caller]
-    pub fn linear(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId) -> ValueId {
+    pub fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         self.push(name, Op::Linear { x, weight })
     }
 
     /// Root-mean-square norm of groups of `weight.cols` columns: `[rows, cols]`.
     #[track_caller]
-    pub fn rms_norm(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId, eps: f32) -> ValueId {
+    pub fn rms_norm(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        eps: f32,
+    ) -> ValueId {
         self.push(name, Op::RmsNorm { x, weight, eps })
     }
 
     /// Rotates each head of `x` by its position: `[rows, cols]`.
     #[track_caller]
-    pub fn rope(&mut self, name: impl Into<Named>, x: ValueId, rope: &Rope) -> ValueId {
+    pub fn rope(&mut self, name: impl Into<ValueName>, x: ValueId, rope: &Rope) -> ValueId {
         self.push(name, Op::Rope { x, rope: *rope })
     }
 
@@ -139,7 +145,7 @@ impl Builder {
     #[track_caller]
     pub fn attention(
         &mut self,
-        name: impl Into<Named>,
+        name: impl Into<ValueName>,
         q: ValueId,
         kv: Option<[ValueId; 2]>,
         store: StoreId,
@@ -151,13 +157,19 @@ impl Builder {
 
     /// `act(gate) * up`: `[rows, cols]`.
     #[track_caller]
-    pub fn gate(&mut self, name: impl Into<Named>, gate: ValueId, up: ValueId, act: Activation) -> ValueId {
+    pub fn gate(
+        &mut self,
+        name: impl Into<ValueName>,
+        gate: ValueId,
+        up: ValueId,
+        act: Activation,
+    ) -> ValueId {
         self.push(name, Op::Gate { gate, up, act })
     }
 
     /// How much each expert counts: `[rows, experts]`.
     #[track_caller]
-    pub fn route(&mut self, name: impl Into<Named>, logits: ValueId, used: usize) -> ValueId {
+    pub fn route(&mut self, name: impl Into<ValueName>, logits: ValueId, used: usize) -> ValueId {
         self.push(name, Op::Route { logits, used })
     }
 
@@ -166,7 +178,7 @@ impl Builder {
     #[track_caller]
     pub fn experts(
         &mut self,
-        name: impl Into<Named>,
+        name: impl Into<ValueName>,
         x: ValueId,
         routes: ValueId,
         [gate, up, down]: [WeightId; 3],
@@ -177,31 +189,31 @@ impl Builder {
 
     /// `factor * x`: `[rows, cols]`.
     #[track_caller]
-    pub fn scale(&mut self, name: impl Into<Named>, x: ValueId, factor: f32) -> ValueId {
+    pub fn scale(&mut self, name: impl Into<ValueName>, x: ValueId, factor: f32) -> ValueId {
         self.push(name, Op::Scale { x, factor })
     }
 
     /// `a + b`: `[rows, cols]`.
     #[track_caller]
-    pub fn add(&mut self, name: impl Into<Named>, a: ValueId, b: ValueId) -> ValueId {
+    pub fn add(&mut self, name: impl Into<ValueName>, a: ValueId, b: ValueId) -> ValueId {
         self.push(name, Op::Add { a, b })
     }
 
     /// `x` plus the one row of `weight`: `[rows, cols]`.
     #[track_caller]
-    pub fn add_bias(&mut self, name: impl Into<Named>, x: ValueId, weight: WeightId) -> ValueId {
+    pub fn add_bias(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         self.push(name, Op::AddBias { x, weight })
     }
 
     /// The output rows of `x`: `[outputs, cols]`.
     #[track_caller]
-    pub fn output_rows(&mut self, name: impl Into<Named>, x: ValueId) -> ValueId {
+    pub fn output_rows(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
         self.push(name, Op::OutputRows { x })
     }
 
     /// Any operation whose operands are of this builder, such as one of another graph with its operands replaced.
     #[track_caller]
-    pub fn op(&mut self, name: impl Into<Named>, op: Op) -> ValueId {
+    pub fn op(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
         self.push(name, op)
     }
 
@@ -237,7 +249,7 @@ impl Builder {
     }
 
     #[track_caller]
-    fn push(&mut self, name: impl Into<Named>, op: Op) -> ValueId {
+    fn push(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
         let (rows, cols) = op.shape(self);
         let name = name.into().to_string();
         let id = ValueId(self.values.len() as u32);
@@ -250,7 +262,7 @@ impl Builder {
 
 /// Ids of a part of a graph.
 #[derive(Default)]
-pub(crate) struct Renumbered {
+pub(crate) struct IdMap {
     weights: HashMap<WeightId, WeightId>,
     stores: HashMap<StoreId, StoreId>,
 }
@@ -258,15 +270,15 @@ pub(crate) struct Renumbered {
 impl Builder {
     /// Takes over a value of `whole` whose first value here is value `first` there; with the weights and the store that it
     /// uses.
-    pub(crate) fn take_over(&mut self, whole: &Graph, value: &Value, first: usize, known: &mut Renumbered) {
+    pub(crate) fn import(&mut self, whole: &Graph, value: &Value, first: usize, ids: &mut IdMap) {
         let mut value = value.clone();
         value.op.operands(|operand| match operand {
             Operand::Value(id) => id.0 -= first as u32,
             Operand::Weight(id, _) => {
-                *id = *known.weights.entry(*id).or_insert_with(|| self.declare(whole.weight(*id).clone()));
+                *id = *ids.weights.entry(*id).or_insert_with(|| self.declare(whole.weight(*id).clone()));
             }
             Operand::Store(id, _) => {
-                *id = *known.stores.entry(*id).or_insert_with(|| {
+                *id = *ids.stores.entry(*id).or_insert_with(|| {
                     self.stores.push((*whole.store(*id), whole.group_of(*id)));
                     StoreId(self.stores.len() as u32 - 1)
                 });

@@ -6,23 +6,23 @@ use crate::{Graph, Op, StoreId, ValueId, WeightId};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Weights that a row is multiplied with, and how many matrices of each.
-    pub products: Vec<(WeightId, usize)>,
+    pub matmuls: Vec<(WeightId, usize)>,
     /// The store that a row attends to, and the multiply-adds for each position that it sees.
-    pub attends: Option<(StoreId, usize)>,
+    pub attention: Option<(StoreId, usize)>,
 }
 
 impl Graph {
     /// What one row of a value takes.
     pub fn cost(&self, id: ValueId) -> Cost {
         match self.value(id).op {
-            Op::Linear { weight, .. } => Cost { products: vec![(weight, 1)], attends: None },
+            Op::Linear { weight, .. } => Cost { matmuls: vec![(weight, 1)], attention: None },
             Op::Experts { routes, gate, up, down, .. } => {
                 let used = self.experts_used(routes);
-                Cost { products: [gate, up, down].map(|weight| (weight, used)).to_vec(), attends: None }
+                Cost { matmuls: [gate, up, down].map(|weight| (weight, used)).to_vec(), attention: None }
             }
             Op::Attention { store, heads, .. } => {
                 let dims = self.store(store).k_dim + self.store(store).v_dim;
-                Cost { products: Vec::new(), attends: Some((store, heads * dims)) }
+                Cost { matmuls: Vec::new(), attention: Some((store, heads * dims)) }
             }
             Op::Input { .. }
             | Op::Embed { .. }

@@ -1,6 +1,6 @@
 //! A graph as two, of which one goes on with what the other has computed.
 
-use crate::builder::Renumbered;
+use crate::builder::IdMap;
 use crate::{Builder, Graph, Op, Rows, Value, ValueId};
 
 impl Graph {
@@ -28,8 +28,8 @@ impl Graph {
 
     /// The graph of `values`, of which the first was value `first`.
     fn part<'a>(&self, values: impl Iterator<Item = &'a Value>, first: usize, output: ValueId) -> Graph {
-        let (mut part, mut known) = (Builder::new(), Renumbered::default());
-        values.for_each(|value| part.take_over(self, value, first, &mut known));
+        let (mut part, mut ids) = (Builder::new(), IdMap::default());
+        values.for_each(|value| part.import(self, value, first, &mut ids));
         part.finish_part(self, first, output)
     }
 }

@@ -20,10 +20,10 @@ mod value;
 
 use std::collections::HashMap;
 
-pub use builder::{Builder, Named};
+pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
-pub use liveness::{Life, share_buffers};
+pub use liveness::{LiveRange, assign_buffers};
 pub use op::{Activation, Op, Operand, Pairing, Role, Rope};
 pub use store::{Group, Store};
 pub use value::{Rows, Value, Weight};

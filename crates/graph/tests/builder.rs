@@ -111,10 +111,10 @@ fn costs_are_those_of_a_row() {
     let z = g.attention("z", y, Some([y, y]), store, 2, 1.0);
     let z = g.output_rows("outputs", z);
     let graph = g.finish(z);
-    assert_eq!(graph.cost(logits).products, [(router, 1)]);
-    assert_eq!(graph.cost(y).products, experts.map(|weight| (weight, 2)));
+    assert_eq!(graph.cost(logits).matmuls, [(router, 1)]);
+    assert_eq!(graph.cost(y).matmuls, experts.map(|weight| (weight, 2)));
     let attention = graph.find("z").expect("it is there");
-    assert_eq!(graph.cost(attention).attends, Some((store, 8)));
+    assert_eq!(graph.cost(attention).attention, Some((store, 8)));
     let printed = graph.to_string();
     assert!(printed.contains("routes = route(logits, 2 used)  // [rows, 3]"), "{printed}");
     assert!(printed.contains("y = experts(x, routes, gate, up, down, silu)  // [rows, 4]"), "{printed}");

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Device, DeviceInfo, Error, Memory, MemoryKind, OpenOptions, StateLayout, Taps, Weights,
+    Backend, Bucket, Device, DeviceInfo, Error, KvLayout, Memory, MemoryKind, OpenOptions, Taps, Weights,
 };
 use graph::Graph;
 
@@ -23,7 +23,7 @@ pub struct Workload<'a> {
     /// What it computes.
     pub graph: &'a Graph,
     /// Its stores.
-    pub state: StateLayout,
+    pub kv_layout: KvLayout,
     /// Its programs.
     pub buckets: Vec<Bucket>,
     /// Which values are read.
@@ -42,7 +42,7 @@ impl Workload<'_> {
         let taps = if let Taps::Names(_) = self.taps { Taps::Names(&names) } else { self.taps };
         let is_last = layers.end == all;
         let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| bucket_of(*bucket, is_last)).collect();
-        backend.requirements(part, self.weights, &self.state, &buckets, taps)
+        backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps)
     }
 
     /// The numbers of layers after which it can be cut.

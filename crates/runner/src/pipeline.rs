@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use backend::{
-    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
-    Ticket, Timing, Weights,
+    Backend, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket,
+    Timing, Weights,
 };
 use graph::Graph;
 
@@ -64,7 +64,7 @@ impl Backend for Pipeline {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
@@ -74,7 +74,9 @@ impl Backend for Pipeline {
         let needed = self.stages.iter().zip(&parts).enumerate().map(|(stage, ((backend, _), part))| {
             let buckets: Vec<Bucket> =
                 buckets.iter().map(|bucket| bucket_of(*bucket, stage == last)).collect();
-            with_taps(&home, stage, taps, |taps| backend.requirements(part, weights, state, &buckets, taps))
+            with_taps(&home, stage, taps, |taps| {
+                backend.requirements(part, weights, kv_layout, &buckets, taps)
+            })
         });
         Ok(sum(needed.collect::<Result<Vec<_>, Error>>()?))
     }
@@ -83,11 +85,11 @@ impl Backend for Pipeline {
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let parts = self.parts(graph)?;
         let stages = self.stages.into_iter().zip(parts).map(|((backend, layers), part)| {
-            let loaded = backend.load(&part, weights, state)?;
+            let loaded = backend.load(&part, weights, kv_layout)?;
             Ok(Stage { loaded, part, layers })
         });
         let stages = stages.collect::<Result<Vec<_>, Error>>()?;
@@ -258,7 +260,7 @@ fn sum(stages: impl IntoIterator<Item = Memory>) -> Memory {
         weights_mapped: all.weights_mapped.saturating_add(stage.weights_mapped),
         weights_owned: all.weights_owned.saturating_add(stage.weights_owned),
         weights_on_device: all.weights_on_device.saturating_add(stage.weights_on_device),
-        weights_plain: [all.weights_plain, stage.weights_plain].concat(),
+        weights_converted: [all.weights_converted, stage.weights_converted].concat(),
         kv: all.kv.saturating_add(stage.kv),
         activations: all.activations.saturating_add(stage.activations),
     })

@@ -70,10 +70,10 @@ impl fmt::Display for Budget {
 /// Where the driver does not say where in the machine a device is, two may be one, so only one is used.
 pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {
     let rank = |info: &DeviceInfo| match info.kind {
-        DeviceKind::Graphics => Some(0),
-        DeviceKind::Integrated => Some(1),
-        DeviceKind::Software => is_named.then_some(2),
-        DeviceKind::Processor | DeviceKind::Reference => None,
+        DeviceKind::DiscreteGpu => Some(0),
+        DeviceKind::IntegratedGpu => Some(1),
+        DeviceKind::SoftwareGpu => is_named.then_some(2),
+        DeviceKind::Cpu | DeviceKind::Reference => None,
     };
     let Some(best) = devices.iter().filter_map(rank).min() else { return Vec::new() };
     let mut chosen: Vec<usize> = Vec::new();

@@ -1,7 +1,7 @@
 //! A model on a backend: weights, stores, and programs by bucket.
 
 use backend::{
-    Backend, Bucket, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps, Ticket, Timing,
+    Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket, Timing,
 };
 use gguf::Gguf;
 use graph::Graph;
@@ -31,10 +31,10 @@ impl ModelRunner {
         file: &Gguf,
         graph: &Graph,
         backend: Box<dyn Backend>,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
     ) -> Result<ModelRunner, Error> {
-        let loaded = backend.load(graph, &FileWeights(file), state)?;
+        let loaded = backend.load(graph, &FileWeights(file), kv_layout)?;
         let (graph, programs, tapped) = (graph.clone(), Vec::new(), Vec::new());
         let mut runner = ModelRunner { graph, loaded, programs, tapped, last: None };
         buckets.iter().try_for_each(|&bucket| runner.compile(bucket))?;

@@ -1,6 +1,6 @@
 //! A whole model on a backend: logits of every position of a few sequences, and their distances.
 
-use backend::{Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use gguf::Gguf;
 use models::Model;
 use runner::ModelRunner;
@@ -26,8 +26,8 @@ impl Whole {
     ) -> Whole {
         let file = Gguf::from_bytes(file.into()).expect("a good file");
         let Model { graph, .. } = Model::new(&file).expect("a good model");
-        let state = StateLayout::uniform(&graph, positions.div_ceil(PAGE), kv);
-        let runner = ModelRunner::new(&file, &graph, backend, &state, &[Bucket { rows, outputs: rows }]);
+        let kv_layout = KvLayout::uniform(&graph, positions.div_ceil(PAGE), kv);
+        let runner = ModelRunner::new(&file, &graph, backend, &kv_layout, &[Bucket { rows, outputs: rows }]);
         Whole { runner: runner.expect("a good graph"), n_vocab: graph.value(graph.output()).cols }
     }
 

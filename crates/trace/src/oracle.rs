@@ -5,11 +5,9 @@
 
 use std::collections::HashMap;
 
-use backend::{
-    Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step, Taps, Weight, Weights,
-};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Taps, Weight, Weights};
 use gguf::Gguf;
-use graph::{Builder, Graph, Named, Op, Operand, ValueId, WeightId};
+use graph::{Builder, Graph, Op, Operand, ValueId, ValueName, WeightId};
 use runner::FileWeights;
 
 use crate::{Error, Matrix, digest};
@@ -128,7 +126,7 @@ impl<'a> Oracle<'a> {
                     let name = format!("x{slot}");
                     let weight = g.weight(&name, table.rows, table.cols);
                     weights.insert(name, table.weight());
-                    *id = g.embed(Named("x", Some(slot)), weight);
+                    *id = g.embed(ValueName("x", Some(slot)), weight);
                 }
             }
             Operand::Weight(id, _) => match self.weight_of(call, *id) {
@@ -156,8 +154,8 @@ impl<'a> Oracle<'a> {
         let rows = tokens.len();
         let first = if op.store().is_some() { 0 } else { call.first };
         let pages = (first + rows).div_ceil(PAGE);
-        let state = StateLayout::uniform(&graph, pages, KvFormat::F32);
-        let mut loaded = (self.make)().load(&graph, &weights, &state)?;
+        let kv_layout = KvLayout::uniform(&graph, pages, KvFormat::F32);
+        let mut loaded = (self.make)().load(&graph, &weights, &kv_layout)?;
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None)?;
         let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..pages as u32);
         let step = Step::new(tokens, vec![sequence], OutputRow::all(0..rows as u32))?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use backend::{Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use gguf::Gguf;
 use graph::Graph;
 use runner::ModelRunner;
@@ -74,8 +74,8 @@ impl Recording<'_> {
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
-        let state = StateLayout::uniform(graph, self.tokens.len().div_ceil(PAGE), self.kv);
-        let mut runner = ModelRunner::new(self.file, graph, backend, &state, &[])?;
+        let kv_layout = KvLayout::uniform(graph, self.tokens.len().div_ceil(PAGE), self.kv);
+        let mut runner = ModelRunner::new(self.file, graph, backend, &kv_layout, &[])?;
 
         let rows = self.tokens.len();
         let values = graph.values().filter(|(_, value)| taps.contains(&&*value.name));
@@ -87,7 +87,7 @@ impl Recording<'_> {
         let values: Vec<Summary> = shapes.map(|shape| Summary { shape, stats: Stats::default() }).collect();
         let writer = path
             .map(|path| {
-                Writer::create(path, &self.meta(&runner, &state), values.iter().map(|v| v.shape.clone()))
+                Writer::create(path, &self.meta(&runner, &kv_layout), values.iter().map(|v| v.shape.clone()))
             })
             .transpose()?;
         let mut out = Out { values, writer };
@@ -138,10 +138,10 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn meta(&self, runner: &ModelRunner, state: &StateLayout) -> Meta {
+    fn meta(&self, runner: &ModelRunner, kv_layout: &KvLayout) -> Meta {
         let described = runner.loaded().describe();
         // A backend need not store keys and values as asked, and its memory says whether it did.
-        let kv_f32 = StateLayout { format: KvFormat::F32, ..state.clone() }.bytes(self.graph);
+        let kv_f32 = KvLayout { format: KvFormat::F32, ..kv_layout.clone() }.bytes(self.graph);
         let is_f32 = kv_f32 > 0 && runner.memory().kv == kv_f32;
         let facts = described.facts.iter().map(|(name, fact)| format!("{name}: {fact}"));
         let facts: Vec<String> = std::iter::once(described.device).chain(facts).collect();

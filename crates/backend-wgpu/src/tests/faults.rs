@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, LoadedModel, MemoryKind, OutputRow, Program, Remedy, Sequence,
-    StateLayout, Step, Taps, Weights,
+    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, MemoryKind, OutputRow, Program, Remedy,
+    Sequence, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use gguf::Gguf;
@@ -25,16 +25,16 @@ const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
 type Compiled = (Box<dyn LoadedModel>, Box<dyn Program>);
 
 /// Shows `take` a small model, with room for two pages.
-fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &StateLayout) -> T) -> T {
+fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &KvLayout) -> T) -> T {
     let file = Gguf::from_bytes(llama::small().file().into()).expect("a good file");
     let Model { graph, .. } = Model::new(&file).expect("a good model");
-    take(&graph, &FileWeights(&file), &StateLayout::uniform(&graph, 2, KvFormat::F16))
+    take(&graph, &FileWeights(&file), &KvLayout::uniform(&graph, 2, KvFormat::F16))
 }
 
 /// The small model on `backend`, ready for its first step.
 fn compile(backend: Box<dyn Backend>) -> Result<Compiled, Error> {
-    small(|graph, weights, state| {
-        let mut loaded = backend.load(graph, weights, state)?;
+    small(|graph, weights, kv_layout| {
+        let mut loaded = backend.load(graph, weights, kv_layout)?;
         let program = loaded.compile(BUCKET, Taps::None)?;
         loaded.prepare(&mut |_| {})?;
         Ok((loaded, program))
@@ -66,8 +66,9 @@ fn too_little_memory_is_an_error() {
     let Some(adapter) = adapter() else { return };
     let exact = exact();
     let needed = |gpu: &Gpu| {
-        let memory =
-            small(|graph, weights, state| gpu.requirements(graph, weights, state, &[BUCKET], Taps::None));
+        let memory = small(|graph, weights, kv_layout| {
+            gpu.requirements(graph, weights, kv_layout, &[BUCKET], Taps::None)
+        });
         let memory = memory.expect("a limit does not keep from asking");
         (memory.weights_on_device + memory.kv + memory.activations, memory)
     };

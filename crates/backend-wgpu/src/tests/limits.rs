@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use backend::{Backend, Bucket, Error, KvFormat, MemoryKind, Plain, Remedy, StateLayout, Taps, Weight};
+use backend::{
+    Backend, Bucket, ConvertedWeights, Error, KvFormat, KvLayout, MemoryKind, Remedy, Taps, Weight,
+};
 use backend_reference::Reference;
 use graph::{Builder, Store};
 use quant::Format;
@@ -103,9 +105,9 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
     // 128 MiB and a page: 32 positions of 8 heads of 128 values in F16 are 64 KiB.
     for (pages, fits) in [(2049, false), (3, true)] {
         let Some(gpu) = shared(&LEAST, least) else { return };
-        let state = StateLayout::uniform(&graph, pages, KvFormat::F16);
-        let needed = gpu.requirements(&graph, &weights, &state, &[], Taps::None).map(|_| ());
-        let loaded = Box::new(gpu).load(&graph, &weights, &state).map(|_| ());
+        let kv_layout = KvLayout::uniform(&graph, pages, KvFormat::F16);
+        let needed = gpu.requirements(&graph, &weights, &kv_layout, &[], Taps::None).map(|_| ());
+        let loaded = Box::new(gpu).load(&graph, &weights, &kv_layout).map(|_| ());
         assert_eq!(needed, loaded);
         match loaded {
             Ok(()) => assert!(fits),
@@ -133,9 +135,9 @@ fn heads_too_wide_and_too_many_rows_are_refused_with_what_to_do() {
         let graph = g.finish(y);
         let weight = |cols: usize| Weight::matrix(Format::F32, 1, cols, vec![0; 4 * cols].into());
         let weights = HashMap::from(dims.map(|cols| (format!("table of {cols}"), weight(cols))));
-        let state = StateLayout::uniform(&graph, 1, KvFormat::F16);
+        let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F16);
         let bucket = Bucket { rows, outputs: 1 };
-        Some(gpu.requirements(&graph, &weights, &state, &[bucket], Taps::None).map(|_| ()))
+        Some(gpu.requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None).map(|_| ()))
     };
     let remedy = |found: Result<(), Error>| match found {
         Err(Error::OutOfMemory { memory: MemoryKind::Device, remedy, .. }) => Some(remedy),
@@ -166,8 +168,8 @@ fn odd_widths_are_counted_as_they_lie() {
     let graph = g.finish(y);
     let weight = |cols: usize| Weight::matrix(Format::F32, 1, cols, vec![0; 4 * cols].into());
     let weights = HashMap::from([5, 7].map(|cols| (format!("table of {cols}"), weight(cols))));
-    let state = StateLayout::uniform(&graph, 3, KvFormat::F16);
-    let needed = gpu.requirements(&graph, &weights, &state, &[], Taps::None).expect("room");
+    let kv_layout = KvLayout::uniform(&graph, 3, KvFormat::F16);
+    let needed = gpu.requirements(&graph, &weights, &kv_layout, &[], Taps::None).expect("room");
     assert_eq!(needed.kv, 3 * 32 * (6 + 8) * 2);
 }
 
@@ -189,15 +191,16 @@ fn values_beyond_f16_are_converted_to_f32_and_told() {
         let weight = |bytes: Vec<u8>| Weight::matrix(format, rows, cols, bytes.into());
         let weights =
             HashMap::from([("small".to_owned(), weight(small)), ("large".to_owned(), weight(large))]);
-        let state = StateLayout::uniform(&graph, 1, KvFormat::F16);
+        let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F16);
         let bucket = Bucket { rows: 1, outputs: 1 };
-        let needed = gpu.requirements(&graph, &weights, &state, &[bucket], Taps::None).expect("a good graph");
-        let mut loaded = Box::new(gpu).load(&graph, &weights, &state).expect("a good graph");
+        let needed =
+            gpu.requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None).expect("a good graph");
+        let mut loaded = Box::new(gpu).load(&graph, &weights, &kv_layout).expect("a good graph");
         loaded.compile(bucket, Taps::None).expect("a good graph");
         let values = (rows * cols) as u64;
-        let converted = |kept, bytes| Plain { format, kept, bytes };
+        let converted = |device_format, bytes| ConvertedWeights { format, device_format, bytes };
         let expected = [converted(Format::F32, 4 * values), converted(Format::F16, 2 * values)];
-        assert_eq!(loaded.memory().weights_plain, expected);
-        assert_eq!(needed.weights_plain, expected);
+        assert_eq!(loaded.memory().weights_converted, expected);
+        assert_eq!(needed.weights_converted, expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Models of floating-point weights: alone, in parts on two backends, and many sequences at a time.
 
-use backend::{Backend, Bucket, KvFormat, OutputRow, Sequence, StateLayout, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Sequence, Step};
 use backend_reference::Reference;
 use gguf::Gguf;
 use graph::Graph;
@@ -65,9 +65,9 @@ fn model(case: &Case) -> (Gguf, Graph) {
 
 /// `graph` on `backend` with room for `pages` pages, for steps of up to `rows` rows.
 fn load(file: &Gguf, graph: &Graph, backend: Box<dyn Backend>, pages: usize, rows: usize) -> ModelRunner {
-    let state = StateLayout::uniform(graph, pages, KvFormat::F16);
+    let kv_layout = KvLayout::uniform(graph, pages, KvFormat::F16);
     let buckets = [Bucket { rows, outputs: rows }];
-    ModelRunner::new(file, graph, backend, &state, &buckets).expect("a good graph")
+    ModelRunner::new(file, graph, backend, &kv_layout, &buckets).expect("a good graph")
 }
 
 /// With the first and half of the layers on the GPU and the others elsewhere, and the other way round; in steps of one

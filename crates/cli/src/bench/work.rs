@@ -44,7 +44,7 @@ impl Work {
         let mut work = Work { linears: Vec::new(), attentions: Vec::new() };
         for (id, value) in graph.values() {
             let cost = graph.cost(id);
-            for (weight, matrices) in cost.products {
+            for (weight, matrices) in cost.matmuls {
                 let weight = graph.weight(weight);
                 let Some(format) = format_of(&weight.tensor) else { continue };
                 let row_bytes = format.bytes_for(weight.cols as u64).unwrap_or_default();
@@ -56,7 +56,7 @@ impl Work {
                     every_token: value.rows == Rows::Step,
                 });
             }
-            work.attentions.extend(cost.attends.map(|(store, macs)| {
+            work.attentions.extend(cost.attention.map(|(store, macs)| {
                 let store = graph.store(store);
                 let values = store.heads * (store.k_dim + store.v_dim);
                 Attention { macs: macs as f64, bytes: (values * kv.bytes()) as f64, window: store.window }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
-    Ticket, Weights,
+    Backend, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket,
+    Weights,
 };
 use backend_cpu::Cpu;
 use clap::Parser;
@@ -30,20 +30,20 @@ impl Backend for Lost {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        self.0.requirements(graph, weights, state, buckets, taps)
+        self.0.requirements(graph, weights, kv_layout, buckets, taps)
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        Ok(Box::new(LostModel(Box::new(self.0).load(graph, weights, state)?)))
+        Ok(Box::new(LostModel(Box::new(self.0).load(graph, weights, kv_layout)?)))
     }
 }
 

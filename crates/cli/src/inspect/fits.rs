@@ -46,7 +46,7 @@ pub(super) fn all(
         BackendName::HybridF32 => registry().devices(),
         BackendName::Named(backend) => registry().of(backend),
     };
-    let is_host = |kind| matches!(kind, DeviceKind::Processor | DeviceKind::Reference);
+    let is_host = |kind| matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
     devices.retain(|device| !is_host(device.info().kind));
     let options_of_devices = OpenOptions {
         f32_activations: name == BackendName::HybridF32,
@@ -68,7 +68,7 @@ pub(super) fn all(
         let fit = |runner::Fit { info, room, needed, fitting }| Fit {
             backend: info.backend,
             device: info.name,
-            is_software: info.kind == DeviceKind::Software,
+            is_software: info.kind == DeviceKind::SoftwareGpu,
             room,
             error: needed.as_ref().err().map(ToString::to_string),
             needed: needed.ok(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use backend::{PAGE, StateLayout, Taps};
+use backend::{KvLayout, PAGE, Taps};
 use engine::Model;
 use gguf::Gguf;
 use graph::{Graph, Group};
@@ -242,9 +242,9 @@ fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let cpu = backends::host(BackendName::CPU, args.weights.into()).open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
     let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {
-        let Workload { weights, graph, state, buckets, .. } = workload;
-        let held = cpu.requirements(graph, *weights, state, buckets, Taps::None)?;
-        Ok((held, kv_groups(graph, state)))
+        let Workload { weights, graph, kv_layout, buckets, .. } = workload;
+        let held = cpu.requirements(graph, *weights, kv_layout, buckets, Taps::None)?;
+        Ok((held, kv_groups(graph, kv_layout)))
     })?;
     let parts = [held.weights_mapped, held.weights_owned, held.kv, held.activations];
     Ok(MemoryNeeded {
@@ -260,9 +260,9 @@ fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
 }
 
 /// What the stores of each group take.
-fn kv_groups(graph: &Graph, state: &StateLayout) -> Vec<KvGroup> {
-    let layouts = state.stores(graph);
-    let groups = graph.groups().iter().zip(&state.pages).enumerate();
+fn kv_groups(graph: &Graph, kv_layout: &KvLayout) -> Vec<KvGroup> {
+    let layouts = kv_layout.stores(graph);
+    let groups = graph.groups().iter().zip(&kv_layout.pages).enumerate();
     let group = |(number, (group, pages)): (usize, (&Group, &usize))| {
         let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.group_of(*id) == number);
         let bytes: Vec<u64> = stores.map(|(_, layout)| layout.bytes()).collect();

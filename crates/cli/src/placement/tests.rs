@@ -128,7 +128,7 @@ fn needs_are_what_is_taken() {
             let said = Engine::requirements(&model, &*asked, OPTIONS).expect("a good model");
             let taken = engine(None).expect("room").runner().memory();
             assert_eq!(said, taken, "{format}, {layers}");
-            assert_eq!(taken.weights_plain.is_empty(), format != Format::IQ4_XS, "{taken:?}");
+            assert_eq!(taken.weights_converted.is_empty(), format != Format::IQ4_XS, "{taken:?}");
             if layers == LAYERS {
                 let room = needed(&model, &device, Read::LAST);
                 engine(Some(room)).unwrap_or_else(|error| panic!("{format}: {error}"));

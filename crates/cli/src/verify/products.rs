@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, ensure};
-use backend::{Backend, Bucket, KvFormat, OutputRow, Sequence, StateLayout, Step, Taps, Weight, Weights};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Sequence, Step, Taps, Weight, Weights};
 use bytes::Bytes;
 use engine::Model;
 use graph::{Builder, Role};
@@ -176,7 +176,7 @@ fn products(
     let Some((_, last)) = names.last() else { return Ok(vec![Vec::new(); counts.len()]) };
     let graph = g.finish(*last);
     let taps: Vec<&str> = names.iter().map(|(name, _)| &**name).collect();
-    let mut loaded = backend.load(&graph, &weights, &StateLayout::uniform(&graph, 0, KvFormat::F16))?;
+    let mut loaded = backend.load(&graph, &weights, &KvLayout::uniform(&graph, 0, KvFormat::F16))?;
     let run = |&rows: &usize| {
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::Names(&taps))?;
         let tokens: Vec<u32> = (0..rows as u32).collect();

@@ -1,6 +1,6 @@
 //! A whole model on a backend, with room for a few sequences.
 
-use backend::{Backend, Bucket, KvFormat, OutputRow, PAGE, Sequence, StateLayout, Step};
+use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use engine::Model;
 use runner::ModelRunner;
 
@@ -39,9 +39,9 @@ impl Runner {
         outputs: usize,
     ) -> anyhow::Result<Runner> {
         let (graph, pages) = (model.graph(), positions.div_ceil(PAGE));
-        let state = StateLayout::uniform(graph, sequences * pages, KvFormat::F16);
+        let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
         let bucket = Bucket { rows: sequences * positions, outputs };
-        let runner = ModelRunner::new(model.file(), graph, backend, &state, &[bucket])?;
+        let runner = ModelRunner::new(model.file(), graph, backend, &kv_layout, &[bucket])?;
         Ok(Runner { model: runner, n_vocab: graph.value(graph.output()).cols, pages })
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use backend::{
-    Backend, Bucket, Description, Error, LoadedModel, Memory, Outputs, Program, StateLayout, Step, Taps,
-    Ticket, Weights,
+    Backend, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket,
+    Weights,
 };
 use bytes::Bytes;
 use engine::Model;
@@ -68,21 +68,21 @@ impl Backend for Faulty {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        self.0.requirements(graph, weights, state, buckets, taps)
+        self.0.requirements(graph, weights, kv_layout, buckets, taps)
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let (fault, cols) = (self.1, graph.value(graph.output()).cols);
-        Ok(Box::new(FaultyModel { loaded: self.0.load(graph, weights, state)?, fault, cols }))
+        Ok(Box::new(FaultyModel { loaded: self.0.load(graph, weights, kv_layout)?, fault, cols }))
     }
 }
 

@@ -183,7 +183,10 @@ fn formats_without_kernels_are_told() {
     let home = Home::with(&Spec { layers: 1, ..Spec::new(quant::Format::IQ4_XS) });
     let ran = home.run("run -m MODEL --raw -p Hi -n 1 --backend vulkan -v");
     let line = ran.stderr.lines().find(|line| line.contains("the model is ready")).expect("a line");
-    assert!(line.contains("on the device, of which ") && line.contains(" of IQ4_XS kept as F16"), "{line}");
+    assert!(
+        line.contains("on the device, of which ") && line.contains(" of IQ4_XS converted to F16"),
+        "{line}"
+    );
 }
 
 /// A backend that is named is never replaced in silence; `auto` is whatever there is.

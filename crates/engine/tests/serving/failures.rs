@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
-    Backend, Bucket, Description, LoadedModel, Memory, OutputRow, Outputs, Program, StateLayout, Step, Taps,
+    Backend, Bucket, Description, KvLayout, LoadedModel, Memory, OutputRow, Outputs, Program, Step, Taps,
     Ticket, Weights, are_tokens_only, greedy_token,
 };
 use engine::{Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop};
@@ -52,20 +52,20 @@ impl Backend for Faulty {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, backend::Error> {
-        cpu(1).requirements(graph, weights, state, buckets, taps)
+        cpu(1).requirements(graph, weights, kv_layout, buckets, taps)
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, backend::Error> {
-        Ok(Box::new(FaultyModel(cpu(1).load(graph, weights, state)?, *self)))
+        Ok(Box::new(FaultyModel(cpu(1).load(graph, weights, kv_layout)?, *self)))
     }
 }
 
@@ -115,7 +115,7 @@ impl Program for FaultyProgram {
         }
         let choose = |logits: &[f32]| greedy_token(logits).unwrap_or(Outputs::NO_TOKEN);
         let tokens: Vec<u32> = self.logits.chunks_exact(cols).map(choose).collect();
-        Ok(Outputs::of_tokens(&tokens))
+        Ok(Outputs::from_tokens(&tokens))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], backend::Error> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graph::{Builder, Graph, Named, ValueId, WeightId};
+use graph::{Builder, Graph, ValueId, ValueName, WeightId};
 
 use crate::{Config, Tensors};
 
@@ -148,7 +148,7 @@ impl<'a> GraphContext<'a> {
     pub(crate) fn logits(mut self, x: ValueId) -> Graph {
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);
         let norm = self.g.weight("output_norm.weight", 1, hidden);
-        let x = self.g.rms_norm(Named::from("result_norm"), x, norm, self.eps); // [outputs, hidden]
+        let x = self.g.rms_norm(ValueName::from("result_norm"), x, norm, self.eps); // [outputs, hidden]
         let output = match self.token_embd {
             Some(table) if !self.has("output.weight") => table,
             _ => self.g.weight("output.weight", vocab, hidden),

@@ -171,7 +171,7 @@ fn some_memory_is_left_to_others() {
 
 #[test]
 fn devices_of_one_kind_are_used_each_once() {
-    use DeviceKind::{Graphics, Integrated, Processor, Reference, Software};
+    use DeviceKind::{Cpu, DiscreteGpu, IntegratedGpu, Reference, SoftwareGpu};
     let chosen = |devices: &[(DeviceKind, Option<&str>)], is_named| {
         let info = |&(kind, address): &(DeviceKind, Option<&str>)| DeviceInfo {
             backend: "made-up",
@@ -183,15 +183,18 @@ fn devices_of_one_kind_are_used_each_once() {
         };
         accelerators(&devices.iter().map(info).collect::<Vec<_>>(), is_named)
     };
-    let host = [(Processor, None), (Reference, None)];
+    let host = [(Cpu, None), (Reference, None)];
     assert_eq!(chosen(&host, true), [] as [usize; 0]);
     let [a, b] = [Some("00:01.0"), Some("00:02.0")];
     // The second is the first again, by another driver.
-    assert_eq!(chosen(&[(Graphics, a), (Graphics, a), (Graphics, b), (Integrated, None)], false), [0, 2]);
-    assert_eq!(chosen(&[(Processor, None), (Integrated, a), (Software, None)], true), [1]);
+    assert_eq!(
+        chosen(&[(DiscreteGpu, a), (DiscreteGpu, a), (DiscreteGpu, b), (IntegratedGpu, None)], false),
+        [0, 2]
+    );
+    assert_eq!(chosen(&[(Cpu, None), (IntegratedGpu, a), (SoftwareGpu, None)], true), [1]);
     // Nobody knows whether these are two.
-    assert_eq!(chosen(&[(Graphics, None), (Graphics, None)], false), [0]);
-    assert_eq!(chosen(&[(Graphics, a), (Graphics, None)], false), [0]);
-    let software = [(Processor, None), (Software, None)];
+    assert_eq!(chosen(&[(DiscreteGpu, None), (DiscreteGpu, None)], false), [0]);
+    assert_eq!(chosen(&[(DiscreteGpu, a), (DiscreteGpu, None)], false), [0]);
+    let software = [(Cpu, None), (SoftwareGpu, None)];
     assert_eq!((chosen(&software, false), chosen(&software, true)), (vec![], vec![1]));
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backend::{
-    Backend, Bucket, Description, Device, DeviceInfo, DeviceKind, DeviceMemory, Error, KvFormat, LoadedModel,
-    Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, StateLayout, Step, Taps, Weights,
+    Backend, Bucket, Description, Device, DeviceInfo, DeviceKind, DeviceMemory, Error, KvFormat, KvLayout,
+    LoadedModel, Memory, MemoryKind, OpenOptions, OutputRow, Remedy, Sequence, Step, Taps, Weights,
 };
 use backend_reference::Reference;
 use graph::Graph;
@@ -41,7 +41,7 @@ impl Device for Fake {
         DeviceInfo {
             backend: "fake",
             name: "fake".to_owned(),
-            kind: DeviceKind::Graphics,
+            kind: DeviceKind::DiscreteGpu,
             address: None,
             memory: DeviceMemory { total: None, free: Some(self.free) },
             instruction_sets: Vec::new(),
@@ -67,7 +67,7 @@ impl Backend for FakeBackend {
         &self,
         graph: &Graph,
         _: &dyn Weights,
-        _: &StateLayout,
+        _: &KvLayout,
         buckets: &[Bucket],
         _: Taps<'_>,
     ) -> Result<Memory, Error> {
@@ -80,12 +80,12 @@ impl Backend for FakeBackend {
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         if graph.layers() > self.takes {
             return Err(no_room(MemoryKind::Device));
         }
-        Box::new(Reference::new()).load(graph, weights, state)
+        Box::new(Reference::new()).load(graph, weights, kv_layout)
     }
 }
 
@@ -106,15 +106,15 @@ fn place(deployment: Deployment) -> Result<Deployed, PlacementError> {
 
 fn workload<T>(with: impl FnOnce(&Workload<'_>) -> T) -> T {
     let (graph, weights) = dense();
-    let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
+    let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
     let buckets = vec![Bucket { rows: 4, outputs: 1 }];
-    with(&Workload { weights: &weights, graph: &graph, state, buckets, taps: Taps::None })
+    with(&Workload { weights: &weights, graph: &graph, kv_layout, buckets, taps: Taps::None })
 }
 
 /// The logits of a step.
 fn logits(backend: Box<dyn Backend>) -> Result<Vec<f32>, Error> {
     let (graph, weights) = dense();
-    let mut loaded = backend.load(&graph, &weights, &StateLayout::uniform(&graph, 1, KvFormat::F32))?;
+    let mut loaded = backend.load(&graph, &weights, &KvLayout::uniform(&graph, 1, KvFormat::F32))?;
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 1 }, Taps::None)?;
     let step = Step::new(vec![1, 5, 2], vec![Sequence::uniform(0, 3, 1, [0])], OutputRow::all([2]))?;
     Ok(program.run(&step)?.values().to_vec())

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BlockTable, Bucket, Description, Error, KvFormat, LoadedModel, Memory, OutputRow, Outputs, PAGE,
-    Program, Sequence, StateLayout, Step, Taps, Ticket, Weight, Weights,
+    Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
+    Outputs, PAGE, Program, Sequence, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
 use graph::Graph;
@@ -41,8 +41,8 @@ fn run(
     taps: Taps<'_>,
     read: &[&str],
 ) -> Vec<Vec<f32>> {
-    let state = StateLayout::uniform(graph, 6, KvFormat::F32);
-    let mut loaded = backend.load(graph, weights, &state).expect("a good model");
+    let kv_layout = KvLayout::uniform(graph, 6, KvFormat::F32);
+    let mut loaded = backend.load(graph, weights, &kv_layout).expect("a good model");
     let bucket = Bucket { rows: 64, outputs: 3 };
     let mut program = loaded.compile(bucket, taps).expect("a good graph");
     let mut given = Vec::new();
@@ -100,9 +100,9 @@ fn stages_are_one() {
 #[test]
 fn values_are_read_when_they_were_tapped() {
     let (graph, weights) = dense();
-    let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
+    let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
     let backend = pipeline(&[2, 1, 2], reference);
-    let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     let bucket = Bucket { rows: 1, outputs: 1 };
     let program = loaded.compile(bucket, Taps::Names(&["q-2"])).expect("a good graph");
     let why = |name: &str| program.read(name).expect_err("it was not tapped").to_string();
@@ -117,7 +117,7 @@ fn values_are_read_when_they_were_tapped() {
 fn a_store_has_one_place() {
     let own = Kv::Own(None);
     let (graph, weights) = model(&[own, own, own, Kv::Of(1), own]);
-    let state = StateLayout::uniform(&graph, 6, KvFormat::F32);
+    let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
     for layers in [vec![2, 3], vec![1, 2, 2]] {
         let expected = Error::Cut {
             layers: 5,
@@ -126,9 +126,9 @@ fn a_store_has_one_place() {
         };
         let backend = pipeline(&layers, reference);
         let bucket = Bucket { rows: 1, outputs: 1 };
-        let needed = backend.requirements(&graph, &weights, &state, &[bucket], Taps::None);
+        let needed = backend.requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None);
         assert_eq!(needed.expect_err("it cannot be cut there"), expected);
-        assert_eq!(backend.load(&graph, &weights, &state).err(), Some(expected));
+        assert_eq!(backend.load(&graph, &weights, &kv_layout).err(), Some(expected));
     }
     let whole = run(reference(0), &graph, &weights, Taps::None, &[]);
     assert_eq!(run(pipeline(&[1, 3, 1], reference), &graph, &weights, Taps::None, &[]), whole);
@@ -137,9 +137,9 @@ fn a_store_has_one_place() {
 #[test]
 fn parts_are_all_layers() {
     let (graph, weights) = dense();
-    let state = StateLayout::uniform(&graph, 6, KvFormat::F32);
+    let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
     for layers in [vec![], vec![4], vec![2, 4], vec![0, 5], vec![2, 0, 3], vec![5, 0], vec![usize::MAX, 6]] {
-        let loaded = pipeline(&layers, reference).load(&graph, &weights, &state);
+        let loaded = pipeline(&layers, reference).load(&graph, &weights, &kv_layout);
         let error = loaded.err().unwrap_or_else(|| panic!("{layers:?} are not its layers"));
         assert!(matches!(error, Error::Cut { layers: LAYERS, .. }), "{layers:?}: {error}");
     }
@@ -148,11 +148,12 @@ fn parts_are_all_layers() {
 #[test]
 fn memory_is_that_of_all_stages() {
     let (graph, weights) = windowed();
-    let state = StateLayout { pages: vec![3, 6, 4], format: KvFormat::F32 };
+    let kv_layout = KvLayout { pages: vec![3, 6, 4], format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
     let backend = pipeline(&[2, 1, 2], reference);
-    let needed = backend.requirements(&graph, &weights, &state, &buckets, Taps::All).expect("a good model");
-    let loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    let needed =
+        backend.requirements(&graph, &weights, &kv_layout, &buckets, Taps::All).expect("a good model");
+    let loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     assert_eq!(loaded.memory(), needed);
     // Keys and values of 2 heads of 4 f32 each a position; groups in the order of their first store.
     let kv = |pages: usize| (pages * PAGE * 2 * 8 * 4) as u64;
@@ -196,20 +197,20 @@ impl Backend for Spy {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
-        Reference::new().requirements(graph, weights, state, buckets, taps)
+        Reference::new().requirements(graph, weights, kv_layout, buckets, taps)
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        Ok(Box::new(SpyModel(Box::new(Reference::new()).load(graph, weights, state)?, self.0)))
+        Ok(Box::new(SpyModel(Box::new(Reference::new()).load(graph, weights, kv_layout)?, self.0)))
     }
 }
 
@@ -253,8 +254,8 @@ fn output_rows_are_the_last_stages() {
     let (graph, weights) = dense();
     let asked: [Arc<Mutex<Asked>>; 3] = Default::default();
     let backend = pipeline(&[2, 1, 2], |stage| Box::new(Spy(asked[stage].clone())));
-    let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
-    let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+    let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
+    let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 2 }, Taps::None).expect("a good graph");
     let step = |outputs| {
         let outputs = OutputRow::all(0..outputs);
@@ -278,8 +279,8 @@ fn a_tensor_is_copied_when_all_its_stages_have_it() {
         let asked =
             copies.map(|copies| Arc::new(Mutex::new(Asked { copies: copies.to_vec(), ..Asked::default() })));
         let backend = pipeline(&[2, 3], |stage| Box::new(Spy(asked[stage].clone())));
-        let state = StateLayout::uniform(&graph, 1, KvFormat::F32);
-        let mut loaded = backend.load(&graph, &weights, &state).expect("a good model");
+        let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
+        let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
         let mut copied = Vec::new();
         loaded.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
         copied

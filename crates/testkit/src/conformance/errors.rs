@@ -1,7 +1,7 @@
 //! What a backend must refuse, and how.
 
 use backend::{
-    BlockTable, Bucket, Error, KvFormat, OutputRow, Remedy, Sequence, StateLayout, Step, Taps, Weight,
+    BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Step, Taps, Weight,
 };
 use graph::Store;
 use quant::Format;
@@ -86,8 +86,8 @@ pub fn the_layout_must_be_the_graphs(make: Make<'_>) {
     let y = net.attention("z", [y, x, x], Store { window: Some(3), ..store(1, 1, 1) }, 1, 1.0);
     let y = net.graph.output_rows("outputs", y);
     let graph = net.graph.finish(y);
-    let state = StateLayout { pages: vec![2], format: KvFormat::F16 };
-    let error = make().load(&graph, &net.weights, &state).err();
+    let kv_layout = KvLayout { pages: vec![2], format: KvFormat::F16 };
+    let error = make().load(&graph, &net.weights, &kv_layout).err();
     assert_eq!(error, Some(Error::Stores { found: 1, expected: 2 }));
 }
 
@@ -111,10 +111,10 @@ pub fn a_store_too_large_is_refused(make: Make<'_>) {
         let (weights, bucket) = (small.weights.clone(), Bucket { rows: 4, outputs: 4 });
         let (graph, mut loaded) = small.load(y, make()).expect("room");
         loaded.compile(bucket, Taps::None).expect("room");
-        let state = StateLayout::uniform(&graph, 2, KvFormat::F32);
+        let kv_layout = KvLayout::uniform(&graph, 2, KvFormat::F32);
         let needed =
-            make().requirements(&graph, &weights, &state, &[bucket], Taps::None).expect("a good graph");
-        assert_eq!(needed.kv, state.bytes(&graph));
+            make().requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None).expect("a good graph");
+        assert_eq!(needed.kv, kv_layout.bytes(&graph));
         assert_eq!(needed.kv, loaded.memory().kv);
     }
 }

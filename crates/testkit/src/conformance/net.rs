@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, LoadedModel, OutputRow, PAGE, Program, Sequence, StateLayout, Step,
-    Taps, Weight,
+    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, PAGE, Program, Sequence, Step, Taps,
+    Weight,
 };
 use graph::{Builder, Graph, Store, ValueId, WeightId};
 use quant::Format;
@@ -111,8 +111,7 @@ impl Net {
         backend: Box<dyn Backend>,
     ) -> Result<(Graph, Box<dyn LoadedModel>), Error> {
         let graph = self.graph.finish(outputs);
-        let loaded =
-            backend.load(&graph, &self.weights, &StateLayout::uniform(&graph, self.pages, self.kv))?;
+        let loaded = backend.load(&graph, &self.weights, &KvLayout::uniform(&graph, self.pages, self.kv))?;
         Ok((graph, loaded))
     }
 

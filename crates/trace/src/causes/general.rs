@@ -315,7 +315,7 @@ pub(super) fn is_worth(
     run: &dyn Fn(&[&Matrix]) -> Result<Matrix, Error>,
 ) -> bool {
     let s = diagnosis.candidate;
-    let products = s.oracle.graph().cost(s.id).products;
+    let products = s.oracle.graph().cost(s.id).matmuls;
     let of_weight = |&(id, used): &(WeightId, usize)| {
         let weight = s.oracle.graph().weight(id);
         weight.rows * weight.cols * used

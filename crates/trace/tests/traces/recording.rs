@@ -1,8 +1,8 @@
 //! What is recorded is what the backend computes, however the run is cut.
 
 use backend::{
-    Backend, Bucket, Description, Error as BackendError, KvFormat, LoadedModel, Memory, OutputRow, Outputs,
-    Program, StateLayout, Step, Taps, Ticket, Weights,
+    Backend, Bucket, Description, Error as BackendError, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
+    Outputs, Program, Step, Taps, Ticket, Weights,
 };
 use graph::Graph;
 use tempfile::TempDir;
@@ -134,20 +134,20 @@ impl Backend for Fused {
         &self,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
         buckets: &[Bucket],
         taps: Taps<'_>,
     ) -> Result<Memory, BackendError> {
-        self.0.requirements(graph, weights, state, buckets, taps)
+        self.0.requirements(graph, weights, kv_layout, buckets, taps)
     }
 
     fn load(
         self: Box<Self>,
         graph: &Graph,
         weights: &dyn Weights,
-        state: &StateLayout,
+        kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, BackendError> {
-        Ok(Box::new(FusedModel(self.0.load(graph, weights, state)?)))
+        Ok(Box::new(FusedModel(self.0.load(graph, weights, kv_layout)?)))
     }
 }
 

@@ -1,8 +1,5 @@
 //! What sequences carry on a device: pages of positions, block tables, and how stores are laid out.
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use bytemuck::Zeroable;
 use graph::{Graph, Group, Store};
 
@@ -33,7 +30,7 @@ impl KvFormat {
 
 /// How much state there is room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StateLayout {
+pub struct KvLayout {
     /// Pages of each group of [`Graph::groups`], shared by all sequences.
     pub pages: Vec<usize>,
     /// How keys and values are stored.
@@ -44,23 +41,17 @@ pub struct StateLayout {
 /// before them is there.
 const SLACK: usize = 1;
 
-impl StateLayout {
+impl KvLayout {
     /// Room for `sequences` of up to `n_ctx` positions, for steps of up to `n_batch` rows: all pages of groups without a
     /// window; of those with one, the pages that windows and the rows of a step touch.
-    pub fn new(
-        graph: &Graph,
-        n_ctx: usize,
-        sequences: usize,
-        n_batch: usize,
-        format: KvFormat,
-    ) -> StateLayout {
+    pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
         let pages = graph.groups().iter().map(|group| pages_of(*group, n_ctx, sequences, n_batch));
-        StateLayout { pages: pages.collect(), format }
+        KvLayout { pages: pages.collect(), format }
     }
 
     /// So many pages of every group.
-    pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> StateLayout {
-        StateLayout { pages: vec![pages; graph.groups().len()], format }
+    pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
+        KvLayout { pages: vec![pages; graph.groups().len()], format }
     }
 
     /// How each store of `graph` is laid out.
@@ -132,61 +123,6 @@ impl StoreLayout {
             memory: MemoryKind::Host,
             remedy: Remedy::SmallerContext,
         })
-    }
-}
-
-/// Where the positions of a sequence lie in the stores of a group: position `p` in `pages[p / PAGE - first]`. Pages
-/// before `first` were given back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockTable {
-    /// The first page that is there, counted from position 0.
-    pub first: usize,
-    /// From this page on.
-    pub pages: Vec<u32>,
-}
-
-impl BlockTable {
-    /// A table from position 0 on.
-    pub fn new(pages: impl IntoIterator<Item = u32>) -> BlockTable {
-        BlockTable { first: 0, pages: pages.into_iter().collect() }
-    }
-
-    /// The positions that it has room for.
-    pub fn positions(&self) -> Range<usize> {
-        self.first * PAGE..(self.first + self.pages.len()) * PAGE
-    }
-
-    /// Where `position` lies: page, and offset in the page.
-    pub fn slot(&self, position: usize) -> (usize, usize) {
-        (self.pages[position / PAGE - self.first] as usize, position % PAGE)
-    }
-}
-
-/// The rows of one sequence in a step, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sequence {
-    /// Positions of the sequence already in its stores; the first row's position.
-    pub n_past: usize,
-    /// How many rows of the step are its.
-    pub len: usize,
-    /// Its block tables, one for each group.
-    pub tables: Arc<[BlockTable]>,
-}
-
-impl Sequence {
-    /// Rows of a sequence all of whose positions lie in the same `pages` of all `groups`.
-    pub fn uniform(
-        n_past: usize,
-        len: usize,
-        groups: usize,
-        pages: impl IntoIterator<Item = u32>,
-    ) -> Sequence {
-        Sequence { n_past, len, tables: vec![BlockTable::new(pages); groups].into() }
-    }
-
-    /// The positions of its rows.
-    pub fn positions(&self) -> Range<usize> {
-        self.n_past..self.n_past + self.len
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
 
-use crate::{Bucket, Error, StateLayout, Step, StoreLayout, Taps, Weight, Weights};
+use crate::{Bucket, Error, KvLayout, Step, StoreLayout, Taps, Weight, Weights};
 
 /// A model as a backend has it: a graph whose weights are at hand, in shape, and the layout of its stores.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl BoundModel {
     ///
     /// # Errors
     /// When a weight is missing, or its shape or bytes are not those of the graph, or the layout is of another graph.
-    pub fn new(graph: &Graph, weights: &dyn Weights, state: &StateLayout) -> Result<BoundModel, Error> {
+    pub fn new(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
         let bound = graph.weights().map(|(_, expected)| {
             let name = &expected.name;
             let weight =
@@ -35,15 +35,15 @@ impl BoundModel {
             Ok(weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
-        if state.pages.len() != graph.groups().len() {
-            let (found, expected) = (state.pages.len(), graph.groups().len());
+        if kv_layout.pages.len() != graph.groups().len() {
+            let (found, expected) = (kv_layout.pages.len(), graph.groups().len());
             return Err(Error::Stores { found, expected });
         }
         let tables =
             graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
         let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
-        let groups = graph.groups().iter().copied().zip(state.pages.iter().copied()).collect();
-        Ok(BoundModel { graph: graph.clone(), stores: state.stores(graph), weights, groups, n_vocab })
+        let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
+        Ok(BoundModel { graph: graph.clone(), stores: kv_layout.stores(graph), weights, groups, n_vocab })
     }
 
     /// The graph.
@@ -67,7 +67,7 @@ impl BoundModel {
     }
 
     /// Bytes of the stores; the largest number when there is none so large.
-    pub fn state_bytes(&self) -> u64 {
+    pub fn kv_bytes(&self) -> u64 {
         self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 
@@ -79,23 +79,23 @@ impl BoundModel {
 
 /// A model for steps of up to a bucket's rows, and the values that can be read after each.
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct BoundProgram {
     model: Arc<BoundModel>,
     bucket: Bucket,
     tapped: Vec<bool>,
     last_reads: Vec<usize>,
 }
 
-impl Bound {
+impl BoundProgram {
     /// For steps of up to `bucket` rows.
     ///
     /// # Errors
     /// When a tapped name is not in the graph.
-    pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<Bound, Error> {
+    pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<BoundProgram, Error> {
         taps.check(&model.graph)?;
         let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
         let last_reads = model.graph.last_reads();
-        Ok(Bound { model, bucket, tapped, last_reads })
+        Ok(BoundProgram { model, bucket, tapped, last_reads })
     }
 
     /// The model.
@@ -130,11 +130,11 @@ impl Bound {
 
     /// The last value that reads value `id`; itself where nobody does, none where it is read after the step.
     pub fn last_read(&self, id: ValueId) -> Option<usize> {
-        (!self.is_kept(id)).then(|| self.last_reads[id.index()])
+        (!self.is_readable(id)).then(|| self.last_reads[id.index()])
     }
 
     /// Whether a value can be read after a step: it is tapped or the output.
-    pub fn is_kept(&self, id: ValueId) -> bool {
+    pub fn is_readable(&self, id: ValueId) -> bool {
         self.tapped[id.index()] || id == self.output()
     }
 
@@ -162,7 +162,7 @@ impl Bound {
     pub fn readable(&self, name: &str) -> Result<ValueId, Error> {
         let error = |why| Error::Value { name: name.to_owned(), why };
         let id = self.graph().find(name).ok_or_else(|| error("is not in the graph"))?;
-        if !self.is_kept(id) {
+        if !self.is_readable(id) {
             return Err(error("was not tapped; compile the graph with a tap on it"));
         }
         Ok(id)
