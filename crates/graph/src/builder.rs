@@ -1,4 +1,4 @@
-//! Building a graph, one call an operation.
+//! The graph builder: one call per operation.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,8 +10,8 @@ use crate::{
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
 ///
-/// A model is our code and its configuration has been checked, so a shape that does not fit is a
-/// bug in the model: the methods panic and name the line of the model that called them.
+/// Configurations are validated before a graph is built, so a shape mismatch is a bug in the model code: the methods
+/// panic with the caller's location.
 #[derive(Debug, Default)]
 pub struct Builder {
     values: Vec<Value>,
@@ -23,7 +23,7 @@ pub struct Builder {
     layer_ends: Vec<ValueId>,
 }
 
-/// A value's name: a base, and the layer it belongs to.
+/// A value's name: a base name and an optional layer index, such as `Qcur-0`.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueName(pub &'static str, pub Option<usize>);
 
@@ -54,20 +54,19 @@ impl Builder {
         Builder::default()
     }
 
-    /// The weight called `name` in the file, `rows` rows of `cols` values.
+    /// Declares weight `name` of the file, a matrix `[rows, cols]`.
     #[track_caller]
     pub fn weight(&mut self, name: impl Into<String>, rows: usize, cols: usize) -> WeightId {
         self.declare(Weight::whole(name.into(), [1, rows, cols]))
     }
 
-    /// The weight called `name` in the file, `count` matrices of `rows` rows of `cols` values.
+    /// Declares weight `name` of the file, `count` matrices `[rows, cols]`.
     #[track_caller]
     pub fn weights(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
         self.declare(Weight::whole(name.into(), [count, rows, cols]))
     }
 
-    /// Rows `range` of the weight called `name` in the file, which has `rows` rows of `cols` values: a part of a matrix
-    /// that several were fused to.
+    /// Declares rows `range` of tensor `name`, a matrix `[rows, cols]` that fuses several weights.
     #[track_caller]
     pub fn weight_rows(
         &mut self,
@@ -92,10 +91,10 @@ impl Builder {
         id
     }
 
-    /// A store: what sequences carry for one attention that writes it, and others that read it.
+    /// Declares a KV store: one attention operation writes it, others may read it.
     #[track_caller]
     pub fn store(&mut self, store: Store) -> StoreId {
-        assert_ne!(store.window, Some(0), "a row sees its own position");
+        assert_ne!(store.window, Some(0), "a window includes the row's own position");
         let group = Group { window: store.window };
         let number = self.groups.iter().position(|known| *known == group).unwrap_or_else(|| {
             self.groups.push(group);
@@ -105,7 +104,7 @@ impl Builder {
         StoreId(self.stores.len() as u32 - 1)
     }
 
-    /// Rows that come with the step: `[rows, cols]`.
+    /// The rows that a step passes as input: `[rows, cols]`.
     #[track_caller]
     pub fn input(&mut self, name: impl Into<ValueName>, cols: usize) -> ValueId {
         self.push(name, Op::Input { cols })
@@ -123,7 +122,7 @@ impl Builder {
         self.push(name, Op::Linear { x, weight })
     }
 
-    /// Root-mean-square norm of groups of `weight.cols` columns: `[rows, cols]`.
+    /// RMS norm over groups of `weight.cols` columns: `[rows, cols]`.
     #[track_caller]
     pub fn rms_norm(
         &mut self,
@@ -135,13 +134,13 @@ impl Builder {
         self.push(name, Op::RmsNorm { x, weight, eps })
     }
 
-    /// Rotates each head of `x` by its position: `[rows, cols]`.
+    /// Rotary position embedding of each head of `x`: `[rows, cols]`.
     #[track_caller]
     pub fn rope(&mut self, name: impl Into<ValueName>, x: ValueId, rope: &Rope) -> ValueId {
         self.push(name, Op::Rope { x, rope: *rope })
     }
 
-    /// Attention over `store`, after writing keys and values to it: `[rows, heads * v_dim]`.
+    /// Attention over `store`; first writes `kv`, if any, to it: `[rows, heads * v_dim]`.
     #[track_caller]
     pub fn attention(
         &mut self,
@@ -167,14 +166,14 @@ impl Builder {
         self.push(name, Op::Gate { gate, up, act })
     }
 
-    /// How much each expert counts: `[rows, experts]`.
+    /// Expert routing weights: `[rows, experts]`.
     #[track_caller]
     pub fn route(&mut self, name: impl Into<ValueName>, logits: ValueId, used: usize) -> ValueId {
         self.push(name, Op::Route { logits, used })
     }
 
-    /// What the experts that a row chose make of it, weighed by `routes`; `weights` are gates, ups and downs:
-    /// `[rows, downs.rows]`.
+    /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
+    /// `[rows, down.rows]`.
     #[track_caller]
     pub fn experts(
         &mut self,
@@ -199,7 +198,7 @@ impl Builder {
         self.push(name, Op::Add { a, b })
     }
 
-    /// `x` plus the one row of `weight`: `[rows, cols]`.
+    /// `x` plus the vector `weight`: `[rows, cols]`.
     #[track_caller]
     pub fn add_bias(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         self.push(name, Op::AddBias { x, weight })
@@ -211,21 +210,21 @@ impl Builder {
         self.push(name, Op::OutputRows { x })
     }
 
-    /// Any operation whose operands are of this builder, such as one of another graph with its operands replaced.
+    /// Adds any operation whose operands belong to this builder, such as one copied from another graph.
     #[track_caller]
     pub fn op(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
         self.push(name, op)
     }
 
-    /// Marks `value` as the last of a layer: a model can be cut there.
+    /// Marks `value` as the end of a layer, where the graph can be cut.
     pub fn end_layer(&mut self, value: ValueId) {
         self.layer_ends.push(value);
     }
 
-    /// The graph whose result is `output`.
+    /// Finishes the graph with result `output`.
     #[track_caller]
     pub fn finish(self, output: ValueId) -> Graph {
-        assert_eq!(self.shape_of(output).0, Rows::Output, "the output has the output rows");
+        assert_eq!(self.shape_of(output).0, Rows::Output, "the result of a graph has one row per output row");
         let Builder { values, by_name, weights, weights_by_name: _, stores, groups, layer_ends } = self;
         Graph { values, by_name, weights, stores, groups, layer_ends, output }
     }
@@ -243,7 +242,7 @@ impl Builder {
         &self.stores[id.index()].0
     }
 
-    /// Whether an attention has written a store.
+    /// Whether an attention operation writes this store.
     pub(crate) fn is_written(&self, id: StoreId) -> bool {
         self.values.iter().any(|value| value.op.store() == Some((id, true)))
     }
@@ -260,7 +259,7 @@ impl Builder {
     }
 }
 
-/// Ids of a part of a graph.
+/// Maps the ids of a graph to those of a part of it.
 #[derive(Default)]
 pub(crate) struct IdMap {
     weights: HashMap<WeightId, WeightId>,
@@ -268,8 +267,7 @@ pub(crate) struct IdMap {
 }
 
 impl Builder {
-    /// Takes over a value of `whole` whose first value here is value `first` there; with the weights and the store that it
-    /// uses.
+    /// Copies `value` of `whole`, with its weights and store. Value `first` of `whole` is value 0 here.
     pub(crate) fn import(&mut self, whole: &Graph, value: &Value, first: usize, ids: &mut IdMap) {
         let mut value = value.clone();
         value.op.operands(|operand| match operand {
@@ -288,12 +286,12 @@ impl Builder {
         self.values.push(value);
     }
 
-    /// The part of `whole` that was taken over, from its value `first` on.
+    /// Finishes the part of `whole` whose first value is value `first`.
     pub(crate) fn finish_part(self, whole: &Graph, first: usize, output: ValueId) -> Graph {
         let Builder { values, by_name, weights, stores, .. } = self;
-        let here = |id: &ValueId| id.index().checked_sub(first).filter(|&index| index < values.len());
-        // The value that the part begins with ended a layer of the part before.
-        let ends = whole.layer_ends.iter().filter_map(here).filter(|&index| first == 0 || index > 0);
+        let local = |id: &ValueId| id.index().checked_sub(first).filter(|&index| index < values.len());
+        // The input of a part is the layer end of the part before.
+        let ends = whole.layer_ends.iter().filter_map(local).filter(|&index| first == 0 || index > 0);
         let layer_ends = ends.map(ValueId::from_index).collect();
         let output = ValueId(output.0 - first as u32);
         Graph { values, by_name, weights, stores, groups: whole.groups.clone(), layer_ends, output }

@@ -1,18 +1,18 @@
-//! What an operation takes to compute.
+//! The cost of an operation.
 
 use crate::{Graph, Op, StoreId, ValueId, WeightId};
 
-/// What one row of a value takes; what is done to each number alone is not counted.
+/// Cost of one row of a value. Element-wise and row-wise work is not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Weights that a row is multiplied with, and how many matrices of each.
+    /// Weights that a row is multiplied with, and the number of matrices of each.
     pub matmuls: Vec<(WeightId, usize)>,
-    /// The store that a row attends to, and the multiply-adds for each position that it sees.
+    /// The store that a row attends to, and the multiply-adds per visible position.
     pub attention: Option<(StoreId, usize)>,
 }
 
 impl Graph {
-    /// What one row of a value takes.
+    /// Cost of one row of a value.
     pub fn cost(&self, id: ValueId) -> Cost {
         match self.value(id).op {
             Op::Linear { weight, .. } => Cost { matmuls: vec![(weight, 1)], attention: None },
@@ -37,7 +37,7 @@ impl Graph {
         }
     }
 
-    /// Experts that a row of `routes` chooses; all, where something else than [`Op::Route`] has made it.
+    /// Experts per row of `routes`: all of them unless [`Op::Route`] computes it.
     pub fn experts_used(&self, routes: ValueId) -> usize {
         let value = self.value(routes);
         if let Op::Route { used, .. } = value.op { used } else { value.cols }

@@ -1,14 +1,14 @@
-//! A graph as two, of which one goes on with what the other has computed.
+//! Cutting a graph into pipeline stages.
 
 use crate::builder::IdMap;
 use crate::{Builder, Graph, Op, Rows, Value, ValueId};
 
 impl Graph {
-    /// Cuts after so many layers: a graph whose output is the last value of these, and one that has it as its
-    /// [`Op::Input`]. Both have only the weights and stores that they use, and the groups of the whole.
+    /// Cuts the graph after `layers` layers. The output of the first part is the last value of these layers, and the
+    /// [`Op::Input`] of the second. Each part has only the weights and stores that it uses, and all groups of the whole.
     ///
-    /// None when either would have no layer, a later value reads any other that comes before, a store is used on both
-    /// sides, or the value has not all rows of a step.
+    /// `None` if a part would have no layer, if another value or a store is used on both sides, or if the value at the cut
+    /// does not have all rows of a step.
     pub fn cut(&self, layers: usize) -> Option<(Graph, Graph)> {
         if layers >= self.layers() {
             return None;
@@ -26,7 +26,7 @@ impl Graph {
         Some((self.part(before.iter(), 0, at), self.part(rest, at.index(), self.output)))
     }
 
-    /// The graph of `values`, of which the first was value `first`.
+    /// The graph of `values`, a contiguous range that starts at value `first`.
     fn part<'a>(&self, values: impl Iterator<Item = &'a Value>, first: usize, output: ValueId) -> Graph {
         let (mut part, mut ids) = (Builder::new(), IdMap::default());
         values.for_each(|value| part.import(self, value, first, &mut ids));
@@ -40,7 +40,7 @@ mod tests {
 
     const STORE: Store = Store { heads: 1, k_dim: 4, v_dim: 4, window: None };
 
-    /// Two layers of attention and a product; `crosses`: the second reads the store of the first.
+    /// Two layers of a linear and an attention operation. If `crosses`, the second layer reads the store of the first.
     fn model(crosses: bool) -> Graph {
         let mut g = Builder::new();
         let table = g.weight("table", 7, 4);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_the_whole() {
+    fn parts_make_up_the_whole() {
         let whole = model(false);
         let at = whole.find("out-0").expect("it is there");
         let (first, second) = whole.cut(1).expect("nothing else crosses");
@@ -84,14 +84,14 @@ mod tests {
         );
         assert_eq!((first.layers(), second.layers()), (1, 1));
         assert_eq!(first.find("out-0"), Some(first.output()));
-        // A step's block tables serve both parts.
+        // Both parts use the block tables of one step.
         assert_eq!((first.groups(), second.groups()), (whole.groups(), whole.groups()));
         let group = |graph: &Graph| graph.stores().map(|(id, _)| graph.group_of(id)).collect::<Vec<_>>();
         assert_eq!((group(&first), group(&second)), (vec![0], vec![1]));
     }
 
     #[test]
-    fn what_crosses_elsewhere_is_not_cut() {
+    fn cuts_with_other_dependencies_are_refused() {
         let whole = model(false);
         assert!(whole.cut(0).is_none() && whole.cut(2).is_none() && whole.cut(usize::MAX).is_none());
         assert!(model(true).cut(1).is_none(), "a store that both sides use");

@@ -1,10 +1,10 @@
-//! Numbers of what a graph holds.
+//! Ids of values, weights and stores.
 
-/// A value of a [`crate::Graph`], by number.
+/// Identifies a value of a [`crate::Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub(crate) u32);
 
-/// A weight of a [`crate::Graph`], by number.
+/// Identifies a weight of a [`crate::Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WeightId(pub(crate) u32);
 
@@ -27,7 +27,7 @@ impl WeightId {
     }
 }
 
-/// A store of a [`crate::Graph`], by number.
+/// Identifies a store of a [`crate::Graph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoreId(pub(crate) u32);
 

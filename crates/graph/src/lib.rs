@@ -1,11 +1,11 @@
-//! A model as a small graph whose every value has a name.
+//! The compute graph of a model; every value has a name.
 //!
-//! A [`Graph`] is what a paper would print: one line an operation, no strides, no views, no device.
-//! A backend compiles it; whatever can be asked of the numbers is asked by [`Value::name`].
+//! A [`Graph`] reads like the equations of a paper: one operation per line, without strides, views or devices. Backends
+//! compile it; any intermediate value can be read by its [`Value::name`].
 //!
-//! Every value is a matrix of `f32`: one row for each token of a step ([`Rows::Step`]) or for each
-//! of its output rows ([`Rows::Output`]), and a number of columns fixed by the model. What sequences carry from
-//! step to step is declared as well: [`Store`]s, in [`Group`]s that share a block table.
+//! Every value is an `f32` matrix with one row per token of a step ([`Rows::Step`]) or per output row
+//! ([`Rows::Output`]), and a number of columns fixed by the model. The graph also declares the state of sequences:
+//! KV [`Store`]s, in [`Group`]s that share a block table.
 
 mod builder;
 mod cost;
@@ -28,9 +28,9 @@ pub use op::{Activation, Op, Operand, Pairing, Role, Rope};
 pub use store::{Group, Store};
 pub use value::{Rows, Value, Weight};
 
-/// A finished graph: values in an order in which they can be computed.
+/// A finished graph, with values in topological order.
 ///
-/// Built once for a model with a [`Builder`]; never changed afterwards.
+/// Built once per model with a [`Builder`]; immutable.
 #[derive(Clone, Debug)]
 pub struct Graph {
     values: Vec<Value>,
@@ -43,7 +43,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// All values; each uses only values before it.
+    /// All values in topological order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = (ValueId, &Value)> {
         self.values.iter().enumerate().map(|(i, value)| (ValueId(i as u32), value))
     }
@@ -58,7 +58,7 @@ impl Graph {
         self.by_name.get(name).copied()
     }
 
-    /// All weights the graph uses, each once.
+    /// All weights, each once.
     pub fn weights(&self) -> impl ExactSizeIterator<Item = (WeightId, &Weight)> {
         self.weights.iter().enumerate().map(|(i, weight)| (WeightId(i as u32), weight))
     }
@@ -68,7 +68,7 @@ impl Graph {
         &self.weights[id.index()]
     }
 
-    /// By weight, how operations use it, each way once.
+    /// The distinct roles of each weight, by [`WeightId`].
     pub fn roles(&self) -> Vec<Vec<Role>> {
         let mut roles = vec![Vec::new(); self.weights.len()];
         for (id, role) in self.values.iter().flat_map(|value| value.op.weights()) {
@@ -80,7 +80,7 @@ impl Graph {
         roles
     }
 
-    /// What sequences carry, by [`StoreId`].
+    /// All KV stores, by [`StoreId`].
     pub fn stores(&self) -> impl ExactSizeIterator<Item = (StoreId, &Store)> {
         self.stores.iter().enumerate().map(|(i, (store, _))| (StoreId(i as u32), store))
     }
@@ -95,13 +95,13 @@ impl Graph {
         self.stores[id.index()].1
     }
 
-    /// The groups of the stores. A part of a model that was cut has those of the whole model.
+    /// The store groups. Parts of a cut graph have all groups of the whole.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// The value the graph is for: the logits, one row for each output row; of a part of a model that was cut,
-    /// the rows that the next part begins with.
+    /// The result of the graph: logits, one row per output row; for a non-final part of a cut graph, the input rows of the
+    /// next part.
     pub fn output(&self) -> ValueId {
         self.output
     }

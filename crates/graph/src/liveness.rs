@@ -1,9 +1,9 @@
-//! How long values are needed, and which may use a buffer in turn.
+//! Liveness of values, and buffer reuse.
 
 use crate::Graph;
 
 impl Graph {
-    /// By value, the last value that reads it; itself where nobody does.
+    /// The last reader of each value, by index; the value itself if it has none.
     pub fn last_reads(&self) -> Vec<usize> {
         let mut last: Vec<usize> = (0..self.values().len()).collect();
         for (id, value) in self.values() {
@@ -13,27 +13,27 @@ impl Graph {
     }
 }
 
-/// Something that needs a buffer of a shape from the time it is made until it is read last. Times only count up.
+/// The interval, on a monotonic clock, in which a value needs a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveRange<S> {
-    /// What the buffer must be like.
+    /// Shape of the buffer.
     pub shape: S,
-    /// When it is made.
+    /// Time of the write.
     pub made: usize,
-    /// When it is read last; [`LiveRange::LIVE_OUT`] when it is kept after the step.
+    /// Time of the last read; [`LiveRange::LIVE_OUT`] if it is read after the step.
     pub last_read: usize,
 }
 
 impl<S> LiveRange<S> {
-    /// After everything.
+    /// After the end of the step.
     pub const LIVE_OUT: usize = usize::MAX;
 }
 
-/// Gives each of `lives`, in the order in which they are made, a buffer: one of its shape that is not read any more
-/// when it is made, or a new one. Returns the buffers' shapes, and the buffer of each.
+/// Assigns a buffer to each of `lives`, sorted by `made`: a buffer of the same shape whose last read is past, or a new
+/// one. Returns the shapes of the buffers, and the buffer index of each live range.
 pub fn assign_buffers<S: PartialEq + Copy>(lives: &[LiveRange<S>]) -> (Vec<S>, Vec<usize>) {
     let (mut shapes, mut busy_until) = (Vec::<S>::new(), Vec::<usize>::new());
-    let place = |life: &LiveRange<S>| {
+    let assign = |life: &LiveRange<S>| {
         let is_free = |&buffer: &usize| shapes[buffer] == life.shape && busy_until[buffer] < life.made;
         let buffer = (0..shapes.len()).find(is_free).unwrap_or_else(|| {
             shapes.push(life.shape);
@@ -43,7 +43,7 @@ pub fn assign_buffers<S: PartialEq + Copy>(lives: &[LiveRange<S>]) -> (Vec<S>, V
         busy_until[buffer] = life.last_read.max(life.made);
         buffer
     };
-    let buffers = lives.iter().map(place).collect();
+    let buffers = lives.iter().map(assign).collect();
     (shapes, buffers)
 }
 
@@ -52,15 +52,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_shared_once_its_last_reader_is_done() {
+    fn buffers_are_reused_after_their_last_read() {
         let life = |shape, made, last_read| LiveRange { shape, made, last_read };
         let lives = [
             life('a', 0, 1),
-            life('a', 1, 2), // the first is read when this one is made
+            life('a', 1, 2), // the first buffer is read in this step
             life('a', 2, LiveRange::<char>::LIVE_OUT),
             life('b', 2, 3),
             life('a', 3, 4),
-            life('a', 4, 4), // the one before is not read any more, the third is kept
+            life('a', 4, 4), // reuses the second buffer; the third is live-out
         ];
         let (shapes, buffers) = assign_buffers(&lives);
         assert_eq!(shapes, ['a', 'a', 'b', 'a']);

@@ -1,19 +1,19 @@
-//! The operations, and what each says of itself.
+//! The operations.
 //!
-//! An operation is described once, here: its operands ([`Op::operands`]), its name and parameters for people
-//! ([`Op::name`], [`Op::parameters`]), its shape (`shape.rs`) and its cost (`cost.rs`). Printing, cutting,
-//! liveness, binding, benchmarks and traces follow from these, and none of them lists operations.
+//! Each operation is described here once: operands ([`Op::operands`]), printed name and parameters ([`Op::name`],
+//! [`Op::parameters`]), shape (`shape.rs`) and cost (`cost.rs`). Printing, cutting, liveness, binding, benchmarks and
+//! traces derive from these, without lists of operations of their own.
 
 use std::fmt;
 
 use crate::{StoreId, ValueId, WeightId};
 
-/// Which two columns of a head rotate together.
+/// Which columns of a head form a RoPE pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// Neighbours: `(x[2i], x[2i + 1])`. Architecture `llama` in GGUF files.
+    /// Adjacent columns, `(x[2i], x[2i + 1])`: architecture `llama` in GGUF files.
     Interleaved,
-    /// Halves: `(x[i], x[i + d/2])`. Architecture `qwen2`, and what the field calls NeoX.
+    /// `(x[i], x[i + d/2])`, also known as NeoX style: architecture `qwen2` in GGUF files.
     Halves,
 }
 
@@ -21,21 +21,21 @@ pub enum Pairing {
 /// `position * scale * theta^(-2i/dims) / factors[i]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
-    /// Columns of a head.
+    /// Columns per head.
     pub head_dim: usize,
-    /// Columns that rotate, even and at most `head_dim`; the rest pass unchanged.
+    /// Rotated columns, even and at most `head_dim`; the others are copied.
     pub dims: usize,
-    /// Which columns rotate together.
+    /// Which columns form a pair.
     pub pairing: Pairing,
-    /// Base of the angles.
+    /// Frequency base.
     pub theta: f32,
-    /// What positions are multiplied by: `1 / factor` under linear scaling, else 1.
+    /// Position scale: `1 / factor` with linear scaling, otherwise 1.
     pub scale: f32,
-    /// Divisors of the angles, one a pair (`rope_freqs.weight`).
+    /// Frequency divisors, one per pair (`rope_freqs.weight`).
     pub factors: Option<WeightId>,
 }
 
-/// A function of one value.
+/// An element-wise activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x / (1 + exp(-x))`.
@@ -45,7 +45,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Its name, such as `silu`.
+    /// The name, such as `silu`.
     pub fn name(self) -> &'static str {
         match self {
             Activation::Silu => "silu",
@@ -57,55 +57,54 @@ impl Activation {
 /// The operations. Shapes: an input `x` is `[rows, cols]`, a weight `w` is `[w.rows, w.cols]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Op {
-    /// Rows that come from outside, with the step: what another part of a model that was cut has computed.
+    /// Input rows of the step: the output of the previous part of a cut graph.
     Input {
         /// Columns.
         cols: usize,
     },
-    /// The rows of `table` that the step's tokens name: `[rows, table.cols]`.
+    /// Embedding lookup, the rows of `table` at the step's tokens: `[rows, table.cols]`.
     Embed {
-        /// One row a token.
+        /// One row per token of the vocabulary.
         table: WeightId,
     },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear {
         /// `[rows, w.cols]`.
         x: ValueId,
-        /// The matrix.
+        /// The weight matrix.
         weight: WeightId,
     },
-    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a row as a rule, or
-    /// each head of it (Zhang and Sennrich 2019).
+    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a whole row or one head
+    /// (Zhang and Sennrich 2019).
     RmsNorm {
         /// `[rows, groups * w.cols]`.
         x: ValueId,
-        /// One row of a group's columns.
+        /// One row, as long as a group.
         weight: WeightId,
-        /// Added under the root.
+        /// Added to the mean square.
         eps: f32,
     },
-    /// Rotates each head by its row's position.
+    /// Rotary position embedding of each head.
     Rope {
         /// `[rows, heads * head_dim]`.
         x: ValueId,
-        /// The angles.
+        /// Parameters.
         rope: Rope,
     },
-    /// Writes `k` and `v`, if there are any, to `store` at each row's position, then attends: row `r`, head `h` is
+    /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
-    /// 2023), over the positions `j` of its sequence up to its own, or over the last `window` of these:
-    /// `[rows, heads * v_dim]`.
+    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads * v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,
-        /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; none where the store is read as
-        /// an attention before this one has written it.
+        /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; `None` to reuse the store that an
+        /// earlier attention operation wrote.
         kv: Option<[ValueId; 2]>,
-        /// Where keys and values are.
+        /// The KV store.
         store: StoreId,
-        /// Query heads, a multiple of those of the store.
+        /// Query heads, a multiple of `store.heads`.
         heads: usize,
-        /// What scores are multiplied by, `1 / sqrt(k_dim)` as a rule.
+        /// Score scale, usually `1 / sqrt(k_dim)`.
         scale: f32,
     },
     /// `act(gate) * up` (Shazeer 2020).
@@ -114,16 +113,16 @@ pub enum Op {
         gate: ValueId,
         /// `[rows, cols]`.
         up: ValueId,
-        /// What the gate goes through.
+        /// Activation of the gate.
         act: Activation,
     },
-    /// How much each expert counts: the softmax over the `used` largest logits of a row, the lower index of equals
-    /// first; 0 for the others (Jiang et al. 2024): `[rows, experts]`. NaN of either sign is larger than all; where
-    /// the largest is NaN or infinite, all that are chosen are NaN.
+    /// Routing weights of the experts: the softmax over the `used` largest logits of a row, 0 for all others (Jiang et al.
+    /// 2024): `[rows, experts]`. Of equal logits, the lower index ranks first. NaN of either sign ranks above all; if the
+    /// largest logit is NaN or infinite, the weights of all chosen experts are NaN.
     Route {
         /// `[rows, experts]`.
         logits: ValueId,
-        /// Experts that a row uses, from 1 to all.
+        /// Experts per row, at least 1 and at most all.
         used: usize,
     },
     /// `y[r] = sum_e p[r][e] * down_e (act(gate_e x[r]) * up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
@@ -133,20 +132,20 @@ pub enum Op {
         x: ValueId,
         /// `p`, `[rows, experts]`.
         routes: ValueId,
-        /// A matrix an expert.
+        /// One matrix per expert.
         gate: WeightId,
-        /// A matrix an expert.
+        /// One matrix per expert.
         up: WeightId,
-        /// A matrix an expert.
+        /// One matrix per expert.
         down: WeightId,
-        /// What gates go through.
+        /// Activation of the gate.
         act: Activation,
     },
     /// `factor * x`.
     Scale {
         /// `[rows, cols]`.
         x: ValueId,
-        /// What it is multiplied by.
+        /// The factor.
         factor: f32,
     },
     /// `a + b`.
@@ -160,42 +159,42 @@ pub enum Op {
     AddBias {
         /// `[rows, cols]`.
         x: ValueId,
-        /// One row of `cols`.
+        /// One row of `cols` values.
         weight: WeightId,
     },
-    /// The rows of a step that are its outputs: `[outputs, cols]`.
+    /// Gathers the output rows: `[outputs, cols]`.
     OutputRows {
         /// `[rows, cols]`.
         x: ValueId,
     },
 }
 
-/// How an operation uses a weight, which decides how a backend stores it.
+/// How an operation uses a weight; backends choose the storage format by role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Rows are looked up.
+    /// Embedding table: row lookup.
     Table,
-    /// All of it is multiplied with each row.
+    /// Matrix multiplied with every row.
     Matrix,
-    /// Some of its matrices are multiplied with each row.
+    /// One matrix per expert; each row is multiplied with those of its experts.
     Experts,
-    /// One row of numbers, used as they are.
+    /// Vector, used element-wise.
     Vector,
 }
 
-/// What an operation refers to.
+/// An operand of an operation.
 #[derive(Debug)]
 pub enum Operand<'a> {
-    /// A value that it reads.
+    /// An input value.
     Value(&'a mut ValueId),
-    /// A weight that it reads.
+    /// A weight and its role.
     Weight(&'a mut WeightId, Role),
-    /// A store that it reads, and writes unless the flag is false.
+    /// A KV store; the flag tells whether the operation writes it.
     Store(&'a mut StoreId, bool),
 }
 
 impl Op {
-    /// Shows `each` all that it refers to, in the order in which operations are written.
+    /// Calls `each` for every operand, in the order of printing.
     pub fn operands(&mut self, mut each: impl FnMut(Operand<'_>)) {
         use Operand::{Store, Value, Weight};
         match self {
@@ -236,7 +235,7 @@ impl Op {
         }
     }
 
-    /// The values it reads, in order.
+    /// The input values, in order.
     pub fn inputs(&self) -> impl Iterator<Item = ValueId> + use<> {
         let mut inputs = Vec::new();
         let mut op = *self;
@@ -248,7 +247,7 @@ impl Op {
         inputs.into_iter()
     }
 
-    /// The weights it reads, in order, and how it uses them.
+    /// The weights and their roles, in order.
     pub fn weights(&self) -> impl Iterator<Item = (WeightId, Role)> + use<> {
         let mut weights = Vec::new();
         let mut op = *self;
@@ -260,7 +259,7 @@ impl Op {
         weights.into_iter()
     }
 
-    /// The store it reads, and whether it writes it.
+    /// The KV store, and whether the operation writes it.
     pub fn store(&self) -> Option<(StoreId, bool)> {
         let mut store = None;
         let mut op = *self;
@@ -272,7 +271,7 @@ impl Op {
         store
     }
 
-    /// What it is called, such as `rms_norm`.
+    /// The printed name, such as `rms_norm`.
     pub fn name(&self) -> &'static str {
         match self {
             Op::Input { .. } => "input",
@@ -291,7 +290,7 @@ impl Op {
         }
     }
 
-    /// Its parameters for people, such as `eps 1e-5`; none where operands say it all.
+    /// The printed parameters, such as `eps 1e-5`; `None` if there are none besides the operands.
     pub fn parameters(&self) -> Option<String> {
         match self {
             Op::Input { cols } => Some(cols.to_string()),

@@ -1,4 +1,4 @@
-//! A graph as text, one line a value.
+//! Printing a graph, one value per line.
 
 use std::fmt;
 

@@ -1,12 +1,12 @@
-//! The shape of what an operation makes, and what its operands must be like.
+//! Shape inference and checks.
 
 use crate::{Builder, Op, Role, Rope, Rows};
 
 impl Op {
-    /// Rows and columns of its result.
+    /// Rows and columns of the result.
     ///
     /// # Panics
-    /// When an operand does not fit: that is a bug of the model which the builder was told.
+    /// If the shape of an operand does not match: a bug in the model code.
     #[track_caller]
     pub(crate) fn shape(&self, g: &Builder) -> (Rows, usize) {
         for (weight, role) in self.weights() {

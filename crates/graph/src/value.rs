@@ -1,22 +1,22 @@
-//! What a graph is made of: values, and the weights that they are computed with.
+//! Values and weights of a graph.
 
 use std::ops::Range;
 use std::panic::Location;
 
 use crate::Op;
 
-/// `count` matrices of `rows` rows of `cols` contiguous values: a tensor of the file, or some rows of one.
+/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, or a row range of one.
 ///
-/// The file lists the same shape fastest dimension first: `[cols, rows, count]`. A vector has one row.
+/// GGUF lists dimensions fastest first: `[cols, rows, count]`. A vector has one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
-    /// Unique in the graph: the tensor's name, with the range behind it where it is some of the rows.
+    /// Name, unique in the graph: the tensor's name, followed by the row range if it is not the whole tensor.
     pub name: String,
-    /// The tensor that holds it, such as `blk.0.attn_q.weight`.
+    /// The tensor of the file, such as `blk.0.attn_q.weight`.
     pub tensor: String,
-    /// Rows of that tensor, of one of its matrices.
+    /// Rows per matrix of that tensor.
     pub tensor_rows: usize,
-    /// Its rows among these.
+    /// The row range of the tensor that this weight covers.
     pub range: Range<usize>,
     /// Rows: the outputs of a linear layer, the tokens of an embedding.
     pub rows: usize,
@@ -27,12 +27,12 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// All of a tensor.
+    /// A whole tensor.
     pub(crate) fn whole(tensor: String, [count, rows, cols]: [usize; 3]) -> Weight {
         Weight { name: tensor.clone(), tensor, tensor_rows: rows, range: 0..rows, rows, cols, count }
     }
 
-    /// Some rows of a tensor of one matrix.
+    /// A row range of a two-dimensional tensor.
     pub(crate) fn part(tensor: String, tensor_rows: usize, range: Range<usize>, cols: usize) -> Weight {
         let name = format!("{tensor}[{}..{}]", range.start, range.end);
         let rows = range.len();
@@ -49,26 +49,26 @@ impl Weight {
     }
 }
 
-/// How many rows a value has in a step.
+/// The number of rows of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rows {
-    /// One for each token of the step.
+    /// One per token of the step.
     Step,
-    /// One for each output row of the step.
+    /// One per output row of the step.
     Output,
 }
 
-/// A named matrix and the operation that makes it.
+/// A named matrix and the operation that computes it.
 #[derive(Clone, Debug)]
 pub struct Value {
     /// llama.cpp's name for it, such as `Qcur-0`; unique in the graph.
     pub name: String,
-    /// What makes it.
+    /// The operation.
     pub op: Op,
-    /// Its rows.
+    /// Rows.
     pub rows: Rows,
-    /// Its columns.
+    /// Columns.
     pub cols: usize,
-    /// The line of the model that made it, for errors.
+    /// Source location in the model code, for error messages.
     pub location: &'static Location<'static>,
 }

@@ -1,4 +1,4 @@
-//! What the builder makes, and what it does not let pass.
+//! Tests of the builder: shapes, names, groups, and the checks of operands.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -26,7 +26,7 @@ fn small() -> Graph {
 }
 
 #[test]
-fn values_know_their_shape_place_and_line() {
+fn values_have_shape_location_and_name() {
     let graph = small();
     let logits = graph.value(graph.output());
     assert_eq!((logits.rows, logits.cols), (Rows::Output, 10));
@@ -35,18 +35,18 @@ fn values_know_their_shape_place_and_line() {
     assert!(graph.value(k).location.file().ends_with("builder.rs"));
     assert_eq!(graph.find("Kcur-1"), None);
     assert_eq!((graph.layers(), graph.stores().len()), (1, 1));
-    // The embedding serves twice and is one weight.
+    // The embedding table is also the output matrix, and is one weight.
     assert_eq!(graph.weights().len(), 4);
 }
 
 #[test]
-fn every_value_uses_only_values_before_it() {
+fn values_are_in_topological_order() {
     for (id, value) in small().values() {
         assert!(value.op.inputs().all(|input| input < id), "{}", value.name);
     }
 }
 
-/// Stores of one window share a block table whatever their shape; those of another have one of their own.
+/// Stores with the same window share a block table whatever their shape.
 #[test]
 fn stores_are_grouped_by_window() {
     let mut g = Builder::new();
@@ -62,15 +62,15 @@ fn stores_are_grouped_by_window() {
     let groups: Vec<_> = graph.stores().map(|(id, _)| graph.groups()[graph.group_of(id)].window).collect();
     assert_eq!(groups, [Some(4), Some(4), None, Some(4), Some(5)]);
     assert_eq!(graph.groups().len(), 3);
-    // The row at position 3 sees positions 0 to 3, the one at 4 the last four of its own and those before.
+    // With a window of 4: position 3 sees positions 0 to 3, position 4 sees 1 to 4.
     let window = graph.groups()[0];
     assert_eq!([0, 3, 4, 9].map(|position| window.first_visible(position)), [0, 0, 1, 6]);
     assert_eq!(graph.groups()[1].first_visible(9), 0);
 }
 
-/// Rows of a fused matrix are weights of their own, of one tensor.
+/// Row ranges of a fused tensor are separate weights.
 #[test]
-fn parts_of_a_tensor_are_weights() {
+fn row_ranges_of_a_tensor_are_weights() {
     let mut g = Builder::new();
     let table = g.weight("t", 3, 2);
     let x = g.embed("x", table);
@@ -84,7 +84,7 @@ fn parts_of_a_tensor_are_weights() {
 }
 
 #[test]
-fn a_weight_is_used_in_roles() {
+fn weights_have_roles() {
     let graph = small();
     let roles: Vec<_> = graph.weights().map(|(_, w)| &*w.name).zip(graph.roles()).collect();
     let expected = [
@@ -96,9 +96,9 @@ fn a_weight_is_used_in_roles() {
     assert_eq!(roles, expected);
 }
 
-/// By hand: a row of four columns meets two of three experts, each of gates and ups of 5 rows and downs of 4.
+/// By hand: a row of four columns is multiplied with two of three experts, whose gate and up have 5 rows and down 4.
 #[test]
-fn costs_are_those_of_a_row() {
+fn costs_are_per_row() {
     let mut g = Builder::new();
     let table = g.weight("t", 3, 4);
     let x = g.embed("x", table);
@@ -121,8 +121,8 @@ fn costs_are_those_of_a_row() {
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_the_models_fault() {
-    /// Whether `wrong`, given four columns of input, panics with a message that says `what`.
+fn shape_mismatches_panic() {
+    /// Asserts that `wrong`, given an input of four columns, panics with a message that contains `what`.
     fn refused(what: &str, wrong: impl FnOnce(&mut Builder, ValueId)) {
         let panic = catch_unwind(AssertUnwindSafe(|| {
             let mut g = Builder::new();
@@ -198,9 +198,9 @@ fn shapes_that_do_not_fit_are_the_models_fault() {
     });
 }
 
-/// One line a value, as a paper would have it.
+/// One line per value.
 #[test]
-fn prints_one_line_a_value() {
+fn prints_one_line_per_value() {
     let expected = "\
 embd = embed(token_embd.weight)  // [rows, 4]
 Kcur-0 = linear(embd, blk.0.attn_k.weight)  // [rows, 2]
