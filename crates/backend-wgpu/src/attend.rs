@@ -1,11 +1,11 @@
-//! Passes of attention: RoPE, stores, queries, keys and values.
+//! Passes of attention: RoPE, K/V cache writes, and the attention kernels.
 
 use backend::{Error, MemoryKind, Remedy, StoreLayout};
 use graph::{Pairing, Rope, Store, ValueId};
 
 use crate::compile::Compiler;
 use crate::device::Purpose;
-use crate::inputs::bytes_of_parts;
+use crate::inputs::partials_bytes;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
 use crate::model::is_kv_f32;
@@ -29,36 +29,37 @@ fn pairing(rope: &Rope) -> &'static str {
     }
 }
 
-/// Positions that a row sees, as kernels have it.
+/// Window size in positions; `u32::MAX` without a window.
 fn window(store: &Store) -> u32 {
     store.window.map_or(u32::MAX, |window| window.min(u32::MAX as usize) as u32)
 }
 
 impl Compiler<'_> {
-    /// Where heads of a value begin, their stride, how many there are and values of each.
+    /// Offset, stride, number of heads and head dimension of a value.
     fn heads(&self, id: ValueId, heads: usize) -> [u32; 4] {
         let [at, stride] = self.at(id);
         [at, stride, heads as u32, (self.cols(id) / heads) as u32]
     }
 
-    /// Columns that rotate, and where a step's inputs have cosines and sines.
-    fn angles(&self, rope: Option<&Rope>) -> [u32; 2] {
-        let angles = rope.and_then(|rope| self.inputs.angles.iter().find(|angles| angles.rope == *rope));
-        [rope.map_or(0, |rope| rope.dims as u32), angles.map_or(0, |angles| angles.at as u32)]
+    /// Roped columns per head, and the offset of the cos/sin table in the step inputs.
+    fn rope_table(&self, rope: Option<&Rope>) -> [u32; 2] {
+        let table = rope.and_then(|rope| self.inputs.rope_tables.iter().find(|table| table.rope == *rope));
+        [rope.map_or(0, |rope| rope.dims as u32), table.map_or(0, |table| table.at as u32)]
     }
 
-    /// RoPE of heads that are read as they are, too, or by several.
+    /// RoPE as a pass of its own, where the roped or the unroped heads have another reader.
     pub(crate) fn rope(&self, x: ValueId, rope: &Rope, y: BufferId, at: [u32; 2]) -> LaunchPlan {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();
         params.extend(at);
-        params.extend(self.angles(Some(rope)));
+        params.extend(self.rope_table(Some(rope)));
         params.extend([self.inputs.positions as u32, 0, 0]);
         let kernel = kernels::Rope { rope: true, pairing: pairing(rope), ..NO_ROPE };
         self.launch_rope(kernel, params, vec![self.slot(x), y])
     }
 
-    /// Writes keys and values to their store, and to `roped` queries that are roped like keys and lie beside them.
+    /// Writes keys and values to the K/V cache. With `roped`, also ropes the queries into it: they share slot and
+    /// RoPE parameters with the keys.
     fn store(&self, attend: &Attend, [k, v]: [ValueId; 2], roped: Option<BufferId>) -> LaunchPlan {
         let Attend { q, ref k_rope, heads, .. } = *attend;
         let layout = self.layout(attend);
@@ -66,9 +67,9 @@ impl Compiler<'_> {
         let queries = roped.map_or([0; 4], |_| self.heads(q, heads));
         let mut params = [queries, self.heads(k, kv_heads), self.heads(v, kv_heads)].as_flattened().to_vec();
         params.extend([0, queries[2] * queries[3]]);
-        params.extend(self.angles(k_rope.as_ref()));
-        params.extend(self.places_of_rows(attend));
-        let separate = self.plan.place(k).slot != self.plan.place(v).slot;
+        params.extend(self.rope_table(k_rope.as_ref()));
+        params.extend(self.table_offsets(attend));
+        let separate = self.plan.location(k).slot != self.plan.location(v).slot;
         let mut buffers = vec![self.slot(k)];
         buffers.extend(roped);
         buffers.extend([0, 1].map(|which| BufferId::Store(attend.store, which)));
@@ -100,9 +101,9 @@ impl Compiler<'_> {
         self.bound.graph().group_of(attend.store)
     }
 
-    /// Where a step's inputs have positions, where rows' pages begin among them, and pages.
-    fn places_of_rows(&self, attend: &Attend) -> [u32; 3] {
-        self.inputs.places_of_rows(self.group(attend))
+    /// Offsets of positions, block tables and pages in the step inputs.
+    fn table_offsets(&self, attend: &Attend) -> [u32; 3] {
+        self.inputs.table_offsets(self.group(attend))
     }
 
     pub(crate) fn attend(&mut self, attend: &Attend) -> Result<(), Error> {
@@ -111,14 +112,14 @@ impl Compiler<'_> {
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         if !policy::fits_attention(k_dim, v_dim) {
             return Err(Error::OutOfMemory {
-                what: "a head of attention, which a workgroup must hold",
+                what: "a head of attention, which must fit in workgroup memory",
                 bytes: (k_dim.saturating_add(v_dim) as u64).saturating_mul(F32 as u64),
                 memory: MemoryKind::Device,
                 remedy: Remedy::UseCpu,
             });
         }
         let share = heads / kv_heads;
-        let together = policy::heads_together(share, k_dim);
+        let together = policy::heads_per_workgroup(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let kernel = |split: bool, fresh: bool| {
@@ -138,8 +139,8 @@ impl Compiler<'_> {
         let params = |compiler: &Self, y: [u32; 2]| {
             let mut params = [compiler.at(q), y].as_flattened().to_vec();
             params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
-            params.extend(compiler.angles(q_rope.as_ref()));
-            params.extend(compiler.places_of_rows(attend));
+            params.extend(compiler.rope_table(q_rope.as_ref()));
+            params.extend(compiler.table_offsets(attend));
             params.extend(kv.map_or([0; 2], |kv| kv.map(|id| compiler.at(id)[0])));
             params.extend([compiler.inputs.split(group), window(&layout.store)]);
             params
@@ -159,8 +160,8 @@ impl Compiler<'_> {
             compiler.launch(kernel(false, fresh), params, buffers, Grid::rows(groups), cost("attention"))
         };
 
-        let bytes = bytes_of_parts(&layout, self.bound.bucket().rows, heads) as usize;
-        let parts = self.room_in(|own| &mut own.parts, Purpose::AttentionParts, bytes)?;
+        let bytes = partials_bytes(&layout, self.bound.bucket().rows, heads) as usize;
+        let parts = self.scratch_buffer(|own| &mut own.parts, Purpose::AttentionParts, bytes)?;
         let split = |compiler: &Self, fresh: bool| {
             let buffers = vec![compiler.slot(q), parts, keys, values];
             let grid = Grid { groups, each: Each::Part(group) };
@@ -175,17 +176,17 @@ impl Compiler<'_> {
             compiler.launch(kernel, params, vec![compiler.slot(y), parts], Grid::rows(heads), cost)
         };
         let mut variants = Vec::new();
-        let slot = |id: ValueId| self.plan.place(id).slot;
-        let lie_together = kv.is_some_and(|kv| kv.iter().all(|&id| slot(id) == slot(q)));
-        let is_together = q_rope == k_rope && lie_together;
-        if is_together {
+        let slot = |id: ValueId| self.plan.location(id).slot;
+        let same_slot = kv.is_some_and(|kv| kv.iter().all(|&id| slot(id) == slot(q)));
+        let fused_qkv = q_rope == k_rope && same_slot;
+        if fused_qkv {
             let launches = vec![split(self, true), combine(self)];
-            let alone = Variant { is_alone: true, ..Variant::default() };
+            let alone = Variant { is_decode: true, ..Variant::default() };
             variants.push(Variant { split: Some(group), launches, ..alone });
-            let alone = Variant { is_alone: true, ..Variant::default() };
+            let alone = Variant { is_decode: true, ..Variant::default() };
             variants.push(Variant { launches: vec![whole(self, true)], ..alone });
         }
-        let flash = self.flash(attend, is_together, cost("flash attention"))?;
+        let flash = self.flash(attend, fused_qkv, cost("flash attention"))?;
         variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
         let stored = || kv.map(|kv| self.store(attend, kv, None)).into_iter();
         let launches = stored().chain([split(self, false), combine(self)]).collect();
@@ -195,35 +196,36 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Flash attention, if it can be; `is_together`: queries lie beside keys and are roped like them.
+    /// Flash attention, where a kernel supports the head dimensions. `fused_qkv`: the cache-write launch can rope
+    /// the queries too.
     fn flash(
         &mut self,
         attend: &Attend,
-        is_together: bool,
+        fused_qkv: bool,
         cost: Cost,
     ) -> Result<Option<Vec<LaunchPlan>>, Error> {
         let Attend { q, kv, ref q_rope, y, store, heads, scale, .. } = *attend;
         let layout = self.layout(attend);
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
-        let units = match policy::most_tiles(self.bound.bucket().rows) {
+        let coop = match policy::max_tiles(self.bound.bucket().rows) {
             0 => return Ok(None),
-            _ => match policy::attention(k_dim, v_dim, kv_f32, self.device.abilities) {
+            _ => match policy::attention(k_dim, v_dim, kv_f32, self.device.caps) {
                 Attention::Rows => return Ok(None),
                 Attention::Flash => false,
-                Attention::FlashUnits => true,
+                Attention::FlashCoop => true,
             },
         };
-        // Queries that have to be roped for it.
+        // The flash kernels read queries that are already roped.
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
         let roped = match q_rope {
-            Some(_) => Some(self.room_in(|own| &mut own.roped, Purpose::Activations, bytes)?),
+            Some(_) => Some(self.scratch_buffer(|own| &mut own.roped, Purpose::Activations, bytes)?),
             None => None,
         };
         let of_roped = [0, self.cols(q) as u32];
         let mut launches = Vec::new();
         match (roped, q_rope) {
-            (Some(roped), Some(rope)) if !is_together => {
+            (Some(roped), Some(rope)) if !fused_qkv => {
                 launches.push(self.rope(q, rope, roped, of_roped));
                 launches.extend(kv.map(|kv| self.store(attend, kv, None)));
             }
@@ -232,10 +234,10 @@ impl Compiler<'_> {
         let (queries, at) = roped.map_or((self.slot(q), self.at(q)), |roped| (roped, of_roped));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
         params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
-        params.extend(self.places_of_rows(attend));
+        params.extend(self.table_offsets(attend));
         params.extend([self.inputs.tiles as u32, window(&layout.store)]);
         let windowed = of_store.is_some();
-        let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, kv_f32, windowed, units });
+        let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, kv_f32, windowed, coop });
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = vec![queries, self.slot(y), keys, values];

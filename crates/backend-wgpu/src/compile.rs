@@ -1,80 +1,79 @@
-//! From a plan to launches and the buffers they need: all that a program is, but for the device's memory.
+//! Compiles a plan to launches and buffers, without touching device memory.
 //!
-//! What a model would take is asked by making a [`Blueprint`] and nothing of it.
+//! [`Blueprint`] holds everything but the buffers themselves, so that memory requirements are known before anything
+//! is allocated.
 
 use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, MemoryKind, Remedy, Taps};
 use graph::{Rows, ValueId, WeightId};
 
-use crate::device::{Device, Purpose, WRITTEN, taken};
+use crate::device::{Device, Purpose, STORAGE, allocated_size};
 use crate::formats::CHUNK;
 use crate::inputs::{Inputs, vector};
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
 use crate::model::ModelPlan;
-use crate::plan::{Norm, Part, Pass, Place, Plan, Rest, Shape};
-use crate::policy::{self, Product, Shapes};
+use crate::plan::{Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
+use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
-/// What lies beside the columns of a value: nobody's values.
-pub(crate) const BESIDE: f32 = f32::from_bits(0x7fc5_7ead);
+/// Fills the margins around values: a NaN that no computation produces.
+pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
-/// Constants that kernels read as storage.
 const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
-/// A compiled graph, of which nothing is on the device yet.
+/// A compiled graph. Nothing is allocated on the device yet.
 pub(crate) struct Blueprint {
     pub(crate) bound: BoundProgram,
     #[cfg(test)]
     pub(crate) plan: Plan,
     #[cfg(test)]
     pub(crate) scratch: Scratch,
-    /// Those of the plan's slots first.
+    /// The first ones are the plan's slots.
     pub(crate) buffers: Vec<BufferPlan>,
     pub(crate) work: Vec<Work<LaunchPlan>>,
     pub(crate) inputs: Inputs,
-    /// The buffer of the inputs, and the one that results are read back from.
+    /// Indices of the input buffer and of the staging buffer for readback.
     pub(crate) uploaded: usize,
     pub(crate) staging: usize,
     pub(crate) readbacks: Vec<Readback>,
-    /// Where the tokens of output rows are that the device chooses, when the graph ends with logits.
+    /// Index of the buffer with the argmax of each output row; none unless the graph ends with logits.
     pub(crate) tokens: Option<usize>,
 }
 
-/// A value that is read back after a step.
+/// A value that is copied to the host after a step.
 pub(crate) struct Readback {
     pub(crate) id: ValueId,
-    /// The buffer that holds it when it has been made, and its values a row.
+    /// The buffer that holds it once computed.
     pub(crate) buffer: usize,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) stride: usize,
-    /// Where it goes in the staging buffer, in values.
+    /// Offset in the staging buffer, in values.
     pub(crate) at: usize,
-    /// Whether it is the output and nobody wants it where tokens are asked for only.
+    /// Whether it is the output and not tapped, so that steps that ask for tokens only skip it.
     pub(crate) is_logits: bool,
     pub(crate) values: Vec<f32>,
 }
 
-/// Buffers that passes use in turn, beside values, as long as the pass needs that needs most.
+/// Buffers shared by all passes, each as large as the most demanding pass needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
-    /// What parts of split attention find.
+    /// Partial results of split attention.
     pub(crate) parts: Option<usize>,
-    /// Queries that flash attention reads, roped.
+    /// Roped queries for flash attention.
     pub(crate) roped: Option<usize>,
-    /// Rows as f16 for matrix units, and their scales.
+    /// f16 activation rows for cooperative matrices, and a scale per row.
     pub(crate) f16_rows: Option<usize>,
     pub(crate) f16_scales: Option<usize>,
-    /// What comes out of the first matrices of experts.
+    /// Outputs of the experts' gate and up projections.
     pub(crate) hidden: Option<usize>,
-    /// Tokens that are chosen.
+    /// Argmax of each output row.
     pub(crate) tokens: Option<usize>,
-    /// Lists of the experts that rows use.
+    /// Lists of the experts that each row uses.
     pub(crate) lists: Vec<usize>,
 }
 
-/// What is at hand while a graph is compiled.
 pub(crate) struct Compiler<'a> {
     pub(crate) device: &'a Device,
     pub(crate) model: &'a ModelPlan,
@@ -88,10 +87,10 @@ pub(crate) struct Compiler<'a> {
 }
 
 impl Blueprint {
-    /// Compiles `bound`, of a model that lies like this.
+    /// Compiles `bound` for a model that is stored as `model` says.
     ///
     /// # Errors
-    /// When the device cannot bind what the bucket needs, however much room it has.
+    /// When the bucket needs a buffer or a grid beyond the device's limits, however much memory is free.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
@@ -99,10 +98,10 @@ impl Blueprint {
         taps: Taps<'_>,
     ) -> Result<Blueprint, Error> {
         let rows = bound.bucket().rows;
-        // A row is a workgroup of some kernels.
+        // Some kernels use one workgroup per row.
         if rows > device.limits.max_compute_workgroups_per_dimension as usize {
             return Err(Error::OutOfMemory {
-                what: "activations of more rows than the device computes at once",
+                what: "activations of more rows than a dispatch can have",
                 bytes: (rows as u64).saturating_mul(F32 as u64),
                 memory: MemoryKind::Device,
                 remedy: Remedy::SmallerBatch,
@@ -122,35 +121,36 @@ impl Blueprint {
             work: Vec::new(),
         };
         for slot in compiler.plan.slots.clone() {
-            let rows = compiler.room(slot.rows).max(1);
+            let rows = compiler.bucket_rows(slot.rows).max(1);
             compiler.buffer(Purpose::Activations, (rows * slot.cols - device.margin()) * F32)?;
         }
         for list in compiler.plan.lists.clone() {
-            let bytes = compiler.room(list.rows).max(1) * list.words() * F32;
+            let bytes = compiler.bucket_rows(list.rows).max(1) * list.words() * F32;
             let list = compiler.buffer(Purpose::Activations, bytes)?;
             compiler.scratch.lists.push(list);
         }
         let output = bound.output();
         let is_tapped = taps.contains(&bound.value(output).name);
-        // Tokens are before the rest: where there are any, logits, which come last, need not be read.
+        // Tokens come first in the staging buffer, and logits, as the last value, come last: a step that asks for
+        // tokens only maps just the tokens.
         let (mut readbacks, mut staged) = (Vec::new(), bound.bucket().outputs);
         for pass in compiler.plan.passes.clone() {
             compiler.pass(&pass)?;
             for id in pass.makes().into_iter().filter(|&id| bound.is_readable(id)) {
-                let place = compiler.plan.place(id);
-                let slot = compiler.plan.slots[place.slot];
-                compiler.work.push(Work::Keep(readbacks.len()));
+                let location = compiler.plan.location(id);
+                let slot = compiler.plan.slots[location.slot];
+                compiler.work.push(Work::Readback(readbacks.len()));
                 let is_logits = id == output && slot.rows == Rows::Output && !is_tapped;
                 readbacks.push(Readback {
                     id,
-                    buffer: place.slot,
-                    place,
+                    buffer: location.slot,
+                    location,
                     stride: slot.cols,
                     at: staged,
                     is_logits,
                     values: Vec::new(),
                 });
-                staged += compiler.room(slot.rows) * slot.cols;
+                staged += compiler.bucket_rows(slot.rows) * slot.cols;
             }
         }
         compiler.choose_tokens(output)?;
@@ -176,15 +176,15 @@ impl Blueprint {
         })
     }
 
-    /// Bytes of all buffers, those of parameters included.
+    /// Size of all buffers in bytes, parameters included.
     pub(crate) fn bytes(&self) -> u64 {
-        let own: u64 = self.buffers.iter().map(|buffer| taken(buffer.bytes)).sum();
+        let own: u64 = self.buffers.iter().map(|buffer| allocated_size(buffer.bytes)).sum();
         let variants = self.work.iter().filter_map(|work| match work {
             Work::Dispatch { variants, .. } => Some(variants),
-            Work::Input { .. } | Work::Keep(_) => None,
+            Work::Input { .. } | Work::Readback(_) => None,
         });
         let launches = variants.flatten().flat_map(|variant| &variant.launches);
-        own + launches.map(|launch| taken((launch.params.len() * F32) as u64)).sum::<u64>()
+        own + launches.map(|launch| allocated_size((launch.params.len() * F32) as u64)).sum::<u64>()
     }
 }
 
@@ -192,19 +192,19 @@ impl Compiler<'_> {
     fn pass(&mut self, pass: &Pass) -> Result<(), Error> {
         match *pass {
             Pass::Input { y } => {
-                let place = self.plan.place(y);
-                let stride = self.plan.slots[place.slot].cols;
-                let rows = vec![BESIDE; taken(self.buffers[place.slot].bytes) as usize / F32];
-                let (col, cols) = (place.col, self.cols(y));
-                self.work.push(Work::Input { buffer: place.slot, col, cols, stride, rows });
+                let location = self.plan.location(y);
+                let stride = self.plan.slots[location.slot].cols;
+                let rows = vec![CANARY; allocated_size(self.buffers[location.slot].bytes) as usize / F32];
+                let (col, cols) = (location.col, self.cols(y));
+                self.work.push(Work::Input { buffer: location.slot, col, cols, stride, rows });
             }
             Pass::Embed { table, y } => self.embed(table, y),
-            Pass::Linear { x, norm, ref parts, shape, ref rest } => {
-                self.linear(x, norm, parts, shape, rest)?
+            Pass::Linear { x, norm, ref parts, output, ref addend } => {
+                self.linear(x, norm, parts, output, addend)?
             }
             Pass::Norm { x, norm, y } => {
                 let weight = self.vector(norm.weight)?;
-                // A row, or each head of it.
+                // Normalises whole rows, or each head of a row.
                 let cols = self.bound.weight(norm.weight).cols;
                 self.rows_of(["rms_norm", ""], x, Some((weight, [0, 0])), y, norm.eps, cols);
             }
@@ -230,7 +230,6 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// A new buffer.
     pub(crate) fn add(
         &mut self,
         purpose: Purpose,
@@ -244,18 +243,18 @@ impl Compiler<'_> {
         Ok(self.buffers.len() - 1)
     }
 
-    /// A new buffer that kernels write.
+    /// Adds a buffer that kernels write.
     pub(crate) fn buffer(&mut self, purpose: Purpose, bytes: usize) -> Result<usize, Error> {
-        self.add(purpose, bytes, WRITTEN, Vec::new())
+        self.add(purpose, bytes, STORAGE, Vec::new())
     }
 
-    /// A new buffer that holds `words`.
+    /// Adds a buffer with initial contents.
     fn constants(&mut self, words: Vec<u32>) -> Result<BufferId, Error> {
         self.add(Purpose::Constants, words.len() * F32, CONSTANTS, words).map(BufferId::Own)
     }
 
-    /// A buffer that passes use in turn, with room for so many bytes.
-    pub(crate) fn room_in(
+    /// A scratch buffer shared by passes, grown to at least `bytes`.
+    pub(crate) fn scratch_buffer(
         &mut self,
         of: fn(&mut Scratch) -> &mut Option<usize>,
         purpose: Purpose,
@@ -264,7 +263,7 @@ impl Compiler<'_> {
         let number = match *of(&mut self.scratch) {
             Some(number) => {
                 let bytes = self.buffers[number].bytes.max(bytes as u64);
-                self.device.check_size(purpose, bytes, WRITTEN)?;
+                self.device.check_size(purpose, bytes, STORAGE)?;
                 self.buffers[number].bytes = bytes;
                 number
             }
@@ -274,8 +273,8 @@ impl Compiler<'_> {
         Ok(BufferId::Own(number))
     }
 
-    /// Rows that there is room for.
-    fn room(&self, rows: Rows) -> usize {
+    /// Rows of the bucket.
+    fn bucket_rows(&self, rows: Rows) -> usize {
         match rows {
             Rows::Step => self.bound.bucket().rows,
             Rows::Output => self.bound.bucket().outputs,
@@ -283,20 +282,20 @@ impl Compiler<'_> {
     }
 
     pub(crate) fn slot(&self, id: ValueId) -> BufferId {
-        BufferId::Own(self.plan.place(id).slot)
+        BufferId::Own(self.plan.location(id).slot)
     }
 
-    /// Where a value begins in its buffer, and its stride.
+    /// Offset and stride of a value in its buffer.
     pub(crate) fn at(&self, id: ValueId) -> [u32; 2] {
-        let place = self.plan.place(id);
-        [place.col as u32, self.plan.slots[place.slot].cols as u32]
+        let location = self.plan.location(id);
+        [location.col as u32, self.plan.slots[location.slot].cols as u32]
     }
 
     pub(crate) fn cols(&self, id: ValueId) -> usize {
         self.bound.value(id).cols
     }
 
-    /// A weight of one row as f32.
+    /// A single-row weight, as f32.
     pub(crate) fn vector(&mut self, id: WeightId) -> Result<BufferId, Error> {
         if let Some(&buffer) = self.vectors.get(&id) {
             return Ok(buffer);
@@ -306,7 +305,6 @@ impl Compiler<'_> {
         Ok(buffer)
     }
 
-    /// A launch of `kernel`.
     pub(crate) fn launch(
         &self,
         kernel: Kernel,
@@ -319,17 +317,17 @@ impl Compiler<'_> {
         LaunchPlan { kernel, params, buffers, grid, cost }
     }
 
-    pub(crate) fn dispatch(&mut self, made: ValueId, variants: Vec<Variant<LaunchPlan>>) {
-        self.work.push(Work::Dispatch { rows: self.bound.value(made).rows, variants });
+    pub(crate) fn dispatch(&mut self, y: ValueId, variants: Vec<Variant<LaunchPlan>>) {
+        self.work.push(Work::Dispatch { rows: self.bound.value(y).rows, variants });
     }
 
-    /// The most rows of a value.
-    pub(crate) fn most_rows(&self, id: ValueId) -> usize {
-        self.room(self.bound.value(id).rows)
+    /// Rows of a value in the largest step of the bucket.
+    pub(crate) fn max_rows_of(&self, id: ValueId) -> usize {
+        self.bucket_rows(self.bound.value(id).rows)
     }
 
-    /// Where a step's inputs say how many rows a value has.
-    pub(crate) fn word_of_rows(&self, id: ValueId) -> u32 {
+    /// Index of the word in the step inputs that holds the number of rows.
+    pub(crate) fn row_count_word(&self, id: ValueId) -> u32 {
         match self.bound.value(id).rows {
             Rows::Step => 0,
             Rows::Output => 1,
@@ -339,7 +337,7 @@ impl Compiler<'_> {
     fn embed(&mut self, table: WeightId, y: ValueId) {
         for (number, shard) in self.model.matrix(table).shards.iter().enumerate() {
             let [at, stride] = self.at(y);
-            let mut params = shard.layout.numbers().to_vec();
+            let mut params = shard.layout.params().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
             let tokens = self.inputs.tokens as u32;
             params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, tokens]);
@@ -363,7 +361,7 @@ impl Compiler<'_> {
         self.rows_of([operation, ""], a, b, y, number, self.cols(y));
     }
 
-    /// An operation, with its activation if it has one, on groups of `cols` columns, a workgroup each.
+    /// A row-wise operation, one workgroup per `cols` columns; `act` may be empty.
     fn rows_of(
         &mut self,
         [operation, act]: [&'static str; 2],
@@ -389,16 +387,16 @@ impl Compiler<'_> {
         x: ValueId,
         norm: Option<Norm>,
         parts: &[Part],
-        shape: Shape,
-        rest: &Rest,
+        output: LinearOutput,
+        addend: &Addend,
     ) -> Result<(), Error> {
-        // What is added, and for each part where it begins.
-        let first = self.plan.place(parts[0].y).col;
-        let offset = |compiler: &Self, part: &Part| compiler.plan.place(part.y).col - first;
-        let rest = match rest {
-            Rest::None => None,
-            Rest::Residual(id) => Some((self.slot(*id), self.at(*id))),
-            Rest::Biases(biases) => {
+        // The addend's buffer, and the offset of each part in it.
+        let first = self.plan.location(parts[0].y).col;
+        let offset = |compiler: &Self, part: &Part| compiler.plan.location(part.y).col - first;
+        let addend = match addend {
+            Addend::None => None,
+            Addend::Residual(id) => Some((self.slot(*id), self.at(*id))),
+            Addend::Biases(biases) => {
                 let mut words = Vec::new();
                 for (part, bias) in parts.iter().zip(biases) {
                     words.resize(offset(self, part), 0);
@@ -412,99 +410,99 @@ impl Compiler<'_> {
         let of = |part: &Part| (part.weight, model.matrix(part.weight));
         let matrices: Vec<(WeightId, &MatrixLayout)> = parts.iter().map(of).collect();
         let is_whole = matrices.iter().all(|(_, matrix)| matrix.shards.len() == 1);
-        fn shards<'a>(&(id, matrix): &(WeightId, &'a MatrixLayout)) -> impl Iterator<Item = OfShard<'a>> {
-            let shard = move |(number, shard)| OfShard { weight: id, matrix, number, shard };
+        fn shards<'a>(&(id, matrix): &(WeightId, &'a MatrixLayout)) -> impl Iterator<Item = ShardRef<'a>> {
+            let shard = move |(number, shard)| ShardRef { weight: id, matrix, number, shard };
             matrix.shards.iter().enumerate().map(shard)
         }
-        // Shards that one dispatch multiplies, and the part that makes what comes of them.
-        let dispatches: Vec<(&[Part], Vec<OfShard<'_>>)> = match shape {
+        // The shards of each dispatch, with the parts it computes.
+        let dispatches: Vec<(&[Part], Vec<ShardRef<'_>>)> = match output {
             _ if is_whole => vec![(parts, matrices.iter().flat_map(shards).collect())],
-            Shape::Each => {
+            LinearOutput::Separate => {
                 let parts = parts.iter().map(std::slice::from_ref).zip(&matrices);
                 parts
                     .flat_map(|(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard])))
                     .collect()
             }
-            Shape::Glu(_) => {
+            LinearOutput::Glu(_) => {
                 let pairs = shards(&matrices[0]).zip(shards(&matrices[1]));
                 pairs.map(|(gate, up)| (&parts[..1], vec![gate, up])).collect()
             }
         };
         for (parts, shards) in dispatches {
-            let rest = rest.map(|(buffer, [at, stride])| {
+            let addend = addend.map(|(buffer, [at, stride])| {
                 let at = at as usize + offset(self, &parts[0]) + shards[0].shard.rows.start;
                 (buffer, [at as u32, stride])
             });
-            self.products(x, norm, parts, &shards, shape, rest)?;
+            self.matmul(x, norm, parts, &shards, output, addend)?;
         }
         Ok(())
     }
 
-    /// Products with weights that lie in a buffer each.
-    fn products(
+    /// One matmul pass, whose weights are in one buffer each.
+    fn matmul(
         &mut self,
         x: ValueId,
         norm: Option<Norm>,
         parts: &[Part],
-        shards: &[OfShard<'_>],
-        shape: Shape,
-        rest: Option<(BufferId, [u32; 2])>,
+        shards: &[ShardRef<'_>],
+        output: LinearOutput,
+        addend: Option<(BufferId, [u32; 2])>,
     ) -> Result<(), Error> {
         let y = parts[0].y;
-        let act = shape.act();
+        let act = output.act();
         let gates = if act.is_some() { 2 } else { 1 };
         let cols = self.cols(x);
         let mut params: Vec<[u32; 4]> = vec![[0; 4]; 3];
-        let (mut outputs, mut places) = ([0; 4], [0; 4]);
-        for (i, OfShard { shard, .. }) in shards.iter().enumerate() {
-            params[i] = shard.layout.numbers();
+        let (mut outputs, mut offsets) = ([0; 4], [0; 4]);
+        for (i, ShardRef { shard, .. }) in shards.iter().enumerate() {
+            params[i] = shard.layout.params();
             outputs[i] = shard.rows.len() as u32;
-            places[i] = self.at(parts.get(i).unwrap_or(&parts[0]).y)[0] + shard.rows.start as u32;
+            offsets[i] = self.at(parts.get(i).unwrap_or(&parts[0]).y)[0] + shard.rows.start as u32;
         }
         let [x_at, x_stride] = self.at(x);
-        places[3] = self.at(y)[1];
-        params.extend([outputs, places, [x_at / 4, x_stride / 4, cols as u32, self.word_of_rows(y)]]);
-        let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
+        offsets[3] = self.at(y)[1];
+        params.extend([outputs, offsets, [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)]]);
+        let [addend_at, addend_stride] = addend.map_or([0, 0], |(_, at)| at);
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
-        params.push([rest_at, rest_stride, eps, 0]);
+        params.push([addend_at, addend_stride, eps, 0]);
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
-        let products = kernels::Products {
-            parts: shards.iter().map(|of| of.shard.layout.format.name()).collect(),
+        let matmul = kernels::Matmul {
+            parts: shards.iter().map(|part| part.shard.layout.format.name()).collect(),
             norm: norm.is_some(),
             glu: act.is_some(),
             act: act.map_or("", |act| act.name()),
-            rest: rest.is_some(),
+            addend: addend.is_some(),
             ragged: !cols.is_multiple_of(CHUNK),
         };
-        let counted = || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|of| of.shard.rows.len());
-        let all: usize = shards.iter().map(|of| of.shard.rows.len()).sum();
+        let counted = || shards.iter().take(if gates == 2 { 1 } else { 3 }).map(|part| part.shard.rows.len());
+        let all: usize = shards.iter().map(|part| part.shard.rows.len()).sum();
         let cost = |kernel: &Kernel| Cost {
-            what: format!("{} {} {cols} to {all}", kernel.file(), products.parts.join("+")),
-            bytes: shards.iter().map(|of| of.shard.layout.bytes() as u64).sum(),
+            what: format!("{} {} {cols} to {all}", kernel.file(), matmul.parts.join("+")),
+            bytes: shards.iter().map(|part| part.shard.layout.bytes() as u64).sum(),
             row_bytes: ((cols + counted().sum::<usize>()) * F32) as u64,
             row_multiply_adds: (cols * all) as u64,
             ..Cost::default()
         };
 
-        let shapes = Shapes {
-            rows: self.most_rows(y),
+        let shapes = MatmulShape {
+            rows: self.max_rows_of(y),
             cols,
-            outputs: shards.iter().map(|of| of.matrix.rows).sum::<usize>() / gates,
+            outputs: shards.iter().map(|part| part.matrix.rows).sum::<usize>() / gates,
             gates,
-            fits_f16: shards.iter().all(|of| of.matrix.may_fit_f16()),
+            fits_f16: shards.iter().all(|part| part.matrix.may_fit_f16()),
         };
-        let weights = || shards.iter().map(|of| BufferId::Weight(of.weight, of.number));
+        let weights = || shards.iter().map(|part| BufferId::Weight(part.weight, part.number));
         let mut variants = Vec::new();
-        for (chosen, up_to) in policy::products(shapes, self.device.abilities) {
-            let (tile_outputs, tile) = chosen.tile(gates);
+        for (algorithm, max_rows) in policy::matmul_variants(shapes, self.device.caps) {
+            let (tile_outputs, tile) = algorithm.tile(gates);
             let groups: usize = counted().map(|rows| rows.div_ceil(tile_outputs)).sum();
             let grid = Grid { groups, each: Each::Rows(tile) };
-            let products = products.clone();
-            let kernel = match chosen {
-                Product::Few { columns, outputs, lanes, threads, subgroups } => {
+            let matmul = matmul.clone();
+            let kernel = match algorithm {
+                Algorithm::Gemv { columns, outputs, lanes, threads, subgroups } => {
                     let experts = "";
-                    Kernel::Linear(kernels::Linear {
-                        products,
+                    Kernel::Gemv(kernels::Gemv {
+                        matmul,
                         columns,
                         outputs,
                         lanes,
@@ -513,27 +511,27 @@ impl Compiler<'_> {
                         experts,
                     })
                 }
-                Product::Tiles { tile, size } => {
+                Algorithm::GemmCoop { tile, size } => {
                     let vectors = size == 16;
-                    Kernel::Tiles(kernels::Tiles { products, tile, size, vectors })
+                    Kernel::GemmCoop(kernels::GemmCoop { matmul, tile, size, vectors })
                 }
-                Product::Many => Kernel::Matmul(products),
+                Algorithm::Gemm => Kernel::Gemm(matmul),
             };
-            let mut variant = Variant { up_to, ..Variant::default() };
+            let mut variant = Variant { max_rows, ..Variant::default() };
             let mut params = params.clone();
             let mut buffers;
-            if let Kernel::Tiles(_) = kernel {
+            if let Kernel::GemmCoop(_) = kernel {
                 let bytes = shapes.rows * cols * size_of::<half::f16>();
-                let values = self.room_in(|own| &mut own.f16_rows, Purpose::Activations, bytes)?;
+                let values = self.scratch_buffer(|own| &mut own.f16_rows, Purpose::Activations, bytes)?;
                 let bytes = shapes.rows * F32;
-                let factors = self.room_in(|own| &mut own.f16_scales, Purpose::Activations, bytes)?;
+                let factors = self.scratch_buffer(|own| &mut own.f16_scales, Purpose::Activations, bytes)?;
                 buffers = vec![self.slot(x), values, factors];
                 buffers.extend(scales);
-                let of_rows = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
+                let row_params = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
                 let f16_rows = Kernel::F16Rows(kernels::F16Rows { norm: norm.is_some() });
-                let of_f16_rows = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
-                variant.launches.push(self.launch(f16_rows, of_rows, buffers, Grid::rows(1), of_f16_rows));
-                variant.f16_weights = shards.iter().map(|of| of.weight).collect();
+                let f16_cost = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
+                variant.launches.push(self.launch(f16_rows, row_params, buffers, Grid::rows(1), f16_cost));
+                variant.f16_weights = shards.iter().map(|part| part.weight).collect();
 
                 buffers = vec![values, self.slot(y), factors];
                 buffers.extend(weights());
@@ -543,7 +541,7 @@ impl Compiler<'_> {
                 buffers.extend(weights());
                 buffers.extend(scales);
             }
-            buffers.extend(rest.map(|(rest, _)| rest));
+            buffers.extend(addend.map(|(addend, _)| addend));
             let (params, cost) = (params.as_flattened().to_vec(), cost(&kernel));
             variant.launches.push(self.launch(kernel, params, buffers, grid, cost));
             variants.push(variant);
@@ -552,7 +550,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// What chooses tokens from the output, in steps that ask for tokens only.
+    /// Argmax over the logits, in steps that ask for tokens only.
     fn choose_tokens(&mut self, output: ValueId) -> Result<(), Error> {
         if self.bound.value(output).rows != Rows::Output {
             return Ok(());
@@ -573,8 +571,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A shard of a weight.
-struct OfShard<'a> {
+struct ShardRef<'a> {
     weight: WeightId,
     matrix: &'a MatrixLayout,
     number: usize,

@@ -1,4 +1,4 @@
-//! Adapters, and a device with its pipelines.
+//! Adapters, and an opened device with its pipeline cache.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -10,35 +10,35 @@ use backend::{Description, Error, MemoryKind, Remedy};
 
 use crate::kernels::{Access, Kernel};
 use crate::lock::lock;
-use crate::policy::{Abilities, Subgroups};
+use crate::policy::{Caps, Subgroups};
 
-/// The interfaces that are asked for devices.
 const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
 
-/// One for the process: drivers have room for few.
+/// One per process: drivers support few instances.
 static INSTANCE: LazyLock<wgpu::Instance> = LazyLock::new(|| {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = BACKENDS;
     wgpu::Instance::new(descriptor)
 });
 
-/// How long results may be on their way when all is computed: a guard against waiting for ever.
-const ARRIVAL: Duration = Duration::from_secs(60);
+/// Timeout for mapping a buffer after the queue is idle.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a buffer is for that kernels write, and that is copied.
-pub(crate) const WRITTEN: wgpu::BufferUsages =
+/// Usage of buffers that kernels write and that are copied.
+pub(crate) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
-/// What products by matrix units need.
-const MATRICES: wgpu::Features =
+/// Features for cooperative matrices.
+const COOP_MATRIX: wgpu::Features =
     wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16);
 
-/// What timing dispatches needs.
-const TIMES: wgpu::Features =
+/// Features for timing dispatches.
+const TIMESTAMPS: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
-/// Rows and columns of the matrices of f16 that `adapter` multiplies to sums of f32, when it has all that is needed.
-fn matrix_size(adapter: &Adapter) -> Option<usize> {
+/// Tile size (16 or 8) of f16 cooperative matrices with f32 accumulators, if `adapter` has them and all required
+/// features.
+fn coop_matrix_size(adapter: &Adapter) -> Option<usize> {
     let sizes = adapter.adapter.cooperative_matrix_properties();
     let has = |size: u32| {
         sizes.iter().any(|found| {
@@ -47,18 +47,18 @@ fn matrix_size(adapter: &Adapter) -> Option<usize> {
                 && types == (wgpu::CooperativeScalarType::F16, wgpu::CooperativeScalarType::F32)
         })
     };
-    let has_features = adapter.adapter.features().contains(MATRICES);
+    let has_features = adapter.adapter.features().contains(COOP_MATRIX);
     [16, 8].into_iter().find(|&size| has_features && has(size)).map(|size| size as usize)
 }
 
-/// A graphics processor, or a program that stands in for one.
+/// A GPU, or a software implementation of one.
 #[derive(Clone, Debug)]
 pub struct Adapter {
     pub(crate) adapter: wgpu::Adapter,
     pub(crate) info: wgpu::AdapterInfo,
 }
 
-/// All adapters of this machine, real processors first.
+/// All adapters of this machine, hardware before software.
 pub fn adapters() -> Vec<Adapter> {
     let found = pollster::block_on(INSTANCE.enumerate_adapters(BACKENDS));
     let mut adapters: Vec<Adapter> =
@@ -84,48 +84,48 @@ impl Adapter {
         self.info.backend.to_str()
     }
 
-    /// Whether it computes on the processor.
+    /// Whether it runs on the CPU.
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
     }
 }
 
-/// What a device is opened with.
+/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// No larger limits than these are asked for.
-    pub(crate) most: Option<wgpu::Limits>,
-    /// Whether kernels add across subgroups where the device can.
+    /// Upper bounds for the requested limits.
+    pub(crate) max_limits: Option<wgpu::Limits>,
+    /// Whether kernels may use subgroup operations.
     pub(crate) subgroups: bool,
-    /// Whether they multiply by matrix units where it has them.
-    pub(crate) matrices: bool,
-    /// Whether kernels are compiled with checks of every index.
+    /// Whether kernels may use cooperative matrices.
+    pub(crate) coop_matrix: bool,
+    /// Whether kernels are compiled with bounds checks.
     pub(crate) checks: bool,
-    /// Bytes that buffers may have together.
+    /// Memory budget for all buffers, in bytes.
     pub(crate) budget: Option<u64>,
-    /// Whether dispatches are timed where the device has a clock.
+    /// Whether dispatches are timed, where the device supports timestamps.
     pub(crate) timed: bool,
-    /// What is watched in every step.
+    /// What tests check in every step.
     #[cfg(test)]
-    pub(crate) watch: Option<crate::guard::Watch>,
+    pub(crate) sanitize: Option<crate::guard::Sanitize>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            most: None,
+            max_limits: None,
             subgroups: true,
-            matrices: true,
+            coop_matrix: true,
             checks: cfg!(debug_assertions),
             budget: None,
             timed: false,
             #[cfg(test)]
-            watch: None,
+            sanitize: None,
         }
     }
 }
 
-/// What a buffer is for.
+/// What a buffer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Weights,
@@ -139,25 +139,25 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// What errors call it.
+    /// The name in error messages.
     fn name(self) -> &'static str {
         match self {
             Purpose::Weights => "weights",
             Purpose::Store => "the K/V cache",
             Purpose::Activations => "activations",
-            Purpose::AttentionParts => "parts of attention",
-            Purpose::Inputs => "inputs of a step",
+            Purpose::AttentionParts => "partial results of attention",
+            Purpose::Inputs => "step inputs",
             Purpose::Results => "results",
             Purpose::Constants => "constants",
-            Purpose::Times => "times",
+            Purpose::Times => "timestamps",
         }
     }
 
-    /// The same where it is longer than what a kernel can bind.
-    fn name_as_a_whole(self) -> &'static str {
+    /// The name when the size exceeds the binding limit.
+    fn unbindable_name(self) -> &'static str {
         match self {
-            Purpose::Store => "the K/V cache of a layer, which the device must bind as a whole",
-            Purpose::Activations => "activations, which the device must bind as a whole",
+            Purpose::Store => "the K/V cache of a layer, which must fit in one binding",
+            Purpose::Activations => "activations, which must fit in one binding",
             Purpose::Weights
             | Purpose::AttentionParts
             | Purpose::Inputs
@@ -167,7 +167,7 @@ impl Purpose {
         }
     }
 
-    /// What to do where there is no room for it.
+    /// What the user can do when allocation fails.
     fn remedy(self) -> Remedy {
         match self {
             Purpose::Weights | Purpose::Constants => Remedy::FewerLayers,
@@ -181,12 +181,12 @@ impl Purpose {
     }
 }
 
-/// Bytes that a buffer of `bytes` takes.
-pub(crate) fn taken(bytes: u64) -> u64 {
+/// Size in bytes of the buffer that is allocated for `bytes`.
+pub(crate) fn allocated_size(bytes: u64) -> u64 {
     bytes.next_multiple_of(16).max(16)
 }
 
-/// A buffer that is counted as long as it is there.
+/// A buffer that counts as used memory until it is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     buffer: wgpu::Buffer,
@@ -201,7 +201,7 @@ impl Deref for Buffer {
     }
 }
 
-/// Bytes of a device's memory that are in use.
+/// Bytes that count as used until dropped.
 #[derive(Debug)]
 struct Counted {
     bytes: u64,
@@ -214,24 +214,23 @@ impl Drop for Counted {
     }
 }
 
-/// A device and what is built on it once.
+/// An opened device with its caches of pipelines and layouts.
 pub(crate) struct Device {
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
     pub(crate) limits: wgpu::Limits,
     pub(crate) info: wgpu::AdapterInfo,
-    pub(crate) abilities: Abilities,
-    /// Whether every dispatch is timed.
+    pub(crate) caps: Caps,
     pub(crate) is_timed: bool,
-    /// Whether kernels check their indices.
+    /// Whether kernels are compiled with bounds checks.
     checks: bool,
-    /// Bytes that buffers may have together, and those they have.
+    /// Memory budget and current use of all buffers, in bytes.
     budget: Option<u64>,
     used: Arc<AtomicU64>,
     #[cfg(test)]
     pub(crate) guard: Option<crate::guard::Guard>,
     built: Mutex<Built>,
-    /// Why the device is gone, once it is.
+    /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
 }
 
@@ -248,27 +247,27 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens `adapter`; times dispatches if it is to and can.
+    /// Opens `adapter`. Unsupported optional features are left disabled.
     pub(crate) fn open(adapter: &Adapter, settings: &Settings) -> Result<Device, Error> {
         let mut limits = adapter.adapter.limits();
-        if let Some(most) = &settings.most {
-            limits = limits.or_worse_values_from(most);
+        if let Some(max) = &settings.max_limits {
+            limits = limits.or_worse_values_from(max);
         }
-        let mut wanted = wgpu::Features::empty();
+        let mut requested = wgpu::Features::empty();
         if settings.subgroups {
-            wanted |= wgpu::Features::SUBGROUP;
+            requested |= wgpu::Features::SUBGROUP;
         }
-        let size = matrix_size(adapter).filter(|_| settings.subgroups && settings.matrices);
+        let size = coop_matrix_size(adapter).filter(|_| settings.subgroups && settings.coop_matrix);
         if size.is_some() {
-            wanted |= MATRICES;
+            requested |= COOP_MATRIX;
         }
         if settings.timed {
-            wanted |= TIMES;
+            requested |= TIMESTAMPS;
         }
-        let features = adapter.adapter.features() & wanted;
-        #[expect(unsafe_code, reason = "matrix units are not to be had otherwise")]
-        // SAFETY: of what wgpu calls experimental, kernels use cooperative matrices alone, of sizes that the adapter
-        // lists, with pointers to workgroup memory that whole matrices lie behind.
+        let features = adapter.adapter.features() & requested;
+        #[expect(unsafe_code, reason = "wgpu marks cooperative matrices as experimental")]
+        // SAFETY: cooperative matrices are the only experimental feature used, with sizes that the adapter lists;
+        // every pointer has a whole matrix of workgroup memory behind it.
         let experimental_features = unsafe { wgpu::ExperimentalFeatures::enabled() };
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("rustorch"),
@@ -284,31 +283,31 @@ impl Device {
         let lost = Arc::new(Mutex::new(None));
         let noted = lost.clone();
         device.set_device_lost_callback(move |reason, why| {
-            lock(&noted).get_or_insert_with(|| format!("it was lost ({reason:?}): {why}"));
+            lock(&noted).get_or_insert_with(|| format!("device lost ({reason:?}): {why}"));
         });
         let noted = lost.clone();
         device.on_uncaptured_error(Arc::new(move |error| {
             lock(&noted).get_or_insert_with(|| error.to_string());
         }));
         let subgroups = features.contains(wgpu::Features::SUBGROUP).then_some(Subgroups {
-            least: adapter.info.subgroup_min_size,
-            most: adapter.info.subgroup_max_size,
+            min: adapter.info.subgroup_min_size,
+            max: adapter.info.subgroup_max_size,
         });
-        let abilities = Abilities {
+        let caps = Caps {
             subgroups,
-            matrices: size.filter(|_| features.contains(MATRICES)),
+            coop_matrix: size.filter(|_| features.contains(COOP_MATRIX)),
             workgroup_memory: limits.max_compute_workgroup_storage_size,
             threads: limits.max_compute_invocations_per_workgroup,
         };
         Ok(Device {
             #[cfg(test)]
-            guard: settings.watch.map(|watch| crate::guard::Guard::new(&device, watch)),
+            guard: settings.sanitize.map(|sanitize| crate::guard::Guard::new(&device, sanitize)),
             device,
             queue,
             limits,
             info: adapter.info.clone(),
-            abilities,
-            is_timed: features.contains(TIMES),
+            caps,
+            is_timed: features.contains(TIMESTAMPS),
             checks: settings.checks,
             budget: settings.budget,
             used: Arc::default(),
@@ -317,7 +316,6 @@ impl Device {
         })
     }
 
-    /// What it is, for people.
     pub(crate) fn describe(&self) -> Description {
         let info = &self.info;
         Description {
@@ -331,7 +329,7 @@ impl Device {
     }
 
     /// # Errors
-    /// Once the device is gone, or has refused anything it was told.
+    /// When the device is lost or has reported an error.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match &*lock(&self.lost) {
             None => Ok(()),
@@ -339,10 +337,10 @@ impl Device {
         }
     }
 
-    /// Whether the device can have and bind a buffer so long.
+    /// Checks a buffer size against the limits on buffers and bindings.
     ///
     /// # Errors
-    /// When it cannot, whatever else it holds.
+    /// When the size exceeds a limit, however much memory is free.
     pub(crate) fn check_size(
         &self,
         purpose: Purpose,
@@ -350,10 +348,10 @@ impl Device {
         usage: wgpu::BufferUsages,
     ) -> Result<(), Error> {
         let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
-        let most = self.limits.max_storage_buffer_binding_size;
-        if bytes > self.limits.max_buffer_size || is_bound && bytes > most {
+        let max = self.limits.max_storage_buffer_binding_size;
+        if bytes > self.limits.max_buffer_size || is_bound && bytes > max {
             return Err(Error::OutOfMemory {
-                what: purpose.name_as_a_whole(),
+                what: purpose.unbindable_name(),
                 bytes,
                 memory: MemoryKind::Device,
                 remedy: purpose.remedy(),
@@ -362,10 +360,10 @@ impl Device {
         Ok(())
     }
 
-    /// A buffer, all zeros.
+    /// Allocates a zeroed buffer.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// When allocation fails or exceeds the budget.
     pub(crate) fn buffer(
         &self,
         purpose: Purpose,
@@ -374,12 +372,12 @@ impl Device {
     ) -> Result<Buffer, Error> {
         self.check()?;
         self.check_size(purpose, bytes, usage)?;
-        let no_room =
+        let out_of_memory =
             |remedy| Error::OutOfMemory { what: purpose.name(), bytes, memory: MemoryKind::Device, remedy };
-        let size = taken(bytes);
+        let size = allocated_size(bytes);
         let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {
-            return Err(no_room(Remedy::RaiseLimit));
+            return Err(out_of_memory(Remedy::RaiseLimit));
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -390,14 +388,14 @@ impl Device {
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(Buffer { buffer, _counted: counted }),
-            Some(_) => Err(no_room(purpose.remedy())),
+            Some(_) => Err(out_of_memory(purpose.remedy())),
         }
     }
 
-    /// A buffer that holds `words` from the beginning.
+    /// Allocates a buffer with initial contents.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// When allocation fails or exceeds the budget.
     pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Result<Buffer, Error> {
         let usage = usage | wgpu::BufferUsages::COPY_DST;
         let buffer = self.buffer(Purpose::Constants, size_of_val(words) as u64, usage)?;
@@ -405,19 +403,19 @@ impl Device {
         Ok(buffer)
     }
 
-    /// Bytes that buffers have now.
+    /// Bytes of all live buffers.
     #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` more as used; also says how many that makes.
+    /// Counts `bytes` as used; returns the guard and the new total.
     fn count(&self, bytes: u64) -> (Arc<Counted>, u64) {
         let before = self.used.fetch_add(bytes, Ordering::Relaxed);
         (Arc::new(Counted { bytes, used: self.used.clone() }), before.saturating_add(bytes))
     }
 
-    /// The pipeline of `kernel`, built when it is asked for first.
+    /// The pipeline of `kernel`, compiled on first use.
     pub(crate) fn pipeline(&self, kernel: &Kernel) -> wgpu::ComputePipeline {
         let source = kernel.source();
         if let Some(pipeline) = lock(&self.built).pipelines.get(&source) {
@@ -454,15 +452,15 @@ impl Device {
         if self.checks {
             return self.device.create_shader_module(descriptor);
         }
-        #[expect(unsafe_code, reason = "checks of every index, which Metal has not by itself, cost time")]
-        // SAFETY: kernels are this crate's; what they index with comes from sizes that are checked when a graph is
-        // compiled and when a step is run. Tests watch every index (`guard.rs`).
+        #[expect(unsafe_code, reason = "bounds checks cost time, and Metal has none of its own")]
+        // SAFETY: the kernels are this crate's own. Sizes that indices derive from are checked when a graph is
+        // compiled and when a step is submitted; tests bounds-check every index (`guard.rs`).
         unsafe {
             self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
         }
     }
 
-    /// Columns that are left free on both sides of a value: none, but where a step is watched.
+    /// Guard columns on both sides of a value; 0 unless steps are sanitized.
     pub(crate) fn margin(&self) -> usize {
         #[cfg(test)]
         if self.guard.is_some() {
@@ -471,7 +469,7 @@ impl Device {
         0
     }
 
-    /// The layouts of a kernel with such bindings.
+    /// Bind group layout and pipeline layout for these bindings, cached.
     pub(crate) fn layouts(&self, bindings: &[Access]) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         if let Some(layouts) = lock(&self.built).layouts.get(bindings) {
             return layouts.clone();
@@ -508,10 +506,10 @@ impl Device {
         (group, layout)
     }
 
-    /// Waits until all that was submitted is done, and shows `take` the beginning of `buffer`, which can be mapped.
+    /// Waits for the queue, maps the first `bytes` of `buffer` and passes them to `take`.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// When the device is lost.
     pub(crate) fn read<T>(
         &self,
         buffer: &wgpu::Buffer,
@@ -520,15 +518,15 @@ impl Device {
     ) -> Result<T, Error> {
         let slice = buffer.slice(..bytes);
         let (sender, mapped) = mpsc::channel();
-        // Nobody listens any more once waiting has failed.
+        // The receiver is gone if waiting failed.
         slice.map_async(wgpu::MapMode::Read, move |result| drop(sender.send(result)));
         self.wait()?;
         let failed = |why: String| Error::Device { device: self.info.name.clone(), why };
-        // Another thread that waits for this device may be the one that is just about to tell.
-        match mapped.recv_timeout(ARRIVAL) {
+        // The callback may run on another thread that polls the same device.
+        match mapped.recv_timeout(READ_TIMEOUT) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(failed(error.to_string())),
-            Err(_) => return Err(failed("results did not arrive".into())),
+            Err(_) => return Err(failed("timed out while reading results".into())),
         }
         let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
         let taken = take(&view);
@@ -538,10 +536,10 @@ impl Device {
         Ok(taken)
     }
 
-    /// Waits until all that was submitted is done.
+    /// Waits until all submitted work is done.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// When the device is lost.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         let waited = self.device.poll(wgpu::PollType::Wait { submission_index: None, timeout: None });
         self.check()?;

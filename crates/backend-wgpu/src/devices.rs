@@ -1,14 +1,12 @@
-//! Graphics processors among the devices of a machine.
+//! The driver that lists this machine's GPUs.
 
 use std::sync::Arc;
 
-use backend::{
-    Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions, readable_size,
-};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, readable_size};
 
 use crate::{Adapter, Facts, Gpu, Options, adapters, formats, may_have_gpu};
 
-/// Finds the graphics processors that Vulkan and Metal know.
+/// Lists the devices of Vulkan and Metal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GpuDriver;
 
@@ -35,7 +33,6 @@ impl From<&OpenOptions> for Options {
 
 impl Device for Adapter {
     fn info(&self) -> DeviceInfo {
-        let room = self.room();
         let address = Some(self.info.device_pci_bus_id.clone()).filter(|address| !address.is_empty());
         DeviceInfo {
             backend: self.interface(),
@@ -48,7 +45,7 @@ impl Device for Adapter {
                 wgpu::DeviceType::Cpu => DeviceKind::SoftwareGpu,
             },
             address,
-            memory: DeviceMemory { total: room.total, free: room.free },
+            memory: self.memory(),
             instruction_sets: Vec::new(),
         }
     }
@@ -65,31 +62,34 @@ impl Device for Adapter {
             workgroup_memory,
             workgroup,
         } = Adapter::facts(self);
-        let room = self.room();
+        let memory = self.memory();
         let size = readable_size;
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
         let mut facts = vec![
             ("kind", kind.to_owned()),
             ("driver", driver),
-            ("memory", format!("{}, of which free: {}", known(room.total), known(room.free))),
-            ("largest buffer", format!("{}, of which a kernel sees {}", size(buffer), size(binding))),
+            ("memory", format!("{} total, {} free", known(memory.total), known(memory.free))),
+            ("largest buffer", format!("{}, {} per binding", size(buffer), size(binding))),
             (
                 "workgroups",
-                format!("up to {workgroup} threads, which share {}", size(workgroup_memory.into())),
+                format!("up to {workgroup} threads, {} of workgroup memory", size(workgroup_memory.into())),
             ),
             (
                 "subgroups",
                 match subgroups {
-                    Some((least, most)) if least == most => format!("{least} threads"),
-                    Some((least, most)) => format!("{least} to {most} threads"),
+                    Some((min, max)) if min == max => format!("{min} threads"),
+                    Some((min, max)) => format!("{min} to {max} threads"),
                     None => "none".to_owned(),
                 },
             ),
-            ("f16 in kernels", if has_f16 { "yes" } else { "no" }.to_owned()),
+            ("f16 arithmetic", if has_f16 { "yes" } else { "no" }.to_owned()),
             ("matrix units", if matrices.is_empty() { "none".to_owned() } else { matrices.join(", ") }),
             (
                 "weights",
-                format!("in {}; other formats as F16, or F32 if values are too large", formats().join(", ")),
+                format!(
+                    "{}; other formats become F16, or F32 where F16 would overflow",
+                    formats().join(", ")
+                ),
             ),
         ];
         if let Err(error) = Gpu::with(self, options.into()) {

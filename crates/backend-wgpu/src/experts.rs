@@ -1,4 +1,4 @@
-//! Passes of experts: which ones rows use, and the products with their matrices.
+//! Passes of mixture-of-experts layers: routing, and GEMVs with the selected experts.
 
 use backend::{Error, MemoryKind, Remedy};
 use graph::{ValueId, WeightId};
@@ -9,11 +9,11 @@ use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, Cost, F32, Grid, LaunchPlan, Variant};
 use crate::plan::Experts;
-use crate::policy::{self, Product, Shapes};
+use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::Shard;
 
 impl Compiler<'_> {
-    /// Experts that the rows of a list use at most.
+    /// Experts used per row, at most.
     fn used(&self, list: usize) -> usize {
         self.plan.lists[list].used
     }
@@ -25,18 +25,18 @@ impl Compiler<'_> {
         list: usize,
         y: ValueId,
     ) -> Result<(), Error> {
-        assert_eq!(used, self.used(list), "a list is as long as its route");
+        assert_eq!(used, self.used(list), "list and route agree");
         let launch = self.list(logits, list, Some(y))?;
         self.dispatch(y, vec![Variant::always(vec![launch])]);
         Ok(())
     }
 
-    /// What makes a list of experts: from logits, with how much each counts as `y`, or from how much they count.
+    /// Builds the list of experts per row: with `y` by softmax of logits, otherwise from given routing weights.
     fn list(&self, x: ValueId, list: usize, y: Option<ValueId>) -> Result<LaunchPlan, Error> {
         let (experts, used) = (self.cols(x), self.used(list));
         if !policy::fits_route(experts, used) {
             return Err(Error::OutOfMemory {
-                what: "the experts of a layer",
+                what: "the routing weights of a row, which must fit in workgroup memory",
                 bytes: (experts * F32) as u64,
                 memory: MemoryKind::Device,
                 remedy: Remedy::UseCpu,
@@ -50,7 +50,7 @@ impl Compiler<'_> {
         Ok(self.launch(kernel, params, buffers, Grid::rows(1), cost))
     }
 
-    /// Each row with the matrices that it uses: gates and ups to a row an expert, then downs to their sum.
+    /// Gate and up projections of each selected expert, then down projections summed over experts.
     pub(crate) fn experts(&mut self, pass: &Experts) -> Result<(), Error> {
         let Experts { x, norm, routes, list, gate, up, down, act, residual, y, .. } = *pass;
         let used = self.used(list);
@@ -60,78 +60,78 @@ impl Compiler<'_> {
         }
         let model = self.model;
         let [gates, ups, downs] = [gate, up, down].map(|id| model.matrix(id));
-        // Rows of an expert's matrix, filled up to whole chunks.
+        // Outputs of an expert's gate and up projection, padded to whole chunks.
         let (inner, padded) = (gates.rows, gates.rows.next_multiple_of(CHUNK));
-        let bytes = self.most_rows(y).max(1) * used * padded * F32;
-        let hidden = self.room_in(|own| &mut own.hidden, Purpose::Activations, bytes)?;
+        let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
+        let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes)?;
         let chosen = BufferId::Own(self.scratch.lists[list]);
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
 
         let [x_at, x_stride] = self.at(x);
-        let of_x = [x_at / 4, x_stride / 4, self.cols(x) as u32, self.word_of_rows(y)];
+        let x_params = [x_at / 4, x_stride / 4, self.cols(x) as u32, self.row_count_word(y)];
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
         for (number, (gate_shard, up_shard)) in gates.shards.iter().zip(&ups.shards).enumerate() {
-            let own = of_experts(gate_shard, inner);
+            let experts = expert_range(gate_shard, inner);
             let params = [
-                gate_shard.layout.numbers(),
-                up_shard.layout.numbers(),
-                [used as u32, padded as u32, own[0], own[1]],
+                gate_shard.layout.params(),
+                up_shard.layout.params(),
+                [used as u32, padded as u32, experts[0], experts[1]],
                 [inner as u32, inner as u32, 0, 0],
                 [0, 0, 0, padded as u32],
-                of_x,
+                x_params,
                 [0, 0, eps, 0],
             ];
             let mut buffers = vec![self.slot(x), hidden];
             buffers.extend([gate, up].map(|id| BufferId::Weight(id, number)));
             buffers.extend(scales);
             buffers.push(chosen);
-            let products = kernels::Products {
+            let matmul = kernels::Matmul {
                 parts: [gate_shard, up_shard].map(|shard| shard.layout.format.name()).to_vec(),
                 norm: norm.is_some(),
                 glu: true,
                 act: act.name(),
-                rest: false,
+                addend: false,
                 ragged: !self.cols(x).is_multiple_of(CHUNK),
             };
             let cols = self.cols(x);
-            let cost = self.cost([gate, up], used, [cols, 2 * inner], "experts in", &products.parts);
-            launches.push(self.expert_rows(products, "in", params, buffers, padded, cost));
+            let cost = self.cost([gate, up], used, [cols, 2 * inner], "experts in", &matmul.parts);
+            launches.push(self.expert_rows(matmul, "in", params, buffers, padded, cost));
         }
 
         let [y_at, y_stride] = self.at(y);
         for (number, shard) in downs.shards.iter().enumerate() {
-            // The first shard begins the sum, which the others go on with.
-            let rest = residual.filter(|_| number == 0).map(|id| (self.slot(id), self.at(id)));
-            let [rest_at, rest_stride] = rest.map_or([0, 0], |(_, at)| at);
-            let own = of_experts(shard, downs.rows);
+            // The first shard adds the residual; the others accumulate.
+            let addend = residual.filter(|_| number == 0).map(|id| (self.slot(id), self.at(id)));
+            let [addend_at, addend_stride] = addend.map_or([0, 0], |(_, at)| at);
+            let experts = expert_range(shard, downs.rows);
             let params = [
-                shard.layout.numbers(),
+                shard.layout.params(),
                 [u32::from(number > 0), 0, 0, 0],
-                [used as u32, 0, own[0], own[1]],
+                [used as u32, 0, experts[0], experts[1]],
                 [downs.rows as u32, 0, 0, 0],
                 [y_at, 0, 0, y_stride],
-                [0, (used * padded / 4) as u32, (used * padded) as u32, self.word_of_rows(y)],
-                [rest_at, rest_stride, 0, 0],
+                [0, (used * padded / 4) as u32, (used * padded) as u32, self.row_count_word(y)],
+                [addend_at, addend_stride, 0, 0],
             ];
             let mut buffers = vec![hidden, self.slot(y), BufferId::Weight(down, number)];
-            buffers.extend(rest.map(|(rest, _)| rest));
+            buffers.extend(addend.map(|(addend, _)| addend));
             buffers.push(chosen);
-            let products = kernels::Products {
+            let matmul = kernels::Matmul {
                 parts: vec![shard.layout.format.name()],
                 norm: false,
                 glu: false,
                 act: "",
-                rest: rest.is_some(),
+                addend: addend.is_some(),
                 ragged: false,
             };
-            let cost = self.cost([down], used, [inner, downs.rows], "experts out", &products.parts);
-            launches.push(self.expert_rows(products, "out", params, buffers, downs.rows, cost));
+            let cost = self.cost([down], used, [inner, downs.rows], "experts out", &matmul.parts);
+            launches.push(self.expert_rows(matmul, "out", params, buffers, downs.rows, cost));
         }
         self.dispatch(y, vec![Variant::always(launches)]);
         Ok(())
     }
 
-    /// What a row takes, with the matrices that it uses: `cols` inputs and outputs of each expert.
+    /// Cost of a row with `used` experts, each of `cols` inputs and `outputs` outputs.
     fn cost<const N: usize>(
         &self,
         weights: [WeightId; N],
@@ -140,11 +140,11 @@ impl Compiler<'_> {
         what: &str,
         parts: &[&str],
     ) -> Cost {
-        let of_one = |id: WeightId| {
+        let per_expert = |id: WeightId| {
             let matrix = self.model.matrix(id);
             matrix.bytes() / self.bound.weight(id).count as u64
         };
-        let bytes: u64 = weights.into_iter().map(of_one).sum();
+        let bytes: u64 = weights.into_iter().map(per_expert).sum();
         Cost {
             what: format!("{what} {} {cols} to {outputs}", parts.join("+")),
             row_bytes: used as u64 * (bytes + ((cols + outputs) * F32) as u64),
@@ -153,34 +153,34 @@ impl Compiler<'_> {
         }
     }
 
-    /// One row of activations at a time, with the matrices that it uses.
+    /// A GEMV with the selected experts, one activation row at a time.
     fn expert_rows(
         &self,
-        products: kernels::Products,
+        matmul: kernels::Matmul,
         experts: &'static str,
         params: [[u32; 4]; 7],
         buffers: Vec<BufferId>,
         outputs: usize,
         cost: Cost,
     ) -> LaunchPlan {
-        let gates = if products.glu { 2 } else { 1 };
+        let gates = if matmul.glu { 2 } else { 1 };
         let cols = params[5][2] as usize;
-        let shapes = Shapes { rows: 1, cols, outputs, gates, fits_f16: false };
-        let Product::Few { columns, outputs: together, lanes, threads, subgroups } =
-            policy::product(shapes, self.device.abilities)
+        let shapes = MatmulShape { rows: 1, cols, outputs, gates, fits_f16: false };
+        let Algorithm::Gemv { columns, outputs: per_group, lanes, threads, subgroups } =
+            policy::matmul(shapes, self.device.caps)
         else {
-            unreachable!("one row is few");
+            unreachable!("a single row is a GEMV");
         };
         let kernel =
-            kernels::Linear { products, columns, outputs: together, lanes, threads, subgroups, experts };
-        let groups = outputs.div_ceil(together * (threads / lanes));
-        let times = if experts == "in" { params[2][0] as usize } else { 1 };
+            kernels::Gemv { matmul, columns, outputs: per_group, lanes, threads, subgroups, experts };
+        let groups = outputs.div_ceil(per_group * (threads / lanes));
+        let experts_per_row = if experts == "in" { params[2][0] as usize } else { 1 };
         let params = params.as_flattened().to_vec();
-        self.launch(Kernel::Linear(kernel), params, buffers, Grid::rows(groups * times), cost)
+        self.launch(Kernel::Gemv(kernel), params, buffers, Grid::rows(groups * experts_per_row), cost)
     }
 }
 
-/// The first expert of a shard, and how many it has.
-fn of_experts(shard: &Shard, rows: usize) -> [u32; 2] {
+/// First expert of a shard, and the number of experts in it.
+fn expert_range(shard: &Shard, rows: usize) -> [u32; 2] {
     [shard.rows.start / rows, shard.rows.len() / rows].map(|number| number as u32)
 }

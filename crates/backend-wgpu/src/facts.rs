@@ -1,32 +1,32 @@
-//! What there is to know about an adapter before it is opened.
+//! Properties of an adapter, known before it is opened.
 
 use crate::device::Adapter;
 
-/// What an adapter is and can do.
+/// Properties and capabilities of an adapter.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Such as `discrete` or `software`.
     pub kind: &'static str,
     /// The driver's name and version.
     pub driver: String,
-    /// Threads of a subgroup, least and most, where kernels can add across them.
+    /// Minimum and maximum subgroup size, if subgroup operations are supported.
     pub subgroups: Option<(u32, u32)>,
-    /// Whether kernels can compute in f16.
+    /// Whether shaders support f16 arithmetic.
     pub has_f16: bool,
-    /// What matrix units multiply, such as `16x16x16 F16 to F32`.
+    /// Cooperative matrix configurations, such as `16x16x16 F16 to F32`.
     pub matrices: Vec<String>,
-    /// Bytes of the longest buffer.
+    /// Maximum buffer size in bytes.
     pub buffer: u64,
-    /// Bytes that a kernel sees of a buffer, at most.
+    /// Maximum size of a storage binding in bytes.
     pub binding: u64,
-    /// Bytes that the threads of a workgroup share.
+    /// Workgroup (shared) memory in bytes.
     pub workgroup_memory: u32,
-    /// Threads of a workgroup, at most.
+    /// Maximum threads per workgroup.
     pub workgroup: u32,
 }
 
 impl Adapter {
-    /// What it is and can do.
+    /// Properties and capabilities.
     pub fn facts(&self) -> Facts {
         let (features, limits) = (self.adapter.features(), self.adapter.limits());
         let subgroups = (self.info.subgroup_min_size, self.info.subgroup_max_size);
@@ -57,13 +57,13 @@ impl Adapter {
     }
 }
 
-/// Whether this machine may have a graphics processor. Asking drivers takes time, and some say things on stderr;
-/// on Linux a processor has a device file, and without any there is none to ask for.
+/// Whether this machine may have a GPU. Initialising drivers is slow, and some print to stderr. On Linux every GPU
+/// driver creates a device file, so without one there is nothing to initialise.
 pub fn may_have_gpu() -> bool {
     if !cfg!(target_os = "linux") {
         return true;
     }
-    // Mesa's and others that the kernel manages; NVIDIA's own; of AMD's compute; Windows' under Linux; of telephones.
+    // In order: DRM (Mesa and others), NVIDIA, AMD compute, WSL, Arm Mali, Qualcomm Adreno, PowerVR.
     let names = ["dri", "nvidia", "kfd", "dxg", "mali", "kgsl", "pvr"];
     let Ok(files) = std::fs::read_dir("/dev") else { return true };
     files.flatten().any(|file| names.iter().any(|name| file.file_name().to_string_lossy().starts_with(name)))

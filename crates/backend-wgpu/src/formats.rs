@@ -1,9 +1,9 @@
-//! How weights lie in the device's memory.
+//! Device formats: how weights are stored in GPU memory.
 //!
-//! A format's blocks are taken apart into planes, each of one size of element: numbers, high bits, scales. A plane
-//! holds the elements of all rows, row after row, and begins at 16 bytes, so that kernels load whole vectors where
-//! the file has blocks of 18 or 210 bytes; together the planes are as long as the blocks. Kernels see every
-//! format as chunks of 32 values (`kernels/formats.wgsl`).
+//! The blocks of a quantised format are split into planes: low bits, high bits, scales. A plane holds the elements of
+//! all rows, row by row, and starts at a multiple of 16 bytes. Kernels can thus load whole vectors, where the file
+//! has blocks of 18 or 210 bytes. The planes take as many bytes as the blocks. Kernels see every format as chunks of
+//! 32 values (`kernels/formats.wgsl`).
 
 use std::num::NonZero;
 
@@ -11,15 +11,15 @@ use backend::Weight;
 use half::f16;
 use quant::{Block, BlockQ4_0, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_0, Format, Groups};
 
-/// Values of a chunk.
+/// Values per chunk.
 pub(crate) const CHUNK: usize = 32;
 
-/// Bytes of the vectors that kernels load; planes begin at a multiple.
+/// Vector load size in bytes; planes start at a multiple of it.
 const VECTOR: usize = 16;
 
-/// The formats that kernels read.
+/// Formats that kernels can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(non_camel_case_types, reason = "the names every user knows")]
+#[expect(non_camel_case_types, reason = "standard format names")]
 pub(crate) enum DeviceFormat {
     F32,
     F16,
@@ -32,7 +32,6 @@ pub(crate) enum DeviceFormat {
 }
 
 impl DeviceFormat {
-    /// Every one.
     #[cfg(test)]
     pub(crate) const ALL: [DeviceFormat; 8] = [
         DeviceFormat::F32,
@@ -45,7 +44,7 @@ impl DeviceFormat {
         DeviceFormat::Q6_K,
     ];
 
-    /// What `weight` becomes: what its format says, or F32 where that would make numbers infinite.
+    /// The device format of `weight`: that of its file format, or F32 where F16 would overflow.
     pub(crate) fn of_weight(weight: &Weight) -> DeviceFormat {
         match DeviceFormat::of(weight.format) {
             DeviceFormat::F16 if weight.format != Format::F16 && !fits_f16(weight) => DeviceFormat::F32,
@@ -53,7 +52,7 @@ impl DeviceFormat {
         }
     }
 
-    /// What a tensor of `format` becomes as a rule: itself, or F16.
+    /// The default device format of a file format: the same one, or F16 if there are no kernels for it.
     pub(crate) fn of(format: Format) -> DeviceFormat {
         match format {
             Format::F32 => DeviceFormat::F32,
@@ -67,7 +66,7 @@ impl DeviceFormat {
         }
     }
 
-    /// The format whose numbers it holds as they are.
+    /// The equivalent file format.
     pub(crate) fn format(self) -> Format {
         match self {
             DeviceFormat::F32 => Format::F32,
@@ -81,7 +80,7 @@ impl DeviceFormat {
         }
     }
 
-    /// The name that kernels know it by.
+    /// The name in kernel templates.
     pub(crate) fn name(self) -> &'static str {
         match self {
             DeviceFormat::F32 => "f32",
@@ -95,12 +94,12 @@ impl DeviceFormat {
         }
     }
 
-    /// Whether its values may all fit f16: [`Layout::pack`] knows, when it has seen them.
+    /// Whether all values may be finite in f16. For quantised formats [`Layout::pack`] finds out from the scales.
     pub(crate) fn may_fit_f16(self) -> bool {
         !matches!(self, DeviceFormat::F32 | DeviceFormat::BF16)
     }
 
-    /// Bytes of an element, and values that share it, of each plane.
+    /// Bytes per element and values per element, for each plane.
     fn planes(self) -> &'static [(usize, usize)] {
         match self {
             DeviceFormat::F32 => &[(4, 1)],
@@ -114,12 +113,12 @@ impl DeviceFormat {
     }
 }
 
-/// A weight's place in a buffer.
+/// The layout of a weight, or of a shard of one, in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) format: DeviceFormat,
     pub(crate) rows: usize,
-    /// Chunks of a row; the last one of floating-point values is filled up with zeros.
+    /// Chunks per row; unquantised formats pad the last one with zeros.
     pub(crate) chunks: usize,
 }
 
@@ -128,18 +127,18 @@ impl Layout {
         Layout { format, rows, chunks: cols.div_ceil(CHUNK) }
     }
 
-    /// Bytes of the buffer.
+    /// Buffer size.
     pub(crate) fn bytes(&self) -> usize {
-        self.ends().last().expect("a format has planes")
+        self.ends().last().expect("every format has a plane")
     }
 
-    /// Bytes of the elements of each plane.
+    /// Size of each plane in bytes, unpadded.
     fn sizes(&self) -> impl Iterator<Item = usize> {
         let values = self.rows * self.chunks * CHUNK;
         self.format.planes().iter().map(move |(bytes, shared_by)| values / shared_by * bytes)
     }
 
-    /// Where each plane ends, in bytes.
+    /// End of each plane in bytes, padded.
     fn ends(&self) -> impl Iterator<Item = usize> {
         self.sizes().scan(0, |end, size| {
             *end += size.next_multiple_of(VECTOR);
@@ -147,17 +146,17 @@ impl Layout {
         })
     }
 
-    /// What kernels have to know: chunks of a row, and where the second, third and fourth planes begin, in vectors.
-    pub(crate) fn numbers(&self) -> [u32; 4] {
-        let mut numbers = [self.chunks as u32, 0, 0, 0];
-        for (number, end) in numbers[1..].iter_mut().zip(self.ends()) {
-            *number = (end / VECTOR) as u32;
+    /// Parameters for kernels: chunks per row, then the offsets of planes 1 to 3 in vectors.
+    pub(crate) fn params(&self) -> [u32; 4] {
+        let mut params = [self.chunks as u32, 0, 0, 0];
+        for (param, end) in params[1..].iter_mut().zip(self.ends()) {
+            *param = (end / VECTOR) as u32;
         }
-        numbers
+        params
     }
 
-    /// Writes all rows, which lie in `bytes` as the file has them, to `to`, which is all zeros: a part of them on each
-    /// thread there is. Returns what no number goes beyond, as far as scales say it.
+    /// Packs `bytes`, all rows in the file's format, into the zeroed `to`, with one thread per core. Returns an upper
+    /// bound of the magnitude of quantised values, derived from the scales.
     pub(crate) fn pack(&self, format: Format, bytes: &[u8], cols: usize, to: &mut [u8]) -> f32 {
         let mut planes: Vec<&mut [u8]> = Vec::new();
         let (mut rest, mut at) = (to, 0);
@@ -166,81 +165,81 @@ impl Layout {
             planes.push(plane);
             (rest, at) = (after, end);
         }
-        let rows = rows_of_a_thread(self.rows);
+        let rows = rows_per_thread(self.rows);
         let row = bytes.len() / self.rows;
         std::thread::scope(|scope| {
             let mut parts = Vec::new();
             for bytes in bytes.chunks(rows * row) {
                 let part = Layout { rows: bytes.len() / row, ..*self };
-                let of_part: Vec<&mut [u8]> = planes
+                let part_planes: Vec<&mut [u8]> = planes
                     .iter_mut()
                     .zip(part.sizes())
-                    .map(|(plane, size)| plane.split_off_mut(..size).expect("a plane has all rows"))
+                    .map(|(plane, size)| plane.split_off_mut(..size).expect("planes hold all rows"))
                     .collect();
-                parts.push(scope.spawn(move || part.pack_rows(format, bytes, cols, of_part)));
+                parts.push(scope.spawn(move || part.pack_rows(format, bytes, cols, part_planes)));
             }
             let bounds = parts.into_iter().map(|part| part.join().expect("packing does not panic"));
             bounds.fold(0.0, f32::max)
         })
     }
 
-    /// Packs some rows to their parts of the planes.
+    /// Packs a range of rows into its parts of the planes.
     fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, mut planes: Vec<&mut [u8]>) -> f32 {
         let mut bound = 0.0_f32;
-        let mut see = |scale: [u8; 2], most: f32| {
-            let number = f16::from_le_bytes(scale).to_f32().abs() * most;
-            bound = bound.max(if number.is_nan() { f32::INFINITY } else { number });
+        let mut bound_by = |scale: [u8; 2], max: f32| {
+            let max = f16::from_le_bytes(scale).to_f32().abs() * max;
+            bound = bound.max(if max.is_nan() { f32::INFINITY } else { max });
         };
         match self.format {
             DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => {
                 self.copy(bytes, planes[0])
             }
             DeviceFormat::F32 => self.convert(format, bytes, cols, planes[0], f32::to_le_bytes),
-            // Every number fits.
+            // `of_weight` checked that every value fits.
             DeviceFormat::F16 => {
-                self.convert(format, bytes, cols, planes[0], |number| f16::from_f32(number).to_le_bytes())
+                self.convert(format, bytes, cols, planes[0], |value| f16::from_f32(value).to_le_bytes())
             }
             DeviceFormat::BF16 => unreachable!("only BF16 becomes BF16"),
-            DeviceFormat::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, numbers| {
-                put(planes[0], at, &low(&numbers[0]));
-                put(planes[1], at, &block.d.0);
-                see(block.d.0, 8.0);
+            DeviceFormat::Q4_0 => pack_blocks::<BlockQ4_0, 1, 32>(bytes, 8, |at, block, quants| {
+                write(planes[0], at, &pack_low(&quants[0]));
+                write(planes[1], at, &block.d.0);
+                bound_by(block.d.0, 8.0);
             }),
-            DeviceFormat::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, numbers| {
-                put(planes[0], at, &numbers[0]);
-                put(planes[1], at, &block.d.0);
-                see(block.d.0, 128.0);
+            DeviceFormat::Q8_0 => pack_blocks::<BlockQ8_0, 1, 32>(bytes, 0, |at, block, quants| {
+                write(planes[0], at, &quants[0]);
+                write(planes[1], at, &block.d.0);
+                bound_by(block.d.0, 128.0);
             }),
-            DeviceFormat::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, numbers| {
-                numbers.iter().enumerate().for_each(|(g, q)| put(planes[0], 8 * at + g, &low(q)));
-                put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
-                // As if both were as large as the larger one.
-                see(block.d.0, 2.0 * 63.0 * 15.0);
-                see(block.dmin.0, 2.0 * 63.0);
+            DeviceFormat::Q4_K => pack_blocks::<BlockQ4_K, 8, 256>(bytes, 0, |at, block, quants| {
+                quants.iter().enumerate().for_each(|(g, q)| write(planes[0], 8 * at + g, &pack_low(q)));
+                write(planes[1], at, &pack_header(block.d.0, block.dmin.0, block.scales));
+                // A value is at most d * 63 * 15 + dmin * 63: bounded by twice the larger term.
+                bound_by(block.d.0, 2.0 * 63.0 * 15.0);
+                bound_by(block.dmin.0, 2.0 * 63.0);
             }),
-            DeviceFormat::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, numbers| {
-                for (g, q) in numbers.iter().enumerate() {
-                    put(planes[0], 8 * at + g, &low(q));
-                    put(planes[2], 8 * at + g, &high::<4, 1>(q));
+            DeviceFormat::Q5_K => pack_blocks::<BlockQ5_K, 8, 256>(bytes, 0, |at, block, quants| {
+                for (g, q) in quants.iter().enumerate() {
+                    write(planes[0], 8 * at + g, &pack_low(q));
+                    write(planes[2], 8 * at + g, &pack_high::<4, 1>(q));
                 }
-                put(planes[1], at, &head(block.d.0, block.dmin.0, block.scales));
-                see(block.d.0, 2.0 * 63.0 * 31.0);
-                see(block.dmin.0, 2.0 * 63.0);
+                write(planes[1], at, &pack_header(block.d.0, block.dmin.0, block.scales));
+                bound_by(block.d.0, 2.0 * 63.0 * 31.0);
+                bound_by(block.dmin.0, 2.0 * 63.0);
             }),
-            DeviceFormat::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, numbers| {
-                for (g, q) in numbers.iter().enumerate() {
-                    put(planes[0], 8 * at + g, &low(q));
-                    put(planes[1], 8 * at + g, &high::<8, 2>(q));
+            DeviceFormat::Q6_K => pack_blocks::<BlockQ6_K, 8, 256>(bytes, 32, |at, block, quants| {
+                for (g, q) in quants.iter().enumerate() {
+                    write(planes[0], 8 * at + g, &pack_low(q));
+                    write(planes[1], 8 * at + g, &pack_high::<8, 2>(q));
                 }
-                put(planes[2], at, &block.scales.map(|scale| scale as u8));
-                put(planes[3], at, &block.d.0);
-                see(block.d.0, 128.0 * 32.0);
+                write(planes[2], at, &block.scales.map(|scale| scale as u8));
+                write(planes[3], at, &block.d.0);
+                bound_by(block.d.0, 128.0 * 32.0);
             }),
         }
         bound
     }
 
-    /// Floating-point values, row by row.
+    /// Copies unquantised rows, each padded to whole chunks.
     fn copy(&self, bytes: &[u8], plane: &mut [u8]) {
         let row = plane.len() / self.rows;
         let from = bytes.len() / self.rows;
@@ -249,7 +248,7 @@ impl Layout {
         }
     }
 
-    /// Values of any format as floating-point ones.
+    /// Dequantises rows and converts the values.
     fn convert<const N: usize>(
         &self,
         format: Format,
@@ -258,44 +257,44 @@ impl Layout {
         plane: &mut [u8],
         as_bytes: impl Fn(f32) -> [u8; N],
     ) {
-        let mut numbers = vec![0.0; cols];
+        let mut values = vec![0.0; cols];
         let row = self.chunks * CHUNK * N;
         for (to, from) in plane.chunks_exact_mut(row).zip(bytes.chunks_exact(bytes.len() / self.rows)) {
-            format.dequantize(from, &mut numbers);
-            for (to, &number) in to.as_chunks_mut::<N>().0.iter_mut().zip(&numbers) {
-                *to = as_bytes(number);
+            format.dequantize(from, &mut values);
+            for (to, &value) in to.as_chunks_mut::<N>().0.iter_mut().zip(&values) {
+                *to = as_bytes(value);
             }
         }
     }
 }
 
-/// Whether F16 has all numbers: none that is finite would be infinite there. A part of the rows on each thread there is.
+/// Whether all finite values stay finite in F16. Uses one thread per core.
 fn fits_f16(weight: &Weight) -> bool {
     let Weight { format, count, rows, cols, ref bytes } = *weight;
     let rows = count * rows;
     let row = bytes.len() / rows;
-    let is_beyond = |number: &f32| number.is_finite() && number.abs() > f32::from(f16::MAX);
+    let overflows = |value: &f32| value.is_finite() && value.abs() > f32::from(f16::MAX);
     let fit = |bytes: &[u8]| {
-        let mut numbers = vec![0.0; cols];
+        let mut values = vec![0.0; cols];
         bytes.chunks_exact(row).all(|row| {
-            format.dequantize(row, &mut numbers);
-            !numbers.iter().any(is_beyond)
+            format.dequantize(row, &mut values);
+            !values.iter().any(overflows)
         })
     };
     std::thread::scope(|scope| {
-        let parts = bytes.chunks(rows_of_a_thread(rows) * row);
+        let parts = bytes.chunks(rows_per_thread(rows) * row);
         let parts: Vec<_> = parts.map(|part| scope.spawn(move || fit(part))).collect();
-        parts.into_iter().all(|part| part.join().expect("looking does not panic"))
+        parts.into_iter().all(|part| part.join().expect("dequantisation does not panic"))
     })
 }
 
-/// Of so many rows.
-fn rows_of_a_thread(rows: usize) -> usize {
+/// Rows per thread, so that every core has some.
+fn rows_per_thread(rows: usize) -> usize {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     rows.div_ceil(threads).max(1)
 }
 
-/// Gives each block its place, the block and its integers plus `zero`.
+/// Calls `pack` with the index of each block, the block, and its quants plus `zero`.
 fn pack_blocks<B: Groups<G> + Block<N>, const G: usize, const N: usize>(
     bytes: &[u8],
     zero: i16,
@@ -306,33 +305,34 @@ fn pack_blocks<B: Groups<G> + Block<N>, const G: usize, const N: usize>(
     }
 }
 
-/// Writes element `at`.
-fn put<const N: usize>(plane: &mut [u8], at: usize, element: &[u8; N]) {
+/// Writes the element at index `at`.
+fn write<const N: usize>(plane: &mut [u8], at: usize, element: &[u8; N]) {
     plane[at * N..][..N].copy_from_slice(element);
 }
 
-/// The low four bits of 32 numbers: those of 8 numbers to a word, the first four of them low.
-fn low(numbers: &[u8; 32]) -> [u8; 16] {
+/// Packs the low 4 bits of 32 quants. A word holds 8 of them: the first four in the low nibbles of its bytes, the
+/// other four in the high nibbles.
+fn pack_low(quants: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| {
         let first = i / 4 * 8 + i % 4;
-        numbers[first] & 15 | (numbers[first + 4] & 15) << 4
+        quants[first] & 15 | (quants[first + 4] & 15) << 4
     })
 }
 
-/// The bits of 32 numbers from the fifth on, `BITS` each: byte `j` of a word has those of every fourth number from
-/// `j` on.
-fn high<const N: usize, const BITS: usize>(numbers: &[u8; 32]) -> [u8; N] {
+/// Packs the bits above the low 4 of 32 quants, `BITS` per quant. Byte `j` of a word holds the bits of quants `j`, `j
+/// + 4`, `j + 8` and so on.
+fn pack_high<const N: usize, const BITS: usize>(quants: &[u8; 32]) -> [u8; N] {
     let mut bytes = [0; N];
-    for (i, number) in numbers.iter().enumerate() {
+    for (i, q) in quants.iter().enumerate() {
         let (four, per_word) = (i / 4, 8 / BITS);
         let word = four / per_word;
-        bytes[4 * word + i % 4] |= (number >> 4) << (four % per_word * BITS);
+        bytes[4 * word + i % 4] |= (q >> 4) << (four % per_word * BITS);
     }
     bytes
 }
 
-/// Scales of a block of 256, as a vector: both factors, then twelve bytes.
-fn head(d: [u8; 2], dmin: [u8; 2], scales: [u8; 12]) -> [u8; 16] {
+/// The scale header of a 256-value block, as one vector: d, dmin, then 12 bytes of packed scales and minimums.
+fn pack_header(d: [u8; 2], dmin: [u8; 2], scales: [u8; 12]) -> [u8; 16] {
     let mut head = [0; 16];
     head[..2].copy_from_slice(&d);
     head[2..4].copy_from_slice(&dmin);

@@ -1,42 +1,43 @@
-//! Kernels that are watched, for tests: changed so that each index goes through a function that notes what is too large.
+//! Bounds checks for tests: kernels are instrumented so that every index is checked and the array of one that is out
+//! of bounds is recorded.
 
 use std::sync::Mutex;
 
 use crate::kernels::Kernel;
 use crate::lock::lock;
 
-/// Columns beside values; a multiple of 4.
+/// Guard columns on both sides of a value; a multiple of 4.
 pub(crate) const MARGIN: usize = 4;
 
-/// What kernels note indices with.
+/// Declarations that instrumented kernels need.
 const CHECKS: &str = "
-@group(1) @binding(0) var<storage, read_write> notes: array<atomic<u32>, 1>;
-var<private> beyond: u32;
+@group(1) @binding(0) var<storage, read_write> report: array<atomic<u32>, 1>;
+var<private> out_of_bounds: u32;
 ";
 
-/// What is watched.
+/// What tests check in every step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub(crate) enum Sanitize {
     Writes,
-    /// Indices, too: kernels take twenty times as long to compile.
-    Indices,
+    /// Also bounds-check indices. Kernels take about twenty times as long to compile.
+    Bounds,
 }
 
-/// Notes of indices that are too large.
+/// Records out-of-bounds indices.
 pub(crate) struct Guard {
-    watch: Watch,
+    sanitize: Sanitize,
     pub(crate) layout: wgpu::BindGroupLayout,
     pub(crate) group: wgpu::BindGroup,
-    /// Kernel and array by number from 1: one whose index was too large.
-    pub(crate) notes: wgpu::Buffer,
-    /// Kernels and arrays by number.
+    /// Device buffer with the ID (from 1) of an array that was indexed out of bounds; 0 for none.
+    pub(crate) report: wgpu::Buffer,
+    /// Array and kernel by ID.
     arrays: Mutex<Vec<String>>,
 }
 
 impl Guard {
-    pub(crate) fn new(device: &wgpu::Device, watch: Watch) -> Guard {
+    pub(crate) fn new(device: &wgpu::Device, sanitize: Sanitize) -> Guard {
         let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-            label: Some("notes"),
+            label: Some("report"),
             entries: &[wgpu::BindGroupLayoutEntry {
                 binding: 0,
                 visibility: wgpu::ShaderStages::COMPUTE,
@@ -48,23 +49,23 @@ impl Guard {
                 count: None,
             }],
         });
-        let notes = device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("notes"),
+        let report = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("report"),
             size: 16,
             usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
         let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some("notes"),
+            label: Some("report"),
             layout: &layout,
-            entries: &[wgpu::BindGroupEntry { binding: 0, resource: notes.as_entire_binding() }],
+            entries: &[wgpu::BindGroupEntry { binding: 0, resource: report.as_entire_binding() }],
         });
-        Guard { watch, layout, group, notes, arrays: Mutex::default() }
+        Guard { sanitize, layout, group, report, arrays: Mutex::default() }
     }
 
-    /// `source` with a check of each index into a buffer or into workgroup memory, if these are watched.
+    /// Adds a bounds check to each index into a buffer or workgroup array, if bounds are checked.
     pub(crate) fn instrument(&self, kernel: &Kernel, source: &str) -> String {
-        if self.watch == Watch::Writes {
+        if self.sanitize == Sanitize::Writes {
             return source.to_owned();
         }
         let mut arrays = lock(&self.arrays);
@@ -78,39 +79,39 @@ impl Guard {
             let Some((name, elements)) = rest.split_once(": array<") else { continue };
             let elements = elements.trim_end().trim_end_matches(">;");
             let len = match space {
-                "workgroup" => elements.rsplit(", ").next().expect("a length").to_owned() + "u",
+                "workgroup" => elements.rsplit(", ").next().expect("an array length").to_owned() + "u",
                 _ => format!("arrayLength(&{name})"),
             };
             arrays.push(format!("`{name}` of {kernel:?}"));
             let number = arrays.len();
             checks += &format!(
-                "fn at_{name}(i: u32) -> u32 {{ beyond = select(beyond, {number}u, i >= {len}); return i; }}\n"
+                "fn at_{name}(i: u32) -> u32 {{ out_of_bounds = select(out_of_bounds, {number}u, i >= {len}); return i; }}\n"
             );
             names.push(name);
         }
-        // What began the kernel is called by what begins it now, which notes what was found.
-        let (before, main) = source.split_once("@compute").expect("a kernel begins somewhere");
-        let (size, main) = main.split_once("fn main(").expect("a kernel is called `main`");
-        let (params, body) = main.split_once(") {").expect("a kernel has a body");
-        let plain = without_attributes(params);
-        let given: Vec<&str> = plain.iter().filter_map(|param| param.split(':').next()).collect();
+        // The original entry point becomes `inner`. A new `main` calls it and then stores the recorded ID.
+        let (before, main) = source.split_once("@compute").expect("an entry point");
+        let (size, main) = main.split_once("fn main(").expect("an entry point named `main`");
+        let (params, body) = main.split_once(") {").expect("a function body");
+        let inner_params = without_attributes(params);
+        let arguments: Vec<&str> = inner_params.iter().filter_map(|param| param.split(':').next()).collect();
         format!(
             "{before}fn inner({}) {{{body}\n{CHECKS}{checks}\n@compute{size}fn main({params}) {{\n    inner({});\n    \
-             if beyond != 0u {{\n        atomicStore(&notes[0], beyond);\n    }}\n}}\n",
-            plain.join(", "),
-            given.join(", "),
+             if out_of_bounds != 0u {{\n        atomicStore(&report[0], out_of_bounds);\n    }}\n}}\n",
+            inner_params.join(", "),
+            arguments.join(", "),
             before = checked(before, &names),
             body = checked(body, &names),
         )
     }
 
-    /// The array and the kernel that kernels note by this number.
+    /// The array and kernel with this ID.
     pub(crate) fn array(&self, number: u32) -> String {
         lock(&self.arrays)[number as usize - 1].clone()
     }
 }
 
-/// The parameters of a function that nothing calls from outside.
+/// Parameters without the attributes that only entry points may have.
 fn without_attributes(params: &str) -> Vec<String> {
     let params = params.split(",\n").flat_map(|line| line.split(", @")).map(str::trim);
     let name = |param: &str| {
@@ -119,7 +120,7 @@ fn without_attributes(params: &str) -> Vec<String> {
     params.filter(|param| !param.is_empty()).map(name).collect()
 }
 
-/// `code` in which each index into one of the arrays `names` goes through that array's check.
+/// `code` with every index into an array of `names` wrapped in its check.
 fn checked(code: &str, names: &[&str]) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = String::new();
@@ -140,7 +141,7 @@ fn checked(code: &str, names: &[&str]) -> String {
     found + rest
 }
 
-/// Where the bracket closes that `code` begins with.
+/// Position of the bracket that closes the one at the start of `code`.
 fn matching(code: &str) -> usize {
     let mut depth = 0;
     for (at, c) in code.char_indices() {
@@ -151,5 +152,5 @@ fn matching(code: &str) -> usize {
             _ => {}
         }
     }
-    panic!("a bracket that never closes: {code}");
+    panic!("unbalanced bracket: {code}");
 }

@@ -1,5 +1,5 @@
-//! What changes from step to step, as one buffer of words: a head, tokens, positions, block tables of rows, output rows,
-//! tiles of rows, cosines and sines, pages.
+//! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
+//! positions, block table offsets, output rows, attention tiles, cos/sin tables, pages.
 
 use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
 use graph::{Group, Op, Rope, WeightId};
@@ -7,31 +7,31 @@ use graph::{Group, Op, Rope, WeightId};
 use crate::launch::{F32, StepShape};
 use crate::policy::{self, FLASH_ROWS};
 
-/// Words at the beginning: rows, output rows; for each group of stores, workgroups that share a row's positions, and how
-/// many positions each has.
+/// Header words before those of the store groups: rows and output rows. Each group then has two: number of splits and
+/// positions per split.
 const HEAD: usize = 2;
 
-/// Sequences of a step whose pages there is room for.
-const SEQUENCES: usize = 256;
+/// Sequences per step that the page area is sized for.
+const MAX_SEQUENCES: usize = 256;
 
-/// Rows of a step whose positions several workgroups may share.
-const SPLIT_ROWS: usize = 8;
+/// Steps of more rows do not split attention.
+const MAX_SPLIT_ROWS: usize = 8;
 
-/// Workgroups that share the positions of a row, at most.
-const SPLITS: usize = 64;
+/// Workgroups that share a row's positions, at n_max.
+const MAX_SPLITS: usize = 64;
 
-/// Positions that a workgroup takes before others help it.
-const SPLIT: usize = 128;
+/// Positions per workgroup from which attention is split.
+const SPLIT_POSITIONS: usize = 128;
 
-/// Positions that attention takes at a time.
+/// Positions that the attention kernel processes per iteration.
 const BLOCK: usize = 128;
 
-/// The words of a step's inputs, and where they are.
+/// The words of the step inputs, and the offset of each section.
 pub(crate) struct Inputs {
     pub(crate) words: Vec<u32>,
-    pub(crate) angles: Vec<Angles>,
+    pub(crate) rope_tables: Vec<RopeTable>,
     groups: Vec<Group>,
-    /// Rows that there is room for.
+    /// Rows of the bucket.
     rows: usize,
     pub(crate) tokens: usize,
     pub(crate) positions: usize,
@@ -41,17 +41,17 @@ pub(crate) struct Inputs {
     pub(crate) pages: usize,
 }
 
-/// Cosines and sines of one kind of RoPE.
-pub(crate) struct Angles {
+/// The cos/sin table of one set of RoPE parameters.
+pub(crate) struct RopeTable {
     pub(crate) rope: Rope,
-    /// Angle of each pair at position 1.
+    /// Radians per position, for each pair.
     frequencies: Vec<f64>,
-    /// Where they begin in the inputs.
+    /// Offset in the step inputs.
     pub(crate) at: usize,
 }
 
 impl Inputs {
-    /// Room for what changes from step to step.
+    /// Lays out the sections for the bucket of `bound`.
     pub(crate) fn new(bound: &BoundProgram) -> Inputs {
         let bucket = bound.bucket();
         let groups = bound.graph().groups().to_vec();
@@ -60,11 +60,11 @@ impl Inputs {
         let tables = positions + bucket.rows;
         let outputs = tables + bucket.rows * groups.len();
         let tiles = outputs + bucket.outputs;
-        let mut end = tiles + 2 * policy::most_tiles(bucket.rows);
-        let mut angles = Vec::<Angles>::new();
+        let mut end = tiles + 2 * policy::max_tiles(bucket.rows);
+        let mut rope_tables = Vec::<RopeTable>::new();
         for (_, value) in bound.graph().values() {
             let Op::Rope { rope, .. } = value.op else { continue };
-            if angles.iter().any(|known| known.rope == rope) {
+            if rope_tables.iter().any(|known| known.rope == rope) {
                 continue;
             }
             let factors = rope.factors.map(|id| vector(bound, id));
@@ -75,14 +75,14 @@ impl Inputs {
             };
             let frequencies: Vec<f64> = (0..rope.dims / 2).map(frequency).collect();
             let words = 2 * frequencies.len() * bucket.rows;
-            angles.push(Angles { rope, frequencies, at: end });
+            rope_tables.push(RopeTable { rope, frequencies, at: end });
             end += words;
         }
-        let pages = bucket.rows.min(SEQUENCES) * bound.model().pages().max(1);
+        let pages = bucket.rows.min(MAX_SEQUENCES) * bound.model().pages().max(1);
         let words = vec![0; end + pages];
         Inputs {
             words,
-            angles,
+            rope_tables,
             groups,
             rows: bucket.rows,
             tokens,
@@ -94,30 +94,31 @@ impl Inputs {
         }
     }
 
-    /// Where there are positions, of rows of a group where their pages begin among pages, and pages.
-    pub(crate) fn places_of_rows(&self, group: usize) -> [u32; 3] {
+    /// Offsets of positions, of a group's block table offsets, and of pages.
+    pub(crate) fn table_offsets(&self, group: usize) -> [u32; 3] {
         [self.positions, self.tables + group * self.rows, self.pages].map(|at| at as u32)
     }
 
-    /// Where there is how many workgroups share a row's positions in a group.
+    /// Offset of a group's split words in the header.
     pub(crate) fn split(&self, group: usize) -> u32 {
         (HEAD + 2 * group) as u32
     }
 
-    /// Writes what `step` says, and the rest of its shape; returns how many words there are.
+    /// Writes the inputs of `step` and completes `shape`. Returns the number of words to upload.
     ///
     /// # Errors
-    /// When sequences have more pages than there is room for.
+    /// When the block tables have more pages than the page area holds.
     pub(crate) fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.tokens().len();
-        let most = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
+        let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
         shape.splits.clear();
         for (group, words) in self.groups.iter().zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
-            // A row's positions from the page of the first one on that it sees.
-            let seen = group.window.map_or(most, |window| most.min(window.saturating_add(PAGE - 1))).max(1);
-            let splits = if rows <= SPLIT_ROWS { splits(seen) } else { 1 };
-            let part = seen.div_ceil(splits).next_multiple_of(BLOCK);
-            let splits = seen.div_ceil(part);
+            // Counted from the start of the page of the first visible position.
+            let visible =
+                group.window.map_or(n_max, |window| n_max.min(window.saturating_add(PAGE - 1))).max(1);
+            let splits = if rows <= MAX_SPLIT_ROWS { splits(visible) } else { 1 };
+            let part = visible.div_ceil(splits).next_multiple_of(BLOCK);
+            let splits = visible.div_ceil(part);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
         }
@@ -133,13 +134,13 @@ impl Inputs {
                 self.words[self.positions + row + number] = position as u32;
             }
             for (group, table) in sequence.tables.iter().enumerate() {
-                let room = self.words.len() - self.pages - page;
-                if table.pages.len() > room {
+                let free = self.words.len() - self.pages - page;
+                if table.pages.len() > free {
                     let pages = table.pages.len();
-                    return Err(Error::Step(format!("{pages} pages, room for {room} more")));
+                    return Err(Error::Step(format!("a block table of {pages} pages, room for {free} more")));
                 }
                 self.words[self.pages + page..][..table.pages.len()].copy_from_slice(&table.pages);
-                // Where the page of position 0 would be; sums of indices wrap around.
+                // Offset of the page of position 0, which may be negative: kernels add with wrap-around.
                 let first = (page as u32).wrapping_sub(table.first as u32);
                 self.words[self.tables + group * self.rows + row..][..sequence.len].fill(first);
                 page += table.pages.len();
@@ -158,11 +159,11 @@ impl Inputs {
                 row += sequence.len;
             }
         }
-        for angles in &self.angles {
-            let pairs = angles.frequencies.len();
-            let of_rows = self.words[angles.at..].chunks_exact_mut(2 * pairs.max(1));
-            for (of_row, (_, position)) in of_rows.zip(step.rows()) {
-                for (pair, frequency) in of_row.as_chunks_mut::<2>().0.iter_mut().zip(&angles.frequencies) {
+        for table in &self.rope_tables {
+            let pairs = table.frequencies.len();
+            let row_chunks = self.words[table.at..].chunks_exact_mut(2 * pairs.max(1));
+            for (row, (_, position)) in row_chunks.zip(step.rows()) {
+                for (pair, frequency) in row.as_chunks_mut::<2>().0.iter_mut().zip(&table.frequencies) {
                     let (sine, cosine) = (position as f64 * frequency).sin_cos();
                     *pair = [(cosine as f32).to_bits(), (sine as f32).to_bits()];
                 }
@@ -172,20 +173,21 @@ impl Inputs {
     }
 }
 
-/// Workgroups that share so many positions of a row.
+/// Number of splits for this many positions.
 fn splits(positions: usize) -> usize {
-    positions.div_ceil(SPLIT).clamp(1, SPLITS)
+    positions.div_ceil(SPLIT_POSITIONS).clamp(1, MAX_SPLITS)
 }
 
-/// Bytes of what workgroups find that share the positions of rows of so many heads.
-pub(crate) fn bytes_of_parts(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
-    let all = layout.pages.saturating_mul(PAGE);
-    // Of pages that were given back, a window may begin in the middle.
-    let seen = layout.store.window.map_or(all, |window| (all + PAGE).min(window.saturating_add(PAGE - 1)));
-    (rows.min(SPLIT_ROWS) * heads * splits(seen) * (layout.store.v_dim + 2) * F32) as u64
+/// Size in bytes of the partial results of split attention.
+pub(crate) fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
+    let capacity = layout.pages.saturating_mul(PAGE);
+    // A window can start in the middle of a page.
+    let visible =
+        layout.store.window.map_or(capacity, |window| (capacity + PAGE).min(window.saturating_add(PAGE - 1)));
+    (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * F32) as u64
 }
 
-/// A weight of one row.
+/// A single-row weight, as f32.
 pub(crate) fn vector(bound: &BoundProgram, id: WeightId) -> Vec<f32> {
     let weight = bound.weight(id);
     let mut values = vec![0.0; weight.cols];

@@ -1,4 +1,4 @@
-//! What a program is made of: buffers and launches, planned (a number each) or as the device has them.
+//! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
 use backend::Step;
 use graph::{Rows, StoreId, WeightId};
@@ -8,28 +8,28 @@ use crate::kernels::Kernel;
 
 pub(crate) const F32: usize = size_of::<f32>();
 
-/// A buffer that launches name before it is there.
+/// Names a buffer before it is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferId {
-    /// Of the program, by number.
+    /// A buffer of the program, by index.
     Own(usize),
-    /// Some rows of a weight: its shard.
+    /// A shard of a weight.
     Weight(WeightId, usize),
-    /// Of a store its keys (0) or values (1).
+    /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
 }
 
-/// A buffer that a program needs.
+/// A buffer to allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferPlan {
     pub(crate) purpose: Purpose,
     pub(crate) bytes: u64,
     pub(crate) usage: wgpu::BufferUsages,
-    /// What it holds from the beginning; nothing for zeros.
+    /// Initial contents; empty for zeros.
     pub(crate) words: Vec<u32>,
 }
 
-/// A kernel with its parameters and buffers.
+/// A kernel launch: parameters, buffers and grid.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchPlan {
     pub(crate) kernel: Kernel,
@@ -39,91 +39,90 @@ pub(crate) struct LaunchPlan {
     pub(crate) cost: Cost,
 }
 
-/// The same on the device.
+/// A launch with its pipeline and bind group.
 pub(crate) struct Launch {
     pub(crate) pipeline: wgpu::ComputePipeline,
     pub(crate) group: wgpu::BindGroup,
     pub(crate) grid: Grid,
     pub(crate) cost: Cost,
-    /// Counted as long as it is used.
+    /// Held so that its memory stays counted.
     pub(crate) _params: Buffer,
 }
 
-/// Something to be encoded; `L` is a [`LaunchPlan`] or a [`Launch`].
+/// A unit of work to encode; `L` is [`LaunchPlan`] or [`Launch`].
 pub(crate) enum Work<L> {
-    /// The first of these that is for such a step.
+    /// Launches the first variant that matches the step.
     Dispatch { rows: Rows, variants: Vec<Variant<L>> },
-    /// The rows that come with the step are written to where they are read: before everything else. `rows` is as long
-    /// as the buffer, so that steps allocate none.
+    /// Uploads the input rows of a step, before everything else. `rows` is a host buffer of full size, so that steps
+    /// do not allocate.
     Input { buffer: usize, col: usize, cols: usize, stride: usize, rows: Vec<f32> },
-    /// A value is copied to where it can be read back, by the number of its [`Readback`].
-    Keep(usize),
+    /// Copies a value to the staging buffer, by the index of its [`Readback`].
+    Readback(usize),
 }
 
-/// A way to compute what a pass makes.
+/// One way to compute a pass, with the steps it applies to.
 pub(crate) struct Variant<L> {
-    /// Rows that it is for, at most.
-    pub(crate) up_to: usize,
-    /// Whether it is for steps where several workgroups share a row's positions in this group of stores.
+    /// Maximum number of rows.
+    pub(crate) max_rows: usize,
+    /// Only for steps that split attention over this group of stores.
     pub(crate) split: Option<usize>,
-    /// Whether it is for steps of one row a sequence.
-    pub(crate) is_alone: bool,
-    /// Whether it is for steps of tiles of rows.
+    /// Only for steps with one row per sequence.
+    pub(crate) is_decode: bool,
+    /// Only for steps whose attention runs in tiles.
     pub(crate) is_tiled: bool,
-    /// Whether it is for steps that ask for tokens only.
+    /// Only for steps that ask for tokens only.
     pub(crate) is_tokens_only: bool,
-    /// Weights all of whose values have to fit f16.
+    /// Weights whose values must all be finite in f16.
     pub(crate) f16_weights: Vec<WeightId>,
     pub(crate) launches: Vec<L>,
 }
 
-/// How many workgroups there are.
+/// Workgroups of a dispatch: `groups` for each unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     pub(crate) groups: usize,
-    /// What there are so many for each of.
     pub(crate) each: Each,
 }
 
-/// What workgroups share among them.
+/// The unit that has its own workgroups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Each {
-    /// As many rows.
+    /// This many rows.
     Rows(usize),
-    /// A row, and a part of its positions in a group of stores.
+    /// A row and a split of its positions, for this group of stores.
     Part(usize),
-    /// A tile of rows that attention is computed in.
+    /// An attention tile.
     Tile,
 }
 
-/// What a launch is and what it has to do, at least.
+/// Label and minimum cost of a launch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cost {
     pub(crate) what: String,
     pub(crate) bytes: u64,
-    /// For each row.
+    /// Per row.
     pub(crate) row_bytes: u64,
     pub(crate) row_multiply_adds: u64,
-    /// For each position of each sequence.
+    /// Per position of each sequence.
     pub(crate) position_bytes: u64,
-    /// For each position that each row sees.
+    /// Per row and visible position.
     pub(crate) pair_multiply_adds: u64,
-    /// Positions that a row sees at most.
+    /// Window size in positions.
     pub(crate) window: Option<usize>,
 }
 
-/// What the commands of a step depend on.
+/// What the commands of a step depend on. Steps of equal shape can reuse recorded commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepShape {
     pub(crate) rows: usize,
     pub(crate) outputs: usize,
-    /// By group of stores, workgroups that share a row's positions.
+    /// Number of splits, by group of stores.
     pub(crate) splits: Vec<usize>,
-    /// Tiles of rows that attention is computed in; none when rows are too far apart.
+    /// Attention tiles; 0 if sequences have too few rows each.
     pub(crate) tiles: usize,
-    /// Whether each sequence has one row.
-    pub(crate) is_alone: bool,
-    /// Whether output rows ask for a token only.
+    /// Whether every sequence has one row.
+    pub(crate) is_decode: bool,
+    /// Whether the output rows ask for tokens only, not logits.
     pub(crate) is_tokens_only: bool,
 }
 
@@ -137,19 +136,19 @@ impl StepShape {
 }
 
 impl Grid {
-    /// Row by row.
+    /// One unit per row.
     pub(crate) fn rows(groups: usize) -> Grid {
         Grid { groups, each: Each::Rows(1) }
     }
 }
 
 impl Cost {
-    /// Bytes of each row alone.
+    /// A cost of `bytes` per row.
     pub(crate) fn row(what: &str, bytes: usize) -> Cost {
         Cost { what: what.to_owned(), row_bytes: bytes as u64, ..Cost::default() }
     }
 
-    /// Bytes and multiply-adds of so many rows of a step.
+    /// Bytes and multiply-adds for `rows` rows of `step`.
     pub(crate) fn of(&self, step: &Step, rows: usize) -> (u64, u64) {
         let seen = |position: usize| (position + 1).min(self.window.unwrap_or(usize::MAX)) as u64;
         let sequences = step.sequences().iter();
@@ -172,9 +171,9 @@ impl Cost {
 impl<L> Default for Variant<L> {
     fn default() -> Variant<L> {
         Variant {
-            up_to: usize::MAX,
+            max_rows: usize::MAX,
             split: None,
-            is_alone: false,
+            is_decode: false,
             is_tiled: false,
             is_tokens_only: false,
             f16_weights: Vec::new(),
@@ -184,16 +183,16 @@ impl<L> Default for Variant<L> {
 }
 
 impl<L> Variant<L> {
-    /// What is for every step.
+    /// A variant for all steps.
     pub(crate) fn always(launches: Vec<L>) -> Variant<L> {
         Variant { launches, ..Variant::default() }
     }
 
-    /// Whether it is for such a step of as many rows; `fits_f16` says whether all values of a weight fit f16.
+    /// Whether it applies to a pass of `rows` rows in a step of this shape.
     pub(crate) fn is_for(&self, rows: usize, shape: &StepShape, fits_f16: impl Fn(WeightId) -> bool) -> bool {
-        rows <= self.up_to
+        rows <= self.max_rows
             && self.split.is_none_or(|group| shape.splits[group] > 1)
-            && (!self.is_alone || shape.is_alone)
+            && (!self.is_decode || shape.is_decode)
             && (!self.is_tiled || shape.tiles > 0)
             && (!self.is_tokens_only || shape.is_tokens_only)
             && self.f16_weights.iter().all(|&weight| fits_f16(weight))

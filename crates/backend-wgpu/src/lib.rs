@@ -1,9 +1,10 @@
-//! The GPU backend: Metal and Vulkan through wgpu.
+//! The GPU backend: Vulkan and Metal through wgpu.
 //!
-//! A graph becomes a list of passes over buffers (`plan.rs`), each a kernel in WGSL with its parameters and buffers, by
-//! number (`compile.rs`): that is all that [`Gpu`] needs to say what a model would take. A program makes the buffers and
-//! binds them; a step uploads what changes, encodes the list, and reads back what is asked for (`program.rs`).
-//! Activations are f32.
+//! `plan.rs` turns a graph into a list of fused passes. `compile.rs` turns each pass into WGSL kernel launches with
+//! parameters and buffer indices; that is enough to report memory requirements. `program.rs` allocates and binds the
+//! buffers. A step then uploads its inputs, records or reuses a command buffer, and reads back the outputs.
+//! Activations are f32, except that kernels with cooperative matrices (tensor cores, simdgroup matrices) round them
+//! to f16.
 
 mod attend;
 mod compile;
@@ -25,10 +26,10 @@ mod plan;
 mod policy;
 mod program;
 #[cfg(test)]
+mod sanitizer;
+#[cfg(test)]
 mod tests;
 mod timer;
-#[cfg(test)]
-mod watched;
 mod weights;
 
 use std::sync::{Arc, Mutex};
@@ -46,30 +47,31 @@ pub use devices::GpuDriver;
 pub use facts::{Facts, may_have_gpu};
 use loaded::Loaded;
 use lock::lock;
-pub use memory::{Room, formats};
+use memory::formats;
 use model::{Formats, Model, ModelPlan};
 
-/// The backend: an opened device.
+/// The GPU backend on an opened device.
 #[derive(Debug)]
 pub struct Gpu {
     device: Arc<Device>,
     formats: Mutex<Formats>,
 }
 
-/// How an instance computes.
+/// Options of a backend instance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether it times what it does, where the device has a clock: slower for it.
+    /// Whether launches are timed, if the device supports timestamps. Slower.
     pub is_timed: bool,
-    /// Whether no activations are rounded, as matrix units need it: slower where there are any.
+    /// Whether activations stay f32: no kernels with cooperative matrices, which round them to f16. Slower on devices
+    /// that have them.
     pub f32_activations: bool,
-    /// Bytes that its buffers may have together. What would go beyond is [`Error::OutOfMemory`] when it is loaded or
-    /// compiled; what a model would take is told all the same.
+    /// Memory budget for all buffers, in bytes. Loading or compiling beyond it is [`Error::OutOfMemory`];
+    /// requirements are reported whatever the budget.
     pub memory: Option<u64>,
 }
 
 impl Gpu {
-    /// An instance on `adapter`.
+    /// Opens `adapter` with default options.
     ///
     /// # Errors
     /// When the device cannot be opened.
@@ -77,13 +79,13 @@ impl Gpu {
         Gpu::with(adapter, Options::default())
     }
 
-    /// An instance on `adapter` that computes so.
+    /// Opens `adapter` with `options`.
     ///
     /// # Errors
     /// When the device cannot be opened.
     pub fn with(adapter: &Adapter, options: Options) -> Result<Gpu, Error> {
         let Options { is_timed: timed, f32_activations, memory: budget } = options;
-        let settings = Settings { timed, matrices: !f32_activations, budget, ..Settings::default() };
+        let settings = Settings { timed, coop_matrix: !f32_activations, budget, ..Settings::default() };
         Ok(Gpu::on(Arc::new(Device::open(adapter, &settings)?)))
     }
 
@@ -91,7 +93,6 @@ impl Gpu {
         Gpu { device, formats: Mutex::default() }
     }
 
-    /// How a model would lie on the device.
     fn plan(&self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<ModelPlan, Error> {
         let bound = BoundModel::new(graph, weights, kv_layout)?;
         ModelPlan::new(&self.device, bound, &mut lock(&self.formats))
@@ -129,7 +130,7 @@ impl Backend for Gpu {
         let plan = self.plan(graph, weights, kv_layout)?;
         let model = Model::new(self.device, plan)?;
         #[cfg(test)]
-        watched::poison_stores(&model);
+        sanitizer::poison_stores(&model);
         Ok(Box::new(Loaded(Arc::new(model))))
     }
 }

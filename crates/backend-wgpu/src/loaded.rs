@@ -1,4 +1,4 @@
-//! A model on a device, as the traits have it.
+//! The [`LoadedModel`] of this backend.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use crate::lock::lock;
 use crate::model::Model;
 use crate::program::GpuProgram;
 
-/// What a [`crate::Gpu`] becomes with a model.
 pub(crate) struct Loaded(pub(crate) Arc<Model>);
 
 impl LoadedModel for Loaded {

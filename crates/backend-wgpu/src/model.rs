@@ -1,4 +1,4 @@
-//! A model on a device: its weights and its stores, planned, and as the device has them.
+//! A model on a device: weights and K/V cache, as a plan and as allocated buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -7,41 +7,42 @@ use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, Store
 use bytes::Bytes;
 use graph::Role;
 
-use crate::device::{Buffer, Device, Purpose, WRITTEN};
+use crate::device::{Buffer, Device, Purpose, STORAGE};
 use crate::formats::DeviceFormat;
 use crate::weights::{Matrix, MatrixLayout};
 
-/// Which formats weights become that have to be looked at for it, by where their bytes are; these stay there meanwhile.
+/// Device formats of weights that must be scanned to know it, by address of their bytes. Holding the bytes keeps the
+/// addresses unique.
 #[derive(Debug, Default)]
 pub(crate) struct Formats(HashMap<(usize, usize), (Bytes, DeviceFormat)>);
 
 impl Formats {
-    /// What `weight` becomes.
-    fn of(&mut self, weight: &Weight) -> DeviceFormat {
+    /// The device format of `weight`.
+    fn get(&mut self, weight: &Weight) -> DeviceFormat {
         match DeviceFormat::of(weight.format) {
             DeviceFormat::F16 if weight.format != quant::Format::F16 => {
-                let place = (weight.bytes.as_ptr().addr(), weight.bytes.len());
-                let looked_at = || (weight.bytes.clone(), DeviceFormat::of_weight(weight));
-                self.0.entry(place).or_insert_with(looked_at).1
+                let address = (weight.bytes.as_ptr().addr(), weight.bytes.len());
+                let scan = || (weight.bytes.clone(), DeviceFormat::of_weight(weight));
+                self.0.entry(address).or_insert_with(scan).1
             }
             format => format,
         }
     }
 }
 
-/// What a model takes on a device, and how its weights and stores lie there.
+/// How the weights and the K/V cache of a model are stored on a device.
 #[derive(Debug)]
 pub(crate) struct ModelPlan {
     pub(crate) bound: Arc<BoundModel>,
-    /// By weight; none for those of one row, which programs have as f32.
+    /// By weight. None for single-row weights: programs hold those as f32 constants.
     matrices: Vec<Option<MatrixLayout>>,
-    /// By store, bytes of keys and of values.
+    /// By store: sizes of keys and values in bytes.
     stores: Vec<[u64; 2]>,
 }
 
 impl ModelPlan {
     /// # Errors
-    /// When the device cannot bind a weight or a store, however much room it has.
+    /// When a weight or a store exceeds the binding limit, however much memory is free.
     pub(crate) fn new(device: &Device, bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
         let roles = bound.graph().roles();
         let matrix = |(weight, roles): (&Weight, &Vec<Role>)| {
@@ -49,25 +50,27 @@ impl ModelPlan {
                 Role::Table | Role::Matrix | Role::Experts => true,
                 Role::Vector => false,
             });
-            let are_whole = roles.contains(&Role::Experts);
-            is_matrix.then(|| MatrixLayout::new(device, weight, formats.of(weight), are_whole)).transpose()
+            let keep_matrices = roles.contains(&Role::Experts);
+            is_matrix
+                .then(|| MatrixLayout::new(device, weight, formats.get(weight), keep_matrices))
+                .transpose()
         };
         let matrices = bound.weights().iter().zip(&roles).map(matrix).collect::<Result<_, Error>>()?;
         let store = |layout: &StoreLayout| {
-            let bytes = [layout.store.k_dim, layout.store.v_dim].map(|dim| bytes_of_store(layout, dim));
-            bytes.iter().try_for_each(|&bytes| device.check_size(Purpose::Store, bytes, WRITTEN))?;
+            let bytes = [layout.store.k_dim, layout.store.v_dim].map(|dim| store_bytes(layout, dim));
+            bytes.iter().try_for_each(|&bytes| device.check_size(Purpose::Store, bytes, STORAGE))?;
             Ok(bytes)
         };
         let stores = bound.stores().iter().map(store).collect::<Result<_, Error>>()?;
         Ok(ModelPlan { bound: Arc::new(bound), matrices, stores })
     }
 
-    /// A weight that is no vector.
+    /// The layout of a weight that is not a vector.
     pub(crate) fn matrix(&self, id: graph::WeightId) -> &MatrixLayout {
-        self.matrices[id.index()].as_ref().expect("operations multiply what is a matrix to them")
+        self.matrices[id.index()].as_ref().expect("weights of matmuls are matrices")
     }
 
-    /// What it takes, with so many bytes of programs.
+    /// Memory use, with `activations` bytes for all programs.
     pub(crate) fn memory(&self, activations: u64) -> Memory {
         let weights = || self.bound.weights().iter().zip(&self.matrices);
         let vectors = weights().filter(|(_, matrix)| matrix.is_none());
@@ -93,45 +96,44 @@ impl ModelPlan {
     }
 }
 
-/// Bytes of keys (`dim` = `k_dim`) or values (`v_dim`): `kernels/rope.wgsl` says how they lie.
-fn bytes_of_store(layout: &StoreLayout, dim: usize) -> u64 {
+/// Size in bytes of a store's keys (`dim` = `k_dim`) or values (`v_dim`), in the layout of `kernels/rope.wgsl`.
+fn store_bytes(layout: &StoreLayout, dim: usize) -> u64 {
     let values = [layout.pages, PAGE, layout.store.heads, dim.next_multiple_of(2)];
     let bytes = layout.format.bytes() as u64;
     values.iter().fold(bytes, |all, &factor| all.saturating_mul(factor as u64))
 }
 
-/// Whether a store has f32.
 pub(crate) fn is_kv_f32(layout: &StoreLayout) -> bool {
     layout.format == KvFormat::F32
 }
 
-/// A model on its device.
+/// A model whose buffers are allocated.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) device: Arc<Device>,
     pub(crate) plan: ModelPlan,
     pub(crate) matrices: Vec<Option<Matrix>>,
-    /// By store, keys and values.
+    /// By store: keys and values.
     pub(crate) stores: Vec<[Buffer; 2]>,
     pub(crate) state: Mutex<State>,
-    /// Set once all weights are on the device.
+    /// Set once all weights are uploaded.
     is_uploaded: OnceLock<()>,
 }
 
-/// What programs of a model share and change.
+/// State shared by the programs of a model.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Of all programs.
+    /// Bytes of all programs.
     pub(crate) activations: u64,
     pub(crate) timings: Vec<Timing>,
 }
 
 impl Model {
     /// # Errors
-    /// When the device has no room.
+    /// When allocation fails or exceeds the budget.
     pub(crate) fn new(device: Arc<Device>, plan: ModelPlan) -> Result<Model, Error> {
         let store = |bytes: &[u64; 2]| {
-            let buffer = |bytes| device.buffer(Purpose::Store, bytes, WRITTEN);
+            let buffer = |bytes| device.buffer(Purpose::Store, bytes, STORAGE);
             Ok([buffer(bytes[0])?, buffer(bytes[1])?])
         };
         let matrix = |layout: &Option<MatrixLayout>| {
@@ -142,10 +144,11 @@ impl Model {
         Ok(Model { device, plan, matrices, stores, state: Mutex::default(), is_uploaded: OnceLock::new() })
     }
 
-    /// Copies weights to the device that are not there, in the order of the file; `copied` hears their names.
+    /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each
+    /// uploaded tensor.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// When the device is lost.
     pub(crate) fn upload(&self, mut copied: impl FnMut(&str)) -> Result<(), Error> {
         if self.is_uploaded.get().is_some() {
             return Ok(());
@@ -153,19 +156,19 @@ impl Model {
         let graph = self.plan.bound.graph();
         let mut weights: Vec<_> = graph.weights().collect();
         weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
-        // Parts of one tensor are neighbours.
+        // Weights cut from one tensor are adjacent.
         for parts in weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor) {
-            let mut is_copied = true;
+            let mut on_device = true;
             for (id, _) in parts {
                 let layout = self.plan.matrices[id.index()].as_ref();
                 match self.matrices[id.index()].as_ref().zip(layout) {
                     Some((matrix, layout)) => {
                         matrix.upload(&self.device, layout, self.plan.bound.weight(*id))?
                     }
-                    None => is_copied = false,
+                    None => on_device = false,
                 }
             }
-            if is_copied {
+            if on_device {
                 copied(&parts[0].1.tensor);
             }
         }
@@ -173,7 +176,7 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a weight is on the device and all its values fit f16.
+    /// Whether a weight is uploaded and all its values are finite in f16.
     pub(crate) fn fits_f16(&self, id: graph::WeightId) -> bool {
         let matrix = self.matrices[id.index()].as_ref();
         matrix.is_some_and(|matrix| matrix.fits_f16(self.plan.matrix(id)))

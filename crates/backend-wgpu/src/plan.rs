@@ -1,16 +1,17 @@
-//! How a graph becomes a list of passes over the device's buffers, and what is fused.
+//! Turns a graph into a list of passes over the device's buffers, and fuses operations.
 //!
-//! Fused are, where nobody else reads the value in between: a norm into the products of its rows, products of the
-//! same rows into one pass, biases and residuals into the products before them, a gate into its two products,
-//! RoPE of queries and keys into attention. A value that is tapped is made as a whole, and copied when it is made.
+//! These fusions apply where no one else reads the intermediate value: a norm into the matmuls that follow it,
+//! matmuls of the same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its
+//! two matmuls, RoPE of queries and keys into attention. A tapped value is never fused away; it is copied as soon as
+//! it is computed.
 
 use backend::BoundProgram;
 use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
-/// One pass: values that exist, and the value or values it makes.
+/// A pass: reads values that exist, and writes one or more.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
-    /// Rows that come with the step.
+    /// Input rows that come with the step, in later stages of a pipeline.
     Input {
         y: ValueId,
     },
@@ -18,13 +19,13 @@ pub(crate) enum Pass {
         table: WeightId,
         y: ValueId,
     },
-    /// Products of the rows of `x` with each part's weight.
+    /// Multiplies the rows of `x` with the weight of each part.
     Linear {
         x: ValueId,
         norm: Option<Norm>,
         parts: Vec<Part>,
-        shape: Shape,
-        rest: Rest,
+        output: LinearOutput,
+        addend: Addend,
     },
     Norm {
         x: ValueId,
@@ -56,15 +57,15 @@ pub(crate) enum Pass {
         x: ValueId,
         y: ValueId,
     },
-    /// Heads that are roped.
+    /// RoPE on its own.
     Rope {
         x: ValueId,
         rope: Rope,
         y: ValueId,
     },
-    /// Keys and values are written to their store, and attended to.
+    /// Writes keys and values to the K/V cache, then computes attention.
     Attend(Attend),
-    /// How much each expert counts, and the list of those that rows use.
+    /// Routing weights of each row, and the list of its experts.
     Route {
         logits: ValueId,
         used: usize,
@@ -74,12 +75,12 @@ pub(crate) enum Pass {
     Experts(Experts),
 }
 
-/// Attention, with what comes just before it.
+/// Attention, with the RoPE of its queries and keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Attend {
     pub(crate) q: ValueId,
     pub(crate) kv: Option<[ValueId; 2]>,
-    /// The RoPE of queries and keys on the way.
+    /// RoPE parameters if fused.
     pub(crate) q_rope: Option<Rope>,
     pub(crate) k_rope: Option<Rope>,
     pub(crate) y: ValueId,
@@ -88,13 +89,13 @@ pub(crate) struct Attend {
     pub(crate) scale: f32,
 }
 
-/// Experts, with a norm that comes before and what is added.
+/// A mixture-of-experts layer, with a norm before and a residual after it if fused.
 #[derive(Clone, Debug)]
 pub(crate) struct Experts {
     pub(crate) x: ValueId,
     pub(crate) norm: Option<Norm>,
     pub(crate) routes: ValueId,
-    /// The list of those that rows use, which the pass makes itself where no route has.
+    /// The list of experts per row. The pass builds it itself if the routing weights do not come from a `Route`.
     pub(crate) list: usize,
     pub(crate) makes_list: bool,
     pub(crate) gate: WeightId,
@@ -105,110 +106,112 @@ pub(crate) struct Experts {
     pub(crate) y: ValueId,
 }
 
-/// A norm that comes before products.
+/// A norm that is fused into the matmuls after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Norm {
     pub(crate) weight: WeightId,
     pub(crate) eps: f32,
 }
 
-/// A weight of a pass of products, and the value it makes.
+/// A weight of a matmul pass, and its output value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) weight: WeightId,
     pub(crate) y: ValueId,
 }
 
-/// What products become.
+/// What a matmul pass writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// A value each.
-    Each,
-    /// Of two, the activation of the first times the second: the value of both parts.
+pub(crate) enum LinearOutput {
+    /// One value per part.
+    Separate,
+    /// A gated linear unit: the activation of the first part's output times the second part's, as one value.
     Glu(Activation),
 }
 
-impl Shape {
-    /// What gates go through.
+impl LinearOutput {
+    /// The activation of the gate.
     pub(crate) fn act(self) -> Option<Activation> {
         match self {
-            Shape::Each => None,
-            Shape::Glu(act) => Some(act),
+            LinearOutput::Separate => None,
+            LinearOutput::Glu(act) => Some(act),
         }
     }
 }
 
-/// What is added to products.
+/// What is added to the output of a matmul pass.
 #[derive(Clone, Debug)]
-pub(crate) enum Rest {
+pub(crate) enum Addend {
     None,
     Residual(ValueId),
-    /// For each part.
+    /// One per part.
     Biases(Vec<Option<WeightId>>),
 }
 
-/// Where the rows of a value lie.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) slot: usize,
     /// The first column.
     pub(crate) col: usize,
 }
 
-/// A buffer that values take turns in.
+/// A buffer that values share, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// Values of a row, a multiple of 4.
+    /// Row stride in values, a multiple of 4.
     pub(crate) cols: usize,
     pub(crate) rows: Rows,
 }
 
-/// A buffer for lists of the experts that rows use.
+/// A buffer for the lists of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct List {
-    /// Experts of a row, at most.
+    /// Experts per row, at most.
     pub(crate) used: usize,
     pub(crate) rows: Rows,
 }
 
 impl List {
-    /// Words of a row: how many experts there are, and two for each (`kernels/route.wgsl`).
+    /// Words per row: a count, then an expert and its weight each (`kernels/route.wgsl`).
     pub(crate) fn words(self) -> usize {
         1 + 2 * self.used
     }
 }
 
-/// The passes of a graph.
+/// The passes of a graph, and the buffers for its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) passes: Vec<Pass>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) lists: Vec<List>,
-    /// By value; none for what is never whole.
-    places: Vec<Option<Place>>,
+    /// By value. None for fused values.
+    locations: Vec<Option<Location>>,
 }
 
 impl Plan {
-    /// The plan of `bound`, with `margin` free columns on both sides of each value.
+    /// Plans `bound`, with `margin` guard columns on both sides of each value.
     pub(crate) fn new(bound: &BoundProgram, margin: usize) -> Plan {
         let mut passes = Fusion::new(bound).passes();
-        let (slots, places) = places(bound, &passes, margin);
+        let (slots, locations) = assign_slots(bound, &passes, margin);
         let lists = lists(bound, &mut passes);
-        Plan { passes, slots, lists, places }
+        Plan { passes, slots, lists, locations }
     }
 
-    /// Where a value lies that some pass makes.
-    pub(crate) fn place(&self, id: ValueId) -> Place {
-        self.places[id.index()].expect("a pass makes what another reads")
+    /// Where a value is stored; fused values are not.
+    pub(crate) fn location(&self, id: ValueId) -> Location {
+        self.locations[id.index()].expect("only stored values are read")
     }
 }
 
 impl Pass {
-    /// The values it makes, in the order of their columns; one buffer holds them.
+    /// The values it writes. They are adjacent columns of one slot.
     pub(crate) fn makes(&self) -> Vec<ValueId> {
         match self {
-            Pass::Linear { parts, shape: Shape::Each, .. } => parts.iter().map(|part| part.y).collect(),
-            Pass::Linear { parts, shape: Shape::Glu(_), .. } => vec![parts[0].y],
+            Pass::Linear { parts, output: LinearOutput::Separate, .. } => {
+                parts.iter().map(|part| part.y).collect()
+            }
+            Pass::Linear { parts, output: LinearOutput::Glu(_), .. } => vec![parts[0].y],
             Pass::Input { y }
             | Pass::Embed { y, .. }
             | Pass::Norm { y, .. }
@@ -228,9 +231,9 @@ impl Pass {
     fn reads(&self) -> Vec<ValueId> {
         match *self {
             Pass::Input { .. } | Pass::Embed { .. } => Vec::new(),
-            Pass::Linear { x, ref rest, .. } => match rest {
-                Rest::Residual(rest) => vec![x, *rest],
-                Rest::None | Rest::Biases(_) => vec![x],
+            Pass::Linear { x, ref addend, .. } => match addend {
+                Addend::Residual(addend) => vec![x, *addend],
+                Addend::None | Addend::Biases(_) => vec![x],
             },
             Pass::Norm { x, .. }
             | Pass::AddBias { x, .. }
@@ -248,16 +251,16 @@ impl Pass {
     }
 }
 
-/// Products that one pass computes, at most: so many weights a kernel can bind.
-const PARTS: usize = 3;
+/// Matmuls per pass, limited by the storage buffers that a kernel can bind.
+const MAX_PARTS: usize = 3;
 
-/// What is decided for each value of a graph.
+/// Decides which values are fused.
 struct Fusion<'a> {
     bound: &'a BoundProgram,
-    /// By value, who reads it.
+    /// By value: the values computed from it.
     readers: Vec<Vec<usize>>,
-    /// By value, whether another value's pass makes it.
-    absorbed: Vec<bool>,
+    /// By value: whether it is computed inside the pass of its reader.
+    fused: Vec<bool>,
 }
 
 impl<'a> Fusion<'a> {
@@ -267,9 +270,9 @@ impl<'a> Fusion<'a> {
         for (reader, value) in bound.graph().values() {
             value.op.inputs().for_each(|input| readers[input.index()].push(reader.index()));
         }
-        let mut fusion = Fusion { bound, readers, absorbed: vec![false; values] };
+        let mut fusion = Fusion { bound, readers, fused: vec![false; values] };
         for number in 0..values {
-            fusion.absorbed[number] = fusion.is_absorbed(number);
+            fusion.fused[number] = fusion.is_fused(number);
         }
         fusion
     }
@@ -278,7 +281,7 @@ impl<'a> Fusion<'a> {
         &self.bound.value(ValueId::from_index(value)).op
     }
 
-    /// The only one that reads `value`, which is not to be read by name.
+    /// The only reader of `value`, unless the value is tapped.
     fn only_reader(&self, value: usize) -> Option<usize> {
         match self.readers[value][..] {
             [reader] if !self.bound.is_readable(ValueId::from_index(value)) => Some(reader),
@@ -286,8 +289,8 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// Whether a value is made on the way to another and never lies anywhere.
-    fn is_absorbed(&self, number: usize) -> bool {
+    /// Whether a value is computed inside the pass of its reader and never stored.
+    fn is_fused(&self, number: usize) -> bool {
         match *self.op(number) {
             Op::RmsNorm { x, weight, .. } => {
                 let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
@@ -295,18 +298,18 @@ impl<'a> Fusion<'a> {
                 is_of_rows
                     && !self.bound.is_readable(ValueId::from_index(number))
                     && !readers.is_empty()
-                    && readers.iter().all(|&reader| self.multiplies_rows(reader, number))
+                    && readers.iter().all(|&reader| self.is_matmul_of(reader, number))
             }
             Op::Linear { .. } => self.only_reader(number).is_some_and(|reader| {
                 let reads = self.op(reader);
                 matches!(reads, Op::AddBias { .. })
-                    || matches!(*reads, Op::Gate { gate, up, .. } if self.are_gated(gate, up))
-                    || self.is_added(number, reader)
+                    || matches!(*reads, Op::Gate { gate, up, .. } if self.is_glu(gate, up))
+                    || self.has_residual(number, reader)
             }),
             Op::Experts { .. } => {
-                self.only_reader(number).is_some_and(|reader| self.is_added(number, reader))
+                self.only_reader(number).is_some_and(|reader| self.has_residual(number, reader))
             }
-            // Keys are roped where they are stored, queries where they are used.
+            // Keys are roped when they are written to the cache, queries when attention loads them.
             Op::Rope { .. } => self.only_reader(number).is_some_and(|reader| {
                 let Op::Attention { q, kv, .. } = *self.op(reader) else { return false };
                 let is_value = kv.is_some_and(|[_, v]| v.index() == number);
@@ -325,64 +328,64 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// Whether `reader` multiplies the rows of `value` with weights, and does nothing else with them.
-    fn multiplies_rows(&self, reader: usize, value: usize) -> bool {
+    /// Whether `reader` only uses `value` as the input of matmuls.
+    fn is_matmul_of(&self, reader: usize, value: usize) -> bool {
         let reads = self.op(reader);
         matches!(reads, Op::Linear { .. })
             || matches!(*reads, Op::Experts { x, routes, .. } if x != routes && x.index() == value)
     }
 
-    /// Whether `reader` adds something to a product.
-    fn is_added(&self, product: usize, reader: usize) -> bool {
+    /// Whether `reader` adds a residual to the matmul output `product`.
+    fn has_residual(&self, product: usize, reader: usize) -> bool {
         matches!(*self.op(reader), Op::Add { a, b } if a != b && self.residual(a, b).0.index() == product)
     }
 
-    /// Of two that are added, the product and what is added to it: the later of two products is.
+    /// Splits the operands of an add into matmul output and residual. Of two matmuls, the later one is fused.
     fn residual(&self, a: ValueId, b: ValueId) -> (ValueId, ValueId) {
-        let is_product = |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. } | Op::Experts { .. });
-        match (is_product(a), is_product(b)) {
+        let is_matmul = |id: ValueId| matches!(self.op(id.index()), Op::Linear { .. } | Op::Experts { .. });
+        match (is_matmul(a), is_matmul(b)) {
             (true, true) => (a.max(b), a.min(b)),
             (false, true) => (b, a),
             (true, false) | (false, false) => (a, b),
         }
     }
 
-    /// Whether both are products of the same rows that nobody else reads.
-    fn are_gated(&self, gate: ValueId, up: ValueId) -> bool {
-        let product = |id: ValueId| {
+    /// Whether both are matmuls of the same input with no other reader.
+    fn is_glu(&self, gate: ValueId, up: ValueId) -> bool {
+        let linear = |id: ValueId| {
             let Op::Linear { x, weight } = *self.op(id.index()) else { return None };
             self.only_reader(id.index()).map(|_| (x, self.bound.weight(weight).cols))
         };
-        gate != up && product(gate).is_some() && product(gate) == product(up)
+        gate != up && linear(gate).is_some() && linear(gate) == linear(up)
     }
 
     fn passes(&self) -> Vec<Pass> {
         let mut passes = Vec::new();
-        let mut done = vec![false; self.absorbed.len()];
-        for number in 0..self.absorbed.len() {
-            if self.absorbed[number] || done[number] {
+        let mut done = vec![false; self.fused.len()];
+        for number in 0..self.fused.len() {
+            if self.fused[number] || done[number] {
                 continue;
             }
             let y = ValueId::from_index(number);
             match *self.op(number) {
                 Op::Input { cols: _ } => passes.push(Pass::Input { y }),
                 Op::Embed { table } => passes.push(Pass::Embed { table, y }),
-                Op::Linear { .. } | Op::AddBias { .. } if self.product(number).is_some() => {
-                    passes.push(self.products(number, &mut done));
+                Op::Linear { .. } | Op::AddBias { .. } if self.as_linear(number).is_some() => {
+                    passes.push(self.group_linears(number, &mut done));
                 }
-                Op::Linear { .. } => unreachable!("a product that nobody absorbs is one"),
+                Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
                 Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
                 Op::RmsNorm { x, weight, eps } => {
                     passes.push(Pass::Norm { x, norm: Norm { weight, eps }, y })
                 }
-                Op::Add { a, b } => passes.push(self.added(a, b, y)),
-                Op::Gate { gate, up, act } => passes.push(self.gated(gate, up, act, y)),
+                Op::Add { a, b } => passes.push(self.add(a, b, y)),
+                Op::Gate { gate, up, act } => passes.push(self.gate(gate, up, act, y)),
                 Op::Scale { x, factor } => passes.push(Pass::Scale { x, factor, y }),
                 Op::OutputRows { x } => passes.push(Pass::OutputRows { x, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
                 Op::Attention { q, kv, store, heads, scale } => {
-                    let (q, q_rope) = self.unroped(q);
-                    let k = kv.map(|[k, _]| self.unroped(k));
+                    let (q, q_rope) = self.before_rope(q);
+                    let k = kv.map(|[k, _]| self.before_rope(k));
                     let k_rope = k.and_then(|(_, rope)| rope);
                     let kv = k.zip(kv).map(|((k, _), [_, v])| [k, v]);
                     passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, scale }));
@@ -394,34 +397,40 @@ impl<'a> Fusion<'a> {
         passes
     }
 
-    /// A gate, with the products that are absorbed in it.
-    fn gated(&self, gate: ValueId, up: ValueId, act: Activation, y: ValueId) -> Pass {
+    /// A GLU, fused with its matmuls if possible.
+    fn gate(&self, gate: ValueId, up: ValueId, act: Activation, y: ValueId) -> Pass {
         if let (&Op::Linear { x, weight }, &Op::Linear { weight: up, .. }) =
             (self.op(gate.index()), self.op(up.index()))
-            && self.absorbed[gate.index()]
+            && self.fused[gate.index()]
         {
             let (x, norm) = self.rows(x);
             let parts = vec![Part { weight, y }, Part { weight: up, y }];
-            return Pass::Linear { x, norm, parts, shape: Shape::Glu(act), rest: Rest::None };
+            return Pass::Linear { x, norm, parts, output: LinearOutput::Glu(act), addend: Addend::None };
         }
         Pass::Gate { gate, up, act, y }
     }
 
-    /// A sum, with the product that is absorbed in it.
-    fn added(&self, a: ValueId, b: ValueId, y: ValueId) -> Pass {
+    /// An add, fused with the matmul before it if possible.
+    fn add(&self, a: ValueId, b: ValueId, y: ValueId) -> Pass {
         let (product, other) = self.residual(a, b);
-        if !self.absorbed[product.index()] {
+        if !self.fused[product.index()] {
             return Pass::Add { a, b, y };
         }
         if let Op::Linear { x, weight } = *self.op(product.index()) {
             let (x, norm) = self.rows(x);
             let parts = vec![Part { weight, y }];
-            return Pass::Linear { x, norm, parts, shape: Shape::Each, rest: Rest::Residual(other) };
+            return Pass::Linear {
+                x,
+                norm,
+                parts,
+                output: LinearOutput::Separate,
+                addend: Addend::Residual(other),
+            };
         }
         self.experts(product, Some(other), y).unwrap_or(Pass::Add { a, b, y })
     }
 
-    /// The experts that `value` is, with what is added to them, as `y`.
+    /// The experts pass that computes `value`, plus `residual`, as `y`.
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
         let Op::Experts { x, routes, gate, up, down, act } = *self.op(value.index()) else { return None };
         let (x, norm) = self.rows(x);
@@ -430,45 +439,45 @@ impl<'a> Fusion<'a> {
         Some(Pass::Experts(Experts { x, norm, routes, list, makes_list, gate, up, down, act, residual, y }))
     }
 
-    /// The rows that are multiplied for a product with `x`: its own, or those of a norm that is made on the way.
+    /// The input rows of a matmul with `x`: `x` itself, or the input of a fused norm.
     fn rows(&self, x: ValueId) -> (ValueId, Option<Norm>) {
         if let Op::RmsNorm { x: before, weight, eps } = *self.op(x.index())
-            && self.absorbed[x.index()]
+            && self.fused[x.index()]
         {
             return (before, Some(Norm { weight, eps }));
         }
         (x, None)
     }
 
-    /// Heads before RoPE on the way, and that.
-    fn unroped(&self, id: ValueId) -> (ValueId, Option<Rope>) {
+    /// The input and parameters of a fused RoPE.
+    fn before_rope(&self, id: ValueId) -> (ValueId, Option<Rope>) {
         if let Op::Rope { x, rope } = *self.op(id.index())
-            && self.absorbed[id.index()]
+            && self.fused[id.index()]
         {
             return (x, Some(rope));
         }
         (id, None)
     }
 
-    /// A product that is a value itself, or the one before a bias: its rows, weight and bias.
-    fn product(&self, value: usize) -> Option<(ValueId, WeightId, Option<WeightId>)> {
+    /// Input, weight and bias of a linear layer, where `value` is its final output.
+    fn as_linear(&self, value: usize) -> Option<(ValueId, WeightId, Option<WeightId>)> {
         if let Op::Linear { x, weight } = *self.op(value) {
             return Some((x, weight, None));
         }
         let Op::AddBias { x, weight: bias } = *self.op(value) else { return None };
         let Op::Linear { x: rows, weight } = *self.op(x.index()) else { return None };
-        self.absorbed[x.index()].then_some((rows, weight, Some(bias)))
+        self.fused[x.index()].then_some((rows, weight, Some(bias)))
     }
 
-    /// The product `first`, with the next ones of the same rows.
-    fn products(&self, first: usize, done: &mut [bool]) -> Pass {
-        let (x, ..) = self.product(first).expect("it is a product");
+    /// The linear layer `first`, grouped with later ones that have the same input.
+    fn group_linears(&self, first: usize, done: &mut [bool]) -> Pass {
+        let (x, ..) = self.as_linear(first).expect("a linear layer");
         let (mut parts, mut biases) = (Vec::new(), Vec::new());
         for (number, done) in done.iter_mut().enumerate().skip(first) {
-            if self.absorbed[number] || *done || parts.len() == PARTS {
+            if self.fused[number] || *done || parts.len() == MAX_PARTS {
                 continue;
             }
-            if let Some((rows, weight, bias)) = self.product(number)
+            if let Some((rows, weight, bias)) = self.as_linear(number)
                 && rows == x
             {
                 parts.push(Part { weight, y: ValueId::from_index(number) });
@@ -476,15 +485,15 @@ impl<'a> Fusion<'a> {
                 *done = true;
             }
         }
-        let rest = if biases.iter().any(Option::is_some) { Rest::Biases(biases) } else { Rest::None };
+        let addend = if biases.iter().any(Option::is_some) { Addend::Biases(biases) } else { Addend::None };
         let (x, norm) = self.rows(x);
-        Pass::Linear { x, norm, parts, shape: Shape::Each, rest }
+        Pass::Linear { x, norm, parts, output: LinearOutput::Separate, addend }
     }
 }
 
-/// Gives values their places: a slot is free again after the last pass that reads what lies there. With margins each
-/// pass has its own, so that after a step all is there.
-fn places(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Place>>) {
+/// Assigns slots to values. A slot is reused after the last pass that reads its value. With margins nothing is
+/// reused, so that all values can be checked after the step.
+fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Location>>) {
     let values = bound.graph().values().len();
     let mut last_use = vec![0; values];
     for (number, pass) in passes.iter().enumerate() {
@@ -492,7 +501,7 @@ fn places(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, V
             last_use[id.index()] = number;
         }
     }
-    // What is tapped is copied when it is made; tokens are chosen from the output at the end.
+    // The argmax reads the output after the last pass. Tapped values are copied right after their pass.
     last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
     let life = |(number, pass): (usize, &Pass)| {
@@ -505,18 +514,18 @@ fn places(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, V
     };
     let lives: Vec<LiveRange<Slot>> = passes.iter().enumerate().map(life).collect();
     let (slots, of_passes) = assign_buffers(&lives);
-    let mut places = vec![None; values];
+    let mut locations = vec![None; values];
     for (pass, slot) in passes.iter().zip(of_passes) {
         let mut col = margin;
         for id in pass.makes() {
-            places[id.index()] = Some(Place { slot, col });
+            locations[id.index()] = Some(Location { slot, col });
             col += width(id);
         }
     }
-    (slots, places)
+    (slots, locations)
 }
 
-/// Experts that a row of `routes` uses at most; scaling chooses no others.
+/// Experts per row of `routes`. Scaling does not change the selection.
 fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
     while let Op::Scale { x, .. } = bound.value(routes).op {
         routes = x;
@@ -524,7 +533,7 @@ fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
     bound.graph().experts_used(routes)
 }
 
-/// Gives each list of experts a buffer, and says in the passes which.
+/// Assigns buffers to the lists of experts, and sets them in the passes.
 fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
     let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
     let (mut lives, mut makers) = (Vec::new(), Vec::new());

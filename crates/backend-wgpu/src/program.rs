@@ -1,4 +1,4 @@
-//! A program on the device: pipelines and bound buffers, which a step only encodes.
+//! A program on the device: pipelines and bind groups are made once, a step only encodes and submits.
 
 use std::sync::Arc;
 
@@ -15,14 +15,13 @@ use crate::model::Model;
 use crate::policy;
 use crate::timer::Timer;
 
-/// A compiled graph on the device.
 pub(crate) struct GpuProgram {
     model: Arc<Model>,
     bound: BoundProgram,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,
     inputs: Inputs,
-    /// Numbers of the buffers of inputs, of results, and of tokens that the device chooses.
+    /// Indices of the buffers for step inputs, readback and chosen tokens.
     uploaded: usize,
     staging: usize,
     tokens: Option<usize>,
@@ -30,21 +29,21 @@ pub(crate) struct GpuProgram {
     chosen: Vec<u32>,
     bytes: u64,
     pending: Pending,
-    /// Of the step that was submitted last.
+    /// Shape of the last submitted step.
     shape: StepShape,
     timer: Option<(Timer, Step)>,
-    /// Commands of a step of this shape.
-    ahead: StepShape,
+    /// Shape that `commands` were recorded for.
+    commands_shape: StepShape,
     commands: Option<wgpu::CommandBuffer>,
     #[cfg(test)]
-    watched: crate::watched::Watched,
+    sanitizer: crate::sanitizer::Sanitizer,
 }
 
 impl GpuProgram {
-    /// Makes what `blueprint` says.
+    /// Allocates the buffers of `blueprint`, and builds its pipelines.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// When allocation fails or exceeds the budget.
     pub(crate) fn new(model: Arc<Model>, blueprint: Blueprint) -> Result<GpuProgram, Error> {
         let device = &*model.device;
         let bytes = blueprint.bytes();
@@ -57,20 +56,20 @@ impl GpuProgram {
             buffers.push(buffer);
         }
         #[cfg(test)]
-        let watched = crate::watched::Watched::new(&blueprint, &buffers, &model);
+        let sanitizer = crate::sanitizer::Sanitizer::new(&blueprint, &buffers, &model);
         let Blueprint { bound, work, inputs, uploaded, staging, readbacks, tokens, .. } = blueprint;
-        let make = |plan| launch(&model, &buffers, &buffers[uploaded], plan);
-        let mut made = Vec::new();
+        let build = |plan| build_launch(&model, &buffers, &buffers[uploaded], plan);
+        let mut built = Vec::new();
         for work in work {
-            made.push(match work {
+            built.push(match work {
                 Work::Dispatch { rows, variants } => {
-                    let variants = variants.into_iter().map(|variant| made_variant(variant, make));
+                    let variants = variants.into_iter().map(|variant| build_variant(variant, build));
                     Work::Dispatch { rows, variants: variants.collect::<Result<_, Error>>()? }
                 }
                 Work::Input { buffer, col, cols, stride, rows } => {
                     Work::Input { buffer, col, cols, stride, rows }
                 }
-                Work::Keep(number) => Work::Keep(number),
+                Work::Readback(number) => Work::Readback(number),
             });
         }
         device.check()?;
@@ -78,7 +77,7 @@ impl GpuProgram {
         Ok(GpuProgram {
             model,
             bound,
-            work: made,
+            work: built,
             buffers,
             inputs,
             uploaded,
@@ -90,33 +89,32 @@ impl GpuProgram {
             pending: Pending::default(),
             shape: StepShape::default(),
             timer: None,
-            ahead: StepShape::default(),
+            commands_shape: StepShape::default(),
             commands: None,
             #[cfg(test)]
-            watched,
+            sanitizer,
         })
     }
 }
 
-/// A variant with its launches on the device.
-fn made_variant(
+fn build_variant(
     variant: Variant<LaunchPlan>,
-    make: impl Fn(LaunchPlan) -> Result<Launch, Error>,
+    build: impl Fn(LaunchPlan) -> Result<Launch, Error>,
 ) -> Result<Variant<Launch>, Error> {
-    let Variant { up_to, split, is_alone, is_tiled, is_tokens_only, f16_weights, launches } = variant;
-    let launches = launches.into_iter().map(make).collect::<Result<_, Error>>()?;
-    Ok(Variant { up_to, split, is_alone, is_tiled, is_tokens_only, f16_weights, launches })
+    let Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches } = variant;
+    let launches = launches.into_iter().map(build).collect::<Result<_, Error>>()?;
+    Ok(Variant { max_rows, split, is_decode, is_tiled, is_tokens_only, f16_weights, launches })
 }
 
-/// A launch with its pipeline, and its buffers bound.
-fn launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan) -> Result<Launch, Error> {
+/// Builds the pipeline and the bind group of a launch.
+fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan) -> Result<Launch, Error> {
     let LaunchPlan { kernel, params, buffers, grid, cost } = plan;
     let device = &*model.device;
     let params = device.constants(&params, wgpu::BufferUsages::UNIFORM)?;
     let bound = buffers.iter().map(|&id| match id {
         BufferId::Own(number) => &own[number],
         BufferId::Weight(weight, shard) => {
-            &model.matrices[weight.index()].as_ref().expect("what is multiplied is a matrix").buffers[shard]
+            &model.matrices[weight.index()].as_ref().expect("weights of matmuls are matrices").buffers[shard]
         }
         BufferId::Store(store, which) => &model.stores[store.index()][which],
     });
@@ -145,16 +143,16 @@ impl Program for GpuProgram {
         self.shape.rows = step.tokens().len();
         self.shape.outputs = step.outputs().len();
         self.shape.tiles = policy::tiles(step.sequences().iter().map(|sequence| sequence.len));
-        self.shape.is_alone = step.sequences().iter().all(|sequence| sequence.len == 1);
+        self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
         self.shape.is_tokens_only = self.tokens.is_some() && are_tokens_only(step.outputs());
         let words = self.inputs.fill(step, &mut self.shape)?;
         device.queue.write_buffer(&self.buffers[self.uploaded], 0, bytes(&self.inputs.words[..words]));
         #[cfg(test)]
-        self.watched.before(device, step);
+        self.sanitizer.before(device, step);
         self.upload_input(step);
         let mut timer = Timer::new(device)?;
         let commands = match self.commands.take() {
-            Some(commands) if self.ahead == self.shape && timer.is_none() => commands,
+            Some(commands) if self.commands_shape == self.shape && timer.is_none() => commands,
             _ => self.encode(timer.as_mut()),
         };
         self.timer = timer.map(|timer| (timer, step.clone()));
@@ -164,14 +162,14 @@ impl Program for GpuProgram {
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
         if self.timer.is_none() && self.commands.is_none() {
-            // The next step is likely to be like this one, and the device is busy.
+            // The next step probably has the same shape: encode it while the device is busy.
             self.commands = Some(self.encode(None));
-            self.ahead.clone_from(&self.shape);
+            self.commands_shape.clone_from(&self.shape);
         }
         #[cfg(test)]
         {
             let f16_rows = self.f16_rows();
-            self.watched.after(&self.model.device, &self.bound, &self.shape, f16_rows);
+            self.sanitizer.after(&self.model.device, &self.bound, &self.shape, f16_rows);
         }
         let GpuProgram { model, bound, readbacks, chosen, pending, shape, timer, .. } = self;
         let asked = pending.end(ticket)?;
@@ -201,14 +199,14 @@ impl Program for GpuProgram {
 
 impl GpuProgram {
     fn readback(&self, id: ValueId) -> &Readback {
-        self.readbacks.iter().find(|readback| readback.id == id).expect("what can be read is read back")
+        self.readbacks.iter().find(|readback| readback.id == id).expect("tapped values are read back")
     }
 
-    /// Sends the rows that come with a step.
+    /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) {
         for work in &mut self.work {
             let Work::Input { buffer, col, cols, stride, rows } = work else { continue };
-            // The last row has nothing beside it on the right.
+            // The last row has no margin to its right.
             for (row, given) in rows.chunks_mut(*stride).zip(step.input().chunks_exact(*cols)) {
                 row[*col..][..*cols].copy_from_slice(given);
             }
@@ -217,13 +215,13 @@ impl GpuProgram {
         }
     }
 
-    /// The commands of a step of the shape that was submitted last, whatever its tokens and positions.
+    /// Encodes a step of the current shape. The commands do not depend on tokens or positions.
     fn encode(&self, mut timer: Option<&mut Timer>) -> wgpu::CommandBuffer {
         let (device, shape, staging) = (&*self.model.device, &self.shape, &self.buffers[self.staging]);
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut work = self.work.iter().peekable();
         while let Some(next) = work.peek() {
-            if let Work::Keep(number) = next {
+            if let Work::Readback(number) = next {
                 let readback = &self.readbacks[*number];
                 let buffer = &self.buffers[readback.buffer];
                 let bytes =
@@ -265,15 +263,15 @@ impl GpuProgram {
         encoder.finish()
     }
 
-    /// The one of `variants` for the step that was submitted last.
+    /// The first variant that applies to the current step.
     fn variant<'a>(&self, variants: &'a [Variant<Launch>], rows: usize) -> &'a Variant<Launch> {
         let is_for = |variant: &&Variant<Launch>| {
             variant.is_for(rows, &self.shape, |weight| self.model.fits_f16(weight))
         };
-        variants.iter().find(is_for).expect("there is one for all steps of the bucket")
+        variants.iter().find(is_for).expect("the last variant applies to all steps")
     }
 
-    /// Rows that the last step made f16 for matrix units, and values of all rows of the longest of them.
+    /// Rows that the last step converted to f16, and the number of values of its largest conversion.
     #[cfg(test)]
     fn f16_rows(&self) -> [usize; 2] {
         let (mut most, mut values) = (0, 0);
@@ -317,7 +315,7 @@ fn dispatch(
 }
 
 impl Readback {
-    /// Rows of a step of this shape that are read back.
+    /// Rows to read back after a step of this shape.
     fn rows(&self, bound: &BoundProgram, shape: &StepShape) -> usize {
         if self.is_logits && shape.is_tokens_only {
             return 0;
@@ -326,7 +324,7 @@ impl Readback {
     }
 }
 
-/// Copies values, and tokens that were chosen, from the staging buffer when the step is done.
+/// Waits for the step, then copies values and chosen tokens out of the staging buffer.
 fn fetch(
     device: &Device,
     staging: &Buffer,
@@ -355,7 +353,7 @@ fn fetch(
             if rows == 0 {
                 continue;
             }
-            let (cols, col) = (bound.value(readback.id).cols, readback.place.col);
+            let (cols, col) = (bound.value(readback.id).cols, readback.location.col);
             let rows = all[readback.at..].chunks_exact(readback.stride).take(rows);
             rows.for_each(|row| readback.values.extend_from_slice(&row[col..][..cols]));
         }

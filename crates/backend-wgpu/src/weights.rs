@@ -1,97 +1,97 @@
-//! Weights on the device: each in one buffer, or in several where it is longer than what a kernel can bind.
+//! Weights in device memory. A weight longer than the binding limit is split into shards, one buffer each.
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use backend::{Error, MemoryKind, Remedy, Weight};
 
-use crate::device::{Buffer, Device, Purpose, taken};
+use crate::device::{Buffer, Device, Purpose, allocated_size};
 use crate::formats::{DeviceFormat, Layout};
 
-/// Bytes that are on their way to the device at a time.
+/// Bytes in flight per upload.
 const UPLOAD: usize = 64 << 20;
 
-/// What buffers of weights are for.
+/// Usage of weight buffers.
 const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
-/// How a table, or a weight that rows are multiplied with, is stored: the rows of all its matrices, one after the other.
+/// How a table or matrix, or all matrices of the experts, is stored: row after row, cut into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
     pub(crate) format: DeviceFormat,
     pub(crate) cols: usize,
-    /// Rows of one of its matrices.
+    /// Rows per matrix.
     pub(crate) rows: usize,
     pub(crate) shards: Vec<Shard>,
 }
 
-/// Some rows, which have a buffer.
+/// A range of rows with a buffer of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     pub(crate) rows: Range<usize>,
     pub(crate) layout: Layout,
 }
 
-/// A weight and its buffers, one a shard.
+/// The buffers of a weight, one per shard.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     pub(crate) buffers: Vec<Buffer>,
-    /// Once it is on the device, whether all its values fit f16.
+    /// Set after the upload: whether all values are finite in f16.
     uploaded: OnceLock<bool>,
 }
 
 impl MatrixLayout {
-    /// Of `weight` in `format`, within what `device` binds; `are_whole`: a shard has whole matrices.
+    /// The layout of `weight` in `format`, within the binding limit of `device`. `keep_matrices`: do not split a matrix.
     ///
     /// # Errors
-    /// When the device binds not even one row or matrix.
+    /// When a single row, or matrix if `keep_matrices`, exceeds the binding limit.
     pub(crate) fn new(
         device: &Device,
         weight: &Weight,
         format: DeviceFormat,
-        are_whole: bool,
+        keep_matrices: bool,
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
-        let together = if are_whole { weight.rows } else { 1 };
-        // As if they were F32, so that weights of as many columns are cut alike.
-        let unit = Layout::new(DeviceFormat::F32, together, weight.cols).bytes();
-        let most = limit as usize / unit * together;
-        if most == 0 {
+        let unit_rows = if keep_matrices { weight.rows } else { 1 };
+        // Sized as if F32, so that weights of equal width are split alike whatever their format.
+        let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols).bytes();
+        let max_rows = limit as usize / unit_bytes * unit_rows;
+        if max_rows == 0 {
             return Err(Error::OutOfMemory {
-                what: "rows of a weight, which the device must bind as a whole",
-                bytes: unit as u64,
+                what: "rows of a weight, which must fit in one binding",
+                bytes: unit_bytes as u64,
                 memory: MemoryKind::Device,
                 remedy: Remedy::UseCpu,
             });
         }
-        let all = weight.count * weight.rows;
+        let total = weight.count * weight.rows;
         let shard = |first: usize| {
-            let rows = first..all.min(first + most);
+            let rows = first..total.min(first + max_rows);
             Shard { layout: Layout::new(format, rows.len(), weight.cols), rows }
         };
-        let shards = (0..all).step_by(most).map(shard).collect();
+        let shards = (0..total).step_by(max_rows).map(shard).collect();
         Ok(MatrixLayout { format, cols: weight.cols, rows: weight.rows, shards })
     }
 
-    /// Bytes on the device.
+    /// Size in device memory.
     pub(crate) fn bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| taken(shard.layout.bytes() as u64)).sum()
+        self.shards.iter().map(|shard| allocated_size(shard.layout.bytes() as u64)).sum()
     }
 
-    /// Whether all its values may fit f16, which is known when they are on the device.
+    /// Whether all values may be finite in f16; certain only after the upload.
     pub(crate) fn may_fit_f16(&self) -> bool {
         self.format.may_fit_f16()
     }
 }
 
 impl Matrix {
-    /// Room on `device`.
+    /// Allocates the buffers.
     pub(crate) fn new(device: &Device, layout: &MatrixLayout) -> Result<Matrix, Error> {
         let buffer = |shard: &Shard| device.buffer(Purpose::Weights, shard.layout.bytes() as u64, USAGE);
         let buffers = layout.shards.iter().map(buffer).collect::<Result<_, Error>>()?;
         Ok(Matrix { buffers, uploaded: OnceLock::new() })
     }
 
-    /// Copies the rows of `weight` to the device, once.
+    /// Packs and uploads `weight`, once.
     pub(crate) fn upload(
         &self,
         device: &Device,
@@ -117,7 +117,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Whether it is on the device, and all its values fit f16.
+    /// Whether it is uploaded and all its values are finite in f16.
     pub(crate) fn fits_f16(&self, layout: &MatrixLayout) -> bool {
         layout.may_fit_f16() && self.uploaded.get().is_some_and(|&fits| fits)
     }

@@ -1,8 +1,8 @@
-{#- The column of the largest number of a row, the lowest of equals: a workgroup a row. Numbers are compared as integers
-that rise with them. NaN and infinity are larger than all, negative infinity never is: where one of these is the largest, no
-token can be chosen (`backend::greedy_token`). -#}
+{#- Argmax of each row, the lowest index among equals; one workgroup per row. Values are compared as integers in the
+same order. NaN and infinity rank above everything and negative infinity never wins; a row whose maximum is one of
+these yields no token (`backend::greedy_token`). -#}
 struct Params {
-    // Where rows begin and their stride, in vectors; columns.
+    // Offset and stride in vectors; columns.
     x: vec2<u32>,
     cols: u32,
 }
@@ -19,10 +19,10 @@ var<workgroup> columns: array<u32, 256>;
 const NOTHING = 0u;
 const BROKEN = 0xffffffffu;
 
-/// NOTHING for negative infinity, BROKEN for NaN and infinity.
+/// NOTHING for negative infinity, BROKEN for NaN and infinity, otherwise an integer in the order of the values.
 fn key(bits: u32) -> u32 {
     let size = bits & 0x7fffffffu;
-    // Both zeros are equal.
+    // -0 equals +0.
     let rising = select(0x80000000u | size, 0x80000000u - size, bits > 0x80000000u);
     let finite = select(rising, NOTHING, bits == 0xff800000u);
     return select(finite, BROKEN, size > 0x7f800000u || bits == 0x7f800000u);

@@ -1,45 +1,46 @@
-{#- Attention of one row and up to `heads` query heads of one K/V head over a part of the positions.
+{#- Attention of one row and up to `heads` query heads of one K/V head, over all positions or a split of them.
 
-Blocks of 128 positions: of each of `teams` a thread has a part of the columns of one position's keys, for the scores of
-all heads; then a softmax that goes on from block to block (Milakov and Gimelshein 2018); then a thread has two columns
-of the values for a part of the positions.
+Positions are processed in blocks of 128. A thread computes the scores of one position for all heads, or with several
+`teams` a part of the key columns of that position. An online softmax (Milakov and Gimelshein 2018) carries on from
+block to block. Then a thread accumulates two value columns over a part of the positions.
 
-- `rope`: queries are roped by their positions on the way.
-- `fresh`: rows are of different sequences, and nobody has written their own keys and values to the cache: they are
-  used from where they are, and written by the first workgroup of their head.
-- `split`: a row's positions are shared by several workgroups, whose results `combine` adds.
-- `windowed`: a row sees the last `window` positions up to its own. Blocks begin with the page of the first of these. -#}
-{%- from "parts.wgsl" import rotation -%}
+- `rope`: ropes the queries on load.
+- `fresh`: the rows belong to different sequences, and their own keys and values are not in the cache yet. They are
+  read from the activations, and the first workgroup of each K/V head writes them to the cache.
+- `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
+- `windowed`: a row sees the last `window` positions, its own included. Blocks start at the page of the first of
+  these. -#}
+{%- from "common.wgsl" import rotation -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
 {%- set threads = 128 * teams %}
 {%- set slices = [threads // v_elements, 1] | max %}
 {%- set rounds = (v_elements + threads - 1) // threads %}
-{#- Loads that are on their way together; with more of them the kernel is so long that fetching it takes the time. -#}
+{#- Loads in flight. More of them make the kernel so long that fetching its instructions dominates. -#}
 {%- set own_elements = k_elements // teams %}
 {%- set ahead = [own_elements, 16] | min %}
 {%- set v_ahead = 8 %}
 struct Params {
-    // Where queries begin and their stride, and the result's.
+    // Offsets and strides of queries and result.
     q: vec2<u32>,
     y: vec2<u32>,
-    // Heads of queries, of keys; bits of the scale.
+    // Query heads, K/V heads; softmax scale.
     heads: u32,
     kv_heads: u32,
     scale: f32,
-    // Columns that rotate; where `step` has cosines and sines.
+    // Roped columns; offset of the cos/sin table in `step`.
     dims: u32,
-    angles: u32,
-    // Where `step` has positions, where rows' pages begin among them, and pages.
+    cos_sin: u32,
+    // Offsets in `step`: positions, block table offsets, pages.
     positions: u32,
     tables: u32,
     pages: u32,
-    // Where the row's own keys and values begin.
+    // Offsets of the row's own keys and values.
     k: u32,
     v: u32,
-    // Where `step` has how many workgroups share a row, and how many positions each has.
+    // Offset in `step` of the value of splits and the positions per split.
     split: u32,
-    // Positions that a row sees.
+    // Window size in positions.
     window: u32,
 }
 
@@ -53,12 +54,12 @@ struct Params {
 
 {%- set read = "" if kv_f32 else "unpack2x16float" %}
 const HEADS = {{ heads }}u;
-const LEAST = -3.4028234e38;
+const LOWEST = -3.4028234e38;
 
 var<workgroup> queries: array<vec2<f32>, {{ heads * k_elements }}>;
 var<workgroup> weights: array<f32, {{ heads * threads }}>;
 var<workgroup> partial: array<f32, {{ threads }}>;
-var<workgroup> largest: array<f32, {{ heads }}>;
+var<workgroup> block_max: array<f32, {{ heads }}>;
 var<workgroup> results: array<vec2<f32>, {{ heads * threads }}>;
 var<workgroup> pages: array<u32, 4>;
 {%- if fresh %}
@@ -69,14 +70,14 @@ var<workgroup> own_key: array<{{ packed }}, {{ k_elements }}>;
 {{ rotation(pairing) }}
 {%- endif %}
 
-{#- Columns `col` and `col + 1` of a head of `dim` columns that begins at `at`. -#}
+{#- Columns `col` and `col + 1` of the head of `dim` columns at `at`. -#}
 {%- macro pair(at, dim, is_roped) %}
-{%- set number = "roped(AT, COL, row)" if is_roped else "x[AT + COL]" %}
-{%- set number = number | replace("AT", at) %}
-vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, {{ number | replace("COL", "min(col + 1u, " ~ (dim - 1) ~ "u)") }}, col + 1u < {{ dim }}u){% else %}{{ number | replace("COL", "col + 1u") }}{% endif %})
+{%- set value = "roped(AT, COL, row)" if is_roped else "x[AT + COL]" %}
+{%- set value = value | replace("AT", at) %}
+vec2<f32>({{ value | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, {{ value | replace("COL", "min(col + 1u, " ~ (dim - 1) ~ "u)") }}, col + 1u < {{ dim }}u){% else %}{{ value | replace("COL", "col + 1u") }}{% endif %})
 {%- endmacro %}
 
-{#- Fetches the values of `v_ahead` positions from `j` on, and adds them with their weights. -#}
+{#- Loads the values of `v_ahead` positions from `j` on; `add_values` accumulates them with their softmax weights. -#}
 {%- macro fetch_values() %}
             {%- for u in range(v_ahead) %}
             let j{{ u }} = j + {{ u * slices }}u;
@@ -100,16 +101,16 @@ vec2<f32>({{ number | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0,
             let weight{{ h }}_{{ u }} = select(0.0, weights[{{ h * threads }}u + min(j{{ u }}, 127u)], j{{ u }} < count);
             sum{{ h }} += weight{{ h }}_{{ u }};
             {%- for i in range(rounds) %}
-            mean{{ h }}_{{ i }} += weight{{ h }}_{{ u }} * value{{ i }}_{{ u }};
+            acc{{ h }}_{{ i }} += weight{{ h }}_{{ u }} * value{{ i }}_{{ u }};
             {%- endfor %}
             {%- endfor %}
             {%- endfor %}
 {%- endmacro %}
 
 {%- if teams > 1 %}
-/// The score of a head and a position of the block, of which each team has a part.
-fn total(head: u32, place: u32) -> f32 {
-    let at = head * {{ threads }}u + place;
+/// Sums the teams' parts of a score.
+fn total(head: u32, slot: u32) -> f32 {
+    let at = head * {{ threads }}u + slot;
     return {% for team in range(teams) %}{{ " + " if team }}weights[at + {{ 128 * team }}u]{% endfor %};
 }
 {%- endif %}
@@ -120,7 +121,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let share = params.heads / params.kv_heads;
     let blocks = (share + HEADS - 1u) / HEADS;
     let kv_head = id.x / blocks;
-    // The last block of heads is filled up with heads that are computed twice.
+    // The last block of heads is padded: it recomputes heads of the block before.
     let first_head = kv_head * share + min(id.x % blocks * HEADS, share - HEADS);
     let positions = step[params.positions + row] + 1u;
     let table = params.pages + step[params.tables + row];
@@ -139,15 +140,15 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         queries[i] = {{ pair("at", k_dim, rope) }};
     }
     {%- if fresh %}
-    // What is read from the cache is rounded: so is this.
+    // Rounded as if read from the cache.
     let last = positions - 1u;
     let cell = (step[table + last / 32u] * params.kv_heads + kv_head) * 32u;
     let writes = id.x % blocks == 0u && last >= begin && last < end;
     for (var i = thread; i < {{ k_elements }}u; i += {{ threads }}u) {
         let col = 2u * i;
         let at = params.k + row * params.q.y + kv_head * {{ k_dim }}u;
-        let number = {{ pair("at", k_dim, rope) }};
-        own_key[i] = {{ "number" if kv_f32 else "pack2x16float(number)" }};
+        let value = {{ pair("at", k_dim, rope) }};
+        own_key[i] = {{ "value" if kv_f32 else "pack2x16float(value)" }};
         if writes {
             keys[cell * {{ k_elements }}u + 32u * i + last % 32u] = own_key[i];
         }
@@ -157,11 +158,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {
         let col = 2u * min(thread % {{ v_elements }}u + {{ threads * i }}u, {{ v_elements - 1 }}u);
         let at = params.v + row * params.q.y + kv_head * {{ v_dim }}u;
-        let number = {{ pair("at", v_dim, false) }};
+        let value = {{ pair("at", v_dim, false) }};
         {%- if kv_f32 %}
-        let stored = number;
+        let stored = value;
         {%- else %}
-        let stored = pack2x16float(number);
+        let stored = pack2x16float(value);
         {%- endif %}
         own_value{{ i }} = {{ read }}(stored);
         if writes && thread + {{ threads * i }}u < {{ v_elements }}u {
@@ -175,10 +176,10 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let element = thread % {{ v_elements }}u;
     let slice = thread / {{ v_elements }}u;
     {%- for h in range(heads) %}
-    var max{{ h }} = LEAST;
+    var max{{ h }} = LOWEST;
     var sum{{ h }} = 0.0;
     {%- for i in range(rounds) %}
-    var mean{{ h }}_{{ i }} = vec2<f32>(0.0);
+    var acc{{ h }}_{{ i }} = vec2<f32>(0.0);
     {%- endfor %}
     {%- endfor %}
     for (var block = begin; block < end; block += 128u) {
@@ -189,7 +190,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         workgroupBarrier();
         let count = min(end - block, 128u);
         {%- for h in range(heads) %}
-        var score{{ h }} = {{ "select(0.0, LEAST, thread < 128u)" if teams > 1 else "LEAST" }};
+        var score{{ h }} = {{ "select(0.0, LOWEST, thread < 128u)" if teams > 1 else "LOWEST" }};
         {%- endfor %}
         if position < end{{ " && position >= first_seen" if windowed }} {
             {%- for h in range(heads) %}
@@ -236,27 +237,27 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         score{{ h }} = total({{ h }}u, thread % 128u);
         {%- endfor %}
         {%- endif %}
-        // Sixteen threads a head, as many heads at a time as there are threads for.
+        // 16 threads per head reduce its maximum.
         for (var first = 0u; first < HEADS; first += {{ threads // 16 }}u) {
             let head = first + thread / 16u;
-            var most = LEAST;
+            var local_max = LOWEST;
             if head < HEADS {
                 for (var i = thread % 16u; i < 128u; i += 16u) {
-                    most = max(most, {{ 'total(head, i)' if teams > 1 else 'weights[head * 128u + i]' }});
+                    local_max = max(local_max, {{ 'total(head, i)' if teams > 1 else 'weights[head * 128u + i]' }});
                 }
             }
-            partial[thread] = most;
+            partial[thread] = local_max;
             workgroupBarrier();
             if thread % 16u == 0u && head < HEADS {
                 for (var i = 1u; i < 16u; i++) {
-                    most = max(most, partial[thread + i]);
+                    local_max = max(local_max, partial[thread + i]);
                 }
-                largest[head] = most;
+                block_max[head] = local_max;
             }
             workgroupBarrier();
         }
         {%- for h in range(heads) %}
-        let new{{ h }} = max(max{{ h }}, largest[{{ h }}]);
+        let new{{ h }} = max(max{{ h }}, block_max[{{ h }}]);
         let old{{ h }} = exp(max{{ h }} - new{{ h }});
         max{{ h }} = new{{ h }};
         {%- endfor %}
@@ -273,12 +274,12 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- for h in range(heads) %}
         sum{{ h }} *= old{{ h }};
         {%- for i in range(rounds) %}
-        mean{{ h }}_{{ i }} *= old{{ h }};
+        acc{{ h }}_{{ i }} *= old{{ h }};
         {%- endfor %}
         {%- endfor %}
         if slice < {{ slices }}u {
             {%- if windowed %}
-            // What is no number before the window must not be multiplied, not even with 0.
+            // Skip values before the window: a NaN times a weight of 0 would still be NaN.
             for (var j = slice + max(first_seen, block) - block; j < count; j += {{ slices * v_ahead }}u) {
             {%- else %}
             for (var j = slice; j < count; j += {{ slices * v_ahead }}u) {
@@ -290,13 +291,13 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         workgroupBarrier();
     }
 
-    // Slices of columns, and of sums, are added by the first of them.
+    // The first slice sums the others' columns and weights.
     {%- for h in range(heads) %}
     weights[{{ threads * h }}u + thread] = sum{{ h }};
     {%- endfor %}
     {%- for i in range(rounds) %}
     {%- for h in range(heads) %}
-    results[{{ threads * h }}u + thread] = mean{{ h }}_{{ i }};
+    results[{{ threads * h }}u + thread] = acc{{ h }}_{{ i }};
     {%- endfor %}
     workgroupBarrier();
     {
@@ -304,18 +305,18 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         if slice == 0u && col < {{ v_dim }}u {
             {%- for h in range(heads) %}
             {
-                var mean = mean{{ h }}_{{ i }};
+                var acc = acc{{ h }}_{{ i }};
                 var sum = sum{{ h }};
                 for (var s = 1u; s < {{ slices }}u; s++) {
-                    mean += results[{{ threads * h }}u + element + s * {{ v_elements }}u];
+                    acc += results[{{ threads * h }}u + element + s * {{ v_elements }}u];
                     sum += weights[{{ threads * h }}u + element + s * {{ v_elements }}u];
                 }
                 let head = first_head + {{ h }}u;
                 {%- if split %}
                 let to = ((row * params.heads + head) * step[params.split] + id.y) * {{ v_dim + 2 }}u;
-                y[to + col] = mean.x;
+                y[to + col] = acc.x;
                 {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
-                    y[to + col + 1u] = mean.y;
+                    y[to + col + 1u] = acc.y;
                 }
                 if col == 0u {
                     y[to + {{ v_dim }}u] = max{{ h }};
@@ -323,9 +324,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                 }
                 {%- else %}
                 let to = params.y.x + row * params.y.y + head * {{ v_dim }}u + col;
-                y[to] = mean.x / sum;
+                y[to] = acc.x / sum;
                 {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{
-                    y[to + 1u] = mean.y / sum;
+                    y[to + 1u] = acc.y / sum;
                 }
                 {%- endif %}
             }

@@ -1,9 +1,9 @@
-{#- What workgroups found for parts of a row's positions, added: a workgroup for each row and head. -#}
+{#- Merges the partial results of split attention; one workgroup per row and head. -#}
 struct Params {
-    // Where the result begins and its stride.
+    // Offset and stride of the result.
     y: vec2<u32>,
     heads: u32,
-    // Where `step` has how many workgroups share a row.
+    // Offset of the number of splits in `step`.
     split: u32,
 }
 
@@ -16,21 +16,21 @@ struct Params {
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let splits = step[params.split];
     let first = (id.z * params.heads + id.x) * splits * {{ v_dim + 2 }}u;
-    var largest = -3.4028234e38;
+    var row_max = -3.4028234e38;
     for (var s = 0u; s < splits; s++) {
         if parts[first + s * {{ v_dim + 2 }}u + {{ v_dim + 1 }}u] != 0.0 {
-            largest = max(largest, parts[first + s * {{ v_dim + 2 }}u + {{ v_dim }}u]);
+            row_max = max(row_max, parts[first + s * {{ v_dim + 2 }}u + {{ v_dim }}u]);
         }
     }
     for (var col = thread; col < {{ v_dim }}u; col += 64u) {
-        var mean = 0.0;
+        var acc = 0.0;
         var sum = 0.0;
         for (var s = 0u; s < splits; s++) {
             let at = first + s * {{ v_dim + 2 }}u;
-            let weight = exp(parts[at + {{ v_dim }}u] - largest);
-            mean += weight * parts[at + col];
+            let weight = exp(parts[at + {{ v_dim }}u] - row_max);
+            acc += weight * parts[at + col];
             sum += weight * parts[at + {{ v_dim + 1 }}u];
         }
-        y[params.y.x + id.z * params.y.y + id.x * {{ v_dim }}u + col] = mean / sum;
+        y[params.y.x + id.z * params.y.y + id.x * {{ v_dim }}u + col] = acc / sum;
     }
 }

@@ -1,10 +1,10 @@
-{#- Rows of a table that tokens name: a thread for each chunk. Of a table in several buffers each has its own rows. -#}
+{#- Embedding lookup: one thread per chunk. Of a sharded table, each launch writes the rows of its shard. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
 struct Params {
     w0: vec4<u32>,
-    // The first row and the row after the last.
+    // The shard's rows: first, end.
     rows: vec4<u32>,
-    // Of `y` where it begins, its stride and its columns, in vectors; where `step` has tokens.
+    // `y`: offset, stride, columns, all in vectors; offset of the tokens in `step`.
     y: vec4<u32>,
 }
 
@@ -22,10 +22,10 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x >= params.w0.x || row >= step[0] || token < params.rows.x || token >= params.rows.y {
         return;
     }
-    let numbers = w0_load(token - params.rows.x, id.x);
+    let packed = w0_load(token - params.rows.x, id.x);
     {%- for j in range(8) %}
     if 8u * id.x + {{ j }}u < params.y.z {
-        y[params.y.x + row * params.y.y + 8u * id.x + {{ j }}u] = w0_value{{ j }}(numbers);
+        y[params.y.x + row * params.y.y + 8u * id.x + {{ j }}u] = w0_value{{ j }}(packed);
     }
     {%- endfor %}
 }

@@ -1,10 +1,10 @@
-{#- Rows of activations for `tiles.wgsl`: as f16, each row times the power of two that brings its largest number near
-2^13, so that nothing overflows and what is small beside it is all that is lost. The middle two of four
-change places, as weights do (`formats.wgsl`). `norm`: rows are divided by their
-root mean square and multiplied by `g` before. A workgroup a row; `scales` are what products are multiplied by. -#}
+{#- Converts activation rows to f16 for `gemm_coop.wgsl`; one workgroup per row. Each row is scaled by the power of
+two that brings its largest magnitude near 2^13, so that nothing overflows and only relatively small values lose bits;
+`scales` undo this after the GEMM. The middle two of every four values are swapped, as in the weights
+(`formats.wgsl`). `norm`: applies RMS norm with the weight `g` first. -#}
 enable f16;
 struct Params {
-    // Where rows begin and their stride, in vectors; vectors of a row; epsilon.
+    // Offset and stride in vectors; vectors per row; epsilon.
     x: vec2<u32>,
     vectors: u32,
     eps: f32,
@@ -21,28 +21,28 @@ struct Params {
 
 const THREADS = 256u;
 var<workgroup> squares: array<f32, 256>;
-var<workgroup> largest: array<f32, 256>;
+var<workgroup> row_max: array<f32, 256>;
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let at = params.x.x + id.z * params.x.y;
     var sum = 0.0;
-    var most = vec4<f32>(0.0);
+    var local_max = vec4<f32>(0.0);
     for (var i = thread; i < params.vectors; i += THREADS) {
-        var number = x[at + i];
+        var value = x[at + i];
         {%- if norm %}
-        sum += dot(number, number);
-        number *= g[i];
+        sum += dot(value, value);
+        value *= g[i];
         {%- endif %}
-        most = max(most, abs(number));
+        local_max = max(local_max, abs(value));
     }
     squares[thread] = sum;
-    largest[thread] = max(max(most.x, most.y), max(most.z, most.w));
+    row_max[thread] = max(max(local_max.x, local_max.y), max(local_max.z, local_max.w));
     workgroupBarrier();
     for (var width = THREADS / 2u; width > 0u; width /= 2u) {
         if thread < width {
             squares[thread] += squares[thread + width];
-            largest[thread] = max(largest[thread], largest[thread + width]);
+            row_max[thread] = max(row_max[thread], row_max[thread + width]);
         }
         workgroupBarrier();
     }
@@ -51,8 +51,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     {%- else %}
     let divisor = 1.0;
     {%- endif %}
-    // 2^13 over the power of two in the largest number; both powers are numbers themselves.
-    let exponent = clamp((bitcast<u32>(largest[0] * divisor) >> 23u) & 255u, 16u, 253u);
+    // 2^13 divided by the power of two in the largest magnitude, clamped so that the factor and its reciprocal are
+    // normal.
+    let exponent = clamp((bitcast<u32>(row_max[0] * divisor) >> 23u) & 255u, 16u, 253u);
     let factor = bitcast<f32>((267u - exponent) << 23u);
     for (var i = thread; i < params.vectors; i += THREADS) {
         {%- if norm %}

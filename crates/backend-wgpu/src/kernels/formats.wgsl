@@ -1,61 +1,61 @@
-{#- The 32 values of a chunk of a weight, for each format; planes lie as `formats.rs` says.
+{#- Loads and dot products for a chunk of 32 values in each device format; `formats.rs` defines the planes.
 
-For a weight `w` there are `w_load`, which fetches a chunk as it is packed, and of that `w_value0` to `w_value7`, four
-values each, and `w_dot`, its product with eight times four numbers. Integers are not converted but put into the
-mantissa of a power of two, since many devices convert slowly: a packed chunk gives numbers `v`, and a value in half
-`h` of the chunk is `scales[h] * (v - bias) + mins[h]`. -#}
+For a weight `w`, `w_load` fetches a packed chunk, `w_value0` to `w_value7` unpack four values each, and `w_dot`
+multiplies the chunk with eight vectors of activations. Conversions from integers are slow on many devices, so
+integers are placed in the mantissa of a power of two instead. This yields `v`, and a value in half `h` of the chunk
+is `scales[h] * (v - bias) + mins[h]`. -#}
 {%- macro shared() %}
-/// 128 and the low nibbles of the bytes of a word.
+/// The low nibbles of the bytes of a word, plus 128.
 fn low_nibbles(word: u32) -> vec4<f32> {
-    let places = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
-    return bitcast<vec4<f32>>((places & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
+    let shifted = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
+    return bitcast<vec4<f32>>((shifted & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
 }
 
-/// 128 and the high nibbles.
+/// The high nibbles, plus 128.
 fn high_nibbles(word: u32) -> vec4<f32> {
-    let places = vec4<u32>(word << 12u, word << 4u, word >> 4u, word >> 12u);
-    return bitcast<vec4<f32>>((places & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
+    let shifted = vec4<u32>(word << 12u, word << 4u, word >> 4u, word >> 12u);
+    return bitcast<vec4<f32>>((shifted & vec4<u32>(0x000f0000u)) | vec4<u32>(0x43000000u));
 }
 
-/// 128 and the low seven bits of the bytes.
-fn sevens(word: u32) -> vec4<f32> {
-    let places = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
-    return bitcast<vec4<f32>>((places & vec4<u32>(0x007f0000u)) | vec4<u32>(0x43000000u));
+/// The low 7 bits of the bytes, plus 128.
+fn low_7_bits(word: u32) -> vec4<f32> {
+    let shifted = vec4<u32>(word << 16u, word << 8u, word, word >> 8u);
+    return bitcast<vec4<f32>>((shifted & vec4<u32>(0x007f0000u)) | vec4<u32>(0x43000000u));
 }
 
-/// 256 and the bytes.
-fn eights(word: u32) -> vec4<f32> {
-    let places = vec4<u32>(word << 15u, word << 7u, word >> 1u, word >> 9u);
-    return bitcast<vec4<f32>>((places & vec4<u32>(0x007f8000u)) | vec4<u32>(0x43800000u));
+/// The bytes, plus 256.
+fn all_8_bits(word: u32) -> vec4<f32> {
+    let shifted = vec4<u32>(word << 15u, word << 7u, word >> 1u, word >> 9u);
+    return bitcast<vec4<f32>>((shifted & vec4<u32>(0x007f8000u)) | vec4<u32>(0x43800000u));
 }
 
-fn four_halves(words: vec2<u32>) -> vec4<f32> {
+fn unpack_f16x4(words: vec2<u32>) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
-fn four_upper_halves(words: vec2<u32>) -> vec4<f32> {
+fn unpack_bf16x4(words: vec2<u32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4<u32>(words.x << 16u, words.x & 0xffff0000u, words.y << 16u, words.y & 0xffff0000u));
 }
 
-/// One of the two halves of a word.
-fn half_of(word: u32, which: u32) -> f32 {
+/// One of the two f16 halves of a word.
+fn f16_of(word: u32, which: u32) -> f32 {
     return unpack2x16float(word >> (16u * which)).x;
 }
 
-/// The scale and the minimum of group `group` of a block of 256, whose head this is; as `quant::q4_k`.
+/// Scale and minimum of group `group` of a 256-value block, from its header (`quant::q4_k`).
 fn scale_min(head: vec4<u32>, group: u32) -> vec2<f32> {
     let shift = 8u * (group & 3u);
     let bytes = (head.yzw >> vec3<u32>(shift)) & vec3<u32>(0xffu);
     let late = vec2<u32>(bytes.z & 15u, bytes.z >> 4u) | ((bytes.xy >> vec2<u32>(6u)) << vec2<u32>(4u));
-    let numbers = select(bytes.xy & vec2<u32>(63u), late, group >= 4u);
-    return unpack2x16float(head.x) * vec2<f32>(numbers);
+    let pair = select(bytes.xy & vec2<u32>(63u), late, group >= 4u);
+    return unpack2x16float(head.x) * vec2<f32>(pair);
 }
 {% endmacro %}
 
-{#- Vectors of words of a packed chunk. -#}
+{#- 16-byte vectors per packed chunk. -#}
 {%- set vectors_of = {"f32": 8, "f16": 4, "bf16": 4, "q4_0": 1, "q8_0": 2, "q4_k": 1, "q5_k": 1, "q6_k": 1} %}
 
-{#- Bytes 4 * j to 4 * j + 3 of the packed chunk `p` of an integer format, in a word; signed ones plus 128. -#}
+{#- Quants 4 * j to 4 * j + 3 of the packed chunk `p`, one per byte; signed ones plus 128. -#}
 {%- macro bytes(format, j) -%}
     {%- set nibbles = "((p.q0[" ~ (j // 2) ~ "] >> " ~ (4 * (j % 2)) ~ "u) & 0x0f0f0f0fu)" %}
     {%- if format == "q8_0" -%} (p.q{{ j // 4 }}[{{ j % 4 }}] ^ 0x80808080u)
@@ -66,19 +66,19 @@ fn scale_min(head: vec4<u32>, group: u32) -> vec2<f32> {
     {%- endif -%}
 {%- endmacro %}
 
-{#- Numbers `v` 4 * j to 4 * j + 3 of the packed chunk `p`. -#}
+{#- Values `v` 4 * j to 4 * j + 3 of the packed chunk `p`. -#}
 {%- macro four(format, j) -%}
     {%- if format == "f32" -%} bitcast<vec4<f32>>(p.q{{ j }})
-    {%- elif format == "f16" -%} four_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
-    {%- elif format == "bf16" -%} four_upper_halves(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
-    {%- elif format == "q8_0" -%} eights({{ bytes(format, j) }})
+    {%- elif format == "f16" -%} unpack_f16x4(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
+    {%- elif format == "bf16" -%} unpack_bf16x4(p.q{{ j // 2 }}.{{ "zw" if j % 2 else "xy" }})
+    {%- elif format == "q8_0" -%} all_8_bits({{ bytes(format, j) }})
     {%- elif format in ["q4_0", "q4_k"] -%} {{ "high" if j % 2 else "low" }}_nibbles(p.q0[{{ j // 2 }}])
-    {%- else -%} sevens({{ bytes(format, j) }})
+    {%- else -%} low_7_bits({{ bytes(format, j) }})
     {%- endif -%}
 {%- endmacro %}
 
 {%- macro chunk(w, format) %}
-{%- set is_plain = format in ["f32", "f16", "bf16"] %}
+{%- set is_float = format in ["f32", "f16", "bf16"] %}
 {%- set has_mins = format in ["q4_k", "q5_k"] %}
 {%- set bias = {"q8_0": "384.0", "q6_k": "160.0", "q4_0": "136.0"}[format] | default("128.0") %}
 struct {{ w }}_Packed {
@@ -88,7 +88,7 @@ struct {{ w }}_Packed {
     {%- if format in ["q5_k", "q6_k"] %}
     high: vec2<u32>,
     {%- endif %}
-    {%- if not is_plain %}
+    {%- if not is_float %}
     scales: vec2<f32>,
     {%- endif %}
     {%- if has_mins %}
@@ -103,7 +103,7 @@ fn {{ w }}_load(row: u32, chunk: u32) -> {{ w }}_Packed {
     p.q{{ i }} = {{ w }}[{{ vectors_of[format] }}u * at + {{ i }}u];
     {%- endfor %}
 {%- if format in ["q4_0", "q8_0"] %}
-    p.scales = vec2<f32>(half_of({{ w }}[params.{{ w }}.y + at / 8u][at / 2u % 4u], at % 2u));
+    p.scales = vec2<f32>(f16_of({{ w }}[params.{{ w }}.y + at / 8u][at / 2u % 4u], at % 2u));
 {%- elif has_mins %}
     let factors = scale_min({{ w }}[params.{{ w }}.y + at / 8u], at % 8u);
     p.scales = factors.xx;
@@ -115,7 +115,7 @@ fn {{ w }}_load(row: u32, chunk: u32) -> {{ w }}_Packed {
     let block = at / 8u;
     let highs = {{ w }}[params.{{ w }}.y + at / 2u];
     p.high = select(highs.xy, highs.zw, (at & 1u) == 1u);
-    let d = half_of({{ w }}[params.{{ w }}.w + block / 8u][block / 2u % 4u], block % 2u);
+    let d = f16_of({{ w }}[params.{{ w }}.w + block / 8u][block / 2u % 4u], block % 2u);
     let pair = {{ w }}[params.{{ w }}.z + block][at % 8u / 2u] >> (16u * (at & 1u));
     p.scales = d * vec2<f32>(unpack4xI8(pair).xy);
 {%- endif %}
@@ -123,7 +123,7 @@ fn {{ w }}_load(row: u32, chunk: u32) -> {{ w }}_Packed {
 }
 {% for j in range(8) %}
 fn {{ w }}_value{{ j }}(p: {{ w }}_Packed) -> vec4<f32> {
-    {%- if is_plain %}
+    {%- if is_float %}
     return {{ four(format, j) }};
     {%- else %}
     {%- set h = "y" if j >= 4 else "x" %}
@@ -131,7 +131,7 @@ fn {{ w }}_value{{ j }}(p: {{ w }}_Packed) -> vec4<f32> {
     {%- endif %}
 }
 {% endfor %}
-/// The product with numbers whose halves' sums are these.
+/// Dot product with activations; `sums` holds the sum of each half of them.
 fn {{ w }}_dot(
     p: {{ w }}_Packed,
     {%- for j in range(8) %}
@@ -142,7 +142,7 @@ fn {{ w }}_dot(
     {%- for h in range(2) %}
     let half{{ h }} = {% for j in range(4) %}{{ " + " if j }}dot({{ four(format, 4 * h + j) }}, x{{ 4 * h + j }}){% endfor %};
     {%- endfor %}
-    {%- if is_plain %}
+    {%- if is_float %}
     return half0 + half1;
     {%- else %}
     return dot(p.scales, vec2<f32>(half0, half1) - {{ bias }} * sums){% if has_mins %} + dot(p.mins, sums){% endif %};
@@ -150,9 +150,9 @@ fn {{ w }}_dot(
 }
 {% endmacro %}
 
-{#- The same values for kernels that multiply f16, as `w_f16_0` to `w_f16_7`; the middle two of four change places,
-as they do in `f16_rows.wgsl`, so that integers need not be sorted when they are put into mantissas two at a time. A
-minimum is the same for 32 inputs, so that what f16 leaves of it would add up: it and its scale are two numbers each. -#}
+{#- The same values as f16, `w_f16_0` to `w_f16_7`. The middle two of every four are swapped, as in `f16_rows.wgsl`,
+so that two integers at a time can be placed in mantissas without reordering. A minimum applies to 32 inputs, so its
+rounding error would add up: scale and minimum are two f16 numbers each. -#}
 {%- macro f16_chunk(w, format) %}
 {%- set bias = {"q8_0": "1152.0h", "q6_k": "1056.0h", "q4_0": "1032.0h"}[format] | default("1024.0h") %}
 {% for j in range(8) %}
@@ -161,14 +161,14 @@ fn {{ w }}_f16_{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
     return vec4<f16>({{ four(format, j) }}.xzyw);
     {%- else %}
     {%- set h = "y" if j >= 4 else "x" %}
-    let number = f16_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
+    let q = f16_bytes({{ bytes(format, j) }}) - vec4<f16>({{ bias }});
     let scale = f16(p.scales.{{ h }});
     {%- if format in ["q4_k", "q5_k"] %}
     let low = f16(p.mins.{{ h }});
     let rest = vec2<f16>(vec2<f32>(p.scales.{{ h }}, p.mins.{{ h }}) - vec2<f32>(vec2<f16>(scale, low)));
-    return fma(number, vec4<f16>(scale), vec4<f16>(low)) + fma(number, vec4<f16>(rest.x), vec4<f16>(rest.y));
+    return fma(q, vec4<f16>(scale), vec4<f16>(low)) + fma(q, vec4<f16>(rest.x), vec4<f16>(rest.y));
     {%- else %}
-    return number * scale;
+    return q * scale;
     {%- endif %}
     {%- endif %}
 }
@@ -176,7 +176,7 @@ fn {{ w }}_f16_{{ j }}(p: {{ w }}_Packed) -> vec4<f16> {
 {% endmacro %}
 
 {%- macro f16_shared() %}
-/// 1024 and the bytes of a word: the first, the third, the second and the last.
+/// The bytes of a word plus 1024, in the order 0, 2, 1, 3.
 fn f16_bytes(word: u32) -> vec4<f16> {
     let even = unpack2x16float((word & 0x00ff00ffu) | 0x64006400u);
     let odd = unpack2x16float(((word >> 8u) & 0x00ff00ffu) | 0x64006400u);

@@ -1,4 +1,4 @@
-//! Kernels: WGSL, of which each use fills in its formats and sizes.
+//! Kernels: WGSL templates, rendered for formats, sizes and fused operations.
 
 #[cfg(test)]
 mod tests;
@@ -9,24 +9,24 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde::Serialize;
 
-/// How a kernel uses a buffer.
+/// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// A few words, the same for all threads.
+    /// A uniform buffer.
     Constant,
     Read,
     Write,
 }
 
-/// A kernel with all that is to be known before it is compiled. The headers of the files say what each is.
+/// A kernel with its template parameters; the headers of the WGSL files document them.
 #[derive(Clone, Debug)]
 pub(crate) enum Kernel {
     Embed(Embed),
     Rows(Rows),
-    Linear(Linear),
-    Matmul(Products),
+    Gemv(Gemv),
+    Gemm(Matmul),
     F16Rows(F16Rows),
-    Tiles(Tiles),
+    GemmCoop(GemmCoop),
     Rope(Rope),
     Attention(Attention),
     Flash(Flash),
@@ -42,37 +42,37 @@ pub(crate) struct Embed {
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rows {
-    /// An arm of `rows.wgsl`.
+    /// An operation of `rows.wgsl`.
     pub(crate) operation: &'static str,
-    /// Whether it reads two values.
+    /// Whether it has a second operand.
     pub(crate) reads_b: bool,
-    /// Of a gate, as `graph::Activation` calls it.
+    /// Activation of a gate, by the name of `graph::Activation`.
     pub(crate) act: &'static str,
 }
 
-/// What all products have.
+/// Options that all matmul kernels share; `gemv.wgsl` documents them.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Products {
+pub(crate) struct Matmul {
     /// The format of each weight.
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
-    /// What gates go through, as `graph::Activation` calls it.
+    /// Activation of a GLU, by the name of `graph::Activation`.
     pub(crate) act: &'static str,
-    pub(crate) rest: bool,
+    pub(crate) addend: bool,
     pub(crate) ragged: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Linear {
+pub(crate) struct Gemv {
     #[serde(flatten)]
-    pub(crate) products: Products,
+    pub(crate) matmul: Matmul,
     pub(crate) columns: usize,
     pub(crate) outputs: usize,
     pub(crate) lanes: usize,
     pub(crate) subgroups: bool,
     pub(crate) threads: usize,
-    /// `in` or `out` where rows choose among experts, else empty.
+    /// `in` (gate and up) or `out` (down) for experts, otherwise empty.
     pub(crate) experts: &'static str,
 }
 
@@ -82,14 +82,14 @@ pub(crate) struct F16Rows {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Tiles {
+pub(crate) struct GemmCoop {
     #[serde(flatten)]
-    pub(crate) products: Products,
-    /// Rows and outputs of a workgroup.
+    pub(crate) matmul: Matmul,
+    /// Activation rows and output columns per workgroup.
     pub(crate) tile: usize,
-    /// Rows and columns that the device multiplies at once.
+    /// Rows and columns of a cooperative matrix.
     pub(crate) size: usize,
-    /// Whether workgroup memory is read by vectors.
+    /// Whether cooperative matrices are loaded from arrays of vectors; Metal needs scalars.
     pub(crate) vectors: bool,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Rope {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Attention {
     pub(crate) heads: usize,
-    /// Times 128 threads that share the columns of keys.
+    /// Teams of 128 threads, which split the columns of keys.
     pub(crate) teams: usize,
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
@@ -127,8 +127,8 @@ pub(crate) struct Flash {
     pub(crate) v_dim: usize,
     pub(crate) kv_f32: bool,
     pub(crate) windowed: bool,
-    /// Whether the device's matrix units multiply.
-    pub(crate) units: bool,
+    /// Whether it uses cooperative matrices.
+    pub(crate) coop: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -139,18 +139,17 @@ pub(crate) struct Combine {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Route {
     pub(crate) experts: usize,
-    /// Of a row, at most.
+    /// Experts per row, at most.
     pub(crate) used: usize,
     pub(crate) softmax: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ArgMax {
-    /// Vectors that a thread has on their way.
+    /// Vector loads in flight per thread.
     pub(crate) ahead: usize,
 }
 
-/// Each file, by name.
 const FILES: [(&str, &str); 15] = [
     ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
@@ -158,55 +157,55 @@ const FILES: [(&str, &str); 15] = [
     ("embed.wgsl", include_str!("embed.wgsl")),
     ("f16_rows.wgsl", include_str!("f16_rows.wgsl")),
     ("flash.wgsl", include_str!("flash.wgsl")),
-    ("flash_units.wgsl", include_str!("flash_units.wgsl")),
+    ("flash_coop.wgsl", include_str!("flash_coop.wgsl")),
     ("formats.wgsl", include_str!("formats.wgsl")),
-    ("linear.wgsl", include_str!("linear.wgsl")),
-    ("matmul.wgsl", include_str!("matmul.wgsl")),
-    ("parts.wgsl", include_str!("parts.wgsl")),
+    ("gemv.wgsl", include_str!("gemv.wgsl")),
+    ("gemm.wgsl", include_str!("gemm.wgsl")),
+    ("common.wgsl", include_str!("common.wgsl")),
     ("rope.wgsl", include_str!("rope.wgsl")),
     ("route.wgsl", include_str!("route.wgsl")),
     ("rows.wgsl", include_str!("rows.wgsl")),
-    ("tiles.wgsl", include_str!("tiles.wgsl")),
+    ("gemm_coop.wgsl", include_str!("gemm_coop.wgsl")),
 ];
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
     for (name, source) in FILES {
-        templates.add_template(name, source).expect("templates of this crate are whole");
+        templates.add_template(name, source).expect("templates parse");
     }
     templates
 });
 
 impl Kernel {
-    /// The file it is in.
+    /// Its template file.
     pub(crate) fn file(&self) -> &'static str {
         match self {
             Kernel::Embed(_) => "embed.wgsl",
             Kernel::Rows(_) => "rows.wgsl",
-            Kernel::Linear(_) => "linear.wgsl",
-            Kernel::Matmul(_) => "matmul.wgsl",
+            Kernel::Gemv(_) => "gemv.wgsl",
+            Kernel::Gemm(_) => "gemm.wgsl",
             Kernel::F16Rows(_) => "f16_rows.wgsl",
-            Kernel::Tiles(_) => "tiles.wgsl",
+            Kernel::GemmCoop(_) => "gemm_coop.wgsl",
             Kernel::Rope(_) => "rope.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
-            Kernel::Flash(Flash { units: false, .. }) => "flash.wgsl",
-            Kernel::Flash(_) => "flash_units.wgsl",
+            Kernel::Flash(Flash { coop: false, .. }) => "flash.wgsl",
+            Kernel::Flash(_) => "flash_coop.wgsl",
             Kernel::Combine(_) => "combine.wgsl",
             Kernel::Route(_) => "route.wgsl",
             Kernel::ArgMax(_) => "arg_max.wgsl",
         }
     }
 
-    /// Its WGSL.
+    /// The rendered WGSL.
     pub(crate) fn source(&self) -> String {
         let context = match self {
             Kernel::Embed(context) => Value::from(Serde(context)),
             Kernel::Rows(context) => Value::from(Serde(context)),
-            Kernel::Linear(context) => Value::from(Serde(context)),
-            Kernel::Matmul(context) => Value::from(Serde(context)),
+            Kernel::Gemv(context) => Value::from(Serde(context)),
+            Kernel::Gemm(context) => Value::from(Serde(context)),
             Kernel::F16Rows(context) => Value::from(Serde(context)),
-            Kernel::Tiles(context) => Value::from(Serde(context)),
+            Kernel::GemmCoop(context) => Value::from(Serde(context)),
             Kernel::Rope(context) => Value::from(Serde(context)),
             Kernel::Attention(context) => Value::from(Serde(context)),
             Kernel::Flash(context) => Value::from(Serde(context)),
@@ -214,15 +213,15 @@ impl Kernel {
             Kernel::Route(context) => Value::from(Serde(context)),
             Kernel::ArgMax(context) => Value::from(Serde(context)),
         };
-        let template = TEMPLATES.get_template(self.file()).expect("kernels name templates there are");
+        let template = TEMPLATES.get_template(self.file()).expect("every kernel has a template");
         template.render(context).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))
     }
 
-    /// Its buffers, in the order of their bindings: parameters and the step's inputs, then its own.
+    /// Its buffers in binding order: parameters, step inputs, then its own.
     pub(crate) fn bindings(&self) -> Vec<Access> {
         use Access::{Read, Write};
-        let products = |products: &Products| {
-            let reads = products.parts.len() + usize::from(products.norm) + usize::from(products.rest);
+        let matmul = |matmul: &Matmul| {
+            let reads = matmul.parts.len() + usize::from(matmul.norm) + usize::from(matmul.addend);
             [vec![Read, Write], vec![Read; reads]].concat()
         };
         let own = match self {
@@ -230,13 +229,13 @@ impl Kernel {
             Kernel::Route(Route { softmax: false, .. }) => vec![Write, Read],
             Kernel::Route(_) => vec![Write, Read, Write],
             Kernel::Rows(rows) => [vec![Write, Read], vec![Read; usize::from(rows.reads_b)]].concat(),
-            Kernel::Linear(linear) => {
-                [products(&linear.products), vec![Read; usize::from(!linear.experts.is_empty())]].concat()
+            Kernel::Gemv(gemv) => {
+                [matmul(&gemv.matmul), vec![Read; usize::from(!gemv.experts.is_empty())]].concat()
             }
-            Kernel::Matmul(parts) => products(parts),
+            Kernel::Gemm(parts) => matmul(parts),
             Kernel::F16Rows(rows) => [vec![Read, Write, Write], vec![Read; usize::from(rows.norm)]].concat(),
-            Kernel::Tiles(Tiles { products: Products { parts, rest, .. }, .. }) => {
-                [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*rest)]].concat()
+            Kernel::GemmCoop(GemmCoop { matmul: Matmul { parts, addend, .. }, .. }) => {
+                [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*addend)]].concat()
             }
             Kernel::Rope(rope) => {
                 let mut own = vec![Read];

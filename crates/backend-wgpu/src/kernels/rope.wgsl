@@ -1,28 +1,27 @@
-{#- RoPE, and keys and values to their pages: a thread for each two neighbouring numbers of a row's heads.
+{#- RoPE, and writing keys and values to the K/V cache: one thread per pair of adjacent columns.
 
-- `rope`: heads of `x` are roped, to `y`;
-- `store`: keys, roped or as they are, and values of `x` go to the cache, which has of each page and head keys as
-  `[dim / 2][32 positions]` and values as `[32 positions][dim / 2]`; an element is two halves in a word, or with `kv_f32`
-  two words.
+- `rope`: writes roped heads of `x` to `y`.
+- `store`: writes keys, roped with `keys_rope`, and values to the cache. For each page and head the cache holds keys
+  as `[dim / 2][32 positions]` and values as `[32 positions][dim / 2]`. An element is two f16 values in a word or,
+  with `kv_f32`, two words.
 
-`pairing` says which columns rotate together. -#}
-{%- from "parts.wgsl" import rotation -%}
+`pairing` selects which columns are rotated together. -#}
+{%- from "common.wgsl" import rotation -%}
 struct Params {
-    // Where heads begin, their stride, how many numbers of each there are: queries, keys, values.
+    // Queries, keys, values: offset, stride, heads, head dimension.
     q: vec4<u32>,
     k: vec4<u32>,
     v: vec4<u32>,
-    // Where queries go, and the stride.
+    // Offset and stride of the roped queries.
     y: vec2<u32>,
-    // Columns that rotate; where `step` has cosines and sines.
+    // Roped columns; offset of the cos/sin table in `step`.
     dims: u32,
-    angles: u32,
-    // Where `step` has positions, where rows' pages begin among them, and pages.
+    cos_sin: u32,
+    // Offsets in `step`: positions, block table offsets, pages.
     positions: u32,
     tables: u32,
     pages: u32,
 }
-// `q`, `k`, `v`: begin, stride, heads, columns of a head.
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -43,8 +42,8 @@ struct Params {
 {{ rotation(pairing) }}
 {%- endif %}
 {%- if store %}
-/// Of a row its page, and the place there.
-fn slot(row: u32) -> vec2<u32> {
+/// Page of a row, and slot offset in it.
+fn page_and_slot(row: u32) -> vec2<u32> {
     let position = step[params.positions + row];
     return vec2<u32>(step[params.pages + step[params.tables + row] + position / 32u], position % 32u);
 }
@@ -70,24 +69,24 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     item -= params.q.z * q_elements;
     {%- endif %}
     {%- if store %}
-    let place = slot(row);
+    let cell = page_and_slot(row);
     let k_elements = (params.k.w + 1u) / 2u;
     if item < params.k.z * k_elements {
         let head = item / k_elements;
         let col = item % k_elements * 2u;
         let at = params.k.x + row * params.k.y + head * params.k.w;
-        {%- set number = "roped(at, COL, row)" if keys_rope else "x[at + COL]" %}
-        let number = {{ number | replace("COL", "col") }};
+        {%- set value = "roped(at, COL, row)" if keys_rope else "x[at + COL]" %}
+        let value = {{ value | replace("COL", "col") }};
         var next = 0.0;
         if col + 1u < params.k.w {
-            next = {{ number | replace("COL", "col + 1u") }};
+            next = {{ value | replace("COL", "col + 1u") }};
         }
-        let to = ((place.x * params.k.z + head) * k_elements + item % k_elements) * 32u + place.y;
+        let to = ((cell.x * params.k.z + head) * k_elements + item % k_elements) * 32u + cell.y;
         {%- if kv_f32 %}
-        keys[2u * to] = bitcast<u32>(number);
+        keys[2u * to] = bitcast<u32>(value);
         keys[2u * to + 1u] = bitcast<u32>(next);
         {%- else %}
-        keys[to] = pack2x16float(vec2<f32>(number, next));
+        keys[to] = pack2x16float(vec2<f32>(value, next));
         {%- endif %}
         return;
     }
@@ -98,17 +97,17 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let col = item % v_elements * 2u;
         let at = params.v.x + row * params.v.y + head * params.v.w;
         {%- set from = "v_x" if separate else "x" %}
-        let number = {{ from }}[at + col];
+        let value = {{ from }}[at + col];
         var next = 0.0;
         if col + 1u < params.v.w {
             next = {{ from }}[at + col + 1u];
         }
-        let to = ((place.x * params.v.z + head) * 32u + place.y) * v_elements + item % v_elements;
+        let to = ((cell.x * params.v.z + head) * 32u + cell.y) * v_elements + item % v_elements;
         {%- if kv_f32 %}
-        values[2u * to] = bitcast<u32>(number);
+        values[2u * to] = bitcast<u32>(value);
         values[2u * to + 1u] = bitcast<u32>(next);
         {%- else %}
-        values[to] = pack2x16float(vec2<f32>(number, next));
+        values[to] = pack2x16float(vec2<f32>(value, next));
         {%- endif %}
     }
     {%- endif %}

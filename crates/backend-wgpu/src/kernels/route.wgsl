@@ -1,12 +1,12 @@
-{#- Which experts a row uses and how much each counts, as a list for `linear.wgsl`: a workgroup a row. A row's list is how
-many there are, then of each its number and the bits of how much it counts; those that count 0 are left out.
+{#- The experts of each row with their routing weights, as a list for `gemv.wgsl`; one workgroup per row. A list holds
+a count, then for each expert its index and the bits of its weight. Experts of weight 0 are left out.
 
-- `softmax`: of logits, the `used` largest, the lower index of equals first; how much they count is their softmax, which
-  is written to `y`, with zeros for the others. NaN is the largest, whatever its sign; where the
-  largest is NaN or infinite, all that are chosen count NaN.
-- otherwise `x` says how much each expert counts, and those that count are listed as they come. -#}
+- `softmax`: `x` holds logits. Selects the `used` largest, the lower index first among equals. Their weights are the
+  softmax over the selected logits, and are also written to `y`, with zeros for the other experts. NaN of either sign
+  is the largest; if the largest logit is NaN or infinite, all weights are NaN.
+- otherwise `x` holds routing weights, and those that are not 0 are listed in order. -#}
 struct Params {
-    // Where rows begin and their stride, and the result's.
+    // Offsets and strides of input and result.
     x: vec2<u32>,
     y: vec2<u32>,
 }
@@ -23,25 +23,25 @@ const THREADS = 64u;
 const EXPERTS = {{ experts }}u;
 const USED = {{ used }}u;
 {%- if softmax %}
-/// The largest of all, as an integer in the order of logits.
+/// The order key of NaN.
 const NAN = 0xffffffffu;
 {%- endif %}
 
-// As integers in the order in which experts come.
+// With `softmax`, keys in the order of the logits; otherwise 1 for experts to list.
 var<workgroup> order: array<u32, {{ experts }}>;
 {%- if softmax %}
 // By rank.
 var<workgroup> ranked: array<f32, {{ used }}>;
 var<workgroup> experts: array<u32, {{ used }}>;
 {%- endif %}
-var<workgroup> counted: atomic<u32>;
+var<workgroup> n_listed: atomic<u32>;
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let at = params.x.x + id.z * params.x.y;
     let list = id.z * (1u + 2u * USED);
     if thread == 0u {
-        atomicStore(&counted, 0u);
+        atomicStore(&n_listed, 0u);
     }
     for (var i = thread; i < EXPERTS; i += THREADS) {
         {%- if softmax %}
@@ -74,7 +74,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         if own == 1u {
             chosen[list + 1u + 2u * rank] = i;
             chosen[list + 2u + 2u * rank] = bitcast<u32>(x[at + i]);
-            atomicAdd(&counted, 1u);
+            atomicAdd(&n_listed, 1u);
         }
         {%- endif %}
     }
@@ -85,22 +85,22 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         total += exp(ranked[rank] - ranked[0]);
     }
     for (var rank = thread; rank < USED; rank += THREADS) {
-        // NaN and infinity by their bits: a device may compute as if there were neither.
+        // Tested by bits: a device may assume that NaN and infinity do not occur.
         let bits = bitcast<u32>(ranked[0]);
         let is_broken = (bits & 0x7fffffffu) >= 0x7f800000u;
         let nan = bitcast<f32>(bits | 0x7fc00000u);
-        let counts = select(exp(ranked[rank] - ranked[0]) / total, nan, is_broken);
+        let weight = select(exp(ranked[rank] - ranked[0]) / total, nan, is_broken);
         chosen[list + 1u + 2u * rank] = experts[rank];
-        chosen[list + 2u + 2u * rank] = bitcast<u32>(counts);
-        y[params.y.x + id.z * params.y.y + experts[rank]] = counts;
-        if (bitcast<u32>(counts) & 0x7fffffffu) != 0u {
-            // Ranks count less and less.
-            atomicMax(&counted, rank + 1u);
+        chosen[list + 2u + 2u * rank] = bitcast<u32>(weight);
+        y[params.y.x + id.z * params.y.y + experts[rank]] = weight;
+        if (bitcast<u32>(weight) & 0x7fffffffu) != 0u {
+            // Weights fall with rank.
+            atomicMax(&n_listed, rank + 1u);
         }
     }
     {%- endif %}
     workgroupBarrier();
     if thread == 0u {
-        chosen[list] = atomicLoad(&counted);
+        chosen[list] = atomicLoad(&n_listed);
     }
 }

@@ -1,19 +1,19 @@
-{%- from "parts.wgsl" import activation -%}
-{#- Operations on values of a row, a workgroup a row.
+{%- from "common.wgsl" import activation -%}
+{#- Element-wise and row-wise operations; one workgroup per row.
 
-- `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b`, `b` one row; a workgroup for each `cols` columns of a row;
-- `add`: `y = a + b`, with a stride of 0 for a row that is added to all;
-- `gate`: `y = act(a) * b`;
-- `scale`: `y = factor * a`;
-- `output_rows`: the rows of `a` that are output rows; `b` begins where `step` names them. -#}
+- `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b` over groups of `cols` columns, one workgroup each; `b` is one row.
+- `add`: `y = a + b`; a stride of 0 adds one row to all.
+- `gate`: `y = act(a) * b`.
+- `scale`: `y = factor * a`.
+- `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`. -#}
 struct Params {
-    // Where each begins and its stride.
+    // Offsets and strides.
     a: vec2<u32>,
     b: vec2<u32>,
     y: vec2<u32>,
     cols: u32,
-    // Epsilon, or the factor.
-    number: f32,
+    // Epsilon or factor.
+    scalar: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -64,20 +64,20 @@ fn main(
         }
         workgroupBarrier();
     }
-    let scale = 1.0 / sqrt(partial[0] / f32(params.cols) + params.number);
+    let scale = 1.0 / sqrt(partial[0] / f32(params.cols) + params.scalar);
     {%- endif %}
     for (var i = thread; i < params.cols; i += THREADS) {
-        let number = a[a_at + i];
+        let value = a[a_at + i];
         {%- if operation == "rms_norm" %}
-        y[y_at + i] = number * scale * b[b_at + i];
+        y[y_at + i] = value * scale * b[b_at + i];
         {%- elif operation == "add" %}
-        y[y_at + i] = number + b[b_at + i];
+        y[y_at + i] = value + b[b_at + i];
         {%- elif operation == "gate" %}
-        y[y_at + i] = activation(number) * b[b_at + i];
+        y[y_at + i] = activation(value) * b[b_at + i];
         {%- elif operation == "scale" %}
-        y[y_at + i] = params.number * number;
+        y[y_at + i] = params.scalar * value;
         {%- elif operation == "output_rows" %}
-        y[y_at + i] = number;
+        y[y_at + i] = value;
         {%- else %}
         there is no operation {{ operation }}
         {%- endif %}

@@ -1,4 +1,4 @@
-//! Every kernel as Metal and Vulkan will get it, where neither is there.
+//! Validates every kernel and translates it to MSL, without a device.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
 use crate::formats::DeviceFormat;
-use crate::policy::{self, Abilities, Subgroups};
+use crate::policy::{self, Caps, Subgroups};
 
-/// What every device has, by WebGPU's default limits; Apple's are no smaller (Metal feature set tables: 31 buffers, 32 KB
-/// and 1024 threads of a threadgroup).
+/// WebGPU's default limits, which every device supports. Apple's are no lower (Metal feature set tables: 31 buffers,
+/// 32 KB and 1024 threads per threadgroup).
 const STORAGE_BUFFERS: usize = 8;
 const WORKGROUP_MEMORY: u32 = 16 << 10;
 const THREADS: u32 = 256;
 
-/// Kernels of all kinds and formats: what models ask for, and more.
+/// All kinds of kernels in all formats, including combinations that no model needs.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
     for format in DeviceFormat::ALL {
@@ -24,10 +24,10 @@ fn kernels() -> Vec<Kernel> {
     for norm in [false, true] {
         kernels.push(Kernel::F16Rows(F16Rows { norm }));
     }
-    // All arms of the kernel, and which of them read `b`.
+    // The operations in the template, and whether each reads `b`.
     let mut arms = BTreeMap::new();
     for arm in include_str!("rows.wgsl").split("if operation == \"").skip(1) {
-        let (operation, text) = arm.split_once('"').expect("a name ends");
+        let (operation, text) = arm.split_once('"').expect("a closing quote");
         *arms.entry(operation).or_default() |=
             text.split("{%-").next().is_some_and(|text| text.contains("b["));
     }
@@ -48,32 +48,32 @@ fn kernels() -> Vec<Kernel> {
     lists.extend(formats.iter().map(|&format| vec![format, format, "q6_k"]));
     for parts in lists {
         for flags in 0..16 {
-            let [norm, glu, rest, ragged] = [1, 2, 4, 8].map(|flag| flags & flag != 0);
-            if glu && (parts.len() != 2 || rest) {
+            let [norm, glu, addend, ragged] = [1, 2, 4, 8].map(|flag| flags & flag != 0);
+            if glu && (parts.len() != 2 || addend) {
                 continue;
             }
             let act = if ragged { "gelu_tanh" } else { "silu" };
-            let products = Products { parts: parts.clone(), norm, glu, act, rest, ragged };
-            kernels.push(Kernel::Matmul(products.clone()));
+            let matmul = Matmul { parts: parts.clone(), norm, glu, act, addend, ragged };
+            kernels.push(Kernel::Gemm(matmul.clone()));
             if !ragged && !parts.iter().any(|&part| part == "f32" || part == "bf16") {
                 for (tile, size) in [(64, 8), (64, 16), (128, 16)] {
-                    let products = Products { norm: false, ..products.clone() };
-                    kernels.push(Kernel::Tiles(Tiles { products, tile, size, vectors: size == 16 }));
+                    let matmul = Matmul { norm: false, ..matmul.clone() };
+                    kernels.push(Kernel::GemmCoop(GemmCoop { matmul, tile, size, vectors: size == 16 }));
                 }
             }
             for (columns, subgroups) in [(1, true), (1, false), (2, false), (8, false)] {
                 let rows = if columns == 1 { 4 } else { 2 };
                 let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 256 } else { 64 });
-                let (products, lanes) = (products.clone(), 32 / columns);
+                let (matmul, lanes) = (matmul.clone(), 32 / columns);
                 let experts = match (columns, parts.len(), glu) {
                     (1, 2, true) => "in",
                     (1, 1, false) if !norm && !ragged => "out",
                     _ => "",
                 };
-                let linear = Linear { products, columns, outputs, lanes, threads, subgroups, experts };
-                kernels.push(Kernel::Linear(linear.clone()));
+                let gemv = Gemv { matmul, columns, outputs, lanes, threads, subgroups, experts };
+                kernels.push(Kernel::Gemv(gemv.clone()));
                 if !experts.is_empty() {
-                    kernels.push(Kernel::Linear(Linear { experts: "", ..linear }));
+                    kernels.push(Kernel::Gemv(Gemv { experts: "", ..gemv }));
                 }
             }
         }
@@ -86,9 +86,9 @@ fn kernels() -> Vec<Kernel> {
             }
         }
     }
-    let units = Abilities {
-        subgroups: Some(Subgroups { least: 32, most: 32 }),
-        matrices: Some(16),
+    let caps = Caps {
+        subgroups: Some(Subgroups { min: 32, max: 32 }),
+        coop_matrix: Some(16),
         workgroup_memory: 48 << 10,
         threads: 256,
     };
@@ -103,7 +103,7 @@ fn kernels() -> Vec<Kernel> {
         (4, 256, 256),
         (2, 37, 33),
     ] {
-        let heads = policy::heads_together(share, k_dim);
+        let heads = policy::heads_per_workgroup(share, k_dim);
         for flags in 0..32 {
             let [kv_f32, split, rope, fresh, windowed] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
             let halves = windowed != split;
@@ -122,9 +122,9 @@ fn kernels() -> Vec<Kernel> {
             }));
         }
         for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
-            let flash = |units| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, units });
-            match policy::attention(k_dim, v_dim, kv_f32, units) {
-                policy::Attention::FlashUnits => kernels.extend([true, false].map(flash)),
+            let flash = |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, coop });
+            match policy::attention(k_dim, v_dim, kv_f32, caps) {
+                policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),
                 policy::Attention::Rows => {}
             }
@@ -135,15 +135,15 @@ fn kernels() -> Vec<Kernel> {
 }
 
 #[test]
-fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
+fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
     for kernel in kernels() {
         let source = kernel.source();
         let label = format!("{kernel:?}");
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
-        let has_units = matches!(kernel, Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }));
+        let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::F16Rows(_) | Kernel::Tiles(_) | Kernel::Flash(Flash { units: true, .. }) = kernel {
+        if let Kernel::F16Rows(_) | Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }) = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)
@@ -158,7 +158,7 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
                 naga::AddressSpace::WorkGroup => {
                     let size = layouter[variable.ty].size;
                     assert!(
-                        !has_units || size.is_multiple_of(16),
+                        !has_coop || size.is_multiple_of(16),
                         "{label}: {:?} of {size} bytes",
                         variable.name
                     );
@@ -185,14 +185,14 @@ fn kernels_are_valid_within_every_devices_limits_and_translate_to_metal() {
         );
         let storage = found.iter().filter(|&&access| access != Access::Constant).count();
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
-        let most_memory = match &kernel {
-            Kernel::Tiles(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
-            Kernel::Flash(Flash { k_dim, v_dim, units: true, .. }) => {
-                policy::flash_units_bytes(*k_dim, *v_dim) as u32
+        let max_memory = match &kernel {
+            Kernel::GemmCoop(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
+            Kernel::Flash(Flash { k_dim, v_dim, coop: true, .. }) => {
+                policy::flash_coop_bytes(*k_dim, *v_dim) as u32
             }
             _ => WORKGROUP_MEMORY,
         };
-        assert!(memory <= most_memory, "{label}: {memory} bytes of workgroup memory");
+        assert!(memory <= max_memory, "{label}: {memory} bytes of workgroup memory");
         let threads: u32 = module.entry_points[0].workgroup_size.iter().product();
         assert!(threads <= THREADS, "{label}: {threads} threads");
 

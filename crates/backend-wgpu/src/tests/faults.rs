@@ -1,4 +1,4 @@
-//! Devices that run out of memory, or are gone in the middle: an error each, never wrong values.
+//! Out of memory and lost devices: an error each, never wrong values.
 
 use std::sync::Arc;
 
@@ -18,20 +18,19 @@ use super::adapter;
 use crate::Gpu;
 use crate::device::{Device, Purpose, Settings};
 
-/// The bucket that the small model is compiled for.
 const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
 
-/// A model with its program.
+/// A loaded model with a program.
 type Compiled = (Box<dyn LoadedModel>, Box<dyn Program>);
 
-/// Shows `take` a small model, with room for two pages.
+/// Calls `take` with a small model and a cache of two pages.
 fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &KvLayout) -> T) -> T {
     let file = Gguf::from_bytes(llama::small().file().into()).expect("a good file");
     let Model { graph, .. } = Model::new(&file).expect("a good model");
     take(&graph, &FileWeights(&file), &KvLayout::uniform(&graph, 2, KvFormat::F16))
 }
 
-/// The small model on `backend`, ready for its first step.
+/// Compiles the small model on `backend`, with its weights uploaded.
 fn compile(backend: Box<dyn Backend>) -> Result<Compiled, Error> {
     small(|graph, weights, kv_layout| {
         let mut loaded = backend.load(graph, weights, kv_layout)?;
@@ -56,11 +55,12 @@ fn exact() -> Vec<f32> {
 }
 
 fn open() -> Arc<Device> {
-    let adapter = adapter().expect("the caller has looked");
-    Arc::new(Device::open(&adapter, &Settings::default()).expect("a device that opens"))
+    let adapter = adapter().expect("checked by the caller");
+    Arc::new(Device::open(&adapter, &Settings::default()).expect("the device opens"))
 }
 
-/// Whatever there is room for, the model is refused with what to do, or computed; requirements say how much it takes.
+/// For any budget, the model is either refused with a remedy or computed correctly, and requirements equal actual
+/// use.
 #[test]
 fn too_little_memory_is_an_error() {
     let Some(adapter) = adapter() else { return };
@@ -69,20 +69,20 @@ fn too_little_memory_is_an_error() {
         let memory = small(|graph, weights, kv_layout| {
             gpu.requirements(graph, weights, kv_layout, &[BUCKET], Taps::None)
         });
-        let memory = memory.expect("a limit does not keep from asking");
+        let memory = memory.expect("requirements ignore the budget");
         (memory.weights_on_device + memory.kv + memory.activations, memory)
     };
     let (mut refused, mut computed) = (Vec::new(), 0);
     let budget_of = |budget| Settings { budget, ..Settings::default() };
-    let all = Device::open(&adapter, &budget_of(None)).expect("a device that opens");
+    let all = Device::open(&adapter, &budget_of(None)).expect("the device opens");
     let (all, _) = needed(&Gpu::on(Arc::new(all)));
     for budget in (0..10).map(|i| i * all / 10).chain([all - 1, all]) {
-        let device = Device::open(&adapter, &budget_of(Some(budget))).expect("a device that opens");
+        let device = Device::open(&adapter, &budget_of(Some(budget))).expect("the device opens");
         let (device, gpu) = (Arc::new(device), |device: &Arc<Device>| Gpu::on(device.clone()));
         assert_eq!(needed(&gpu(&device)).0, all);
         match compile(Box::new(gpu(&device))) {
             Ok((loaded, mut program)) => {
-                assert_eq!(device.used(), all, "requirements are what it takes");
+                assert_eq!(device.used(), all, "requirements equal use");
                 assert_eq!(needed(&gpu(&device)).1, loaded.memory());
                 let error = nmse(&exact, &run(&mut *program).expect("a good step"));
                 assert!(error <= 1e-5, "budget {budget}: NMSE {error:e}");
@@ -90,35 +90,35 @@ fn too_little_memory_is_an_error() {
             }
             Err(Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }) => {
                 assert!(bytes > 0 && remedy == Remedy::RaiseLimit, "{what}: {bytes}, {remedy}");
-                assert_eq!(computed, 0, "with less there was room");
+                assert_eq!(computed, 0, "a smaller budget sufficed");
                 refused.push(what);
             }
             Err(other) => panic!("budget {budget}: {other}"),
         }
-        assert_eq!(device.used(), 0, "budget {budget}: everything is given back");
+        assert_eq!(device.used(), 0, "budget {budget}: all memory is released");
     }
     refused.dedup();
     assert!(refused.len() > 2 && computed == 1, "refused: {refused:?}, {computed} computed");
 }
 
-/// What kernels are told is counted, too.
+/// Parameter buffers count towards the budget.
 #[test]
-fn constants_are_refused_where_there_is_no_room() {
+fn constants_count_towards_the_budget() {
     let Some(adapter) = adapter() else { return };
     let settings = Settings { budget: Some(64), ..Settings::default() };
-    let device = Device::open(&adapter, &settings).expect("a device that opens");
+    let device = Device::open(&adapter, &settings).expect("the device opens");
     let constants = || device.constants(&[7; 16], wgpu::BufferUsages::UNIFORM);
-    let first = constants().expect("room for 64 bytes");
+    let first = constants().expect("64 bytes fit");
     let (memory, remedy) = (MemoryKind::Device, Remedy::RaiseLimit);
     let expected = Error::OutOfMemory { what: "constants", bytes: 64, memory, remedy };
     assert_eq!(constants().err(), Some(expected));
     drop(first);
-    constants().expect("room again");
+    constants().expect("memory was released");
 }
 
-/// A device that goes while programs wait for their next step, with others beside it.
+/// Losing a device between steps fails its programs, but not those of another device.
 #[test]
-fn a_device_that_is_gone_is_an_error_and_nobody_elses() {
+fn a_lost_device_fails_only_its_own_programs() {
     let Some(_) = adapter() else { return };
     let exact = exact();
     let (lost, other) = (open(), open());
@@ -138,13 +138,13 @@ fn a_device_that_is_gone_is_an_error_and_nobody_elses() {
     assert!(matches!(lost.buffer(Purpose::Store, 64, usage), Err(Error::Device { .. })));
     assert!(matches!(compile(gpu(&lost)).err(), Some(Error::Device { .. })));
     let error = nmse(&exact, &run(&mut *other_program).expect("a good step"));
-    assert!(error <= 1e-5, "beside one that is gone: NMSE {error:e}");
+    assert!(error <= 1e-5, "beside a lost device: NMSE {error:e}");
     drop(lost_program);
 }
 
-/// It goes while a step is computed.
+/// Losing a device during a step yields an error or correct values.
 #[test]
-fn a_device_that_goes_in_the_middle_of_a_step_is_an_error_or_the_step_is_right() {
+fn a_device_lost_during_a_step_gives_an_error_or_correct_values() {
     let Some(_) = adapter() else { return };
     let exact = exact();
     let device = open();
@@ -157,18 +157,18 @@ fn a_device_that_goes_in_the_middle_of_a_step_is_an_error_or_the_step_is_right()
         match run(&mut *program) {
             Ok(values) => {
                 let error = nmse(&exact, &values);
-                assert!(error <= 1e-5, "while it goes: NMSE {error:e}");
+                assert!(error <= 1e-5, "while it is being lost: NMSE {error:e}");
             }
             Err(Error::Device { .. }) => break,
             Err(other) => panic!("{other}"),
         }
     }
-    breaker.join().expect("nothing that panics");
+    breaker.join().expect("no panic");
 }
 
-/// A step is submitted while another program's is waited for; of two steps of a program the first one's ticket is stale.
+/// Programs of one device can have steps in flight at once. A second `submit` makes the first ticket stale.
 #[test]
-fn steps_are_waited_for_apart() {
+fn programs_can_have_steps_in_flight_at_once() {
     let Some(_) = adapter() else { return };
     let exact = exact();
     let device = open();

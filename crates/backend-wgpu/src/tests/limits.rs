@@ -1,4 +1,4 @@
-//! Devices that can less than the one that is there.
+//! Devices with lower limits than this machine's.
 
 use std::collections::HashMap;
 
@@ -15,15 +15,20 @@ use testkit::whole::Whole;
 use super::{Shared, candidate, shared};
 use crate::device::Settings;
 
-/// As little as every device has that WebGPU runs on, no subgroups, and kernels as release builds have them.
-fn least() -> Settings {
-    Settings { most: Some(wgpu::Limits::defaults()), subgroups: false, checks: false, ..Settings::default() }
+/// WebGPU's default limits, no subgroups, and no bounds checks, as in release builds.
+fn minimal() -> Settings {
+    Settings {
+        max_limits: Some(wgpu::Limits::defaults()),
+        subgroups: false,
+        checks: false,
+        ..Settings::default()
+    }
 }
 
-static LEAST: Shared = Shared::new();
+static MINIMAL: Shared = Shared::new();
 
-fn on_least() -> Box<dyn Backend> {
-    candidate(&LEAST, least)
+fn on_minimal() -> Box<dyn Backend> {
+    candidate(&MINIMAL, minimal)
 }
 
 fn reference() -> Box<dyn Backend> {
@@ -31,27 +36,27 @@ fn reference() -> Box<dyn Backend> {
 }
 
 #[test]
-fn the_least_device_computes_every_operation() {
-    random::linear_with_many_columns(&on_least, &reference);
-    random::linear_with_odd_sizes(&on_least, &reference);
-    random::attention_of_many_rows(&on_least, &reference);
-    random::attention_with_values_of_another_width(&on_least, &reference);
-    known::embed_takes_the_tokens_rows(&on_least);
-    known::rms_norm_uses_its_eps_and_keeps_large_values(&on_least);
-    known::rope_leaves_the_columns_beyond_its_own(&on_least);
-    known::attention_does_not_see_what_comes_later(&on_least);
-    known::gates_go_through_gelu(&on_least);
-    known::add_bias_adds_one_row_to_each(&on_least);
-    known::only_output_rows_are_computed(&on_least);
-    known::tokens_are_chosen_where_logits_are(&on_least);
-    known::rms_norm_of_heads(&on_least);
-    known::routes_are_the_softmax_of_the_largest(&on_least);
-    known::attention_sees_its_window(&on_least);
-    random::experts_of_odd_sizes(&on_least, &reference);
-    layers::a_wide_layer(&on_least, &reference);
+fn a_minimal_device_computes_every_operation() {
+    random::linear_with_many_columns(&on_minimal, &reference);
+    random::linear_with_odd_sizes(&on_minimal, &reference);
+    random::attention_of_many_rows(&on_minimal, &reference);
+    random::attention_with_values_of_another_width(&on_minimal, &reference);
+    known::embed_takes_the_tokens_rows(&on_minimal);
+    known::rms_norm_uses_its_eps_and_keeps_large_values(&on_minimal);
+    known::rope_leaves_the_columns_beyond_its_own(&on_minimal);
+    known::attention_does_not_see_what_comes_later(&on_minimal);
+    known::gates_go_through_gelu(&on_minimal);
+    known::add_bias_adds_one_row_to_each(&on_minimal);
+    known::only_output_rows_are_computed(&on_minimal);
+    known::tokens_are_chosen_where_logits_are(&on_minimal);
+    known::rms_norm_of_heads(&on_minimal);
+    known::routes_are_the_softmax_of_the_largest(&on_minimal);
+    known::attention_sees_its_window(&on_minimal);
+    random::experts_of_odd_sizes(&on_minimal, &reference);
+    layers::a_wide_layer(&on_minimal, &reference);
 }
 
-/// Logits of some positions of the model `name`, in steps of many rows, then of few.
+/// Logits of the model `name`, with a long prefill and then with short steps.
 fn logits(name: &str, backend: Box<dyn Backend>) -> Vec<f32> {
     let case = testkit::cases().into_iter().find(|case| case.name == name).expect("a model of the goldens");
     let tokens = &case.tokens()[0][..48];
@@ -61,26 +66,26 @@ fn logits(name: &str, backend: Box<dyn Backend>) -> Vec<f32> {
     logits
 }
 
-/// Its output matrix is in one piece on the device that is there.
+/// The output matrix fits in one binding of this device.
 #[test]
-fn the_least_device_computes_whole_models() {
+fn a_minimal_device_computes_whole_models() {
     for name in ["Q4_K", "F32-qwen2"] {
-        let Some(gpu) = shared(&LEAST, least) else { return };
+        let Some(gpu) = shared(&MINIMAL, minimal) else { return };
         let error = nmse(&logits(name, reference()), &logits(name, Box::new(gpu)));
         assert!(error <= 1e-5, "{name}: NMSE {error:e}");
     }
 }
 
-/// 256 columns of F32 are 1 KiB: of 512 rows four pieces of up to 160.
+/// A row of 256 F32 values is 1 KiB, so 512 rows need four shards of up to 160.
 #[test]
-fn weights_longer_than_a_binding_are_split() {
+fn weights_beyond_the_binding_limit_are_sharded() {
     let limits = wgpu::Limits {
         max_storage_buffer_binding_size: 160 << 10,
         max_buffer_size: 192 << 10,
         ..wgpu::Limits::defaults()
     };
     let device = Shared::new();
-    let settings = || Settings { most: Some(limits.clone()), ..Settings::default() };
+    let settings = || Settings { max_limits: Some(limits.clone()), ..Settings::default() };
     for name in ["F32-tied", "Q6_K"] {
         let Some(gpu) = shared(&device, settings) else { return };
         assert_eq!(gpu.device.limits.max_storage_buffer_binding_size, 160 << 10);
@@ -90,7 +95,7 @@ fn weights_longer_than_a_binding_are_split() {
 }
 
 #[test]
-fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
+fn a_store_beyond_the_binding_limit_is_refused_with_a_remedy() {
     let mut g = Builder::new();
     let table = g.weight("table", 1, 8 * 128);
     let x = g.embed("x", table);
@@ -102,9 +107,9 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
         "table".to_owned(),
         Weight::matrix(Format::F32, 1, 8 * 128, vec![0; 32 * 128].into()),
     )]);
-    // 128 MiB and a page: 32 positions of 8 heads of 128 values in F16 are 64 KiB.
+    // One page more than 128 MiB: a page of 8 heads of 128 values in F16 is 64 KiB.
     for (pages, fits) in [(2049, false), (3, true)] {
-        let Some(gpu) = shared(&LEAST, least) else { return };
+        let Some(gpu) = shared(&MINIMAL, minimal) else { return };
         let kv_layout = KvLayout::uniform(&graph, pages, KvFormat::F16);
         let needed = gpu.requirements(&graph, &weights, &kv_layout, &[], Taps::None).map(|_| ());
         let loaded = Box::new(gpu).load(&graph, &weights, &kv_layout).map(|_| ());
@@ -120,9 +125,9 @@ fn what_a_device_cannot_bind_is_refused_with_what_to_do() {
     }
 }
 
-/// A workgroup holds a head, and a row is a workgroup: what is beyond that is refused before anything is made.
+/// Heads that exceed workgroup memory, and more rows than workgroups in a dispatch, are refused before allocation.
 #[test]
-fn heads_too_wide_and_too_many_rows_are_refused_with_what_to_do() {
+fn oversized_heads_and_batches_are_refused_with_a_remedy() {
     let device = Shared::new();
     let needed = |dims: [usize; 2], rows: usize| {
         let gpu = shared(&device, Settings::default)?;
@@ -155,9 +160,9 @@ fn heads_too_wide_and_too_many_rows_are_refused_with_what_to_do() {
     }
 }
 
-/// Keys of 5 values lie as 6, values of 7 as 8.
+/// Keys of 5 values are padded to 6, values of 7 to 8.
 #[test]
-fn odd_widths_are_counted_as_they_lie() {
+fn memory_use_includes_the_padding_of_odd_head_dims() {
     let Some(gpu) = shared(&Shared::new(), Settings::default) else { return };
     let mut g = Builder::new();
     let [keys, values] = [5, 7].map(|cols| g.weight(format!("table of {cols}"), 1, cols));
@@ -173,9 +178,9 @@ fn odd_widths_are_counted_as_they_lie() {
     assert_eq!(needed.kv, 3 * 32 * (6 + 8) * 2);
 }
 
-/// Formats without kernels are F16 as a rule; a matrix with values beyond that is F32, and told as such.
+/// Formats without kernels become F16, or F32 where F16 would overflow, and memory use reports which.
 #[test]
-fn values_beyond_f16_are_converted_to_f32_and_told() {
+fn weights_beyond_f16_become_f32() {
     let device = Shared::new();
     for format in [Format::Q4_1, Format::Q5_0, Format::Q2_K, Format::IQ4_NL] {
         let Some(gpu) = shared(&device, Settings::default) else { return };

@@ -1,8 +1,8 @@
-//! The backend on devices that are less than what is there, watched, or gone.
+//! The backend with sanitized steps, with lower device limits, and with failing devices.
 
 mod faults;
-mod guarded;
 mod limits;
+mod sanitized;
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use backend_reference::Reference;
 use crate::device::{Adapter, Device, Settings};
 use crate::{Gpu, adapters};
 
-/// The device to test on; none is a failure where `RUSTORCH_REQUIRE_GPU` is set.
+/// The device to test on. None is a failure if `RUSTORCH_REQUIRE_GPU` is set.
 fn adapter() -> Option<Adapter> {
     let found = adapters().into_iter().next();
     if found.is_none() {
@@ -22,7 +22,7 @@ fn adapter() -> Option<Adapter> {
     found
 }
 
-/// A device that tests share, so that each kernel is compiled once.
+/// A device shared by tests, so that each kernel is compiled once.
 type Shared = OnceLock<Option<Arc<Device>>>;
 
 fn shared(device: &Shared, settings: impl Fn() -> Settings) -> Option<Gpu> {
@@ -30,7 +30,7 @@ fn shared(device: &Shared, settings: impl Fn() -> Settings) -> Option<Gpu> {
     device.get_or_init(open).clone().map(Gpu::on)
 }
 
-/// An instance; where there is no device, the oracle, which is like itself.
+/// The backend under test. Without a device it is the reference, so that tests pass.
 fn candidate(device: &Shared, settings: impl Fn() -> Settings) -> Box<dyn Backend> {
     match shared(device, settings) {
         Some(gpu) => Box::new(gpu),

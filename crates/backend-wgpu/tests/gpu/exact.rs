@@ -1,5 +1,5 @@
-//! Models of quantised weights, as far from exact as llama.cpp at most: a test for each kind of format, so that the
-//! reference and the device compute side by side. Models of every family in F32, beside exact values.
+//! Quantised models must be as close to the exact logits as llama.cpp is: one test per kind of format, so that the
+//! reference and the device run in parallel. F32 models of every family are compared with exact logits.
 
 use backend::KvFormat;
 use backend_reference::Reference;
@@ -7,11 +7,11 @@ use testkit::{Case, families, goldens, judge};
 
 use super::{adapter, gpu};
 
-/// What every run of the tests computes: blocks of 256 that kernels read, a format that is converted, biases.
+/// Formats of every test run: one with 256-value blocks, one that is converted, one with biases.
 const ALWAYS: [&str; 3] = ["Q4_K", "Q4_1", "Q8_0-qwen2"];
 
-/// 4,096 positions of every model whose name is among these.
-fn no_further_than_llama_cpp(is_among: impl Fn(&str) -> bool) {
+/// 4,096 positions of every quantised model that `is_among` selects.
+fn as_close_as_llama_cpp(is_among: impl Fn(&str) -> bool) {
     let Some(adapter) = adapter() else { return };
     let mut wrong = Vec::new();
     let cases: Vec<Case> =
@@ -24,38 +24,38 @@ fn no_further_than_llama_cpp(is_among: impl Fn(&str) -> bool) {
             wrong.push(case.name);
         }
     }
-    assert!(wrong.is_empty(), "beyond the limits: {wrong:?}");
+    assert!(wrong.is_empty(), "beyond the limit: {wrong:?}");
 }
 
-/// What has blocks of 32 or 256 on the device, too.
+/// Whether kernels read the quantised format directly.
 fn has_kernels(name: &str) -> bool {
     ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"].contains(&name)
 }
 
 #[test]
-fn a_format_of_each_kind() {
-    no_further_than_llama_cpp(|name| ALWAYS.contains(&name));
+fn one_format_of_each_kind() {
+    as_close_as_llama_cpp(|name| ALWAYS.contains(&name));
 }
 
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
 fn formats_that_kernels_read() {
-    no_further_than_llama_cpp(|name| has_kernels(name) && !ALWAYS.contains(&name));
+    as_close_as_llama_cpp(|name| has_kernels(name) && !ALWAYS.contains(&name));
 }
 
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
 fn formats_that_become_f16() {
-    no_further_than_llama_cpp(|name| !has_kernels(name) && !name.contains('-') && !ALWAYS.contains(&name));
+    as_close_as_llama_cpp(|name| !has_kernels(name) && !name.contains('-') && !ALWAYS.contains(&name));
 }
 
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
 fn biases_and_the_demo_model() {
-    no_further_than_llama_cpp(|name| name.contains('-') && !ALWAYS.contains(&name));
+    as_close_as_llama_cpp(|name| name.contains('-') && !ALWAYS.contains(&name));
 }
 
-/// 300 tokens at once, and in steps of 37, which end within pages and windows. Matrix units round activations to f16.
+/// 300 tokens in one step, and in steps of 37, which end inside pages and windows. Cooperative matrices round to f16.
 #[test]
 fn families_are_exact_over_300_tokens() {
     let Some(adapter) = adapter() else { return };

@@ -1,7 +1,7 @@
-//! Whole models on the device there is: a real one, or Mesa's that computes on the processor. Single operations are
-//! tested inside the crate, where devices can be made less than they are.
+//! Whole models on this machine's device: a GPU, or Mesa's software Vulkan. Single operations are tested inside the
+//! crate, where device limits can be lowered.
 //!
-//! Without any the tests say so and pass, unless `RUSTORCH_REQUIRE_GPU` is set.
+//! Without a device the tests are skipped, unless `RUSTORCH_REQUIRE_GPU` is set.
 
 mod exact;
 mod whole_model;

@@ -1,4 +1,4 @@
-//! Models of floating-point weights: alone, in parts on two backends, and many sequences at a time.
+//! Unquantised models: alone, split over two backends, and with many sequences per batch.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, Sequence, Step};
 use backend_reference::Reference;
@@ -12,13 +12,13 @@ use testkit::{Case, judge};
 
 use super::{adapter, gpu};
 
-/// Error of logits that is allowed, as NMSE.
+/// Allowed error of logits, as NMSE.
 const LIMIT: f64 = 1e-5;
 
-/// A top token this much above the next is everyone's top token.
+/// A margin between the top two logits that no rounding error closes.
 const CLEAR: f32 = 0.05;
 
-/// Positions of whole models: several pages, and more rows than a tile of attention has.
+/// Several pages, and more rows than an attention tile.
 const POSITIONS: usize = 100;
 
 fn float_cases() -> impl Iterator<Item = Case> {
@@ -29,7 +29,7 @@ fn reference() -> Box<dyn Backend> {
     Box::new(Reference::new())
 }
 
-/// A sequence of every model.
+/// One sequence per model.
 #[test]
 fn floats_are_within_the_limit() {
     let Some(adapter) = adapter() else { return };
@@ -44,7 +44,7 @@ fn floats_are_within_the_limit() {
     }
 }
 
-/// All positions of the golden sequences of one of them.
+/// All golden positions of every model.
 #[test]
 #[ignore = "takes minutes on software Vulkan"]
 fn floats_are_within_the_limit_at_every_golden_position() {
@@ -56,24 +56,22 @@ fn floats_are_within_the_limit_at_every_golden_position() {
     }
 }
 
-/// A file and its graph.
 fn model(case: &Case) -> (Gguf, Graph) {
     let file = Gguf::from_bytes(case.file().into()).expect("a good file");
     let Model { graph, .. } = Model::new(&file).expect("a good model");
     (file, graph)
 }
 
-/// `graph` on `backend` with room for `pages` pages, for steps of up to `rows` rows.
+/// Loads `graph` with a cache of `pages` pages and a bucket of `rows` rows.
 fn load(file: &Gguf, graph: &Graph, backend: Box<dyn Backend>, pages: usize, rows: usize) -> ModelRunner {
     let kv_layout = KvLayout::uniform(graph, pages, KvFormat::F16);
     let buckets = [Bucket { rows, outputs: rows }];
     ModelRunner::new(file, graph, backend, &kv_layout, &buckets).expect("a good graph")
 }
 
-/// With the first and half of the layers on the GPU and the others elsewhere, and the other way round; in steps of one
-/// row, a few and many.
+/// Cut after the first layer and in the middle, with the GPU first and last, in steps of one row, a few, and many.
 #[test]
-fn parts_of_a_model_on_two_backends_are_the_whole() {
+fn a_model_split_over_two_backends_equals_the_whole() {
     let Some(adapter) = adapter() else { return };
     for case in float_cases().filter(|case| ["F32", "F32-qwen2"].contains(&case.name.as_str())) {
         let (file, graph) = model(&case);
@@ -92,7 +90,7 @@ fn parts_of_a_model_on_two_backends_are_the_whole() {
                 let sequence = Sequence::uniform(i * rows, tokens.len(), 1, 0..3);
                 let outputs = (0..tokens.len() as u32).map(OutputRow::greedy).collect();
                 let step = Step::new(tokens.to_vec(), vec![sequence.clone()], outputs);
-                // Between parts there are rows, whatever is asked of the logits.
+                // Between stages all rows are passed on, whatever output is requested.
                 let between = first.run(&step.expect("a good step")).expect("a good step").values().to_vec();
                 let outputs = OutputRow::all(0..tokens.len() as u32);
                 let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
@@ -110,7 +108,7 @@ fn pages(sequence: usize) -> Vec<u32> {
     (0..2).map(|page| (8 * page + sequence) as u32).collect()
 }
 
-/// One step of `rows` positions of each of the sequences, all output rows.
+/// A step of `rows` positions per sequence; all rows are output rows.
 fn step(sequences: &[(usize, &[u32])], n_past: usize, rows: usize) -> Step {
     let slices = sequences.iter().map(|&(i, _)| Sequence::uniform(n_past, rows, 1, pages(i))).collect();
     let tokens: Vec<u32> =
@@ -119,9 +117,9 @@ fn step(sequences: &[(usize, &[u32])], n_past: usize, rows: usize) -> Step {
     Step::new(tokens, slices, outputs).expect("a good step")
 }
 
-/// Eight sequences, in steps of up to eight rows of each, over the ends of pages: each as it is alone.
+/// Eight sequences, up to eight rows each per step, across page boundaries: the same logits as one by one.
 #[test]
-fn eight_sequences_in_one_batch_are_what_each_is_alone() {
+fn batched_sequences_equal_single_ones() {
     let Some(adapter) = adapter() else { return };
     let steps = [(0, 8), (8, 8), (16, 8), (24, 7), (31, 1), (32, 1), (33, 6), (39, 8)];
     for case in float_cases().filter(|case| ["F32", "F32-qwen2"].contains(&case.name.as_str())) {
@@ -148,9 +146,9 @@ fn eight_sequences_in_one_batch_are_what_each_is_alone() {
     }
 }
 
-/// Greedy text, chosen on the device, is the reference's, up to where its top two logits are as good as equal.
+/// Greedy text, chosen on the device, equals the reference's until its top two logits are nearly equal.
 #[test]
-fn greedy_text_is_the_references() {
+fn greedy_text_equals_the_reference() {
     let Some(adapter) = adapter() else { return };
     let mut all = 0;
     for case in float_cases().filter(|case| ["F32", "F32-tied"].contains(&case.name.as_str())) {
@@ -164,10 +162,10 @@ fn greedy_text_is_the_references() {
         assert!(same > 0, "{}: no step is clear", case.name);
         all += same;
     }
-    assert!(all >= 60, "{all} tokens tell little");
+    assert!(all >= 60, "{all} clear tokens are too few");
 }
 
-/// Goes on from `text` with both; how many tokens were the same.
+/// Extends `text` with both; returns the number of equal tokens.
 fn greedy(exact: &mut ModelRunner, found: &mut ModelRunner, text: &[u32], name: &str) -> usize {
     const TOKENS: usize = 40;
     let mut text = text.to_vec();

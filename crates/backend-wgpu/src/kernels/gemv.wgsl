@@ -1,20 +1,19 @@
-{#- Products of up to `columns` rows of activations with one to three weights.
+{#- GEMV: up to `columns` activation rows with one to three weights.
 
-A group of `lanes` threads computes `outputs` neighbouring outputs: each thread takes every `lanes`-th chunk of the
-inputs. Activations go through workgroup memory, since neighbours would load them 128 bytes apart; those of the next
-round, and its weights, are on their way while a round is computed. Read for each output: its weights, once.
+A group of `lanes` threads computes `outputs` adjacent outputs; each thread takes every `lanes`-th chunk of the input.
+Activations are staged in workgroup memory, because adjacent threads would load them 128 bytes apart. Weights and
+activations of the next iteration are loaded while the current one is computed. Each weight is read once.
 
-- `norm`: activations are multiplied by `g` and divided by their root mean square, whose sum runs beside the products.
-- `glu`: of two weights, `act` of the first one's outputs times the second one's.
-- `rest`: numbers of `r` are added: a residual, or with a stride of 0 a bias.
-- `subgroups`: a group is a subgroup, and adds as one; else in workgroup memory.
-- `experts`: weights are a matrix an expert, of which a row uses those that `chosen` lists (`route.wgsl`), one row at a
-  time. `in`: a workgroup has one of a row's experts; what comes out is multiplied by how much the expert counts, and goes
-  to a row of `y` an expert, filled up to whole chunks with zeros. `out`: such rows are the inputs, and all experts of a
-  row are one sum. -#}
+- `norm`: RMS norm with the weight `g`; the sum of squares is accumulated beside the dot products.
+- `glu`: `act` of the first weight's outputs times the second's.
+- `addend`: adds `r`, a residual or, with stride 0, a bias.
+- `subgroups`: a group is a subgroup and reduces with `subgroupAdd`; otherwise in workgroup memory.
+- `experts`: a weight holds a matrix per expert, and a row uses those that `chosen` lists (`route.wgsl`), one row at a
+  time. `in`: each workgroup takes one of the row's experts; its outputs, multiplied by the routing weight and padded
+  with zeros to whole chunks, form a row of `y` per expert. `out`: reads these rows and sums over the experts. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activation, activations, products -%}
-{{ products() }}
+{%- from "common.wgsl" import activation, activations, matmul_params -%}
+{{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
@@ -25,34 +24,33 @@ round, and its weights, are on their way while a round is computed. Read for eac
 {%- if norm %}
 @group(0) @binding({{ 4 + parts | length }}) var<storage, read> g: array<vec4<f32>>;
 {%- endif %}
-{%- if rest %}
+{%- if addend %}
 @group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {%- if experts %}
-@group(0) @binding({{ 4 + parts | length + (1 if norm else 0) + (1 if rest else 0) }}) var<storage, read> chosen: array<u32>;
+@group(0) @binding({{ 4 + parts | length + (1 if norm else 0) + (1 if addend else 0) }}) var<storage, read> chosen: array<u32>;
 {%- endif %}
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
 {{ activations(ragged, norm) }}
 {%- if glu %}{{ activation(act) }}{% endif %}
 {%- if experts %}
-{#- `params.w2`: experts that a row uses at most; rows of a matrix filled up to whole chunks; the first expert that is in
-this buffer, and how many are. -#}
-/// Expert `slot` of a row, as its number in this buffer; beyond the last where it is in another.
+{#- `params.w2`: experts per row, at most; padded rows of a matrix; first expert and value of experts in this shard. -#}
+/// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
     let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];
     return min(expert - params.w2.z, params.w2.w);
 }
 {%- endif %}
 
-{#- Of output `o` of weight `w`, a chunk. -#}
+{#- Loads a chunk of output `o` of weight `w`. -#}
 {%- macro load(w, o, chunk) -%}
     {%- if experts == "in" -%} {{ w }}_load(expert * outputs + output{{ o }}, {{ chunk }})
     {%- elif experts == "out" -%} {{ w }}_load(own_expert * outputs + output{{ o }}, own_chunk)
     {%- else -%} {{ w }}_load(output{{ o }}, {{ chunk }})
     {%- endif -%}
 {%- endmacro %}
-{#- Which expert a chunk is of, and which of its chunks it is. -#}
+{#- Splits a chunk index into expert and chunk of that expert. -#}
 {%- macro find_expert(chunk) %}
     {%- if experts == "out" %}
             found = expert_of(first_row, {{ chunk }} / of_expert);
@@ -66,7 +64,7 @@ fn expert_of(row: u32, slot: u32) -> u32 {
 const LANES = {{ lanes }}u;
 const GROUPS = {{ threads // lanes }}u;
 
-// Of two rounds: row by row its chunks, of each eight times four numbers, and one more against bank conflicts.
+// Double buffer: for each row its chunks, eight vectors each, padded by one against bank conflicts.
 var<workgroup> xs: array<vec4<f32>, {{ 2 * columns * lanes * 9 }}>;
 {%- if not subgroups %}
 var<workgroup> partial: array<f32, {{ columns * sums * threads }}>;
@@ -75,34 +73,34 @@ var<workgroup> partial: array<f32, {{ columns * sums * threads }}>;
 var<workgroup> squares: array<f32, {{ threads // lanes if subgroups else columns * of_row }}>;
 {%- endif %}
 
-{#- This thread's numbers of the round from `base` on: zeros behind the last chunk. -#}
+{#- Loads this thread's activations of the iteration at `base`; zeros past the last chunk. -#}
 {%- macro fetch(base) %}
         {%- for i in range(loads) %}
         {
-            let place = thread + {{ i * threads }}u;
-            let chunk = {{ base }} + place % {{ of_row }}u / 8u;
+            let index = thread + {{ i * threads }}u;
+            let chunk = {{ base }} + index % {{ of_row }}u / 8u;
             fetched{{ i }} = vec4<f32>(0.0);
             if chunk < chunks {
                 {%- if columns > 1 %}
-                let row = min(first_row + place / {{ of_row }}u, max(rows, 1u) - 1u);
+                let row = min(first_row + index / {{ of_row }}u, max(rows, 1u) - 1u);
                 {%- else %}
                 let row = first_row;
                 {%- endif %}
-                fetched{{ i }} = x_four(row, chunk, place % 8u);
+                fetched{{ i }} = x_four(row, chunk, index % 8u);
                 {%- if norm %}
                 square{{ i }} += dot(fetched{{ i }}, fetched{{ i }});
-                fetched{{ i }} *= g_four(chunk, place % 8u);
+                fetched{{ i }} *= g_four(chunk, index % 8u);
                 {%- endif %}
             }
         }
         {%- endfor %}
 {%- endmacro %}
 
-{%- macro bring(half) %}
+{%- macro stage(half) %}
         {%- for i in range(loads) %}
         {
-            let place = thread + {{ i * threads }}u;
-            xs[{{ half }} + place / 8u * 9u + place % 8u] = fetched{{ i }};
+            let index = thread + {{ i * threads }}u;
+            xs[{{ half }} + index / 8u * 9u + index % 8u] = fetched{{ i }};
         }
         {%- endfor %}
 {%- endmacro %}
@@ -137,7 +135,7 @@ fn main(
     if expert >= params.w2.w {
         return;
     }
-    let counts = bitcast<f32>(chosen[first_row * (1u + 2u * params.w2.x) + 2u + 2u * slot]);
+    let routing_weight = bitcast<f32>(chosen[first_row * (1u + 2u * params.w2.x) + 2u + 2u * slot]);
     {%- elif experts == "out" %}
     let of_expert = params.w0.x;
     var found = 0u;
@@ -171,9 +169,9 @@ fn main(
     var sum{{ o }}_{{ c }} = 0.0;
     {%- endfor %}{% endfor %}
 
-    {%- if rest and subgroups %}
-    // What is added comes from far, too.
-    let rest = r[params.r.x + first_row * params.r.y + params.y[part] + min(first + lane, outputs - 1u) - params.y.x];
+    {%- if addend and subgroups %}
+    // Loaded early to hide the latency.
+    let addend = r[params.r.x + first_row * params.r.y + params.y[part] + min(first + lane, outputs - 1u) - params.y.x];
     {%- endif %}
     {%- for part in (parts[:1] if glu else parts) %}
     {%- set p = loop.index0 %}
@@ -187,7 +185,7 @@ fn main(
         {%- endif %}
         {%- endfor %}
         {{ fetch("0u") | indent(4) }}
-        {{ bring("0u") | indent(4) }}
+        {{ stage("0u") | indent(4) }}
         var half = 0u;
         for (var base = 0u; base < chunks; base += LANES) {
             workgroupBarrier();
@@ -225,7 +223,7 @@ fn main(
                 {%- endfor %}
             }
             half = {{ columns * lanes * 9 }}u - half;
-            {{ bring("half") | indent(4) }}
+            {{ stage("half") | indent(4) }}
         }
     }
     {%- endfor %}
@@ -244,9 +242,9 @@ fn main(
     for (var width = {{ of_row // 2 }}u; width > 0u; width /= 2u) {
         {%- for i in range(loads) %}
         {
-            let place = thread + {{ i * threads }}u;
-            if place % {{ of_row }}u < width {
-                squares[place] += squares[place + width];
+            let index = thread + {{ i * threads }}u;
+            if index % {{ of_row }}u < width {
+                squares[index] += squares[index + width];
             }
         }
         {%- endfor %}
@@ -280,23 +278,23 @@ fn main(
             continue;
         }
         {%- if subgroups %}
-        var number = total0;
+        var value = total0;
         {%- if glu %}
-        var number_up = total{{ outputs }};
+        var value_up = total{{ outputs }};
         {%- endif %}
         {%- for o in range(1, outputs) %}
         if o == {{ o }}u {
-            number = total{{ o }};
+            value = total{{ o }};
             {%- if glu %}
-            number_up = total{{ outputs + o }};
+            value_up = total{{ outputs + o }};
             {%- endif %}
         }
         {%- endfor %}
         {%- else %}
         let at = (c * {{ sums }}u + o) * {{ threads }}u + thread - lane;
-        var number = partial[at];
+        var value = partial[at];
         {%- if glu %}
-        var number_up = partial[at + {{ outputs * threads }}u];
+        var value_up = partial[at + {{ outputs * threads }}u];
         {%- endif %}
         {%- endif %}
         {%- if norm %}
@@ -306,30 +304,30 @@ fn main(
         let square = squares[c * {{ of_row }}u];
         {%- endif %}
         let scale = 1.0 / sqrt(square / f32(params.x.z) + bitcast<f32>(params.r.z));
-        number *= scale;
+        value *= scale;
         {%- if glu %}
-        number_up *= scale;
+        value_up *= scale;
         {%- endif %}
         {%- endif %}
         {%- if glu %}
-        number = activation(number) * number_up;
+        value = activation(value) * value_up;
         {%- endif %}
         let col = params.y[part] + first + o;
-        {%- if rest and subgroups %}
-        number += rest;
-        {%- elif rest %}
-        number += r[params.r.x + row * params.r.y + col - params.y.x];
+        {%- if addend and subgroups %}
+        value += addend;
+        {%- elif addend %}
+        value += r[params.r.x + row * params.r.y + col - params.y.x];
         {%- endif %}
         {%- if experts == "in" %}
-        y[(row * params.w2.x + slot) * params.y.w + col] = select(0.0, counts * number, first + o < outputs);
+        y[(row * params.w2.x + slot) * params.y.w + col] = select(0.0, routing_weight * value, first + o < outputs);
         {%- elif experts == "out" %}
-        // Experts in other buffers came before.
+        // Earlier launches have added the experts of other shards.
         if params.w1.x == 1u {
-            number += y[row * params.y.w + col];
+            value += y[row * params.y.w + col];
         }
-        y[row * params.y.w + col] = number;
+        y[row * params.y.w + col] = value;
         {%- else %}
-        y[row * params.y.w + col] = number;
+        y[row * params.y.w + col] = value;
         {%- endif %}
     }
 }

@@ -1,16 +1,17 @@
-{#- Products of many rows of activations with one to three weights, by the device's matrix units.
+{#- GEMM of activation rows with one to three weights, on cooperative matrices.
 
-A workgroup computes `tile` rows and as many outputs (with `glu` half as many of both weights). 64 inputs at a time
-go to workgroup memory as f16, while the next ones are on their way; a subgroup multiplies 32 outputs with `width`
-rows in squares of `size`. Activations come from `f16_rows.wgsl` as f16 with a scale for each row; sums are f32.
-Weights have to be numbers of f16, and their rows multiples of 64. Other options are those of `linear.wgsl`.
+A workgroup computes `tile` rows and `tile` outputs (with `glu`, half as many of each weight). 64 input columns at a
+time are staged in workgroup memory as f16; the next ones are loaded to registers before the barrier. A subgroup
+computes 32 outputs and `width` rows in squares of `size`. Activations come from `f16_rows.wgsl` as f16 with a scale
+per row; accumulators are f32. Weight values must be finite in f16, and rows a multiple of 64 long. Other options are
+those of `gemv.wgsl`.
 
-`vectors`: workgroup memory is read by vectors; Metal wants single numbers. -#}
+`vectors`: matrices are loaded from arrays of vectors; Metal needs scalars. -#}
 {%- from "formats.wgsl" import shared, chunk, f16_shared, f16_chunk -%}
-{%- from "parts.wgsl" import activation, products -%}
+{%- from "common.wgsl" import activation, matmul_params -%}
 enable f16;
 enable wgpu_cooperative_matrix;
-{{ products() }}
+{{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f16>>;
@@ -19,7 +20,7 @@ enable wgpu_cooperative_matrix;
 {%- for part in parts %}
 @group(0) @binding({{ 5 + loop.index0 }}) var<storage, read> w{{ loop.index0 }}: array<vec4<u32>>;
 {%- endfor %}
-{%- if rest %}
+{%- if addend %}
 @group(0) @binding({{ 5 + parts | length }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {{ shared() }}
@@ -30,31 +31,31 @@ enable wgpu_cooperative_matrix;
 {%- set threads = 2 * tile %}
 {%- set subgroups = threads // 32 %}
 {%- set width = tile * tile // 32 // subgroups %}
-{%- set across = tile // 32 %}
+{%- set output_subgroups = tile // 32 %}
 {%- set step = 1 if vectors else 4 %}
 {%- set stride = 18 * step %}
 {%- set square = size * size %}
-{%- set high = 32 // size %}
-{%- set wide = width // size %}
+{%- set m_tiles = 32 // size %}
+{%- set n_tiles = width // size %}
 {%- set loads = 16 * tile // threads %}
-{%- set number = "vec4<f16>" if vectors else "f16" %}
+{%- set element = "vec4<f16>" if vectors else "f16" %}
 
-// [output or row][64 inputs and room against bank conflicts]
-var<workgroup> ws: array<{{ number }}, {{ tile * stride }}>;
-var<workgroup> xs: array<{{ number }}, {{ tile * stride }}>;
+// [output or row][64 input columns, padded against bank conflicts]
+var<workgroup> ws: array<{{ element }}, {{ tile * stride }}>;
+var<workgroup> xs: array<{{ element }}, {{ tile * stride }}>;
 var<workgroup> results: array<f32, {{ subgroups * square }}>;
 
-{%- macro put(array, at, value) %}
+{%- macro store(array, at, value) %}
     {%- if vectors %}
             {{ array }}[{{ at }}] = {{ value }};
     {%- else %}
             {
                 let four = {{ value }};
-                let place = 4u * ({{ at }});
-                {{ array }}[place] = four.x;
-                {{ array }}[place + 1u] = four.y;
-                {{ array }}[place + 2u] = four.z;
-                {{ array }}[place + 3u] = four.w;
+                let index = 4u * ({{ at }});
+                {{ array }}[index] = four.x;
+                {{ array }}[index + 1u] = four.y;
+                {{ array }}[index + 2u] = four.z;
+                {{ array }}[index + 3u] = four.w;
             }
     {%- endif %}
 {%- endmacro %}
@@ -85,7 +86,7 @@ fn main(
     let outputs = params.outputs[part];
     let chunks = params.w0.x;
 
-    // What this thread brings: a chunk of one output, and vectors of rows.
+    // This thread stages one chunk of an output, and some vectors of rows.
     let own = thread / 2u;
     let own_chunk = thread % 2u;
     {%- if glu %}
@@ -99,9 +100,9 @@ fn main(
     let x_at{{ i }} = min(first_row + thread / 16u + {{ i * threads // 16 }}u, max(rows, 1u) - 1u) * params.x.y + x_vector;
     {%- endfor %}
 
-    let up_down = subgroup % {{ across }}u * 32u;
-    let left_right = subgroup / {{ across }}u * {{ width }}u;
-    {%- for m in range(high) %}{% for n in range(wide) %}
+    let output_offset = subgroup % {{ output_subgroups }}u * 32u;
+    let row_offset = subgroup / {{ output_subgroups }}u * {{ width }}u;
+    {%- for m in range(m_tiles) %}{% for n in range(n_tiles) %}
     var sum{{ m }}_{{ n }} = coop_mat{{ size }}x{{ size }}<f32, C>();
     {%- endfor %}{% endfor %}
     for (var chunk = 0u; chunk < chunks; chunk += 2u) {
@@ -122,22 +123,22 @@ fn main(
         {%- endfor %}
         workgroupBarrier();
         {%- for j in range(8) %}
-        {{ put("ws", "own * 18u + 8u * own_chunk + " ~ j ~ "u", "four" ~ j) }}
+        {{ store("ws", "own * 18u + 8u * own_chunk + " ~ j ~ "u", "four" ~ j) }}
         {%- endfor %}
         {%- for i in range(loads) %}
-        {{ put("xs", "(thread / 16u + " ~ (i * threads // 16) ~ "u) * 18u + x_vector", "x" ~ i) }}
+        {{ store("xs", "(thread / 16u + " ~ (i * threads // 16) ~ "u) * 18u + x_vector", "x" ~ i) }}
         {%- endfor %}
         workgroupBarrier();
         {%- for k in range(64 // size) %}
         {
             {%- set at = k * size * step // 4 %}
-            {%- for m in range(high) %}
-            let a{{ m }} = coopLoadT<coop_mat{{ size }}x{{ size }}<f16, A>>(&ws[(up_down + {{ m * size }}u) * {{ stride }}u + {{ at }}u], {{ stride }}u);
+            {%- for m in range(m_tiles) %}
+            let a{{ m }} = coopLoadT<coop_mat{{ size }}x{{ size }}<f16, A>>(&ws[(output_offset + {{ m * size }}u) * {{ stride }}u + {{ at }}u], {{ stride }}u);
             {%- endfor %}
-            {%- for n in range(wide) %}
-            let b{{ n }} = coopLoad<coop_mat{{ size }}x{{ size }}<f16, B>>(&xs[(left_right + {{ n * size }}u) * {{ stride }}u + {{ at }}u], {{ stride }}u);
+            {%- for n in range(n_tiles) %}
+            let b{{ n }} = coopLoad<coop_mat{{ size }}x{{ size }}<f16, B>>(&xs[(row_offset + {{ n * size }}u) * {{ stride }}u + {{ at }}u], {{ stride }}u);
             {%- endfor %}
-            {%- for m in range(high) %}{% for n in range(wide) %}
+            {%- for m in range(m_tiles) %}{% for n in range(n_tiles) %}
             sum{{ m }}_{{ n }} = coopMultiplyAdd(a{{ m }}, b{{ n }}, sum{{ m }}_{{ n }});
             {%- endfor %}{% endfor %}
         }
@@ -145,8 +146,8 @@ fn main(
     }
 
     let base = subgroup * {{ square }}u;
-    {%- for n in range(wide) %}
-    {%- for m in range(high // 2 if glu else high) %}
+    {%- for n in range(n_tiles) %}
+    {%- for m in range(m_tiles // 2 if glu else m_tiles) %}
     {
         {%- set each = square // 32 %}
         {%- if glu %}
@@ -158,24 +159,24 @@ fn main(
         {%- endfor %}
         {%- endif %}
         workgroupBarrier();
-        coopStore(sum{{ m + (high // 2 if glu else 0) }}_{{ n }}, &results[base], {{ size }}u);
+        coopStore(sum{{ m + (m_tiles // 2 if glu else 0) }}_{{ n }}, &results[base], {{ size }}u);
         workgroupBarrier();
-        let output = first + up_down{{ " / 2u" if glu else "" }} + {{ m * size }}u + lane % {{ size }}u;
+        let output = first + output_offset{{ " / 2u" if glu else "" }} + {{ m * size }}u + lane % {{ size }}u;
         {%- for i in range(each) %}
         {
-            let row = first_row + left_right + {{ n * size }}u + (lane + {{ 32 * i }}u) / {{ size }}u;
+            let row = first_row + row_offset + {{ n * size }}u + (lane + {{ 32 * i }}u) / {{ size }}u;
             if row < rows && output < outputs {
                 let scale = scales[row];
-                var number = results[base + lane + {{ 32 * i }}u] * scale;
+                var value = results[base + lane + {{ 32 * i }}u] * scale;
                 {%- if glu %}
                 let gate = gate{{ i }} * scale;
-                number *= activation(gate);
+                value *= activation(gate);
                 {%- endif %}
                 let col = params.y[part] + output;
-                {%- if rest %}
-                number += r[params.r.x + row * params.r.y + col - params.y.x];
+                {%- if addend %}
+                value += r[params.r.x + row * params.r.y + col - params.y.x];
                 {%- endif %}
-                y[row * params.y.w + col] = number;
+                y[row * params.y.w + col] = value;
             }
         }
         {%- endfor %}

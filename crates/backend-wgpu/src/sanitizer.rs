@@ -1,35 +1,36 @@
-//! Steps that are watched, for tests: whatever a kernel writes that is not its own, does not write that is, or reads
-//! beyond a buffer's end, is a panic that names it.
+//! A sanitizer for tests: panics when a kernel writes outside its output, leaves part of it unwritten, or indexes
+//! beyond a buffer's end.
 //!
-//! Before a step all that it may write is filled with one pattern, a NaN; each value has columns of it on both sides.
-//! Afterwards the pattern must be gone where values are and still there everywhere else. What kernels have noted of
-//! indices (`guard.rs`) is read with it.
+//! Before a step, everything that it may write is filled with a NaN pattern, including guard columns on both sides of
+//! each value. After the step the pattern must be gone inside the values and intact everywhere else. Out-of-bounds
+//! indices are recorded by instrumented kernels (`guard.rs`).
 
 use backend::{BoundProgram, PAGE, Step, StoreLayout};
 use graph::Rows;
 
-use crate::compile::{BESIDE, Blueprint, Scratch};
+use crate::compile::{Blueprint, CANARY, Scratch};
 use crate::device::{Buffer, Device};
 use crate::guard::Guard;
 use crate::launch::StepShape;
 use crate::model::{Model, is_kv_f32};
 use crate::plan::{Attend, Experts, Pass, Plan};
 
-/// What every word of a buffer holds that nobody has written: a NaN whose low bits are the buffer's, as what is computed
-/// from a NaN has its bits.
+/// The pattern of unwritten words in `buffer`. The low bits differ by buffer, since a NaN that is computed from
+/// another one keeps its payload.
 const fn unwritten(buffer: usize) -> u32 {
-    BESIDE.to_bits() + buffer as u32
+    CANARY.to_bits() + buffer as u32
 }
 
-/// The numbers of what is no slot; both halves of the words of stores and of f16 are NaNs.
+/// Patterns of buffers that are no slots. Both halves of the word are NaNs, as the K/V cache and scratch may hold
+/// f16.
 const SCRATCH: usize = 0x100;
 const STORE: usize = 0x101;
 
-/// The words of each buffer.
+/// Reads back whole buffers.
 fn read(device: &Device, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
     let size = buffers.iter().map(|buffer| buffer.size()).sum::<u64>().max(16);
     let staging = device.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("watched"),
+        label: Some("sanitizer"),
         size,
         usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,
@@ -41,9 +42,9 @@ fn read(device: &Device, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
         at += buffer.size();
     }
     device.queue.submit([encoder.finish()]);
-    staging.slice(..).map_async(wgpu::MapMode::Read, |result| result.expect("memory that can be read"));
-    device.wait().expect("a device that works");
-    let view = staging.slice(..).get_mapped_range().expect("it has been mapped");
+    staging.slice(..).map_async(wgpu::MapMode::Read, |result| result.expect("a mapped buffer"));
+    device.wait().expect("a working device");
+    let view = staging.slice(..).get_mapped_range().expect("a mapped buffer");
     let mut words: &[u32] = bytemuck::cast_slice(&view);
     let own = |buffer: &&wgpu::Buffer| {
         let (own, rest) = words.split_at((buffer.size() / 4) as usize);
@@ -53,7 +54,7 @@ fn read(device: &Device, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
     buffers.iter().map(own).collect()
 }
 
-/// Fills a buffer with what nobody has written, where steps are watched.
+/// Fills a buffer with the unwritten pattern, if steps are sanitized.
 fn poison(device: &Device, buffer: &wgpu::Buffer, number: usize) {
     if device.guard.is_some() {
         let words = vec![unwritten(number); (buffer.size() / 4) as usize];
@@ -61,36 +62,36 @@ fn poison(device: &Device, buffer: &wgpu::Buffer, number: usize) {
     }
 }
 
-/// The same for keys and values of all stores of a new model.
+/// Poisons the K/V cache of a new model.
 pub(crate) fn poison_stores(model: &Model) {
     model.stores.iter().flatten().for_each(|store| poison(&model.device, store, STORE));
 }
 
 /// # Panics
-/// When an index was too large since this was asked last.
+/// When an index was out of bounds since the last check.
 fn check_indices(device: &Device, guard: &Guard) {
-    if let number @ 1.. = read(device, &[&guard.notes])[0][0] {
-        device.queue.write_buffer(&guard.notes, 0, &[0; 16]);
-        panic!("an index is beyond the end of {}", guard.array(number));
+    if let number @ 1.. = read(device, &[&guard.report])[0][0] {
+        device.queue.write_buffer(&guard.report, 0, &[0; 16]);
+        panic!("index out of bounds: {}", guard.array(number));
     }
 }
 
-/// What a program may write, and where.
-pub(crate) struct Watched {
+/// The buffers that a program may write.
+pub(crate) struct Sanitizer {
     plan: Plan,
     scratch: Scratch,
-    /// All of the program; those of the plan's slots first.
+    /// All buffers of the program, slots first.
     buffers: Vec<Buffer>,
     layouts: Vec<StoreLayout>,
-    /// By store, keys and values.
+    /// By store: keys and values.
     stores: Vec<[Buffer; 2]>,
-    /// The step that was submitted last, and what stores held before.
+    /// The last submitted step, and the K/V cache before it.
     submitted: Option<(Step, Vec<Vec<u32>>)>,
 }
 
-impl Watched {
-    pub(crate) fn new(blueprint: &Blueprint, buffers: &[Buffer], model: &Model) -> Watched {
-        Watched {
+impl Sanitizer {
+    pub(crate) fn new(blueprint: &Blueprint, buffers: &[Buffer], model: &Model) -> Sanitizer {
+        Sanitizer {
             plan: blueprint.plan.clone(),
             scratch: blueprint.scratch.clone(),
             buffers: buffers.to_vec(),
@@ -100,8 +101,8 @@ impl Watched {
         }
     }
 
-    /// The buffers that passes use in turn.
-    fn of_scratch(&self) -> impl Iterator<Item = usize> {
+    /// Indices of the scratch buffers.
+    fn scratch_buffers(&self) -> impl Iterator<Item = usize> {
         let Scratch { parts, roped, f16_rows, f16_scales, hidden, tokens, ref lists } = self.scratch;
         let single = [parts, roped, f16_rows, f16_scales, hidden, tokens].into_iter().flatten();
         single.chain(lists.iter().copied())
@@ -112,19 +113,19 @@ impl Watched {
         self.stores.iter().flatten().map(|store| &**store).collect()
     }
 
-    /// Fills everything but the stores with what nobody has written.
+    /// Poisons everything but the K/V cache.
     pub(crate) fn before(&mut self, device: &Device, step: &Step) {
         if device.guard.is_none() {
             return;
         }
         let slots = self.buffers.iter().take(self.plan.slots.len()).enumerate();
         slots.for_each(|(number, slot)| poison(device, slot, number));
-        self.of_scratch().for_each(|number| poison(device, &self.buffers[number], SCRATCH));
+        self.scratch_buffers().for_each(|number| poison(device, &self.buffers[number], SCRATCH));
         self.submitted = Some((step.clone(), read(device, &self.stores())));
     }
 
     /// # Panics
-    /// When anything was written that was not to be, or not written that was.
+    /// When the step wrote outside its outputs or left some unwritten.
     pub(crate) fn after(
         &mut self,
         device: &Device,
@@ -153,17 +154,17 @@ impl Watched {
             let mut expected = before[i].clone();
             if written.contains(&store) {
                 let group = bound.graph().group_of(graph::StoreId::from_index(store));
-                for word in own_words(&self.layouts[store], &step, group, which) {
+                for word in written_words(&self.layouts[store], &step, group, which) {
                     assert_ne!(after[word], unwritten(STORE), "{what}: word {word} was not written");
                     expected[word] = after[word];
                 }
             }
             let wrong = expected.iter().zip(&after).position(|(expected, after)| expected != after);
-            assert_eq!(wrong, None, "{what}: this word was written");
+            assert_eq!(wrong, None, "{what}: this word was overwritten");
         }
     }
 
-    /// Of buffers that passes use in turn, as many words are there as the pass of the step has that uses most.
+    /// Scratch buffers are written exactly as far as the most demanding pass of the step needs.
     fn check_scratch(
         &self,
         device: &Device,
@@ -177,7 +178,7 @@ impl Watched {
                 _ => None,
             })
         };
-        let of_parts = |attend: &Attend| {
+        let parts_words = |attend: &Attend| {
             let splits = shape.splits[bound.graph().group_of(attend.store)];
             let v_dim = bound.graph().store(attend.store).v_dim;
             if splits > 1 { shape.rows * attend.heads * splits * (v_dim + 2) } else { 0 }
@@ -186,11 +187,15 @@ impl Watched {
         let roped = roped.map(|attend| shape.rows * bound.value(attend.q).cols).max().unwrap_or(0);
         let tokens = if shape.is_tokens_only { shape.outputs } else { 0 };
         let whole = [
-            (self.scratch.parts, "parts of attention", attends().map(of_parts).max().unwrap_or(0)),
+            (
+                self.scratch.parts,
+                "partial results of attention",
+                attends().map(parts_words).max().unwrap_or(0),
+            ),
             (self.scratch.roped, "roped queries", roped),
-            // Two values to a word.
-            (self.scratch.f16_rows, "rows for matrix units", values / 2),
-            (self.scratch.f16_scales, "scales of such rows", rows),
+            // Two f16 values per word.
+            (self.scratch.f16_rows, "f16 activation rows", values / 2),
+            (self.scratch.f16_scales, "scales of f16 rows", rows),
             (self.scratch.tokens, "tokens", tokens),
         ];
         for (buffer, what, own) in whole {
@@ -200,7 +205,7 @@ impl Watched {
                 assert_eq!(is_written, at < own, "word {at} of {what}, of which {own} are used");
             }
         }
-        // Rows may use fewer experts than there is room for.
+        // Rows may use fewer experts than the buffer is sized for.
         let within = |buffer: usize, what: &str, own: usize| {
             let words = read(device, &[&self.buffers[buffer]]).remove(0);
             let last = words.iter().rposition(|&word| word != unwritten(SCRATCH));
@@ -214,31 +219,31 @@ impl Watched {
             _ => None,
         });
         if let (Some(buffer), Some(own)) = (self.scratch.hidden, hidden.max()) {
-            within(buffer, "rows of experts", own);
+            within(buffer, "hidden rows of experts", own);
         }
         for (&buffer, list) in self.scratch.lists.iter().zip(&self.plan.lists) {
             within(buffer, "a list of experts", shape.rows(list.rows) * list.words());
         }
     }
 
-    /// Of a slot, all that its values have are there, and nothing else.
+    /// The values of a slot are written in full, and nothing else is.
     fn check_values(&self, bound: &BoundProgram, step: &Step, slot: usize, words: &[u32]) {
         let stride = self.plan.slots[slot].cols;
         let rows = match self.plan.slots[slot].rows {
             Rows::Step => step.tokens().len(),
             Rows::Output => step.outputs().len(),
         };
-        // By column, whose it is, and whether it only fills up a vector: that may be zeros.
+        // By column: the value it belongs to, and whether it only pads a vector and may be zero.
         let mut owners = vec![None; stride];
         let made = self.plan.passes.iter().flat_map(Pass::makes);
-        for id in made.filter(|&id| self.plan.place(id).slot == slot) {
-            let (first, cols) = (self.plan.place(id).col, bound.value(id).cols);
+        for id in made.filter(|&id| self.plan.location(id).slot == slot) {
+            let (first, cols) = (self.plan.location(id).col, bound.value(id).cols);
             for col in 0..cols.next_multiple_of(4) {
                 owners[first + col] = Some((id, col, col >= cols));
             }
         }
-        for (row, numbers) in words.chunks(stride).enumerate() {
-            for (col, (&word, owner)) in numbers.iter().zip(&owners).enumerate() {
+        for (row, row_words) in words.chunks(stride).enumerate() {
+            for (col, (&word, owner)) in row_words.iter().zip(&owners).enumerate() {
                 match owner {
                     Some((id, col, false)) if row < rows => {
                         let name = &bound.value(*id).name;
@@ -255,7 +260,7 @@ impl Watched {
                         let mut names: Vec<&String> = names.collect();
                         names.dedup();
                         panic!(
-                            "{} was written beside {names:?}: row {row} of {rows}, column {col} of {stride}",
+                            "{} was written outside of {names:?}: row {row} of {rows}, column {col} of {stride}",
                             f32::from_bits(word)
                         );
                     }
@@ -265,12 +270,12 @@ impl Watched {
     }
 }
 
-/// Words of a store's keys (0) or values (1) that the rows of a step are written to.
-fn own_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) -> Vec<usize> {
+/// Words of a store's keys (0) or values (1) that a step writes.
+fn written_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) -> Vec<usize> {
     let graph::Store { heads, k_dim, v_dim, .. } = layout.store;
     let elements = [k_dim, v_dim][which].div_ceil(2);
     let words = if is_kv_f32(layout) { 2 } else { 1 };
-    let of_row = |(page, offset): (usize, usize)| {
+    let row_elements = |(page, offset): (usize, usize)| {
         (0..heads * elements).map(move |i| {
             let (head, element) = (i / elements, i % elements);
             let first = (page * heads + head) * elements * PAGE;
@@ -278,5 +283,5 @@ fn own_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) -> V
         })
     };
     let slots = step.rows().map(|(sequence, position)| sequence.tables[group].slot(position));
-    slots.flat_map(of_row).flat_map(|element| words * element..words * (element + 1)).collect()
+    slots.flat_map(row_elements).flat_map(|element| words * element..words * (element + 1)).collect()
 }

@@ -1,11 +1,11 @@
-{#- Products of many rows of activations with one to three weights.
+{#- GEMM of activation rows with one to three weights, in f32 without cooperative matrices.
 
-A workgroup computes 32 rows and 64 outputs: of each, chunk after chunk goes to workgroup memory as f32, and a thread adds
-the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weights, once. The options are those of
-`linear.wgsl`, and so are the buffers. -#}
+A workgroup computes 32 rows and 64 outputs. Both operands are staged in workgroup memory as f32, one chunk at a time;
+a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Options and bindings are those of
+`gemv.wgsl`. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "parts.wgsl" import activation, activations, products -%}
-{{ products() }}
+{%- from "common.wgsl" import activation, activations, matmul_params -%}
+{{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
@@ -16,7 +16,7 @@ the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weig
 {%- if norm %}
 @group(0) @binding({{ 4 + parts | length }}) var<storage, read> g: array<vec4<f32>>;
 {%- endif %}
-{%- if rest %}
+{%- if addend %}
 @group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {{ shared() }}
@@ -25,7 +25,7 @@ the products of 4 rows and 4 outputs. Read for each output and 32 rows: its weig
 {%- if glu %}{{ activation(act) }}{% endif %}
 {%- set gates = 2 if glu else 1 %}
 
-// [value of the chunk][row or output]
+// [column of the chunk][row or output]
 var<workgroup> xs: array<vec4<f32>, 256>;
 {%- for gate in range(gates) %}
 var<workgroup> ws{{ gate }}: array<vec4<f32>, {{ 512 if not glu else 256 }}>;
@@ -57,7 +57,7 @@ fn main(
     let first = tile * {{ width }}u;
     let outputs = params.outputs[part];
 
-    // Rows and outputs of this thread: 4 of each, of a pair of weights 2.
+    // Each thread has 4 rows and 4 outputs; with `glu`, 2 outputs of each weight.
     let row4 = thread % 8u;
     let out4 = thread / 8u;
     {%- for gate in range(gates) %}
@@ -102,19 +102,19 @@ fn main(
             {%- endfor %}
             {%- endfor %}
         } else if thread < 96u {
-            let place = thread - 64u;
-            let row = min(first_row + place, max(rows, 1u) - 1u);
+            let x_row = thread - 64u;
+            let row = min(first_row + x_row, max(rows, 1u) - 1u);
             {%- for j in range(8) %}
             {
-                let numbers = x_four(row, chunk, {{ j }}u);
+                let x_values = x_four(row, chunk, {{ j }}u);
                 {%- if norm %}
-                square += dot(numbers, numbers);
-                let scaled = numbers * g_four(chunk, {{ j }}u);
+                square += dot(x_values, x_values);
+                let scaled = x_values * g_four(chunk, {{ j }}u);
                 {%- else %}
-                let scaled = numbers;
+                let scaled = x_values;
                 {%- endif %}
                 {%- for i in range(4) %}
-                xs[{{ (4 * j + i) * 8 }}u + place / 4u][place % 4u] = scaled[{{ i }}];
+                xs[{{ (4 * j + i) * 8 }}u + x_row / 4u][x_row % 4u] = scaled[{{ i }}];
                 {%- endfor %}
             }
             {%- endfor %}
@@ -153,15 +153,15 @@ fn main(
         {
             let output = first + {{ own }}u * out4 + {{ o }}u;
             if row < rows && output < outputs {
-                var number = sum0_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                var value = sum0_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- if glu %}
-                number = activation(number) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                value = activation(value) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- endif %}
                 let col = params.y[part] + output;
-                {%- if rest %}
-                number += r[params.r.x + row * params.r.y + col - params.y.x];
+                {%- if addend %}
+                value += r[params.r.x + row * params.r.y + col - params.y.x];
                 {%- endif %}
-                y[row * params.y.w + col] = number;
+                y[row * params.y.w + col] = value;
             }
         }
         {%- endfor %}

@@ -1,0 +1,185 @@
+{#- Loads four activations, from 4 * j of a chunk on. `ragged`: rows do not end with a whole chunk; whatever is stored
+behind them reads as 0. -#}
+{%- macro activations(ragged, norm) %}
+{%- if ragged %}
+fn masked(v: vec4<f32>, col: u32) -> vec4<f32> {
+    return select(vec4<f32>(0.0), v, vec4<u32>(col, col + 1u, col + 2u, col + 3u) < vec4<u32>(params.x.z));
+}
+{%- endif %}
+
+fn x_four(row: u32, chunk: u32, j: u32) -> vec4<f32> {
+    let at = params.x.x + row * params.x.y;
+    {%- if ragged %}
+    return masked(x[at + min(8u * chunk + j, (params.x.z - 1u) / 4u)], 32u * chunk + 4u * j);
+    {%- else %}
+    return x[at + 8u * chunk + j];
+    {%- endif %}
+}
+{% if norm %}
+fn g_four(chunk: u32, j: u32) -> vec4<f32> {
+    {%- if ragged %}
+    return masked(g[min(8u * chunk + j, arrayLength(&g) - 1u)], 32u * chunk + 4u * j);
+    {%- else %}
+    return g[8u * chunk + j];
+    {%- endif %}
+}
+{% endif %}
+{%- endmacro %}
+
+{#- Activation functions. Where an intermediate value overflows, the result is still 0 or x. -#}
+{%- macro activation(act) %}
+fn activation(x: f32) -> f32 {
+    {%- if act == "silu" %}
+    return x / (1.0 + exp(-x));
+    {%- elif act == "gelu_tanh" %}
+    // x / 2 * (1 + tanh(z)) = x / (1 + exp(-2 z)); the constant is 2 sqrt(2 / pi).
+    return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    {%- endif %}
+}
+{% endmacro %}
+
+{#- RoPE of heads of `x`. `params` has the number of roped columns and the offset of the cos/sin table. -#}
+{%- macro rotation(pairing) %}
+/// Column `col` of the head at `at`, roped for the position of `row`.
+fn roped(at: u32, col: u32, row: u32) -> f32 {
+    let value = x[at + col];
+    if col >= params.dims {
+        return value;
+    }
+    {%- if pairing == "halves" %}
+    let half_dims = params.dims / 2u;
+    let is_first = col < half_dims;
+    let pair = select(col - half_dims, col, is_first);
+    let other = x[at + select(col - half_dims, col + half_dims, is_first)];
+    {%- else %}
+    let is_first = col % 2u == 0u;
+    let pair = col / 2u;
+    let other = x[at + select(col - 1u, col + 1u, is_first)];
+    {%- endif %}
+    let entry = params.cos_sin + 2u * (row * (params.dims / 2u) + pair);
+    let cosine = bitcast<f32>(step[entry]);
+    let sine = bitcast<f32>(step[entry + 1u]);
+    return value * cosine + select(other * sine, -other * sine, is_first);
+}
+{% endmacro %}
+
+{#- Parameters of all matmul kernels. `gemm_coop.wgsl` reads `x` as vectors of f16. -#}
+{%- macro matmul_params() %}
+struct Params {
+    w0: vec4<u32>,
+    w1: vec4<u32>,
+    w2: vec4<u32>,
+    // Outputs per weight.
+    outputs: vec4<u32>,
+    // Column offset of each weight's outputs in `y`; stride of `y`.
+    y: vec4<u32>,
+    // `x`: offset and stride in vectors, columns; index of the row count in `step`.
+    x: vec4<u32>,
+    // `r`: offset, stride; epsilon.
+    r: vec4<u32>,
+}
+{% endmacro %}
+
+{#- Parameters of both flash attention kernels, and the tile of a workgroup. -#}
+{%- macro flash(x, keys, values) %}
+struct Params {
+    // Offsets and strides of queries and result.
+    q: vec2<u32>,
+    y: vec2<u32>,
+    // Query heads, K/V heads; softmax scale.
+    heads: u32,
+    kv_heads: u32,
+    scale: f32,
+    // Offsets in `step`: positions, block table offsets, pages, and tiles (first row, row count).
+    positions: u32,
+    tables: u32,
+    pages: u32,
+    tiles: u32,
+    // Window size in positions.
+    window: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> x: array<{{ x }}>;
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> keys: array<{{ keys }}>;
+@group(0) @binding(5) var<storage, read> values: array<{{ values }}>;
+
+const LOWEST = -3.4028234e38;
+const F32_MAX = 3.4028234e38;
+const NEVER = 0xffffffffu;
+
+/// Consecutive rows of a sequence: first row, row count, position of the first row, offset of the block table.
+struct Tile {
+    row: u32,
+    rows: u32,
+    position: u32,
+    table: u32,
+}
+
+fn own_tile(number: u32) -> Tile {
+    let row = step[params.tiles + 2u * number];
+    let rows = step[params.tiles + 2u * number + 1u];
+    return Tile(row, rows, step[params.positions + row], params.pages + step[params.tables + row]);
+}
+{% endmacro %}
+
+{#- A non-finite value must not reach rows that do not see its position, even with a weight of 0. It is replaced by 0,
+and the column becomes NaN for rows that do see it. `nonfinite` holds the first such position of each column or, with
+a window, a bit per row of the tile. -#}
+{%- macro nonfinite(columns, windowed) %}
+var<workgroup> nonfinite: array<atomic<u32>, {{ columns * (2 if windowed else 1) }}>;
+
+fn clear_nonfinite(thread: u32) {
+    for (var i = thread; i < {{ columns * (2 if windowed else 1) }}u; i += 128u) {
+        atomicStore(&nonfinite[i], {{ "0u" if windowed else "NEVER" }});
+    }
+}
+{%- if windowed %}
+
+/// Bits of word 0 or 1 for the tile's rows in `first..last`.
+fn rows_between(first: u32, last: u32, word: u32) -> u32 {
+    let from_row = clamp(first, 32u * word, 32u * word + 32u) - 32u * word;
+    let to_row = clamp(last, 32u * word, 32u * word + 32u) - 32u * word;
+    let below = select((1u << (to_row & 31u)) - 1u, NEVER, to_row == 32u);
+    return select(0u, below & (NEVER << (from_row & 31u)), from_row < to_row);
+}
+{%- endif %}
+
+/// Four columns of a value with non-finite ones recorded and replaced by 0.
+fn mask_nonfinite(v: vec4<f32>, column: u32, position: u32, tile: Tile) -> vec4<f32> {
+    var finite = v;
+    for (var i = 0u; i < 4u; i++) {
+        if !(abs(v[i]) <= F32_MAX) {
+            {%- if windowed %}
+            let first = max(position, tile.position) - tile.position;
+            let last = position + min(params.window, NEVER - position);
+            let end = max(last, tile.position) - tile.position;
+            atomicOr(&nonfinite[2u * (column + i)], rows_between(first, end, 0u));
+            atomicOr(&nonfinite[2u * (column + i) + 1u], rows_between(first, end, 1u));
+            {%- else %}
+            atomicMin(&nonfinite[column + i], position);
+            {%- endif %}
+            finite[i] = 0.0;
+        }
+    }
+    return finite;
+}
+
+/// Four columns of a row's result, NaN where the row saw a non-finite value.
+fn apply_nonfinite(v: vec4<f32>, column: u32, row: u32, tile: Tile) -> vec4<f32> {
+    var result = v;
+    for (var i = 0u; i < 4u; i++) {
+        {%- if windowed %}
+        if (atomicLoad(&nonfinite[2u * (column + i) + row / 32u]) >> (row % 32u) & 1u) == 1u {
+        {%- else %}
+        if atomicLoad(&nonfinite[column + i]) <= tile.position + row {
+        {%- endif %}
+            // A NaN; WGSL rejects constant ones.
+            result[i] = bitcast<f32>(0x7fc00000u | params.heads);
+        }
+    }
+    return result;
+}
+{% endmacro %}

@@ -1,0 +1,60 @@
+//! The conformance suite under the sanitizer.
+
+use backend::Backend;
+use backend_reference::Reference;
+use testkit::conformance::{known, layers, random};
+
+use super::{Shared, candidate};
+use crate::device::Settings;
+use crate::guard::Sanitize;
+
+fn reference() -> Box<dyn Backend> {
+    Box::new(Reference::new())
+}
+
+fn sanitized() -> Box<dyn Backend> {
+    static DEVICE: Shared = Shared::new();
+    candidate(&DEVICE, || Settings { sanitize: Some(Sanitize::Writes), ..Settings::default() })
+}
+
+fn bounds_checked() -> Box<dyn Backend> {
+    static DEVICE: Shared = Shared::new();
+    candidate(&DEVICE, || Settings { sanitize: Some(Sanitize::Bounds), ..Settings::default() })
+}
+
+testkit::conformance!(sanitized(), reference());
+
+/// f16 activations are more exact than the 8-bit ones that the suite allows for.
+#[test]
+fn matmuls_are_as_exact_as_f16() {
+    random::linear_with_positive_activations(&sanitized, &reference);
+}
+
+/// Every kind of kernel, in common formats: release builds do not check bounds.
+#[test]
+fn no_index_is_out_of_bounds() {
+    random::attention_with_values_of_another_width(&bounds_checked, &reference);
+    random::experts_of_odd_sizes(&bounds_checked, &reference);
+    random::linear_with_odd_sizes(&bounds_checked, &reference);
+    layers::every_value_of_a_layer_can_be_tapped(&bounds_checked, &reference);
+    known::attention_is_causal_and_counts_positions_from_the_cache(&bounds_checked);
+    known::attention_sees_its_window(&bounds_checked);
+    known::attention_reads_a_store_of_another(&bounds_checked);
+    known::only_output_rows_are_computed(&bounds_checked);
+    known::add_bias_adds_one_row_to_each(&bounds_checked);
+    known::gates_go_through_silu(&bounds_checked);
+    known::rope_turns_halves(&bounds_checked);
+    known::rms_norm_of_heads(&bounds_checked);
+    known::routes_are_the_softmax_of_the_largest(&bounds_checked);
+    known::tokens_are_chosen_where_logits_are(&bounds_checked);
+}
+
+/// The remaining formats and shapes.
+#[test]
+#[ignore = "takes minutes on software Vulkan"]
+fn no_index_of_any_kernel_is_out_of_bounds() {
+    random::linear_in_every_format(&bounds_checked, &reference);
+    random::attention_of_many_rows(&bounds_checked, &reference);
+    random::attention_in_windows(&bounds_checked, &reference);
+    random::experts_in_every_format(&bounds_checked, &reference);
+}
