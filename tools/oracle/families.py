@@ -86,6 +86,10 @@ def biases(q: int, kv: int) -> dict[str, tuple[int, ...]]:
     return {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
 
 
+def more_biases(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
+    return {"attn_output.bias": (hidden,), "ffn_gate.bias": (width,), "ffn_up.bias": (width,), "ffn_down.bias": (hidden,)}
+
+
 def head_norms(width: int) -> dict[str, tuple[int, ...]]:
     return {"attn_q_norm.weight": (width,), "attn_k_norm.weight": (width,)}
 
@@ -119,6 +123,9 @@ MODELS = {
     "gemma3, two layers": gemma3(layers=2, attention__sliding_window=24, attention__sliding_window_pattern=2),
     "gemma3, steep gates": gemma3(steep=True, **GOOGLE),
     "gemma3, 62 layers": gemma3(layers=62, steep=True, **GOOGLE),
+    "llama, biases": Small("llama", 3, 72, 6, 2, 20, {"feed_forward_length": 100},
+                           dense(72, 100) | biases(120, 40) | more_biases(72, 100)),
+    "qwen2, no biases": Small("qwen2", 3, 84, 6, 2, 14, {"feed_forward_length": 100}, dense(84, 100)),
 }  # fmt: skip
 
 
@@ -194,6 +201,15 @@ def not_renormalised(family: Family) -> None:
     family.mixture = mixture
 
 
+def without(*tensors: str):
+    """The tensors of every layer whose names end so are not used."""
+
+    def plant(family: Family) -> None:
+        family.weights = {name: w for name, w in family.weights.items() if not name.endswith(tensors)}
+
+    return plant
+
+
 def sets(**values):
     return lambda family: vars(family).update(values)
 
@@ -203,6 +219,8 @@ MISTAKES = {
     "mixtral": {"one expert fewer": sets(experts_used=2), "one expert more": sets(experts_used=4),
                 "weights not over their sum": not_renormalised},
     "qwen2": {"neighbours": sets(columns=neighbours)},
+    "llama, biases": {f"no {name}": without(f"{name}.bias") for name in
+                      ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")},
     "qwen3": {"norms after RoPE": norm_after_rope, "no norms of heads": no_head_norms,
               "scale by hidden / heads": sets(score_scale=(80 // 6) ** -0.5)},
     "qwen3moe": {"one expert fewer": sets(experts_used=1), "one expert more": sets(experts_used=3),

@@ -132,7 +132,7 @@ fn what_is_not_built_is_refused_by_name() {
     }
 }
 
-/// Attention of Llama may have biases, as InternLM's and Granite's had that were converted to it; what one layer has, all
+/// Linear layers may have biases, as InternLM's and Granite's had that were converted to `llama`; what one layer has, all
 /// must have.
 #[test]
 fn biases_are_added_where_the_file_has_them() {

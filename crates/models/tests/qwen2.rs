@@ -18,8 +18,7 @@ fn opened(spec: &Spec, tensors: &[Tensor]) -> Result<Model, Error> {
     Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
 }
 
-/// Those of `qwen2.cpp`: the biases are added before RoPE, which pairs halves; there is none for the output of
-/// attention.
+/// As in `qwen2.cpp`: the biases are added before RoPE, which pairs halves.
 #[test]
 fn biases_come_before_the_rotation_by_halves() {
     let Model { config, graph } = model(|_| {}).expect("a good model");
@@ -48,7 +47,7 @@ fn biases_come_before_the_rotation_by_halves() {
 }
 
 #[test]
-fn biases_that_are_missing_misshapen_or_none_of_its_own_are_refused_by_name() {
+fn biases_that_are_missing_or_misshapen_are_refused_by_name() {
     let name = "blk.1.attn_k.bias";
     let missing = model(|tensors| tensors.retain(|tensor| tensor.name != name)).expect_err("missing");
     assert_eq!(missing, Error::MissingTensor { name: name.into(), expected: vec![32] });
@@ -61,13 +60,6 @@ fn biases_that_are_missing_misshapen_or_none_of_its_own_are_refused_by_name() {
     });
     let expected = Error::TensorShape { name: name.into(), found: vec![64], expected: vec![32] };
     assert_eq!(misshapen.expect_err("misshapen"), expected);
-
-    let strange = model(|tensors| {
-        let bias = Tensor { name: "blk.1.attn_output.bias".into(), ..tensors[of(tensors)].clone() };
-        tensors.push(bias);
-    });
-    let text = strange.expect_err("not part of it").to_string();
-    assert!(text.contains("`blk.1.attn_output.bias` is not part of architecture qwen2"), "{text}");
 }
 
 /// What it names is computed, or the file is refused.
@@ -78,9 +70,9 @@ fn a_file_is_of_the_architecture_that_it_names() {
     assert!(graph.to_string().contains("Interleaved") && graph.find("Qcur_mm-0").is_some());
 
     let qwen2 = Spec { architecture: "qwen2", rope_freqs: false, ..small() };
-    let text = opened(&qwen2, &Spec { architecture: "llama", ..qwen2.clone() }.tensors());
-    let text = text.expect_err("no biases").to_string();
-    assert!(text.contains("`blk.0.attn_q.bias` of shape [64] is missing"), "{text}");
+    let graph = opened(&qwen2, &Spec { architecture: "llama", ..qwen2.clone() }.tensors());
+    let graph = graph.expect("biases are optional here, too").graph;
+    assert!(graph.to_string().contains("Halves") && graph.find("Qcur_mm-0").is_none());
 
     for name in ["qwen2moe", "qwen2vl", "qwen"] {
         let text = opened(&Spec { architecture: name, ..qwen2.clone() }, &qwen2.tensors());

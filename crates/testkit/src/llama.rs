@@ -37,6 +37,13 @@ const ROUTER_DEVIATION: f32 = 3.0;
 /// Matrices whose outputs are added to the residual stream.
 const LAST: [&str; 3] = ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight"];
 
+/// The linear layers of Qwen 2 that have a bias.
+const QKV: [&str; 3] = ["attn_q", "attn_k", "attn_v"];
+
+/// All linear layers of a dense layer.
+const ALL_LINEARS: [&str; 7] =
+    ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+
 /// Norms of what is added to the residual stream.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
 
@@ -78,6 +85,8 @@ pub struct Spec {
     pub rope_linear: Option<f32>,
     /// Whether there is a tensor `rope_freqs.weight`: factors 1, 1.5, 2, …
     pub rope_freqs: bool,
+    /// The linear layers that have a bias, such as `attn_q`.
+    pub biases: &'static [&'static str],
     /// Chooses the random numbers.
     pub seed: u64,
 }
@@ -102,6 +111,7 @@ impl Spec {
             rope_base: 10000.0,
             rope_linear: None,
             rope_freqs: false,
+            biases: &[],
             seed: 1,
         }
     }
@@ -175,7 +185,10 @@ impl Spec {
         let has = |name: &str| match name {
             "output.weight" => !self.tied,
             "rope_freqs.weight" => self.rope_freqs,
-            _ => name.ends_with(".attn_norm.weight"),
+            _ => match name.strip_suffix(".bias").and_then(|name| name.rsplit_once('.')) {
+                Some((_, linear)) => self.biases.contains(&linear),
+                None => name.ends_with(".attn_norm.weight"),
+            },
         };
         let model = Model::of(&self.metadata(), &has);
         model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
@@ -255,21 +268,26 @@ pub fn small_qwen2() -> Spec {
     Spec { rope_freqs: false, ..qwen2(small()) }
 }
 
-/// The same of architecture `qwen2`, as its small models are: tied embeddings, another base of the angles.
+/// The same of architecture `qwen2`: biases of queries, keys and values.
 fn qwen2(spec: Spec) -> Spec {
-    Spec { architecture: "qwen2", tied: true, rms_eps: 1e-6, rope_base: 1e6, ..spec }
+    Spec { architecture: "qwen2", biases: &QKV, ..qwen(spec) }
+}
+
+/// The same as small Qwens are: tied embeddings, another base of the angles.
+fn qwen(spec: Spec) -> Spec {
+    Spec { tied: true, rms_eps: 1e-6, rope_base: 1e6, ..spec }
 }
 
 /// A small model of architecture `qwen3`: heads wider than the hidden size says.
 pub fn qwen3(format: Format) -> Spec {
     let (hidden, heads, head_length) = (128, 4, Some(48));
-    Spec { architecture: "qwen3", hidden, heads, head_length, ffn: 192, ..qwen2(Spec::new(format)) }
+    Spec { architecture: "qwen3", hidden, heads, head_length, ffn: 192, ..qwen(Spec::new(format)) }
 }
 
 /// A small model of architecture `qwen3moe`: eight experts, of which a row uses three.
 pub fn qwen3moe(format: Format) -> Spec {
     let (ffn, experts) = (256, Some([8, 3]));
-    Spec { architecture: "qwen3moe", ffn, experts, tied: false, seed: 22, ..qwen2(Spec::new(format)) }
+    Spec { architecture: "qwen3moe", ffn, experts, tied: false, seed: 22, ..qwen(Spec::new(format)) }
 }
 
 /// A small Mixtral: eight experts, of which a row uses two.
@@ -290,7 +308,7 @@ pub fn gemma3(format: Format) -> Spec {
         ffn: 192,
         window: Some(40),
         rope_linear: Some(8.0),
-        ..qwen2(Spec::new(format))
+        ..qwen(Spec::new(format))
     }
 }
 
@@ -320,6 +338,8 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-qwen3moe", Spec { layers: 2, ffn: 96, ..qwen3moe(Format::F32) }),
         ("F32-mixtral", mixtral(Format::F32)),
         ("F32-gemma3", gemma3(Format::F32)),
+        ("F32-llama-biases", Spec { biases: &ALL_LINEARS, ..small() }),
+        ("F32-qwen2-no-biases", Spec { biases: &[], ..small_qwen2() }),
     ];
     families.map(|(name, spec)| (name.to_owned(), spec)).into()
 }

@@ -14,6 +14,9 @@ use crate::quantize::mix::{self, Facts, Mix};
 /// What the names of models of random weights end in.
 pub(super) const RANDOM: &str = ", random weights";
 
+/// The biases of Qwen 2.
+const QKV_BIASES: [&str; 3] = [".attn_q.bias", ".attn_k.bias", ".attn_v.bias"];
+
 /// The shape of a model.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Shape {
@@ -279,6 +282,7 @@ impl Shape {
         let has = |name: &str| match name {
             "output.weight" => !self.tied,
             ROPE_FREQS => self.stretched.is_some(),
+            _ if self.architecture == "qwen2" && QKV_BIASES.iter().any(|bias| name.ends_with(bias)) => true,
             _ => name.ends_with(".attn_norm.weight"),
         };
         let graph = Model::of(&self.hyper_parameters(), &has).expect("shapes are of real models").graph;

@@ -7,15 +7,12 @@ use super::{GraphContext, Linear};
 use crate::{Config, Error, Keys};
 
 /// The linear layer behind attention.
-pub(crate) const ATTN_OUTPUT: Linear = Linear { tensor: "attn_output", name: "attn_out", biased: None };
+pub(crate) const ATTN_OUTPUT: Linear =
+    Linear { tensor: "attn_output", name: "attn_out", biased: ["attn_out_mm", "attn_out"] };
 
-/// The same where the file may have a bias.
-pub(crate) const BIASED_ATTN_OUTPUT: Linear =
-    Linear { biased: Some(["attn_out_mm", "attn_out"]), ..ATTN_OUTPUT };
-
-const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: Some(["Qcur_mm", "Qcur_pre"]) };
-const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: Some(["Kcur_mm", "Kcur_pre"]) };
-const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: Some(["Vcur_mm", "Vcur"]) };
+const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: ["Qcur_mm", "Qcur_pre"] };
+const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: ["Kcur_mm", "Kcur_pre"] };
+const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_mm", "Vcur"] };
 
 /// Attention of all layers of a kind.
 #[derive(Clone, Debug)]
@@ -34,8 +31,6 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Positions that a row sees, its own included; all up to its own as a rule.
     pub(crate) window: Option<usize>,
-    /// Whether queries, keys and values must have biases; as a rule they have them if the file has.
-    pub(crate) has_bias: bool,
     /// Whether each head of queries and keys is normed before RoPE.
     pub(crate) has_qk_norm: bool,
 }
@@ -75,7 +70,6 @@ impl Attention {
             rope: Rope { head_dim: key_length, dims, pairing, theta, scale, factors: None },
             scale: 1.0 / (key_length as f32).sqrt(),
             window: None,
-            has_bias: false,
             has_qk_norm: false,
         })
     }
@@ -103,15 +97,14 @@ impl Attention {
             self.kv_heads[il] * self.key_length,
             self.kv_heads[il] * self.value_length,
         ];
-        let linears = [&QUERIES, &KEYS, &VALUES];
+        let linears = [QUERIES, KEYS, VALUES];
         let weights = match ctx.in_layers("attn_qkv.weight") {
             true => fused(ctx, il, rows),
             false => [0, 1, 2].map(|i| {
                 ctx.g.weight(format!("blk.{il}.{}.weight", linears[i].tensor), rows[i], ctx.hidden())
             }),
         };
-        let biases = [0, 1, 2].map(|i| ctx.bias(linears[i], il, rows[i], self.has_bias));
-        [0, 1, 2].map(|i| ctx.multiply(linears[i], il, x, weights[i], biases[i]))
+        [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i]))
     }
 
     /// Queries or keys as they enter the scores: normed if they are, and roped.

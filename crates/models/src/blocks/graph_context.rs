@@ -1,4 +1,4 @@
-//! A graph in the making: embedding, norms, linear layers with optional biases, logits.
+//! A graph in the making: embedding, norms, linear layers with the biases that the file has, logits.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,15 @@ pub(crate) struct GraphContext<'a> {
     token_embd: Option<WeightId>,
 }
 
-/// A linear layer: its tensor without `.weight`, and how its value is called.
+/// A linear layer, which has a bias if the file has one.
 #[derive(Debug)]
 pub(crate) struct Linear {
+    /// Its tensors' name, without `.weight` and `.bias`.
     pub(crate) tensor: &'static str,
+    /// The name of its value where there is no bias.
     pub(crate) name: &'static str,
-    /// The names of the product and of its sum with the bias; none where the family knows of no bias.
-    pub(crate) biased: Option<[&'static str; 2]>,
+    /// The names of the product and of its sum with the bias.
+    pub(crate) biased: [&'static str; 2],
 }
 
 impl<'a> GraphContext<'a> {
@@ -86,7 +88,7 @@ impl<'a> GraphContext<'a> {
         self.g.rms_norm((name, il), x, weight, self.eps)
     }
 
-    /// `x` times a matrix of `outputs` rows of `inputs` values, plus a bias if there is one: `[rows, outputs]`.
+    /// `x` times a matrix of `outputs` rows of `inputs` values, plus the bias if there is one: `[rows, outputs]`.
     #[track_caller]
     pub(crate) fn project(
         &mut self,
@@ -96,25 +98,10 @@ impl<'a> GraphContext<'a> {
         [inputs, outputs]: [usize; 2],
     ) -> ValueId {
         let weight = self.g.weight(format!("blk.{il}.{}.weight", linear.tensor), outputs, inputs);
-        let bias = self.bias(linear, il, outputs, false);
-        self.multiply(linear, il, x, weight, bias)
+        self.multiply(linear, il, x, weight, outputs)
     }
 
-    /// The bias of a linear layer, if the file has it or `is_required`.
-    pub(crate) fn bias(
-        &mut self,
-        linear: &Linear,
-        il: usize,
-        rows: usize,
-        is_required: bool,
-    ) -> Option<WeightId> {
-        linear.biased?;
-        let tensor = format!("{}.bias", linear.tensor);
-        let is_there = is_required || self.in_layers(&tensor);
-        is_there.then(|| self.g.weight(format!("blk.{il}.{tensor}"), 1, rows))
-    }
-
-    /// `x` times `weight`, plus `bias`.
+    /// `x` times `weight`, which has `outputs` rows, plus the bias if there is one: `[rows, outputs]`.
     #[track_caller]
     pub(crate) fn multiply(
         &mut self,
@@ -122,15 +109,16 @@ impl<'a> GraphContext<'a> {
         il: usize,
         x: ValueId,
         weight: WeightId,
-        bias: Option<WeightId>,
+        outputs: usize,
     ) -> ValueId {
-        match (linear.biased, bias) {
-            (Some([product, sum]), Some(bias)) => {
-                let x = self.g.linear((product, il), x, weight);
-                self.g.add_bias((sum, il), x, bias)
-            }
-            _ => self.g.linear((linear.name, il), x, weight),
+        let bias = format!("{}.bias", linear.tensor);
+        if !self.in_layers(&bias) {
+            return self.g.linear((linear.name, il), x, weight);
         }
+        let [product, sum] = linear.biased;
+        let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, outputs);
+        let x = self.g.linear((product, il), x, weight);
+        self.g.add_bias((sum, il), x, bias)
     }
 
     /// What attention made and the residual stream; behind the last layer's attention, which needs every row, only their

@@ -2,24 +2,22 @@
 
 use graph::ValueId;
 
-use super::{Attention, GraphContext, Linear};
+use super::{ATTN_OUTPUT, Attention, GraphContext};
 use crate::Error;
 
 /// Layer `il` with a norm before attention and one before the feed-forward network, each of which adds to the residual
-/// stream (Xiong et al. 2020): `[rows, hidden]`. `output` is the linear layer behind attention; `feed_forward` makes
-/// `[rows, hidden]` of the normed rows.
+/// stream (Xiong et al. 2020): `[rows, hidden]`. `feed_forward` makes `[rows, hidden]` of the normed rows.
 pub(crate) fn pre_norm_layer(
     ctx: &mut GraphContext<'_>,
     il: usize,
     x: ValueId,
     attention: &Attention,
-    output: &Linear,
     feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
 ) -> Result<ValueId, Error> {
     let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
     let a = attention.attend(ctx, il, h); // [rows, heads * value_length]
     let (a, residual) = ctx.keep_outputs(il, a, x);
-    let a = ctx.project(output, il, a, attention.output(ctx, il)); // [rows, hidden]
+    let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(ctx, il)); // [rows, hidden]
     let a = ctx.g.add(("ffn_inp", il), a, residual);
     let h = ctx.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
     let h = feed_forward(ctx, h)?; // [rows, hidden]

@@ -6,8 +6,8 @@ mod graph_context;
 mod layer;
 mod moe;
 
-pub(crate) use attention::{ATTN_OUTPUT, Attention, BIASED_ATTN_OUTPUT};
-pub(crate) use ffn::{BIASED_FFN, FFN, feed_forward};
+pub(crate) use attention::{ATTN_OUTPUT, Attention};
+pub(crate) use ffn::feed_forward;
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use layer::pre_norm_layer;
 pub(crate) use moe::Moe;

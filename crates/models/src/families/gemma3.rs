@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, FFN, GraphContext, feed_forward};
+use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -58,7 +58,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
         let a = ctx.g.add(("sa_out", il), a, residual);
         let h = ctx.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = feed_forward(&mut ctx, il, h, ffn, &FFN, Activation::GeluTanh); // [rows, hidden]
+        let h = feed_forward(&mut ctx, il, h, ffn, Activation::GeluTanh); // [rows, hidden]
         let h = ctx.norm(("ffn_post_norm", il), h, "post_ffw_norm");
         x = ctx.g.add(("l_out", il), h, a);
         ctx.g.end_layer(x);

@@ -4,9 +4,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{
-    Attention, BIASED_ATTN_OUTPUT, BIASED_FFN, GraphContext, Moe, feed_forward, pre_norm_layer,
-};
+use crate::blocks::{Attention, GraphContext, Moe, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "llama", harmless: &[], graph };
@@ -20,8 +18,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut x = ctx.embed("embd"); // [rows, hidden]
     attention.rope.factors = ctx.rope_factors(attention.rope.dims); // Llama 3.1 and later
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, &BIASED_ATTN_OUTPUT, |ctx, h| match &moe {
-            None => Ok(feed_forward(ctx, il, h, ffn, &BIASED_FFN, Activation::Silu)),
+        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| match &moe {
+            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
             Some(moe) => moe.mix(ctx, il, h, ffn),
         })?; // [rows, hidden]
     }

@@ -1,22 +1,22 @@
-//! Architecture `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024). Queries, keys and values have biases.
+//! Architecture `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024). Queries, keys and values have biases as a rule.
 
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, FFN, GraphContext, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "qwen2", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
-    let attention = Attention { has_bias: true, ..Attention::read(c, keys, Pairing::Halves)? };
+    let attention = Attention::read(c, keys, Pairing::Halves)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, &ATTN_OUTPUT, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, &FFN, Activation::Silu))
+        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| {
+            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
         })?; // [rows, hidden]
     }
     Ok(ctx.logits(x))

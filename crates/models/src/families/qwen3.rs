@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, FFN, GraphContext, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -20,8 +20,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, &ATTN_OUTPUT, |ctx, h| {
-            Ok(feed_forward(ctx, il, h, ffn, &FFN, Activation::Silu))
+        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| {
+            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
         })?; // [rows, hidden]
     }
     Ok(ctx.logits(x))

@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, Moe, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, Moe, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -22,7 +22,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, &ATTN_OUTPUT, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
+        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
     }
     Ok(ctx.logits(x))
 }
