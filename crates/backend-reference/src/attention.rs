@@ -1,4 +1,4 @@
-//! Keys and values, and attention over them.
+//! KV store and attention.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use backend::{Error, PAGE, Sequence, Step, StoreLayout};
 
 use crate::sums::{dot, f64s};
 
-/// Keys and values of one store, in f32: `[page * PAGE + offset][head][dim]`.
+/// The f32 keys and values of one store: `[page * PAGE + offset][head][dim]`.
 #[derive(Debug)]
 pub(crate) struct Store {
     declared: graph::Store,
@@ -20,7 +20,7 @@ impl Store {
         Ok(Store { declared, keys: layout.zeroed(declared.k_dim)?, values: layout.zeroed(declared.v_dim)? })
     }
 
-    /// Writes each row of `k` and `v` to its position.
+    /// Writes each row of `k` and `v` to its slot.
     pub(crate) fn write(&mut self, k: &[f32], v: &[f32], step: &Step, group: usize) {
         let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
         for (store, x, cols) in [(&mut self.keys, k, heads * k_dim), (&mut self.values, v, heads * v_dim)] {
@@ -30,20 +30,20 @@ impl Store {
         }
     }
 
-    /// The positions that the row at `position` sees.
+    /// The positions visible to the row at `position`.
     fn visible(&self, position: usize) -> Range<usize> {
         let first = self.declared.window.map_or(0, |window| (position + 1).saturating_sub(window));
         first..position + 1
     }
 }
 
-/// Where a position lies in every store of a group.
+/// The slot of a position in every store of a group.
 fn slot(sequence: &Sequence, group: usize, position: usize) -> usize {
     let (page, offset) = sequence.tables[group].slot(position);
     page * PAGE + offset
 }
 
-/// Each row and head: softmax over the scores of the positions that it sees, then the mean of their values under it.
+/// Attention for each row and head: the average of the visible values, weighted by the softmax of their scores.
 pub(crate) fn attend(
     out: &mut [f32],
     q: &[f32],

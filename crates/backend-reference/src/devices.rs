@@ -1,4 +1,4 @@
-//! The reference backend among the devices of a machine.
+//! The reference backend as a device.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Err
 
 use crate::Reference;
 
-/// Finds the reference backend, which is everywhere.
+/// The driver of the reference backend, which is always available.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReferenceDriver;
 

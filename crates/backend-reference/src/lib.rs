@@ -1,8 +1,7 @@
-//! The reference backend: dequantise to f32, sum in f64.
+//! The reference backend: f32 values, f64 accumulation.
 //!
-//! The oracle every other backend is judged by: slow, short, obviously right. Each operation is the
-//! formula of [`graph::Op`] written down; values between operations are f32, and so are K and V,
-//! whatever format is asked for.
+//! The oracle for every other backend: slow, short and evidently correct. Each operation is a direct transcription of its
+//! formula in [`graph::Op`]. Intermediate values, K and V are f32, whatever format is requested.
 
 mod attention;
 mod devices;
@@ -19,12 +18,12 @@ use backend::{
 pub use devices::ReferenceDriver;
 use graph::Graph;
 
-/// The backend.
+/// The reference backend.
 #[derive(Debug, Default)]
 pub struct Reference;
 
 impl Reference {
-    /// An instance without a model.
+    /// A backend without a model.
     pub fn new() -> Reference {
         Reference
     }
@@ -70,7 +69,7 @@ impl Backend for Reference {
     }
 }
 
-/// A model, and what its sequences carry, by store.
+/// A model and its KV stores.
 struct Loaded {
     model: Arc<BoundModel>,
     stores: Arc<Mutex<Vec<Store>>>,
@@ -100,7 +99,7 @@ fn memory(model: &BoundModel) -> Memory {
     }
 }
 
-/// A graph whose values are computed one after the other.
+/// Computes the values of a graph one after the other.
 struct Interpreter {
     bound: BoundProgram,
     results: Vec<Vec<f32>>,
@@ -133,7 +132,7 @@ impl Program for Interpreter {
     }
 }
 
-/// A step that panicked leaves the stores with old or new rows, both of which the next step overwrites.
+/// Ignores poisoning: a step that panicked leaves only rows that the next step overwrites.
 fn lock(stores: &Mutex<Vec<Store>>) -> MutexGuard<'_, Vec<Store>> {
     stores.lock().unwrap_or_else(PoisonError::into_inner)
 }

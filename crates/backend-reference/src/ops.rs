@@ -1,4 +1,4 @@
-//! The operations, each as its formula.
+//! The operations, each a direct transcription of its formula.
 
 use std::num::NonZero;
 use std::thread;
@@ -9,7 +9,7 @@ use graph::{Activation, Op, Pairing, Rope, Rows, Value, ValueId};
 use crate::attention::{self, Store};
 use crate::sums::{dot, f64s};
 
-/// One value of the graph, from the `results` of the values before it: `[rows, cols]`.
+/// Computes one value, `[rows, cols]`, from the `results` of earlier values.
 pub(crate) fn compute(
     bound: &BoundProgram,
     value: &Value,
@@ -114,19 +114,19 @@ fn activation(act: Activation, x: f64) -> f64 {
 /// The softmax over the `used` largest logits; 0 for the others.
 fn route(out: &mut [f32], logits: &[f32], used: usize) {
     let mut order: Vec<usize> = (0..logits.len()).collect();
-    // NaN is the largest, whatever its sign. The sort is stable: the lower index of equals stays first.
+    // NaN of either sign ranks highest. The sort is stable, so the lower index of equal logits ranks first.
     let logit = |expert: usize| if logits[expert].is_nan() { f32::NAN } else { logits[expert] };
     order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)));
     let chosen = &order[..used];
     let max = f64::from(logits[chosen[0]]);
-    let power = |expert: usize| (f64::from(logits[expert]) - max).exp();
-    let total: f64 = chosen.iter().map(|&expert| power(expert)).sum();
+    let exp = |expert: usize| (f64::from(logits[expert]) - max).exp();
+    let total: f64 = chosen.iter().map(|&expert| exp(expert)).sum();
     for &expert in chosen {
-        out[expert] = (power(expert) / total) as f32;
+        out[expert] = (exp(expert) / total) as f32;
     }
 }
 
-/// Each expert for all rows that chose it.
+/// Mixture of experts, one expert at a time for all rows that chose it.
 fn experts(out: &mut [f32], x: &[f32], routes: &[f32], weights: [&Weight; 3], act: Activation) {
     let [gate, up, down] = weights;
     let mut sums = vec![0.0; out.len()];
@@ -153,7 +153,7 @@ fn experts(out: &mut [f32], x: &[f32], routes: &[f32], weights: [&Weight; 3], ac
     }
 }
 
-/// `out[r][o] = sum_k w[o][k] * x[r][k]`; threads share the rows of `w`.
+/// `out[r][o] = sum_k w[o][k] * x[r][k]`; threads split the rows of `w`.
 fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     if out.is_empty() {
         return; // a step without outputs, or an expert that no row chose
@@ -174,7 +174,7 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     let parts: Vec<Vec<f32>> = thread::scope(|scope| {
         let running: Vec<_> =
             (0..w.rows).step_by(chunk).map(|first| scope.spawn(move || columns(first))).collect();
-        running.into_iter().map(|thread| thread.join().expect("a row's sum does not panic")).collect()
+        running.into_iter().map(|thread| thread.join().expect("dot products do not panic")).collect()
     });
     let rows = out.len() / w.rows;
     for (o, column) in parts.iter().flat_map(|part| part.chunks_exact(rows)).enumerate() {
@@ -184,7 +184,7 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     }
 }
 
-/// Rotates one head by its position: pair `i` by `position * scale * theta^(-2i/dims) / factors[i]`.
+/// RoPE of one head: rotates pair `i` by `position * scale * theta^(-2i/dims) / factors[i]`.
 fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]>) {
     for i in 0..rope.dims / 2 {
         let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
@@ -200,7 +200,7 @@ fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]
     }
 }
 
-/// A weight of one row as f32.
+/// Dequantises a vector.
 fn vector(weight: &Weight) -> Vec<f32> {
     let mut values = vec![0.0; weight.cols];
     weight.format.dequantize(&weight.bytes, &mut values);

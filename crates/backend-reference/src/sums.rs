@@ -1,11 +1,11 @@
-//! Sums in f64.
+//! Dot products in f64.
 
-/// As f64.
+/// Converts to f64.
 pub(crate) fn f64s(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }
 
-/// The sum of products, over eight running sums so that it need not take all day.
+/// Dot product with eight accumulators, so that it vectorises.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0f64; 8];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());

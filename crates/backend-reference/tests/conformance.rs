@@ -1,4 +1,4 @@
-//! The suite every backend mounts.
+//! The conformance suite of backends.
 
 use backend_reference::Reference;
 

@@ -6,7 +6,7 @@ use testkit::conformance::random::nmse;
 use testkit::goldens;
 use testkit::whole::Whole;
 
-/// Over some sequences of 256 positions, two logits of each: the columns change from position to position.
+/// Checks two logits per position, in columns that vary with the position, over `sequences` sequences of 256 positions.
 fn are_exact(sequences: usize) {
     for case in testkit::cases() {
         let name = &case.name;

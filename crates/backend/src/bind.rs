@@ -1,4 +1,4 @@
-//! A graph bound to weights and stores: what every backend works out before it compiles.
+//! Binding of a graph to its weights and KV stores, with the checks that all backends share.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
 
 use crate::{Bucket, Error, KvLayout, Step, StoreLayout, Taps, Weight, Weights};
 
-/// A model as a backend has it: a graph whose weights are at hand, in shape, and the layout of its stores.
+/// A graph bound to checked weights and to the layout of its KV stores.
 #[derive(Debug)]
 pub struct BoundModel {
     graph: Graph,
@@ -17,10 +17,10 @@ pub struct BoundModel {
 }
 
 impl BoundModel {
-    /// Binds `graph` to its weights and to stores of this layout.
+    /// Binds `graph` to `weights` and `kv_layout`.
     ///
     /// # Errors
-    /// When a weight is missing, or its shape or bytes are not those of the graph, or the layout is of another graph.
+    /// If a weight is missing, if its shape or size does not match the graph, or if the KV layout belongs to another graph.
     pub fn new(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
         let bound = graph.weights().map(|(_, expected)| {
             let name = &expected.name;
@@ -61,23 +61,23 @@ impl BoundModel {
         &self.weights
     }
 
-    /// How the stores are laid out, by [`graph::StoreId`].
+    /// The KV store layouts, by [`graph::StoreId`].
     pub fn stores(&self) -> &[StoreLayout] {
         &self.stores
     }
 
-    /// Bytes of the stores; the largest number when there is none so large.
+    /// Total size of the KV stores in bytes, saturating.
     pub fn kv_bytes(&self) -> u64 {
         self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 
-    /// Pages of all block tables of a sequence, at most.
+    /// Upper bound of the pages in all block tables of a sequence, saturating.
     pub fn pages(&self) -> usize {
         self.groups.iter().fold(0, |all, (_, pages)| all.saturating_add(*pages))
     }
 }
 
-/// A model for steps of up to a bucket's rows, and the values that can be read after each.
+/// A bound model together with the bucket and the taps of one program.
 #[derive(Clone, Debug)]
 pub struct BoundProgram {
     model: Arc<BoundModel>,
@@ -87,10 +87,10 @@ pub struct BoundProgram {
 }
 
 impl BoundProgram {
-    /// For steps of up to `bucket` rows.
+    /// Prepares a program for steps that fit `bucket`.
     ///
     /// # Errors
-    /// When a tapped name is not in the graph.
+    /// If a tapped name is not in the graph.
     pub fn new(model: Arc<BoundModel>, bucket: Bucket, taps: Taps<'_>) -> Result<BoundProgram, Error> {
         taps.check(&model.graph)?;
         let tapped = model.graph.values().map(|(_, value)| taps.contains(&value.name)).collect();
@@ -118,47 +118,45 @@ impl BoundProgram {
         self.model.weight(id)
     }
 
-    /// The value the graph is for.
+    /// The result of the graph.
     pub fn output(&self) -> ValueId {
         self.model.graph.output()
     }
 
-    /// The room for rows.
+    /// The bucket.
     pub fn bucket(&self) -> Bucket {
         self.bucket
     }
 
-    /// The last value that reads value `id`; itself where nobody does, none where it is read after the step.
+    /// The last reader of value `id`, itself if it has none; `None` if the value is readable after the step.
     pub fn last_read(&self, id: ValueId) -> Option<usize> {
         (!self.is_readable(id)).then(|| self.last_reads[id.index()])
     }
 
-    /// Whether a value can be read after a step: it is tapped or the output.
+    /// Whether a value can be read after a step: it is tapped, or the output.
     pub fn is_readable(&self, id: ValueId) -> bool {
         self.tapped[id.index()] || id == self.output()
     }
 
-    /// Checks a step against the bucket, the vocabulary and the stores.
+    /// Checks a step against bucket, vocabulary, stores and graph input.
     ///
     /// # Errors
-    /// When it has more rows than there is room for, tokens that are not in the vocabulary, block tables that do not fit,
-    /// or not as many numbers with it as the graph begins with.
+    /// If the step exceeds the bucket, has tokens outside the vocabulary, has invalid block tables, or if its input does
+    /// not have the size that the graph expects.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         let input: usize = self.graph().values().map(|(_, value)| input_cols(&value.op)).sum();
         let expected = input * step.tokens().len();
         if step.input().len() != expected {
             let found = step.input().len();
-            return Err(Error::Step(format!(
-                "{found} numbers come with it, the graph begins with {expected}"
-            )));
+            return Err(Error::Step(format!("the input has {found} values, the graph expects {expected}")));
         }
         step.check(self.bucket, self.model.n_vocab, &self.model.groups)
     }
 
-    /// The value called `name`, if it can be read after a step.
+    /// Looks up value `name`, which must be readable after a step.
     ///
     /// # Errors
-    /// When the graph has no such value or it was not tapped.
+    /// If the graph has no such value or it was not tapped.
     pub fn readable(&self, name: &str) -> Result<ValueId, Error> {
         let error = |why| Error::Value { name: name.to_owned(), why };
         let id = self.graph().find(name).ok_or_else(|| error("is not in the graph"))?;
@@ -169,7 +167,7 @@ impl BoundProgram {
     }
 }
 
-/// Columns that come with a step.
+/// Columns of the graph input.
 fn input_cols(op: &Op) -> usize {
     if let Op::Input { cols } = *op { cols } else { 0 }
 }

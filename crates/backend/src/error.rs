@@ -1,47 +1,47 @@
-//! What can go wrong in a backend.
+//! Errors of backends.
 
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes given for a weight are not those of its shape.
+    /// The size of a weight does not match its shape.
     #[error(
-        "weight `{name}`: {found} bytes for {count} times {rows} rows of {cols} {format} values, expected {expected}"
+        "weight `{name}`: expected {expected} for {count} matrices of {rows} rows of {cols} {format} values, found {found} bytes"
     )]
     WeightBytes {
         /// The weight.
         name: String,
         /// Its format.
         format: quant::Format,
-        /// Its matrices.
+        /// Number of matrices.
         count: usize,
-        /// Rows of each.
+        /// Rows of each matrix.
         rows: usize,
-        /// Its columns.
+        /// Columns.
         cols: usize,
-        /// Bytes given.
+        /// Size found, in bytes.
         found: usize,
-        /// Bytes the shape takes, `whole blocks` when its rows are not.
+        /// Size of that shape, such as `144 bytes`; `whole blocks` if the rows are not whole blocks.
         expected: String,
     },
-    /// The graph uses a weight that was not loaded.
-    #[error("weight `{name}` was not loaded; load every weight of the graph before compiling it")]
+    /// A weight of the graph is missing.
+    #[error("weight `{name}` is missing; provide every weight of the graph")]
     MissingWeight {
         /// The weight.
         name: String,
     },
-    /// A loaded weight has another shape than the graph says.
+    /// A weight has another shape than in the graph.
     #[error("weight `{name}` has shape {found:?} (matrices, rows, columns), the graph expects {expected:?}")]
     WeightShape {
         /// The weight.
         name: String,
-        /// Matrices, rows and columns given.
+        /// Matrices, rows and columns found.
         found: [usize; 3],
-        /// Those of the graph.
+        /// Matrices, rows and columns in the graph.
         expected: [usize; 3],
     },
-    /// The backend cannot compute an operation on a weight's format.
-    #[error("weight `{name}`: {op} cannot use format {format} on this backend")]
+    /// The backend does not support an operation with a weight format.
+    #[error("weight `{name}`: this backend does not support {op} with format {format}")]
     WeightFormat {
         /// The weight.
         name: String,
@@ -50,83 +50,83 @@ pub enum Error {
         /// Its format.
         format: quant::Format,
     },
-    /// A layout of stores that is another graph's.
-    #[error("the layout of the K/V cache has {found} groups of stores, the graph has {expected}")]
+    /// The KV layout belongs to another graph.
+    #[error("the K/V cache layout has {found} store groups, the graph has {expected}")]
     Stores {
         /// Groups of the layout.
         found: usize,
         /// Groups of the graph.
         expected: usize,
     },
-    /// A model that cannot be computed in such parts.
+    /// The model cannot be cut into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
     Cut {
         /// Layers of the model.
         layers: usize,
-        /// Layers of the parts before.
+        /// Layers before the cut.
         at: usize,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
-    /// A step that contradicts itself or the store.
+    /// An invalid step.
     #[error("step: {0}")]
     Step(String),
-    /// A value that cannot be read.
+    /// A value cannot be read.
     #[error("value `{name}` {why}")]
     Value {
-        /// The name asked for.
+        /// Name of the value.
         name: String,
-        /// Why not.
+        /// Reason.
         why: &'static str,
     },
-    /// The device has no room.
-    #[error("no room for {bytes} bytes of {what}: {remedy}")]
+    /// An allocation failed.
+    #[error("out of memory: cannot allocate {bytes} bytes for {what}; {remedy}")]
     OutOfMemory {
-        /// What was to be stored.
+        /// Purpose of the allocation.
         what: &'static str,
         /// Its size.
         bytes: u64,
-        /// Whose memory it is.
+        /// Host or device memory.
         memory: MemoryKind,
-        /// What to do.
+        /// Suggested fix.
         remedy: Remedy,
     },
-    /// A device that failed, or was lost.
-    #[error("{device}: {why}; use another device, or start again")]
+    /// The device failed or was lost.
+    #[error("{device}: {why}; use another device or restart the program")]
     Device {
         /// Its name.
         device: String,
-        /// What it said.
+        /// The driver's message.
         why: String,
     },
 }
 
-/// Whose memory there is not enough of.
+/// The kind of memory that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// The processor's.
+    /// Host memory.
     Host,
-    /// That of another device: fewer layers there take less of it.
+    /// Memory of a GPU; offloading fewer layers takes less of it.
     Device,
 }
 
-/// What to do about an error, so that a program can say it in its own words.
+/// Suggested fix of an error; a program may word it by its own options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// Fewer positions in the K/V cache.
+    /// Reduce the context length.
     SmallerContext,
-    /// Fewer rows a step.
+    /// Reduce the batch size.
     SmallerBatch,
-    /// A model of fewer parameters, or of fewer bits each.
+    /// Use a smaller model or fewer bits per weight.
     SmallerModel,
-    /// The same, or weights left where the file has them.
+    /// Use a smaller model or fewer bits per weight, or do not repack weights.
     LeaveWeightsInFile,
-    /// Fewer layers on the device.
+    /// Offload fewer layers.
     FewerLayers,
-    /// The CPU: the device cannot take such a model at all.
+    /// Use the CPU; the device does not support the model.
     UseCpu,
-    /// A higher limit for the device's memory, or fewer layers on it.
+    /// Raise the device memory limit or offload fewer layers.
     RaiseLimit,
 }
 
@@ -134,14 +134,14 @@ impl std::fmt::Display for Remedy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Remedy::SmallerContext => "use a smaller context",
-            Remedy::SmallerBatch => "use smaller batches",
-            Remedy::SmallerModel => "use a smaller model or a format of fewer bits",
+            Remedy::SmallerBatch => "use a smaller batch size",
+            Remedy::SmallerModel => "use a smaller model or a format with fewer bits",
             Remedy::LeaveWeightsInFile => {
-                "use a smaller model or a format of fewer bits, or leave weights in the file"
+                "use a smaller model or a format with fewer bits, or use the weights in the file without repacking"
             }
-            Remedy::FewerLayers => "put fewer layers on the device",
-            Remedy::UseCpu => "the device cannot take such a model; use the CPU",
-            Remedy::RaiseLimit => "allow more of the device's memory, or put fewer layers on it",
+            Remedy::FewerLayers => "offload fewer layers to the device",
+            Remedy::UseCpu => "the device does not support this model; use the CPU",
+            Remedy::RaiseLimit => "raise the device memory limit or offload fewer layers",
         })
     }
 }

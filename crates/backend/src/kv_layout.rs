@@ -1,14 +1,14 @@
-//! What sequences carry on a device: pages of positions, block tables, and how stores are laid out.
+//! Size and layout of the KV cache.
 
 use bytemuck::Zeroable;
 use graph::{Graph, Group, Store};
 
 use crate::{Error, MemoryKind, Remedy};
 
-/// Positions a page.
+/// Positions per page.
 pub const PAGE: usize = 32;
 
-/// How keys and values are stored.
+/// Storage format of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KvFormat {
     /// 16-bit floats.
@@ -19,7 +19,7 @@ pub enum KvFormat {
 }
 
 impl KvFormat {
-    /// Bytes a value.
+    /// Bytes per value.
     pub fn bytes(self) -> usize {
         match self {
             KvFormat::F16 => 2,
@@ -28,33 +28,33 @@ impl KvFormat {
     }
 }
 
-/// How much state there is room for.
+/// Size and format of the KV cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvLayout {
-    /// Pages of each group of [`Graph::groups`], shared by all sequences.
+    /// Pages per group of [`Graph::groups`], shared by all sequences.
     pub pages: Vec<usize>,
-    /// How keys and values are stored.
+    /// Storage format.
     pub format: KvFormat,
 }
 
-/// Pages that a sequence gives back late: its last positions can be taken back and computed again while the window
-/// before them is there.
+/// Pages that are freed late, so that a sequence can roll back and recompute its last positions while the window before
+/// them is still cached.
 const SLACK: usize = 1;
 
 impl KvLayout {
-    /// Room for `sequences` of up to `n_ctx` positions, for steps of up to `n_batch` rows: all pages of groups without a
-    /// window; of those with one, the pages that windows and the rows of a step touch.
+    /// A cache for `sequences` sequences of up to `n_ctx` positions and steps of up to `n_batch` rows. Groups without a
+    /// window get pages for all positions; groups with one get pages for the windows and the rows of a step.
     pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
-        let pages = graph.groups().iter().map(|group| pages_of(*group, n_ctx, sequences, n_batch));
+        let pages = graph.groups().iter().map(|group| pages_for(*group, n_ctx, sequences, n_batch));
         KvLayout { pages: pages.collect(), format }
     }
 
-    /// So many pages of every group.
+    /// The same number of pages for every group.
     pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
         KvLayout { pages: vec![pages; graph.groups().len()], format }
     }
 
-    /// How each store of `graph` is laid out.
+    /// The layout of each store of `graph`.
     pub fn stores(&self, graph: &Graph) -> Vec<StoreLayout> {
         let layout = |(id, store): (_, &Store)| {
             let pages = self.pages.get(graph.group_of(id)).copied().unwrap_or(0);
@@ -63,56 +63,56 @@ impl KvLayout {
         graph.stores().map(layout).collect()
     }
 
-    /// Bytes of all stores of `graph`; the largest number when there is none so large.
+    /// Total size in bytes of the stores of `graph`, saturating.
     pub fn bytes(&self, graph: &Graph) -> u64 {
         self.stores(graph).iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 }
 
-/// Pages of a group for so many sequences.
-fn pages_of(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
+/// Pages that a group needs for `sequences` sequences.
+fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
     let all = n_ctx.div_ceil(PAGE);
     let all_sequences = all.saturating_mul(sequences);
     match group.window {
         None => all_sequences,
         Some(window) => {
-            // A window and the rows of a step lie in one page more than they fill, twice.
-            let of_windows =
+            // A window and the rows of a step may each start and end inside a page: one page more than they fill, twice.
+            let window_pages =
                 (window.div_ceil(PAGE).saturating_add(2 + SLACK)).min(all).saturating_mul(sequences);
-            of_windows.saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
+            window_pages.saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
         }
     }
 }
 
-/// The first page, counted from position 0, that a sequence of `cached` positions still needs.
+/// Index of the first page, counted from position 0, that a sequence with `cached` positions still needs.
 pub fn first_needed_page(group: Group, cached: usize) -> usize {
     (group.first_visible(cached) / PAGE).saturating_sub(SLACK)
 }
 
-/// How one store lies on a device: `pages` pages of [`PAGE`] positions; for each position `heads` keys of `k_dim`
-/// values and as many values of `v_dim`. How a page lies in memory is the backend's own business.
+/// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and `heads`
+/// values of `v_dim` columns. The order within a page is up to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLayout {
-    /// What the graph declares.
+    /// The declaration in the graph.
     pub store: Store,
     /// Pages, shared by all sequences.
     pub pages: usize,
-    /// How keys and values are stored.
+    /// Storage format.
     pub format: KvFormat,
 }
 
 impl StoreLayout {
-    /// Bytes of the store; the largest number when there is none so large.
+    /// Size in bytes, saturating.
     pub fn bytes(&self) -> u64 {
         let Store { heads, k_dim, v_dim, window: _ } = self.store;
         let factors = [heads, k_dim.saturating_add(v_dim), self.pages, PAGE];
         factors.iter().fold(self.format.bytes() as u64, |bytes, &factor| bytes.saturating_mul(factor as u64))
     }
 
-    /// The keys (`dim` = `k_dim`) or values (`v_dim`), all zero. The memory is the system's until it is written to.
+    /// Allocates zeroed keys (`dim` = `k_dim`) or values (`dim` = `v_dim`); the system commits memory on first write.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// If the allocation fails.
     pub fn zeroed<T: Zeroable>(&self, dim: usize) -> Result<Vec<T>, Error> {
         let factors = [self.pages, PAGE, self.store.heads, dim];
         let values = factors.iter().try_fold(1usize, |values, &factor| values.checked_mul(factor));
@@ -131,24 +131,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_need_few_pages() {
+    fn windows_bound_the_number_of_pages() {
         let window = |window| Group { window };
         // All positions of two sequences.
-        assert_eq!(pages_of(window(None), 1000, 2, 512), 2 * 32);
-        // 1024 positions lie in up to 33 pages, rows of a step in one more than they fill, and one is slack.
-        assert_eq!(pages_of(window(Some(1024)), 32768, 1, 512), 32 + 3 + 16);
-        assert_eq!(pages_of(window(Some(1024)), 32768, 4, 512), 4 * 35 + 16);
+        assert_eq!(pages_for(window(None), 1000, 2, 512), 2 * 32);
+        // 1024 positions span up to 33 pages, the rows of a step one page more than they fill, and one page is slack.
+        assert_eq!(pages_for(window(Some(1024)), 32768, 1, 512), 32 + 3 + 16);
+        assert_eq!(pages_for(window(Some(1024)), 32768, 4, 512), 4 * 35 + 16);
         // Never more than all.
-        assert_eq!(pages_of(window(Some(1024)), 640, 1, 512), 20);
-        assert_eq!(pages_of(window(Some(usize::MAX)), usize::MAX, usize::MAX, 1), usize::MAX);
+        assert_eq!(pages_for(window(Some(1024)), 640, 1, 512), 20);
+        assert_eq!(pages_for(window(Some(usize::MAX)), usize::MAX, usize::MAX, 1), usize::MAX);
     }
 
-    /// With so many pages, a sequence always finds room for its next rows, however they are cut into steps.
+    /// These pages suffice for a sequence whatever the sizes of its steps.
     #[test]
-    fn a_window_fits_whatever_the_steps() {
+    fn pages_suffice_for_any_step_sizes() {
         for (window, n_batch) in [(1, 1), (31, 5), (32, 32), (33, 64), (100, 37), (100, 512)] {
             let group = Group { window: Some(window) };
-            let room = pages_of(group, 5000, 1, n_batch);
+            let room = pages_for(group, 5000, 1, n_batch);
             for first in 1..=n_batch.min(40) {
                 let (mut cached, mut rows) = (0, first);
                 while cached < 3000 {

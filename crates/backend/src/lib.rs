@@ -1,8 +1,8 @@
-//! What a backend is: the traits, a step's inputs and outputs, and the layout of what sequences carry.
+//! The interface of backends: traits, steps and their outputs, KV cache layout, devices.
 //!
-//! A [`Backend`] is a device that holds nothing yet. It [loads](Backend::load) a model, which is a [`graph::Graph`],
-//! weights by name and a [`KvLayout`]; the [`LoadedModel`] compiles programs for buckets of rows; a [`Program`]
-//! runs steps. Each comes from the one before, so that no call can come too early. A backend never sees files, model
+//! A [`Backend`] is a device without a model. It [loads](Backend::load) a model, given as a [`graph::Graph`], weights by
+//! name and a [`KvLayout`]. The [`LoadedModel`] compiles a program per bucket of rows, and a [`Program`] runs steps. Each
+//! object is created by the previous one, which rules out calls in the wrong order. Backends know nothing of files, model
 //! families or requests.
 
 mod bind;
@@ -30,29 +30,29 @@ pub use registry::{
 pub use step::{OutputRow, Sequence, Step};
 pub use weight::{Weight, Weights};
 
-/// How many rows a compiled program has room for.
+/// The maximum size of the steps of a compiled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
-    /// Tokens a step, at most.
+    /// Maximum tokens per step.
     pub rows: usize,
-    /// Output rows a step, at most.
+    /// Maximum output rows per step.
     pub outputs: usize,
 }
 
-/// Which values can be read by name after a step, besides the output.
+/// The values, besides the output, that can be read by name after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Taps<'a> {
     /// None.
     #[default]
     None,
-    /// These.
+    /// The named values.
     Names(&'a [&'a str]),
     /// Every value of the graph.
     All,
 }
 
 impl Taps<'_> {
-    /// Whether the value `name` can be read.
+    /// Whether value `name` is tapped.
     pub fn contains(&self, name: &str) -> bool {
         match self {
             Taps::None => false,
@@ -61,10 +61,10 @@ impl Taps<'_> {
         }
     }
 
-    /// Whether all that are named are values of `graph`.
+    /// Checks that all names are values of `graph`.
     ///
     /// # Errors
-    /// With the first that is not.
+    /// With the first unknown name.
     pub fn check(&self, graph: &Graph) -> Result<(), Error> {
         let names = if let Taps::Names(names) = self { names } else { &[][..] };
         match names.iter().find(|name| graph.find(name).is_none()) {
@@ -74,55 +74,55 @@ impl Taps<'_> {
     }
 }
 
-/// What a backend runs on and how, for people.
+/// A backend and its device, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The name it is chosen by, such as `cpu`.
+    /// The backend's name, such as `cpu`.
     pub name: &'static str,
-    /// The device, such as a processor's name.
+    /// The device, such as a CPU model.
     pub device: String,
-    /// Facts worth printing: instruction sets, kernels chosen, threads.
+    /// Properties to print: instruction sets, chosen kernels, threads.
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Weights that a device has in another format than the file.
+/// Weights that a device stores in a format other than the file's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvertedWeights {
-    /// Theirs in the file.
+    /// Format in the file.
     pub format: Format,
-    /// F16, or F32 where that has not all of their numbers.
+    /// Format on the device: F16, or F32 if a value exceeds the F16 range.
     pub device_format: Format,
-    /// What they take so.
+    /// Size on the device.
     pub bytes: u64,
 }
 
-/// Bytes a backend holds, besides the weights it uses in place.
+/// Memory use in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Weights used where they lie, in the file's map.
+    /// Weights used in place, in the mapped file.
     pub weights_mapped: u64,
     /// Weights copied or repacked.
     pub weights_owned: u64,
-    /// Those of them that are in the memory of a device.
+    /// The part of `weights_owned` in device memory.
     pub weights_on_device: u64,
-    /// Those of them whose format the device has no kernels for.
+    /// The part of `weights_owned` converted because the device has no kernels for the file's format.
     pub weights_converted: Vec<ConvertedWeights>,
-    /// The K/V store.
+    /// The KV cache.
     pub kv: u64,
-    /// Activations of the compiled programs. What threads keep to work in, about a megabyte each, is not counted.
+    /// Activations of the compiled programs, without the scratch buffers of threads (about a megabyte each).
     pub activations: u64,
 }
 
-/// A device that models are put on. An instance takes one model.
+/// A device that runs a model. An instance loads one model.
 pub trait Backend: Send {
-    /// What it runs on.
+    /// The backend and its device.
     fn describe(&self) -> Description;
 
-    /// What a model would take, by the same way that [`Backend::load`] and [`LoadedModel::compile`] go, without taking it:
-    /// its weights, its stores, and programs for `buckets` with these values to be read.
+    /// Memory that the model, its KV cache and programs for `buckets` with `taps` would take: a dry run of [`Backend::load`]
+    /// and [`LoadedModel::compile`], which share the code.
     ///
     /// # Errors
-    /// As those of the two.
+    /// As [`Backend::load`] and [`LoadedModel::compile`].
     fn requirements(
         &self,
         graph: &Graph,
@@ -132,10 +132,10 @@ pub trait Backend: Send {
         taps: Taps<'_>,
     ) -> Result<Memory, Error>;
 
-    /// Takes a model: `graph` with its weights, and empty stores of this layout.
+    /// Loads a model: `graph`, its weights, and an empty KV cache.
     ///
     /// # Errors
-    /// When a weight is missing or of another shape, or the device has no room.
+    /// If a weight is missing or has another shape, or if memory is exhausted.
     fn load(
         self: Box<Self>,
         graph: &Graph,
@@ -144,83 +144,82 @@ pub trait Backend: Send {
     ) -> Result<Box<dyn LoadedModel>, Error>;
 }
 
-/// A model on a device: its weights, its stores and the programs compiled from its graph.
+/// A model on a device: weights, KV cache and compiled programs.
 pub trait LoadedModel: Send {
-    /// What it runs on.
+    /// The backend and its device.
     fn describe(&self) -> Description;
 
-    /// Compiles the graph for steps of up to `bucket` rows.
+    /// Compiles the graph for steps that fit `bucket`.
     ///
     /// # Errors
-    /// When a tapped value is not in the graph, or the device has no room.
+    /// If a tapped value is not in the graph, or if memory is exhausted.
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
-    /// Does now what the first step would do else and what may take long, such as packing weights. `copied` hears the
-    /// name of each tensor that has been copied and whose bytes nobody reads again.
+    /// Does slow work ahead of the first step, such as packing weights. `copied` is called with the name of each tensor whose
+    /// bytes in the file are no longer needed.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If memory is exhausted.
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let _ = copied;
         Ok(())
     }
 
-    /// What it holds, or will when it is prepared.
+    /// Memory in use, or once the model is prepared.
     fn memory(&self) -> Memory;
 
-    /// The devices that compute it, one after the other, each with what the model takes there.
+    /// The pipeline stages: each device with its memory use.
     fn stages(&self) -> Vec<(Description, Memory)> {
         vec![(self.describe(), self.memory())]
     }
 
-    /// What steps since the last call have spent their time on, when the backend was made to take it.
+    /// Kernel timings since the last call, if the backend was opened with profiling.
     fn timings(&self) -> Vec<Timing> {
         Vec::new()
     }
 }
 
-/// A graph made ready for steps of up to a bucket's rows.
+/// A compiled graph for steps that fit a bucket.
 pub trait Program: Send {
-    /// Begins a step: computes every value and writes K and V of its tokens to the stores, now or by the time it is
-    /// waited for.
+    /// Starts a step: computes all values and writes K and V to the cache, by the time [`Program::wait`] returns.
     ///
     /// # Errors
-    /// When the step does not fit the bucket, the vocabulary or the stores; nothing is written then.
+    /// If the step does not fit the bucket, the vocabulary or the KV cache; the cache is not written then.
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
-    /// Waits for the step that was submitted last, and gives what its output rows asked for.
+    /// Waits for the step submitted last and returns its outputs.
     ///
     /// # Errors
-    /// When the device has failed, or the ticket is of another step.
+    /// If the device failed, or the ticket belongs to another step.
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
 
-    /// The value called `name` of the step that was waited for last, `[rows, cols]`, row after row.
+    /// Value `name` of the step waited for last, row-major `[rows, cols]`.
     ///
     /// # Errors
-    /// When the graph has no such value or it was not tapped.
+    /// If the graph has no such value or it was not tapped.
     fn read(&self, name: &str) -> Result<&[f32], Error>;
 
     /// Submits a step and waits for it.
     ///
     /// # Errors
-    /// As those of the two.
+    /// As [`Program::submit`] and [`Program::wait`].
     fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
         let ticket = self.submit(step)?;
         self.wait(ticket)
     }
 }
 
-/// What one kind of work took, all times together.
+/// Accumulated time of one kind of kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
-    /// The kernel, formats and shapes.
+    /// Kernel, formats and shapes.
     pub what: String,
-    /// How many times it was done.
+    /// Number of launches.
     pub calls: u64,
-    /// Time on the device.
+    /// Device time.
     pub seconds: f64,
-    /// Bytes that have to be read and written at least.
+    /// Minimum bytes read and written.
     pub bytes: u64,
-    /// Multiplications with an addition.
+    /// Multiply-adds.
     pub multiply_adds: u64,
 }

@@ -1,13 +1,13 @@
-//! What a step gives back.
+//! Outputs of a step.
 
 use crate::{Error, OutputRow, Step};
 
-/// A step that was submitted and not waited for.
+/// Handle of a submitted step.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a step's outputs are there when it has been waited for"]
+#[must_use = "wait for the step to get its outputs"]
 pub struct Ticket(u64);
 
-/// The step of a program that was submitted last.
+/// The step that a program submitted last.
 #[derive(Debug, Default)]
 pub struct Pending {
     number: u64,
@@ -15,7 +15,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// `step` was submitted.
+    /// Records that `step` was submitted.
     pub fn begin(&mut self, step: &Step) -> Ticket {
         self.number += 1;
         self.outputs.clear();
@@ -23,10 +23,10 @@ impl Pending {
         Ticket(self.number)
     }
 
-    /// The output rows of the step whose ticket this is.
+    /// The output rows of the ticket's step.
     ///
     /// # Errors
-    /// When another step was submitted since, whose outputs have taken the place of this one's.
+    /// If another step was submitted since, which overwrote the outputs.
     pub fn end(&self, ticket: Ticket) -> Result<&[OutputRow], Error> {
         if ticket.0 == self.number {
             return Ok(&self.outputs);
@@ -35,7 +35,7 @@ impl Pending {
     }
 }
 
-/// What the output rows of a step asked for, in their order.
+/// The outputs that a step requested, in the order of its output rows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs<'a> {
     values: &'a [f32],
@@ -43,7 +43,7 @@ pub struct Outputs<'a> {
     chosen: Vec<Chosen>,
 }
 
-/// What was chosen of a row.
+/// Tokens selected for one output row.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Chosen {
     token: Option<u32>,
@@ -51,11 +51,11 @@ struct Chosen {
 }
 
 impl<'a> Outputs<'a> {
-    /// What a device says of a row from whose logits no token can be chosen.
+    /// Device token id of a row without a valid greedy token.
     pub const NO_TOKEN: u32 = u32::MAX;
 
-    /// Those of a step with these output rows, whose result is `values`, `[rows, cols]`: the logits of all output rows; of
-    /// a part of a model that was cut, the rows that the next part begins with.
+    /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for a
+    /// non-final pipeline stage, the input rows of the next stage.
     pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
         let chosen = chosen.map(|(output, logits)| Chosen {
@@ -68,43 +68,43 @@ impl<'a> Outputs<'a> {
         Outputs { values, cols, chosen: chosen.collect() }
     }
 
-    /// Those of a step all of whose output rows ask for a token only, chosen on a device as [`greedy_token`] does: the
-    /// tokens, [`Outputs::NO_TOKEN`] for a row without one.
+    /// The outputs of a step that requested only greedy tokens, chosen on the device as [`greedy_token`] does;
+    /// [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
         let chosen = tokens.iter().map(|&id| Chosen { token: token(id), top: Vec::new() });
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }
     }
 
-    /// The result, row after row: nothing where only tokens were asked for.
+    /// The result, row-major; empty if only tokens were requested.
     pub fn values(&self) -> &'a [f32] {
         self.values
     }
 
-    /// The logits of output row `index`, one a token of the vocabulary.
+    /// The logits of output row `index`, one per token of the vocabulary.
     pub fn logits(&self, index: usize) -> Option<&'a [f32]> {
         self.values.get(index * self.cols..(index + 1) * self.cols).filter(|logits| !logits.is_empty())
     }
 
-    /// The token chosen for output row `index`, where it asked for one and [`greedy_token`] finds one.
+    /// The greedy token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
         self.chosen.get(index)?.token
     }
 
-    /// The [`top_log_probabilities`] of output row `index`, as many as it asked for.
+    /// The [`top_log_probabilities`] of output row `index`, as many as requested.
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
         self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
     }
 }
 
-/// The token with the largest logit, the lowest id of equals; none where a logit is NaN or infinite, so that nothing can be
-/// trusted, or all are negative infinity.
+/// The token with the largest logit, the lowest id among equals. `None` if any logit is NaN or +∞, which makes all of them
+/// untrustworthy, or if all are -∞.
 pub fn greedy_token(logits: &[f32]) -> Option<u32> {
-    let is_broken = logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY);
-    if is_broken { None } else { arg_max(logits) }
+    let is_invalid = logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY);
+    if is_invalid { None } else { arg_max(logits) }
 }
 
-/// The index of the largest number, the lowest of equals; NaN and negative infinity are none.
+/// The index of the largest value, the lowest among equals; NaN and -∞ never win.
 pub fn arg_max(logits: &[f32]) -> Option<u32> {
     let (mut best, mut max) = (None, f32::NEG_INFINITY);
     for (id, &logit) in logits.iter().enumerate() {
@@ -121,9 +121,9 @@ pub fn log_sum_exp(logits: &[f32]) -> f64 {
     max + logits.iter().map(|&logit| (f64::from(logit) - max).exp()).sum::<f64>().ln()
 }
 
-/// The `top` most likely tokens with the natural logarithms of their probabilities, the most likely first and the lower id
-/// of equals; none that is impossible, and none at all where a logit is NaN or plus infinity. `total` is their
-/// [`log_sum_exp`].
+/// The `top` most likely tokens with their natural log-probabilities, in descending order, lower ids first among equals.
+/// Impossible tokens are left out; the result is empty if a logit is NaN or +∞. `total` is the [`log_sum_exp`] of
+/// `logits`.
 pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32, f32)> {
     if top == 0 || !total.is_finite() {
         return Vec::new();
@@ -142,7 +142,7 @@ pub fn top_log_probabilities(logits: &[f32], total: f64, top: usize) -> Vec<(u32
     ids.into_iter().map(|id| (id, (f64::from(logits[id as usize]) - total) as f32)).collect()
 }
 
-/// Whether a step's output rows all ask for a token only.
+/// Whether all output rows request only a greedy token.
 pub fn are_tokens_only(outputs: &[OutputRow]) -> bool {
     !outputs.is_empty() && outputs.iter().all(OutputRow::is_token_only)
 }
@@ -154,7 +154,7 @@ mod tests {
 
     /// softmax(0, ln 2, ln 5) is 1/8, 2/8, 5/8.
     #[test]
-    fn rows_get_what_they_ask_for() {
+    fn rows_get_the_requested_outputs() {
         let rows =
             [OutputRow { top: 2, ..OutputRow::greedy(0) }, OutputRow { top: 9, ..OutputRow::logits(1) }];
         let logits = [0.0, 2f32.ln(), 5f32.ln(), 7.0, 7.0, f32::NEG_INFINITY];
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_of_equals_is_chosen() {
+    fn ties_go_to_the_lowest_id() {
         assert_eq!(arg_max(&[1.0, f32::NAN, 3.0, 3.0]), Some(2));
         assert_eq!(arg_max(&[f32::NAN, f32::NEG_INFINITY]), None);
         assert_eq!(greedy_token(&[f32::NEG_INFINITY, -0.0, 0.0]), Some(1));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_of_one_step() {
+    fn a_ticket_belongs_to_one_step() {
         let step = |output| Step::new(vec![0], vec![Sequence::uniform(0, 1, 0, [])], vec![output]);
         let mut pending = Pending::default();
         let first = pending.begin(&step(OutputRow::logits(0)).expect("a good step"));

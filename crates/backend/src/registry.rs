@@ -1,127 +1,125 @@
-//! Finding devices: what there is to compute with, how much memory it has, and how it is opened.
+//! Device discovery: drivers, devices, their memory, and how they are opened.
 //!
-//! A crate that implements a backend has a [`Driver`], which finds its [`Device`]s. A program makes one [`Registry`] of
-//! the drivers that it was built with, and is in nothing else bound to one of them.
+//! Each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its drivers; no
+//! other code names a concrete backend.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
 use crate::{Backend, Error};
 
-/// What kind of device it is.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
-    /// The processor, which runs the program as well.
+    /// The host CPU.
     Cpu,
-    /// A graphics processor with memory of its own, or one of which nobody knows.
+    /// A GPU with its own memory, or of unknown type.
     DiscreteGpu,
-    /// A graphics processor that shares the processor's memory.
+    /// A GPU that shares host memory.
     IntegratedGpu,
-    /// A program that stands in for a graphics processor: the processor computes.
+    /// A software implementation of a GPU, which runs on the CPU.
     SoftwareGpu,
-    /// A backend to compare with, slow by design.
+    /// The reference backend, slow by design.
     Reference,
 }
 
-/// Bytes of a device's memory, as far as its driver says.
+/// Memory of a device in bytes, as far as the driver reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// All of it; of a device that shares the processor's memory, the part that it may use.
+    /// Total; for an integrated GPU, the part of host memory it may use.
     pub total: Option<u64>,
-    /// What this program may still take.
+    /// Available to this process.
     pub free: Option<u64>,
 }
 
-/// What a device is, and what it has now.
+/// Properties and current memory of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// The backend that computes on it, such as `cpu` or `vulkan`.
+    /// The backend, such as `cpu` or `vulkan`.
     pub backend: &'static str,
-    /// The device, such as a processor's name.
+    /// The device name, such as a CPU model.
     pub name: String,
-    /// What kind it is.
+    /// The kind.
     pub kind: DeviceKind,
-    /// Its place in the machine, such as a PCI address: two drivers may find the same device. None where the driver does
-    /// not say.
+    /// Hardware address, such as a PCI address, to recognise a device that two drivers find; `None` if unknown.
     pub address: Option<String>,
-    /// Memory of its own; unknown for the processor.
+    /// Device memory; unknown for the CPU.
     pub memory: DeviceMemory,
-    /// The instruction sets that it has kernels for, the plainest first, the best last; none of a device without a choice.
+    /// Instruction sets with kernels, from the most basic to the best; empty if there is no choice.
     pub instruction_sets: Vec<&'static str>,
 }
 
-/// How a device is opened. What a device has no use for is ignored.
+/// Options to open a device; inapplicable ones are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Threads of the processor; as many as the system says are useful when none are given.
+    /// CPU threads; by default as many as the system suggests.
     pub threads: Option<NonZero<usize>>,
-    /// One of [`DeviceInfo::instruction_sets`]; the best when none is given.
+    /// One of [`DeviceInfo::instruction_sets`]; by default the best.
     pub instruction_set: Option<&'static str>,
-    /// Whether weights are used in the file's map, without a copy.
+    /// Whether weights are used from the mapped file, without repacking.
     pub leave_weights_in_file: bool,
-    /// Whether activations stay f32 where kernels would round them.
+    /// Whether activations stay f32 instead of being quantised.
     pub f32_activations: bool,
-    /// Bytes that may be taken of the device's memory; beyond them is [`Error::OutOfMemory`].
+    /// Device memory limit in bytes; exceeding it is [`Error::OutOfMemory`].
     pub memory: Option<u64>,
-    /// Whether it times what it does, where it has a clock: slower for it.
+    /// Whether kernels are timed, if the device supports it; slower.
     pub timed: bool,
 }
 
 /// A device of this machine.
 pub trait Device: Send + Sync {
-    /// What it is. Free memory is asked for each time.
+    /// Properties; free memory is queried on every call.
     fn info(&self) -> DeviceInfo;
 
-    /// What there is to print about it when it is opened so, also where it cannot be opened.
+    /// Properties to print about the device with these options, even if it cannot be opened.
     fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)>;
 
-    /// Opens it.
+    /// Opens the device.
     ///
     /// # Errors
-    /// When the driver refuses, or the device has not what the options name.
+    /// If the driver fails, or the device does not support the options.
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error>;
 }
 
-/// What finds the devices of one or more backends.
+/// Finds the devices of one or more backends.
 pub trait Driver: Send + Sync {
-    /// The names of its backends.
+    /// The names of the backends.
     fn backends(&self) -> &'static [&'static str];
 
-    /// Whether its devices are the processor that runs the program, so that they have no memory of their own and compute
-    /// what layers no other device has.
+    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that no other device takes.
     fn is_host(&self) -> bool {
         false
     }
 
-    /// Whether there may be a device, as far as can be said without asking for one. Asking may take time.
+    /// Whether a device is likely to exist; unlike [`Driver::find`], this must be fast.
     fn is_likely(&self) -> bool {
         true
     }
 
-    /// The devices there are, the one to prefer first.
+    /// Finds the devices, in order of preference.
     fn find(&self) -> Vec<Arc<dyn Device>>;
 }
 
-/// The devices that the drivers of a program find. A driver is asked when somebody wants one of its devices, and once.
+/// The devices of all drivers of a program. A driver is queried on first use, and once.
 pub struct Registry {
     drivers: Vec<(Box<dyn Driver>, Found)>,
 }
 
-/// The devices of a driver, once it was asked.
+/// The devices of a driver, cached after the first query.
 type Found = OnceLock<Vec<Arc<dyn Device>>>;
 
 impl Registry {
-    /// What these drivers find, in their order.
+    /// A registry of these drivers, in this order.
     pub fn new(drivers: Vec<Box<dyn Driver>>) -> Registry {
         Registry { drivers: drivers.into_iter().map(|driver| (driver, OnceLock::new())).collect() }
     }
 
-    /// The names of the backends that the program has.
+    /// The names of all backends.
     pub fn backends(&self) -> impl Iterator<Item = &'static str> {
         self.drivers.iter().flat_map(|(driver, _)| driver.backends()).copied()
     }
 
-    /// Whether `name` is a backend of the processor that runs the program.
+    /// Whether `name` is a backend of the host CPU.
     pub fn is_host(&self, name: &str) -> bool {
         self.drivers.iter().any(|(driver, _)| driver.is_host() && driver.backends().contains(&name))
     }
@@ -131,21 +129,21 @@ impl Registry {
         self.found(|_| true)
     }
 
-    /// Those of drivers that are likely to have any.
+    /// The devices of drivers that are likely to have any.
     pub fn likely(&self) -> Vec<Arc<dyn Device>> {
         self.found(|driver| driver.is_likely())
     }
 
-    /// The devices of backend `name`. No other driver is asked.
+    /// The devices of backend `name`; queries no other driver.
     pub fn of(&self, name: &str) -> Vec<Arc<dyn Device>> {
         let mut found = self.found(|driver| driver.backends().contains(&name));
         found.retain(|device| device.info().backend == name);
         found
     }
 
-    fn found(&self, is_asked: impl Fn(&dyn Driver) -> bool) -> Vec<Arc<dyn Device>> {
-        let asked = self.drivers.iter().filter(|(driver, _)| is_asked(&**driver));
-        asked.flat_map(|(driver, found)| found.get_or_init(|| driver.find())).cloned().collect()
+    fn found(&self, is_queried: impl Fn(&dyn Driver) -> bool) -> Vec<Arc<dyn Device>> {
+        let queried = self.drivers.iter().filter(|(driver, _)| is_queried(&**driver));
+        queried.flat_map(|(driver, found)| found.get_or_init(|| driver.find())).cloned().collect()
     }
 }
 
@@ -155,7 +153,7 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// Bytes for people, such as `1.2 MiB`.
+/// A human-readable size, such as `1.2 MiB`.
 pub fn readable_size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     match bytes {
@@ -197,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Has a device of each of its backends, and counts how often it is asked for them.
+    /// Has one device per backend, and counts the queries.
     struct Counting {
         backends: &'static [&'static str],
         is_likely: bool,
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_asked_when_needed_and_once() {
+    fn drivers_are_queried_lazily_and_once() {
         let asked: [Arc<AtomicUsize>; 2] = Default::default();
         let driver = |index: usize, backends, is_likely| -> Box<dyn Driver> {
             Box::new(Counting { backends, is_likely, asked: asked[index].clone() })
@@ -240,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_at_a_glance() {
+    fn sizes_are_human_readable() {
         let sizes = [0, 1, 1023, 1024, 1_500_000, (1 << 20) - 1, 1 << 50, u64::MAX].map(readable_size);
         let expected =
             ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.4 MiB", "1024.0 KiB", "1.0 PiB", "16384.0 PiB"];

@@ -1,4 +1,4 @@
-//! The inputs of one step: everything that changes from step to step.
+//! The inputs of one step.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -8,19 +8,19 @@ use graph::Group;
 
 use crate::{BlockTable, Bucket, Error, PAGE};
 
-/// The rows of one sequence in a step, in order.
+/// The slice of a step that belongs to one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
-    /// Positions of the sequence already in its stores; the first row's position.
+    /// Cached positions of the sequence, which is also the position of its first row.
     pub n_past: usize,
-    /// How many rows of the step are its.
+    /// Number of rows.
     pub len: usize,
-    /// Its block tables, one for each group.
+    /// Block tables, one per store group.
     pub tables: Arc<[BlockTable]>,
 }
 
 impl Sequence {
-    /// Rows of a sequence all of whose positions lie in the same `pages` of all `groups`.
+    /// A sequence with the same `pages` in all `groups`.
     pub fn uniform(
         n_past: usize,
         len: usize,
@@ -30,42 +30,42 @@ impl Sequence {
         Sequence { n_past, len, tables: vec![BlockTable::new(pages); groups].into() }
     }
 
-    /// The positions of its rows.
+    /// The positions of the rows.
     pub fn positions(&self) -> Range<usize> {
         self.n_past..self.n_past + self.len
     }
 }
 
-/// A row of a step of which something is asked.
+/// A row with requested outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutputRow {
-    /// The row.
+    /// Row index in the step.
     pub row: u32,
-    /// Whether its logits are read back.
+    /// Whether to return its logits.
     pub logits: bool,
-    /// Whether the token with the largest logit is chosen, the lowest id of equals.
+    /// Whether to return the greedy token, the lowest id among equal logits.
     pub greedy: bool,
-    /// How many of the most likely tokens are told with their log-probabilities.
+    /// Number of most likely tokens to return with log-probabilities.
     pub top: usize,
 }
 
 impl OutputRow {
-    /// A row whose logits are read.
+    /// Requests logits of one row.
     pub fn logits(row: u32) -> OutputRow {
         OutputRow { row, logits: true, greedy: false, top: 0 }
     }
 
-    /// Rows whose logits are read.
+    /// Requests logits of several rows.
     pub fn all(rows: impl IntoIterator<Item = u32>) -> Vec<OutputRow> {
         rows.into_iter().map(OutputRow::logits).collect()
     }
 
-    /// A row whose most likely token is told, and nothing else.
+    /// Requests only the greedy token.
     pub fn greedy(row: u32) -> OutputRow {
         OutputRow { row, logits: false, greedy: true, top: 0 }
     }
 
-    /// Whether all that is asked for is the most likely token, so that no logits need to leave the device.
+    /// Whether only the greedy token is requested, so that logits need not leave the device.
     pub fn is_token_only(&self) -> bool {
         self.greedy && !self.logits && self.top == 0
     }
@@ -73,8 +73,7 @@ impl OutputRow {
 
 /// One step: tokens of one or more sequences, and its output rows.
 ///
-/// Rows of a sequence lie together; a row's position follows from its sequence, so the two cannot
-/// disagree. Checked when made.
+/// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     tokens: Vec<u32>,
@@ -84,15 +83,18 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of `tokens`, split among `sequences` in order, with these output rows.
+    /// Creates a step of `tokens`, assigned to `sequences` in order, with these output rows.
     ///
     /// # Errors
-    /// When the sequences do not cover the tokens, lack pages for their rows, share a page they write to, or an output
-    /// row does not exist or is out of order.
+    /// If the sequences do not cover the tokens, lack pages for their rows or write to the same page, or if output rows are
+    /// not strictly increasing and in range.
     pub fn new(tokens: Vec<u32>, sequences: Vec<Sequence>, outputs: Vec<OutputRow>) -> Result<Step, Error> {
         let rows = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
         if rows != tokens.len() || rows == 0 {
-            return Err(Error::Step(format!("{rows} rows in sequences, {} tokens", tokens.len())));
+            return Err(Error::Step(format!(
+                "the sequences have {rows} rows, but there are {} tokens",
+                tokens.len()
+            )));
         }
         let mut written = HashSet::new();
         for (i, sequence) in sequences.iter().enumerate() {
@@ -101,10 +103,10 @@ impl Step {
             }
             let positions = sequence.positions();
             for (group, table) in sequence.tables.iter().enumerate() {
-                let room = table.positions();
-                if positions.start < room.start || positions.end > room.end {
+                let covered = table.positions();
+                if positions.start < covered.start || positions.end > covered.end {
                     return Err(Error::Step(format!(
-                        "sequence {i}: the pages of group {group} hold positions {room:?}, its rows are {positions:?}"
+                        "sequence {i}: the pages of group {group} cover positions {covered:?}, but the rows need {positions:?}"
                     )));
                 }
                 let pages = positions.start / PAGE - table.first..positions.end.div_ceil(PAGE) - table.first;
@@ -117,60 +119,60 @@ impl Step {
                 }
             }
         }
-        let is_rising = outputs.is_sorted_by(|a, b| a.row < b.row);
-        if !is_rising || outputs.last().is_some_and(|output| output.row as usize >= rows) {
-            return Err(Error::Step(format!("output rows must rise and be less than {rows}")));
+        let is_increasing = outputs.is_sorted_by(|a, b| a.row < b.row);
+        if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
+            return Err(Error::Step(format!("output rows must be strictly increasing and less than {rows}")));
         }
         Ok(Step { tokens, sequences, outputs, input: Vec::new() })
     }
 
-    /// The same with the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
+    /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
     pub fn with_input(self, input: Vec<f32>) -> Step {
         Step { input, ..self }
     }
 
-    /// The same for a part of a model that ends before output rows are taken.
+    /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
         let (tokens, sequences) = (self.tokens.clone(), self.sequences.clone());
         Step { tokens, sequences, outputs: Vec::new(), input: Vec::new() }
     }
 
-    /// The same with the output rows of `whole`, which has as many rows.
+    /// Copies the output rows of `whole`, a step with the same rows.
     pub fn with_outputs_of(self, whole: &Step) -> Step {
-        debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "rows of a part and of the whole");
+        debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "a stage has the rows of the whole step");
         Step { outputs: whole.outputs.clone(), ..self }
     }
 
-    /// The tokens, one a row.
+    /// The tokens, one per row.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// The sequences' rows.
+    /// The slices of the sequences.
     pub fn sequences(&self) -> &[Sequence] {
         &self.sequences
     }
 
-    /// The output rows, rising.
+    /// The output rows, strictly increasing.
     pub fn outputs(&self) -> &[OutputRow] {
         &self.outputs
     }
 
-    /// What another part of the model has computed, `[rows, cols]`; nothing for a whole model.
+    /// The output of the previous pipeline stage, `[rows, cols]`; empty without one.
     pub fn input(&self) -> &[f32] {
         &self.input
     }
 
-    /// Each row's sequence and position.
+    /// The sequence and position of each row.
     pub fn rows(&self) -> impl Iterator<Item = (&Sequence, usize)> {
         self.sequences.iter().flat_map(|sequence| sequence.positions().map(move |at| (sequence, at)))
     }
 
-    /// Checks the step against what it is to run on; `groups` with the pages that each has.
+    /// Checks the step against a program and the KV cache; `groups` lists each store group with its number of pages.
     ///
     /// # Errors
-    /// When it has more rows than `bucket`, a token from `n_vocab` on, no block table for a group, or one that has pages
-    /// which are not there or lacks some that its rows see.
+    /// If the step exceeds `bucket`, if a token is not less than `n_vocab`, or if block tables are missing, name pages out of
+    /// range, or lack pages that the rows see.
     pub(crate) fn check(
         &self,
         bucket: Bucket,
@@ -179,24 +181,28 @@ impl Step {
     ) -> Result<(), Error> {
         if self.tokens.len() > bucket.rows || self.outputs.len() > bucket.outputs {
             let (rows, outputs) = (self.tokens.len(), self.outputs.len());
-            return Err(Error::Step(format!("{rows} rows, {outputs} outputs, but room for {bucket:?}")));
+            return Err(Error::Step(format!("{rows} rows and {outputs} outputs exceed {bucket:?}")));
         }
         if let Some(token) = self.tokens.iter().find(|&&token| token as usize >= n_vocab) {
-            return Err(Error::Step(format!("token {token} is outside the vocabulary of {n_vocab}")));
+            return Err(Error::Step(format!("token {token} is outside the vocabulary of {n_vocab} tokens")));
         }
         for (i, sequence) in self.sequences.iter().enumerate() {
             if sequence.tables.len() != groups.len() {
                 let (found, expected) = (sequence.tables.len(), groups.len());
-                return Err(Error::Step(format!("sequence {i}: {found} block tables for {expected} groups")));
+                return Err(Error::Step(format!(
+                    "sequence {i}: {found} block tables for {expected} store groups"
+                )));
             }
             for (number, (table, &(group, pages))) in sequence.tables.iter().zip(groups).enumerate() {
                 if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
-                    return Err(Error::Step(format!("page {page} of group {number} is outside its {pages}")));
+                    return Err(Error::Step(format!(
+                        "page {page} of group {number} is out of range: the group has {pages} pages"
+                    )));
                 }
                 let first = group.first_visible(sequence.n_past);
                 if table.positions().start > first {
                     return Err(Error::Step(format!(
-                        "sequence {i}: group {number} has pages from position {} on, its rows see {first}",
+                        "sequence {i}: the pages of group {number} start at position {}, but the rows see position {first}",
                         table.positions().start
                     )));
                 }

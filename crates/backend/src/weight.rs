@@ -1,4 +1,4 @@
-//! Weights as backends get them.
+//! Weights, as passed to backends.
 
 use std::collections::HashMap;
 
@@ -7,28 +7,28 @@ use quant::Format;
 
 use crate::Error;
 
-/// A weight's bytes: `count` matrices of `rows` rows of `cols` values in `format`, one after the other as in the file.
+/// A weight: `count` row-major matrices `[rows, cols]` in `format`, contiguous as in the file.
 ///
-/// The bytes are shared: as a rule a range of a file's map, which a backend uses in place.
+/// The bytes are shared; usually they are a range of the mapped file, which a backend may use in place.
 #[derive(Clone, Debug)]
 pub struct Weight {
-    /// How the values are stored.
+    /// Storage format.
     pub format: Format,
-    /// Matrices: 1, or one for each expert.
+    /// Number of matrices: 1, or the number of experts.
     pub count: usize,
-    /// Rows of each.
+    /// Rows per matrix.
     pub rows: usize,
-    /// Values a row, whole blocks of `format`.
+    /// Values per row, a multiple of the block length.
     pub cols: usize,
-    /// `count` times `rows` times `format.bytes_for(cols)` bytes.
+    /// `count * rows * format.bytes_for(cols)` bytes.
     pub bytes: Bytes,
 }
 
 impl Weight {
-    /// Checks that the bytes are those of the shape.
+    /// Checks the size against the shape.
     ///
     /// # Errors
-    /// When they are not; `name` names the weight.
+    /// If they do not match; the error names the weight by `name`.
     pub fn check(&self, name: &str) -> Result<(), Error> {
         let row = self.format.bytes_for(self.cols as u64);
         let rows = (self.rows as u64).checked_mul(self.count as u64);
@@ -43,35 +43,35 @@ impl Weight {
             rows: self.rows,
             cols: self.cols,
             found: self.bytes.len(),
-            expected: expected.map_or("whole blocks".to_owned(), |bytes| bytes.to_string()),
+            expected: expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes")),
         })
     }
 
-    /// A weight of one matrix.
+    /// A weight with one matrix.
     pub fn matrix(format: Format, rows: usize, cols: usize, bytes: Bytes) -> Weight {
         Weight { format, count: 1, rows, cols, bytes }
     }
 
-    /// The bytes of one row; rows of later matrices follow those of earlier ones.
+    /// The bytes of one row; row indices continue across matrices.
     pub fn row(&self, row: usize) -> &[u8] {
         let bytes = self.bytes.len() / (self.count * self.rows);
         &self.bytes[row * bytes..][..bytes]
     }
 
-    /// One of its matrices.
+    /// One of the matrices.
     pub fn part(&self, index: usize) -> Weight {
         let bytes = self.bytes.len() / self.count;
         Weight { count: 1, bytes: self.bytes.slice(index * bytes..(index + 1) * bytes), ..self.clone() }
     }
 }
 
-/// Where a backend gets the weights of a graph.
+/// A source of weights.
 pub trait Weights {
-    /// The bytes of `weight`, if they are there.
+    /// The weight that the graph declares, if available.
     fn weight(&self, weight: &graph::Weight) -> Option<Weight>;
 }
 
-/// By the names of the graph's weights.
+/// Weights by their names in the graph.
 impl Weights for HashMap<String, Weight> {
     fn weight(&self, weight: &graph::Weight) -> Option<Weight> {
         self.get(&weight.name).cloned()

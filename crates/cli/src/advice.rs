@@ -3,12 +3,12 @@
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
-use runner::placement::{PlacementError, TooLittle};
+use runner::placement::{InsufficientMemory, PlacementError};
 
 /// What the user can do about it, when there is more to say than the error does.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
-    if let Some(too_little) = error.chain().find_map(too_little) {
-        return Some(of_too_little(too_little));
+    if let Some(insufficient_memory) = error.chain().find_map(insufficient_memory) {
+        return Some(advice_on_insufficient_memory(insufficient_memory));
     }
     if let Some(fault) = fault(error) {
         return of_fault(fault).map(str::to_owned);
@@ -48,15 +48,15 @@ pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
     })
 }
 
-fn too_little<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a TooLittle> {
+fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a InsufficientMemory> {
     match cause.downcast_ref() {
-        Some(PlacementError::TooLittle(too_little)) => Some(too_little),
+        Some(PlacementError::InsufficientMemory(insufficient_memory)) => Some(insufficient_memory),
         _ => cause.downcast_ref(),
     }
 }
 
-fn of_too_little(too_little: &TooLittle) -> String {
-    let fitting = too_little.fitting;
+fn advice_on_insufficient_memory(insufficient_memory: &InsufficientMemory) -> String {
+    let fitting = insufficient_memory.fitting;
     format!("use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model of fewer bits")
 }
 
@@ -126,8 +126,9 @@ mod tests {
 
     #[test]
     fn what_fits_is_named() {
-        let too_little = TooLittle { wanted: 8, layers: 8, needed: Some(9), budgets: Vec::new(), fitting: 3 };
-        let advice = advice(&PlacementError::from(too_little).into());
+        let insufficient_memory =
+            InsufficientMemory { requested: 8, layers: 8, needed: Some(9), budgets: Vec::new(), fitting: 3 };
+        let advice = advice(&PlacementError::from(insufficient_memory).into());
         assert!(advice.is_some_and(|advice| advice.starts_with("use -ngl 3 or -ngl auto")));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use backend::{Backend, Device, DeviceInfo, DeviceKind, OpenOptions};
 use backend_cpu::Isa;
-use runner::Opening;
+use runner::DeviceConfig;
 use runner::placement::accelerators;
 
 use crate::args::{CpuArgs, WeightsArgs};
@@ -19,9 +19,9 @@ pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
 }
 
 /// What has all layers of a model, or those that no graphics processor has: backend `name`, or what it uses there.
-pub(crate) fn host(name: BackendName, options: OpenOptions) -> Opening {
+pub(crate) fn host(name: BackendName, options: OpenOptions) -> DeviceConfig {
     let device = registry().of(name.host()).into_iter().next();
-    Opening { device: device.expect("every build has both"), options }
+    DeviceConfig { device: device.expect("every build has both"), options }
 }
 
 /// Those of `devices` that compute a model's layers besides the host; `is_named` when the user has asked for them.
@@ -97,8 +97,8 @@ pub(crate) struct Candidate {
 pub(crate) type Make = dyn Fn() -> anyhow::Result<Box<dyn Backend>>;
 
 impl Candidate {
-    fn new(name: String, backend: BackendName, opening: Opening) -> Candidate {
-        Candidate { name, backend, make: Box::new(move || Ok(opening.open()?)) }
+    fn new(name: String, backend: BackendName, config: DeviceConfig) -> Candidate {
+        Candidate { name, backend, make: Box::new(move || Ok(config.open()?)) }
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) 
     let cpu = host(BackendName::CPU, options);
     let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
         let options = OpenOptions { instruction_set: Some(set), ..options };
-        Candidate::new(format!("cpu ({set})"), BackendName::CPU, Opening { options, ..cpu.clone() })
+        Candidate::new(format!("cpu ({set})"), BackendName::CPU, DeviceConfig { options, ..cpu.clone() })
     });
     let reference = host(BackendName::REFERENCE, options);
     let reference = Candidate::new("reference".to_owned(), BackendName::REFERENCE, reference);
@@ -119,5 +119,5 @@ pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) 
 /// The graphics processor `device`, which is backend `name`.
 pub(crate) fn graphics(name: BackendName, device: Arc<dyn Device>) -> Candidate {
     let backend = device.info().backend.to_owned();
-    Candidate::new(backend, name, Opening { device, options: OpenOptions::default() })
+    Candidate::new(backend, name, DeviceConfig { device, options: OpenOptions::default() })
 }

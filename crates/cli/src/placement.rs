@@ -2,8 +2,8 @@
 
 use backend::{Backend, Bucket, OpenOptions, Taps};
 use engine::{LogitRows, Model, Options};
-use runner::placement::{Layers, LeftOut};
-use runner::{Deployed, Deployment, FileWeights, Opening, Workload};
+use runner::placement::{Layers, SkipReason};
+use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
 
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
@@ -52,14 +52,14 @@ impl BackendChoice {
     /// # Errors
     /// When a device that was asked for is not there.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
-        let (options, wanted) = (self.options(), self.gpu.gpu_layers.into());
-        let devices = match wanted {
+        let (options, requested) = (self.options(), self.gpu.gpu_layers.into());
+        let devices = match requested {
             Layers::Last(0) => Vec::new(),
             Layers::Auto | Layers::All | Layers::Last(_) => backends::graphics_of(self.name)?,
         };
-        let devices = devices.into_iter().map(|device| Opening { device, options }).collect();
+        let devices = devices.into_iter().map(|device| DeviceConfig { device, options }).collect();
         let host = backends::host(self.name, options);
-        Ok(Deployment { host, devices, wanted, falls_back: self.name == BackendName::Auto })
+        Ok(Deployment { host, devices, requested, fallback: self.name == BackendName::Auto })
     }
 }
 
@@ -119,21 +119,21 @@ impl Placement {
     /// When the device that was asked for is not there, or has no room for as many layers as were asked for.
     pub(crate) fn new(choice: BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
         let deployment = choice.deployment()?;
-        let (wanted, is_auto) = (deployment.wanted, choice.name == BackendName::Auto);
-        if deployment.devices.is_empty() && is_auto && !matches!(wanted, Layers::Auto | Layers::Last(0)) {
+        let (requested, is_auto) = (deployment.requested, choice.name == BackendName::Auto);
+        if deployment.devices.is_empty() && is_auto && !matches!(requested, Layers::Auto | Layers::Last(0)) {
             note(format_args!("rustorch: no graphics processor was found: the CPU computes all layers"));
         }
         let deployed = deployment.place(workload)?;
         if deployed.placement().on_devices() == 0 {
-            for (device, why) in &deployed.placement().left_out {
+            for (device, why) in &deployed.placement().skipped {
                 let device = &deployed.budgets()[*device];
                 let name = output::printable(&device.name, "");
                 match why {
-                    LeftOut::NoRoom => note(format_args!(
+                    SkipReason::OutOfMemory => note(format_args!(
                         "rustorch: {name} has no room for a layer of this model ({}): the CPU computes it",
                         device.budget
                     )),
-                    LeftOut::Error(error) => note(format_args!(
+                    SkipReason::Error(error) => note(format_args!(
                         "rustorch: {}; the CPU computes all layers",
                         output::printable(&error.to_string(), "")
                     )),
@@ -158,7 +158,7 @@ impl Placement {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            if !advice::fault(&error).is_some_and(|fault| self.deployed.give_way(fault)) {
+            if !advice::fault(&error).is_some_and(|fault| self.deployed.fall_back(fault)) {
                 return Err(error);
             }
             let goes_on = match self.on_gpu() {

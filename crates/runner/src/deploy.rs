@@ -1,4 +1,4 @@
-//! Putting a model on devices: asking them what it takes, placing its layers, and making the backend.
+//! Deploying a model: querying devices for memory requirements, placing layers, and opening the backend.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,27 +12,27 @@ use graph::Graph;
 use crate::Pipeline;
 use crate::pipeline::{bucket_of, parts};
 use crate::placement::{
-    Budget, Cuts, DeviceBudget, Layers, LeftOut, Placement, PlacementError, fitting, place,
+    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, SkipReason, fitting, place,
 };
 
-/// A model, and what is made of it on its devices.
+/// A model and the programs to compile from it.
 #[derive(Clone)]
 pub struct Workload<'a> {
-    /// Its weights.
+    /// Weights.
     pub weights: &'a dyn Weights,
-    /// What it computes.
+    /// Graph.
     pub graph: &'a Graph,
-    /// Its stores.
+    /// KV cache layout.
     pub kv_layout: KvLayout,
-    /// Its programs.
+    /// Buckets to compile.
     pub buckets: Vec<Bucket>,
-    /// Which values are read.
+    /// Values to read.
     pub taps: Taps<'a>,
 }
 
 impl Workload<'_> {
-    /// What `layers` of it take on a device.
-    fn of(&self, backend: &dyn Backend, layers: Range<usize>) -> Result<Memory, Error> {
+    /// Memory that `layers` take on a device.
+    fn requirements(&self, backend: &dyn Backend, layers: Range<usize>) -> Result<Memory, Error> {
         let all = self.graph.layers();
         let sizes = [layers.start, layers.len(), all - layers.end];
         let cut = parts(self.graph, &sizes.into_iter().filter(|size| *size > 0).collect::<Vec<_>>())?;
@@ -45,181 +45,182 @@ impl Workload<'_> {
         backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps)
     }
 
-    /// The numbers of layers after which it can be cut.
+    /// The layer counts after which the graph can be cut.
     fn cuts(&self) -> Vec<usize> {
         (1..self.graph.layers()).filter(|&layers| self.graph.cut(layers).is_some()).collect()
     }
 }
 
-/// A device, and how it is opened.
+/// A device and the options to open it.
 #[derive(Clone)]
-pub struct Opening {
+pub struct DeviceConfig {
     /// The device.
     pub device: Arc<dyn Device>,
-    /// How.
+    /// Options.
     pub options: OpenOptions,
 }
 
-impl Opening {
-    /// Opens it.
+impl DeviceConfig {
+    /// Opens the device.
     ///
     /// # Errors
-    /// When the device cannot be opened.
+    /// If the device cannot be opened.
     pub fn open(&self) -> Result<Box<dyn Backend>, Error> {
         self.device.open(&self.options)
     }
 }
 
-/// The devices that a model may be put on, and how many of its layers are to be where.
+/// Candidate devices for a model, and the number of layers to offload.
 #[derive(Clone)]
 pub struct Deployment {
-    /// What has the layers that no other device has.
-    pub host: Opening,
-    /// The others, the one to fill first at the front.
-    pub devices: Vec<Opening>,
-    /// How many layers they are to have.
-    pub wanted: Layers,
-    /// Whether the host takes over where a device fails.
-    pub falls_back: bool,
+    /// The host, which runs the layers that are not offloaded.
+    pub host: DeviceConfig,
+    /// The other devices, in the order in which they are filled.
+    pub devices: Vec<DeviceConfig>,
+    /// Layers to offload to them.
+    pub requested: Layers,
+    /// Whether the host takes over when a device fails.
+    pub fallback: bool,
 }
 
-/// A model's layers on their devices.
+/// The layers of a model, assigned to devices.
 pub struct Deployed {
     deployment: Deployment,
-    /// What the devices are.
+    /// The devices.
     infos: Vec<DeviceInfo>,
-    /// What was free there.
+    /// Their memory at the time of placement.
     budgets: Vec<DeviceBudget>,
     layers: usize,
     cuts: Vec<usize>,
     placement: Placement,
-    /// Instances that nobody has used yet.
+    /// Backends opened during placement and not used yet.
     opened: Vec<Option<Box<dyn Backend>>>,
 }
 
-/// What a device has room for.
+/// How much of a model fits a device.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The device.
     pub info: DeviceInfo,
-    /// Bytes that [`Layers::Auto`] would use, if they are known.
-    pub room: Option<u64>,
-    /// Bytes that all layers and the output take.
+    /// Memory in bytes that [`Layers::Auto`] would use, if known.
+    pub available: Option<u64>,
+    /// Memory in bytes that all layers and the output need.
     pub needed: Result<u64, Error>,
-    /// Layers that there is room for, the last ones with the output, if the room is known.
+    /// Layers that fit, counted from the last one, with the output; `None` if the available memory is unknown.
     pub fitting: Option<usize>,
 }
 
-/// Bytes that are in the memory of a device.
+/// Device memory in bytes.
 fn on_device(memory: &Memory) -> u64 {
     memory.weights_on_device.saturating_add(memory.kv).saturating_add(memory.activations)
 }
 
-/// A device that was opened, or why it cannot be.
+/// An opened device, or why it cannot be opened.
 type Instance = Result<Box<dyn Backend>, Error>;
 
-/// Asks devices, each opened when it is asked first, what layers take there.
-struct Asked<'a> {
-    devices: &'a [Opening],
+/// Queries devices for requirements; opens each on its first query.
+struct MemoryQueries<'a> {
+    devices: &'a [DeviceConfig],
     opened: RefCell<Vec<Option<Instance>>>,
     workload: &'a Workload<'a>,
 }
 
-impl<'a> Asked<'a> {
-    fn new(devices: &'a [Opening], workload: &'a Workload<'a>) -> Asked<'a> {
-        Asked { devices, opened: RefCell::new(devices.iter().map(|_| None).collect()), workload }
+impl<'a> MemoryQueries<'a> {
+    fn new(devices: &'a [DeviceConfig], workload: &'a Workload<'a>) -> MemoryQueries<'a> {
+        MemoryQueries { devices, opened: RefCell::new(devices.iter().map(|_| None).collect()), workload }
     }
 
     fn needs(&self, device: usize, layers: Range<usize>) -> Result<u64, Error> {
         let mut opened = self.opened.borrow_mut();
         match opened[device].get_or_insert_with(|| self.devices[device].open()) {
-            Ok(backend) => Ok(on_device(&self.workload.of(&**backend, layers)?)),
+            Ok(backend) => Ok(on_device(&self.workload.requirements(&**backend, layers)?)),
             Err(error) => Err(error.clone()),
         }
     }
 }
 
 impl Deployment {
-    /// The devices with what they have now.
+    /// The devices with their current memory.
     fn budgets(&self) -> Vec<(DeviceInfo, DeviceBudget)> {
-        let budget = |opening: &Opening| {
-            let info = opening.device.info();
-            let budget = Budget::new(info.memory, opening.options.memory);
+        let budget = |config: &DeviceConfig| {
+            let info = config.device.info();
+            let budget = Budget::new(info.memory, config.options.memory);
             let device = DeviceBudget { name: info.name.clone(), budget };
             (info, device)
         };
         self.devices.iter().map(budget).collect()
     }
 
-    /// Decides who computes which layers of a model.
+    /// Assigns the layers of a model to devices.
     ///
     /// # Errors
-    /// When a number of layers was asked for and cannot be had, or a device cannot be used and the host may not take over.
+    /// If a requested number of layers does not fit, or if a device fails and fallback to the host is off.
     pub fn place(self, workload: &Workload<'_>) -> Result<Deployed, PlacementError> {
         let layers = workload.graph.layers();
-        if self.devices.is_empty() || self.wanted == Layers::Last(0) {
+        if self.devices.is_empty() || self.requested == Layers::Last(0) {
             let placement = Placement::on_host(layers);
             let (infos, budgets, cuts, opened) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             return Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened });
         }
         let cuts = workload.cuts();
         let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
-        let asked = Asked::new(&self.devices, workload);
-        let model = Cuts { layers, after: &cuts };
+        let queries = MemoryQueries::new(&self.devices, workload);
+        let model = CutPoints { layers, after: &cuts };
         let placement =
-            place(model, &budgets, self.wanted, &mut |device, layers| asked.needs(device, layers))?;
-        let opened = asked.opened.into_inner().into_iter().map(|instance| instance?.ok()).collect();
-        let error = placement.left_out.iter().find_map(|(_, why)| match why {
-            LeftOut::Error(error) => Some(error),
-            LeftOut::NoRoom => None,
+            place(model, &budgets, self.requested, &mut |device, layers| queries.needs(device, layers))?;
+        let opened = queries.opened.into_inner().into_iter().map(|instance| instance?.ok()).collect();
+        let error = placement.skipped.iter().find_map(|(_, why)| match why {
+            SkipReason::Error(error) => Some(error),
+            SkipReason::OutOfMemory => None,
         });
         match error {
-            Some(error) if !self.falls_back => Err(error.clone().into()),
+            Some(error) if !self.fallback => Err(error.clone().into()),
             _ => Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened }),
         }
     }
 
-    /// What each device alone has room for.
+    /// How much of the model fits each device on its own.
     pub fn fits(&self, workload: &Workload<'_>) -> Vec<Fit> {
         let (layers, cuts) = (workload.graph.layers(), workload.cuts());
-        let asked = Asked::new(&self.devices, workload);
-        let mut needs = |device, layers| asked.needs(device, layers);
+        let queries = MemoryQueries::new(&self.devices, workload);
+        let mut needs = |device, layers| queries.needs(device, layers);
         let fit = |(index, (info, device)): (usize, (DeviceInfo, DeviceBudget))| {
-            let room = device.budget.for_auto();
-            let model = Cuts { layers, after: &cuts };
-            let start = room.and_then(|room| fitting(model, index, [0, layers], Some(room), &mut needs).ok());
+            let available = device.budget.for_auto();
+            let model = CutPoints { layers, after: &cuts };
+            let start =
+                available.and_then(|bytes| fitting(model, index, [0, layers], Some(bytes), &mut needs).ok());
             let fitting = start.map(|start| start.map_or(0, |start| layers - start));
-            Fit { info, room, needed: needs(index, 0..layers), fitting }
+            Fit { info, available, needed: needs(index, 0..layers), fitting }
         };
         self.budgets().into_iter().enumerate().map(fit).collect()
     }
 }
 
 impl Deployed {
-    /// Who computes which layers.
+    /// The assignment of layers.
     pub fn placement(&self) -> &Placement {
         &self.placement
     }
 
-    /// The device of a stage; none for the host.
+    /// The device of a stage; `None` for the host.
     pub fn device(&self, index: usize) -> Option<&DeviceInfo> {
         self.infos.get(index)
     }
 
-    /// The devices with the memory that they had when layers were placed.
+    /// The memory of the devices at the time of placement.
     pub fn budgets(&self) -> &[DeviceBudget] {
         &self.budgets
     }
 
-    /// Layers of the model.
+    /// Number of layers of the model.
     pub fn layers(&self) -> usize {
         self.layers
     }
 
-    /// Makes what computes the model: the device that has all layers, or a [`Pipeline`].
+    /// Opens the backend of the model: a single device, or a [`Pipeline`] of several.
     ///
     /// # Errors
-    /// When a device cannot be opened.
+    /// If a device cannot be opened.
     pub fn open(&mut self) -> Result<Box<dyn Backend>, Error> {
         let mut open = |device: Option<usize>| match device {
             None => self.deployment.host.open(),
@@ -236,16 +237,17 @@ impl Deployed {
         }
     }
 
-    /// Places the layers anew after `error` of loading, compiling or running the model: on fewer devices, or with fewer
-    /// layers. False when there is nothing to give up, or the user has said what is to be.
-    pub fn give_way(&mut self, error: &Error) -> bool {
+    /// Changes the placement after an `error` of loading, compiling or running the model: offloads fewer layers after a failed
+    /// allocation, none after a device failure. Returns false if nothing can be reduced, or if the user requested a fixed
+    /// number of layers.
+    pub fn fall_back(&mut self, error: &Error) -> bool {
         let fewer = match error {
             Error::OutOfMemory { memory: MemoryKind::Device, .. }
-                if self.deployment.wanted == Layers::Auto =>
+                if self.deployment.requested == Layers::Auto =>
             {
-                self.placement.halved(Cuts { layers: self.layers, after: &self.cuts })
+                self.placement.halved(CutPoints { layers: self.layers, after: &self.cuts })
             }
-            Error::Device { .. } if self.deployment.falls_back && self.placement.on_devices() > 0 => {
+            Error::Device { .. } if self.deployment.fallback && self.placement.on_devices() > 0 => {
                 Some(Placement::on_host(self.layers))
             }
             _ => None,

@@ -1,7 +1,7 @@
-//! A model on the devices that compute it.
+//! Running a model on one or more devices.
 //!
-//! A [`ModelRunner`] is the one way to put a model on a backend: weights from the file, stores, and a table of programs
-//! by bucket. Whoever runs steps, be it an engine, a trace or a check, goes through it.
+//! A [`ModelRunner`] is the only way to put a model on a backend: it owns the loaded weights, the KV cache and a table of
+//! programs by bucket. Engine, traces and checks all run steps on it.
 
 mod deploy;
 mod pipeline;
@@ -9,7 +9,7 @@ pub mod placement;
 mod runner;
 mod weights;
 
-pub use deploy::{Deployed, Deployment, Fit, Opening, Workload};
+pub use deploy::{Deployed, Deployment, DeviceConfig, Fit, Workload};
 pub use pipeline::Pipeline;
 pub use runner::ModelRunner;
 pub use weights::FileWeights;

@@ -1,4 +1,4 @@
-//! A model on several devices, one after the other.
+//! Pipelines: a model on several devices, one after the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,43 +8,43 @@ use backend::{
 };
 use graph::Graph;
 
-/// Backends that compute the layers of a model one after the other. Hidden rows are handed over once a step.
+/// Backends that each compute consecutive layers of a model. The hidden rows are passed on once per step.
 pub struct Pipeline {
-    /// Each with the number of its layers.
+    /// Backends with their numbers of layers.
     stages: Vec<(Box<dyn Backend>, usize)>,
 }
 
 impl Pipeline {
-    /// Stages, each with the number of its layers: the first has the model's first layers, the last computes the output as
-    /// well.
+    /// Creates a pipeline of backends with their numbers of layers, first layers first. The last stage also computes the
+    /// output.
     pub fn new(stages: Vec<(Box<dyn Backend>, usize)>) -> Pipeline {
         Pipeline { stages }
     }
 
-    /// What each stage computes of `graph`.
+    /// The parts of `graph`, one per stage.
     fn parts(&self, graph: &Graph) -> Result<Vec<Graph>, Error> {
         let layers: Vec<usize> = self.stages.iter().map(|(_, layers)| *layers).collect();
         parts(graph, &layers)
     }
 }
 
-/// `graph` in parts of so many layers.
+/// Splits `graph` into parts of the given numbers of layers.
 ///
 /// # Errors
-/// When they are not as many as the graph has, or it cannot be cut there.
+/// If the numbers do not add up to the layers of the graph, or if it cannot be cut there.
 pub(crate) fn parts(graph: &Graph, layers: &[usize]) -> Result<Vec<Graph>, Error> {
     let cut = |at, why| Error::Cut { layers: graph.layers(), at, why };
     let all = layers.iter().fold(0, |all: usize, layers| all.saturating_add(*layers));
     if all != graph.layers() || layers.is_empty() {
-        return Err(cut(all, "its parts are to have all layers, and no others"));
+        return Err(cut(all, "the stages must cover every layer exactly once"));
     }
     let (mut parts, mut rest, mut at) = (Vec::new(), graph.clone(), 0);
     for layers in &layers[..layers.len() - 1] {
         at += layers;
         let (part, after) = rest.cut(*layers).ok_or_else(|| {
             let why = match *layers == 0 || at == graph.layers() {
-                true => "a part would have no layer",
-                false => "layers behind that read values or K/V of layers before",
+                true => "a stage would have no layer",
+                false => "later layers read values or K/V of earlier layers",
             };
             cut(at, why)
         })?;
@@ -69,12 +69,12 @@ impl Backend for Pipeline {
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
         let parts = self.parts(graph)?;
-        let home = homes(graph, &parts, taps)?;
+        let stage_of = stages_by_value(graph, &parts, taps)?;
         let last = parts.len() - 1;
         let needed = self.stages.iter().zip(&parts).enumerate().map(|(stage, ((backend, _), part))| {
             let buckets: Vec<Bucket> =
                 buckets.iter().map(|bucket| bucket_of(*bucket, stage == last)).collect();
-            with_taps(&home, stage, taps, |taps| {
+            with_taps(&stage_of, stage, taps, |taps| {
                 backend.requirements(part, weights, kv_layout, &buckets, taps)
             })
         });
@@ -97,13 +97,13 @@ impl Backend for Pipeline {
     }
 }
 
-/// A model whose layers are on several devices.
+/// A model loaded on several devices.
 struct Loaded {
     graph: Graph,
     stages: Vec<Stage>,
 }
 
-/// A part of a model on its device.
+/// A part of the model on its device.
 struct Stage {
     loaded: Box<dyn LoadedModel>,
     part: Graph,
@@ -117,18 +117,18 @@ impl LoadedModel for Loaded {
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let parts: Vec<&Graph> = self.stages.iter().map(|stage| &stage.part).collect();
-        let home = homes(&self.graph, &parts, taps)?;
+        let stage_of = stages_by_value(&self.graph, &parts, taps)?;
         let last = self.stages.len() - 1;
         let programs = self.stages.iter_mut().enumerate().map(|(number, stage)| {
             let bucket = bucket_of(bucket, number == last);
-            with_taps(&home, number, taps, |taps| stage.loaded.compile(bucket, taps))
+            with_taps(&stage_of, number, taps, |taps| stage.loaded.compile(bucket, taps))
         });
         let programs = programs.collect::<Result<Vec<_>, Error>>()?;
-        Ok(Box::new(PipelineProgram { bucket, programs, home }))
+        Ok(Box::new(PipelineProgram { bucket, programs, stage_of }))
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
-        // The file's bytes are read until all stages that have a tensor have copied it.
+        // A tensor's bytes in the file are needed until every stage that uses it has copied them.
         let mut left: HashMap<String, usize> = HashMap::new();
         for stage in &self.stages {
             let tensors: HashSet<&str> = stage.part.weights().map(|(_, weight)| &*weight.tensor).collect();
@@ -158,34 +158,34 @@ impl LoadedModel for Loaded {
     }
 }
 
-/// A program of each stage.
+/// The programs of all stages.
 struct PipelineProgram {
     bucket: Bucket,
     programs: Vec<Box<dyn Program>>,
-    /// By name, the stage that computes a value.
-    home: HashMap<String, usize>,
+    /// The stage that computes each value, by name.
+    stage_of: HashMap<String, usize>,
 }
 
 impl Program for PipelineProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         let Some((last, inner)) = self.programs.split_last_mut() else {
-            return Err(Error::Step("there is no stage to run it on".into()));
+            return Err(Error::Step("the pipeline has no stages".into()));
         };
         if inner.is_empty() {
             return last.submit(step);
         }
-        // The last stage would notice when the others have computed.
+        // Checked here: the last stage would detect it only after the others have written their KV caches.
         if step.outputs().len() > self.bucket.outputs {
             let outputs = step.outputs().len();
-            return Err(Error::Step(format!("{outputs} outputs, but room for {:?}", self.bucket)));
+            return Err(Error::Step(format!("{outputs} outputs exceed {:?}", self.bucket)));
         }
-        let mut handed = step.without_outputs().with_input(step.input().to_vec());
+        let mut stage_step = step.without_outputs().with_input(step.input().to_vec());
         for program in inner {
-            let ticket = program.submit(&handed)?;
+            let ticket = program.submit(&stage_step)?;
             let rows = program.wait(ticket)?.values().to_vec();
-            handed = handed.with_input(rows);
+            stage_step = stage_step.with_input(rows);
         }
-        last.submit(&handed.with_outputs_of(step))
+        last.submit(&stage_step.with_outputs_of(step))
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
@@ -197,39 +197,39 @@ impl Program for PipelineProgram {
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
         let none = || Error::Value { name: name.to_owned(), why: "is not in the graph" };
-        self.programs[*self.home.get(name).ok_or_else(none)?].read(name)
+        self.programs[*self.stage_of.get(name).ok_or_else(none)?].read(name)
     }
 }
 
-/// By name, the stage that computes each value: what is handed over is of the stage before.
+/// The stage that computes each value, by name; the input of a stage belongs to the stage before it.
 ///
 /// # Errors
-/// When a tapped value is not in the graph.
-fn homes(
+/// If a tapped value is not in the graph.
+fn stages_by_value(
     graph: &Graph,
     parts: &[impl std::borrow::Borrow<Graph>],
     taps: Taps<'_>,
 ) -> Result<HashMap<String, usize>, Error> {
     taps.check(graph)?;
-    let mut home = HashMap::new();
+    let mut stage_of = HashMap::new();
     for (stage, part) in parts.iter().enumerate() {
         for (_, value) in part.borrow().values() {
-            home.entry(value.name.clone()).or_insert(stage);
+            stage_of.entry(value.name.clone()).or_insert(stage);
         }
     }
-    Ok(home)
+    Ok(stage_of)
 }
 
-/// Calls `with` with those of `taps` that stage `stage` computes.
+/// Calls `with` with the taps that belong to `stage`.
 fn with_taps<T>(
-    home: &HashMap<String, usize>,
+    stage_of: &HashMap<String, usize>,
     stage: usize,
     taps: Taps<'_>,
     with: impl FnOnce(Taps<'_>) -> T,
 ) -> T {
     match taps {
         Taps::Names(names) => {
-            let is_here = |name: &&str| home.get(*name) == Some(&stage);
+            let is_here = |name: &&str| stage_of.get(*name) == Some(&stage);
             let names: Vec<&str> = names.iter().copied().filter(is_here).collect();
             with(Taps::Names(&names))
         }
@@ -237,7 +237,7 @@ fn with_taps<T>(
     }
 }
 
-/// A stage's part of a bucket: only the last has output rows.
+/// The bucket of a stage: only the last stage has output rows.
 pub(crate) fn bucket_of(bucket: Bucket, is_last: bool) -> Bucket {
     Bucket { outputs: if is_last { bucket.outputs } else { 0 }, ..bucket }
 }

@@ -1,35 +1,35 @@
-//! Which device computes which layers: a pure function of what devices have, what layers take and what was asked for.
+//! Layer placement: a pure function of the memory of devices, the requirements of layers and the user's request.
 
 use std::fmt;
 use std::ops::Range;
 
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, Remedy, readable_size};
 
-/// How many layers devices are to have besides the host.
+/// How many layers to offload from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layers {
-    /// As many as they have room for.
+    /// As many as fit.
     Auto,
     /// All.
     All,
-    /// So many, the last ones, with the output.
+    /// The last `n` layers, with the output.
     Last(usize),
 }
 
-/// The memory that may be used on a device.
+/// The usable memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What is free, as far as the driver says, or what the user allows.
+    /// Free memory reported by the driver, or the user's limit.
     bytes: Option<u64>,
-    /// What [`Layers::Auto`] leaves of it: drivers, other programs and larger batches take some.
+    /// Memory that [`Layers::Auto`] leaves free for drivers, other programs and larger batches.
     reserve: u64,
     is_limited: bool,
-    /// Whether others may have taken some of it, for all the driver says.
+    /// Whether `bytes` is the total, because the driver does not report free memory.
     is_total: bool,
 }
 
 impl Budget {
-    /// What may be used of this memory, with a limit that the user has set.
+    /// The budget for this memory and an optional user limit.
     pub fn new(memory: DeviceMemory, limit: Option<u64>) -> Budget {
         const MIB: u64 = 1 << 20;
         let free = memory.free.or(memory.total);
@@ -40,34 +40,34 @@ impl Budget {
         Budget { bytes, reserve: if is_limited { 0 } else { reserve }, is_limited, is_total }
     }
 
-    /// What [`Layers::Auto`] uses; none when nobody knows.
+    /// Memory that [`Layers::Auto`] uses; `None` if unknown.
     pub fn for_auto(self) -> Option<u64> {
         self.bytes.map(|bytes| bytes.saturating_sub(self.reserve))
     }
 
-    /// What may be used for a number of layers that was asked for.
-    fn room(self, wanted: Layers) -> Option<u64> {
-        if wanted == Layers::Auto { self.for_auto() } else { self.bytes }
+    /// Memory that may be used for the request.
+    fn available(self, requested: Layers) -> Option<u64> {
+        if requested == Layers::Auto { self.for_auto() } else { self.bytes }
     }
 }
 
-/// Such as `1.2 GiB is free`.
+/// Such as `1.2 GiB free`.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.bytes.map_or_else(|| "an unknown amount".to_owned(), readable_size);
         match self {
-            Budget { is_limited: true, .. } => write!(f, "{bytes} may be used"),
-            Budget { is_total: true, .. } => write!(f, "{bytes} is all there is"),
-            _ => write!(f, "{bytes} is free"),
+            Budget { is_limited: true, .. } => write!(f, "limit {bytes}"),
+            Budget { is_total: true, .. } => write!(f, "{bytes} in total"),
+            _ => write!(f, "{bytes} free"),
         }
     }
 }
 
-/// Which of these devices to use for layers, by index, the one to fill first at the front: all of the best kind that
-/// is there. A program that stands in for a device is taken when `is_named`, that is when somebody asked for the
-/// backend; a choice by itself on a machine without a graphics processor is better off with the host.
+/// The indices of the devices to offload layers to, in the order in which they are filled: all devices of the best
+/// available kind. A software GPU qualifies only if `is_named`, that is, if the user chose the backend by name; without a
+/// GPU, the host is faster.
 ///
-/// Where the driver does not say where in the machine a device is, two may be one, so only one is used.
+/// Devices without a hardware address may be the same device twice, so only one of them is used.
 pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {
     let rank = |info: &DeviceInfo| match info.kind {
         DeviceKind::DiscreteGpu => Some(0),
@@ -92,44 +92,44 @@ pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {
 /// Consecutive layers on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedLayers {
-    /// The device, by index; none for the host.
+    /// The device index; `None` for the host.
     pub device: Option<usize>,
     /// The layers.
     pub layers: Range<usize>,
 }
 
-/// Who computes which layers.
+/// The assignment of layers to devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The first layers first.
+    /// Stages, first layers first.
     pub stages: Vec<PlacedLayers>,
-    /// Devices that have no layer, though there were some left, with what kept them from it.
-    pub left_out: Vec<(usize, LeftOut)>,
+    /// Devices without layers although layers were left to assign, with the reason.
+    pub skipped: Vec<(usize, SkipReason)>,
 }
 
-/// Why a device has no layer.
+/// Why a device got no layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeftOut {
-    /// It has no room for one.
-    NoRoom,
-    /// It cannot be opened, or cannot compute the model.
+pub enum SkipReason {
+    /// No layer fits its memory.
+    OutOfMemory,
+    /// It cannot be opened, or cannot run the model.
     Error(Error),
 }
 
 impl Placement {
     /// All layers on the host.
     pub fn on_host(layers: usize) -> Placement {
-        Placement { stages: vec![PlacedLayers { device: None, layers: 0..layers }], left_out: Vec::new() }
+        Placement { stages: vec![PlacedLayers { device: None, layers: 0..layers }], skipped: Vec::new() }
     }
 
-    /// Layers that devices have besides the host.
+    /// Number of offloaded layers.
     pub fn on_devices(&self) -> usize {
         let on_devices = self.stages.iter().filter(|stage| stage.device.is_some());
         on_devices.map(|stage| stage.layers.len()).sum()
     }
 
-    /// With half as many layers on each device at most: for when one had no room. None when no device has any.
-    pub fn halved(&self, model: Cuts<'_>) -> Option<Placement> {
+    /// Halves the layers of each device, rounded down, after a failed allocation. `None` if no layers are offloaded.
+    pub fn halved(&self, model: CutPoints<'_>) -> Option<Placement> {
         if self.on_devices() == 0 {
             return None;
         }
@@ -145,64 +145,63 @@ impl Placement {
         Some(Placement::with_host(stages, end, Vec::new()))
     }
 
-    /// `stages`, the last layers first, after the host with the first `end` layers.
-    fn with_host(mut stages: Vec<PlacedLayers>, end: usize, left_out: Vec<(usize, LeftOut)>) -> Placement {
+    /// The placement of `stages`, last layers first, after the first `end` layers on the host.
+    fn with_host(mut stages: Vec<PlacedLayers>, end: usize, skipped: Vec<(usize, SkipReason)>) -> Placement {
         if end > 0 || stages.is_empty() {
             stages.push(PlacedLayers { device: None, layers: 0..end });
         }
         stages.reverse();
-        Placement { stages, left_out }
+        Placement { stages, skipped }
     }
 }
 
-/// Where a model can be cut.
+/// The layer counts after which a model can be cut.
 #[derive(Clone, Copy, Debug)]
-pub struct Cuts<'a> {
-    /// Its layers.
+pub struct CutPoints<'a> {
+    /// Number of layers.
     pub layers: usize,
-    /// The numbers of layers after which it can be cut, rising, from 1 to `layers - 1`.
+    /// Layer counts after which it can be cut, strictly increasing, from 1 to `layers - 1`.
     pub after: &'a [usize],
 }
 
-impl Cuts<'_> {
-    /// Where layers that end before `end` can start, from `floor` on, rising.
+impl CutPoints<'_> {
+    /// Possible first layers, in `floor..end`, of a stage that ends before layer `end`; increasing.
     fn starts(self, floor: usize, end: usize) -> Vec<usize> {
         let starts = (floor == 0).then_some(0).into_iter().chain(self.after.iter().copied());
         starts.filter(|start| (floor..end).contains(start)).collect()
     }
 }
 
-/// A device that layers can be placed on.
+/// A device to place layers on.
 #[derive(Clone, Debug)]
 pub struct DeviceBudget {
-    /// For people.
+    /// Name, for display.
     pub name: String,
-    /// Its memory.
+    /// Memory.
     pub budget: Budget,
 }
 
-/// What layers take.
-///
-/// Called with the device, by index, and the layers. [`Error::OutOfMemory`] is more than there is, whatever that may be.
+/// Returns the memory in bytes that a range of layers needs on a device, given by index. [`Error::OutOfMemory`] means that
+/// they do not fit.
 pub type Needs<'a> = dyn FnMut(usize, Range<usize>) -> Result<u64, Error> + 'a;
 
-/// The most of the layers that end at `end`, from `floor` on, that `room` is enough for on device `device`; none when it is
-/// not enough for any.
+/// The first layer of the longest stage in `floor..end` that ends at `end` and fits `available` bytes on `device`; `None`
+/// if no stage fits.
 ///
 /// # Errors
-/// Those of `needs` but want of room, when there is none for any.
+/// Errors of `needs` other than out-of-memory, if nothing fits.
 pub fn fitting(
-    model: Cuts<'_>,
+    model: CutPoints<'_>,
     device: usize,
     [floor, end]: [usize; 2],
-    room: Option<u64>,
+    available: Option<u64>,
     needs: &mut Needs<'_>,
 ) -> Result<Option<usize>, Error> {
     let starts = model.starts(floor, end);
-    let Some(room) = room else { return Ok(starts.first().copied()) };
+    let Some(available) = available else { return Ok(starts.first().copied()) };
     let mut last_error = None;
     let mut fits = |start: usize| match needs(device, start..end) {
-        Ok(needed) => needed <= room,
+        Ok(needed) => needed <= available,
         Err(Error::OutOfMemory { .. }) => false,
         Err(error) => {
             last_error = Some(error);
@@ -216,108 +215,113 @@ pub fn fitting(
     }
 }
 
-/// Decides who computes which layers. Devices are filled one after the other: the first has the last layers and the output,
-/// the next the layers before; what is left is the host's.
+/// Assigns layers to devices. The first device gets the last layers and the output, the next device the layers before, and
+/// the host the rest.
 ///
 /// # Errors
-/// When a number of layers was asked for and the model cannot be cut there, or they are known not to fit.
+/// If a requested number of layers is known not to fit, or if the model cannot be cut there.
 pub fn place(
-    model: Cuts<'_>,
+    model: CutPoints<'_>,
     budgets: &[DeviceBudget],
-    wanted: Layers,
+    requested: Layers,
     needs: &mut Needs<'_>,
 ) -> Result<Placement, PlacementError> {
     let layers = model.layers;
-    let floor = match wanted {
+    let floor = match requested {
         Layers::Auto | Layers::All => 0,
         Layers::Last(number) => layers.saturating_sub(number),
     };
     if floor != 0 && floor != layers && !model.after.contains(&floor) {
-        let why = "layers behind that read values or K/V of layers before";
+        let why = "later layers read values or K/V of earlier layers";
         return Err(Error::Cut { layers, at: floor, why }.into());
     }
-    let (mut stages, mut left_out, mut end) = (Vec::new(), Vec::new(), layers);
+    let (mut stages, mut skipped, mut end) = (Vec::new(), Vec::new(), layers);
     for (index, device) in budgets.iter().enumerate() {
         if end == floor {
             break;
         }
-        match fitting(model, index, [floor, end], device.budget.room(wanted), needs) {
+        match fitting(model, index, [floor, end], device.budget.available(requested), needs) {
             Ok(Some(start)) => {
                 stages.push(PlacedLayers { device: Some(index), layers: start..end });
                 end = start;
             }
-            Ok(None) => left_out.push((index, LeftOut::NoRoom)),
-            Err(error) => left_out.push((index, LeftOut::Error(error))),
+            Ok(None) => skipped.push((index, SkipReason::OutOfMemory)),
+            Err(error) => skipped.push((index, SkipReason::Error(error))),
         }
     }
-    if wanted != Layers::Auto && end > floor && !budgets.is_empty() {
-        let error = left_out.into_iter().find_map(|(_, why)| match why {
-            LeftOut::Error(error) => Some(error),
-            LeftOut::NoRoom => None,
+    if requested != Layers::Auto && end > floor && !budgets.is_empty() {
+        let error = skipped.into_iter().find_map(|(_, why)| match why {
+            SkipReason::Error(error) => Some(error),
+            SkipReason::OutOfMemory => None,
         });
         if let Some(error) = error {
             return Err(error.into());
         }
         let needed = if budgets.len() == 1 { needs(0, floor..layers).ok() } else { None };
         let budgets = budgets.to_vec();
-        return Err(
-            TooLittle { wanted: layers - floor, layers, needed, budgets, fitting: layers - end }.into()
-        );
+        return Err(InsufficientMemory {
+            requested: layers - floor,
+            layers,
+            needed,
+            budgets,
+            fitting: layers - end,
+        }
+        .into());
     }
-    Ok(Placement::with_host(stages, end, left_out))
+    Ok(Placement::with_host(stages, end, skipped))
 }
 
-/// Why layers cannot be placed as was asked for.
+/// Why the requested placement is impossible.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlacementError {
-    /// They are known not to fit.
+    /// The requested layers do not fit.
     #[error(transparent)]
-    TooLittle(#[from] TooLittle),
-    /// A device cannot be opened, or cannot compute the model.
+    InsufficientMemory(#[from] InsufficientMemory),
+    /// A device cannot be opened, or cannot run the model.
     #[error(transparent)]
     Backend(#[from] Error),
 }
 
-/// More layers were asked for than devices have room for.
+/// The requested layers do not fit the memory of the devices.
 #[derive(Clone, Debug)]
-pub struct TooLittle {
-    /// Layers that were asked for.
-    pub wanted: usize,
-    /// Layers of the model.
+pub struct InsufficientMemory {
+    /// Requested number of layers.
+    pub requested: usize,
+    /// Number of layers of the model.
     pub layers: usize,
-    /// What they take on the only device, if that is known.
+    /// Memory in bytes that they need, if there is a single device and it is known.
     pub needed: Option<u64>,
     /// The devices.
     pub budgets: Vec<DeviceBudget>,
-    /// Layers that there is room for.
+    /// Number of layers that fit.
     pub fitting: usize,
 }
 
-impl TooLittle {
-    /// What to do.
+impl InsufficientMemory {
+    /// Suggested fix.
     pub fn remedy(&self) -> Remedy {
         Remedy::FewerLayers
     }
 }
 
-impl std::error::Error for TooLittle {}
+impl std::error::Error for InsufficientMemory {}
 
-impl fmt::Display for TooLittle {
+impl fmt::Display for InsufficientMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TooLittle { wanted, layers, needed, budgets, fitting } = self;
-        write!(f, "{wanted} of {layers} layers and the output ")?;
+        let InsufficientMemory { requested, layers, needed, budgets, fitting } = self;
+        write!(f, "{requested} of {layers} layers and the output ")?;
         match needed {
-            Some(needed) => write!(f, "take {} on ", readable_size(*needed))?,
+            Some(needed) => write!(f, "need {} on ", readable_size(*needed))?,
             None => write!(f, "do not fit on ")?,
         }
         for (number, DeviceBudget { name, budget }) in budgets.iter().enumerate() {
-            write!(f, "{}{name}, where {budget}", if number == 0 { "" } else { " and " })?;
+            write!(f, "{}{name} ({budget})", if number == 0 { "" } else { " and " })?;
         }
         match fitting {
-            0 => write!(f, ": none fits"),
-            1 => write!(f, ": 1 fits"),
-            fitting => write!(f, ": {fitting} fit"),
+            0 => write!(f, ": no layer fits"),
+            1 => write!(f, ": 1 layer fits"),
+            fitting => write!(f, ": {fitting} layers fit"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A model on a backend: weights, stores, and programs by bucket.
+//! A model on a backend: weights, KV cache, and programs by bucket.
 
 use backend::{
     Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket, Timing,
@@ -8,25 +8,25 @@ use graph::Graph;
 
 use crate::FileWeights;
 
-/// A model that a device has loaded, and the programs compiled from it.
+/// A loaded model and its compiled programs.
 ///
-/// Programs are kept by bucket, the smallest first; a step runs on the first that has room for it.
+/// Programs are sorted by bucket, smallest first; a step runs on the first program that it fits.
 pub struct ModelRunner {
     graph: Graph,
     loaded: Box<dyn LoadedModel>,
     programs: Vec<(Bucket, Box<dyn Program>)>,
-    /// The values that can be read after a step.
+    /// Tapped values.
     tapped: Vec<String>,
-    /// The program that took the last step.
+    /// The program of the last step.
     last: Option<usize>,
 }
 
 impl ModelRunner {
-    /// Puts the model of `file`, whose graph this is, on `backend`, with room for so much state and programs for
+    /// Loads the model of `file`, whose graph is `graph`, on `backend`, allocates its KV cache, and compiles programs for
     /// `buckets`.
     ///
     /// # Errors
-    /// When the file lacks a weight, or the backend cannot hold or compute the model.
+    /// If the file lacks a weight, or the backend cannot load or compile the model.
     pub fn new(
         file: &Gguf,
         graph: &Graph,
@@ -41,31 +41,31 @@ impl ModelRunner {
         Ok(runner)
     }
 
-    /// What it computes.
+    /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// What it runs on.
+    /// The loaded model.
     pub fn loaded(&self) -> &dyn LoadedModel {
         &*self.loaded
     }
 
-    /// What the device holds.
+    /// Memory in use.
     pub fn memory(&self) -> Memory {
         self.loaded.memory()
     }
 
-    /// What steps since the last call have spent their time on, where the device was asked to take it.
+    /// Kernel timings since the last call, if the device was opened with profiling.
     pub fn timings(&self) -> Vec<Timing> {
         self.loaded.timings()
     }
 
-    /// Does what takes long before the first step; weights that the device has copied leave the memory that their file
-    /// took.
+    /// Does slow work ahead of the first step, such as packing weights, and releases the mapped pages of tensors that were
+    /// copied.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If memory is exhausted.
     pub fn prepare(&mut self, file: &Gguf) -> Result<(), Error> {
         self.loaded.prepare(&mut |name| {
             if let Some(tensor) = file.tensor(name) {
@@ -74,10 +74,10 @@ impl ModelRunner {
         })
     }
 
-    /// Makes a program for steps of up to `bucket` rows, unless there is one.
+    /// Compiles a program for `bucket`, unless there is one.
     ///
     /// # Errors
-    /// When the device has no room.
+    /// If memory is exhausted.
     pub fn compile(&mut self, bucket: Bucket) -> Result<(), Error> {
         let key = |bucket: Bucket| (bucket.rows, bucket.outputs);
         if let Err(at) = self.programs.binary_search_by_key(&key(bucket), |(bucket, _)| key(*bucket)) {
@@ -89,12 +89,12 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Compiles anew, so that the values called `names` can be read after steps, and no others but the output. The
-    /// programs there are go first: a device may have no room for both.
+    /// Recompiles all programs so that exactly the values `names`, besides the output, can be read after steps. The old
+    /// programs are dropped first, because the memory may not suffice for both.
     ///
     /// # Errors
-    /// When the graph has no such value, or the device has no room. The programs there were are there again then, unless
-    /// the device refuses what it had room for before.
+    /// If the graph has no such value, or if memory is exhausted. The old programs are then compiled again; if that fails too,
+    /// the runner is left without them.
     pub fn tap(&mut self, names: &[&str]) -> Result<(), Error> {
         Taps::Names(names).check(&self.graph)?;
         let buckets: Vec<Bucket> = self.programs.drain(..).map(|(bucket, _)| bucket).collect();
@@ -110,27 +110,27 @@ impl ModelRunner {
         compiled
     }
 
-    /// Begins a step on the smallest program that has room for it.
+    /// Submits a step to the smallest program that it fits.
     ///
     /// # Errors
-    /// When none has, or the step does not fit the vocabulary or the stores.
+    /// If no program fits, or the step does not match the vocabulary or the KV cache.
     pub fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
         let fits = |(bucket, _): &(Bucket, _)| rows <= bucket.rows && outputs <= bucket.outputs;
         let Some(number) = self.programs.iter().position(fits) else {
             let buckets: Vec<Bucket> = self.programs.iter().map(|(bucket, _)| *bucket).collect();
             return Err(Error::Step(format!(
-                "{rows} rows, {outputs} outputs, but there are programs for {buckets:?}"
+                "{rows} rows and {outputs} outputs exceed all programs: {buckets:?}"
             )));
         };
         self.last = Some(number);
         self.programs[number].1.submit(step)
     }
 
-    /// Waits for the step that was submitted last.
+    /// Waits for the step submitted last.
     ///
     /// # Errors
-    /// When the device has failed, or the ticket is of another step.
+    /// If the device failed, or the ticket belongs to another step.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
         let last = self.last.ok_or_else(|| Error::Step("no step was submitted".into()))?;
         self.programs[last].1.wait(ticket)
@@ -139,16 +139,16 @@ impl ModelRunner {
     /// Runs a step.
     ///
     /// # Errors
-    /// As those of [`ModelRunner::submit`] and [`ModelRunner::wait`].
+    /// As [`ModelRunner::submit`] and [`ModelRunner::wait`].
     pub fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
         let ticket = self.submit(step)?;
         self.wait(ticket)
     }
 
-    /// The value called `name` of the last step, `[rows, cols]`, row after row.
+    /// Value `name` of the last step, row-major `[rows, cols]`.
     ///
     /// # Errors
-    /// When no step was run, the graph has no such value, or it was not tapped.
+    /// If no step was run, the graph has no such value, or it was not tapped.
     pub fn read(&self, name: &str) -> Result<&[f32], Error> {
         let none = || Error::Value { name: name.to_owned(), why: "has not been computed" };
         self.programs[self.last.ok_or_else(none)?].1.read(name)

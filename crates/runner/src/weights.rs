@@ -1,9 +1,9 @@
-//! The weights of a graph, as its file holds them.
+//! Weights of a graph from a GGUF file.
 
 use backend::{Weight, Weights};
 use gguf::Gguf;
 
-/// The tensors of a file, in place: bytes are slices of its map.
+/// The tensors of a file, as slices of its memory map.
 #[derive(Clone, Copy, Debug)]
 pub struct FileWeights<'a>(pub &'a Gguf);
 
@@ -14,7 +14,7 @@ impl Weights for FileWeights<'_> {
         let (format, count) = (tensor.format, weight.count.max(1));
         let rows = weight.range.len();
         let is_whole = rows == weight.tensor_rows;
-        // What is some rows of a tensor is one matrix, so its rows lie together.
+        // A row range belongs to a two-dimensional tensor, so its rows are contiguous.
         let bytes = match is_whole {
             true => tensor.data.clone(),
             false if tensor.rows() == weight.tensor_rows => {

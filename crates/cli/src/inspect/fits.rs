@@ -2,7 +2,7 @@
 
 use backend::{DeviceKind, OpenOptions};
 use engine::{Model, Options};
-use runner::Opening;
+use runner::DeviceConfig;
 use runner::placement::Layers;
 use serde::Serialize;
 
@@ -53,19 +53,19 @@ pub(super) fn all(
         memory: limit.map(|Size(bytes)| bytes),
         ..OpenOptions::default()
     };
-    let devices = devices.into_iter().map(|device| Opening { device, options: options_of_devices });
+    let devices = devices.into_iter().map(|device| DeviceConfig { device, options: options_of_devices });
     let deployment = runner::Deployment {
         host: backends::host(name, options_of_devices),
         devices: devices.collect(),
-        wanted: Layers::Auto,
-        falls_back: true,
+        requested: Layers::Auto,
+        fallback: true,
     };
     if deployment.devices.is_empty() {
         return Ok(Vec::new());
     }
     placement::of_engine(model, options, Read::LAST, |workload| {
         let layers = workload.graph.layers();
-        let fit = |runner::Fit { info, room, needed, fitting }| Fit {
+        let fit = |runner::Fit { info, available: room, needed, fitting }| Fit {
             backend: info.backend,
             device: info.name,
             is_software: info.kind == DeviceKind::SoftwareGpu,

@@ -58,9 +58,9 @@ fn needed(model: &Model, device: &Arc<dyn Device>, read: Read) -> u64 {
     let options = OpenOptions::default();
     let deployment = Deployment {
         host: backends::host(BackendName::CPU, options),
-        devices: vec![Opening { device: device.clone(), options }],
-        wanted: Layers::Auto,
-        falls_back: false,
+        devices: vec![DeviceConfig { device: device.clone(), options }],
+        requested: Layers::Auto,
+        fallback: false,
     };
     let fits = of_engine(model, &OPTIONS, read, |workload| Ok(deployment.fits(workload)));
     let fit = fits.expect("good options").into_iter().next().expect("a device");
@@ -76,7 +76,7 @@ fn a_limit_is_the_devices_too() {
     let put = |options| Engine::new(model.clone(), backend(&device, LAYERS, Some(limit)), options);
     put(OPTIONS).expect("room");
     let refused = put(Options { pages: Some(4000), ..OPTIONS }).expect_err("it is too little");
-    assert!(refused.to_string().starts_with("no room for "), "{refused}");
+    assert!(refused.to_string().starts_with("out of memory: "), "{refused}");
     let advice = advice::advice(&refused.into()).unwrap_or_default();
     assert!(advice.contains("--gpu-memory"), "{advice}");
 }
@@ -104,7 +104,7 @@ fn there_is_room_for_what_is_read() {
         reads(&mut engine(read), read).unwrap_or_else(|error| panic!("{read:?}: {error}"));
         let mut engine = engine(Read::LAST);
         let refused = reads(&mut engine, read).expect_err("it is too little").to_string();
-        assert!(refused.starts_with("no room for "), "{read:?}: {refused}");
+        assert!(refused.starts_with("out of memory: "), "{read:?}: {refused}");
         let mut rows = 0;
         let last = engine.logits(&[1; 80], LogitRows::Last, |_, _| {
             rows += 1;
@@ -133,7 +133,7 @@ fn needs_are_what_is_taken() {
                 let room = needed(&model, &device, Read::LAST);
                 engine(Some(room)).unwrap_or_else(|error| panic!("{format}: {error}"));
                 let refused = engine(Some(room / 5 * 4)).expect_err("it is too little");
-                assert!(refused.to_string().starts_with("no room for "), "{refused}");
+                assert!(refused.to_string().starts_with("out of memory: "), "{refused}");
             }
         }
     }

@@ -82,10 +82,10 @@ fn what_does_not_fit_is_refused_with_what_does() {
     let said = refused.stderr;
     let part = said.split("use -ngl ").nth(1).expect("advice").split(' ').next().expect("a number");
     let fits: usize = part.parse().expect("a number");
-    assert!((1..8).contains(&fits) && said.contains("3.0 MiB may be used"), "{said}");
+    assert!((1..8).contains(&fits) && said.contains("limit 3.0 MiB"), "{said}");
     let refused = run(&format!("--gpu-memory 3MiB -ngl {}", fits + 1));
     assert!(
-        refused.code == Some(1) && refused.stderr.contains("8 layers and the output take"),
+        refused.code == Some(1) && refused.stderr.contains("8 layers and the output need"),
         "{refused:?}"
     );
     run(&format!("--gpu-memory 3MiB -ngl {fits}")).ok();
@@ -93,7 +93,7 @@ fn what_does_not_fit_is_refused_with_what_does() {
     assert!(auto.stderr.contains(&format!("{fits} of 8 layers")), "{auto:?}");
     auto.ok();
     let none = run("--gpu-memory 1KiB -ngl 1").stderr;
-    assert!(none.contains("none fits") && none.contains("use -ngl 0"), "{none}");
+    assert!(none.contains("no layer fits") && none.contains("use -ngl 0"), "{none}");
     let none = run("--gpu-memory 1KiB");
     assert!(none.stderr.contains("no room for a layer of this model"), "{none:?}");
     none.ok();
@@ -122,7 +122,7 @@ fn what_fits_leaves_room_for_what_is_read() {
     perplexity(needed / 5 * 7, "auto").ok();
     let refused = perplexity(needed / 5 * 7, "all");
     assert!(
-        refused.code == Some(1) && refused.stderr.contains("8 of 8 layers and the output take "),
+        refused.code == Some(1) && refused.stderr.contains("8 of 8 layers and the output need "),
         "{refused:?}"
     );
     home.run(&format!("run --debug -n 1 -p Hi {}", memory(needed))).ok();

@@ -1,4 +1,4 @@
-//! A small model for stages.
+//! A small model to cut into stages.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ pub(crate) const VOCAB: usize = 11;
 pub(crate) const LAYERS: usize = 5;
 pub(crate) const WINDOW: usize = 20;
 
-/// What each layer does about K/V.
+/// The KV store of a layer.
 #[derive(Clone, Copy)]
 pub(crate) enum Kv {
-    /// Has a store of its own, with this window.
+    /// Its own store, with this window.
     Own(Option<usize>),
-    /// Reads the store of this layer.
+    /// The store of another layer, read only.
     Of(usize),
 }
 
-/// A model of such layers, each an attention over heads of 4 and a product.
+/// A model with these layers, each with attention over heads of 4 and linear operations.
 pub(crate) fn model(layers: &[Kv]) -> (Graph, HashMap<String, Weight>) {
     let mut g = Builder::new();
     let table = g.weight("table", VOCAB, COLS);

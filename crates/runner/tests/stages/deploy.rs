@@ -1,4 +1,4 @@
-//! Placing a model on made-up devices, each a reference backend that says it has some memory.
+//! Deployment on fake devices: reference backends that report some device memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,25 +10,25 @@ use backend::{
 use backend_reference::Reference;
 use graph::Graph;
 use runner::placement::{Layers, PlacementError};
-use runner::{Deployed, Deployment, Opening, Workload};
+use runner::{Deployed, Deployment, DeviceConfig, Workload};
 
 use crate::common::{LAYERS, dense};
 
-/// A device on which a layer takes 10 bytes.
+/// A device on which a layer needs 10 bytes.
 #[derive(Default)]
 struct Fake {
     free: u64,
-    /// Layers it takes in truth, whatever it says.
-    takes: usize,
+    /// Layers that it actually loads, whatever it reports.
+    max_layers: usize,
     cannot_be_opened: bool,
     opened: AtomicUsize,
 }
 
 struct FakeBackend {
-    takes: usize,
+    max_layers: usize,
 }
 
-fn no_room(memory: MemoryKind) -> Error {
+fn out_of_memory(memory: MemoryKind) -> Error {
     Error::OutOfMemory { what: "layers", bytes: 1, memory, remedy: Remedy::FewerLayers }
 }
 
@@ -54,7 +54,11 @@ impl Device for Fake {
 
     fn open(&self, _: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
         self.opened.fetch_add(1, Ordering::Relaxed);
-        if self.cannot_be_opened { Err(broken()) } else { Ok(Box::new(FakeBackend { takes: self.takes })) }
+        if self.cannot_be_opened {
+            Err(broken())
+        } else {
+            Ok(Box::new(FakeBackend { max_layers: self.max_layers }))
+        }
     }
 }
 
@@ -71,7 +75,7 @@ impl Backend for FakeBackend {
         buckets: &[Bucket],
         _: Taps<'_>,
     ) -> Result<Memory, Error> {
-        // Programs of the last part have output rows.
+        // Only programs of the last stage have output rows.
         assert_eq!(buckets[0].outputs, usize::from(graph.find("logits").is_some()));
         Ok(Memory { weights_on_device: 10 * graph.layers() as u64, ..Memory::default() })
     }
@@ -82,22 +86,22 @@ impl Backend for FakeBackend {
         weights: &dyn Weights,
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
-        if graph.layers() > self.takes {
-            return Err(no_room(MemoryKind::Device));
+        if graph.layers() > self.max_layers {
+            return Err(out_of_memory(MemoryKind::Device));
         }
         Box::new(Reference::new()).load(graph, weights, kv_layout)
     }
 }
 
-fn opening(fake: &Arc<Fake>) -> Opening {
-    Opening { device: fake.clone(), options: OpenOptions::default() }
+fn config(fake: &Arc<Fake>) -> DeviceConfig {
+    DeviceConfig { device: fake.clone(), options: OpenOptions::default() }
 }
 
-/// The host takes all there is.
-fn deployment(devices: &[&Arc<Fake>], wanted: Layers, falls_back: bool) -> Deployment {
-    let host = opening(&Arc::new(Fake { takes: LAYERS, ..Fake::default() }));
-    let devices = devices.iter().map(|device| opening(device)).collect();
-    Deployment { host, devices, wanted, falls_back }
+/// The host can load all layers.
+fn deployment(devices: &[&Arc<Fake>], requested: Layers, fallback: bool) -> Deployment {
+    let host = config(&Arc::new(Fake { max_layers: LAYERS, ..Fake::default() }));
+    let devices = devices.iter().map(|device| config(device)).collect();
+    Deployment { host, devices, requested, fallback }
 }
 
 fn place(deployment: Deployment) -> Result<Deployed, PlacementError> {
@@ -124,69 +128,69 @@ fn on(deployed: &Deployed) -> Vec<(Option<usize>, usize)> {
     deployed.placement().stages.iter().map(|stage| (stage.device, stage.layers.len())).collect()
 }
 
-/// What was worked out is too little: halves are tried until there is room, and the numbers are the same.
+/// The reported memory is wrong: the number of layers is halved until they fit, and the logits do not change.
 #[test]
-fn fewer_layers_are_tried() {
-    let fake = Arc::new(Fake { free: 40, takes: 1, ..Fake::default() });
+fn layers_are_halved_until_they_fit() {
+    let fake = Arc::new(Fake { free: 40, max_layers: 1, ..Fake::default() });
     let mut deployed = place(deployment(&[&fake], Layers::Auto, false)).expect("a placement");
     let mut tried = Vec::new();
     let found = loop {
         tried.push(on(&deployed));
         match deployed.open().and_then(logits) {
             Ok(logits) => break logits,
-            Err(error) => assert!(deployed.give_way(&error), "{error}"),
+            Err(error) => assert!(deployed.fall_back(&error), "{error}"),
         }
     };
     let with = |host, device| vec![(None, host), (Some(0), device)];
     assert_eq!(tried, [with(1, 4), with(3, 2), with(4, 1)]);
     assert_eq!(found, logits(Box::new(Reference::new())).expect("the reference computes"));
-    // Fewer layers there would be more for a host that has no room.
-    assert!(!deployed.give_way(&no_room(MemoryKind::Host)));
+    // Offloading fewer layers does not help a host that is out of memory.
+    assert!(!deployed.fall_back(&out_of_memory(MemoryKind::Host)));
     assert_eq!(on(&deployed), with(4, 1));
-    // The instance that was asked what layers take was used.
+    // The backend opened for the memory query is reused.
     assert_eq!(fake.opened.load(Ordering::Relaxed), 3);
 }
 
 #[test]
-fn a_number_of_layers_is_final() {
-    let fake = Arc::new(Fake { free: 40, takes: 1, ..Fake::default() });
+fn a_requested_number_of_layers_is_not_reduced() {
+    let fake = Arc::new(Fake { free: 40, max_layers: 1, ..Fake::default() });
     let mut deployed = place(deployment(&[&fake], Layers::Last(3), true)).expect("a placement");
     assert_eq!(on(&deployed), [(None, 2), (Some(0), 3)]);
     let error = deployed.open().and_then(logits).expect_err("one layer at most");
-    assert!(error == no_room(MemoryKind::Device) && !deployed.give_way(&error), "{error}");
-    let refused = place(deployment(&[&fake], Layers::All, true)).err().expect("4 fit");
-    assert!(refused.to_string().ends_with("4 fit"), "{refused}");
+    assert!(error == out_of_memory(MemoryKind::Device) && !deployed.fall_back(&error), "{error}");
+    let refused = place(deployment(&[&fake], Layers::All, true)).err().expect("4 layers fit");
+    assert!(refused.to_string().ends_with("4 layers fit"), "{refused}");
 }
 
 #[test]
-fn the_host_takes_over_where_it_may() {
+fn the_host_takes_over_if_fallback_is_on() {
     let [good, bad] = [false, true].map(|cannot_be_opened| {
-        Arc::new(Fake { free: 40, takes: LAYERS, cannot_be_opened, ..Fake::default() })
+        Arc::new(Fake { free: 40, max_layers: LAYERS, cannot_be_opened, ..Fake::default() })
     });
     let refused = place(deployment(&[&bad], Layers::Auto, false)).err().expect("it is broken");
     assert!(matches!(refused, PlacementError::Backend(Error::Device { .. })), "{refused}");
     let deployed = place(deployment(&[&bad], Layers::Auto, true)).expect("the host computes");
     assert_eq!(on(&deployed), [(None, LAYERS)]);
-    // Asked once, however many numbers of layers are thought of.
+    // Opened once per deployment, however many layer counts are tried.
     assert_eq!(bad.opened.load(Ordering::Relaxed), 2);
-    // A device that fails later.
-    for (falls_back, expected) in [(true, vec![(None, LAYERS)]), (false, vec![(None, 1), (Some(0), 4)])] {
-        let mut deployed = place(deployment(&[&good], Layers::Auto, falls_back)).expect("a placement");
-        assert_eq!(deployed.give_way(&broken()), falls_back);
+    // A device that fails after placement.
+    for (fallback, expected) in [(true, vec![(None, LAYERS)]), (false, vec![(None, 1), (Some(0), 4)])] {
+        let mut deployed = place(deployment(&[&good], Layers::Auto, fallback)).expect("a placement");
+        assert_eq!(deployed.fall_back(&broken()), fallback);
         assert_eq!(on(&deployed), expected);
-        assert!(!deployed.give_way(&broken()), "there is nothing left to give up");
+        assert!(!deployed.fall_back(&broken()), "no layers are offloaded any more");
     }
 }
 
 #[test]
 fn several_devices_compute_one_model() {
-    let [a, b] = [20, 10].map(|free| Arc::new(Fake { free, takes: LAYERS, ..Fake::default() }));
+    let [a, b] = [20, 10].map(|free| Arc::new(Fake { free, max_layers: LAYERS, ..Fake::default() }));
     let mut deployed = place(deployment(&[&a, &b], Layers::Auto, false)).expect("a placement");
     assert_eq!(on(&deployed), [(None, 2), (Some(1), 1), (Some(0), 2)]);
-    let found = deployed.open().and_then(logits).expect("room");
+    let found = deployed.open().and_then(logits).expect("it fits");
     assert_eq!(found, logits(Box::new(Reference::new())).expect("the reference computes"));
     let fits = workload(|workload| deployment(&[&a, &b], Layers::Auto, false).fits(workload));
-    let facts = |fit: &runner::Fit| (fit.room, fit.needed.clone(), fit.fitting);
+    let facts = |fit: &runner::Fit| (fit.available, fit.needed.clone(), fit.fitting);
     let expected = [(Some(20), Ok(50), Some(2)), (Some(10), Ok(50), Some(1))];
     assert_eq!(fits.iter().map(facts).collect::<Vec<_>>(), expected);
 }

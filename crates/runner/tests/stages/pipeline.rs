@@ -1,4 +1,4 @@
-//! A model in stages computes what it computes in one piece. The truth is the reference backend with the whole graph.
+//! A pipeline computes the same as the undivided model on the reference backend.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -32,8 +32,8 @@ fn pipeline(layers: &[usize], stage: impl Fn(usize) -> Box<dyn Backend>) -> Box<
     Box::new(Pipeline::new(stages.collect()))
 }
 
-/// A prompt of two sequences, the rest of one of them, a token of each: what each step gave, and the values that
-/// were tapped.
+/// Runs three steps (prompts of two sequences, the rest of one of them, one token of each) and collects their outputs and
+/// tapped values.
 fn run(
     backend: Box<dyn Backend>,
     graph: &Graph,
@@ -47,7 +47,7 @@ fn run(
     let mut program = loaded.compile(bucket, taps).expect("a good graph");
     let mut given = Vec::new();
     for [(past_a, rows_a), (past_b, rows_b)] in [[(0, 40), (0, 3)], [(40, 30), (3, 0)], [(70, 1), (3, 1)]] {
-        // A window gives back pages that nobody sees any more; those of other groups stay.
+        // A window frees pages that no row sees any more; other groups keep theirs.
         let tables = |past: usize, pages: [u32; 3]| {
             let tables = graph.groups().iter().map(|group| {
                 let first = group.first_visible(past) / PAGE;
@@ -69,7 +69,7 @@ fn run(
             last => vec![OutputRow { greedy: true, ..OutputRow::logits(0) }, OutputRow::logits(last)],
         };
         let step = Step::new(tokens, sequences.collect(), outputs).expect("a good step");
-        let outputs = program.run(&step).expect("room");
+        let outputs = program.run(&step).expect("it fits");
         given.push(outputs.values().to_vec());
         given.push(outputs.token(0).map(|token| token as f32).into_iter().collect());
         given.extend(read.iter().map(|name| program.read(name).expect("it was tapped").to_vec()));
@@ -78,7 +78,7 @@ fn run(
 }
 
 #[test]
-fn stages_are_one() {
+fn a_pipeline_matches_the_undivided_model() {
     for (graph, weights) in [dense(), windowed()] {
         let names: Vec<&str> = graph.values().map(|(_, value)| &*value.name).collect();
         let whole = run(reference(0), &graph, &weights, Taps::All, &names);
@@ -88,17 +88,17 @@ fn stages_are_one() {
                 whole,
                 "{layers:?}"
             );
-            // One of each stage, the first and the last value, and what is handed over.
+            // One value of each stage, the first and the last value, and a stage boundary.
             let some = ["embd", "q-0", "l_out-1", "v-2", "attended-3", "logits"];
-            let of_whole = run(reference(0), &graph, &weights, Taps::Names(&some), &some);
-            let of_stages = run(pipeline(&layers, reference), &graph, &weights, Taps::Names(&some), &some);
-            assert_eq!(of_stages, of_whole, "{layers:?}");
+            let expected = run(reference(0), &graph, &weights, Taps::Names(&some), &some);
+            let found = run(pipeline(&layers, reference), &graph, &weights, Taps::Names(&some), &some);
+            assert_eq!(found, expected, "{layers:?}");
         }
     }
 }
 
 #[test]
-fn values_are_read_when_they_were_tapped() {
+fn only_tapped_values_can_be_read() {
     let (graph, weights) = dense();
     let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
     let backend = pipeline(&[2, 1, 2], reference);
@@ -112,9 +112,9 @@ fn values_are_read_when_they_were_tapped() {
     assert!(error.to_string().contains("`nobody` is not in the graph"), "{error}");
 }
 
-/// Layer 3 reads the keys and values of layer 1, so the two cannot be in different places.
+/// Layer 3 reads the keys and values of layer 1, so they must be in the same stage.
 #[test]
-fn a_store_has_one_place() {
+fn layers_that_share_a_store_stay_together() {
     let own = Kv::Own(None);
     let (graph, weights) = model(&[own, own, own, Kv::Of(1), own]);
     let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
@@ -122,7 +122,7 @@ fn a_store_has_one_place() {
         let expected = Error::Cut {
             layers: 5,
             at: layers[..layers.len() - 1].iter().sum(),
-            why: "layers behind that read values or K/V of layers before",
+            why: "later layers read values or K/V of earlier layers",
         };
         let backend = pipeline(&layers, reference);
         let bucket = Bucket { rows: 1, outputs: 1 };
@@ -135,18 +135,18 @@ fn a_store_has_one_place() {
 }
 
 #[test]
-fn parts_are_all_layers() {
+fn stages_must_cover_all_layers() {
     let (graph, weights) = dense();
     let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
     for layers in [vec![], vec![4], vec![2, 4], vec![0, 5], vec![2, 0, 3], vec![5, 0], vec![usize::MAX, 6]] {
         let loaded = pipeline(&layers, reference).load(&graph, &weights, &kv_layout);
-        let error = loaded.err().unwrap_or_else(|| panic!("{layers:?} are not its layers"));
+        let error = loaded.err().unwrap_or_else(|| panic!("{layers:?} do not cover the layers"));
         assert!(matches!(error, Error::Cut { layers: LAYERS, .. }), "{layers:?}: {error}");
     }
 }
 
 #[test]
-fn memory_is_that_of_all_stages() {
+fn memory_is_the_sum_of_all_stages() {
     let (graph, weights) = windowed();
     let kv_layout = KvLayout { pages: vec![3, 6, 4], format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
@@ -155,7 +155,7 @@ fn memory_is_that_of_all_stages() {
         backend.requirements(&graph, &weights, &kv_layout, &buckets, Taps::All).expect("a good model");
     let loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     assert_eq!(loaded.memory(), needed);
-    // Keys and values of 2 heads of 4 f32 each a position; groups in the order of their first store.
+    // Per position: keys and values of 2 heads of 4 f32 values. Groups are in the order of their first store.
     let kv = |pages: usize| (pages * PAGE * 2 * 8 * 4) as u64;
     let of_layer = (4 * COLS * COLS * 4) as u64;
     let table = (VOCAB * COLS * 4) as u64;
@@ -172,21 +172,21 @@ fn memory_is_that_of_all_stages() {
     assert_eq!(device, "CPU for 2 layers, then CPU for 1 layers, then CPU");
 }
 
-/// What the programs of a stage were asked for.
+/// Calls received by the programs of a stage.
 #[derive(Default)]
-struct Asked {
+struct StageCalls {
     buckets: Vec<Bucket>,
     outputs: Vec<usize>,
-    /// What it says that it has copied.
+    /// Tensors that the stage reports as copied.
     copies: Vec<&'static str>,
 }
 
-/// A reference backend that notes what it is asked for.
-struct Spy(Arc<Mutex<Asked>>);
+/// A reference backend that records its calls.
+struct Spy(Arc<Mutex<StageCalls>>);
 
-struct SpyModel(Box<dyn LoadedModel>, Arc<Mutex<Asked>>);
+struct SpyModel(Box<dyn LoadedModel>, Arc<Mutex<StageCalls>>);
 
-struct SpyProgram(Box<dyn Program>, Arc<Mutex<Asked>>);
+struct SpyProgram(Box<dyn Program>, Arc<Mutex<StageCalls>>);
 
 impl Backend for Spy {
     fn describe(&self) -> Description {
@@ -250,10 +250,10 @@ impl Program for SpyProgram {
 }
 
 #[test]
-fn output_rows_are_the_last_stages() {
+fn only_the_last_stage_has_output_rows() {
     let (graph, weights) = dense();
-    let asked: [Arc<Mutex<Asked>>; 3] = Default::default();
-    let backend = pipeline(&[2, 1, 2], |stage| Box::new(Spy(asked[stage].clone())));
+    let calls: [Arc<Mutex<StageCalls>>; 3] = Default::default();
+    let backend = pipeline(&[2, 1, 2], |stage| Box::new(Spy(calls[stage].clone())));
     let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
     let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
     let mut program = loaded.compile(Bucket { rows: 4, outputs: 2 }, Taps::None).expect("a good graph");
@@ -261,28 +261,29 @@ fn output_rows_are_the_last_stages() {
         let outputs = OutputRow::all(0..outputs);
         Step::new(vec![1, 2, 3], vec![Sequence::uniform(0, 3, 1, [0])], outputs).expect("a good step")
     };
-    program.run(&step(2)).expect("room");
-    // Nothing is written: no stage begins.
+    program.run(&step(2)).expect("it fits");
+    // Refused before any stage runs, so no KV cache is written.
     assert!(matches!(program.submit(&step(3)), Err(Error::Step(_))));
-    let outputs = |stage: usize| asked[stage].lock().expect("no panic").outputs.clone();
+    let outputs = |stage: usize| calls[stage].lock().expect("no panic").outputs.clone();
     assert_eq!([0, 1, 2].map(outputs), [vec![0], vec![0], vec![2]]);
-    let buckets = |stage: usize| asked[stage].lock().expect("no panic").buckets.clone();
+    let buckets = |stage: usize| calls[stage].lock().expect("no panic").buckets.clone();
     let bucket = |outputs| vec![Bucket { rows: 4, outputs }];
     assert_eq!([0, 1, 2].map(buckets), [bucket(0), bucket(0), bucket(2)]);
 }
 
-/// The table is the first stage's and, as the output matrix, the last one's.
+/// The first stage uses the table as embeddings, the last as output matrix.
 #[test]
-fn a_tensor_is_copied_when_all_its_stages_have_it() {
+fn a_tensor_is_released_after_all_its_stages_copied_it() {
     let (graph, weights) = dense();
     let copied = |copies: [&[&'static str]; 2]| {
-        let asked =
-            copies.map(|copies| Arc::new(Mutex::new(Asked { copies: copies.to_vec(), ..Asked::default() })));
-        let backend = pipeline(&[2, 3], |stage| Box::new(Spy(asked[stage].clone())));
+        let calls = copies.map(|copies| {
+            Arc::new(Mutex::new(StageCalls { copies: copies.to_vec(), ..StageCalls::default() }))
+        });
+        let backend = pipeline(&[2, 3], |stage| Box::new(Spy(calls[stage].clone())));
         let kv_layout = KvLayout::uniform(&graph, 1, KvFormat::F32);
         let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
         let mut copied = Vec::new();
-        loaded.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
+        loaded.prepare(&mut |name| copied.push(name.to_owned())).expect("it fits");
         copied
     };
     assert_eq!(copied([&["table"], &["table"]]), ["table"]);

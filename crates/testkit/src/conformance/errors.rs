@@ -40,12 +40,12 @@ pub fn steps_must_fit(make: Make<'_>) {
         Step::new(tokens, sequences, vec![OutputRow::logits(0)]).expect("a step that agrees with itself")
     };
     for (bad, why) in [
-        (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "room"),
+        (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "exceed"),
         (step(vec![40], vec![BlockTable::new([0])]), "vocabulary"),
         (step(vec![0], vec![BlockTable::new([2])]), "page 2"),
-        (step(vec![0], vec![]), "0 block tables for 1 groups"),
-        (step(vec![0], vec![BlockTable::new([0]); 2]), "2 block tables for 1 groups"),
-        (step(vec![0], vec![BlockTable { first: 1, pages: vec![0] }]), "its rows see 0"),
+        (step(vec![0], vec![]), "0 block tables for 1 store groups"),
+        (step(vec![0], vec![BlockTable::new([0]); 2]), "2 block tables for 1 store groups"),
+        (step(vec![0], vec![BlockTable { first: 1, pages: vec![0] }]), "see position 0"),
     ] {
         match program.run(&bad) {
             Err(Error::Step(message)) => assert!(message.contains(why), "{message}"),
