@@ -2,7 +2,7 @@
 
     python perplexity.py score MODEL.gguf TEXT [-c N] [--save BASE] [--beside JSON]   # llama.cpp's perplexity
     python perplexity.py compare MODEL.gguf BASE                      # llama.cpp's distance from a base
-    python perplexity.py goldens MODELS                               # makes crates/cli/goldens/perplexity
+    python perplexity.py goldens MODELS                               # makes crates/eval/goldens/perplexity
 
 The definitions and the file's layout are those of llama.cpp's tools/perplexity/perplexity.cpp: windows of
 N tokens, BOS in the first place of each where the tokenizer adds one, tokens scored in the second half.
@@ -26,7 +26,7 @@ from exact import Model
 from llama import Llama
 
 HERE = Path(__file__).parent
-GOLDENS = HERE.parents[1] / "crates/cli/goldens/perplexity"
+GOLDENS = HERE.parents[1] / "crates/eval/goldens/perplexity"
 
 
 def tokenize(vocab, text: str, parse_special: bool = False) -> list[int]:

@@ -2,7 +2,7 @@
 
     cargo build --release
     python quantize.py [--rustorch PROGRAM]      # about ten minutes on two cores
-    python quantize.py --goldens                 # only crates/{quant,cli}/goldens
+    python quantize.py --goldens                 # only crates/{quant,quantize}/goldens
 
 Exits 1 where tensors have other formats than llama.cpp's, where the squared error of a format is more than
 1.01 times llama.cpp's, or where llama.cpp does not run the file.

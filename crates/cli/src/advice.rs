@@ -13,6 +13,9 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(fault) = fault(error) {
         return of_fault(fault).map(str::to_owned);
     }
+    if let Some(eval::Error::NotFinite { .. }) = error.downcast_ref() {
+        return Some("`rustorch verify` says whether weights or kernels are to blame".to_owned());
+    }
     let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::Prompt(Refusal::TooLong { .. }) => "-c N makes the context larger",
         Error::ConversationFull { .. } => {

@@ -8,19 +8,21 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate and what it may use, tests aside; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
     ("chat", &["gguf"]),
     ("graph", &["quant"]),
     ("models", &["gguf", "graph"]),
+    ("quantize", &["gguf", "models", "quant"]),
     ("backend", &["graph", "quant"]),
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("backend-wgpu", &["backend", "graph", "quant"]),
     ("runner", &["backend", "gguf", "graph"]),
     ("engine", &["models", "backend", "runner", "tokenizer", "chat", "gguf", "graph"]),
+    ("eval", &["engine"]),
     ("trace", &["models", "backend", "runner", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
     ("testkit", &["backend", "runner", "demo-model", "gguf", "graph", "models", "quant"]),
@@ -33,12 +35,14 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "chat",
             "graph",
             "models",
+            "quantize",
             "backend",
             "backend-reference",
             "backend-cpu",
             "backend-wgpu",
             "runner",
             "engine",
+            "eval",
             "trace",
             "demo-model",
         ],

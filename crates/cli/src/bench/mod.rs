@@ -23,17 +23,17 @@ use backend::Backend;
 use backend_cpu::{Ceilings, Cpu, Isa};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, Command, ValueEnum};
+use clap::{ArgMatches, Args as _, Command};
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use indicatif::ProgressBar;
+use quantize::Mix;
 use tempfile::TempDir;
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
 use crate::interrupt::{Answering, Unfinished};
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::quantize::mix::Mix;
 use crate::registry::BackendName;
 use crate::synth::Synth;
 use crate::values::from_1_to;
@@ -291,7 +291,7 @@ fn subject(args: &Args, file: &Gguf, isa: Isa) -> Subject {
 /// most bytes.
 fn kind(file: &Gguf) -> &'static str {
     let number = file.metadata().u32("general.file_type").ok().flatten();
-    let named = Mix::value_variants().iter().find(|mix| Some(mix.file_type()) == number);
+    let named = Mix::all().find(|mix| Some(mix.file_type()) == number);
     named.map_or_else(
         || {
             let mut bytes = BTreeMap::new();

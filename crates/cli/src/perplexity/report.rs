@@ -2,11 +2,9 @@
 
 use std::io::Write;
 
+use eval::{Divergence, Estimate, Score, Spread, Windows};
 use serde::Serialize;
 
-use super::Counted;
-use super::base::Scored;
-use super::statistics::{Divergence, Estimate, Spread};
 use crate::output::{self, counted};
 
 /// What `--json` prints.
@@ -27,16 +25,16 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(model: &'a str, scored: &Scored, counted: Counted) -> Report<'a> {
-        let Counted { likelihood, token_nll, divergence } = counted;
+    pub(crate) fn new(model: &'a str, windows: &Windows, score: Score) -> Report<'a> {
+        let Score { perplexity, nll, token_nll, divergence } = score;
         Report {
             model,
-            n_ctx: scored.n_ctx,
-            windows: scored.windows(),
-            tokens: scored.tokens.len(),
-            scored_tokens: likelihood.count(),
-            perplexity: likelihood.perplexity(),
-            nll: likelihood.mean(),
+            n_ctx: windows.n_ctx(),
+            windows: windows.len(),
+            tokens: windows.tokens().len(),
+            scored_tokens: token_nll.len(),
+            perplexity,
+            nll,
             token_nll,
             divergence,
         }
@@ -76,7 +74,7 @@ fn print_divergence(out: &mut impl Write, found: &Divergence) -> std::io::Result
     let kl = found.kl_spread;
     writeln!(out, "\n====== KL divergence statistics ======")?;
     writeln!(out, "Mean    KLD: {:>10.6} ± {:>10.6}", found.kl.value, found.kl.standard_error)?;
-    for (name, value) in named(&kl).into_iter().filter(|(name, _)| !["75.0%", "25.0%"].contains(name)) {
+    for (name, value) in named(&kl).filter(|(name, _)| !["75.0%", "25.0%"].contains(name)) {
         writeln!(out, "{name:<7} KLD: {value:>10.6}")?;
     }
 
@@ -93,20 +91,10 @@ fn print_divergence(out: &mut impl Write, found: &Divergence) -> std::io::Result
 }
 
 /// A spread's values under llama.cpp's names, the highest first.
-fn named(spread: &Spread) -> [(&'static str, f32); 13] {
-    [
-        ("Maximum", spread.maximum),
-        ("99.9%", spread.p99_9),
-        ("99.0%", spread.p99),
-        ("95.0%", spread.p95),
-        ("90.0%", spread.p90),
-        ("75.0%", spread.p75),
-        ("Median", spread.median),
-        ("25.0%", spread.p25),
-        ("10.0%", spread.p10),
-        (" 5.0%", spread.p5),
-        (" 1.0%", spread.p1),
-        (" 0.1%", spread.p0_1),
-        ("Minimum", spread.minimum),
-    ]
+fn named(spread: &Spread) -> impl Iterator<Item = (&'static str, f32)> {
+    const NAMES: [&str; 13] = [
+        "Maximum", "99.9%", "99.0%", "95.0%", "90.0%", "75.0%", "Median", "25.0%", "10.0%", " 5.0%", " 1.0%",
+        " 0.1%", "Minimum",
+    ];
+    NAMES.into_iter().zip(spread.0)
 }

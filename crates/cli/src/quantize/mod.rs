@@ -1,38 +1,28 @@
 //! `rustorch quantize`: a model in fewer bits.
 //!
-//! Everything that can be wrong is looked for first: what becomes of each tensor ([`plan`]) and whether
-//! every value is a number ([`convert::check`]). Then the file is written tensor by tensor; it gets its
-//! name when it is whole.
+//! Everything that can be wrong is looked for before the first byte is written: what becomes of each tensor, and whether
+//! every value is finite.
 
-mod convert;
-mod imatrix;
-pub(crate) mod mix;
-mod plan;
 mod report;
-#[cfg(test)]
-mod tests;
 
-use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context;
-use gguf::{Gguf, Layout};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use gguf::Gguf;
 use indicatif::ProgressBar;
-use quant::Format;
+use quantize::{Error, Imatrix, Mix, Plan, Recipe, Warning};
 use trace::Draft;
 
 use crate::args::ModelArgs;
 use crate::interrupt::Unfinished;
-use crate::output::{self, note};
+use crate::output::{self, Usage, note};
 use crate::values::from_1_to;
 use crate::{load, outfile};
-use imatrix::Imatrix;
-use mix::Mix;
-use plan::Planned;
-use report::{Asked, Report};
+use report::Report;
 
 /// What `quantize` is told.
 #[derive(Debug, clap::Args)]
@@ -48,7 +38,7 @@ pub(crate) struct Args {
     #[arg(value_name = "OUT")]
     output: PathBuf,
     /// What to make of it, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M
-    #[arg(value_name = "TYPE", value_enum, ignore_case = true)]
+    #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
     mix: Mix,
     /// Importance of columns, of llama-imatrix: a GGUF file or the older .dat
     #[arg(long, value_name = "FILE")]
@@ -70,21 +60,30 @@ pub(crate) struct Args {
     threads: Option<NonZero<usize>>,
 }
 
+/// Reads the name of a mix.
+pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
+    let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&ModelArgs { model: Some(args.input) })?;
     let mut read = outfile::of(&file);
     read.extend(args.imatrix.as_deref());
     outfile::check("OUT", &args.output, &read)?;
-    let imatrix = args.imatrix.as_deref().map(Imatrix::read).transpose()?;
-
-    let facts = plan::facts(&file, imatrix.is_some(), args.pure)?;
-    let plan = plan::plan(&file, args.mix, &facts, imatrix.as_ref(), args.allow_requantize)?;
-    let metadata = plan::metadata(&file, args.mix, args.imatrix.as_deref().zip(imatrix.as_ref()));
-    let mut layout = Layout::new(&metadata)?;
-    for Planned { tensor, format, .. } in &plan {
-        layout.tensor(tensor.name.as_str(), &tensor.shape, *format)?;
-    }
-    let sizes = (file.file_len(), layout.file_len());
+    let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose()?;
+    let named = args.imatrix.as_deref().map(|path| path.display().to_string());
+    let recipe = Recipe {
+        mix: args.mix,
+        pure: args.pure,
+        imatrix: named.as_deref().zip(imatrix.as_ref()),
+        requantize: args.allow_requantize,
+    };
+    let plan = Plan::new(&file, &recipe).map_err(|error| match error {
+        Error::Requantize { .. } => Usage(format!("{error}, or allow it with --allow-requantize")).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    plan.warnings.iter().for_each(warn);
     let is_quantised = |file: Gguf| file.tensors().any(|tensor| tensor.format.block_len() > 1);
     let draft =
         Draft::new(&args.output, "quantised GGUF file", |path| Gguf::open(path).is_ok_and(is_quantised))?;
@@ -93,17 +92,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.dry_run {
         let threads =
             args.threads.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
-        check(&file, &plan, threads)?;
-        write(&file, &plan, layout, draft, threads)?;
+        write(&plan, draft, threads)?;
     }
-    let asked = Asked {
-        input: file.file(),
-        output: args.output.display().to_string(),
-        mix: args.mix,
-        pure: args.pure,
-        imatrix: args.imatrix.map(|path| path.display().to_string()),
-    };
-    let report = Report::new(asked, &plan, sizes, (!args.dry_run).then(|| begin.elapsed()));
+    let output = args.output.display().to_string();
+    let report = Report::new(&file, output, &recipe, &plan, (!args.dry_run).then(|| begin.elapsed()))?;
     if args.json {
         output::json(&report)?;
         return Ok(ExitCode::SUCCESS);
@@ -115,58 +107,26 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a model with values that are not finite; warns of some that are larger than any F16.
-fn check(file: &Gguf, plan: &[Planned<'_>], threads: NonZero<usize>) -> anyhow::Result<()> {
-    const LARGEST: f32 = 65504.0;
-    let bar = progress("checking", file);
-    for Planned { tensor, format, .. } in plan {
-        let largest = convert::check(tensor, threads, &bar)?;
-        file.release(&tensor.data);
-        if largest > LARGEST && *format != tensor.format && !matches!(format, Format::F32 | Format::BF16) {
-            let name = gguf::quoted(&tensor.name);
-            bar.suspend(|| {
-                note(format_args!(
-                    "warning: {name} holds values up to {largest:e}, and {format} counts in F16, which ends \
-                     at {LARGEST}; what is beyond its reach becomes the largest value that it has"
-                ));
-            });
-        }
-    }
-    bar.finish_and_clear();
-    Ok(file.check_intact()?)
+fn warn(warning: &Warning) {
+    note(format_args!("warning: {warning}"));
 }
 
-fn write(
-    file: &Gguf,
-    plan: &[Planned<'_>],
-    layout: Layout,
-    mut draft: Draft,
-    threads: NonZero<usize>,
-) -> anyhow::Result<()> {
+fn write(plan: &Plan<'_>, mut draft: Draft, threads: NonZero<usize>) -> anyhow::Result<()> {
+    let bar = progress("checking", plan);
+    let warnings = plan.check(threads, &|bytes| bar.inc(bytes))?;
+    bar.finish_and_clear();
+    warnings.iter().for_each(warn);
     let _unfinished = Unfinished::begin(draft.part())?;
     let out = draft.begin()?;
-    let cannot_write = || format!("cannot write {}", draft.part().display());
-    let mut writer = layout.begin(BufWriter::new(out)).with_context(cannot_write)?;
-    let bar = progress("quantising", file);
-    for planned in plan {
-        let Planned { tensor, .. } = planned;
-        let written = if planned.is_copied() {
-            bar.inc(tensor.data.len() as u64);
-            writer.tensor(&tensor.name, &tensor.data)
-        } else {
-            writer.tensor_with(&tensor.name, |out| convert::convert(planned, threads, out, &bar))
-        };
-        written.with_context(cannot_write)?;
-        file.release(&tensor.data);
-    }
+    let bar = progress("quantising", plan);
+    let written = plan.write(out, threads, &|bytes| bar.inc(bytes));
+    written.with_context(|| format!("cannot write {}", draft.part().display()))?;
     bar.finish_and_clear();
-    writer.finish().with_context(cannot_write)?;
-    file.check_intact()?;
     Ok(draft.finish()?)
 }
 
 /// A bar on stderr, when that is a terminal.
-fn progress(what: &'static str, file: &Gguf) -> ProgressBar {
-    let bar = ProgressBar::new(file.tensors().map(|tensor| tensor.data.len() as u64).sum());
-    output::show(bar, &format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left"))
+fn progress(what: &'static str, plan: &Plan<'_>) -> ProgressBar {
+    let template = format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left");
+    output::show(ProgressBar::new(plan.work()), &template)
 }

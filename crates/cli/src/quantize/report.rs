@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;
 
+use gguf::Gguf;
+use quantize::{Plan, Planned, Recipe};
 use serde::Serialize;
 
-use super::mix::Mix;
-use super::plan::Planned;
 use crate::output::{self, counted, note, size};
 
 /// What `--json` prints.
@@ -44,24 +44,16 @@ struct Row<'a> {
     importance: bool,
 }
 
-/// What was asked for.
-pub(crate) struct Asked<'a> {
-    pub(crate) input: &'a str,
-    pub(crate) output: String,
-    pub(crate) mix: Mix,
-    pub(crate) pure: bool,
-    pub(crate) imatrix: Option<String>,
-}
-
 impl<'a> Report<'a> {
-    /// `before` and `after` are the sizes of the files; `took` is for work that was done.
+    /// `took` is for work that was done.
     pub(crate) fn new(
-        asked: Asked<'a>,
-        plan: &[Planned<'a>],
-        (before, after): (u64, u64),
+        file: &'a Gguf,
+        output: String,
+        recipe: &Recipe<'_>,
+        plan: &Plan<'a>,
         took: Option<Duration>,
-    ) -> Report<'a> {
-        let values: u64 = plan.iter().map(Planned::values).sum();
+    ) -> anyhow::Result<Report<'a>> {
+        let values: u64 = plan.tensors().iter().map(Planned::values).sum();
         let size = |file_bytes: u64, tensor_bytes: u64| Size {
             file_bytes,
             tensor_bytes,
@@ -75,18 +67,18 @@ impl<'a> Report<'a> {
             bytes: planned.bytes(),
             importance: planned.importance.is_some(),
         };
-        Report {
-            input: asked.input,
-            output: asked.output,
-            r#type: asked.mix.name(),
-            pure: asked.pure,
-            imatrix: asked.imatrix,
+        Ok(Report {
+            input: file.file(),
+            output,
+            r#type: recipe.mix.name(),
+            pure: recipe.pure,
+            imatrix: recipe.imatrix.map(|(path, _)| path.to_owned()),
             dry_run: took.is_none(),
-            before: size(before, plan.iter().map(|planned| planned.tensor.data.len() as u64).sum()),
-            after: size(after, plan.iter().map(Planned::bytes).sum()),
+            before: size(file.file_len(), plan.work()),
+            after: size(plan.file_len()?, plan.tensors().iter().map(Planned::bytes).sum()),
             seconds: took.map(|took| took.as_secs_f64()),
-            tensors: plan.iter().map(row).collect(),
-        }
+            tensors: plan.tensors().iter().map(row).collect(),
+        })
     }
 
     /// Prints the plan, a tensor a line.

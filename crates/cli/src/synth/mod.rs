@@ -17,14 +17,14 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use gguf::{Gguf, Layout};
+use quantize::Mix;
 use trace::Draft;
 
 use crate::interrupt::Unfinished;
 use crate::outfile;
 use crate::output::{count, note, size};
-use crate::quantize::mix::Mix;
+use crate::quantize::mix;
 use shape::Shape;
 use weights::Pools;
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(value_name = "OUT")]
     output: PathBuf,
     /// Formats of the weights, such as Q4_K_M
-    #[arg(value_name = "TYPE", value_enum, ignore_case = true)]
+    #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
     mix: Mix,
 }
 
@@ -85,10 +85,7 @@ impl FromStr for Synth {
     fn from_str(text: &str) -> Result<Synth, String> {
         let example = "such as llama-3.2-1b:Q8_0";
         let (shape, mix) = text.split_once(':').ok_or_else(|| format!("expected SHAPE:TYPE, {example}"))?;
-        let mix = Mix::from_str(mix, true).map_err(|_| {
-            let all: Vec<&str> = Mix::value_variants().iter().map(|mix| mix.name()).collect();
-            format!("no type {mix:?}; there are {}", all.join(", "))
-        })?;
+        let mix = mix.parse::<Mix>().map_err(|error| error.to_string())?;
         Ok(Synth { shape: shape.parse()?, mix })
     }
 }

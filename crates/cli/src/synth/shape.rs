@@ -7,9 +7,9 @@ use gguf::{Metadata, Value};
 use graph::{Role, Weight};
 use models::{Family, Model};
 use quant::Format;
+use quantize::{Facts, Mix};
 
 use super::vocabulary;
-use crate::quantize::mix::{self, Facts, Mix};
 
 /// What the names of models of random weights end in.
 pub(super) const RANDOM: &str = ", random weights";
@@ -293,7 +293,7 @@ impl Shape {
     /// The tensor of a weight: norms are 1, so that what they make is as large as what they are given.
     fn planned(&self, weight: &Weight, roles: &[Role], mix: Mix, facts: &Facts) -> Planned {
         let (name, shape) = (weight.tensor.clone(), weight.tensor_shape());
-        let format = mix::choose(mix, &name, &shape, facts).unwrap_or(Format::F32);
+        let format = quantize::choose(mix, &name, &shape, facts).unwrap_or(Format::F32);
         let content = match self.stretched {
             Some(factor) if name == ROPE_FREQS => Content::Values(self.rope_factors(factor)),
             _ if roles == [Role::Vector] && name.ends_with("_norm.weight") => {

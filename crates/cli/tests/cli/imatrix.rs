@@ -132,8 +132,8 @@ fn faults_are_told() {
     long[4..8].copy_from_slice(&i32::MAX.to_le_bytes());
     let name = &good[0].0;
     for (file, said) in [
-        (dat(&short), format!("the imatrix has 255 columns for \"{name}\", whose rows have 256")),
-        (gguf_file(&short), format!("the imatrix has 255 columns for \"{name}\", whose rows have 256")),
+        (dat(&short), format!("it has 255 columns for \"{name}\", whose rows have 256")),
+        (gguf_file(&short), format!("it has 255 columns for \"{name}\", whose rows have 256")),
         (dat(&negative), "column 5 has importance -1".to_owned()),
         (gguf_file(&infinite), "column 5 has importance inf".to_owned()),
         (dat(&strange), "it has none of this one's tensors".to_owned()),
@@ -144,7 +144,7 @@ fn faults_are_told() {
         (long, "would be 2147483647 bytes".to_owned()),
         (dat(&good)[..5000].to_vec(), "not a whole one".to_owned()),
         (b"some text, of all things".to_vec(), "it is no imatrix".to_owned()),
-        (Vec::new(), "--imatrix i: it is no imatrix, or not a whole one".to_owned()),
+        (Vec::new(), "imatrix i: it is no imatrix, or not a whole one".to_owned()),
         (std::fs::read(&home.model).expect("a model"), "general.type is not \"imatrix\"".to_owned()),
         (gguf_file(&good)[..3000].to_vec(), "i: ".to_owned()),
     ] {
@@ -154,7 +154,7 @@ fn faults_are_told() {
         assert!(!home.path("q.gguf").exists());
     }
     let error = home.run("quantize MODEL q.gguf Q4_K_M --imatrix none").failed(1);
-    assert!(error.contains("--imatrix none"), "{error}");
+    assert!(error.contains("imatrix none"), "{error}");
     let error = home.run("quantize MODEL i Q4_K_M --imatrix i").failed(2);
     assert!(error.contains("i is read"), "{error}");
 }

@@ -2,19 +2,18 @@
 //!
 //! Most tensors have the format that the mix is named after. Those whose error costs most have more bits:
 //! the output matrix, values and the second half of the feed-forward network in some layers, and in
-//! models whose query heads share values. Held against llama.cpp's choices by `goldens/quantize`.
+//! models whose query heads share values. Compared with llama.cpp's choices by `tests/mixes.rs`.
 
 use std::fmt;
+use std::str::FromStr;
 
-use clap::ValueEnum;
-use clap::builder::PossibleValue;
 use models::Family;
 use quant::Format;
 
 /// A recipe of formats. Its name is what a file is called after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(non_camel_case_types, reason = "the names every user knows")]
-pub(crate) enum Mix {
+#[expect(missing_docs, non_camel_case_types, reason = "the names every user knows")]
+pub enum Mix {
     F32,
     F16,
     BF16,
@@ -64,17 +63,27 @@ const ALIASES: [(&str, Mix); 3] = [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M),
 
 impl Mix {
     /// The name, such as `Q4_K_M`.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         TABLE[self as usize].1
     }
 
     /// What `general.file_type` says.
-    pub(crate) fn file_type(self) -> u32 {
+    pub fn file_type(self) -> u32 {
         TABLE[self as usize].2
     }
 
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Mix> {
+        TABLE.into_iter().map(|(mix, ..)| mix)
+    }
+
+    /// What else it is called: the formats that are no mixes, by name.
+    pub fn aliases(self) -> impl Iterator<Item = &'static str> {
+        ALIASES.into_iter().filter(move |(_, mix)| *mix == self).map(|(name, _)| name)
+    }
+
     /// The format of most tensors.
-    pub(crate) fn format(self) -> Format {
+    pub fn format(self) -> Format {
         TABLE[self as usize].3
     }
 }
@@ -85,48 +94,43 @@ impl fmt::Display for Mix {
     }
 }
 
-/// On the command line, whatever the case.
-impl ValueEnum for Mix {
-    fn value_variants<'a>() -> &'a [Mix] {
-        const ALL: [Mix; TABLE.len()] = {
-            let mut all = [Mix::F32; TABLE.len()];
-            let mut i = 0;
-            while i < all.len() {
-                all[i] = TABLE[i].0;
-                i += 1;
-            }
-            all
-        };
-        &ALL
-    }
+/// By name, whatever the case.
+impl FromStr for Mix {
+    type Err = UnknownMix;
 
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let aliases = ALIASES.iter().filter(|alias| alias.1 == *self).map(|alias| alias.0);
-        Some(PossibleValue::new(self.name()).aliases(aliases))
+    fn from_str(name: &str) -> Result<Mix, UnknownMix> {
+        let named = Mix::all().map(|mix| (mix.name(), mix)).chain(ALIASES);
+        let found = named.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, mix)| mix).ok_or_else(|| UnknownMix(name.to_owned()))
     }
 }
+
+/// A name that is no [`Mix`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no type {0:?}; there are {names}", names = Mix::all().map(Mix::name).collect::<Vec<_>>().join(", "))]
+pub struct UnknownMix(pub String);
 
 /// What the choice depends on besides the tensor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// The family.
-    pub(crate) architecture: &'static Family,
+    pub architecture: &'static Family,
     /// Layers.
-    pub(crate) layers: usize,
+    pub layers: usize,
     /// Query heads.
-    pub(crate) heads: usize,
+    pub heads: usize,
     /// Key and value heads.
-    pub(crate) kv_heads: usize,
+    pub kv_heads: usize,
     /// There is no `output.weight`: the embedding also makes the logits.
-    pub(crate) tied: bool,
+    pub tied: bool,
     /// The importance of columns is known.
-    pub(crate) imatrix: bool,
+    pub imatrix: bool,
     /// All tensors have the one format, as far as their rows allow.
-    pub(crate) pure: bool,
+    pub pure: bool,
 }
 
 impl Facts {
-    /// The models of 70 billion parameters, told by what llama.cpp tells them by.
+    /// The models of 70 billion parameters, recognised as llama.cpp recognises them.
     fn is_70b(&self) -> bool {
         self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name() != "llama")
     }
@@ -145,7 +149,7 @@ impl Facts {
 
 /// The format of a tensor in `mix`; `None` when it stays as it is, as norms do. `shape` is fastest
 /// dimension first.
-pub(crate) fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Format> {
+pub fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Format> {
     let is_matrix = name.ends_with("weight") && shape.len() > 1;
     if !is_matrix || name.contains("_norm.weight") || name.contains("ffn_gate_inp.weight") {
         return None;

@@ -1,93 +1,77 @@
-//! Numbers: looked through before anything is written, then turned into blocks by all threads.
+//! Values of a tensor: all looked at once, then quantised by all threads.
 //!
-//! A tensor is done in waves of a few million values, each of which threads share in runs of whole rows,
-//! so that memory stays the same however large the tensor.
+//! A tensor is converted in waves of a few million values, each of which threads share in runs of whole rows, so that
+//! memory stays the same however large the tensor.
 
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 
-use gguf::{Tensor, quoted};
-use indicatif::ProgressBar;
+use gguf::Tensor;
 use quant::Format;
 
-use super::plan::Planned;
+use crate::NotFinite;
 
 /// Values that a thread takes at once, where rows are not longer.
 const RUN: usize = 1 << 16;
 /// Runs in a wave for each thread.
 const RUNS: usize = 32;
 
-/// A value that is no number, or none that a format could be chosen for.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{} holds {value} in row {row}, column {column}: only finite numbers can be quantised; nothing was written",
-    quoted(tensor)
-)]
-pub(crate) struct NotFinite {
-    tensor: String,
-    row: usize,
-    column: usize,
-    value: f32,
-}
-
-/// Looks at every value of a tensor, in its order; the largest magnitude.
+/// Looks at every value of a tensor; the largest magnitude. `progress` is called with bytes that were looked at, by any
+/// of the threads.
 ///
 /// # Errors
-/// The first that is not finite.
-pub(crate) fn check(tensor: &Tensor, threads: NonZero<usize>, bar: &ProgressBar) -> Result<f32, NotFinite> {
+/// When some are not finite.
+pub fn scan(
+    tensor: &Tensor,
+    threads: NonZero<usize>,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Result<f32, NotFinite> {
     let rows = rows_in_run(tensor);
-    let found = Mutex::new((0.0f32, None::<(usize, f32)>));
+    let found = Mutex::new((0.0f32, 0, None::<(usize, f32)>));
     let runs = tensor.data.chunks(rows * tensor.row_bytes()).enumerate();
     share(runs, threads, |buffer, (run, bytes)| {
         let x = dequantized(tensor, bytes, buffer);
         // Magnitudes are ordered as their bits are, infinities and NaN above all numbers.
         let largest = x.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31)));
-        let wrong = (largest >= f32::INFINITY.to_bits()).then(|| x.iter().position(|x| !x.is_finite()));
+        let is_finite = largest < f32::INFINITY.to_bits();
+        let count = if is_finite { 0 } else { x.iter().filter(|x| !x.is_finite()).count() };
+        let first = if is_finite { None } else { x.iter().position(|x| !x.is_finite()) };
+        let first = first.map(|at| (run * rows * tensor.row_len() + at, x[at]));
         let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-        match wrong.flatten() {
-            None => found.0 = found.0.max(f32::from_bits(largest)),
-            Some(at) => {
-                let place = run * rows * tensor.row_len() + at;
-                if found.1.is_none_or(|(first, _)| place < first) {
-                    found.1 = Some((place, x[at]));
-                }
-            }
-        }
-        bar.inc(bytes.len() as u64);
+        found.0 = found.0.max(f32::from_bits(largest));
+        found.1 += count;
+        found.2 = found.2.into_iter().chain(first).min_by_key(|(place, _)| *place);
+        progress(bytes.len() as u64);
     });
-    let (largest, wrong) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match wrong {
-        None => Ok(largest),
-        Some((place, value)) => Err(NotFinite {
-            tensor: tensor.name.clone(),
-            row: place / tensor.row_len(),
-            column: place % tensor.row_len(),
-            value,
-        }),
-    }
+    let (largest, count, first) = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Some((place, value)) = first else { return Ok(largest) };
+    let (row, column) = (place / tensor.row_len(), place % tensor.row_len());
+    Err(NotFinite { tensor: tensor.name.clone(), row, column, value, count })
 }
 
-/// Writes a tensor's data in its new format.
+/// Writes a tensor's data in `format`; `importance` has a weight for each column.
 ///
 /// # Errors
 /// When `out` cannot be written.
 pub(crate) fn convert(
-    Planned { tensor, format, importance }: &Planned<'_>,
+    tensor: &Tensor,
+    format: Format,
+    importance: Option<&[f32]>,
     threads: NonZero<usize>,
     out: &mut dyn Write,
-    bar: &ProgressBar,
+    progress: &(dyn Fn(u64) + Sync),
 ) -> io::Result<()> {
     let rows = rows_in_run(tensor);
-    let (run, run_out) = (rows * tensor.row_bytes(), bytes(*format, rows * tensor.row_len()));
+    let (run, run_out) = (rows * tensor.row_bytes(), bytes(format, rows * tensor.row_len()));
     let runs = RUNS * threads.get();
     let mut blocks = Vec::new();
     for wave in tensor.data.chunks(runs * run) {
         let values = wave.len() / tensor.format.block_bytes() * tensor.format.block_len();
-        blocks.resize(bytes(*format, values), 0);
+        blocks.resize(bytes(format, values), 0);
         share(wave.chunks(run).zip(blocks.chunks_mut(run_out)), threads, |buffer, (bytes, blocks)| {
-            format.quantize(dequantized(tensor, bytes, buffer), *importance, blocks);
-            bar.inc(bytes.len() as u64);
+            format.quantize(dequantized(tensor, bytes, buffer), importance, blocks);
+            progress(bytes.len() as u64);
         });
         out.write_all(&blocks)?;
     }

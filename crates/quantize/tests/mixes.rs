@@ -1,16 +1,13 @@
 //! The mixes beside llama.cpp's choices (`tools/oracle/quantize.py --goldens`).
 
-use clap::ValueEnum;
 use models::Family;
 use quant::Format;
+use quantize::{Facts, Mix, choose};
 use serde_json::Value;
-
-use super::mix::{Facts, Mix, choose};
 
 #[test]
 fn mixes_are_llama_cpps() {
-    let goldens: Value =
-        serde_json::from_str(include_str!("../../goldens/quantize/mixes.json")).expect("JSON");
+    let goldens: Value = serde_json::from_str(include_str!("../goldens/mixes.json")).expect("JSON");
     let formats: Vec<&str> = strings(&goldens["formats"]).collect();
     let mut compared = 0;
     for (model, golden) in goldens["models"].as_object().expect("models") {
@@ -19,7 +16,7 @@ fn mixes_are_llama_cpps() {
             golden["tensors"].as_array().expect("tensors").iter().map(tensor).collect();
         for (name, digits) in golden["types"].as_object().expect("types") {
             let mut words = name.split(' ');
-            let mix = Mix::from_str(words.next().expect("a type"), false).expect("a type");
+            let mix: Mix = words.next().expect("a type").parse().expect("a type");
             let options: Vec<&str> = words.collect();
             let architecture = golden["architecture"].as_str().and_then(Family::from_name);
             let facts = Facts {
@@ -58,7 +55,7 @@ fn norms_and_what_is_no_matrix_stay() {
         ("blk.1.attn_q.bias", &[256, 2]),
         ("blk.1.ffn_gate_inp.weight", &[256, 8]),
     ] {
-        for &mix in Mix::value_variants() {
+        for mix in Mix::all() {
             assert_eq!(choose(mix, name, shape, &facts), None, "{mix}: {name}");
         }
     }
@@ -66,16 +63,16 @@ fn norms_and_what_is_no_matrix_stay() {
 
 #[test]
 fn types_are_named_in_any_case_and_formats_stand_for_mixes() {
-    for &mix in Mix::value_variants() {
+    for mix in Mix::all() {
         for name in [mix.name().to_owned(), mix.name().to_lowercase()] {
-            assert_eq!(Mix::from_str(&name, true), Ok(mix));
+            assert_eq!(name.parse(), Ok(mix));
         }
     }
     for format in Format::ALL {
-        let mix = Mix::from_str(format.name(), true).expect("every format has a mix");
+        let mix = format.name().parse::<Mix>().expect("every format has a mix");
         assert_eq!(mix.format(), format);
     }
-    assert_eq!(Mix::from_str("q4_k", true), Ok(Mix::Q4_K_M));
+    assert_eq!("q4_k".parse(), Ok(Mix::Q4_K_M));
 }
 
 fn strings(list: &Value) -> impl Iterator<Item = &str> {

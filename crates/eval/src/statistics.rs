@@ -1,16 +1,17 @@
-//! What is made of logits and of a base's log-probabilities, as `llama-perplexity` defines it. Sums are
-//! in f64.
+//! Figures of logits and of a base's log-probabilities, as `llama-perplexity` defines them. Sums are in f64.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// Base log-probabilities that are not more than this add nothing to a divergence.
 const LEAST_LOG_PROB: f32 = -16.0;
 
 /// A figure and its standard error.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Estimate {
-    pub(crate) value: f64,
-    pub(crate) standard_error: f64,
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Estimate {
+    /// The figure.
+    pub value: f64,
+    /// Its standard error, in the same unit.
+    pub standard_error: f64,
 }
 
 impl Estimate {
@@ -116,8 +117,8 @@ impl Comparison {
         self.same_top += usize::from(top == base_top);
         let max = logits[top];
         let total = f64::from(max) + log_sum_exp(logits, max);
-        let told = base.iter().zip(logits).filter(|(base, _)| **base > LEAST_LOG_PROB);
-        let kl = told.map(|(&base, &logit)| {
+        let counted = base.iter().zip(logits).filter(|(base, _)| **base > LEAST_LOG_PROB);
+        let kl = counted.map(|(&base, &logit)| {
             let base = f64::from(base);
             base.exp() * (base - (f64::from(logit) - total))
         });
@@ -180,69 +181,74 @@ fn argmax(values: &[f32]) -> usize {
 }
 
 /// How far a model is from a base. Divergences are in nats, probabilities from 0 to 1.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Divergence {
-    pub(crate) perplexity: Estimate,
-    pub(crate) base_perplexity: Estimate,
-    /// Of both logarithms of perplexity.
-    pub(crate) correlation: f64,
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Divergence {
+    /// The model's perplexity.
+    pub perplexity: Estimate,
+    /// The base's.
+    pub base_perplexity: Estimate,
+    /// Correlation of both logarithms of perplexity.
+    pub correlation: f64,
     /// `ln(perplexity / base_perplexity)`; its error is that of paired positions.
-    pub(crate) log_ratio: Estimate,
-    pub(crate) ratio: Estimate,
-    pub(crate) difference: Estimate,
-    /// `KL(base ‖ model)` of a position.
-    pub(crate) kl: Estimate,
-    pub(crate) kl_spread: Spread,
+    pub log_ratio: Estimate,
+    /// `perplexity / base_perplexity`
+    pub ratio: Estimate,
+    /// `perplexity - base_perplexity`
+    pub difference: Estimate,
+    /// Mean of `KL(base ‖ model)` of a position.
+    pub kl: Estimate,
+    /// Its spread over positions.
+    pub kl_spread: Spread,
     /// Probability of the text's token less the base's.
-    pub(crate) p_diff: Estimate,
-    pub(crate) p_diff_rms: Estimate,
-    pub(crate) p_diff_spread: Spread,
+    pub p_diff: Estimate,
+    /// Its root mean square.
+    pub p_diff_rms: Estimate,
+    /// Its spread over positions.
+    pub p_diff_spread: Spread,
     /// Share of positions where both find the same token most probable.
-    pub(crate) same_top: Estimate,
+    pub same_top: Estimate,
 }
 
-/// How values are spread: percentiles, between two values by proportion.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) maximum: f32,
-    pub(crate) p99_9: f32,
-    pub(crate) p99: f32,
-    pub(crate) p95: f32,
-    pub(crate) p90: f32,
-    pub(crate) p75: f32,
-    pub(crate) median: f32,
-    pub(crate) p25: f32,
-    pub(crate) p10: f32,
-    pub(crate) p5: f32,
-    pub(crate) p1: f32,
-    pub(crate) p0_1: f32,
-    pub(crate) minimum: f32,
-}
+/// The percentiles of a [`Spread`], the highest first, and their names in JSON.
+pub const PERCENTILES: [(&str, f64); 13] = [
+    ("maximum", 100.0),
+    ("p99_9", 99.9),
+    ("p99", 99.0),
+    ("p95", 95.0),
+    ("p90", 90.0),
+    ("p75", 75.0),
+    ("median", 50.0),
+    ("p25", 25.0),
+    ("p10", 10.0),
+    ("p5", 5.0),
+    ("p1", 1.0),
+    ("p0_1", 0.1),
+    ("minimum", 0.0),
+];
+
+/// The [`PERCENTILES`] of values, in that order, interpolated between neighbouring values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread(pub [f32; PERCENTILES.len()]);
 
 impl Spread {
     /// Sorts `values`, of which there is one at least.
     fn of(values: &mut [f32]) -> Spread {
         values.sort_by(f32::total_cmp);
-        let at = |percent: f64| {
+        Spread(PERCENTILES.map(|(_, percent)| {
             let place = percent / 100.0 * (values.len() - 1) as f64;
             let (below, above) = (place.floor() as usize, place.ceil() as usize);
             let part = place - place.floor();
             ((1.0 - part) * f64::from(values[below]) + part * f64::from(values[above])) as f32
-        };
-        Spread {
-            maximum: at(100.0),
-            p99_9: at(99.9),
-            p99: at(99.0),
-            p95: at(95.0),
-            p90: at(90.0),
-            p75: at(75.0),
-            median: at(50.0),
-            p25: at(25.0),
-            p10: at(10.0),
-            p5: at(5.0),
-            p1: at(1.0),
-            p0_1: at(0.1),
-            minimum: at(0.0),
+        }))
+    }
+}
+
+impl Serialize for Spread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for ((name, _), value) in PERCENTILES.iter().zip(self.0) {
+            map.serialize_entry(name, &value)?;
         }
+        map.end()
     }
 }

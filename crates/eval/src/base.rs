@@ -1,0 +1,250 @@
+//! A base: the log-probabilities of a model on a text, in the file that `llama-perplexity --kl-divergence-base` reads and writes:
+//! little-endian, nothing between the fields.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 8 | `_logits_` |
+//! | 4 | u32: tokens a window, `n_ctx` |
+//! | 4 | i32: tokens of the vocabulary, `n_vocab` |
+//! | 4 | i32: windows, `n_chunk` |
+//! | 4 · `n_chunk` · `n_ctx` | i32: the text's token ids, before BOS took the first place of a window |
+//! | … | for each window the rows of its scored positions, `n_ctx - 1 - n_ctx / 2` of them |
+//!
+//! | bytes of a row | what |
+//! |---|---|
+//! | 4 | f32: `scale` |
+//! | 4 | f32: `min` |
+//! | 2 · `n_vocab` | u16: `q`; the log-probability of a token is `scale * q + min` |
+//! | 0 or 2 | makes the row whole 4 bytes |
+//!
+//! A log-probability more than 16 below the highest is written as that. Source: llama.cpp,
+//! `tools/perplexity/perplexity.cpp`.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
+
+use crate::statistics::log_sum_exp;
+use crate::{BaseError, Error, Windows};
+
+/// What a base begins with.
+pub const MAGIC: &[u8; 8] = b"_logits_";
+
+/// Bytes before the token ids.
+const HEAD: u64 = 20;
+
+/// How far below the highest log-probability the lowest is that the format can hold, in nats.
+const DEPTH: f32 = 16.0;
+
+/// A base that is read row by row.
+pub struct Reader {
+    name: String,
+    input: Box<dyn Read>,
+    bytes: Vec<u8>,
+    next_row: usize,
+    windows: Windows,
+}
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`Reader::new`], and when it is no regular file.
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        let name = path.display().to_string();
+        let wrong = |source: BaseError| Error::Base { name: name.clone(), source };
+        let read = |error: io::Error| wrong(error.into());
+        // Before it is opened: a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(read)?.is_file() {
+            return Err(wrong(BaseError::Kind));
+        }
+        let file = File::open(path).map_err(read)?;
+        let len = file.metadata().map_err(read)?.len();
+        Reader::new(&name, Box::new(BufReader::with_capacity(1 << 20, file)), len)
+    }
+
+    /// Reads head and token ids from `input`, which has `len` bytes. Both are checked before memory is taken for them.
+    ///
+    /// # Errors
+    /// When it is no base, or not a whole one; `name` says which.
+    pub fn new(name: &str, mut input: Box<dyn Read>, len: u64) -> Result<Reader, Error> {
+        let (windows, row_bytes) =
+            head(&mut input, len).map_err(|source| Error::Base { name: name.to_owned(), source })?;
+        Ok(Reader { name: name.to_owned(), input, bytes: vec![0; row_bytes], next_row: 0, windows })
+    }
+
+    /// The text that was scored.
+    pub fn windows(&self) -> &Windows {
+        &self.windows
+    }
+
+    /// Checks that the base is of a model with `n_vocab` tokens, of windows of `n_ctx`, and of `text`, if that is given.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn check(&self, n_vocab: usize, n_ctx: usize, text: Option<&[u32]>) -> Result<(), Error> {
+        let Windows { n_vocab: found, n_ctx: window, tokens } = &self.windows;
+        let differs = text.and_then(|text| {
+            let whole = &text[..text.len() / window * window];
+            let same = tokens.iter().zip(whole).take_while(|(a, b)| a == b).count();
+            (same < tokens.len()).then_some(same)
+        });
+        Err(self.wrong(match differs {
+            _ if *found != n_vocab => BaseError::Vocabulary { found: *found, n_vocab },
+            _ if *window != n_ctx => BaseError::Window { found: *window, n_ctx },
+            Some(at) => BaseError::Text { at },
+            None => return Ok(()),
+        }))
+    }
+
+    /// The log-probabilities at the next scored position, one a token of the vocabulary.
+    ///
+    /// # Errors
+    /// When there are no more rows, or the row holds no log-probabilities.
+    pub fn next_row(&mut self, log_probs: &mut Vec<f32>) -> Result<(), Error> {
+        self.input.read_exact(&mut self.bytes).map_err(|error| self.wrong(error.into()))?;
+        let (numbers, quants) = self.bytes.split_at(8);
+        let number = |i: usize| f32::from_le_bytes(std::array::from_fn(|j| numbers[4 * i + j]));
+        let (scale, min) = (number(0), number(1));
+        // The highest log-probability is 0 at most, but for rounding.
+        if !(scale.is_finite() && scale >= 0.0 && min.is_finite() && scale * 65535.0 + min < 1.0) {
+            return Err(self.wrong(BaseError::Row { row: self.next_row, scale, min }));
+        }
+        log_probs.clear();
+        let quants = quants.as_chunks().0.iter().take(self.windows.n_vocab);
+        log_probs.extend(quants.map(|q| scale * f32::from(u16::from_le_bytes(*q)) + min));
+        self.next_row += 1;
+        Ok(())
+    }
+
+    fn wrong(&self, source: BaseError) -> Error {
+        Error::Base { name: self.name.clone(), source }
+    }
+}
+
+/// What is before the rows, and how many bytes a row has.
+fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), BaseError> {
+    let mut head = [0; HEAD as usize];
+    let is_short = len < HEAD;
+    input.read_exact(&mut head[..len.min(HEAD) as usize])?;
+    if !head.starts_with(MAGIC) {
+        return Err(BaseError::Magic);
+    }
+    let field = |at: usize| i32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+    let (n_ctx, n_vocab, n_chunk) = (i64::from(field(8) as u32), i64::from(field(12)), i64::from(field(16)));
+    for (field, found, least) in [("n_ctx", n_ctx, 3), ("n_vocab", n_vocab, 1), ("n_chunk", n_chunk, 1)] {
+        if found < least && !is_short {
+            return Err(BaseError::Size { field, found, least });
+        }
+    }
+    let wide = |x: i64| u128::from(x.unsigned_abs());
+    let positions = wide(n_ctx) - 1 - wide(n_ctx) / 2;
+    let row_bytes = 8 + 4 * wide(n_vocab).div_ceil(2);
+    let expected = u128::from(HEAD) + wide(n_chunk) * (4 * wide(n_ctx) + positions * row_bytes);
+    if is_short || u128::from(len) != expected {
+        return Err(BaseError::Length { found: len, expected, n_chunk, n_ctx, n_vocab });
+    }
+    // From here on the sizes are less than the file's, which fits the disk.
+    let size = |x: i64| usize::try_from(x).map_err(io::Error::other);
+    let (n_ctx, n_vocab, n_chunk) = (size(n_ctx)?, size(n_vocab)?, size(n_chunk)?);
+    let mut bytes = vec![0; 4 * n_ctx];
+    let mut tokens = Vec::with_capacity(n_ctx * n_chunk);
+    for _ in 0..n_chunk {
+        input.read_exact(&mut bytes)?;
+        tokens.extend(bytes.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)));
+    }
+    if let Some(at) = tokens.iter().position(|&id| id as usize >= n_vocab) {
+        return Err(BaseError::Token { at, id: tokens[at], n_vocab });
+    }
+    Ok((Windows { n_ctx, n_vocab, tokens }, row_bytes as usize))
+}
+
+/// A base that is written row by row.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes everything before the rows.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, windows: &Windows) -> io::Result<Writer<W>> {
+        out.write_all(MAGIC)?;
+        for size in [windows.n_ctx, windows.n_vocab, windows.len()] {
+            out.write_all(&i32::try_from(size).map_err(io::Error::other)?.to_le_bytes())?;
+        }
+        windows.tokens.iter().try_for_each(|id| out.write_all(&id.to_le_bytes()))?;
+        Ok(Writer { out })
+    }
+
+    /// Writes the log-probabilities that `logits`, all finite, stand for.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn push(&mut self, logits: &[f32]) -> io::Result<()> {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let min = logits.iter().copied().fold(f32::INFINITY, f32::min).max(max - DEPTH);
+        let scale = (max - min) / 65535.0;
+        // The sum is over logits less the highest, so its logarithm is what probabilities are less by.
+        let sum = log_sum_exp(logits, max) as f32;
+        self.out.write_all(&scale.to_le_bytes())?;
+        self.out.write_all(&(min - max - sum).to_le_bytes())?;
+        let steps = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        for &logit in logits {
+            let quant = if logit > min { (steps * (logit - min)).round_ties_even() as u16 } else { 0 };
+            self.out.write_all(&quant.to_le_bytes())?;
+        }
+        if logits.len() % 2 == 1 {
+            self.out.write_all(&[0; 2])?;
+        }
+        Ok(())
+    }
+
+    /// Flushes the sink and gives it back.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By `tools/oracle/perplexity.py`, as is its content.
+    const ODD: &[u8] = include_bytes!("../goldens/perplexity/odd.bin");
+    const LOGITS: [[f32; 5]; 2] = [[1.5, -2.25, 0.125, 3.0, -30.0], [0.5; 5]];
+
+    fn windows() -> Windows {
+        Windows { n_ctx: 4, n_vocab: 5, tokens: vec![1, 2, 3, 4, 4, 3, 2, 1] }
+    }
+
+    #[test]
+    fn rows_of_an_odd_vocabulary_are_written_as_elsewhere() {
+        let mut writer = Writer::new(Vec::new(), &windows()).expect("a vector takes all");
+        assert_eq!(windows().positions(), 2..3);
+        LOGITS.iter().for_each(|row| writer.push(row).expect("the row is written"));
+        assert_eq!(writer.finish().expect("a vector takes all"), ODD);
+    }
+
+    #[test]
+    fn rows_of_an_odd_vocabulary_are_read() {
+        let mut reader = Reader::new("odd", Box::new(ODD), ODD.len() as u64).expect("a good file");
+        assert_eq!(reader.windows(), &windows());
+        let mut row = Vec::new();
+        for logits in LOGITS {
+            reader.next_row(&mut row).expect("a row");
+            let total = logits.iter().map(|logit| f64::from(*logit).exp()).sum::<f64>().ln();
+            for (&found, &logit) in row.iter().zip(&logits) {
+                let expected = (f64::from(logit) - total).max(3.0 - 16.0 - total);
+                assert!((f64::from(found) - expected).abs() < 2e-4, "{found}, expected {expected}");
+            }
+        }
+        reader.next_row(&mut row).expect_err("there are two");
+    }
+}

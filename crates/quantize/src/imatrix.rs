@@ -1,0 +1,180 @@
+//! Importance of columns, as `llama-imatrix` writes it: the mean squares of the inputs of each column on a
+//! calibration text.
+//!
+//! A file is GGUF with `general.type` = `imatrix` and for each tensor `NAME.in_sum2`, sums of squares, and
+//! `NAME.counts`, how many were summed; or the older binary, little-endian: the number of entries, and for
+//! each the length of its name, the name, the number of chunks (0: unknown), the number of columns and sums of mean
+//! squares over the chunks (f32); then, unless the file ends, the number of chunks of the text, the length of its name,
+//! and the name. All numbers but the sums are i32.
+
+use std::path::Path;
+
+use gguf::{Gguf, Tensor, WrongType, quoted};
+use indexmap::IndexMap;
+use quant::Format;
+
+use crate::Error;
+
+/// Importance by tensor.
+#[derive(Debug, Default)]
+pub struct Imatrix {
+    /// A weight for each column, finite and not negative.
+    columns: IndexMap<String, Vec<f32>>,
+    /// The text that was calibrated on.
+    pub dataset: Option<String>,
+    /// Chunks of the text.
+    pub chunks: Option<u32>,
+}
+
+const SUMS: &str = ".in_sum2";
+const COUNTS: &str = ".counts";
+
+/// What is wrong, in words.
+type Checked<T> = Result<T, String>;
+
+impl Imatrix {
+    /// Reads a file of either kind.
+    ///
+    /// # Errors
+    /// With the file and the entry that is wrong.
+    pub fn open(path: impl AsRef<Path>) -> Result<Imatrix, Error> {
+        let path = path.as_ref();
+        let wrong = |why: String| Error::Imatrix { path: path.to_owned(), why };
+        // A pipe would wait for its other end.
+        if !path.metadata().map_err(|error| wrong(error.to_string()))?.is_file() {
+            return Err(wrong("it is no regular file".into()));
+        }
+        let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        Imatrix::from_bytes(&bytes).map_err(wrong)
+    }
+
+    /// Reads the content of a file of either kind.
+    ///
+    /// # Errors
+    /// What is wrong, and with which entry.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Imatrix, String> {
+        let imatrix = if bytes.starts_with(b"GGUF") {
+            let file = Gguf::from_bytes(bytes.to_vec().into()).map_err(|error| error.to_string())?;
+            from_gguf(&file)?
+        } else {
+            from_binary(bytes)?
+        };
+        if imatrix.columns.is_empty() { Err("it has no entries".into()) } else { Ok(imatrix) }
+    }
+
+    /// The weight of each column of the tensor `name`.
+    pub fn get(&self, name: &str) -> Option<&[f32]> {
+        self.columns.get(name).map(Vec::as_slice)
+    }
+
+    /// The tensors that it has entries for.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.columns.keys().map(String::as_str)
+    }
+
+    fn insert(&mut self, name: String, columns: Vec<f32>) -> Checked<()> {
+        if let Some(at) = columns.iter().position(|x| !x.is_finite() || *x < 0.0) {
+            let (name, found) = (quoted(&name), columns[at]);
+            return Err(format!(
+                "{name}: column {at} has importance {found}; expected are finite numbers from 0"
+            ));
+        }
+        let twice = format!("{} is there twice", quoted(&name));
+        if self.columns.insert(name, columns).is_some() { Err(twice) } else { Ok(()) }
+    }
+}
+
+fn from_gguf(file: &Gguf) -> Checked<Imatrix> {
+    let metadata = file.metadata();
+    let words = |error: WrongType| error.to_string();
+    if metadata.str("general.type").map_err(words)? != Some("imatrix") {
+        return Err("it is a GGUF file, but no imatrix: general.type is not \"imatrix\"".into());
+    }
+    let datasets = metadata.strings("imatrix.datasets").map_err(words)?;
+    let mut imatrix = Imatrix {
+        dataset: datasets.and_then(|names| names.first().cloned()),
+        chunks: metadata.u32("imatrix.chunk_count").map_err(words)?,
+        ..Imatrix::default()
+    };
+    for sums in file.tensors() {
+        let Some(name) = sums.name.strip_suffix(SUMS) else { continue };
+        let of_counts = format!("{name}{COUNTS}");
+        let Some(counts) = file.tensor(&of_counts) else {
+            return Err(format!("{} has no {}", quoted(&sums.name), quoted(&of_counts)));
+        };
+        let (mut columns, counts) = (values(sums)?, values(counts)?);
+        if counts.is_empty() || columns.len() != counts.len() * sums.row_len() {
+            let (name, rows, counts) = (quoted(&sums.name), sums.rows(), counts.len());
+            return Err(format!("{name} has {rows} rows, its counts are {counts}"));
+        }
+        for (row, count) in columns.chunks_mut(sums.row_len()).zip(counts) {
+            // A row without any inputs counts the same everywhere.
+            row.iter_mut().for_each(|sum| *sum = if count > 0.0 { *sum / count } else { 1.0 });
+        }
+        imatrix.insert(name.to_owned(), columns)?;
+    }
+    Ok(imatrix)
+}
+
+fn values(tensor: &Tensor) -> Checked<Vec<f32>> {
+    if tensor.format != Format::F32 {
+        return Err(format!("{} is in {}, expected F32", quoted(&tensor.name), tensor.format));
+    }
+    let mut values = vec![0.0; tensor.row_len() * tensor.rows()];
+    tensor.format.dequantize(&tensor.data, &mut values);
+    Ok(values)
+}
+
+/// The older format.
+fn from_binary(bytes: &[u8]) -> Checked<Imatrix> {
+    let mut input = Input(bytes);
+    let mut imatrix = Imatrix::default();
+    let entries = input.number("the number of entries")?;
+    for entry in 0..entries {
+        let name = input.text(&format!("the name of entry {entry}"))?;
+        let chunks = input.number(&format!("the chunks of {}", quoted(&name)))?;
+        let columns = input.number(&format!("the columns of {}", quoted(&name)))?;
+        if columns == 0 {
+            return Err(format!("{} has no columns", quoted(&name)));
+        }
+        let bytes = input.bytes(u64::from(columns) * 4, &format!("the values of {}", quoted(&name)))?;
+        let scale = if chunks > 0 { 1.0 / chunks as f32 } else { 1.0 };
+        let columns = bytes.as_chunks().0.iter().map(|&value| f32::from_le_bytes(value) * scale).collect();
+        imatrix.insert(name, columns)?;
+    }
+    if !input.0.is_empty() {
+        imatrix.chunks = Some(input.number("the chunks of the text")?);
+    }
+    if !input.0.is_empty() {
+        imatrix.dataset = Some(input.text("the name of the text")?.to_owned());
+    }
+    Ok(imatrix)
+}
+
+/// Bytes that are not read yet.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn bytes(&mut self, len: u64, what: &str) -> Checked<&'a [u8]> {
+        let left = self.0.len();
+        let split = usize::try_from(len).ok().and_then(|len| self.0.split_at_checked(len));
+        let (bytes, rest) = split.ok_or_else(|| {
+            format!("it is no imatrix, or not a whole one: {what} would be {len} bytes, and {left} are left")
+        })?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// An i32 that is not negative.
+    fn number(&mut self, what: &str) -> Checked<u32> {
+        let bytes = self.bytes(4, what)?;
+        let number = bytes.first_chunk().map_or(-1, |&bytes| i32::from_le_bytes(bytes));
+        number.try_into().map_err(|_| format!("it is no imatrix: {what} is {number}"))
+    }
+
+    fn text(&mut self, what: &str) -> Checked<String> {
+        let len = self.number(&format!("the length of {what}"))?;
+        let text = str::from_utf8(self.bytes(len.into(), what)?);
+        text.map(str::to_owned).map_err(|_| format!("it is no imatrix: {what} is no text"))
+    }
+}
