@@ -1,6 +1,6 @@
 //! Reads a GGUF file and writes it again: `cargo run -p rustorch-gguf --example rewrite IN OUT`.
 //!
-//! The result is version 3 in one file, whatever the first was.
+//! The output is a single version 3 file, whatever the version and number of input files.
 
 use std::error::Error;
 use std::fs::File;

@@ -1,24 +1,24 @@
-//! A bounded reader over a file's bytes: every length is checked before anything is allocated.
+//! A bounded reader of a file's header: lengths are checked before anything is allocated.
 
 use crate::error::Problem;
 use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES, Version};
 
-/// A problem and the byte it was seen at, before it is known which item it belongs to.
+/// A problem and its offset, before it is attributed to a key or tensor.
 #[derive(Debug)]
 pub(crate) struct At {
     pub(crate) offset: u64,
     pub(crate) problem: Problem,
 }
 
-/// What the allocator takes for a small allocation, in bytes.
+/// Allocator overhead of a small allocation, in bytes.
 const ALLOCATION: u64 = 32;
 
-/// Reads forward; counts what the result will occupy against [`MAX_METADATA_BYTES`].
+/// Reads forward, and limits the memory of the result to [`MAX_METADATA_BYTES`].
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     pos: usize,
     budget: u64,
-    /// Version 1 has 32-bit counts and lengths, later ones 64-bit; known once the header is read.
+    /// Version 1 has 32-bit counts and lengths, later versions 64-bit. Set once the version is read.
     pub(crate) version: Version,
 }
 
@@ -27,27 +27,27 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, pos: 0, budget: MAX_METADATA_BYTES, version: Version::V3 }
     }
 
-    /// The next byte's offset in the file.
+    /// Current offset in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.pos as u64
     }
 
-    /// Bytes not read yet.
+    /// Number of unread bytes.
     pub(crate) fn left(&self) -> u64 {
         (self.bytes.len() - self.pos) as u64
     }
 
-    /// The bytes not read yet.
+    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.pos..).unwrap_or_default()
     }
 
-    /// `problem` at the next byte.
+    /// Fails with `problem` at the current offset.
     pub(crate) fn fail<T>(&self, problem: Problem) -> Result<T, At> {
         Err(At { offset: self.offset(), problem })
     }
 
-    /// Counts `bytes` of memory that the caller is about to fill.
+    /// Charges `bytes` of memory to the budget, before they are allocated.
     pub(crate) fn charge(&mut self, bytes: u64) -> Result<(), At> {
         match self.budget.checked_sub(bytes) {
             Some(left) => {
@@ -58,7 +58,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next `needed` bytes.
+    /// Reads `needed` bytes.
     pub(crate) fn take(&mut self, needed: u64, what: &'static str) -> Result<&'a [u8], At> {
         match usize::try_from(needed).ok().and_then(|n| self.rest().get(..n)) {
             Some(taken) => {
@@ -69,15 +69,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// One number or bool.
+    /// Reads one number or bool.
     pub(crate) fn scalar<T: Scalar>(&mut self, what: &'static str) -> Result<T, At> {
         let offset = self.offset();
         T::read(self.take(T::SIZE, what)?).map_err(|problem| At { offset, problem })
     }
 
-    /// An array of numbers or bools with its count.
+    /// Reads an array of numbers or bools, with its count.
     pub(crate) fn scalars<T: Scalar>(&mut self) -> Result<Vec<T>, At> {
-        // Counted twice: the copy and the pages it is read from.
+        // Counted twice: the copy, and the mapped pages it is read from.
         let count = self.count("array elements", T::SIZE, 2 * T::SIZE)?;
         if count > 0 {
             self.charge(ALLOCATION)?;
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         Ok(values)
     }
 
-    /// A count or length: 32 bits in version 1, 64 bits since.
+    /// Reads a count or length: 32 bits in version 1, otherwise 64 bits.
     pub(crate) fn length(&mut self, what: &'static str) -> Result<u64, At> {
         match self.version {
             Version::V1 => self.scalar::<u32>(what).map(u64::from),
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The bytes a length takes.
+    /// Size of a count or length, in bytes.
     pub(crate) fn length_size(&self) -> u64 {
         match self.version {
             Version::V1 => 4,
@@ -107,7 +107,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The number of `what` to come, each of which takes at least `least` bytes of the file and
+    /// Reads the number of `what`, each of which takes at least `least` bytes of the file and
     /// `memory` bytes of memory.
     pub(crate) fn count(&mut self, what: &'static str, least: u64, memory: u64) -> Result<usize, At> {
         let offset = self.offset();
@@ -120,15 +120,15 @@ impl<'a> Cursor<'a> {
         usize::try_from(count).map_err(|_| At { offset, problem: Problem::TooLarge })
     }
 
-    /// A length and as many bytes of UTF-8.
+    /// Reads a string: a length and that many bytes of UTF-8.
     ///
-    /// The bytes are copied before they are checked: another program may write to the file meanwhile.
+    /// The bytes are copied before validation, because another process may modify the mapped file at any time.
     pub(crate) fn string(&mut self, what: &'static str) -> Result<String, At> {
         let length = self.length(what)?;
         let offset = self.offset();
         let bytes = self.take(length, what)?;
         if length > 0 {
-            // The copy, the page it is read from, and the allocation.
+            // The copy, the mapped pages it is read from, and the allocator's overhead.
             self.charge(length.saturating_mul(2).saturating_add(ALLOCATION))?;
         }
         String::from_utf8(bytes.to_vec()).map_err(|error| {
@@ -137,7 +137,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The name of a key or tensor.
+    /// Reads the name of a key or tensor.
     pub(crate) fn name(&mut self, what: &'static str) -> Result<String, At> {
         let offset = self.offset();
         let name = self.string(what)?;
@@ -149,12 +149,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A value of fixed size, stored little-endian.
+/// A little-endian value of fixed size.
 pub(crate) trait Scalar: Sized {
-    /// Bytes it takes.
+    /// Size in bytes.
     const SIZE: u64;
 
-    /// From exactly `SIZE` bytes.
+    /// Decodes exactly `SIZE` bytes.
     fn read(bytes: &[u8]) -> Result<Self, Problem>;
 
     /// Appends `SIZE` bytes.

@@ -1,4 +1,4 @@
-//! Why a file was refused: what was found, where, what was expected and what to do about it.
+//! Errors: what is wrong with a file, where, what was expected, and what to do.
 
 use std::fmt;
 use std::io;
@@ -9,18 +9,18 @@ use crate::metadata::WrongType;
 use crate::value::quoted;
 use crate::{MAX_ARRAY_DEPTH, MAX_DIMS, MAX_METADATA_BYTES, MAX_NAME_BYTES};
 
-/// A file that cannot be opened or that does not hold what it should.
+/// A file that cannot be opened, or whose content is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{file}: cannot {action}: {source}")]
     Io {
         /// The file.
         file: String,
-        /// What was tried, such as `open the file`.
+        /// The failed action, such as `open the file`.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The path names a directory, a pipe or a device.
@@ -37,18 +37,18 @@ pub enum Error {
         /// What is wrong and where.
         fault: Fault,
     },
-    /// The file is valid but the parts of a split model do not fit together.
+    /// The file is valid, but the parts of a split model do not match.
     #[error("{file}: {problem}")]
     Split {
         /// The file.
         file: String,
-        /// What does not fit.
+        /// What does not match.
         problem: SplitProblem,
     },
-    /// The file shrank, or could not be read, after it was opened; zeroes may have been read since.
+    /// The file shrank or could not be read after it was opened; zeros may have been read since.
     #[error(
         "{file}: the file was truncated while in use (it had {expected} bytes, now {found}), or part of it \
-         could not be read; results since then are wrong: restore the file and start again"
+         could not be read; results since then are wrong; restore the file and restart the program"
     )]
     TruncatedInUse {
         /// The file.
@@ -58,10 +58,10 @@ pub enum Error {
         /// Its length now, in bytes.
         found: u64,
     },
-    /// The file was written to after it was opened; old and new bytes may have been read since.
+    /// The file was modified after it was opened; a mix of old and new bytes may have been read since.
     #[error(
-        "{file}: the file was modified while in use; results since then may mix the old and the new content: \
-         start again, and replace a model by a new file of its name (`mv`), not by writing into it (`cp`)"
+        "{file}: the file was modified while in use; results since then may mix old and new content; \
+         restart the program, and replace model files with `mv`, which creates a new file, not with `cp`, which overwrites"
     )]
     ModifiedInUse {
         /// The file.
@@ -69,35 +69,35 @@ pub enum Error {
     },
 }
 
-/// A flaw in a file's content, and where it is.
+/// Invalid content of a file, and its location.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{item} ({}at offset {offset:#x}): {problem}; {}", item.what_is_at_the_offset(), problem.advice())]
+#[error("{item} ({}at offset {offset:#x}): {problem}; {}", item.offset_label(), problem.advice())]
 pub struct Fault {
-    /// The part of the file that is at fault.
+    /// The affected part of the file.
     pub item: Item,
-    /// Where: for a tensor the byte at which its info starts, else the byte at which the fault was seen.
+    /// Location in the file: for a tensor the start of its entry in the tensor list, otherwise the invalid byte.
     pub offset: u64,
     /// What is wrong.
     pub problem: Problem,
 }
 
-/// The part of a file a fault is about.
+/// The part of a file that a fault is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// Magic, version and counts.
     Header,
-    /// A key whose name could not be read: its number from 1 and the number of keys.
+    /// A key whose name could not be read: its number, from 1, and the number of keys.
     KeyNumber(u64, u64),
     /// A metadata key.
     Key(String),
-    /// A tensor whose name could not be read: its number from 1 and the number of tensors.
+    /// A tensor whose name could not be read: its number, from 1, and the number of tensors.
     TensorNumber(u64, u64),
     /// A tensor.
     Tensor(String),
 }
 
 impl Item {
-    fn what_is_at_the_offset(&self) -> &'static str {
+    fn offset_label(&self) -> &'static str {
         match self {
             Item::Tensor(_) => "info ",
             _ => "",
@@ -117,16 +117,16 @@ impl fmt::Display for Item {
     }
 }
 
-/// What can be wrong with a file's content.
+/// What is wrong with a file's content.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message says what it means")]
 #[non_exhaustive]
 pub enum Problem {
     #[error("found {found}, expected the magic \"GGUF\"")]
     NotGguf { found: String },
-    #[error("the file is big-endian; only little-endian files can be read")]
+    #[error("the file is big-endian; only little-endian files are supported")]
     BigEndian,
-    #[error("version {0} is unknown; known are 1, 2 and 3")]
+    #[error("version {0} is unknown; supported versions: 1, 2 and 3")]
     UnknownVersion(u32),
     #[error("the file ends inside {what}: {needed} bytes needed, {left} left")]
     Truncated { what: &'static str, needed: u64, left: u64 },
@@ -138,9 +138,9 @@ pub enum Problem {
     LongName(u64),
     #[error("{what} is not valid UTF-8 (byte {at})")]
     BadUtf8 { what: &'static str, at: u64 },
-    #[error("the name was already used")]
+    #[error("the name is already used")]
     Duplicate,
-    #[error("value type {0} is unknown; known are 0 to 12")]
+    #[error("value type {0} is unknown; known types: 0 to 12")]
     UnknownValueType(u32),
     #[error("a bool is stored as {0}, expected 0 or 1")]
     BadBool(u8),
@@ -148,11 +148,11 @@ pub enum Problem {
     TooDeep,
     #[error("names, metadata and tensor list take more than {} MiB, far beyond any real model", MAX_METADATA_BYTES >> 20)]
     TooLarge,
-    #[error("holds {found}, expected {expected}")]
+    #[error("found {found}, expected {expected}")]
     WrongType { found: String, expected: &'static str },
     #[error("has {0} dimensions, at most {max} are allowed", max = MAX_DIMS)]
     TooManyDims(u32),
-    #[error("dimensions {0:?} hold a zero")]
+    #[error("dimensions {0:?} contain a zero")]
     ZeroDim(Vec<u64>),
     #[error("dimensions {0:?} overflow")]
     Overflow(Vec<u64>),
@@ -162,9 +162,9 @@ pub enum Problem {
     UnsupportedFormat(#[from] UnsupportedFormat),
     #[error("offset {offset} is not a multiple of the alignment {alignment}")]
     Misaligned { offset: u64, alignment: u64 },
-    #[error("data at bytes {start} to {end} lies beyond the end of the file ({file_len} bytes)")]
+    #[error("data at bytes {start} to {end} is beyond the end of the file ({file_len} bytes)")]
     PastEnd { start: u64, end: u64, file_len: u64 },
-    #[error("data overlaps that of tensor {}", quoted(other))]
+    #[error("data overlaps the data of tensor {}", quoted(other))]
     Overlap { other: String },
 }
 
@@ -173,15 +173,15 @@ impl Problem {
     pub fn advice(&self) -> &'static str {
         match self {
             Problem::NotGguf { .. } => "give a GGUF file, or convert the model to GGUF",
-            Problem::BigEndian => "convert the model again for a little-endian machine",
+            Problem::BigEndian => "convert the model to a little-endian file",
             Problem::UnknownVersion(_) => {
-                "the file is damaged or newer than this program: update it, or convert the model again"
+                "the file is damaged or newer than this program; update the program, or convert the model again"
             }
             Problem::UnsupportedFormat(_) => "convert or quantise the model to a supported type",
             Problem::Truncated { .. } | Problem::Count { .. } | Problem::PastEnd { .. } => {
-                "the file is incomplete or damaged, download or convert it again"
+                "the file is incomplete or damaged; download or convert it again"
             }
-            _ => "the file is damaged or was written by a faulty tool, download or convert it again",
+            _ => "the file is damaged or was written by a faulty tool; download or convert it again",
         }
     }
 }
@@ -192,7 +192,7 @@ impl From<WrongType> for Problem {
     }
 }
 
-/// How the parts of a split model can fail to fit together.
+/// Why the parts of a split model do not match.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each variant's message says what it means")]
 #[non_exhaustive]
@@ -200,7 +200,7 @@ pub enum SplitProblem {
     #[error("this is part {part} of a model split into {count} files; open the first part, {first}")]
     NotFirst { part: u32, count: u32, first: String },
     #[error(
-        "this is the first of {count} parts, which are found by name: rename it to end with {expected}, as it was made"
+        "this is the first of {count} parts, which are found by name; restore its original name, which ended with {expected}"
     )]
     Name { count: u32, expected: String },
     #[error(
@@ -209,7 +209,7 @@ pub enum SplitProblem {
     )]
     Missing { count: u32, missing: Vec<String> },
     #[error(
-        "holds part {found} where its name says {expected}; the file was renamed or belongs to another model"
+        "contains part {found}, but its name says {expected}; the file was renamed or belongs to another model"
     )]
     Number { found: u32, expected: u32 },
     #[error(
@@ -217,12 +217,12 @@ pub enum SplitProblem {
     )]
     Count { found: u32, expected: u32 },
     #[error(
-        "the parts hold {found} tensors, split.tensors.count says {expected}; parts of different models are mixed"
+        "the parts contain {found} tensors, but split.tensors.count is {expected}; parts of different models are mixed"
     )]
     Tensors { found: u64, expected: u64 },
     #[error("tensor {} is also in an earlier part; parts of different models are mixed", quoted(name))]
     Duplicate { name: String },
-    #[error("this is a part of a model split into {count} files; open it by its path")]
+    #[error("this is part of a model split into {count} files; open it by its path")]
     InMemory { count: u32 },
 }
 

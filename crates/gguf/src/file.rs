@@ -1,4 +1,4 @@
-//! An open model: one file, or the parts of a split one.
+//! An open model: a single file or the parts of a split one.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::split;
 use crate::tensor::Tensor;
 use crate::version::Version;
 
-/// A model's metadata and tensors. The files stay mapped while this or any tensor's data lives.
+/// A model's metadata and tensors. Files stay mapped as long as this value or the data of any tensor lives.
 #[derive(Debug)]
 pub struct Gguf {
     version: Version,
@@ -23,23 +23,23 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Maps and checks the file at `path`. For the first part of a split model, finds the other parts
-    /// beside it: the result is the whole model.
+    /// Maps and validates the file at `path`. If it is the first part of a split model, also opens the other parts in the
+    /// same folder; the result is the whole model.
     ///
-    /// A file that another program truncates while it is mapped kills the process with SIGBUS, unless the program has
-    /// called [`survive_truncation`](crate::survive_truncation); [`Gguf::read`] has no such risk.
+    /// If another program truncates the mapped file, SIGBUS kills the process, unless the program has
+    /// called [`survive_truncation`](crate::survive_truncation). [`Gguf::read`] avoids this risk.
     ///
     /// # Errors
-    /// The file cannot be read or is not valid, or parts of a split model are missing or do not match.
+    /// If the file cannot be read or is invalid, or if parts of a split model are missing or do not match.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         Gguf::load(path.as_ref(), Loaded::map)
     }
 
-    /// As [`Gguf::open`], with a copy of the files in memory instead of a mapping: what happens to them later changes
-    /// nothing.
+    /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files have no
+    /// effect.
     ///
     /// # Errors
-    /// As those of [`Gguf::open`], and when there is no room.
+    /// As [`Gguf::open`], and if memory is exhausted.
     pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         Gguf::load(path.as_ref(), Loaded::read)
     }
@@ -50,18 +50,18 @@ impl Gguf {
         Gguf::assemble(first, others)
     }
 
-    /// Checks a file that is already in memory; tensors are slices of `bytes`.
+    /// Validates a file in memory; tensors are slices of `bytes`.
     ///
     /// # Errors
-    /// The data is not valid, or is a part of a split model.
+    /// If the data is invalid or a part of a split model.
     pub fn from_bytes(bytes: Bytes) -> Result<Gguf, Error> {
         Gguf::from_named_bytes("GGUF data in memory", bytes)
     }
 
-    /// As [`Gguf::from_bytes`], with what messages and [`Gguf::file`] call the data.
+    /// As [`Gguf::from_bytes`], with a name for the data in messages and [`Gguf::file`].
     ///
     /// # Errors
-    /// The data is not valid, or is a part of a split model.
+    /// If the data is invalid or a part of a split model.
     pub fn from_named_bytes(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
         let part = Part { file: name.to_owned(), bytes, map: None };
         let first = Loaded::parse(part)?;
@@ -106,13 +106,13 @@ impl Gguf {
         self.version
     }
 
-    /// Bytes to whose multiples data is aligned in the file (in the first part).
+    /// Alignment of tensor data in the file (in the first part), in bytes.
     pub fn alignment(&self) -> u32 {
         self.alignment
     }
 
-    /// Keys and values. Those of a split model are its first part's without the keys `split.*`, which
-    /// are about files and not about the model.
+    /// Keys and values; for a split model those of the first part, without the keys `split.*`, which describe files and not
+    /// the model.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -127,7 +127,7 @@ impl Gguf {
         self.tensors.get(name)
     }
 
-    /// The file as messages name it: the path given (of the first part), or the name of data in memory.
+    /// The file name for messages: the path as given (of the first part), or the name of data in memory.
     pub fn file(&self) -> &str {
         self.parts.first().map_or("", |part| &part.file)
     }
@@ -137,7 +137,7 @@ impl Gguf {
         self.parts.iter().map(|part| (part.file.as_str(), part.len()))
     }
 
-    /// Bytes of all files together.
+    /// Total size of all files in bytes.
     pub fn file_len(&self) -> u64 {
         self.parts.iter().map(Part::len).sum()
     }
@@ -147,19 +147,19 @@ impl Gguf {
         self.parts.iter().map(|part| &*part.bytes)
     }
 
-    /// Whether all bytes read so far were the file's.
+    /// Checks that the bytes read so far were those of the original file.
     ///
-    /// Another program may truncate a mapped file, which reads as zeroes from then on, or write into it; a long-running
-    /// reader asks here before it trusts what it computed.
+    /// Another program may truncate a mapped file, which then reads as zeros, or write to it. A long-running process must call
+    /// this before it trusts results.
     ///
     /// # Errors
-    /// [`Error::TruncatedInUse`] and [`Error::ModifiedInUse`] name the file.
+    /// [`Error::TruncatedInUse`] or [`Error::ModifiedInUse`].
     pub fn check_intact(&self) -> Result<(), Error> {
         self.parts.iter().try_for_each(Part::check_intact)
     }
 
-    /// Gives the memory that `data`, a tensor's, takes back to the system, as far as it comes from a mapped
-    /// file. Nothing changes but time: what is read again comes from the file again.
+    /// Returns the resident pages of `data`, the bytes of a mapped tensor, to the system. Later reads load them from the file
+    /// again.
     pub fn release(&self, data: &[u8]) {
         let start = |bytes: &[u8]| bytes.as_ptr().addr();
         for part in &self.parts {

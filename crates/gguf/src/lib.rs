@@ -1,11 +1,11 @@
 //! Reading and writing GGUF files.
 //!
-//! [`Gguf::open`] maps a file (and the other parts of a split model), checks all of it that is not
-//! tensor values, and hands out typed [`Metadata`] and [`Tensor`]s whose bytes are slices of the
-//! mapping. [`Layout`] and [`Writer`] make version 3 files without holding tensor data.
+//! [`Gguf::open`] maps a file (and the other parts of a split model), validates everything except tensor values, and gives
+//! access to typed [`Metadata`] and to [`Tensor`]s, whose bytes are slices of the mapping. [`Layout`] and [`Writer`] write
+//! version 3 files without holding tensor data in memory.
 //!
-//! A file is untrusted: whatever it holds, reading it ends at once with an [`Error`] that names the
-//! key or tensor and its offset, and takes bounded memory.
+//! Files are untrusted: an invalid file gives an [`Error`] that names the key or tensor and its offset, in bounded time and
+//! memory.
 
 mod cursor;
 mod error;
@@ -29,18 +29,17 @@ pub use value::{Array, Value, ValueType, quoted};
 pub use version::Version;
 pub use writer::{Layout, WriteError, Writer, write};
 
-/// Most dimensions a tensor has.
+/// Maximum number of tensor dimensions.
 pub const MAX_DIMS: usize = 4;
 
-/// Deepest nesting of arrays: an array of numbers has depth 1.
+/// Maximum nesting of arrays: an array of numbers has depth 1.
 pub const MAX_ARRAY_DEPTH: usize = 4;
 
-/// Longest name of a key or tensor, in bytes.
+/// Maximum length of a key or tensor name, in bytes.
 pub const MAX_NAME_BYTES: u64 = 65535;
 
-/// Data is aligned to this many bytes where `general.alignment` does not say otherwise.
+/// Default alignment of tensor data in bytes, without `general.alignment`.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// Bound on the memory that reading names, metadata and tensor list may take, in bytes. Real
-/// vocabularies need up to 60 MiB.
+/// Maximum memory for names, metadata and tensor list, in bytes. Real vocabularies need up to 60 MiB.
 pub(crate) const MAX_METADATA_BYTES: u64 = 96 << 20;

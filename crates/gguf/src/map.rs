@@ -1,8 +1,7 @@
-//! A read-only mapping of a file, which can survive the file's truncation.
+//! A read-only file mapping that can survive truncation of the file.
 //!
-//! Reading a page that a mapped file no longer has raises SIGBUS, which kills the process. On Unix the
-//! handler of [`guard`], once a program has installed it, puts zeroes in place of such a page and notes
-//! that the mapping is lost.
+//! Reading a mapped page beyond the end of a truncated file raises SIGBUS, which kills the process by default. On Unix the
+//! handler in [`guard`], if installed, maps a zero page in its place and marks the mapping as lost.
 #![expect(unsafe_code, reason = "mapping files and handling the signal that a truncated one raises")]
 
 #[cfg(unix)]
@@ -16,26 +15,26 @@ use std::time::SystemTime;
 
 use memmap2::Mmap;
 
-/// Has this process survive that a mapped model file shrinks, which raises SIGBUS as soon as a lost page is read: reading
-/// goes on with zeroes, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
+/// Installs a SIGBUS handler, so that this process survives the truncation of a mapped model file: lost pages read as
+/// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
 ///
-/// It replaces the process's handler of SIGBUS, once, and hands on to the old one what is not about a model. Signal
-/// handlers are the program's affair: a library should not call it. Without it, such a read kills the process, unless the
-/// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems that do not let a mapped file shrink.
+/// The handler is installed once per process and forwards unrelated signals to the previous one. Signal handlers belong to
+/// the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the model was
+/// opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
 ///
 /// # Errors
-/// When the system refuses.
+/// If the system call fails.
 pub fn survive_truncation() -> io::Result<()> {
     #[cfg(unix)]
     guard::install()?;
     Ok(())
 }
 
-/// What changes when somebody writes to a file.
+/// File attributes that change when the file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) len: u64,
-    /// None on systems that have none.
+    /// `None` on systems without modification times.
     modified: Option<SystemTime>,
 }
 
@@ -49,27 +48,27 @@ impl Stamp {
 /// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Map {
-    // Dropped before the mapping it guards: another mapping may take the addresses at once.
+    // Dropped before the mapping it guards: a new mapping may reuse the addresses at once.
     #[cfg(unix)]
     guard: guard::Guard,
     map: Mmap,
     file: File,
-    /// Of the file when it was mapped.
+    /// The stamp at the time of mapping.
     stamp: Stamp,
 }
 
 impl Map {
-    /// Maps the file at `path`; `None` when it is not a regular file.
+    /// Maps the file at `path`; `None` if it is not a regular file.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Map>> {
-        // Opening a pipe would wait for its other end, so look first.
+        // Opening a pipe would block until its other end is opened, so check the type first.
         if !std::fs::metadata(path)?.is_file() {
             return Ok(None);
         }
         let file = File::open(path)?;
         let stamp = Stamp::of(&file)?;
-        // SAFETY: the bytes are read as plain numbers, and text is copied out of the mapping before it is
-        // checked, so if another program writes to the file the numbers change but nothing that safe
-        // code relies on; reading what a file has lost runs no code but the handler of SIGBUS.
+        // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so concurrent
+        // writes change values but break no invariant of safe code. Reading a lost page runs nothing but the SIGBUS
+        // handler.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Some(Map {
             #[cfg(unix)]
@@ -80,26 +79,26 @@ impl Map {
         }))
     }
 
-    /// The stamp of the file now, and whether it is the one that it had when it was mapped.
+    /// The current stamp of the file, and whether it is unchanged.
     pub(crate) fn stamp(&self) -> io::Result<(Stamp, bool)> {
         let now = Stamp::of(&self.file)?;
         Ok((now, now == self.stamp))
     }
 
-    /// Gives the pages of `range` back to the system; one that has no word for it keeps them.
+    /// Returns the pages of `range` to the system, where supported.
     pub(crate) fn release(&self, range: std::ops::Range<usize>) {
         #[cfg(unix)]
         {
             let len = range.end.min(self.map.len()).saturating_sub(range.start);
             let drop = memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: pages of a file that nobody writes to through this mapping come back as they were.
+            // SAFETY: the mapping is read-only, so dropped pages are read from the file again.
             let _ = unsafe { self.map.unchecked_advise_range(drop, range.start, len) };
         }
         #[cfg(not(unix))]
         let _ = range;
     }
 
-    /// Whether a part of the mapping was replaced by zeroes.
+    /// Whether part of the mapping was replaced by zeros.
     pub(crate) fn is_lost(&self) -> bool {
         #[cfg(unix)]
         return self.guard.is_lost();
@@ -108,7 +107,7 @@ impl Map {
     }
 }
 
-/// What [`bytes::Bytes`] holds on to.
+/// Keeps the mapping alive for [`bytes::Bytes`].
 pub(crate) struct Owner(pub(crate) Arc<Map>);
 
 impl AsRef<[u8]> for Owner {

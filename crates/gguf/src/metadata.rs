@@ -5,39 +5,39 @@ use indexmap::IndexMap;
 use crate::value::quoted;
 use crate::{Array, Value};
 
-/// A key holds another type, or a value that does not fit the type asked for.
+/// A key has a value of another type or out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metadata key {} holds {found}, expected {expected}", quoted(key))]
+#[error("metadata key {} is {found}, expected {expected}", quoted(key))]
 pub struct WrongType {
     /// The key.
     pub key: String,
-    /// What it holds, such as `string "abc"`.
+    /// The value found, such as `string "abc"`.
     pub found: String,
-    /// What was asked for, such as `a bool`.
+    /// The expected type, such as `a bool`.
     pub expected: &'static str,
 }
 
 /// Keys and values in file order; keys are unique.
 ///
-/// The typed getters answer `Ok(None)` for an absent key and [`WrongType`] for a value that is not
-/// what was asked for. Integers are taken at any width, since writers disagree about it.
+/// Typed getters return `Ok(None)` for an absent key and [`WrongType`] for a value of another type. Integers of any width
+/// are accepted, because writers differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: IndexMap<String, Value>,
 }
 
 impl Metadata {
-    /// No keys, with room for `keys`.
+    /// Empty metadata with capacity for `keys`.
     pub(crate) fn with_capacity(keys: usize) -> Metadata {
         Metadata { entries: IndexMap::with_capacity(keys) }
     }
 
-    /// Sets `key`; returns the value it had. A new key goes last, a known one keeps its place.
+    /// Sets `key` and returns its previous value. New keys are appended; existing ones keep their position.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Option<Value> {
         self.entries.insert(key.into(), value.into())
     }
 
-    /// Takes `key` away, keeping the order of the others; returns the value it had.
+    /// Removes `key`, keeping the order of the others, and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         self.entries.shift_remove(key)
     }
@@ -47,7 +47,7 @@ impl Metadata {
         self.entries.get(key)
     }
 
-    /// Whether `key` is there, with whatever value.
+    /// Whether `key` exists.
     pub fn contains(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }
@@ -83,17 +83,17 @@ impl Metadata {
         })
     }
 
-    /// The integer at `key`, of whatever width, when it fits 32 bits unsigned.
+    /// The integer at `key`, of any width, if it fits `u32`.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, WrongType> {
         self.typed(key, "an integer from 0 to 4294967295", |value| integer(value)?.try_into().ok())
     }
 
-    /// The integer at `key`, of whatever width, when it fits 32 bits signed.
+    /// The integer at `key`, of any width, if it fits `i32`.
     pub fn i32(&self, key: &str) -> Result<Option<i32>, WrongType> {
         self.typed(key, "an integer from -2147483648 to 2147483647", |value| integer(value)?.try_into().ok())
     }
 
-    /// The integer at `key`, of whatever width, when it is not negative.
+    /// The integer at `key`, of any width, if it is not negative.
     pub fn u64(&self, key: &str) -> Result<Option<u64>, WrongType> {
         self.typed(key, "an integer from 0", |value| integer(value)?.try_into().ok())
     }
@@ -107,7 +107,7 @@ impl Metadata {
         })
     }
 
-    /// The array at `key`, of whatever element type.
+    /// The array at `key`, of any element type.
     pub fn array(&self, key: &str) -> Result<Option<&Array>, WrongType> {
         self.typed(key, "an array", |value| match value {
             Value::Array(array) => Some(array),
@@ -147,7 +147,7 @@ impl Metadata {
         })
     }
 
-    /// The array of integers at `key`, of whatever width, when all fit 32 bits unsigned.
+    /// The array of integers at `key`, of any width, if all fit `u32`.
     pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, WrongType> {
         fn fit<T: Copy + TryInto<u32>>(values: &[T]) -> Option<Vec<u32>> {
             values.iter().map(|&v| v.try_into().ok()).collect()
@@ -165,7 +165,7 @@ impl Metadata {
         })
     }
 
-    /// What `pick` makes of the value at `key`; `None` when the key is absent.
+    /// Applies `pick` to the value at `key`; `None` if the key is absent.
     fn typed<'a, T>(
         &'a self,
         key: &str,
@@ -196,7 +196,7 @@ fn integer(value: &Value) -> Option<i128> {
 }
 
 impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
-    /// A key that comes twice keeps its last value.
+    /// The last value of a duplicate key wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Metadata {
         Metadata { entries: entries.into_iter().map(|(k, v)| (k.into(), v.into())).collect() }
     }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_taken_at_any_width_when_they_fit() {
+    fn integers_of_any_width_are_accepted_if_they_fit() {
         for value in [
             Value::U8(7),
             Value::I8(7),
@@ -241,14 +241,14 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_key_is_none_and_a_wrong_one_says_what_it_holds() {
+    fn absent_keys_are_none_and_wrong_types_are_reported() {
         let empty = Metadata::default();
         assert_eq!(empty.str("k"), Ok(None));
         assert_eq!(empty.strings("k"), Ok(None));
         let error = metadata("abc").f32("k").unwrap_err();
         assert_eq!(
             error.to_string(),
-            r#"metadata key "k" holds string "abc", expected a floating-point number"#
+            r#"metadata key "k" is string "abc", expected a floating-point number"#
         );
         let error = metadata(vec![1u8, 2]).i32s("k").unwrap_err();
         assert_eq!(error.found, "array of 2 u8");

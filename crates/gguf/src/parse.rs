@@ -1,10 +1,10 @@
 //! The header of a GGUF file: counts, metadata and tensor list.
 //!
 //! Layout (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>), all little-endian:
-//! magic `GGUF`, version u32, tensor count, key count; the keys, each a string, a value type u32 and
-//! a value; the tensors, each a name, the number of dimensions u32, the dimensions (fastest first), a
-//! type u32 and an offset u64; zeroes up to a multiple of the alignment; the data, in which each
-//! tensor starts at its offset. Counts, lengths and dimensions are u32 in version 1, else u64.
+//! magic `GGUF`, version u32, tensor count, key count; the keys, each with name, value type u32 and value; the tensor list,
+//! each entry with name, number of dimensions u32, dimensions (fastest first), type u32 and data offset u64; zero padding
+//! to the alignment; the data, with each tensor at its offset. Counts, lengths and dimensions are u32 in version 1, else
+//! u64.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -18,19 +18,19 @@ use crate::tensor::byte_len;
 use crate::value::{Array, Value, ValueType};
 use crate::{DEFAULT_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, Version};
 
-/// What a file says, with every tensor known to lie inside it.
+/// The parsed header; the data of every tensor is within the file.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) version: Version,
     pub(crate) metadata: Metadata,
-    /// Offset in the file of each key's value, in the order of `metadata`.
+    /// File offset of each value, in the order of `metadata`.
     value_offsets: Vec<u64>,
     pub(crate) alignment: u32,
     /// In file order.
     pub(crate) tensors: Vec<Info>,
 }
 
-/// A tensor of the list and the place of its data in the file.
+/// A tensor and the byte range of its data in the file.
 #[derive(Debug)]
 pub(crate) struct Info {
     pub(crate) name: String,
@@ -40,18 +40,18 @@ pub(crate) struct Info {
 }
 
 impl Parsed {
-    /// `problem` with a value, at its offset.
+    /// A fault with `problem` at the value of `key`.
     pub(crate) fn key_fault(&self, key: &str, problem: Problem) -> Fault {
-        let place = self.metadata.iter().zip(&self.value_offsets).find(|((name, _), _)| *name == key);
-        let offset = place.map_or(0, |(_, &offset)| offset);
+        let found = self.metadata.iter().zip(&self.value_offsets).find(|((name, _), _)| *name == key);
+        let offset = found.map_or(0, |(_, &offset)| offset);
         Fault { item: Item::Key(key.to_owned()), offset, problem }
     }
 }
 
-/// The key that says how data is aligned.
+/// The key of the data alignment.
 pub(crate) const ALIGNMENT: &str = "general.alignment";
 
-/// Reads and checks everything but the tensors' values.
+/// Parses and validates everything but the tensors' values.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     let mut cursor = Cursor::new(bytes);
     let (tensors, keys) = header(&mut cursor).map_err(|At { offset, problem }| Fault {
@@ -71,7 +71,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
         parsed.alignment = alignment(value).map_err(|problem| parsed.key_fault(ALIGNMENT, problem))?;
     }
     let entries = tensor_list(&mut cursor, tensors)?;
-    parsed.tensors = place_data(entries, cursor.offset(), parsed.alignment, bytes.len())?;
+    parsed.tensors = locate_data(entries, cursor.offset(), parsed.alignment, bytes.len())?;
     Ok(parsed)
 }
 
@@ -90,14 +90,14 @@ fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
         v => return Err(At { offset: 4, problem: Problem::UnknownVersion(v) }),
     };
     let length = cursor.length_size();
-    // Smallest tensor: a one-byte name, no dimension, type and offset. Smallest key: a one-byte name,
-    // value type and a one-byte value. In memory both are well below the numbers given here.
+    // The smallest tensor has a one-byte name, no dimensions, type and offset; the smallest key a one-byte name, value
+    // type and a one-byte value. Both take well below the given amounts of memory.
     let tensors = cursor.count("tensors", length + 17, 512)?;
     let keys = cursor.count("keys", length + 6, 192)?;
     Ok((tensors, keys))
 }
 
-/// What a file that is not GGUF seems to be, from its first bytes.
+/// Guesses the type of a file that is not GGUF by its first bytes.
 fn describe(bytes: &[u8]) -> String {
     const KNOWN: [(&[u8], &str); 7] = [
         (b"lmgg", "an old GGML file"),
@@ -116,7 +116,7 @@ fn describe(bytes: &[u8]) -> String {
     }
 }
 
-/// The keys and values, and where each value starts.
+/// Reads the keys and values, with the offset of each value.
 fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fault> {
     let mut metadata = Metadata::with_capacity(keys);
     let mut offsets = Vec::with_capacity(keys);
@@ -138,7 +138,7 @@ fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fa
     Ok((metadata, offsets))
 }
 
-/// A value type and a value of it.
+/// Reads a value type and a value of this type.
 fn typed_value(cursor: &mut Cursor) -> Result<Value, At> {
     Ok(match value_type(cursor)? {
         ValueType::U8 => Value::U8(cursor.scalar("a u8")?),
@@ -163,7 +163,7 @@ fn value_type(cursor: &mut Cursor) -> Result<ValueType, At> {
     ValueType::from_id(id).ok_or(At { offset, problem: Problem::UnknownValueType(id) })
 }
 
-/// Element type, count and elements; `depth` is 1 for an array that is a key's value.
+/// Reads an array: element type, count and elements. `depth` is 1 for the value of a key.
 fn array(cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
     if depth > MAX_ARRAY_DEPTH {
         return cursor.fail(Problem::TooDeep);
@@ -200,7 +200,7 @@ fn array(cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
     })
 }
 
-/// The value of `general.alignment`, the one key whose width the format fixes.
+/// Checks the value of `general.alignment`, the only key whose integer width the format fixes.
 pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
     match *value {
         Value::U32(alignment) if alignment.is_power_of_two() => Ok(alignment),
@@ -210,14 +210,14 @@ pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
     }
 }
 
-/// An entry of the tensor list as it stands in the file.
+/// An entry of the tensor list.
 struct Entry {
     info: Info,
-    /// Where the entry starts in the file.
+    /// File offset of the entry.
     at: u64,
-    /// Where the data starts, counted from the start of all data.
+    /// Data offset, relative to the start of all data.
     start: u64,
-    /// Bytes of data.
+    /// Size of the data in bytes.
     len: u64,
 }
 
@@ -227,7 +227,7 @@ impl Entry {
     }
 }
 
-/// The tensor list, data not placed yet.
+/// Reads the tensor list, without data ranges.
 fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault> {
     let mut entries = Vec::with_capacity(tensors);
     for number in 1..=tensors as u64 {
@@ -237,7 +237,7 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
             offset,
             problem,
         })?;
-        entries.push(match placement(cursor) {
+        entries.push(match layout(cursor) {
             Ok((shape, format, start, len)) => {
                 Entry { info: Info { name, shape, format, range: 0..0 }, at, start, len }
             }
@@ -251,8 +251,8 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
     }
 }
 
-/// What follows a tensor's name: shape, format, start and length of the data.
-fn placement(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> {
+/// Reads the rest of an entry after its name: shape, format, start and length of the data.
+fn layout(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> {
     let dims = cursor.scalar::<u32>("the number of dimensions")?;
     if dims as usize > MAX_DIMS {
         return cursor.fail(Problem::TooManyDims(dims));
@@ -271,8 +271,8 @@ fn placement(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> 
     Ok((shape, format, start, len))
 }
 
-/// Turns offsets into ranges of the file, aligned, inside the file and apart from each other.
-fn place_data(
+/// Converts offsets to file ranges; checks that they are aligned, within the file and disjoint.
+fn locate_data(
     mut entries: Vec<Entry>,
     list_end: u64,
     alignment: u32,

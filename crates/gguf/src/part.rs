@@ -1,4 +1,4 @@
-//! One file of a model, mapped and checked by itself.
+//! One file of a model, validated on its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::parse::{Parsed, parse};
 /// One file of a model.
 #[derive(Debug)]
 pub(crate) struct Part {
-    /// As messages name it.
+    /// File name for messages.
     pub(crate) file: String,
     pub(crate) bytes: Bytes,
-    /// `None` for data that was in memory already.
+    /// `None` for data in memory.
     pub(crate) map: Option<Arc<Map>>,
 }
 
@@ -30,7 +30,7 @@ impl Part {
         let file = || self.file.clone();
         let (stamp, is_same) = map.stamp().map_err(|source| Error::Io {
             file: file(),
-            action: "look at the file again",
+            action: "check the file again",
             source,
         })?;
         if map.is_lost() || stamp.len < self.len() {
@@ -40,14 +40,14 @@ impl Part {
     }
 }
 
-/// One file, read and checked by itself.
+/// A validated file.
 pub(crate) struct Loaded {
     pub(crate) part: Part,
     pub(crate) parsed: Parsed,
 }
 
 impl Loaded {
-    /// Maps and checks one file.
+    /// Maps and validates one file.
     pub(crate) fn map(path: &Path) -> Result<Loaded, Error> {
         let file = path.display().to_string();
         let map = match Map::open(path) {
@@ -59,7 +59,7 @@ impl Loaded {
         Loaded::parse(Part { file, bytes, map: Some(map) })
     }
 
-    /// Reads one file into memory and checks it.
+    /// Reads one file into memory and validates it.
     pub(crate) fn read(path: &Path) -> Result<Loaded, Error> {
         let file = path.display().to_string();
         match std::fs::metadata(path)
@@ -73,7 +73,7 @@ impl Loaded {
 
     pub(crate) fn parse(part: Part) -> Result<Loaded, Error> {
         let parsed = parse(&part.bytes);
-        // What was read while the file shrank means nothing, valid or not.
+        // A result parsed while the file shrank is meaningless, valid or not.
         part.check_intact()?;
         match parsed {
             Ok(parsed) => Ok(Loaded { part, parsed }),
@@ -81,7 +81,7 @@ impl Loaded {
         }
     }
 
-    /// A getter's complaint as an error about this file.
+    /// Converts a getter's error to an error about this file.
     pub(crate) fn wrong_type(&self, error: WrongType) -> Error {
         let fault = self.parsed.key_fault(&error.key.clone(), error.into());
         Error::Malformed { file: self.part.file.clone(), fault }

@@ -1,8 +1,7 @@
 //! Models split into several files named `NAME-00001-of-00003.gguf` and so on.
 //!
-//! Every part is a GGUF file of its own with `split.no` (from 0) and `split.count`; the first holds
-//! the model's metadata and `split.tensors.count`, the number of tensors in all parts together. A
-//! count of 0 or 1 is left in files that were merged again.
+//! Every part is a complete GGUF file with `split.no` (from 0) and `split.count`. The first part has the model's metadata
+//! and `split.tensors.count`, the total number of tensors. Merging tools leave a count of 0 or 1.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +13,15 @@ const NO: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
 
-/// The keys that are about the split.
+/// The keys that describe the split.
 pub(crate) const KEYS: [&str; 3] = [NO, COUNT, TENSORS];
 
-/// How the name of part `number`, from 1, ends.
+/// The end of the file name of part `number`, counted from 1.
 fn suffix(number: u32, count: u32) -> String {
     format!("-{number:05}-of-{count:05}.gguf")
 }
 
-/// The number of files the model is split into, when it is.
+/// The number of files of a split model; `None` if it is not split.
 fn count(loaded: &Loaded) -> Result<Option<u32>, Error> {
     let read = |metadata: &Metadata| match metadata.u32(COUNT)? {
         Some(count @ 2..=65535) => Ok(Some(count)),
@@ -35,13 +34,13 @@ fn count(loaded: &Loaded) -> Result<Option<u32>, Error> {
     read(&loaded.parsed.metadata).map_err(|error| loaded.wrong_type(error))
 }
 
-/// The part's number, from 1.
+/// The part's number, counted from 1.
 fn number(loaded: &Loaded) -> Result<u32, Error> {
     let no = loaded.parsed.metadata.u32(NO).map_err(|error| loaded.wrong_type(error))?;
     Ok(no.unwrap_or(0).saturating_add(1))
 }
 
-/// Refuses a part of a split model, for data that has no files beside it.
+/// Refuses parts of split models, for data in memory.
 pub(crate) fn refuse(loaded: &Loaded) -> Result<(), Error> {
     match count(loaded)? {
         None => Ok(()),
@@ -49,8 +48,7 @@ pub(crate) fn refuse(loaded: &Loaded) -> Result<(), Error> {
     }
 }
 
-/// Parts 2 and up of the split model whose first part is `first`, read from `path`; none when it is
-/// not split.
+/// Opens the other parts of the split model whose first part is `first`, opened from `path`; none if it is not split.
 pub(crate) fn load_others(
     path: &Path,
     first: &Loaded,
@@ -82,7 +80,7 @@ pub(crate) fn load_others(
     Ok(others)
 }
 
-/// `loaded`, if it is part `expected` of `parts`.
+/// Checks that `loaded` is part `expected` of `parts`.
 fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
     let found = count(&loaded)?;
     if found != Some(parts) {
@@ -96,7 +94,7 @@ fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
-/// That the parts hold as many tensors as the first one says.
+/// Checks the total number of tensors.
 fn check_tensors(first: &Loaded, others: &[Loaded]) -> Result<(), Error> {
     let expected = first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))?;
     let found = std::iter::once(first).chain(others).map(|part| part.parsed.tensors.len() as u64).sum();

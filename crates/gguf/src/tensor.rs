@@ -1,26 +1,25 @@
-//! A tensor of a file: name, shape, format and its bytes.
+//! Tensors.
 
 use bytes::Bytes;
 use quant::Format;
 
 use crate::error::Problem;
 
-/// A tensor, its data still in the file's mapping.
+/// A tensor; its data is a slice of the mapped file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// The name, such as `blk.0.attn_q.weight`; unique in a model.
     pub name: String,
-    /// Dimensions as in the file, fastest first, none zero, at most 4: `[2048, 256]` is 256 rows of
-    /// 2048 values that follow each other.
+    /// Dimensions as in the file, fastest first, at most 4, none zero: `[2048, 256]` is 256 contiguous rows of 2048 values.
     pub shape: Vec<usize>,
-    /// How the values are stored.
+    /// Storage format.
     pub format: Format,
-    /// The rows one after the other, whole blocks each. The start need not be aligned in memory.
+    /// The contiguous rows, each of whole blocks. Not necessarily aligned in memory.
     pub data: Bytes,
 }
 
 impl Tensor {
-    /// Values in a row: the first dimension.
+    /// Values per row: the first dimension.
     pub fn row_len(&self) -> usize {
         self.shape.first().copied().unwrap_or(1)
     }
@@ -30,19 +29,19 @@ impl Tensor {
         self.shape.iter().skip(1).product()
     }
 
-    /// Bytes of a row.
+    /// Bytes per row.
     pub fn row_bytes(&self) -> usize {
         self.row_len() / self.format.block_len() * self.format.block_bytes()
     }
 
-    /// The bytes of one row, or `None` past the last.
+    /// The bytes of one row; `None` if out of range.
     pub fn row(&self, row: usize) -> Option<&[u8]> {
         let start = row.checked_mul(self.row_bytes())?;
         self.data.get(start..start.checked_add(self.row_bytes())?)
     }
 }
 
-/// Bytes of a tensor with these dimensions; refuses shapes no file may hold.
+/// Size in bytes of a tensor of this shape; fails for invalid shapes.
 pub(crate) fn byte_len(shape: &[u64], format: Format) -> Result<u64, Problem> {
     if shape.contains(&0) {
         return Err(Problem::ZeroDim(shape.to_vec()));

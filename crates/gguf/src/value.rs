@@ -1,4 +1,4 @@
-//! Metadata values and their types, as numbered in GGUF files.
+//! Metadata values and their GGUF type ids.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Every type, in the order of the ids in a file: the first has id 0.
+    /// All types, in the order of their ids.
     pub const ALL: [ValueType; 13] = [
         ValueType::U8,
         ValueType::I8,
@@ -39,7 +39,7 @@ impl ValueType {
         ValueType::F64,
     ];
 
-    /// The type with this id in a file.
+    /// The type with id `id` in a file.
     pub fn from_id(id: u32) -> Option<ValueType> {
         ValueType::ALL.get(usize::try_from(id).ok()?).copied()
     }
@@ -94,7 +94,7 @@ pub enum Value {
     F64(f64),
 }
 
-/// An array of one element type; [`Array::Array`] nests.
+/// A homogeneous array; [`Array::Array`] nests.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
 pub enum Array {
@@ -135,7 +135,7 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// Type and value, such as `u32 7`; long values are cut short.
+    /// Type and value, such as `u32 7`; long values are truncated.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::U8(v) => write!(f, "u8 {v}"),
@@ -155,8 +155,8 @@ impl fmt::Display for Value {
     }
 }
 
-/// `text` in quotes, cut after 80 characters, with control characters escaped: what a message or a
-/// terminal can take from an untrusted file.
+/// `text` in quotes, truncated to 80 characters and with control characters escaped, so that untrusted text is safe in
+/// messages and terminals.
 pub fn quoted(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((cut, _)) => format!("{:?}…", &text[..cut]),
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_places_in_the_list() {
+    fn ids_are_indices_of_all() {
         for (i, value_type) in ValueType::ALL.into_iter().enumerate() {
             assert_eq!(value_type.id() as usize, i);
         }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn long_and_odd_strings_stay_printable() {
+    fn long_and_control_strings_are_printable() {
         assert_eq!(Value::from("a\u{1b}[2J\n").to_string(), r#"string "a\u{1b}[2J\n""#);
         let long = Value::from("ж".repeat(1000)).to_string();
         assert_eq!(long.chars().filter(|&c| c == 'ж').count(), 80);

@@ -1,4 +1,4 @@
-//! Versions of the format.
+//! Format versions.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub enum Version {
     V1 = 1,
     /// 64-bit counts and lengths.
     V2 = 2,
-    /// As version 2; big-endian files exist too.
+    /// As version 2, and also used for big-endian files.
     V3 = 3,
 }
 

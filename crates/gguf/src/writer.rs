@@ -1,6 +1,6 @@
 //! Writing version 3 files: first a [`Layout`] of metadata and tensors, then their data in order.
 //!
-//! Data is streamed, so a converter or quantiser needs memory for no more than it works on:
+//! Data is streamed: memory use does not depend on the file size.
 //!
 //! ```
 //! use gguf::{Gguf, Layout, Metadata};
@@ -36,53 +36,53 @@ use crate::tensor::{Tensor, byte_len};
 use crate::value::{Array, Value};
 use crate::{DEFAULT_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, MAX_NAME_BYTES};
 
-/// Why a file was not written.
+/// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The sink refused.
+    /// The output reported an error.
     #[error("cannot write the file: {0}")]
     Io(#[from] io::Error),
-    /// A key or tensor that no file may hold.
+    /// An invalid key or tensor.
     #[error("cannot write {item}: {problem}")]
     Invalid {
         /// The key or tensor.
         item: Item,
-        /// What is wrong with it.
+        /// The problem.
         problem: Problem,
     },
-    /// Data came for another tensor than the next of the layout.
+    /// Data was written for a tensor other than the next one in the layout.
     #[error("cannot write tensor \"{found}\": next in the layout is {}", expected.as_deref().unwrap_or("nothing"))]
     OutOfOrder {
-        /// The tensor named.
+        /// The tensor written.
         found: String,
-        /// The tensor whose data is due, or `None` when all are written.
+        /// The expected tensor; `None` if all are written.
         expected: Option<String>,
     },
-    /// Too few or too many bytes for a tensor.
+    /// The data of a tensor has the wrong size.
     #[error(
         "cannot write tensor \"{name}\": its data has {found} bytes, its shape and format need {expected}"
     )]
     WrongLength {
         /// The tensor.
         name: String,
-        /// Bytes given; when there were too many, those up to and with the first write that was.
+        /// Bytes written; if too many, up to the first excess write.
         found: u64,
-        /// Bytes needed.
+        /// Bytes expected.
         expected: u64,
     },
-    /// The file was finished before all tensors had their data.
-    #[error("the file is not complete: tensor \"{next}\" has no data yet")]
+    /// Some tensors have no data yet.
+    #[error("the file is incomplete: tensor \"{next}\" has no data yet")]
     Unfinished {
         /// The first tensor without data.
         next: String,
     },
 }
 
-/// Writes a whole file whose tensors are at hand, such as those of a [`Gguf`](crate::Gguf).
+/// Writes a complete file from tensors in memory, such as those of a [`Gguf`](crate::Gguf).
 ///
 /// # Errors
-/// As those of [`Layout`] and [`Writer`].
+/// As [`Layout`] and [`Writer`].
 pub fn write<'a, W: Write>(
     out: W,
     metadata: &Metadata,
@@ -100,18 +100,18 @@ pub fn write<'a, W: Write>(
     writer.finish()
 }
 
-/// All of a file but the tensors' data, known to be valid.
+/// The validated header of a file: everything but the tensors' data.
 #[derive(Clone, Debug)]
 pub struct Layout {
     keys: u64,
-    /// The keys and values as they stand in the file.
+    /// Encoded keys and values.
     metadata: Vec<u8>,
     alignment: u64,
     entries: Vec<Entry>,
-    /// The tensor list as it stands in the file.
+    /// Encoded tensor list.
     list: Vec<u8>,
     names: HashSet<String>,
-    /// Bytes of data with the padding after each tensor.
+    /// Size of the data, with padding after each tensor.
     data_len: u64,
 }
 
@@ -122,10 +122,10 @@ struct Entry {
 }
 
 impl Layout {
-    /// A file with these keys and no tensor. `general.alignment`, where it is set, is obeyed.
+    /// A layout with these keys and no tensors; respects `general.alignment`.
     ///
     /// # Errors
-    /// [`WriteError::Invalid`] for a key that no file may hold.
+    /// [`WriteError::Invalid`] for an invalid key.
     pub fn new(metadata: &Metadata) -> Result<Layout, WriteError> {
         let mut layout = Layout {
             keys: metadata.len() as u64,
@@ -148,11 +148,11 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Adds a tensor after those before; `shape` is fastest dimension first.
+    /// Appends a tensor; `shape` is fastest dimension first.
     ///
     /// # Errors
-    /// [`WriteError::Invalid`] for a name that is taken, empty or too long, or a shape that is not
-    /// allowed or does not suit the format.
+    /// [`WriteError::Invalid`] for a duplicate, empty or too long name, or a shape that is invalid or does not match the
+    /// format.
     pub fn tensor(
         &mut self,
         name: impl Into<String>,
@@ -170,7 +170,7 @@ impl Layout {
         }
     }
 
-    /// Appends to the tensor list; returns the data's length.
+    /// Appends an entry to the tensor list and returns the size of its data.
     fn entry(&mut self, name: &str, shape: &[usize], format: Format) -> Result<u64, Problem> {
         check_name(name)?;
         if self.names.contains(name) {
@@ -195,17 +195,17 @@ impl Layout {
         Ok(len)
     }
 
-    /// Bytes from the start of the file to the end of the tensor list.
+    /// Bytes up to the end of the tensor list.
     fn head_len(&self) -> u64 {
         24 + self.metadata.len() as u64 + self.list.len() as u64
     }
 
-    /// Bytes the finished file will have.
+    /// Size of the finished file in bytes.
     pub fn file_len(&self) -> u64 {
         self.head_len().next_multiple_of(self.alignment).saturating_add(self.data_len)
     }
 
-    /// Writes everything that comes before the data. `out` gets few large writes and is not flushed.
+    /// Writes everything before the data, in few large writes; does not flush `out`.
     ///
     /// # Errors
     /// [`WriteError::Io`].
@@ -218,25 +218,25 @@ impl Layout {
         out.write_all(&self.metadata)?;
         out.write_all(&self.list)?;
         pad(&mut out, self.head_len(), self.alignment)?;
-        Ok(Writer { out, alignment: self.alignment, due: self.entries.into_iter() })
+        Ok(Writer { out, alignment: self.alignment, pending: self.entries.into_iter() })
     }
 }
 
-/// Takes the tensors' data in the order of the layout.
+/// Writes the tensors' data, in the order of the layout.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
     alignment: u64,
-    due: std::vec::IntoIter<Entry>,
+    pending: std::vec::IntoIter<Entry>,
 }
 
 impl<W: Write> Writer<W> {
-    /// The tensor whose data comes next, or `None` when all are written.
+    /// The next tensor to write; `None` if all are written.
     pub fn next_tensor(&self) -> Option<&str> {
-        self.due.as_slice().first().map(|entry| entry.name.as_str())
+        self.pending.as_slice().first().map(|entry| entry.name.as_str())
     }
 
-    /// Writes the data of `name`, which must be next.
+    /// Writes the data of `name`, which must be the next tensor.
     ///
     /// # Errors
     /// [`WriteError::OutOfOrder`], [`WriteError::WrongLength`] or [`WriteError::Io`].
@@ -244,19 +244,18 @@ impl<W: Write> Writer<W> {
         self.tensor_with(name, |out| out.write_all(data))
     }
 
-    /// Writes the data of `name`, which must be next, piece by piece.
+    /// Writes the data of `name`, which must be the next tensor, in pieces.
     ///
     /// # Errors
-    /// [`WriteError::OutOfOrder`], [`WriteError::WrongLength`] or [`WriteError::Io`], also with what
-    /// `fill` returns.
+    /// [`WriteError::OutOfOrder`], [`WriteError::WrongLength`] or [`WriteError::Io`], including errors of `fill`.
     pub fn tensor_with(
         &mut self,
         name: &str,
         fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), WriteError> {
-        let due = self.due.as_slice().first();
-        let Some(&Entry { len, .. }) = due.filter(|entry| entry.name == name) else {
-            let expected = due.map(|entry| entry.name.clone());
+        let next = self.pending.as_slice().first();
+        let Some(&Entry { len, .. }) = next.filter(|entry| entry.name == name) else {
+            let expected = next.map(|entry| entry.name.clone());
             return Err(WriteError::OutOfOrder { found: name.to_owned(), expected });
         };
         let mut sink = Counted { out: &mut self.out, len, found: 0 };
@@ -267,17 +266,17 @@ impl<W: Write> Writer<W> {
         }
         filled?;
         pad(&mut self.out, len, self.alignment)?;
-        // Only now: after an error the tensor stays due, and `finish` refuses.
-        self.due.next();
+        // Advance only on success: after an error the tensor stays pending, and `finish` fails.
+        self.pending.next();
         Ok(())
     }
 
-    /// Checks that every tensor has its data, flushes, and gives the sink back.
+    /// Checks that all tensors are written, flushes, and returns the output.
     ///
     /// # Errors
     /// [`WriteError::Unfinished`] or [`WriteError::Io`].
     pub fn finish(mut self) -> Result<W, WriteError> {
-        if let Some(entry) = self.due.next() {
+        if let Some(entry) = self.pending.next() {
             return Err(WriteError::Unfinished { next: entry.name });
         }
         self.out.flush()?;
@@ -285,7 +284,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Passes on at most `len` bytes.
+/// Forwards at most `len` bytes and counts them.
 struct Counted<'a, W> {
     out: &'a mut W,
     len: u64,
@@ -308,10 +307,10 @@ impl<W: Write> Write for Counted<'_, W> {
     }
 }
 
-/// Zeroes from `len` to the next multiple of `alignment`.
+/// Writes zeros from `len` to the next multiple of `alignment`.
 fn pad(out: &mut impl Write, len: u64, alignment: u64) -> io::Result<()> {
-    let zeroes = len.next_multiple_of(alignment) - len;
-    io::copy(&mut io::Read::take(io::repeat(0), zeroes), out)?;
+    let zeros = len.next_multiple_of(alignment) - len;
+    io::copy(&mut io::Read::take(io::repeat(0), zeros), out)?;
     Ok(())
 }
 
@@ -348,7 +347,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<(), Problem> {
     Ok(())
 }
 
-/// `depth` is 1 for an array that is a key's value.
+/// `depth` is 1 for the value of a key.
 fn put_array(out: &mut Vec<u8>, array: &Array, depth: usize) -> Result<(), Problem> {
     fn put_all<T: Scalar>(out: &mut Vec<u8>, values: &[T]) {
         values.iter().for_each(|value| value.write(out));

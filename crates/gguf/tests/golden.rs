@@ -1,4 +1,4 @@
-//! Files written by the gguf package, against what its reader finds in them.
+//! Files written by the gguf package, compared with what its reader finds.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ fn golden(file: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file)
 }
 
-/// Values as `tools/goldens/gguf_files.py` writes them: floating-point numbers as their bits.
+/// JSON as written by `tools/goldens/gguf_files.py`: floating-point numbers as bits.
 fn json_of(value: &Value) -> Json {
     match value {
         Value::U8(v) => json!(v),
@@ -47,7 +47,7 @@ fn json_of_array(array: &Array) -> Json {
     }
 }
 
-/// The type, then that of the first element, and so on.
+/// The type, the element type, the type of nested elements, and so on.
 fn types(value: &Value) -> Vec<&'static str> {
     let mut names = vec![value.value_type().name()];
     let mut array = match value {
@@ -93,7 +93,7 @@ fn json_of_file(gguf: &Gguf) -> Json {
 }
 
 #[test]
-fn keys_and_tensors_are_those_the_gguf_package_finds() {
+fn keys_and_tensors_match_the_gguf_package() {
     let files = [
         ("v3", "v3"),
         ("v2", "v2"),
@@ -120,7 +120,7 @@ fn the_golden_file_has_every_type() {
 }
 
 #[test]
-fn our_writer_makes_the_same_file() {
+fn our_writer_is_byte_exact() {
     for name in ["v3.gguf", "aligned.gguf", "no-tensors.gguf"] {
         let gguf = Gguf::open(golden(name)).unwrap();
         let written = write(Vec::new(), gguf.metadata(), gguf.tensors()).unwrap();

@@ -1,4 +1,4 @@
-//! What must be refused while reading a file, and what the message must say.
+//! Malformed files must be refused with messages that say where and why.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ fn read(bytes: &[u8]) -> Result<Gguf, gguf::Error> {
 }
 
 #[test]
-fn the_files_that_cases_are_made_from_are_valid() {
+fn base_files_of_the_cases_are_valid() {
     for (name, bytes) in valid() {
         if let Err(error) = read(&bytes) {
             panic!("{name}: {error}");
@@ -33,7 +33,7 @@ fn names_and_contents_are_unique() {
 }
 
 #[test]
-fn each_case_is_refused_at_its_stage_with_the_place_and_the_reason() {
+fn cases_are_refused_at_their_stage_with_location_and_reason() {
     let mut wrong = vec![];
     for Malformed { name, bytes, stage, expect } in cases() {
         match (stage, read(&bytes)) {
@@ -53,7 +53,7 @@ fn each_case_is_refused_at_its_stage_with_the_place_and_the_reason() {
 }
 
 #[test]
-fn every_message_names_the_file_and_says_what_to_do() {
+fn messages_name_the_file_and_a_fix() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("some model.gguf");
     for case in cases().iter().filter(|case| case.stage == Stage::File) {
@@ -66,9 +66,9 @@ fn every_message_names_the_file_and_says_what_to_do() {
     }
 }
 
-/// Every byte of these files is needed: nothing follows the data of their last tensors.
+/// Every byte of these files is significant: nothing follows the data of the last tensor.
 #[test]
-fn a_file_cut_anywhere_is_refused() {
+fn files_truncated_anywhere_are_refused() {
     for (name, bytes) in valid() {
         for len in 0..bytes.len() {
             match read(&bytes[..len]) {

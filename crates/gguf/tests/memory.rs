@@ -1,6 +1,6 @@
-//! What the worst files cost: each is opened in a process of its own, whose peak memory is looked at.
+//! Memory and time of worst-case files: each is opened in a separate process, whose peak memory is measured.
 //!
-//! The files are large but sparse: zeroes are empty strings, empty arrays of u8 and valid UTF-8.
+//! The files are large but sparse. Zeros decode as empty strings, empty arrays of u8 and valid UTF-8.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -16,11 +16,10 @@ use testkit::malformed::raw::{Raw, id, le};
 /// Peak memory allowed, in KiB.
 const LIMIT: u64 = 200_000_000 / 1024;
 
-/// Ten times what the slowest takes on a loaded machine.
+/// Ten times the slowest case on a loaded machine.
 const HANG: Duration = Duration::from_secs(10);
 
-/// A file of `len` bytes, all zero but the pieces at these offsets, and whether it is accepted: what
-/// is must stay below the limit, too.
+/// A file of `len` bytes, zero except for `pieces` at their offsets. Accepted files must stay below the limit, too.
 struct Case {
     name: &'static str,
     accepted: bool,
@@ -34,14 +33,14 @@ impl Case {
     }
 }
 
-/// A file with one key, an array that claims `count` elements, and zeroes up to `len` bytes.
+/// A file with one key, an array that claims `count` elements, zero-padded to `len` bytes.
 fn array(name: &'static str, accepted: bool, element: u32, count: u64, len: u64) -> Case {
     let value = [le(element), le(count)].concat();
     Case::new(name, accepted, Raw::new().key("k", id::ARRAY, value).bytes(), len)
 }
 
-/// A file with eight keys, each an array of 40 million zeroes.
-fn arrays_one_after_the_other(name: &'static str) -> Case {
+/// A file with eight keys, each an array of 40 million zeros.
+fn several_arrays(name: &'static str) -> Case {
     const EACH: u64 = 40_000_000;
     let head = |key: &str| {
         let file = Raw { key_count: Some(8), ..Raw::new() };
@@ -73,7 +72,7 @@ fn cases() -> Vec<Case> {
         Case::new("as many tensors as are accepted", true, tensors.bytes(), GIB),
         array("strings without end", false, id::STRING, GIB / 2, 5 * GIB),
         array("arrays without end", false, id::ARRAY, GIB / 4, 5 * GIB),
-        arrays_one_after_the_other("more numbers in several arrays than in one"),
+        several_arrays("more numbers in several arrays than in one"),
         array("numbers without end", false, id::F64, GIB / 2, 5 * GIB),
         Case::new("a string without end", false, long_string.bytes(), 2 * GIB),
         Case::new("tensors without end", false, many_tensors.bytes(), 5 * GIB),
@@ -81,14 +80,14 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// The most memory this process ever had, in KiB.
+/// Peak memory of this process, in KiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Opens the file and reports: accepted or not, KiB at the peak.
+/// Opens the file and reports whether it is accepted, and the peak memory in KiB.
 fn open(path: &Path) {
     let started = Instant::now();
     let opened = Gguf::open(path);
@@ -100,7 +99,7 @@ fn open(path: &Path) {
 }
 
 #[test]
-fn the_worst_files_stay_small_and_quick() {
+fn worst_case_files_stay_within_memory_and_time() {
     const CHILD: &str = "GGUF_MEMORY_TEST_FILE";
     if let Some(path) = std::env::var_os(CHILD) {
         return open(path.as_ref());
@@ -115,7 +114,7 @@ fn the_worst_files_stay_small_and_quick() {
             file.write_all(&bytes).unwrap();
         }
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["the_worst_files_stay_small_and_quick", "--exact", "--nocapture"])
+            .args(["worst_case_files_stay_within_memory_and_time", "--exact", "--nocapture"])
             .env(CHILD, &path)
             .output()
             .unwrap();

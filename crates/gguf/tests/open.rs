@@ -1,4 +1,4 @@
-//! Opening what is there, what is not, and a version 1 file laid out by hand.
+//! Opening existing files, missing files, and a hand-made version 1 file.
 
 use bytes::Bytes;
 use gguf::{Array, Error, Gguf, Metadata, Value, Version};
@@ -14,7 +14,7 @@ fn message<T: Send + Sync>(result: Result<T, Error>) -> String {
 }
 
 #[test]
-fn what_is_no_file_is_said_to_be_none() {
+fn paths_that_are_no_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let missing = message(Gguf::open(dir.path().join("missing.gguf")));
     assert!(missing.contains("missing.gguf: cannot open the file: "), "{missing}");
@@ -30,9 +30,9 @@ fn what_is_no_file_is_said_to_be_none() {
     assert!(empty.contains("an empty file"), "{empty}");
 }
 
-/// Whatever is released of a mapped file, or is none of it, reads as before.
+/// Released pages, and slices outside the mapping, read as before.
 #[test]
-fn released_bytes_come_back() {
+fn released_bytes_are_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     std::fs::write(&path, testkit::llama::Spec::new(Format::Q8_0).file()).unwrap();
@@ -47,7 +47,7 @@ fn released_bytes_come_back() {
 }
 
 #[test]
-fn a_message_reads_as_a_sentence() {
+fn messages_are_complete() {
     let case = |name: &str| {
         let found = testkit::malformed::cases().into_iter().find(|case| case.name == name);
         message(Gguf::from_bytes(found.unwrap().bytes.into()))
@@ -55,17 +55,17 @@ fn a_message_reads_as_a_sentence() {
     assert_eq!(
         case("offset 1"),
         "GGUF data in memory: tensor \"t\" (info at offset 0x18): offset 1 is not a multiple of the \
-         alignment 32; the file is damaged or was written by a faulty tool, download or convert it again"
+         alignment 32; the file is damaged or was written by a faulty tool; download or convert it again"
     );
     assert_eq!(
         case("string cut"),
         "GGUF data in memory: metadata key \"k\" (at offset 0x3e): the file ends inside a string: 5 bytes \
-         needed, 4 left; the file is incomplete or damaged, download or convert it again"
+         needed, 4 left; the file is incomplete or damaged; download or convert it again"
     );
 }
 
 #[test]
-fn data_in_memory_has_the_name_it_was_given() {
+fn data_in_memory_has_the_given_name() {
     let named = |bytes: &[u8]| Gguf::from_named_bytes("the box", Bytes::copy_from_slice(bytes));
     assert!(message(named(b"")).starts_with("the box: "));
     let file = gguf::write(Vec::new(), &Metadata::default(), &[]).unwrap();
@@ -76,7 +76,7 @@ fn data_in_memory_has_the_name_it_was_given() {
 
 /// Counts, lengths and dimensions have 32 bits in version 1; offsets have 64.
 #[test]
-fn version_1_by_hand() {
+fn hand_made_version_1_file() {
     let mut file = vec![];
     file.extend(b"GGUF\x01\0\0\0\x02\0\0\0\x03\0\0\0");
     file.extend(b"\x01\0\0\0s\x08\0\0\0\x02\0\0\0hi"); // s: string
@@ -102,9 +102,9 @@ fn version_1_by_hand() {
     assert_eq!(gguf.tensor("q").unwrap().data, 1f32.to_le_bytes().as_slice());
 }
 
-/// Some tools sort the list by name, or leave room between tensors.
+/// Some tools sort the list by name or leave gaps between tensors.
 #[test]
-fn data_need_not_follow_the_order_of_the_list() {
+fn data_may_be_in_another_order_than_the_list() {
     let file = Raw::new().tensor("last", &[8], 0, 128).tensor("first", &[8], 0, 0).tensor("mid", &[8], 0, 64);
     let data: Vec<u8> = (0..160).collect();
     let gguf = Gguf::from_bytes(file.data(data).bytes().into()).unwrap();

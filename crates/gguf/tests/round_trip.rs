@@ -1,4 +1,4 @@
-//! What the writer writes, the reader reads; what it must not write, it refuses.
+//! The reader reads what the writer writes, and the writer refuses invalid input.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use quant::Format;
 
-/// Arrays nested up to `depth` deep. Floating-point numbers are never NaN, which equals nothing.
+/// Arrays nested up to `depth` deep, without NaN, which never compares equal.
 fn arrays(depth: u32) -> BoxedStrategy<Array> {
     let flat = prop_oneof![
         vec(any::<u8>(), 0..9).prop_map(Array::U8),
@@ -51,7 +51,7 @@ fn metadata() -> impl Strategy<Value = Metadata> {
     let alignment = proptest::option::of((0u32..12).prop_map(|power| 1u32 << power));
     (btree_map(".{1,20}", values(), 0..12), alignment).prop_map(|(keys, alignment)| {
         let mut metadata: Metadata = keys.into_iter().collect();
-        // Keys whose meaning this crate knows.
+        // Keys that this crate interprets.
         for key in ["general.alignment", "split.count", "split.no"] {
             metadata.remove(key);
         }
@@ -80,7 +80,7 @@ fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(metadata in metadata(), tensors in tensors()) {
+    fn written_files_are_read_back(metadata in metadata(), tensors in tensors()) {
         let written = write(Vec::new(), &metadata, &tensors).unwrap();
         let mut layout = Layout::new(&metadata).unwrap();
         for tensor in &tensors {
@@ -99,9 +99,9 @@ proptest! {
         prop_assert_eq!(write(Vec::new(), read.metadata(), read.tensors()).unwrap(), written);
     }
 
-    /// Any change of one byte is refused or read, at once and without a panic.
+    /// A file with any single byte changed is either refused or read, without a panic.
     #[test]
-    fn a_changed_byte_does_no_harm(
+    fn a_changed_byte_never_panics(
         metadata in metadata(),
         tensors in tensors(),
         place in any::<prop::sample::Index>(),
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// The message of a refusal, which must hold all of `expect`.
+/// Asserts that the result is an error whose message contains all of `expect`.
 fn refused<T>(result: Result<T, WriteError>, expect: &[&str]) {
     let message = result.map(|_| ()).unwrap_err().to_string();
     for part in expect {
@@ -129,7 +129,7 @@ fn layout() -> Layout {
 }
 
 #[test]
-fn what_no_reader_takes_is_not_written() {
+fn invalid_keys_and_tensors_are_refused() {
     let with = |key: &str, value: Value| Layout::new(&[(key, value)].into_iter().collect::<Metadata>());
     let deep = (0..4).fold(Array::U8(vec![1]), |inner, _| Array::Array(vec![inner]));
     refused(with("", Value::U8(1)), &["metadata key \"\"", "empty"]);
@@ -150,7 +150,7 @@ fn what_no_reader_takes_is_not_written() {
 }
 
 #[test]
-fn data_must_come_in_order_and_in_full() {
+fn data_must_be_complete_and_in_order() {
     let writer = || {
         let mut layout = layout();
         layout.tensor("a", &[4], Format::F32).unwrap().tensor("b", &[2], Format::F32).unwrap();

@@ -1,9 +1,9 @@
-//! Real files, where they are at hand.
+//! Real files, if available.
 
 use gguf::{Array, Gguf, Version};
 
 #[test]
-fn version_1_and_3_of_a_model_hold_the_same() {
+fn version_1_and_3_of_a_model_are_equal() {
     let (Some(old), Some(new)) =
         (testkit::shared("models/stories260k-v1.gguf"), testkit::shared("models/stories260k.gguf"))
     else {
@@ -19,7 +19,7 @@ fn version_1_and_3_of_a_model_hold_the_same() {
     assert_eq!(new.metadata().str("general.architecture").unwrap(), Some("llama"));
     assert_eq!(new.metadata().strings("tokenizer.ggml.tokens").unwrap().map(<[_]>::len), Some(512));
     assert_eq!(old.metadata(), new.metadata());
-    // Listed [64, 512]: 512 rows of 64.
+    // Shape [64, 512]: 512 rows of 64.
     let embedding = new.tensor("token_embd.weight").unwrap();
     assert_eq!((embedding.rows(), embedding.row_len()), (512, 64));
     assert_eq!(embedding.data.len(), 512 * 64 * 4);
@@ -27,7 +27,7 @@ fn version_1_and_3_of_a_model_hold_the_same() {
 }
 
 #[test]
-fn vocabularies_are_read_whole() {
+fn vocabularies_are_complete() {
     for (name, tokens) in [
         ("deepseek-coder", 32256),
         ("gpt-2", 50257),

@@ -1,4 +1,4 @@
-//! Split models whose parts are missing, renamed or mixed.
+//! Split models with missing, renamed or mixed parts.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use std::fs;
@@ -12,13 +12,13 @@ fn name(number: u32, count: u32) -> String {
     format!("model-{number:05}-of-{count:05}.gguf")
 }
 
-/// What a part holds; tests change it before it is written.
+/// Contents of a part, which tests modify before writing.
 struct Part {
     metadata: Metadata,
     tensors: Vec<Tensor>,
 }
 
-/// `count` parts of one tensor each, `t1` and so on, whose bytes are the part's number.
+/// `count` parts of one tensor each, `t1` and so on, whose bytes are the number of the part.
 fn parts(count: u32) -> Vec<Part> {
     (1..=count)
         .map(|number| {
@@ -36,7 +36,7 @@ fn parts(count: u32) -> Vec<Part> {
         .collect()
 }
 
-/// Writes the parts under their names; the path of the first.
+/// Writes the parts and returns the path of the first.
 fn save(dir: &Path, parts: &[Part]) -> PathBuf {
     for (part, number) in parts.iter().zip(1..) {
         let bytes = write(Vec::new(), &part.metadata, &part.tensors).unwrap();
@@ -45,7 +45,7 @@ fn save(dir: &Path, parts: &[Part]) -> PathBuf {
     dir.join(name(1, parts.len() as u32))
 }
 
-/// The message of a file that is refused, which must hold all of `expect`.
+/// Asserts that opening fails with a message that contains all of `expect`.
 fn refused(path: &Path, expect: &[&str]) {
     let message = Gguf::open(path).unwrap_err().to_string();
     for part in expect {
@@ -53,7 +53,7 @@ fn refused(path: &Path, expect: &[&str]) {
     }
 }
 
-/// [`refused`] with parts changed by `change`.
+/// [`refused`], for parts modified by `change`.
 fn refused_with(count: u32, change: impl FnOnce(&mut [Part]), expect: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let mut parts = parts(count);
@@ -62,7 +62,7 @@ fn refused_with(count: u32, change: impl FnOnce(&mut [Part]), expect: &[&str]) {
 }
 
 #[test]
-fn the_first_part_opens_them_all() {
+fn the_first_part_opens_all_parts() {
     let dir = tempfile::tempdir().unwrap();
     let gguf = Gguf::open(save(dir.path(), &parts(12))).unwrap();
     let names: Vec<&str> = gguf.tensors().map(|tensor| tensor.name.as_str()).collect();
@@ -86,14 +86,14 @@ fn missing_parts_are_named() {
 }
 
 #[test]
-fn another_part_than_the_first_says_which_to_open() {
+fn opening_another_part_names_the_first() {
     let dir = tempfile::tempdir().unwrap();
     save(dir.path(), &parts(3));
     refused(&dir.path().join(name(2, 3)), &["part 2", "3 files", "model-00001-of-00003.gguf"]);
 }
 
 #[test]
-fn a_renamed_first_part_says_how_it_was_called() {
+fn a_renamed_first_part_reports_its_original_name() {
     let dir = tempfile::tempdir().unwrap();
     let first = save(dir.path(), &parts(3));
     let renamed = dir.path().join("my model.gguf");
@@ -134,7 +134,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         |parts| {
             parts[0].metadata.insert("split.tensors.count", 3i32);
         },
-        &["model-00001-of-00002.gguf: ", "hold 2 tensors", "says 3"],
+        &["model-00001-of-00002.gguf: ", "contain 2 tensors", "is 3"],
     );
 }
 
@@ -166,7 +166,7 @@ fn a_damaged_part_is_named() {
 }
 
 #[test]
-fn most_parts_a_file_can_claim_are_looked_for_at_once() {
+fn the_maximum_number_of_missing_parts_is_reported_quickly() {
     let dir = tempfile::tempdir().unwrap();
     let mut part = parts(1).remove(0);
     part.metadata.insert("split.count", Value::U16(65535));
@@ -175,9 +175,9 @@ fn most_parts_a_file_can_claim_are_looked_for_at_once() {
     refused(&path, &["65535 files", "model-00002-of-65535.gguf", "and 65526 more are missing"]);
 }
 
-/// Merging tools leave a count of 0 behind.
+/// Merging tools leave a count of 0.
 #[test]
-fn a_count_of_0_or_1_is_no_split() {
+fn a_count_of_0_or_1_means_not_split() {
     for count in [0u16, 1] {
         let dir = tempfile::tempdir().unwrap();
         let mut part = parts(1).remove(0);

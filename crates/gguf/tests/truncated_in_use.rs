@@ -1,4 +1,4 @@
-//! A file that shrinks or is written to while it is in use: reading goes on, and the change is reported.
+//! Files that shrink or are modified while in use: reading continues, and the change is reported.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -29,7 +29,7 @@ fn sum(gguf: &Gguf) -> u64 {
     gguf.tensor("a").unwrap().data.iter().map(|&byte| u64::from(byte)).sum()
 }
 
-fn is_reported(gguf: &Gguf, path: &Path) {
+fn assert_reported(gguf: &Gguf, path: &Path) {
     match gguf.check_intact() {
         Err(error @ Error::TruncatedInUse { .. }) => {
             let message = error.to_string();
@@ -41,7 +41,7 @@ fn is_reported(gguf: &Gguf, path: &Path) {
 }
 
 #[test]
-fn lost_pages_read_as_zeroes() {
+fn lost_pages_read_as_zeros() {
     gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
@@ -51,15 +51,15 @@ fn lost_pages_read_as_zeroes() {
     truncate(&path, 4096 * 2);
     let left = sum(&gguf);
     assert!(left > 0 && left < 7 * 4096 * 2, "{left}");
-    is_reported(&gguf, &path);
+    assert_reported(&gguf, &path);
 
-    // Once lost, lost: a file that grows again does not bring back what was read as zeroes.
+    // The loss is permanent: a file that grows again does not correct the zeros read before.
     truncate(&path, 4 * LEN as u64);
-    is_reported(&gguf, &path);
+    assert_reported(&gguf, &path);
 }
 
 #[test]
-fn a_loss_inside_the_last_page_raises_no_signal_but_is_reported() {
+fn truncation_within_the_last_page_is_reported_without_a_signal() {
     gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
@@ -67,11 +67,11 @@ fn a_loss_inside_the_last_page_raises_no_signal_but_is_reported() {
     let gguf = Gguf::open(&path).unwrap();
     truncate(&path, gguf.file_len() - 1);
     sum(&gguf);
-    is_reported(&gguf, &path);
+    assert_reported(&gguf, &path);
 }
 
 #[test]
-fn several_threads_and_files_at_once() {
+fn several_threads_and_files() {
     gguf::survive_truncation().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<_> = (0..8).map(|i| dir.path().join(format!("{i}.gguf"))).collect();
@@ -82,7 +82,7 @@ fn several_threads_and_files_at_once() {
             Gguf::open(path).unwrap()
         })
         .collect();
-    // Odd files are lost; all are read by four threads while mappings come and go elsewhere.
+    // Files with odd numbers are truncated. Four threads read all files while other mappings are created and dropped.
     for path in paths.iter().skip(1).step_by(2) {
         truncate(path, 512);
     }
@@ -101,19 +101,19 @@ fn several_threads_and_files_at_once() {
             gguf.check_intact().unwrap();
             assert_eq!(sum(gguf), 7 * LEN as u64);
         } else {
-            is_reported(gguf, path);
+            assert_reported(gguf, path);
         }
     }
 }
 
 #[test]
-fn a_file_written_over_in_place_is_reported() {
+fn a_file_modified_in_place_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
     make(&path);
     let gguf = Gguf::open(&path).unwrap();
     let before = std::fs::metadata(&path).unwrap().modified().unwrap();
-    // Times of files are as coarse as the system's tick.
+    // File times have the resolution of the system's clock tick.
     while std::fs::metadata(&path).unwrap().modified().unwrap() == before {
         let mut file = OpenOptions::new().write(true).open(&path).unwrap();
         file.seek(SeekFrom::End(-4)).unwrap();
@@ -127,9 +127,9 @@ fn a_file_written_over_in_place_is_reported() {
     }
 }
 
-/// A new file under the old name leaves the mapped one as it was.
+/// A new file with the same name leaves the mapped one intact.
 #[test]
-fn a_file_that_is_replaced_stays_in_use() {
+fn a_replaced_file_stays_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let [path, new] = ["model.gguf", "new.gguf"].map(|name| dir.path().join(name));
     make(&path);

@@ -1,89 +1,89 @@
-//! Why a file's model is refused.
+//! Errors of unsupported or invalid models.
 
-/// A model that cannot be computed as its file asks.
+/// A model that cannot be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file is of a family that is not built.
+    /// The architecture is not supported.
     #[error(
-        "metadata key `general.architecture` is {found}: that architecture is not supported; supported: {supported}"
+        "metadata key `general.architecture` is {found}: this architecture is not supported; supported: {supported}"
     )]
     Architecture {
-        /// The name found.
+        /// Architecture of the file.
         found: String,
-        /// Those that are.
+        /// The supported architectures.
         supported: String,
     },
-    /// There are no weights.
-    #[error("the file holds a vocabulary but no tensors; pass a file that holds the model's weights")]
+    /// The file has no tensors.
+    #[error("the file has a vocabulary but no tensors; use a file with the model's weights")]
     NoTensors,
     /// A key without a default is missing.
-    #[error("metadata key `{key}` is missing: {what}; the file is incomplete, convert the model again")]
+    #[error("metadata key `{key}` is missing: {what}; the file is incomplete; convert the model again")]
     MissingKey {
         /// The key.
         key: String,
-        /// What it holds.
+        /// Meaning of the key.
         what: &'static str,
     },
-    /// A key holds another type.
+    /// A key has a value of another type.
     #[error(transparent)]
     WrongType(#[from] gguf::WrongType),
-    /// A key holds a value that cannot be.
+    /// A key has an invalid value.
     #[error(
-        "metadata key `{key}` is {found}, expected {expected}; the file is damaged or was converted wrongly"
+        "metadata key `{key}` is {found}, expected {expected}; the file is damaged or was converted incorrectly"
     )]
     BadValue {
         /// The key.
         key: String,
         /// Its value.
         found: String,
-        /// What is possible.
+        /// Valid values.
         expected: String,
     },
-    /// A key asks for a computation that is not built.
+    /// A key requests an unsupported computation.
     #[error("metadata key `{key}` is {found}: {what} is not supported for architecture {architecture}")]
     Unsupported {
         /// The key.
         key: String,
         /// Its value.
         found: String,
-        /// What it asks for.
+        /// The requested feature.
         what: &'static str,
         /// The file's architecture.
         architecture: &'static str,
     },
-    /// A tensor of the architecture is not in the file.
+    /// A tensor of the graph is missing.
     #[error(
-        "tensor `{name}` of shape {expected:?} is missing; the file is incomplete, convert or download it again"
+        "tensor `{name}` of shape {expected:?} is missing; the file is incomplete; convert or download it again"
     )]
     MissingTensor {
         /// Its name.
         name: String,
-        /// The shape it should have, fastest dimension first.
+        /// Expected shape, fastest dimension first.
         expected: Vec<usize>,
     },
-    /// A tensor holds one expert, where all experts of a layer are expected in one tensor.
+    /// A tensor has a single expert, instead of all experts of a layer.
     #[error(
-        "tensor `{name}` holds one expert alone, as files of Mixtral did until 2024; such files are not supported, \
+        "tensor `{name}` has a single expert, the layout of Mixtral files before April 2024, which is not supported; \
          convert the model again"
     )]
     SplitExperts {
         /// Its name.
         name: String,
     },
-    /// A tensor's shape is not what the hyper-parameters say.
-    #[error("tensor `{name}` has shape {found:?}, the hyper-parameters say {expected:?}")]
+    /// The shape of a tensor does not match the hyper-parameters.
+    #[error("tensor `{name}` has shape {found:?}, the hyper-parameters require {expected:?}")]
     TensorShape {
         /// Its name.
         name: String,
-        /// The shape in the file, fastest dimension first.
+        /// Shape in the file, fastest dimension first.
         found: Vec<usize>,
-        /// The shape it should have.
+        /// Expected shape.
         expected: Vec<usize>,
     },
-    /// A tensor that the architecture does not know; leaving it out could change the result.
+    /// A tensor that the graph does not use; ignoring it could change the result.
     #[error(
-        "tensor `{name}` is not part of architecture {architecture} as it is supported; running without it could give wrong answers"
+        "tensor `{name}` is not used by the supported variant of architecture {architecture}; ignoring it could give wrong results"
     )]
     UnusedTensor {
         /// Its name.

@@ -1,13 +1,13 @@
-//! The metadata keys of one architecture: each is read, known to change nothing, or refused.
+//! The metadata keys of one architecture: each is read, known to be harmless, or refused.
 
 use gguf::{Array, Metadata, Value, quoted};
 
 use crate::Error;
 
-/// The largest number that any size may have: far above every real model, far below overflow.
+/// Upper bound of all sizes: far above real models, far below overflow.
 const MAX_SIZE: u32 = 1 << 24;
 
-/// Keys that change nothing in any family as it is built.
+/// Keys that affect no supported family.
 const HARMLESS: [&str; 4] = [
     "attention.layer_norm_epsilon",
     "rope.scaling.finetuned",
@@ -15,25 +15,25 @@ const HARMLESS: [&str; 4] = [
     "vocab_size",
 ];
 
-/// Keys that ask for a computation unless they hold the neutral value given, which may stand in any file whose family
-/// does not read the key.
+/// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that do
+/// not read the key.
 const NEUTRAL: [(&str, f32, &str); 25] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),
-    ("expert_shared_count", 0.0, "an expert that all rows share"),
-    ("expert_shared_feed_forward_length", 0.0, "an expert that all rows share"),
+    ("expert_shared_count", 0.0, "a shared expert"),
+    ("expert_shared_feed_forward_length", 0.0, "a shared expert"),
     ("expert_group_count", 0.0, "groups of experts"),
     ("expert_group_used_count", 0.0, "groups of experts"),
     ("expert_weights_scale", 1.0, "a scale of the experts' weights"),
-    ("expert_weights_norm", 1.0, "weights of experts that do not add up to 1"),
-    ("expert_gating_func", 1.0, "a choice of experts without softmax"),
-    ("leading_dense_block_count", 0.0, "leading layers without experts"),
+    ("expert_weights_norm", 1.0, "expert weights without normalisation"),
+    ("expert_gating_func", 1.0, "a router without softmax"),
+    ("leading_dense_block_count", 0.0, "leading dense layers"),
     ("interleave_moe_layer_step", 0.0, "a mixture of experts in some layers only"),
-    ("nextn_predict_layers", 0.0, "layers that predict several tokens"),
+    ("nextn_predict_layers", 0.0, "multi-token prediction"),
     ("attention.clamp_kqv", 0.0, "clamping of queries, keys and values"),
     ("attention.max_alibi_bias", 0.0, "ALiBi"),
-    ("attention.causal", 1.0, "attention to later positions"),
-    ("attention.scale", 0.0, "a scale of its own for attention"),
+    ("attention.causal", 1.0, "non-causal attention"),
+    ("attention.scale", 0.0, "a custom attention scale"),
     ("attention.sliding_window", 0.0, "a sliding window"),
     ("attention.temperature_length", 0.0, "temperature tuning of attention"),
     ("attn_logit_softcapping", 0.0, "a soft cap of attention scores"),
@@ -45,23 +45,23 @@ const NEUTRAL: [(&str, f32, &str); 25] = [
     ("pooling_type", 0.0, "pooling of embeddings"),
 ];
 
-/// The same of RoPE.
+/// The same for RoPE.
 const NEUTRAL_ROPE: [(&str, f32, &str); 3] = [
     ("rope.scaling.attn_factor", 1.0, "scaling of attention with the context"),
     ("rope.scaling.yarn_log_multiplier", 0.0, "YaRN scaling"),
     ("rope.scaling.yarn_ext_factor", 0.0, "YaRN scaling"),
 ];
 
-/// Names of the usual order of values in `tensor_data_layout`.
+/// Names of the standard layout in `tensor_data_layout`.
 const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 
-/// Reads the keys of an architecture, and remembers which it has read.
+/// Reads the keys of an architecture and records which were read.
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
     architecture: &'static str,
-    /// Those that change nothing in the architecture.
+    /// Keys that do not affect this family.
     harmless: &'static [&'static str],
-    /// Names and the values that were taken from them, or from their defaults.
+    /// Keys read so far, with their values or defaults.
     read: Vec<(&'static str, Value)>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Keys<'a> {
         Keys { metadata, architecture, harmless, read: Vec::new() }
     }
 
-    /// What all the keys begin with.
+    /// The prefix of the keys.
     pub(crate) fn architecture(&self) -> &'static str {
         self.architecture
     }
@@ -88,12 +88,12 @@ impl<'a> Keys<'a> {
         self.metadata.contains(&self.key(name))
     }
 
-    /// That a key holds a value that cannot be.
+    /// The error of a key with an invalid value.
     pub(crate) fn bad(&self, name: &str, found: impl ToString, expected: impl Into<String>) -> Error {
         Error::BadValue { key: self.key(name), found: found.to_string(), expected: expected.into() }
     }
 
-    /// That a key is missing, and what it would hold.
+    /// The error of a missing key; `what` is its meaning.
     pub(crate) fn missing(&self, name: &str, what: &'static str) -> Error {
         Error::MissingKey { key: self.key(name), what }
     }
@@ -102,7 +102,7 @@ impl<'a> Keys<'a> {
         self.read.push((name, value.into()));
     }
 
-    /// A number of things, of which there is at least one.
+    /// Reads a positive size.
     pub(crate) fn size(&mut self, name: &'static str, what: &'static str) -> Result<usize, Error> {
         let found = self.metadata.u32(&self.key(name))?;
         let size = found.ok_or_else(|| self.missing(name, what))?;
@@ -111,7 +111,7 @@ impl<'a> Keys<'a> {
         Ok(size)
     }
 
-    /// A number of things, of which there is at least one; `default` where the file does not say it.
+    /// Reads a positive size, with a default.
     pub(crate) fn size_or(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
         if self.has(name) {
             return self.size(name, "");
@@ -120,7 +120,7 @@ impl<'a> Keys<'a> {
         Ok(default)
     }
 
-    /// A number of things of which there may be none, as there are where the file does not say it.
+    /// Reads a size that may be 0, which is also the default.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<usize, Error> {
         let is_none = self.metadata.u32(&self.key(name))?.unwrap_or(0) == 0;
         if is_none {
@@ -129,7 +129,7 @@ impl<'a> Keys<'a> {
         if is_none { Ok(0) } else { self.size(name, "") }
     }
 
-    /// A size for each layer: one for all of them, or an array of as many.
+    /// Reads a positive size per layer: one value for all layers, or an array.
     pub(crate) fn sizes(
         &mut self,
         name: &'static str,
@@ -149,7 +149,7 @@ impl<'a> Keys<'a> {
         Ok(sizes)
     }
 
-    /// A size for each layer; `default` where the file does not say it.
+    /// Reads a positive size per layer, with a default.
     pub(crate) fn sizes_or(&mut self, name: &'static str, default: &[usize]) -> Result<Vec<usize>, Error> {
         if self.has(name) {
             return self.sizes(name, "", default.len());
@@ -162,8 +162,8 @@ impl<'a> Keys<'a> {
         Ok(default.to_vec())
     }
 
-    /// Which layers are of the first kind, where the last of every `period` layers is of the other: a period, of which 0
-    /// is endless, or an array of as many booleans or numbers as there are layers.
+    /// Reads which layers are of the first of two kinds: either a period, where the last of every `period` layers is of the
+    /// second kind and 0 means none, or an array of booleans or integers, one per layer.
     pub(crate) fn pattern(
         &mut self,
         name: &'static str,
@@ -188,7 +188,7 @@ impl<'a> Keys<'a> {
         Ok(found)
     }
 
-    /// A floating-point number.
+    /// Reads an optional float.
     pub(crate) fn float(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         let found = self.metadata.f32(&self.key(name))?;
         if let Some(value) = found {
@@ -197,31 +197,31 @@ impl<'a> Keys<'a> {
         Ok(found)
     }
 
-    /// A finite number above 0; `default` where the file does not say it.
+    /// Reads a finite, positive float, with a default.
     pub(crate) fn positive_or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
         let Some(value) = self.float(name)? else {
             self.mark(name, default);
             return Ok(default);
         };
         if !(value.is_finite() && value > 0.0) {
-            return Err(self.bad(name, value, "a finite number above 0"));
+            return Err(self.bad(name, value, "a finite, positive number"));
         }
         Ok(value)
     }
 
-    /// What RMSNorm adds under its root.
+    /// Reads the RMS norm epsilon.
     pub(crate) fn rms_epsilon(&mut self) -> Result<f32, Error> {
         let name = "attention.layer_norm_rms_epsilon";
         let found = self.float(name)?;
-        let epsilon = found.ok_or_else(|| self.missing(name, "what RMSNorm adds under its root"))?;
+        let epsilon = found.ok_or_else(|| self.missing(name, "the epsilon of RMS norms"))?;
         if !(epsilon.is_finite() && epsilon >= 0.0) {
-            return Err(self.bad(name, epsilon, "a finite number from 0 on"));
+            return Err(self.bad(name, epsilon, "a finite, non-negative number"));
         }
         Ok(epsilon)
     }
 
-    /// What positions are multiplied by before they become angles (Chen et al. 2023), as llama.cpp reads it: scaling is
-    /// linear unless a type says otherwise, by the factor of the new key or the old one; a factor of 0 is none.
+    /// Reads the RoPE position scale (Chen et al. 2023) as llama.cpp does: linear scaling unless the type key says otherwise,
+    /// with the factor of the current or the legacy key; a factor of 0 means no scaling.
     pub(crate) fn rope_scale(&mut self) -> Result<f32, Error> {
         let name = "rope.scaling.type";
         let kind = self.metadata.str(&self.key(name))?.unwrap_or("linear").to_owned();
@@ -235,24 +235,24 @@ impl<'a> Keys<'a> {
             "none" => 1.0,
             "linear" if factor == 0.0 => 1.0,
             "linear" if !(factor.is_finite() && factor > 0.0 && (1.0 / factor).is_finite()) => {
-                let expected = "a finite number from 0 on, with a finite inverse if it is not 0";
+                let expected = "0, or a finite, positive number with a finite inverse";
                 return Err(self.bad(name_of_factor, factor, expected));
             }
             "linear" => 1.0 / factor,
             _ => {
                 let found = Value::String(kind).to_string();
-                return Err(self.unsupported(name, found, "this kind of RoPE scaling"));
+                return Err(self.unsupported(name, found, "this type of RoPE scaling"));
             }
         };
         self.mark(name, if scale == 1.0 { "none" } else { "linear" });
         Ok(scale)
     }
 
-    /// The number of tokens.
+    /// Reads the vocabulary size.
     pub(crate) fn vocab_size(&mut self) -> Result<usize, Error> {
         let key = "tokenizer.ggml.tokens";
         let Some(tokens) = self.metadata.strings(key)? else {
-            let what = "the number of tokens, as there are no tokenizer.ggml.tokens";
+            let what = "the vocabulary size, because tokenizer.ggml.tokens is missing too";
             return self.size("vocab_size", what);
         };
         match tokens.len() {
@@ -267,10 +267,10 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// What was read.
+    /// Returns all keys read, with their values.
     ///
     /// # Errors
-    /// When the file has a key of the architecture that was not read and may change something.
+    /// If the file has a key of the architecture that was not read and is not known to be harmless.
     pub(crate) fn finish(self) -> Result<Vec<(&'static str, Value)>, Error> {
         let namespace = self.key("");
         let ours = self.metadata.iter();
@@ -285,7 +285,7 @@ impl<'a> Keys<'a> {
                 Some((_, neutral, what)) => (number(value) != Some(*neutral)).then_some(*what),
                 None if name == "tensor_data_layout" => {
                     let usual = LAYOUTS.iter().any(|layout| *value == Value::String((*layout).to_owned()));
-                    (!usual).then_some("this order of the values in a tensor")
+                    (!usual).then_some("this tensor layout")
                 }
                 None if name.starts_with("attention.") || name.starts_with("rope.") => {
                     Some("this option of attention or RoPE")
@@ -308,17 +308,17 @@ impl<'a> Keys<'a> {
 
     fn not_one_each(&self, name: &str, found: &Array, layers: usize) -> Error {
         let found = format!("array of {} {}", found.len(), found.element_type());
-        self.bad(name, found, format!("one for each of the {layers} layers"))
+        self.bad(name, found, format!("one value for each of the {layers} layers"))
     }
 
     fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {
-        // The name comes from the file: it may be long, or speak to the terminal.
+        // The name is untrusted: it may be long or contain control characters.
         let key = self.key(quoted(name).trim_matches('"'));
         Error::Unsupported { key, found, what, architecture: self.architecture }
     }
 }
 
-/// A boolean or number as a number.
+/// Converts a boolean or number to f32.
 fn number(value: &Value) -> Option<f32> {
     match *value {
         Value::Bool(v) => Some(f32::from(u8::from(v))),

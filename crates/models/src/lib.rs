@@ -1,9 +1,8 @@
-//! Model families: from a file's metadata to hyper-parameters and a graph.
+//! Model families: from the metadata of a file to hyper-parameters and a graph.
 //!
-//! A model file becomes a [`Model`]: hyper-parameters that have been checked, and the graph that computes logits from
-//! them. Each [`Family`] is a file under `families` that reads like its paper, made of the shared `blocks`; weights are
-//! named as in the file. Every metadata key of the architecture is read by its family, declared harmless by it, or
-//! refused by name.
+//! A [`Model`] has validated hyper-parameters and the graph that computes its logits. Each [`Family`] is one file under
+//! `families` that reads like its paper, built from the shared `blocks`; weights are named as in the file. Every metadata
+//! key of the architecture is read by its family, declared harmless by it, or refused by name.
 
 mod blocks;
 mod config;
@@ -22,25 +21,24 @@ pub use families::Family;
 
 use keys::Keys;
 
-/// Whether there is a tensor of this name.
+/// Whether the file has a tensor of this name.
 pub(crate) type Tensors<'a> = &'a dyn Fn(&str) -> bool;
 
-/// A model that can be computed: its hyper-parameters and its graph.
+/// A supported model: hyper-parameters and graph.
 #[derive(Debug)]
 pub struct Model {
     /// Hyper-parameters.
     pub config: Config,
-    /// From tokens to logits.
+    /// The graph from tokens to logits.
     pub graph: Graph,
 }
 
 impl Model {
-    /// Reads the hyper-parameters of `file`, builds its graph and checks that the file holds the
-    /// tensors of the graph and no other.
+    /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the graph.
     ///
     /// # Errors
-    /// When the architecture is not supported, a key is missing, absurd or unknown, or a tensor is missing, of
-    /// another shape, or not used by the graph.
+    /// If the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is missing, has another
+    /// shape, or is not used by the graph.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
         let family = family(file.metadata())?;
         if file.tensors().len() == 0 {
@@ -70,17 +68,17 @@ impl Model {
         }
     }
 
-    /// The model that `metadata` describes, where `has` says which tensors there are: a family's optional ones, and
-    /// `blk.N.attn_norm.weight` of every layer. The graph's list of weights is the list of the tensors of its file.
+    /// The model that `metadata` describes. `has` tells which tensors exist: the optional ones of the family, and
+    /// `blk.N.attn_norm.weight` of every layer. The weights of the graph are the tensors that its file must have.
     ///
     /// # Errors
-    /// When the architecture is not supported, or a key is missing, absurd or unknown.
+    /// If the architecture is not supported, or if a key is missing, invalid or unknown.
     pub fn of(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
         build(family(metadata)?, metadata, has)
     }
 }
 
-/// The family that `general.architecture` names.
+/// The family of `general.architecture`.
 fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     let key = "general.architecture";
     let name = metadata.str(key)?;

@@ -1,4 +1,4 @@
-//! What holds of every family, and what is the new ones' own.
+//! Tests of all families, and of the specifics of each.
 
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use graph::{Graph, Op};
@@ -23,7 +23,7 @@ fn opened(metadata: &Metadata, tensors: &[Tensor]) -> Result<Model, Error> {
     Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
 }
 
-/// The model of `spec` with keys of its architecture changed.
+/// The model of `spec` with changed keys of its architecture.
 fn with(spec: &Spec, change: &[(&str, Value)]) -> Result<Model, Error> {
     let mut metadata = spec.metadata();
     for (key, value) in change {
@@ -40,7 +40,7 @@ fn refused(spec: &Spec, key: &str, value: Value) -> String {
 }
 
 #[track_caller]
-fn has_lines(graph: &Graph, lines: &[&str]) {
+fn assert_lines(graph: &Graph, lines: &[&str]) {
     let printed = graph.to_string();
     for line in lines {
         assert!(printed.lines().any(|found| found.starts_with(line)), "{line}\n{printed}");
@@ -54,9 +54,9 @@ fn every_family_is_tested_here() {
     }
 }
 
-/// A key that nobody reads could change what is computed.
+/// An unread key could change the computation.
 #[test]
-fn keys_that_nobody_knows_are_refused_and_harmless_ones_accepted() {
+fn unknown_keys_are_refused_and_harmless_ones_accepted() {
     for spec in specs() {
         assert!(with(&spec, &[]).is_ok(), "{spec:?}");
         for value in [Value::U32(1), Value::Bool(false), Value::String("x".into())] {
@@ -67,16 +67,16 @@ fn keys_that_nobody_knows_are_refused_and_harmless_ones_accepted() {
         let escape = with(&spec, &[("\x1b[2J", Value::U32(1))]).expect_err("unknown").to_string();
         assert!(!escape.contains('\x1b'), "{escape:?}");
 
-        let family = Family::from_name(spec.architecture).expect("it is built");
+        let family = Family::from_name(spec.architecture).expect("a known family");
         for key in family.harmless() {
             assert!(with(&spec, &[(key, Value::U32(3))]).is_ok(), "{family}.{key}");
         }
     }
 }
 
-/// What one family reads means nothing in another.
+/// A key that one family reads is refused in others, unless it has the neutral value.
 #[test]
-fn keys_of_other_families_are_refused_unless_they_switch_off() {
+fn keys_of_other_families_are_refused_unless_neutral() {
     let dense = [llama::small_qwen2(), llama::qwen3(Format::F32), llama::gemma3(Format::F32)];
     for spec in &dense {
         refused(spec, "expert_count", Value::U32(8));
@@ -93,11 +93,11 @@ fn keys_of_other_families_are_refused_unless_they_switch_off() {
     refused(&llama::mixtral(Format::F32), "expert_feed_forward_length", Value::U32(160));
 }
 
-/// `qwen3.cpp`: each head is normed before RoPE.
+/// As in `qwen3.cpp`: each head is normed before RoPE.
 #[test]
 fn heads_of_qwen3_are_normed_before_rope() {
     let graph = with(&llama::qwen3(Format::F32), &[]).expect("a good model").graph;
-    has_lines(
+    assert_lines(
         &graph,
         &[
             "Qcur_pre-0 = linear(attn_norm-0, blk.0.attn_q.weight)  // [rows, 192]",
@@ -110,13 +110,13 @@ fn heads_of_qwen3_are_normed_before_rope() {
     );
 }
 
-/// `build_moe_ffn` of llama.cpp, as one operation for the choice and one for the experts.
+/// As in llama.cpp's `build_moe_ffn`, with one operation for routing and one for the experts.
 #[test]
-fn experts_are_chosen_and_mixed() {
+fn experts_are_routed_and_mixed() {
     for (spec, experts) in [(llama::mixtral(Format::F32), 2), (llama::qwen3moe(Format::F32), 3)] {
         let graph = with(&spec, &[]).expect("a good model").graph;
         let route = format!("ffn_moe_routes-1 = route(ffn_moe_logits-1, {experts} used)  // [rows, 8]");
-        has_lines(
+        assert_lines(
             &graph,
             &[
                 "ffn_moe_logits-0 = linear(ffn_norm-0, blk.0.ffn_gate_inp.weight)  // [rows, 8]",
@@ -126,7 +126,7 @@ fn experts_are_chosen_and_mixed() {
             ],
         );
         let route = route.replace("[rows", if graph.layers() == 2 { "[outputs" } else { "[rows" });
-        has_lines(&graph, &[&route]);
+        assert_lines(&graph, &[&route]);
         let down = graph.weights().find(|(_, weight)| weight.name == "blk.0.ffn_down_exps.weight");
         let shape = [spec.ffn as usize, spec.hidden as usize, 8];
         assert_eq!(down.expect("it is there").1.tensor_shape(), shape);
@@ -143,9 +143,9 @@ fn experts_are_chosen_and_mixed() {
     assert!(error.contains("`qwen3moe.expert_count` is missing"), "{error}");
 }
 
-/// Without a width of its own an expert has its share of the feed-forward network's.
+/// Without its own key, the hidden size of an expert is a share of `feed_forward_length`.
 #[test]
-fn the_width_of_an_expert_has_a_default() {
+fn the_hidden_size_of_experts_has_a_default() {
     let spec = llama::qwen3moe(Format::F32);
     let mut metadata = spec.metadata();
     metadata.remove("qwen3moe.expert_feed_forward_length");
@@ -156,9 +156,9 @@ fn the_width_of_an_expert_has_a_default() {
     assert!(error.contains("qwen3moe.expert_feed_forward_length"), "{error}");
 }
 
-/// Files of the first Mixtral have a tensor for each expert.
+/// The first Mixtral files have one tensor per expert.
 #[test]
-fn experts_in_tensors_of_their_own_are_refused_by_name() {
+fn split_expert_tensors_are_refused_by_name() {
     let spec = llama::mixtral(Format::F32);
     let mut tensors = spec.tensors();
     for tensor in &mut tensors {
@@ -170,7 +170,7 @@ fn experts_in_tensors_of_their_own_are_refused_by_name() {
     assert_eq!(error, Error::SplitExperts { name: "blk.0.ffn_gate.0.weight".into() });
 }
 
-/// By layer of Gemma 3: the window, base and scale of RoPE, and the scale of scores.
+/// Per layer of Gemma 3: window, RoPE base, RoPE scale and score scale.
 fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
     let graph = &model.graph;
     let mut layers = Vec::new();
@@ -183,9 +183,9 @@ fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
     layers
 }
 
-/// `gemma3.cpp`: five local layers, then a global one, or as the file says.
+/// As in `gemma3.cpp`: five local layers, then a global one, unless the file has another pattern.
 #[test]
-fn local_layers_of_gemma3_have_a_window_and_a_rope_of_their_own() {
+fn local_layers_of_gemma3_have_their_own_window_and_rope() {
     let spec = llama::gemma3(Format::F32);
     let scale = 1.0 / 48f32.sqrt();
     let (local, global) = ((Some(40), 1e4, 1.0, scale), (None, 1e6, 0.125, scale));
@@ -217,9 +217,9 @@ fn local_layers_of_gemma3_have_a_window_and_a_rope_of_their_own() {
 }
 
 #[test]
-fn what_gemma3_makes_is_normed_before_it_is_added() {
+fn outputs_of_gemma3_blocks_are_normed_before_they_are_added() {
     let graph = with(&llama::gemma3(Format::F32), &[]).expect("a good model").graph;
-    has_lines(
+    assert_lines(
         &graph,
         &[
             "inp_scaled = scale(embd, 11.313708)",
@@ -234,9 +234,9 @@ fn what_gemma3_makes_is_normed_before_it_is_added() {
     );
 }
 
-/// Gemma 3 27B is told by its 62 layers: scores are divided by the root of `embedding_length / head_count`.
+/// Gemma 3 27B is recognised by its 62 layers: the score scale is `1 / sqrt(embedding_length / head_count)`.
 #[test]
-fn scores_of_the_27b_have_another_scale() {
+fn gemma3_27b_has_another_score_scale() {
     let spec = Spec { layers: 62, hidden: 32, heads: 2, kv_heads: 1, ffn: 32, ..llama::gemma3(Format::F32) };
     for (layers, expected) in [(61, 1.0 / 48f32.sqrt()), (62, 0.25)] {
         let model = with(&Spec { layers, ..spec.clone() }, &[]).expect("a good model");
@@ -244,9 +244,9 @@ fn scores_of_the_27b_have_another_scale() {
     }
 }
 
-/// Sizes that differ by layer come as arrays.
+/// Sizes that differ between layers are arrays.
 #[test]
-fn sizes_may_differ_by_layer() {
+fn sizes_may_differ_between_layers() {
     let spec = llama::small();
     let sizes = |sizes: [u32; 2]| Value::Array(Array::U32(sizes.into()));
     assert!(with(&spec, &[("feed_forward_length", sizes([96, 96]))]).is_ok());
@@ -263,9 +263,9 @@ fn sizes_may_differ_by_layer() {
     assert!(text.expect_err("floats").to_string().contains("llama.feed_forward_length"));
 }
 
-/// Whatever a key holds, the answer is a model or an error: nothing panics, and nothing is made as large as a number says.
+/// Any value of a key gives a model or an error, without a panic or an allocation proportional to the value.
 #[test]
-fn absurd_values_are_refused() {
+fn extreme_values_never_panic() {
     for spec in specs() {
         let (metadata, tensors) = (spec.metadata(), spec.tensors());
         let names: std::collections::HashSet<&str> = tensors.iter().map(|tensor| &*tensor.name).collect();

@@ -1,4 +1,4 @@
-//! From a file to hyper-parameters and graph.
+//! Architecture `llama`: hyper-parameters and graph.
 
 use gguf::{Gguf, Value};
 use graph::{Op, Rope};
@@ -19,7 +19,7 @@ fn model(spec: &Spec, change: &[(&str, Option<Value>)]) -> Result<Model, Error> 
     Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
 }
 
-/// What queries are roped by, first layer first.
+/// The RoPE parameters of queries, per layer.
 fn ropes(model: &Model) -> Vec<Rope> {
     let rope = |op: &Op| if let Op::Rope { rope, .. } = op { Some(*rope) } else { None };
     model.graph.values().filter_map(|(_, value)| rope(&value.op)).step_by(2).collect()
@@ -30,7 +30,7 @@ fn f32_spec() -> Spec {
 }
 
 #[test]
-fn values_are_named_as_llama_cpp_names_them() {
+fn values_have_the_names_of_llama_cpp() {
     let model = model(&f32_spec(), &[]).expect("a good model");
     let names: Vec<&str> = model.graph.values().map(|(_, value)| value.name.as_str()).collect();
     assert_eq!(
@@ -58,9 +58,9 @@ fn values_are_named_as_llama_cpp_names_them() {
     assert_eq!(names[names.len() - 3..], ["l_out-2", "result_norm", "result_output"]);
 }
 
-/// The defaults of llama.cpp for keys that real files lack.
+/// The defaults of llama.cpp for keys that some real files lack.
 #[test]
-fn absent_keys_have_their_defaults() {
+fn absent_keys_have_defaults() {
     let all = Spec { kv_heads: 8, ..f32_spec() };
     let absent = [
         "llama.rope.freq_base",
@@ -75,18 +75,18 @@ fn absent_keys_have_their_defaults() {
     let (_, store) = model.graph.stores().next().expect("a store");
     assert_eq!((store.heads, store.k_dim, store.v_dim), (8, 32, 32));
     assert_eq!(model.config.vocab_size, testkit::VOCAB);
-    let told = |key: &str| {
+    let reported = |key: &str| {
         let found = model.config.hyper_parameters.iter().find(|(name, _)| *name == key);
         found.map(|(_, value)| value.to_string())
     };
-    assert_eq!(told("rope.freq_base").as_deref(), Some("f32 10000"));
-    assert_eq!(told("attention.head_count_kv").as_deref(), Some("u32 8"));
-    assert_eq!(told("rope.scaling.type").as_deref(), Some("string \"none\""));
+    assert_eq!(reported("rope.freq_base").as_deref(), Some("f32 10000"));
+    assert_eq!(reported("attention.head_count_kv").as_deref(), Some("u32 8"));
+    assert_eq!(reported("rope.scaling.type").as_deref(), Some("string \"none\""));
 }
 
-/// Linear unless a type says otherwise; the old key serves where the new one is absent.
+/// Linear unless the type says otherwise; the legacy key is used if the current one is absent.
 #[test]
-fn rope_scaling_is_read_as_llama_cpp_reads_it() {
+fn rope_scaling_is_read_as_in_llama_cpp() {
     let key = |name: &'static str, value: Value| (name, Some(value));
     let four = || Value::F32(4.0);
     let kind = |kind: &str| key("llama.rope.scaling.type", Value::String(kind.into()));
@@ -100,7 +100,7 @@ fn rope_scaling_is_read_as_llama_cpp_reads_it() {
         let model = model(&f32_spec(), &change).expect("a good model");
         assert!(ropes(&model).iter().all(|rope| rope.scale == expected), "{change:?}");
     }
-    let error = model(&f32_spec(), &[kind("yarn")]).expect_err("not built").to_string();
+    let error = model(&f32_spec(), &[kind("yarn")]).expect_err("not supported").to_string();
     assert!(error.contains("llama.rope.scaling.type") && error.contains("yarn"), "{error}");
 }
 
@@ -115,9 +115,9 @@ fn tied_embeddings_are_the_output_matrix() {
     }
 }
 
-/// What would change the computation is refused by its name; its neutral value is none.
+/// Unsupported features are refused by name, unless the key has its neutral value.
 #[test]
-fn what_is_not_built_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     for (key, neutral, other) in [
         ("llama.expert_used_count", Value::U32(0), Value::U32(2)),
         ("llama.expert_group_count", Value::U32(0), Value::U32(4)),
@@ -132,10 +132,10 @@ fn what_is_not_built_is_refused_by_name() {
     }
 }
 
-/// Linear layers may have biases, as InternLM's and Granite's had that were converted to `llama`; what one layer has, all
-/// must have.
+/// Linear layers may have biases, as in InternLM and Granite models that were converted to `llama`. If one layer has a
+/// bias, all must.
 #[test]
-fn biases_are_added_where_the_file_has_them() {
+fn optional_biases_are_added() {
     let spec = testkit::llama::small();
     let mut tensors = spec.tensors();
     let bias = |name: &str, len: usize| gguf::Tensor {

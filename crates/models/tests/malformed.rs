@@ -1,11 +1,11 @@
-//! Files whose hyper-parameters or tensors make no model.
+//! Files with invalid hyper-parameters or tensors.
 
 use gguf::Gguf;
 use models::Model;
 use testkit::malformed::{Stage, cases, valid};
 
 #[test]
-fn what_makes_no_model_is_refused_and_told() {
+fn invalid_models_are_refused_with_a_reason() {
     for case in cases().into_iter().filter(|case| case.stage == Stage::Model) {
         let file = Gguf::from_bytes(case.bytes.into()).expect(case.name);
         let error = Model::new(&file).expect_err(case.name).to_string();

@@ -1,11 +1,11 @@
-//! Architecture `qwen2`: keys of its own, biases, rotation by halves.
+//! Architecture `qwen2`: keys, biases, NeoX RoPE.
 
 use gguf::{Gguf, Tensor, Value};
 use graph::{Op, Pairing};
 use models::{Error, Model};
 use testkit::llama::{Spec, small, small_qwen2};
 
-/// The small model with its tensors changed.
+/// The small model with changed tensors.
 fn model(change: impl FnOnce(&mut Vec<Tensor>)) -> Result<Model, Error> {
     let spec = small_qwen2();
     let mut tensors = spec.tensors();
@@ -18,9 +18,9 @@ fn opened(spec: &Spec, tensors: &[Tensor]) -> Result<Model, Error> {
     Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
 }
 
-/// As in `qwen2.cpp`: the biases are added before RoPE, which pairs halves.
+/// As in `qwen2.cpp`: biases are added before RoPE, which pairs the halves of a head.
 #[test]
-fn biases_come_before_the_rotation_by_halves() {
+fn biases_are_added_before_neox_rope() {
     let Model { config, graph } = model(|_| {}).expect("a good model");
     assert_eq!((config.architecture, config.block_count), ("qwen2", 2));
     let printed = graph.to_string();
@@ -47,7 +47,7 @@ fn biases_come_before_the_rotation_by_halves() {
 }
 
 #[test]
-fn biases_that_are_missing_or_misshapen_are_refused_by_name() {
+fn missing_or_misshapen_biases_are_refused_by_name() {
     let name = "blk.1.attn_k.bias";
     let missing = model(|tensors| tensors.retain(|tensor| tensor.name != name)).expect_err("missing");
     assert_eq!(missing, Error::MissingTensor { name: name.into(), expected: vec![32] });
@@ -62,9 +62,9 @@ fn biases_that_are_missing_or_misshapen_are_refused_by_name() {
     assert_eq!(misshapen.expect_err("misshapen"), expected);
 }
 
-/// What it names is computed, or the file is refused.
+/// A file is computed as the architecture that it names, or refused.
 #[test]
-fn a_file_is_of_the_architecture_that_it_names() {
+fn the_architecture_key_decides() {
     let llama = Spec { architecture: "llama", ..small_qwen2() };
     let graph = opened(&llama, &small_qwen2().tensors()).expect("biases are optional there").graph;
     assert!(graph.to_string().contains("Interleaved") && graph.find("Qcur_mm-0").is_some());
@@ -76,14 +76,14 @@ fn a_file_is_of_the_architecture_that_it_names() {
 
     for name in ["qwen2moe", "qwen2vl", "qwen"] {
         let text = opened(&Spec { architecture: name, ..qwen2.clone() }, &qwen2.tensors());
-        let text = text.expect_err("not built").to_string();
+        let text = text.expect_err("not supported").to_string();
         assert!(text.contains(name) && text.contains("supported: llama, qwen2,"), "{text}");
     }
 }
 
-/// Keys of the family; those of another mean nothing.
+/// Keys of the family; keys of other architectures have no effect.
 #[test]
-fn what_is_not_built_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     let (spec, tensors) = (small_qwen2(), small_qwen2().tensors());
     let with = |key: &str, value: Value| {
         let mut metadata = spec.metadata();

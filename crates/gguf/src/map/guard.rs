@@ -1,8 +1,8 @@
-//! The SIGBUS handler and the registry of mappings it looks after.
+//! The SIGBUS handler and its registry of mappings.
 //!
-//! The handler does only what POSIX lets a signal handler do: atomic loads and stores, and the system
-//! calls `mmap`, `sigaction` and `raise`. It takes no lock and allocates nothing; registry entries are
-//! reused but never freed, so that walking the list needs no protection.
+//! The handler is async-signal-safe: it uses only atomic loads and stores and the system calls `mmap`, `sigaction` and
+//! `raise`, takes no lock and does not allocate. Registry entries are reused but never freed, so the list can be traversed
+//! without synchronisation.
 
 use std::io;
 use std::ptr;
@@ -19,7 +19,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Registers the mapping of `len` bytes at `start`. The handler looks after it from the moment that it is installed.
+    /// Registers the mapping of `len` bytes at `start`. The handler protects it once installed.
     pub(super) fn new(start: usize, len: usize) -> io::Result<Guard> {
         let end = start + len.next_multiple_of(page_size()?);
         let slot = Slot::claim();
@@ -45,11 +45,11 @@ impl Drop for Guard {
 #[derive(Debug, Default)]
 struct Slot {
     claimed: AtomicBool,
-    /// Odd while the range is being changed: a reader that sees it odd or changing skips the slot,
-    /// which cannot be the one of the mapping being read.
+    /// Sequence lock: odd while the range is being changed. A reader that sees it odd or changing skips the slot, which
+    /// cannot belong to the mapping being read.
     generation: AtomicUsize,
     start: AtomicUsize,
-    /// Past the last page.
+    /// End of the last page.
     end: AtomicUsize,
     lost: AtomicBool,
     next: OnceLock<&'static Slot>,
@@ -65,7 +65,7 @@ static FIRST: Slot = Slot {
 };
 
 impl Slot {
-    /// A slot for the caller alone.
+    /// Claims a slot exclusively.
     fn claim() -> &'static Slot {
         let mut slot = &FIRST;
         while slot.claimed.swap(true, AcqRel) {
@@ -82,22 +82,23 @@ impl Slot {
         self.generation.fetch_add(1, Release);
     }
 
-    fn holds(&self, address: usize) -> bool {
+    fn contains(&self, address: usize) -> bool {
         let before = self.generation.load(Acquire);
         let range = self.start.load(Relaxed)..self.end.load(Relaxed);
         fence(Acquire);
         before.is_multiple_of(2) && before == self.generation.load(Relaxed) && range.contains(&address)
     }
 
-    /// The slot whose mapping holds `address`.
+    /// The slot whose mapping contains `address`.
     fn find(address: usize) -> Option<&'static Slot> {
-        std::iter::successors(Some(&FIRST), |slot| slot.next.get().copied()).find(|slot| slot.holds(address))
+        std::iter::successors(Some(&FIRST), |slot| slot.next.get().copied())
+            .find(|slot| slot.contains(address))
     }
 }
 
-/// What the handler must know.
+/// Data for the handler.
 struct Installed {
-    /// Bytes of a page.
+    /// Page size in bytes.
     page: usize,
     /// The disposition of SIGBUS before ours.
     previous: libc::sigaction,
@@ -105,14 +106,14 @@ struct Installed {
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
-/// Installs the handler, once in a process.
+/// Installs the handler once per process.
 pub(super) fn install() -> io::Result<()> {
     static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
     let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
     result.map_err(io::Error::from_raw_os_error)
 }
 
-/// Bytes of a page.
+/// Page size in bytes.
 fn page_size() -> io::Result<usize> {
     // SAFETY: sysconf only reads its argument.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -123,7 +124,7 @@ fn try_install() -> io::Result<()> {
     let page = page_size()?;
     // SAFETY: a sigaction is plain data for which zeroes are valid (no flags, empty mask, default).
     let (mut previous, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    // The old disposition must be known before the first signal can reach the new handler.
+    // The previous disposition must be stored before the new handler can receive a signal.
     // SAFETY: `previous` is valid for writing; a null new action changes nothing.
     check(unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut previous) })?;
     INSTALLED.get_or_init(|| Installed { page, previous });
@@ -144,26 +145,26 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
     // BUS_ADRALN to BUS_MCEERR_AO: raised by an access, not sent by a process.
     let fault = (1..=5).contains(&code);
     if fault && let Some(slot) = Slot::find(address) {
-        // First the note, then the zeroes: who reads them can see the note.
+        // Mark the loss before the zeros become readable, so that any reader of zeros sees the mark.
         slot.lost.store(true, Release);
         if zero_page(address - address % installed.page, installed.page) {
             return;
         }
     }
-    pass_on(installed, fault, signal, info, context);
+    forward(installed, fault, signal, info, context);
 }
 
-/// Puts a page of zeroes at `start`, a page of a registered mapping.
+/// Maps a zero page at `start`, a page of a registered mapping.
 fn zero_page(start: usize, page: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page belongs to a mapping that is read by the interrupted instruction, so it is
-    // alive, and that is only ever read; `errno` is left alone when the call succeeds.
+    // SAFETY: the interrupted instruction reads this page, so its mapping is alive, and it is read-only. A successful call
+    // does not change `errno`.
     let mapped = unsafe { libc::mmap(start as *mut c_void, page, libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }
 
-/// Does what would have happened without our handler.
-fn pass_on(installed: &Installed, fault: bool, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+/// Handles the signal as the previous disposition would.
+fn forward(installed: &Installed, fault: bool, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let previous = &installed.previous;
     match previous.sa_sigaction {
         // An ignored signal that was sent is dropped; the kernel lets no fault be ignored.
@@ -200,7 +201,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, ExitStatus};
 
-    /// Runs `child` in a process of its own, as the test `name` of this program.
+    /// Runs `child` in a separate process, as test `name` of this executable.
     fn in_child(name: &str, child: fn()) -> ExitStatus {
         const CHILD: &str = "GGUF_GUARD_TEST_CHILD";
         if std::env::var_os(CHILD).is_some() {
@@ -230,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn other_faults_reach_the_handler_that_was_there() {
-        let status = in_child("other_faults_reach_the_handler_that_was_there", || {
+    fn other_faults_reach_the_previous_handler() {
+        let status = in_child("other_faults_reach_the_previous_handler", || {
             // SAFETY: zeroes are a valid sigaction; the handler has the signature asked for.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
@@ -239,12 +240,12 @@ mod tests {
                 assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
             }
             install().unwrap();
-            // A loss of ours does not reach it.
+            // A fault in a registered mapping does not reach it.
             let (file, map) = temp_map(1 << 16);
             file.as_file().set_len(0).unwrap();
             assert_eq!(map.map[1 << 15], 0);
             assert!(map.is_lost());
-            // Of the same kind, but in a mapping that nobody registered.
+            // The same fault in an unregistered mapping.
             let other = tempfile::tempfile().unwrap();
             other.set_len(1 << 16).unwrap();
             // SAFETY: the file is this process's own.
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(status.signal(), Some(libc::SIGBUS));
     }
 
-    /// A library leaves the process's signals alone: whoever reads what the file lost is killed, as with any mapping.
+    /// The library does not touch signal handlers by itself: reading a lost page kills the process as with any mapping.
     #[test]
     fn opening_a_file_installs_no_handler() {
         let status = in_child("opening_a_file_installs_no_handler", || {
@@ -295,12 +296,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_mapping_is_forgotten() {
+    fn a_dropped_mapping_is_unregistered() {
         let (_file, map) = temp_map(1 << 16);
         let inside = map.map.as_ptr() as usize + 5000;
         assert!(Slot::find(inside).is_some_and(|slot| ptr::eq(slot, map.guard.slot)));
         let slot = map.guard.slot;
         drop(map);
-        assert!(!slot.holds(inside));
+        assert!(!slot.contains(inside));
     }
 }

@@ -1,12 +1,11 @@
-//! Self-attention over what a sequence has so far (Vaswani et al. 2017), in which query heads share keys and values
-//! (Ainslie et al. 2023).
+//! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
 use graph::{Pairing, Rope, Store, ValueId, WeightId};
 
 use super::{GraphContext, Linear};
 use crate::{Config, Error, Keys};
 
-/// The linear layer behind attention.
+/// The output projection.
 pub(crate) const ATTN_OUTPUT: Linear =
     Linear { tensor: "attn_output", name: "attn_out", biased: ["attn_out_mm", "attn_out"] };
 
@@ -14,29 +13,29 @@ const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: ["Q
 const KEYS: Linear = Linear { tensor: "attn_k", name: "Kcur_pre", biased: ["Kcur_mm", "Kcur_pre"] };
 const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_mm", "Vcur"] };
 
-/// Attention of all layers of a kind.
+/// The attention parameters of all layers of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Attention {
-    /// Query heads, by layer.
+    /// Query heads per layer.
     pub(crate) heads: Vec<usize>,
-    /// Key and value heads, by layer; each divides the query heads.
+    /// KV heads per layer; each divides the query heads.
     pub(crate) kv_heads: Vec<usize>,
-    /// Width of a query and of a key.
+    /// Columns of a query or key head.
     pub(crate) key_length: usize,
-    /// Width of a value.
+    /// Columns of a value head.
     pub(crate) value_length: usize,
-    /// Rotation of queries and keys.
+    /// RoPE of queries and keys.
     pub(crate) rope: Rope,
-    /// What scores are multiplied by: `1 / sqrt(key_length)` as a rule.
+    /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
-    /// Positions that a row sees, its own included; all up to its own as a rule.
+    /// Sliding window: visible positions, including the row's own; `None` without one.
     pub(crate) window: Option<usize>,
-    /// Whether each head of queries and keys is normed before RoPE.
+    /// Whether an RMS norm of each query and key head precedes RoPE.
     pub(crate) has_qk_norm: bool,
 }
 
 impl Attention {
-    /// What the keys say, the rest as it is as a rule.
+    /// Reads the common keys; the other parameters get their defaults.
     pub(crate) fn read(c: &Config, keys: &mut Keys<'_>, pairing: Pairing) -> Result<Attention, Error> {
         let hidden = c.embedding_length;
         let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
@@ -49,15 +48,16 @@ impl Attention {
         }
         let widths = ["attention.key_length", "attention.value_length"];
         if widths.iter().any(|key| !keys.has(key)) && !hidden.is_multiple_of(heads[0]) {
-            let expected =
-                format!("a divisor of embedding_length {hidden}, or attention.key_length beside it");
+            let expected = format!(
+                "a divisor of embedding_length {hidden}, or keys attention.key_length and attention.value_length"
+            );
             return Err(keys.bad("attention.head_count", heads[0], expected));
         }
         let [key_length, value_length] = widths.map(|key| keys.size_or(key, hidden / heads[0]));
         let (key_length, value_length) = (key_length?, value_length?);
         let dims = keys.size_or("rope.dimension_count", key_length)?;
         if !dims.is_multiple_of(2) || dims > key_length {
-            let expected = format!("an even number up to the key's width {key_length}");
+            let expected = format!("an even number up to attention.key_length {key_length}");
             return Err(keys.bad("rope.dimension_count", dims, expected));
         }
         let theta = keys.positive_or("rope.freq_base", 10_000.0)?;
@@ -74,12 +74,12 @@ impl Attention {
         })
     }
 
-    /// Columns of what [`Attention::attend`] makes in layer `il`, and of the residual stream.
+    /// Input and output columns of the output projection of layer `il`.
     pub(crate) fn output(&self, ctx: &GraphContext<'_>, il: usize) -> [usize; 2] {
         [self.heads[il] * self.value_length, ctx.hidden()]
     }
 
-    /// Attention of layer `il` before its output layer: `[rows, heads * value_length]`.
+    /// Attention of layer `il`, without the output projection: `[rows, heads * value_length]`.
     pub(crate) fn attend(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
         let [q, k, v] = self.project(ctx, il, x);
@@ -90,7 +90,7 @@ impl Attention {
         ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
     }
 
-    /// Queries, keys and values: `[rows, heads * key_length]` and so on.
+    /// Queries, keys and values, each `[rows, heads * columns of a head]`.
     fn project(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
         let rows = [
             self.heads[il] * self.key_length,
@@ -107,7 +107,7 @@ impl Attention {
         [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i]))
     }
 
-    /// Queries or keys as they enter the scores: normed if they are, and roped.
+    /// Applies the optional head norm, then RoPE.
     fn norm_and_rope(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -123,7 +123,7 @@ impl Attention {
     }
 }
 
-/// The rows of a fused matrix that make queries, keys and values.
+/// The row ranges of a fused QKV matrix.
 fn fused(ctx: &mut GraphContext<'_>, il: usize, rows: [usize; 3]) -> [WeightId; 3] {
     let (all, cols) = (rows.iter().sum(), ctx.hidden());
     let mut first = 0;

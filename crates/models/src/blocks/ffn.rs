@@ -1,4 +1,4 @@
-//! The feed-forward network with a gate (Shazeer 2020).
+//! Gated feed-forward network (Shazeer 2020).
 
 use graph::{Activation, ValueId};
 
@@ -8,7 +8,7 @@ const GATE: Linear = Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ff
 const UP: Linear = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up", "ffn_up_b"] };
 const DOWN: Linear = Linear { tensor: "ffn_down", name: "ffn_out", biased: ["ffn_down", "ffn_out"] };
 
-/// `down(act(gate(x)) * up(x))` of layer `il`, `ffn` columns wide: `[rows, hidden]`.
+/// `down(act(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
 pub(crate) fn feed_forward(
     ctx: &mut GraphContext<'_>,
     il: usize,
@@ -23,7 +23,7 @@ pub(crate) fn feed_forward(
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
 }
 
-/// What llama.cpp calls a gate with this function.
+/// llama.cpp's name of a gate with this activation.
 fn gated(act: Activation) -> &'static str {
     match act {
         Activation::Silu => "ffn_swiglu",

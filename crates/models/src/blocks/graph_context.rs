@@ -1,4 +1,4 @@
-//! A graph in the making: embedding, norms, linear layers with the biases that the file has, logits.
+//! A graph under construction: embedding, norms, linear layers with optional biases, logits.
 
 use std::collections::HashMap;
 
@@ -6,26 +6,26 @@ use graph::{Builder, Graph, ValueId, ValueName, WeightId};
 
 use crate::{Config, Tensors};
 
-/// The builder, and what every block needs to know.
+/// The builder and the common parameters of all blocks.
 pub(crate) struct GraphContext<'a> {
     pub(crate) g: Builder,
     c: &'a Config,
-    /// What RMSNorm adds under its root.
+    /// RMS norm epsilon.
     eps: f32,
     has: Tensors<'a>,
-    /// Whether any layer has a tensor, such as `attn_q.bias`.
+    /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
 }
 
-/// A linear layer, which has a bias if the file has one.
+/// A linear layer, with a bias if the file has one.
 #[derive(Debug)]
 pub(crate) struct Linear {
-    /// Its tensors' name, without `.weight` and `.bias`.
+    /// Tensor name, without `.weight` and `.bias`.
     pub(crate) tensor: &'static str,
-    /// The name of its value where there is no bias.
+    /// Name of the value without a bias.
     pub(crate) name: &'static str,
-    /// The names of the product and of its sum with the bias.
+    /// Names of the values before and after adding the bias.
     pub(crate) biased: [&'static str; 2],
 }
 
@@ -45,7 +45,7 @@ impl<'a> GraphContext<'a> {
         (self.has)(name)
     }
 
-    /// Whether any layer has `blk.N.{tensor}`: what one layer has, all must have.
+    /// Whether any layer has `blk.N.{tensor}`; if one layer has it, all must.
     pub(crate) fn in_layers(&mut self, tensor: &str) -> bool {
         let (has, layers) = (self.has, self.c.block_count);
         let any = || (0..layers).any(|il| has(&format!("blk.{il}.{tensor}")));
@@ -63,19 +63,19 @@ impl<'a> GraphContext<'a> {
         self.g.embed(name, table)
     }
 
-    /// Divisors of RoPE's angles for so many columns, if the file has them.
+    /// RoPE frequency divisors for `dims` columns, if the file has them.
     pub(crate) fn rope_factors(&mut self, dims: usize) -> Option<WeightId> {
         let name = "rope_freqs.weight";
         self.has(name).then(|| self.g.weight(name, 1, dims / 2))
     }
 
-    /// RMSNorm of rows, by `blk.N.{tensor}.weight`: `[rows, hidden]`.
+    /// RMS norm of rows with weight `blk.N.{tensor}.weight`: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn norm(&mut self, (name, il): (&'static str, usize), x: ValueId, tensor: &str) -> ValueId {
         self.head_norm((name, il), x, tensor, self.c.embedding_length)
     }
 
-    /// RMSNorm of groups of `cols` columns.
+    /// RMS norm of groups of `cols` columns.
     #[track_caller]
     pub(crate) fn head_norm(
         &mut self,
@@ -88,7 +88,7 @@ impl<'a> GraphContext<'a> {
         self.g.rms_norm((name, il), x, weight, self.eps)
     }
 
-    /// `x` times a matrix of `outputs` rows of `inputs` values, plus the bias if there is one: `[rows, outputs]`.
+    /// Linear layer with a matrix `[outputs, inputs]`, and a bias if the file has one: `[rows, outputs]`.
     #[track_caller]
     pub(crate) fn project(
         &mut self,
@@ -101,7 +101,7 @@ impl<'a> GraphContext<'a> {
         self.multiply(linear, il, x, weight, outputs)
     }
 
-    /// `x` times `weight`, which has `outputs` rows, plus the bias if there is one: `[rows, outputs]`.
+    /// Linear layer with a declared `weight` of `outputs` rows, and a bias if the file has one: `[rows, outputs]`.
     #[track_caller]
     pub(crate) fn multiply(
         &mut self,
@@ -115,14 +115,14 @@ impl<'a> GraphContext<'a> {
         if !self.in_layers(&bias) {
             return self.g.linear((linear.name, il), x, weight);
         }
-        let [product, sum] = linear.biased;
+        let [matmul, sum] = linear.biased;
         let bias = self.g.weight(format!("blk.{il}.{bias}"), 1, outputs);
-        let x = self.g.linear((product, il), x, weight);
+        let x = self.g.linear((matmul, il), x, weight);
         self.g.add_bias((sum, il), x, bias)
     }
 
-    /// What attention made and the residual stream; behind the last layer's attention, which needs every row, only their
-    /// output rows.
+    /// In the last layer, reduces the attention output and the residual stream to the output rows; attention itself needs
+    /// every row.
     #[track_caller]
     pub(crate) fn keep_outputs(&mut self, il: usize, a: ValueId, x: ValueId) -> (ValueId, ValueId) {
         if il + 1 < self.c.block_count {
@@ -131,7 +131,7 @@ impl<'a> GraphContext<'a> {
         (self.g.output_rows("kqv_out_outputs", a), self.g.output_rows("l_inp_outputs", x))
     }
 
-    /// The graph up to the logits, `[outputs, vocab]`, by `output.weight`, or by the embeddings where there is none.
+    /// Finishes the graph with the logits, `[outputs, vocab]`, by `output.weight` or by tied embeddings.
     #[track_caller]
     pub(crate) fn logits(mut self, x: ValueId) -> Graph {
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);

@@ -1,12 +1,12 @@
-//! A layer of a decoder.
+//! Decoder layers.
 
 use graph::ValueId;
 
 use super::{ATTN_OUTPUT, Attention, GraphContext};
 use crate::Error;
 
-/// Layer `il` with a norm before attention and one before the feed-forward network, each of which adds to the residual
-/// stream (Xiong et al. 2020): `[rows, hidden]`. `feed_forward` makes `[rows, hidden]` of the normed rows.
+/// A pre-norm layer (Xiong et al. 2020): attention and feed-forward network, each after a norm and added to the residual
+/// stream: `[rows, hidden]`. `feed_forward` maps the normed rows to `[rows, hidden]`.
 pub(crate) fn pre_norm_layer(
     ctx: &mut GraphContext<'_>,
     il: usize,

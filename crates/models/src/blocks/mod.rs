@@ -1,4 +1,4 @@
-//! What families are made of. A block follows from which tensors the file has: optional biases, fused matrices.
+//! Shared blocks of families. Optional biases and fused matrices follow from the tensors in the file.
 
 mod attention;
 mod ffn;

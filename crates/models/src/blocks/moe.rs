@@ -1,45 +1,45 @@
-//! A mixture of experts (Jiang et al. 2024): of many feed-forward networks each row uses the few that its router finds
-//! most probable, weighed by these probabilities over their sum.
+//! Mixture of experts (Jiang et al. 2024): each row uses the experts with the highest router probabilities, weighted by
+//! these probabilities, renormalised.
 
 use graph::{Activation, ValueId};
 
 use super::GraphContext;
 use crate::{Error, Keys};
 
-/// Experts of all layers.
+/// The expert parameters of all layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moe {
-    /// Experts of a layer.
+    /// Experts per layer.
     count: usize,
-    /// Those that a row uses.
+    /// Experts per row.
     used: usize,
 }
 
 impl Moe {
-    /// None where the file says that there are no experts, or does not say it.
+    /// Reads the keys; `None` if the model has no experts.
     pub(crate) fn read(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
         let count = keys.count("expert_count")?;
         if count == 0 {
             return Ok(None);
         }
-        let used = keys.size("expert_used_count", "the number of experts that a row uses")?;
+        let used = keys.size("expert_used_count", "the number of experts per token")?;
         if used > count {
             return Err(keys.bad("expert_used_count", used, format!("at most the {count} experts")));
         }
         Ok(Some(Moe { count, used }))
     }
 
-    /// The width of an expert, by layer: what the file says, or an expert's share of the feed-forward network's.
+    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per row.
     pub(crate) fn widths(&self, keys: &mut Keys<'_>, layers: usize) -> Result<Vec<usize>, Error> {
         let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
         if keys.has(own) || !keys.has(whole) {
-            return keys.sizes(own, "the width of an expert", layers);
+            return keys.sizes(own, "the hidden size of an expert", layers);
         }
         let widths = keys.sizes(whole, "", layers)?;
         Ok(widths.into_iter().map(|width| width / self.used).collect())
     }
 
-    /// What the experts of layer `il`, each `ffn` columns wide, make of `x`: `[rows, hidden]`.
+    /// The mixture of layer `il`, with `ffn` hidden columns per expert: `[rows, hidden]`.
     pub(crate) fn mix(
         &self,
         ctx: &mut GraphContext<'_>,
@@ -49,9 +49,9 @@ impl Moe {
     ) -> Result<ValueId, Error> {
         let (hidden, count) = (ctx.hidden(), self.count);
         let tensor = |name: &str| format!("blk.{il}.{name}.weight");
-        let alone = tensor("ffn_gate.0");
-        if ctx.has(&alone) {
-            return Err(Error::SplitExperts { name: alone });
+        let split = tensor("ffn_gate.0");
+        if ctx.has(&split) {
+            return Err(Error::SplitExperts { name: split });
         }
         let router = ctx.g.weight(tensor("ffn_gate_inp"), count, hidden);
         let gate = ctx.g.weights(tensor("ffn_gate_exps"), [count, ffn, hidden]);

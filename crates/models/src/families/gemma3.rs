@@ -1,5 +1,6 @@
-//! Architecture `gemma3`: Gemma 3, its text (Gemma Team 2025). Most layers are local: they see a window, and their RoPE
-//! has a base of its own; every sixth sees all. What attention and feed-forward make is normed before it is added.
+//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE base;
+//! every sixth layer has global attention. The outputs of attention and feed-forward network are normed before they are
+//! added.
 
 use graph::{Activation, Graph, Pairing, Rope};
 
@@ -9,7 +10,7 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "gemma3",
-    // What files for images say of them; their tensors are not part of the family.
+    // Keys of the vision encoder, whose tensors are not supported.
     harmless: &[
         "mm.tokens_per_image",
         "vision.attention.head_count",
@@ -24,19 +25,20 @@ pub(super) const FAMILY: Family = Family {
     graph,
 };
 
-/// Layers of the 27B, whose scores have another scale.
+/// Number of layers of the 27B model, which has a different score scale.
 const LAYERS_OF_27B: usize = 62;
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
-    let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
+    let widths =
+        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
     let mut global = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
     let window = keys.count("attention.sliding_window")?;
     let is_local = keys.pattern("attention.sliding_window_pattern", 6, c.block_count)?;
-    // ollama's names of the two bases, which it wrote before llama.cpp's.
+    // ollama's names of the two bases, which predate llama.cpp's.
     let theta = keys.positive_or("rope.local.freq_base", 10_000.0)?;
     let theta = keys.positive_or("rope.freq_base_swa", theta)?;
     let theta_global = keys.positive_or("rope.global.freq_base", global.rope.theta)?;

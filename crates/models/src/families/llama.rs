@@ -1,5 +1,5 @@
-//! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and what shares their tensors; with
-//! experts Mixtral (Jiang et al. 2024).
+//! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors; with
+//! experts, Mixtral (Jiang et al. 2024).
 
 use graph::{Activation, Graph, Pairing};
 
@@ -10,7 +10,8 @@ use crate::{Config, Error, Keys, Tensors};
 pub(super) const FAMILY: Family = Family { name: "llama", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
+    let widths =
+        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
     let moe = Moe::read(keys)?;
     let mut attention = Attention::read(c, keys, Pairing::Interleaved)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);

@@ -1,4 +1,4 @@
-//! The families that are built, one file each.
+//! The supported families, one file each.
 
 mod gemma3;
 mod llama;
@@ -12,44 +12,44 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
-/// The registry.
+/// All supported families.
 static FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen3moe::FAMILY, gemma3::FAMILY];
 
-/// A family of models, as `general.architecture` names it.
+/// A model family, identified by `general.architecture`.
 #[derive(Debug)]
 pub struct Family {
     name: &'static str,
-    /// Keys that its files carry and that change nothing.
+    /// Keys that occur in files of the family and do not affect the computation.
     harmless: &'static [&'static str],
-    /// The graph from tokens to logits, and all keys that it depends on.
+    /// Builds the graph from tokens to logits and reads all keys that it depends on.
     graph: Build,
 }
 
 type Build = fn(&Config, &mut Keys<'_>, Tensors<'_>) -> Result<Graph, Error>;
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub fn all() -> impl ExactSizeIterator<Item = &'static Family> {
         FAMILIES.iter()
     }
 
-    /// The family that `general.architecture` names, if it is built.
+    /// The family of an architecture name, if supported.
     pub fn from_name(name: &str) -> Option<&'static Family> {
         Family::all().find(|family| family.name == name)
     }
 
-    /// The names of all, for people.
+    /// The names of all families, for messages.
     pub fn names() -> String {
         Family::all().map(Family::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Its name, which is also what its keys begin with, such as `qwen2.block_count`.
+    /// The name, which is also the prefix of its keys, such as `qwen2.block_count`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Keys, without the name before them, that its files carry, that no line of it reads and that change nothing in
-    /// what it computes.
+    /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
+    /// computation.
     pub fn harmless(&self) -> &'static [&'static str] {
         self.harmless
     }

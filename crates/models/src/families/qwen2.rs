@@ -1,4 +1,4 @@
-//! Architecture `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024). Queries, keys and values have biases as a rule.
+//! Architecture `qwen2`: Qwen 1.5, 2 and 2.5, dense (Yang et al. 2024). Queries, keys and values usually have biases.
 
 use graph::{Activation, Graph, Pairing};
 
@@ -9,7 +9,8 @@ use crate::{Config, Error, Keys, Tensors};
 pub(super) const FAMILY: Family = Family { name: "qwen2", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
+    let widths =
+        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
     let attention = Attention::read(c, keys, Pairing::Halves)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 

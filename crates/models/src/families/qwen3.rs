@@ -1,4 +1,4 @@
-//! Architecture `qwen3`: Qwen 3, dense (Yang et al. 2025). Each head of queries and keys is normed before RoPE.
+//! Architecture `qwen3`: Qwen 3, dense (Yang et al. 2025). Each query and key head is normed before RoPE.
 
 use graph::{Activation, Graph, Pairing};
 
@@ -8,13 +8,14 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen3",
-    // How the embedding models of the family make one row of many; what is computed before is the same.
+    // The pooling of embedding models, which comes after everything computed here.
     harmless: &["pooling_type"],
     graph,
 };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths = keys.sizes("feed_forward_length", "the width of the feed-forward network", c.block_count)?;
+    let widths =
+        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
     let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 

@@ -8,7 +8,7 @@ use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen3moe",
-    // The width of a feed-forward network that no layer has, where experts have a width of their own.
+    // The size of a dense feed-forward network, which no layer has.
     harmless: &["feed_forward_length"],
     graph,
 };
