@@ -1,17 +1,15 @@
-//! Attention of some rows over their sequences' keys and values.
+//! Attention over the paged KV cache.
 //!
-//! Queries that share a K/V head are taken a few at a time: those of one row's heads, and of neighbouring
-//! rows. Positions are taken in chunks of 512, counted from position 0; each chunk has a softmax of its own,
-//! and chunks are merged in order (Milakov and Gimelshein 2018; Dao et al. 2022). A score is summed over the
-//! columns of a head in order, a mean over the positions in order: a result depends neither on how the
-//! prompt was split into steps, nor on who else is in the batch.
+//! Queries that share a K/V head are tiled: the heads of one row, and neighbouring rows. Positions are processed in chunks
+//! of 512, counted from position 0. Each chunk has its own softmax, and chunks are merged in order (online softmax: Milakov
+//! and Gimelshein 2018; Dao et al. 2022). QK sums over the head dimension in order, PV over the positions in order, so a
+//! result depends neither on how the prompt was chunked nor on the rest of the batch.
 //!
-//! With a window, a row's first chunk begins at the first position that it sees, and the same vectors of scores are
-//! summed as without: those before that position count as 0, and neither keys nor values before it are read. Pages
-//! that no query of a task sees may have been given back.
+//! With a sliding window, chunks keep their boundaries: scores before the first visible position count as 0, and K and V
+//! before it are not read. Pages that no query of a task can see may have been freed.
 //!
-//! Scores have positions in lanes, means have columns in lanes; what a vector of keys or values is read for
-//! serves all queries of a tile. Where a task has several tiles, each page is converted to f32 once for all.
+//! Scores have positions in lanes; PV sums have columns in lanes. A loaded vector of K or V serves all queries of a tile.
+//! If a task has several tiles, each page is converted to f32 once for all of them.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
@@ -23,26 +21,26 @@ use bytemuck::Zeroable;
 use graph::Group;
 
 use crate::kv::{Store, Stored};
-use crate::lanes::{LANES, Lanes, Work, exp};
+use crate::lanes::{LANES, Lanes, WithSimd, exp};
 use crate::memory::Line;
 use crate::pool::Tile;
 
-/// Positions of a chunk.
+/// Positions per chunk.
 const CHUNK: usize = 512;
 
-/// Queries that pages are converted for together: their scores fill a part of the second-level cache.
-pub(crate) const TOGETHER: usize = 64;
+/// Queries that share converted pages. Their scores must stay in L2.
+pub(crate) const QUERY_TILE: usize = 64;
 
 thread_local! {
-    /// Kept from task to task: to clear it for each would take a tenth of the time of a short prompt.
+    /// Reused by all tasks of a thread: clearing it per task would cost 10 % of a short prompt.
     static SCRATCH: Cell<Scratch> = Cell::default();
 }
 
-/// What attention is over.
+/// The operands of one attention.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heads<'a, T> {
     pub(crate) store: &'a Store<T>,
-    /// The store's group, and its index.
+    /// The store's group and the group's index.
     pub(crate) group: (Group, usize),
     /// Sequence and position of each row.
     pub(crate) rows: &'a [(&'a Sequence, usize)],
@@ -53,15 +51,15 @@ pub(crate) struct Heads<'a, T> {
     pub(crate) scale: f32,
 }
 
-/// Computes a tile of the result: some rows, and the columns of the heads of one K/V head.
+/// Computes a tile of the result: some rows, and all heads of one K/V head.
 pub(crate) struct Attend<'a, 't, T> {
     pub(crate) heads: Heads<'a, T>,
     pub(crate) tile: Tile<'t, f32>,
 }
 
-impl<T: Stored> Work for Attend<'_, '_, T> {
+impl<T: Stored> WithSimd for Attend<'_, '_, T> {
     #[inline(always)]
-    fn work<L: Lanes>(mut self, lanes: L) {
+    fn with_simd<L: Lanes>(mut self, lanes: L) {
         let share = self.heads.heads / self.heads.kv_heads;
         let v_dim = self.tile.cols().len() / share;
         let kv_head = self.tile.cols().start / (v_dim * share);
@@ -69,21 +67,21 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
         let mut scratch = SCRATCH.take();
         let mut rows = self.tile.rows();
         while let Some(first) = rows.next() {
-            // Rows of one sequence, and all heads of each.
+            // Rows of one sequence, with all their heads.
             let sequence = self.heads.rows[first].0;
             while rows.start < rows.end && std::ptr::eq(self.heads.rows[rows.start].0, sequence) {
                 rows.next();
             }
             let queries = first * share..rows.start * share;
-            for first in queries.clone().step_by(TOGETHER) {
-                let numbers = first..queries.end.min(first + TOGETHER);
-                let mut queries = [Query::default(); TOGETHER];
-                for (query, number) in queries.iter_mut().zip(numbers.clone()) {
+            for first in queries.clone().step_by(QUERY_TILE) {
+                let range = first..queries.end.min(first + QUERY_TILE);
+                let mut queries = [Query::default(); QUERY_TILE];
+                for (query, number) in queries.iter_mut().zip(range.clone()) {
                     let (row, head) = (number / share, kv_head * share + number % share);
                     let position = self.heads.rows[row].1;
                     *query = Query { row, head, first: group.first_visible(position), end: position + 1 };
                 }
-                let queries = &queries[..numbers.len()];
+                let queries = &queries[..range.len()];
                 let table = &sequence.tables[index];
                 let queries = Queries { heads: &self.heads, table, kv_head, v_dim, queries };
                 queries.attend(lanes, &mut scratch, &mut self.tile);
@@ -93,32 +91,31 @@ impl<T: Stored> Work for Attend<'_, '_, T> {
     }
 }
 
-/// Scores of a query in a chunk, then `e` to their power.
+/// A query's scores in a chunk, later their exponentials.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
 struct Scores([f32; CHUNK]);
 
 #[derive(Default)]
 struct Scratch {
-    /// By query.
     scores: Vec<Scores>,
-    /// Means of a chunk, `[queries][v_dim]`.
+    /// PV of a chunk, `[queries][v_dim]`.
     means: Vec<Line>,
     /// A page, converted to f32.
     page: Vec<Line>,
 }
 
-/// A page of keys or of values.
+/// A page of K or of V.
 struct Page<'a, N> {
-    numbers: &'a [N],
-    /// Its first position, in the chunk that begins at `chunk`.
+    data: &'a [N],
+    /// First position, counted from `chunk`.
     start: usize,
     chunk: usize,
-    /// What is to be asked for while it is read.
+    /// Prefetched while the page is read.
     ahead: Option<*const u8>,
 }
 
-/// A query, and the positions it sees: from `first` up to but not including `end`.
+/// A query and its visible positions, `first..end`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Query {
     row: usize,
@@ -127,8 +124,7 @@ struct Query {
     end: usize,
 }
 
-/// Queries of one sequence and K/V head. Rows rise: neither the first position nor the end of what a query sees is
-/// before that of an earlier query.
+/// Queries of one sequence and K/V head, in row order: `first` and `end` never decrease.
 struct Queries<'a, T> {
     heads: &'a Heads<'a, T>,
     table: &'a BlockTable,
@@ -147,19 +143,19 @@ impl<T: Stored> Queries<'_, T> {
         grow(page, PAGE / LANES * k_dim.max(self.v_dim));
         let means: &mut [f32] = &mut bytemuck::cast_slice_mut(means)[..n * self.v_dim];
         let page: &mut [f32] = bytemuck::cast_slice_mut(page);
-        let (mut max, mut total) = ([f32::NEG_INFINITY; TOGETHER], [0.0; TOGETHER]);
+        let (mut max, mut total) = ([f32::NEG_INFINITY; QUERY_TILE], [0.0; QUERY_TILE]);
         for c in 0..n {
             self.out(tile, c).fill(0.0);
         }
         let chunks = self.queries[0].first / CHUNK * CHUNK..self.queries[n - 1].end;
         for first in chunks.step_by(CHUNK) {
             self.scores(lanes, first, scores, page);
-            let (mut chunk_max, mut chunk_total) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            let (mut chunk_max, mut chunk_total) = ([0.0; QUERY_TILE], [0.0; QUERY_TILE]);
             for c in 0..n {
                 (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.seen(c, first));
             }
             means.fill(0.0);
-            self.mix(lanes, first, scores, page, means);
+            self.pv(lanes, first, scores, page, means);
             for c in 0..n {
                 if self.seen(c, first).is_empty() {
                     continue;
@@ -180,27 +176,25 @@ impl<T: Stored> Queries<'_, T> {
         }
     }
 
-    /// Columns of a query and of a key.
     #[inline(always)]
     fn k_dim(&self) -> usize {
         self.heads.q.len() / (self.heads.rows.len() * self.heads.heads)
     }
 
-    /// The positions of the chunk that begins at `chunk` which query `c` sees, counted from there.
+    /// The positions of a chunk that query `c` sees, counted from `chunk`.
     #[inline(always)]
     fn seen(&self, c: usize, chunk: usize) -> Range<usize> {
         let Query { first, end, .. } = self.queries[c];
         first.clamp(chunk, chunk + CHUNK) - chunk..end.clamp(chunk, chunk + CHUNK) - chunk
     }
 
-    /// The same of its pages that any query sees; begins with a page.
+    /// The positions of a chunk that any query sees, from a page boundary on.
     #[inline(always)]
     fn pages(&self, chunk: usize) -> Range<usize> {
         let last = self.queries.len() - 1;
         self.seen(0, chunk).start / PAGE * PAGE..self.seen(last, chunk).end
     }
 
-    /// The result of query `c`.
     #[inline(always)]
     fn out<'t>(&self, tile: &'t mut Tile<'_, f32>, c: usize) -> &'t mut [f32] {
         let Query { row, head, .. } = self.queries[c];
@@ -208,7 +202,7 @@ impl<T: Stored> Queries<'_, T> {
         &mut tile.row(row)[head * self.v_dim - first..][..self.v_dim]
     }
 
-    /// Queries of the tile that begins with query `c`.
+    /// Width of the query tile at query `c`.
     #[inline(always)]
     fn width<L: Lanes>(&self, c: usize) -> usize {
         match (self.queries.len() - c, L::TILE) {
@@ -219,61 +213,61 @@ impl<T: Stored> Queries<'_, T> {
         }
     }
 
-    /// Whether a page is read by several tiles, and is worth to be converted for them.
+    /// Whether several tiles read a page, so that converting it once pays off.
     #[inline(always)]
     fn converts_pages<L: Lanes>(&self) -> bool {
         size_of::<T>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
     }
 
-    /// The scores of the chunk that begins at `chunk`, of each query at least of the positions that it sees.
+    /// QK of the chunk at `chunk`: for each query, at least its visible positions.
     #[inline(always)]
     fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], converted: &mut [f32]) {
         let keys = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).0.as_flattened();
         let pages = self.pages(chunk);
         for start in pages.clone().step_by(PAGE) {
-            let numbers = keys(start);
-            // What comes next: keys, and after the last of them values.
+            let data = keys(start);
+            // Next are more keys, then the first values.
             let ahead = match start + PAGE {
                 next if next < pages.end => bytes_of(keys(next)),
                 _ => bytes_of(self.heads.store.page(self.table, self.kv_head, chunk + pages.start).1),
             };
             if self.converts_pages::<L>() {
-                let numbers = convert(lanes, numbers, ahead, converted);
-                self.score_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores);
+                let data = convert(lanes, data, ahead, converted);
+                self.qk_page(lanes, &Page { data, start, chunk, ahead: None }, scores);
             } else {
-                self.score_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores);
+                self.qk_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores);
             }
         }
     }
 
     #[inline(always)]
-    fn score_page<L: Lanes, N: Stored>(&self, lanes: L, page: &Page<'_, N>, scores: &mut [Scores]) {
+    fn qk_page<L: Lanes, N: Stored>(&self, lanes: L, page: &Page<'_, N>, scores: &mut [Scores]) {
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
             let (first, last) = (self.seen(c, page.chunk), self.seen(c + width - 1, page.chunk));
             if page.start < last.end && first.start < page.start + PAGE {
                 match width {
-                    8 => self.score_tile::<L, N, 8>(lanes, page, c, scores),
-                    4 => self.score_tile::<L, N, 4>(lanes, page, c, scores),
-                    2 => self.score_tile::<L, N, 2>(lanes, page, c, scores),
-                    _ => self.score_tile::<L, N, 1>(lanes, page, c, scores),
+                    8 => self.qk_tile::<L, N, 8>(lanes, page, c, scores),
+                    4 => self.qk_tile::<L, N, 4>(lanes, page, c, scores),
+                    2 => self.qk_tile::<L, N, 2>(lanes, page, c, scores),
+                    _ => self.qk_tile::<L, N, 1>(lanes, page, c, scores),
                 }
             }
             c += width;
         }
     }
 
-    /// The scores of the `C` queries from `first` on.
+    /// QK of `C` queries from `first` on.
     #[inline(always)]
-    fn score_tile<L: Lanes, N: Stored, const C: usize>(
+    fn qk_tile<L: Lanes, N: Stored, const C: usize>(
         &self,
         lanes: L,
         page: &Page<'_, N>,
         first: usize,
         scores: &mut [Scores],
     ) {
-        let keys = page.numbers.as_chunks::<PAGE>().0;
+        let keys = page.data.as_chunks::<PAGE>().0;
         let mut q: [&[f32]; C] = [&[]; C];
         for c in 0..C {
             let Query { row, head, .. } = self.queries[first + c];
@@ -296,14 +290,14 @@ impl<T: Stored> Queries<'_, T> {
         }
         for c in 0..C {
             let to = scores[first + c].0[page.start..].as_chunks_mut::<LANES>().0;
-            lanes.put(lanes.mul(sums[c][0], scale), &mut to[0]);
-            lanes.put(lanes.mul(sums[c][1], scale), &mut to[1]);
+            lanes.store_f32(lanes.mul(sums[c][0], scale), &mut to[0]);
+            lanes.store_f32(lanes.mul(sums[c][1], scale), &mut to[1]);
         }
     }
 
-    /// Adds the values of the chunk that begins at `chunk`, times the weights `scores`, to the means.
+    /// PV of the chunk at `chunk`, added to `means`.
     #[inline(always)]
-    fn mix<L: Lanes>(
+    fn pv<L: Lanes>(
         &self,
         lanes: L,
         chunk: usize,
@@ -314,19 +308,19 @@ impl<T: Stored> Queries<'_, T> {
         let values = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).1;
         let pages = self.pages(chunk);
         for start in pages.clone().step_by(PAGE) {
-            let numbers = values(start);
-            let ahead = bytes_of(if start + PAGE < pages.end { values(start + PAGE) } else { numbers });
+            let data = values(start);
+            let ahead = bytes_of(if start + PAGE < pages.end { values(start + PAGE) } else { data });
             if self.converts_pages::<L>() {
-                let numbers = convert(lanes, numbers, ahead, converted);
-                self.mix_page(lanes, &Page { numbers, start, chunk, ahead: None }, scores, means);
+                let data = convert(lanes, data, ahead, converted);
+                self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, means);
             } else {
-                self.mix_page(lanes, &Page { numbers, start, chunk, ahead: Some(ahead) }, scores, means);
+                self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, means);
             }
         }
     }
 
     #[inline(always)]
-    fn mix_page<L: Lanes, N: Stored>(
+    fn pv_page<L: Lanes, N: Stored>(
         &self,
         lanes: L,
         page: &Page<'_, N>,
@@ -337,42 +331,42 @@ impl<T: Stored> Queries<'_, T> {
         while c < self.queries.len() {
             let width = self.width::<L>(c);
             let (first, last) = (self.seen_of(page, c), self.seen_of(page, c + width - 1));
-            // What all of them see; what a query sees before and after that is its own.
+            // Positions that all queries see; those before and after are handled per query.
             let all = last.start.min(first.end)..first.end;
             if first.start < all.start {
                 for c in c..c + width {
                     let own = self.seen_of(page, c);
                     let before = own.start..all.start.min(own.end);
-                    self.mix_tile::<L, N, 1>(lanes, page, before, c, scores, means);
+                    self.pv_tile::<L, N, 1>(lanes, page, before, c, scores, means);
                 }
             }
             match width {
-                8 => self.mix_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, means),
-                4 => self.mix_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, means),
-                2 => self.mix_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, means),
-                _ => self.mix_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, means),
+                8 => self.pv_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, means),
+                4 => self.pv_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, means),
+                2 => self.pv_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, means),
+                _ => self.pv_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, means),
             }
             if all.end < last.end {
                 for c in c..c + width {
                     let own = self.seen_of(page, c);
                     let after = all.end.max(own.start)..own.end;
-                    self.mix_tile::<L, N, 1>(lanes, page, after, c, scores, means);
+                    self.pv_tile::<L, N, 1>(lanes, page, after, c, scores, means);
                 }
             }
             c += width;
         }
     }
 
-    /// The positions of a page that query `c` sees, counted from the chunk.
+    /// The positions of a page that query `c` sees, counted from the chunk's start.
     #[inline(always)]
     fn seen_of<N>(&self, page: &Page<'_, N>, c: usize) -> Range<usize> {
         let (Range { start, end }, of_page) = (self.seen(c, page.chunk), page.start..page.start + PAGE);
         start.clamp(of_page.start, of_page.end)..end.clamp(of_page.start, of_page.end)
     }
 
-    /// Adds the values of the positions `part` of the chunk to the means of the `C` queries from `first` on.
+    /// PV of positions `part` for `C` queries from `first` on.
     #[inline(always)]
-    fn mix_tile<L: Lanes, N: Stored, const C: usize>(
+    fn pv_tile<L: Lanes, N: Stored, const C: usize>(
         &self,
         lanes: L,
         page: &Page<'_, N>,
@@ -385,7 +379,7 @@ impl<T: Stored> Queries<'_, T> {
             return;
         }
         let dim = self.v_dim;
-        let values = &page.numbers[(part.start - page.start) * dim..(part.end - page.start) * dim];
+        let values = &page.data[(part.start - page.start) * dim..(part.end - page.start) * dim];
         let mut weights: [&[f32]; C] = [&[]; C];
         for c in 0..C {
             weights[c] = &scores[first + c].0[part.clone()];
@@ -393,25 +387,25 @@ impl<T: Stored> Queries<'_, T> {
         let means = &mut means[first * dim..][..C * dim];
         let mut col = 0;
         while col + 2 * LANES <= dim {
-            mix_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, means);
+            pv_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, means);
             col += 2 * LANES;
         }
         if col + LANES <= dim {
-            mix_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, means);
+            pv_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, means);
             col += LANES;
         }
         if col < dim {
-            mix_rest::<L, N, C>(lanes, values, dim, col, weights, means);
+            pv_rest::<L, N, C>(lanes, values, dim, col, weights, means);
         }
     }
 }
 
-/// Has at least `len` elements from now on.
+/// Grows to at least `len` elements.
 fn grow<E: Zeroable + Clone>(elements: &mut Vec<E>, len: usize) {
     elements.resize(len.max(elements.len()), E::zeroed());
 }
 
-/// Converts a page to the first of `to`; as much is asked for from `ahead` on.
+/// Converts a page to f32 and prefetches as many values at `ahead`.
 #[inline(always)]
 fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
     let converted = &mut to[..page.len()];
@@ -419,20 +413,19 @@ fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: 
     for (i, (from, to)) in from.iter().zip(to).enumerate() {
         lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
         let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
-        lanes.put(T::widen(lanes, &from[0]), &mut to[0]);
-        lanes.put(T::widen(lanes, &from[1]), &mut to[1]);
+        lanes.store_f32(T::widen(lanes, &from[0]), &mut to[0]);
+        lanes.store_f32(T::widen(lanes, &from[1]), &mut to[1]);
     }
     converted
 }
 
-fn bytes_of<T>(numbers: &[T]) -> *const u8 {
-    numbers.as_ptr().cast()
+fn bytes_of<T>(data: &[T]) -> *const u8 {
+    data.as_ptr().cast()
 }
 
-/// Of rows of `dim` values the `16 * R` columns from `col` on; rows that lie as these do from `ahead` on are
-/// asked for.
+/// PV of `16 * R` columns from `col` on; prefetches the same columns at `ahead`.
 #[inline(always)]
-fn mix_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
+fn pv_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     lanes: L,
     values: &[T],
     ahead: Option<*const u8>,
@@ -444,7 +437,7 @@ fn mix_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     let mut sums = [[lanes.splat(0.0); R]; C];
     for c in 0..C {
         for r in 0..R {
-            sums[c][r] = lanes.floats(sixteen(&means[c * dim + col + r * LANES..]));
+            sums[c][r] = lanes.load_f32(sixteen(&means[c * dim + col + r * LANES..]));
         }
     }
     for (j, row) in values.chunks_exact(dim).enumerate() {
@@ -465,14 +458,14 @@ fn mix_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     for c in 0..C {
         for r in 0..R {
             let to = &mut means[c * dim + col + r * LANES..][..LANES];
-            lanes.put(sums[c][r], to.try_into().expect("sixteen"));
+            lanes.store_f32(sums[c][r], to.try_into().expect("sixteen"));
         }
     }
 }
 
-/// The columns from `col` on, fewer than 16.
+/// PV of the last columns, fewer than 16.
 #[inline(always)]
-fn mix_rest<L: Lanes, T: Stored, const C: usize>(
+fn pv_rest<L: Lanes, T: Stored, const C: usize>(
     lanes: L,
     values: &[T],
     dim: usize,
@@ -484,24 +477,24 @@ fn mix_rest<L: Lanes, T: Stored, const C: usize>(
         let mean = &mut means[c * dim..][..dim][col..];
         let mut sums = [0.0; LANES];
         sums[..mean.len()].copy_from_slice(mean);
-        let mut sum = lanes.floats(&sums);
+        let mut sum = lanes.load_f32(&sums);
         for (row, &weight) in values.chunks_exact(dim).zip(weights[c]) {
             let mut value = [T::zeroed(); LANES];
             value[..dim - col].copy_from_slice(&row[col..]);
             sum = lanes.mul_add(lanes.splat(weight), T::widen(lanes, &value), sum);
         }
-        lanes.put(sum, &mut sums);
+        lanes.store_f32(sum, &mut sums);
         mean.copy_from_slice(&sums[..mean.len()]);
     }
 }
 
 #[inline(always)]
-fn sixteen<T>(numbers: &[T]) -> &[T; LANES] {
-    numbers[..LANES].try_into().expect("sixteen")
+fn sixteen<T>(data: &[T]) -> &[T; LANES] {
+    data[..LANES].try_into().expect("sixteen")
 }
 
-/// Turns the scores `seen` into `e` to the power of what they are less than the largest; returns the largest and the
-/// sum. Scores of the same vectors that are not seen become 0.
+/// Replaces the visible scores by `exp(score - max)`; returns `max` and the sum. Invisible scores of the same vectors become
+/// 0.
 #[inline(always)]
 fn softmax<L: Lanes>(lanes: L, scores: &mut [f32; CHUNK], seen: Range<usize>) -> (f32, f32) {
     let whole = seen.start / LANES * LANES..seen.end.next_multiple_of(LANES);
@@ -510,25 +503,25 @@ fn softmax<L: Lanes>(lanes: L, scores: &mut [f32; CHUNK], seen: Range<usize>) ->
     let vectors = scores[whole].as_chunks_mut::<LANES>().0;
     let mut max = lanes.splat(f32::NEG_INFINITY);
     for vector in &*vectors {
-        max = lanes.max(max, lanes.floats(vector));
+        max = lanes.max(max, lanes.load_f32(vector));
     }
-    let mut numbers = [0.0; LANES];
-    lanes.put(max, &mut numbers);
-    let mut max = numbers[0];
-    for &number in &numbers {
-        max = if number > max { number } else { max };
+    let mut lane_values = [0.0; LANES];
+    lanes.store_f32(max, &mut lane_values);
+    let mut max = lane_values[0];
+    for &value in &lane_values {
+        max = if value > max { value } else { max };
     }
     let minus_max = lanes.splat(-max);
     let mut sum = lanes.splat(0.0);
     for vector in vectors {
-        let power = exp(lanes, lanes.add(lanes.floats(vector), minus_max));
-        lanes.put(power, vector);
+        let power = exp(lanes, lanes.add(lanes.load_f32(vector), minus_max));
+        lanes.store_f32(power, vector);
         sum = lanes.add(sum, power);
     }
-    lanes.put(sum, &mut numbers);
+    lanes.store_f32(sum, &mut lane_values);
     let mut sum = 0.0;
-    for number in numbers {
-        sum += number;
+    for value in lane_values {
+        sum += value;
     }
     (max, sum)
 }

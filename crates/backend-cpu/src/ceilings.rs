@@ -1,9 +1,7 @@
-//! What this machine could do at best: the rates of multiply-adds and of reading memory that no kernel
-//! gets past.
+//! The machine's roofline: peak multiply-add rates and memory bandwidth.
 //!
-//! They are measured as the kernels run: on the threads of a [`Pool`], all at once. A machine that others
-//! use, too, is slower for a while and never faster, so rates are taken in turn for some time, and the best
-//! of each is kept.
+//! All threads of a [`Pool`] run at once, as in the kernels. Other load can only slow a measurement down, so the rates are
+//! measured alternately for a while and the best of each counts.
 
 use std::hint::black_box;
 use std::io;
@@ -13,46 +11,44 @@ use std::time::{Duration, Instant};
 use memmap2::MmapMut;
 
 use crate::Isa;
-use crate::lanes::plain::Plain;
-use crate::lanes::{self, Lanes, Work};
+use crate::lanes::scalar::Scalar;
+use crate::lanes::{self, Lanes, WithSimd};
 use crate::pool::Pool;
 
-/// How long measuring goes on.
+/// Duration of the measurement.
 const TIME: Duration = Duration::from_millis(1200);
 
-/// The fewest turns.
+/// Minimum rounds.
 const TURNS: usize = 2 * MEMORY / WINDOW;
 
-/// Rounds of a loop of multiply-adds: about a millisecond, less than the time for which a system lets a
-/// thread run.
+/// Iterations of a multiply-add loop: about 1 ms, less than a scheduler time slice.
 #[cfg(target_arch = "x86_64")]
 const ROUNDS: u64 = 300_000;
 
-/// Bytes of memory, more than caches hold.
+/// Bytes of memory; larger than any cache.
 const MEMORY: usize = 512 << 20;
 
-/// Bytes of it that are read in a turn; the next turn reads the next.
+/// Bytes read per round; rounds read successive windows.
 const WINDOW: usize = 64 << 20;
 
-/// Bytes that a thread reads at once.
+/// Bytes per task.
 const PART: usize = 1 << 20;
 
-/// What a number of threads could do at best with an instruction set.
+/// Peak rates of some threads with an instruction set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceilings {
-    /// Multiply-adds of 8-bit integers a second, summed in 32 bits. AVX-512: `vpdpbusd` on 512 bits; AVX2:
-    /// `vpmaddubsw` and `vpaddw`, and after eight of each `vpmaddwd` and `vpaddd`. Plain Rust has no such
-    /// ceiling, as a compiler chooses its instructions.
+    /// 8-bit integer multiply-adds per second, accumulated in 32 bits. AVX-512: 512-bit `vpdpbusd`. AVX2: `vpmaddubsw` and
+    /// `vpaddw`, with `vpmaddwd` and `vpaddd` after every eight. `None` for scalar code, whose instructions the compiler
+    /// chooses.
     pub int8_macs_per_second: Option<f64>,
-    /// Fused multiply-adds of f32 a second, at the set's width. Plain Rust has none.
+    /// f32 fused multiply-adds per second at full vector width. `None` for scalar code.
     pub f32_macs_per_second: Option<f64>,
-    /// Bytes a second that are read one after the other from memory on pages of 2 MB, where the system has
-    /// them.
+    /// Sequential read bandwidth in bytes per second, on 2 MB pages where available.
     pub read_bytes_per_second: f64,
 }
 
 impl Ceilings {
-    /// The higher of each two rates, as of two measurements of the same.
+    /// The higher of each rate of two measurements.
     pub fn best(self, other: Ceilings) -> Ceilings {
         let higher = |a: Option<f64>, b: Option<f64>| a.map_or(b, |a| Some(b.map_or(a, |b| a.max(b))));
         Ceilings {
@@ -63,11 +59,10 @@ impl Ceilings {
     }
 }
 
-/// Measures for a second or two, on `threads` threads, with 512 MB of memory. What this processor does not
-/// have has no ceiling.
+/// Measures for one to two seconds on `threads` threads with 512 MB of memory. Unsupported instruction sets give `None`.
 ///
 /// # Errors
-/// When the system has no room.
+/// When the allocation fails.
 pub fn ceilings(isa: Isa, threads: NonZero<usize>) -> io::Result<Ceilings> {
     let mut pool = Pool::new(threads.get());
     let memory = memory(&mut pool)?;
@@ -88,7 +83,7 @@ pub fn ceilings(isa: Isa, threads: NonZero<usize>) -> io::Result<Ceilings> {
     Ok(best)
 }
 
-/// Multiply-adds a second: of integers and of f32.
+/// Multiply-adds per second: int8 and f32.
 #[cfg(target_arch = "x86_64")]
 fn multiply_adds(isa: Isa, pool: &mut Pool) -> [Option<f64>; 2] {
     use lanes::avx2::Avx2;
@@ -110,13 +105,13 @@ fn multiply_adds(isa: Isa, pool: &mut Pool) -> [Option<f64>; 2] {
     }
 }
 
-/// Multiply-adds a second: not known here.
+/// Not measured on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 fn multiply_adds(_: Isa, _: &mut Pool) -> [Option<f64>; 2] {
     [None; 2]
 }
 
-/// Memory that has been written, lest all of it be the system's one page of zeros.
+/// Memory that has been written: untouched pages would all map to the zero page.
 fn memory(pool: &mut Pool) -> io::Result<MmapMut> {
     let mut map = MmapMut::map_anon(MEMORY)?;
     #[cfg(target_os = "linux")]
@@ -128,7 +123,7 @@ fn memory(pool: &mut Pool) -> io::Result<MmapMut> {
     Ok(map)
 }
 
-/// Reads all of `window`, the threads part after part.
+/// Reads all of `window` on all threads.
 fn read(isa: Isa, pool: &mut Pool, window: &[u8]) {
     let parts: Vec<&[u8]> = window.chunks(PART).collect();
     pool.run(parts.len(), &|part| {
@@ -138,32 +133,31 @@ fn read(isa: Isa, pool: &mut Pool, window: &[u8]) {
             Isa::Avx512 => run(lanes::avx512::Avx512::detect(), work),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => run(lanes::avx2::Avx2::detect(), work),
-            _ => run(Some(Plain), work),
+            _ => run(Some(Scalar), work),
         }
     });
 }
 
-/// Runs `work` with the widest reads there are.
-fn run<L: Lanes>(lanes: Option<L>, work: impl Work) {
+fn run<L: Lanes>(lanes: Option<L>, work: impl WithSimd) {
     match lanes {
         Some(lanes) => lanes.run(work),
-        None => Plain.run(work),
+        None => Scalar.run(work),
     }
 }
 
-/// Adds numbers up, in four places at once, which a processor's prefetchers like better than one.
+/// Sums values in four streams, which hardware prefetchers handle better than one.
 struct Sum<'a>(&'a [u64]);
 
-impl Work for Sum<'_> {
+impl WithSimd for Sum<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, _: L) {
+    fn with_simd<L: Lanes>(self, _: L) {
         let quarter = self.0.len() / 4;
         let streams: [&[[u64; 32]]; 4] =
             std::array::from_fn(|at| self.0[at * quarter..][..quarter].as_chunks().0);
         let mut sums = [0u64; 32];
         for at in 0..streams[0].len() {
-            for numbers in streams.iter().filter_map(|stream| stream.get(at)) {
-                for (sum, number) in sums.iter_mut().zip(numbers) {
+            for values in streams.iter().filter_map(|stream| stream.get(at)) {
+                for (sum, number) in sums.iter_mut().zip(values) {
                     *sum = sum.wrapping_add(*number);
                 }
             }

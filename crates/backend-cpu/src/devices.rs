@@ -1,4 +1,4 @@
-//! The processor among the devices of a machine.
+//! The CPU as a device.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Err
 
 use crate::{Cpu, Isa, processor};
 
-/// Finds the processor.
+/// Lists the CPU as a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuDriver;
 
@@ -30,11 +30,10 @@ fn name() -> String {
     processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// An instance with these options.
 fn open(options: &OpenOptions) -> Result<Cpu, Error> {
     let fails = |set: &str| Error::Device {
         device: name(),
-        why: format!("it has no instruction set `{set}` that there are kernels for"),
+        why: format!("this CPU has no instruction set `{set}`, or there are no kernels for it"),
     };
     let isa = match options.instruction_set {
         Some(name) => Isa::named(name).ok_or_else(|| fails(name))?,
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_heeded() {
+    fn options_take_effect() {
         let [device] = &CpuDriver.find()[..] else { panic!("one processor") };
         let options = OpenOptions { threads: 3.try_into().ok(), ..OpenOptions::default() };
         let fact = |options: &OpenOptions, name: &str| {

@@ -1,9 +1,8 @@
-//! Experts: each multiplies the rows of a step that chose it.
+//! Mixture of experts: each expert processes the rows routed to it.
 //!
-//! A pair of a row and an expert that it chose is an entry; entries are sorted by expert, and an expert's by row. What
-//! experts read and compute has a row for each entry, so that an expert's rows are a matrix of their own, which kernels
-//! multiply as they multiply those of linear layers: an entry is the same bits however many rows chose its expert. A
-//! row's entries are added in the order of experts.
+//! An *entry* is a (row, chosen expert) pair. Entries are sorted by expert, then by row. Inputs and intermediate results
+//! have one row per entry, so that each expert's rows form a matrix that the linear kernels multiply. An entry has the same
+//! bits however many rows chose its expert. The entries of a row are summed in expert order.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -18,7 +17,7 @@ use crate::packed::activations::{Activations, Form, panels};
 use crate::pool::{Cut, Pool};
 
 thread_local! {
-    /// Rows before they are packed, kept from task to task.
+    /// Rows before packing, reused by all tasks of a thread.
     static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
@@ -27,18 +26,18 @@ thread_local! {
 pub(crate) struct Routing {
     /// The row of each entry.
     rows: Vec<usize>,
-    /// The experts that rows chose, rising, and the entries of each.
+    /// The chosen experts in ascending order, with their entries.
     chosen: Vec<(usize, Range<usize>)>,
-    /// The entries of each row and how much they count, row after row, experts rising.
+    /// (entry, weight) of each row's experts, row by row, experts ascending.
     terms: Vec<(usize, f32)>,
-    /// Where the terms of each row end.
+    /// End of each row's terms.
     ends: Vec<usize>,
-    /// By expert, its next entry.
+    /// Next entry of each expert.
     next: Vec<usize>,
 }
 
 impl Routing {
-    /// Sorts the entries of `routes`, `[rows, experts]`. What is not a number counts.
+    /// Sorts the entries of `routes`, `[rows, experts]`. NaN weights count as chosen.
     pub(crate) fn fill(&mut self, routes: &[f32], experts: usize) {
         let Routing { rows, chosen, terms, ends, next } = self;
         terms.clear();
@@ -76,12 +75,12 @@ impl Routing {
         }
     }
 
-    /// The experts that rows chose, rising, and the entries of each.
+    /// The chosen experts in ascending order, with their entries.
     pub(crate) fn chosen(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.chosen.iter().cloned()
     }
 
-    /// Writes `x`'s row of each entry to `to`, in panels of each expert's rows.
+    /// Gathers the input row of each entry into `to`, in panels per expert.
     pub(crate) fn gather(&self, pool: &mut Pool, x: Activations<'_>, form: Form, to: &mut [u32]) {
         let panels = self.panels(x.tile);
         pool.tiles_of(cut(&panels, form.words(x.cols), to), |number, mut tile| {
@@ -95,7 +94,7 @@ impl Routing {
         });
     }
 
-    /// Writes `act(gates) * ups`, `[entries, cols]`, to `to`, in panels of each expert's rows.
+    /// Packs `act(gates) * ups`, `[entries, cols]`, into `to`, in panels per expert.
     pub(crate) fn gate(
         &self,
         pool: &mut Pool,
@@ -121,7 +120,7 @@ impl Routing {
         });
     }
 
-    /// Adds up what the experts of row `row` have given, `downs`, `[entries, columns of y]`.
+    /// Sums the weighted expert outputs of row `row`; `downs` is `[entries, columns of y]`.
     pub(crate) fn sum(&self, row: usize, downs: &[f32], y: &mut [f32]) {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         y.fill(0.0);
@@ -133,13 +132,13 @@ impl Routing {
         }
     }
 
-    /// The entries of each panel, one after the other.
+    /// The entries of each panel, in order.
     fn panels(&self, tile: usize) -> Vec<Range<usize>> {
         self.chosen().flat_map(|(_, entries)| panels(entries, tile)).collect()
     }
 }
 
-/// A matrix for each of `panels`, of so many words a row.
+/// One matrix per panel, `of_row` words per row.
 fn cut<'m>(
     panels: &[Range<usize>],
     of_row: usize,

@@ -1,5 +1,4 @@
-//! For tests: memory that ends or begins at a page that can be neither read nor written. Whoever reads or
-//! writes one byte too many is killed there and then, and what it was about to do is printed.
+//! Tests: buffers next to guard pages. An out-of-bounds access kills the process and prints the current test's label.
 #![expect(unsafe_code, reason = "pages are protected, a signal is handled")]
 
 use std::cell::Cell;
@@ -10,16 +9,16 @@ use std::sync::Once;
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
-/// Which side of a buffer is at a page that cannot be touched, and how many elements off.
+/// The side of a buffer with the guard page, and the distance in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The buffer ends so many elements before it.
+    /// The buffer ends this many elements before the guard page.
     End(usize),
-    /// The buffer begins so many elements after it.
+    /// The buffer begins this many elements after the guard page.
     Start(usize),
 }
 
-/// Bytes of a label, at most.
+/// Maximum bytes of a label.
 const LABEL: usize = 200;
 
 thread_local! {
@@ -27,22 +26,21 @@ thread_local! {
     static DOING: Cell<([u8; LABEL], usize)> = const { Cell::new(([0; LABEL], 0)) };
 }
 
-/// What lies between the pages and is no part of the buffer.
+/// Fills the space between buffer and guard pages.
 const FILL: u8 = 0xA5;
 
-/// A buffer beside a page that cannot be touched. What is left of its own pages on the other side is looked
-/// at when it is dropped: it must be untouched.
+/// A buffer next to a guard page. Drop checks that the rest of its own pages is untouched.
 #[derive(Debug)]
 pub(crate) struct Guarded<T> {
     map: MmapMut,
-    /// The bytes of `map` that can be touched, and those of them that are the buffer.
+    /// The accessible bytes of `map`, and the buffer within them.
     between: Range<usize>,
     buffer: Range<usize>,
     of: PhantomData<T>,
 }
 
 impl<T: Pod> Guarded<T> {
-    /// `len` elements, all bits 0.
+    /// `len` zeroed elements.
     pub(crate) fn zeroed(len: usize, side: Side) -> std::io::Result<Guarded<T>> {
         report_faults();
         let page = page();
@@ -58,31 +56,31 @@ impl<T: Pod> Guarded<T> {
         map[between.start..buffer.start].fill(FILL);
         map[buffer.end..between.end].fill(FILL);
         for from in [0, between.end] {
-            // SAFETY: a whole page of this map, which nothing refers to.
+            // SAFETY: a whole page of this map that nothing references.
             let failed = unsafe { libc::mprotect(map.as_mut_ptr().add(from).cast(), page, libc::PROT_NONE) };
             assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
         }
         Ok(Guarded { map, between, buffer, of: PhantomData })
     }
 
-    /// A copy of `numbers` at `side`.
-    pub(crate) fn copy(numbers: &[T], side: Side) -> Guarded<T> {
-        let mut copy = Guarded::zeroed(numbers.len(), side).expect("room for a test");
-        copy.copy_from_slice(numbers);
+    /// A copy of `values` at `side`.
+    pub(crate) fn copy(values: &[T], side: Side) -> Guarded<T> {
+        let mut copy = Guarded::zeroed(values.len(), side).expect("room for a test");
+        copy.copy_from_slice(values);
         copy
     }
 
-    /// A copy of `numbers` at the side that [`at`] has chosen.
-    pub(crate) fn beside(numbers: &[T]) -> Guarded<T> {
-        Guarded::copy(numbers, SIDE.get())
+    /// A copy of `values` at the side chosen by [`at`].
+    pub(crate) fn beside(values: &[T]) -> Guarded<T> {
+        Guarded::copy(values, SIDE.get())
     }
 }
 
-/// What `memmap2::MmapMut` is elsewhere.
+/// Stands in for `memmap2::MmapMut`.
 pub(crate) type Map = Guarded<u8>;
 
 impl Map {
-    /// Bytes of zeros at the side that [`at`] has chosen.
+    /// Zeroed bytes at the side chosen by [`at`].
     pub(crate) fn map_anon(len: usize) -> std::io::Result<Guarded<u8>> {
         Guarded::zeroed(len, SIDE.get())
     }
@@ -119,7 +117,7 @@ impl<T> Drop for Guarded<T> {
     }
 }
 
-/// Does `work` with weights and stores at `side`, whole elements of theirs.
+/// Runs `work` with weights and stores at `side`.
 pub(crate) fn at<R>(side: Side, work: impl FnOnce() -> R) -> R {
     let before = SIDE.replace(side);
     let done = work();
@@ -127,7 +125,7 @@ pub(crate) fn at<R>(side: Side, work: impl FnOnce() -> R) -> R {
     done
 }
 
-/// Remembers what this thread is about to do, for the case that it is killed.
+/// Sets the label that a fault of this thread prints.
 pub(crate) fn label(what: &str) {
     let mut label = [0; LABEL];
     let len = what.len().min(LABEL);
@@ -135,7 +133,7 @@ pub(crate) fn label(what: &str) {
     DOING.set((label, len));
 }
 
-/// The label, without taking memory.
+/// A label, without heap allocation.
 struct Doing([u8; LABEL], usize);
 
 impl Doing {
@@ -150,26 +148,25 @@ fn doing() -> Doing {
 }
 
 fn page() -> usize {
-    // SAFETY: no memory is concerned.
+    // SAFETY: `sysconf` touches no memory.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     page.try_into().expect("a page has a size")
 }
 
-/// Prints the label of a thread that touches what it must not, before it dies of it.
+/// Installs handlers that print the label of a faulting thread.
 fn report_faults() {
     extern "C" fn report(_: libc::c_int) {
         let doing = doing();
         for part in ["\nread or written beyond a buffer: ", doing.as_str(), "\n"] {
-            // SAFETY: `part` is so long. Writing is allowed in a handler.
+            // SAFETY: `part` has this length; `write` is async-signal-safe.
             unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
         }
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for signal in [libc::SIGSEGV, libc::SIGBUS] {
-            // SAFETY: an action of zeros is one without flags; the handler allocates nothing, takes no
-            // locks and reads variables of its thread that need no making. After it the default action
-            // stands again, and the instruction that is repeated kills the process.
+            // SAFETY: a zeroed action is valid. The handler neither allocates nor locks and reads const-initialised
+            // thread locals. SA_RESETHAND restores the default action, so the repeated instruction kills the process.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = report as extern "C" fn(libc::c_int) as libc::sighandler_t;
@@ -185,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_lies_where_it_should() {
+    fn a_buffer_touches_its_guard_page() {
         let page = page();
         for len in [1, 7, page / 4, page] {
             for off in [0, 3] {
@@ -199,7 +196,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "written beside a buffer: this test")]
-    fn what_is_written_beside_a_buffer_is_seen() {
+    fn a_write_beside_a_buffer_is_detected() {
         let mut buffer = Guarded::<u8>::zeroed(5, Side::End(2)).expect("room");
         label("this test");
         let after = buffer.buffer.end;

@@ -1,75 +1,75 @@
-//! A K/V store: pages of 32 positions, by head.
+//! The paged KV cache of one store: pages of 32 positions, per head.
 //!
-//! Keys lie across, `[dim][position in the page]`, so that one vector holds the scores of neighbouring
-//! positions; values lie along, `[position in the page][dim]`.
+//! K is transposed, `[dim][position in page]`, so that one vector holds the scores of neighbouring positions. V is
+//! `[position in page][dim]`.
 
 use backend::{BlockTable, Error, KvFormat, PAGE, Step, StoreLayout};
 use half::f16;
 use quant::F16Le;
 use zerocopy::FromBytes;
 
-use crate::lanes::{LANES, Lanes, Work};
+use crate::lanes::{LANES, Lanes, WithSimd};
 
 #[cfg(not(all(test, unix)))]
-type Numbers<T> = Vec<T>;
-/// The stores of tests end at a page that cannot be read.
+type Buffer<T> = Vec<T>;
+/// In tests, a guard page follows the cache.
 #[cfg(all(test, unix))]
-type Numbers<T> = crate::guard::Guarded<T>;
+type Buffer<T> = crate::guard::Guarded<T>;
 
-/// Keys and values of one store of the graph.
+/// K and V of one store of the graph.
 #[derive(Debug)]
 pub(crate) enum Kv {
     F16(Store<f16>),
     F32(Store<f32>),
 }
 
-/// Keys and values as numbers of type `T`: `[page][head]` of a page of a head.
+/// K and V in type `T`: `[page][head]`, each entry one page of one head.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
-    keys: Numbers<T>,
-    values: Numbers<T>,
+    keys: Buffer<T>,
+    values: Buffer<T>,
     heads: usize,
     k_dim: usize,
     v_dim: usize,
 }
 
-/// A number of the store.
+/// A storage type of the cache.
 pub(crate) trait Stored: bytemuck::Pod + Send + Sync {
-    /// Sixteen numbers.
-    fn widen<L: Lanes>(lanes: L, numbers: &[Self; LANES]) -> L::Floats;
-    /// Sixteen numbers, rounded.
+    /// Converts 16 values to f32.
+    fn widen<L: Lanes>(lanes: L, values: &[Self; LANES]) -> L::Floats;
+    /// Rounds 16 values.
     fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [Self; LANES];
 }
 
 impl Stored for f16 {
     #[inline(always)]
-    fn widen<L: Lanes>(lanes: L, numbers: &[f16; LANES]) -> L::Floats {
-        let bytes: &[u8] = bytemuck::cast_slice(numbers);
-        lanes.halves(<[F16Le; LANES]>::ref_from_bytes(bytes).unwrap_or_else(|_| unreachable!("32 bytes")))
+    fn widen<L: Lanes>(lanes: L, values: &[f16; LANES]) -> L::Floats {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        lanes.load_f16(<[F16Le; LANES]>::ref_from_bytes(bytes).unwrap_or_else(|_| unreachable!("32 bytes")))
     }
 
     #[inline(always)]
     fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f16; LANES] {
-        bytemuck::cast(lanes.to_halves(floats))
+        bytemuck::cast(lanes.to_f16(floats))
     }
 }
 
 impl Stored for f32 {
     #[inline(always)]
-    fn widen<L: Lanes>(lanes: L, numbers: &[f32; LANES]) -> L::Floats {
-        lanes.floats(numbers)
+    fn widen<L: Lanes>(lanes: L, values: &[f32; LANES]) -> L::Floats {
+        lanes.load_f32(values)
     }
 
     #[inline(always)]
     fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f32; LANES] {
-        let mut numbers = [0.0; LANES];
-        lanes.put(floats, &mut numbers);
-        numbers
+        let mut values = [0.0; LANES];
+        lanes.store_f32(floats, &mut values);
+        values
     }
 }
 
 impl Kv {
-    /// An empty store. Its memory is the system's until it is written to.
+    /// An empty store. The system commits its memory on first write.
     pub(crate) fn new(layout: &StoreLayout) -> Result<Kv, Error> {
         Ok(match layout.format {
             KvFormat::F16 => Kv::F16(Store::new(layout)?),
@@ -78,7 +78,7 @@ impl Kv {
     }
 }
 
-/// Writes the step's rows of keys and values, `[rows, heads * dim]`, to their positions in a store of group `group`.
+/// Writes the step's K and V rows, `[rows, heads * dim]`, to their slots in a store of group `group`.
 pub(crate) struct Write<'a> {
     pub(crate) store: &'a mut Kv,
     pub(crate) group: usize,
@@ -87,9 +87,9 @@ pub(crate) struct Write<'a> {
     pub(crate) step: &'a Step,
 }
 
-impl Work for Write<'_> {
+impl WithSimd for Write<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         let Write { store, group, k, v, step } = self;
         match store {
             Kv::F16(store) => store.write(lanes, group, k, v, step),
@@ -103,7 +103,7 @@ impl<T: Stored> Store<T> {
         let graph::Store { heads, k_dim, v_dim, window: _ } = layout.store;
         let (keys, values) = (layout.zeroed(k_dim)?, layout.zeroed(v_dim)?);
         #[cfg(all(test, unix))]
-        let (keys, values) = (Numbers::beside(&keys), Numbers::beside(&values));
+        let (keys, values) = (Buffer::beside(&keys), Buffer::beside(&values));
         Ok(Store { keys, values, heads, k_dim, v_dim })
     }
 
@@ -131,7 +131,7 @@ impl<T: Stored> Store<T> {
         }
     }
 
-    /// The page of `head` that holds `position`: keys `[dim][PAGE]` and values `[PAGE][dim]`.
+    /// The page of `head` that holds `position`: K `[dim][PAGE]` and V `[PAGE][dim]`.
     #[inline(always)]
     pub(crate) fn page(&self, table: &BlockTable, head: usize, position: usize) -> (&[[T; PAGE]], &[T]) {
         let (page, _) = table.slot(position);
@@ -141,13 +141,13 @@ impl<T: Stored> Store<T> {
     }
 }
 
-/// Up to sixteen numbers, and zeros.
+/// Loads up to 16 values, padded with zeros.
 #[inline(always)]
-fn sixteen<L: Lanes>(lanes: L, numbers: &[f32]) -> L::Floats {
-    if let Some(numbers) = numbers.as_array() {
-        return lanes.floats(numbers);
+fn sixteen<L: Lanes>(lanes: L, values: &[f32]) -> L::Floats {
+    if let Some(values) = values.as_array() {
+        return lanes.load_f32(values);
     }
     let mut all = [0.0; LANES];
-    all[..numbers.len()].copy_from_slice(numbers);
-    lanes.floats(&all)
+    all[..values.len()].copy_from_slice(values);
+    lanes.load_f32(&all)
 }

@@ -1,12 +1,12 @@
-//! The CPU backend: weights of linear layers are packed for vector kernels before the first step, or piece by piece
-//! whenever they are read ([`Cpu::without_repacking`]).
+//! The CPU backend.
 //!
-//! A graph is compiled to a flat list of phases, each shared by all threads, with a barrier between
-//! (`pool.rs`). Weights of a quantised format meet activations of 8 bits, unless f32 is asked for
-//! ([`Cpu::with_f32_activations`]), others meet f32.
+//! Weights of linear layers are packed for the vector kernels before the first step, or strip by strip each time they are
+//! read ([`Cpu::without_repacking`]). A graph compiles to a list of phases. All threads share each phase; a barrier
+//! separates phases (`pool.rs`). Quantised weights are multiplied by 8-bit activations, or by f32 activations with
+//! [`Cpu::with_f32_activations`]; F32, F16 and BF16 weights always by f32 activations.
 //!
-//! A sequence's logits are the same bits whoever shares its batch, however its prompt was split into
-//! steps and however many threads run.
+//! A sequence's logits have the same bits whatever else is in the batch, however its prompt was chunked and however many
+//! threads run.
 
 mod attention;
 mod ceilings;
@@ -17,8 +17,8 @@ mod guard;
 mod kernels;
 mod kv;
 mod lanes;
+mod matmul;
 mod memory;
-mod multiply;
 mod packed;
 mod plan;
 mod pool;
@@ -52,12 +52,12 @@ pub struct Cpu {
     pool: Pool,
 }
 
-/// How weights are kept and multiplied.
+/// How weights are stored and multiplied.
 #[derive(Clone, Copy, Debug)]
 struct Options {
-    /// Whether weights of linear layers are copied to where kernels read them.
+    /// Whether weights of linear layers are packed into memory of their own.
     is_repacking: bool,
-    /// Whether activations stay f32 where weights are quantised.
+    /// Whether activations stay f32 with quantised weights.
     f32_activations: bool,
 }
 
@@ -70,23 +70,23 @@ struct CpuModel {
     state: Arc<Mutex<State>>,
 }
 
-/// What the programs of a model share: a step needs all of it for itself.
+/// Shared by all programs of a model; a step locks it.
 #[derive(Debug)]
 struct State {
     pool: Pool,
     /// By [`graph::StoreId`].
     stores: Vec<Kv>,
-    /// What the programs' buffers take when their buckets are full.
+    /// Bytes of the programs' activation buffers at full buckets.
     activation_bytes: u64,
 }
 
 impl Cpu {
-    /// An instance that runs on `threads` threads, or on as many as the system says are useful.
+    /// An instance with `threads` threads, by default the system's available parallelism.
     pub fn new(threads: Option<NonZero<usize>>) -> Cpu {
-        Cpu::with_isa(threads, Isa::detect()).expect("what was detected is available")
+        Cpu::with_isa(threads, Isa::detect()).expect("the detected instruction set is available")
     }
 
-    /// An instance that uses the kernels of `isa`, when this processor has it.
+    /// An instance that uses the kernels of `isa`; `None` if this CPU lacks it.
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let kernels = Kernels::new(isa)?;
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
@@ -94,15 +94,14 @@ impl Cpu {
         Some(Cpu { kernels, options, pool: Pool::new(threads) })
     }
 
-    /// The same, for models that memory has room for once: weights stay where they were loaded, as a rule in a file's
-    /// map, and are packed whenever they are read, a few rows at a time. Every number is the same bits; a step of
-    /// few rows takes longer.
+    /// Leaves weights where they were loaded, usually in a memory-mapped file, and packs them a few rows at a time on each
+    /// read. Saves memory; results have the same bits; decode is slower.
     pub fn without_repacking(self) -> Cpu {
         Cpu { options: Options { is_repacking: false, ..self.options }, ..self }
     }
 
-    /// The same with activations of f32 for weights of every format: nothing is rounded to 8 bits. Quantised weights
-    /// stay where they were loaded and are dequantised whenever they are read, which takes much longer for few rows.
+    /// Uses f32 activations with every weight format. Quantised weights stay where they were loaded and are dequantised on
+    /// each read; decode is much slower.
     pub fn with_f32_activations(self) -> Cpu {
         Cpu { options: Options { f32_activations: true, ..self.options }, ..self }
     }
@@ -181,7 +180,7 @@ fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
         device: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
         facts: vec![
             ("threads", pool.threads().to_string()),
-            ("features", if features.is_empty() { "none looked for".into() } else { features.join(" ") }),
+            ("features", if features.is_empty() { "none detected".into() } else { features.join(" ") }),
             ("kernels", isa.into()),
             (
                 "quantised weights",
@@ -200,7 +199,7 @@ fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
     }
 }
 
-/// The processor's name, where the system has a file that says it (Linux on x86).
+/// The CPU's name from `/proc/cpuinfo` (Linux on x86).
 fn processor() -> Option<String> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
@@ -208,7 +207,7 @@ fn processor() -> Option<String> {
     (!name.is_empty()).then(|| format!("{name} ({})", std::env::consts::ARCH))
 }
 
-/// A step that panicked leaves the store with old or new rows, both of which the next step overwrites.
+/// Ignores poisoning: a step that panicked leaves old or new rows in the store, which the next step overwrites.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -222,11 +221,10 @@ mod tests {
 
     use super::*;
 
-    /// A matrix is copied to two strips of 16 rows, or left; the table is read where it lies. Nothing is taken before
-    /// it is needed, and the numbers do not depend on when that is, nor on where the matrix is. What was said before
-    /// loading is what is held.
+    /// A matrix is copied to two strips of 16 rows or stays mapped; the table stays mapped. Nothing is allocated before it
+    /// is needed, results do not depend on when or where that is, and the requirements equal the memory in use.
     #[test]
-    fn what_is_copied_is_told_and_counted() {
+    fn copied_weights_are_reported_and_counted() {
         let mut graph = graph::Builder::new();
         let (table, matrix) = (graph.weight("table", 3, 32), graph.weight("matrix", 20, 32));
         let x = graph.embed("x", table);
@@ -253,7 +251,7 @@ mod tests {
             assert_eq!(required.as_ref(), Ok(&memory));
             let expected = if repack { (3 * 32 * 4, 2 * 16 * 32 * 4) } else { ((3 + 20) * 32 * 4, 0) };
             assert_eq!((memory.weights_mapped, memory.weights_owned), expected);
-            // The output rows, packed, and the result.
+            // The packed output rows and the result.
             assert_eq!(memory.activations, 2 * (32 + 32 + 20) * 4);
             let (id, _) = graph.weights().nth(1).expect("two weights");
             assert_eq!(model.weights.matrix(id).packed.get().is_none(), repack);
@@ -272,7 +270,7 @@ mod tests {
         }
     }
 
-    /// Embeddings that are the output matrix, too, are looked up in the file when they have been copied.
+    /// Tied embeddings are still read from the file after the output matrix was copied.
     #[test]
     fn tied_embeddings_stay_in_the_file() {
         let mut graph = graph::Builder::new();

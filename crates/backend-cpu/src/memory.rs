@@ -1,6 +1,6 @@
-//! Memory for weights and values: zeroed, on lines of their own.
+//! Zeroed, cache-line-aligned memory for weights and values.
 
-// Weights of tests end at a page that cannot be read.
+// In tests, a guard page follows the memory.
 #[cfg(not(all(test, unix)))]
 use memmap2::MmapMut as Map;
 
@@ -13,27 +13,26 @@ use crate::lanes::BYTES;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u8; BYTES]);
 
-/// Lines of memory of their own.
+/// Memory in whole cache lines.
 #[derive(Debug)]
 pub(crate) struct Lines(Map);
 
 impl Lines {
-    /// `len` lines, of zeros, which the system gives when they are touched.
+    /// `len` zeroed lines, committed by the system on first touch.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn new(len: usize) -> std::io::Result<Lines> {
         let map = Map::map_anon(len.max(1) * BYTES)?;
         Ok(Lines(map))
     }
 
-    /// The same for weights.
+    /// `len` zeroed lines on 2 MB pages, if the system allows them.
     ///
-    /// A thread that streams weights crosses a page of 4 KB every quarter of a microsecond, and the
-    /// processor's prefetcher stops at each; pages of 2 MB are asked for, which a system may refuse.
+    /// A thread that streams weights crosses a 4 KB page every 0.25 µs, and the hardware prefetcher stops at each.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn large(len: usize) -> std::io::Result<Lines> {
         let lines = Lines::new(len)?;
         #[cfg(all(target_os = "linux", not(test)))]
@@ -41,19 +40,17 @@ impl Lines {
         Ok(lines)
     }
 
-    /// All of them.
     #[inline(always)]
     pub(crate) fn all(&self) -> &[Line] {
         bytemuck::cast_slice(&self.0)
     }
 
-    /// All of them.
     pub(crate) fn all_mut(&mut self) -> &mut [Line] {
         bytemuck::cast_slice_mut(&mut self.0)
     }
 }
 
-/// Rows of numbers on lines of their own.
+/// A buffer of f32 values or 32-bit words.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     lines: Option<Lines>,
@@ -61,22 +58,20 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// The numbers.
-    pub(crate) fn numbers(&self) -> &[f32] {
+    pub(crate) fn values(&self) -> &[f32] {
         let lines = self.lines.as_ref().map_or(&[][..], Lines::all);
         &bytemuck::cast_slice(lines)[..self.len]
     }
 
-    /// The numbers.
-    pub(crate) fn numbers_mut(&mut self) -> &mut [f32] {
+    pub(crate) fn values_mut(&mut self) -> &mut [f32] {
         let lines = self.lines.as_mut().map_or(&mut [][..], Lines::all_mut);
         &mut bytemuck::cast_slice_mut(lines)[..self.len]
     }
 
-    /// Has `len` numbers from now on: those that were there before, or any.
+    /// Resizes to `len` values, whose contents are unspecified.
     ///
     /// # Errors
-    /// When the system has no room; there are no numbers then.
+    /// When the allocation fails; the buffer is empty then.
     pub(crate) fn resize(&mut self, len: usize) -> std::io::Result<()> {
         let needed = len.div_ceil(BYTES / size_of::<f32>());
         self.len = 0;

@@ -1,4 +1,4 @@
-//! Which values are computed together, and in which buffers.
+//! Compiles a graph into phases and assigns buffers.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use graph::{LiveRange, Op, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
 use crate::packed::activations::Form;
 
-/// What is computed.
+/// A unit of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// A value of the graph.
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
-    /// What experts compute on the way to a value: a row for each expert that a row of the step uses, expert by expert.
+    /// An intermediate of experts, one row per (row, chosen expert), sorted by expert.
     Stage(ValueId, Stage),
 }
 
-/// What experts compute one after the other.
+/// The intermediates of experts, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
-    /// The rows that each expert multiplies, packed.
+    /// The input rows of each expert, packed.
     Gathered(Form),
     /// `gate x`.
     Gates,
@@ -33,47 +33,46 @@ pub(crate) enum Stage {
     Downs,
 }
 
-/// What items of a phase have in common.
+/// How the threads share a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A row needs nothing of this phase but the same row of earlier items: threads take rows and compute all
-    /// items of them.
+    /// A row depends only on the same row of earlier items: threads take rows and compute all items of them.
     Rows(Rows),
-    /// Linear layers, which need nothing of this phase: threads take columns.
+    /// Independent linear layers: threads take columns.
     Linear,
     /// One attention: threads take rows and K/V heads.
     Attention,
-    /// All stages of one value of experts, one after the other: threads take experts and columns.
+    /// All stages of one mixture of experts, in order: threads take experts and columns.
     Experts,
 }
 
-/// What all threads do together before they meet.
+/// Work between two barriers.
 #[derive(Debug)]
 pub(crate) struct Phase {
     pub(crate) kind: Kind,
-    /// In an order to compute them in.
+    /// In execution order.
     pub(crate) items: Vec<Item>,
 }
 
-/// A buffer that items take in turns.
+/// The shape of a buffer that several items may reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) rows: Rows,
-    /// Words of 32 bits of a row.
+    /// 32-bit words per row.
     pub(crate) words: usize,
 }
 
-/// A graph as a list of phases over a few buffers.
+/// A graph as phases over shared buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) buffers: Vec<Shape>,
-    /// Of each value, the buffers of its items, but for rows that only their own phase reads. A step asks often.
+    /// By value: the buffers of its items, except for rows that only their own phase reads.
     places: Vec<Vec<(Item, usize)>>,
 }
 
 impl Plan {
-    /// Plans `bound`; `form` is what products want of activations, by weight.
+    /// Plans `bound`; `form` gives the activation layout of each weight.
     pub(crate) fn new(bound: &BoundProgram, form: impl Fn(WeightId) -> Form) -> Plan {
         let mut order = Order::default();
         let mut written: HashMap<StoreId, Item> = HashMap::new();
@@ -87,7 +86,7 @@ impl Plan {
                 }
                 Op::Attention { kv, store, .. } => {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
-                    // What has no keys and values reads those that another has written.
+                    // Attention without its own K and V reads what another attention has written.
                     let writer = written.get(&store).copied();
                     order.put(&[item], Kind::Attention, &inputs, writer);
                     if kv.is_some() {
@@ -129,7 +128,7 @@ impl Plan {
         plan
     }
 
-    /// Gives every item a buffer, but for rows that only their own phase reads.
+    /// Assigns a buffer to every item, except for rows that only their own phase reads.
     fn place(&mut self, bound: &BoundProgram, last_read: &HashMap<Item, usize>) {
         let (mut items, mut lives) = (Vec::new(), Vec::new());
         for (made, phase) in self.phases.iter().enumerate() {
@@ -156,13 +155,13 @@ impl Plan {
         }
     }
 
-    /// The buffer of an item; none of rows that only their own phase reads.
+    /// The buffer of an item; `None` for rows that only their own phase reads.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
         let places = &self.places[value_of(item).index()];
         places.iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
     }
 
-    /// Bytes that the buffers take when `bucket` is full.
+    /// Bytes of the buffers when `bucket` is full.
     pub(crate) fn bytes(&self, bucket: Bucket) -> u64 {
         let words = self.buffers.iter().map(|shape| match shape.rows {
             Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
@@ -172,13 +171,13 @@ impl Plan {
     }
 }
 
-/// The value that an item is, or is on the way to.
+/// The value that an item belongs to.
 fn value_of(item: Item) -> ValueId {
     let (Item::Value(id) | Item::Packed(id, _) | Item::Stage(id, _)) = item;
     id
 }
 
-/// Words of a row of an item: of all experts that a row uses.
+/// 32-bit words per row of an item; for stages, of all experts that a row uses.
 pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
@@ -199,7 +198,7 @@ pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     }
 }
 
-/// Phases while they are listed.
+/// Builds the phase list.
 #[derive(Default)]
 struct Order {
     phases: Vec<Phase>,
@@ -209,7 +208,7 @@ struct Order {
 }
 
 impl Order {
-    /// The value `x` packed, if need be in a phase of rows.
+    /// Adds the packed form of `x` unless it is there.
     fn pack(&mut self, bound: &BoundProgram, x: ValueId, form: Form) -> Item {
         let packed = Item::Packed(x, form);
         if !self.phase_of.contains_key(&packed) {
@@ -218,8 +217,7 @@ impl Order {
         packed
     }
 
-    /// Puts `items` into the first phase of their kind that comes late enough, or into a new one: where what they read is
-    /// there, and after the phase of `writer`.
+    /// Adds `items` to the first phase of their kind after their inputs and `writer`, or to a new phase.
     fn put(&mut self, items: &[Item], kind: Kind, inputs: &[Item], writer: Option<Item>) {
         let after = |input: &Item| {
             let phase = self.phase_of[input];
@@ -252,11 +250,11 @@ mod tests {
     use quant::Format;
 
     use super::*;
-    use crate::packed::activations::Scaled;
+    use crate::packed::activations::Q8Layout;
 
-    const FORM: Form = Form::Floats;
+    const FORM: Form = Form::F32;
 
-    /// Two blocks of a norm, a gate and a sum, and an output.
+    /// Two layers of norm, FFN and residual, and an output.
     fn graph() -> Graph {
         let mut g = Builder::new();
         let table = g.weight("table", 4, 32);
@@ -279,7 +277,7 @@ mod tests {
         g.finish(y)
     }
 
-    /// An attention, another that reads its store, and two of four experts of 48 columns.
+    /// An attention, another that reads its store, and 2 of 4 experts of 48 columns.
     fn newer() -> Graph {
         let mut g = Builder::new();
         let (table, router) = (g.weight("table", 9, 32), g.weight("router", 4, 32));
@@ -309,8 +307,8 @@ mod tests {
         BoundProgram::new(Arc::new(model), Bucket { rows: 3, outputs: 1 }, taps).expect("good taps")
     }
 
-    /// The items of each phase by name, packed ones in brackets.
-    fn told(bound: &BoundProgram, plan: &Plan) -> Vec<String> {
+    /// The items of each phase by name; packed ones in brackets.
+    fn phases_of(bound: &BoundProgram, plan: &Plan) -> Vec<String> {
         let name = |item: &Item| match *item {
             Item::Value(id) => bound.value(id).name.clone(),
             Item::Packed(id, _) => format!("[{}]", bound.value(id).name),
@@ -322,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_computed_together_is() {
+    fn independent_items_share_phases() {
         let bound = bound(&graph(), Taps::None);
         let plan = Plan::new(&bound, |_| FORM);
         let expected = [
@@ -338,7 +336,7 @@ mod tests {
             "outputs [outputs]",
             "y",
         ];
-        assert_eq!(told(&bound, &plan), expected);
+        assert_eq!(phases_of(&bound, &plan), expected);
     }
 
     #[test]
@@ -347,14 +345,14 @@ mod tests {
         let bound = bound(&graph, Taps::None);
         let expected =
             ["x", "a", "b", "h [h]", "logits", "p", "[e] e Gates e Ups [e] e Downs", "e sum", "outputs"];
-        assert_eq!(told(&bound, &Plan::new(&bound, |_| FORM)), expected);
-        // Ups that want another form of activations have rows of their own.
-        let bytes = Form::Bytes(Scaled { block: 32, group: 32, zero: None });
+        assert_eq!(phases_of(&bound, &Plan::new(&bound, |_| FORM)), expected);
+        // `up` weights with another activation layout get their own rows.
+        let bytes = Form::Q8(Q8Layout { block: 32, group: 32, zero: None });
         let up = graph.weights().find(|(_, weight)| weight.name == "ups").expect("it is there").0;
         let other = Plan::new(&bound, |weight| if weight == up { bytes } else { FORM });
-        assert_eq!(told(&bound, &other)[3], "h [h] [h]");
-        assert_eq!(told(&bound, &other)[6], "[e] [e] e Gates e Ups [e] e Downs");
-        // Of two experts a row.
+        assert_eq!(phases_of(&bound, &other)[3], "h [h] [h]");
+        assert_eq!(phases_of(&bound, &other)[6], "[e] [e] e Gates e Ups [e] e Downs");
+        // Two experts per row.
         let id = graph.find("e").expect("it is there");
         let words = |stage| words_of(&bound, Item::Stage(id, stage));
         assert_eq!(words(Stage::Gathered(bytes)), 2 * (8 + 1 + 1));
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rows_that_pass_have_no_buffer_and_none_that_are_tapped() {
+    fn only_untapped_rows_of_one_phase_have_no_buffer() {
         let graph = graph();
         for (taps, without) in [(Taps::None, 5), (Taps::Names(&["s-1"]), 4), (Taps::All, 0)] {
             let bound = bound(&graph, taps);
@@ -373,7 +371,7 @@ mod tests {
         }
     }
 
-    /// What an item reads.
+    /// The inputs of an item.
     fn inputs(bound: &BoundProgram, plan: &Plan, item: Item) -> Vec<Item> {
         match item {
             Item::Packed(id, _) => vec![Item::Value(id)],

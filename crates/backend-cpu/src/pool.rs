@@ -1,8 +1,7 @@
-//! A pool of threads that share the tasks of one phase after another.
+//! A work-stealing thread pool for the tasks of a phase.
 //!
-//! Every parallel write of this backend goes through it: results are cut into rectangles, each handed to one task
-//! as its own [`Tile`], or into rows. Each thread begins with a part of the tasks that lie together, and takes from
-//! the others' parts when it is done with its own; no result depends on it.
+//! All parallel writes use it: results are cut into disjoint rectangles ([`Tile`]) or rows, one per task. Each thread starts
+//! with a contiguous range of tasks and steals from other ranges when its own is done. No result depends on the order.
 #![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles and rows from matrices")]
 
 use std::marker::PhantomData;
@@ -12,25 +11,23 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// How often a thread looks whether what it waits for has happened before it sleeps or lets others
-/// run: about 0.1 ms, longer than the time between two phases.
+/// Spins before a waiting thread sleeps or yields: about 0.1 ms, longer than the time between two phases.
 const SPINS: usize = 2_000;
 
-/// Threads that wait for tasks; the caller's thread works too.
+/// A thread pool; the caller's thread is one of its threads.
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// What the caller and the workers share.
 #[derive(Debug, Default)]
 struct Shared {
-    /// Counts jobs; a worker that has seen `n` waits for `n + 1`.
+    /// Number of jobs so far; workers wait for it to change.
     epoch: AtomicUsize,
     job: Mutex<Option<Job>>,
-    /// How many tasks of each thread's part have been taken.
-    taken: Vec<Alone>,
+    /// Tasks taken of each thread's range.
+    taken: Vec<CachePadded>,
     running: AtomicUsize,
     sleeping: AtomicUsize,
     sleep: Mutex<()>,
@@ -39,19 +36,19 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A counter that shares no cache lines, nor those that processors fetch in pairs.
+/// A counter padded to two cache lines, which CPUs prefetch in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Alone(AtomicUsize);
+struct CachePadded(AtomicUsize);
 
-/// A task function of [`Pool::run`], which outlives every use of it, and how often to call it.
+/// The task function of a [`Pool::run`] call and the number of tasks.
 #[derive(Clone, Copy)]
 struct Job {
     task: *const (dyn Fn(usize) + Sync),
     tasks: usize,
 }
 
-// SAFETY: the function is `Sync`, and `Pool::run` keeps it alive until all workers are done with it.
+// SAFETY: the function is `Sync`, and `Pool::run` keeps it alive until all workers are done.
 unsafe impl Send for Job {}
 
 impl std::fmt::Debug for Job {
@@ -61,9 +58,9 @@ impl std::fmt::Debug for Job {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller's among them, or of as many as the system starts.
+    /// A pool of `threads` threads including the caller's, or of as many as the system can start.
     pub(crate) fn new(threads: usize) -> Pool {
-        let taken = (0..threads).map(|_| Alone::default()).collect();
+        let taken = (0..threads).map(|_| CachePadded::default()).collect();
         let shared = Arc::new(Shared { taken, ..Shared::default() });
         let worker = |i: usize| {
             let shared = shared.clone();
@@ -74,20 +71,20 @@ impl Pool {
         Pool { shared, workers }
     }
 
-    /// Threads, the caller's among them.
+    /// Number of threads, including the caller's.
     pub(crate) fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Calls `task` with every number below `tasks`, each once, on all threads; returns when all are done.
+    /// Calls `task` once with each index below `tasks`, on all threads; returns when all are done.
     pub(crate) fn run(&mut self, tasks: usize, task: &(dyn Fn(usize) + Sync)) {
         if tasks <= 1 || self.workers.is_empty() {
             (0..tasks).for_each(task);
             return;
         }
         let shared = &*self.shared;
-        // SAFETY: only the lifetime changes. Workers take the job while `running` is not 0, and this
-        // function does not return, nor unwind, before it is.
+        // SAFETY: only the lifetime changes. Workers use the job while `running` is not 0, and this function neither
+        // returns nor unwinds before that.
         let task = unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
                 task,
@@ -109,8 +106,7 @@ impl Pool {
         assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a task of the thread pool panicked");
     }
 
-    /// Cuts `matrix`, rows of `cols` values, into tiles of up to `tile` (rows, columns) and gives each
-    /// to one call of `work`.
+    /// Cuts `matrix`, rows of `cols` values, into tiles of up to `tile` (rows, columns) and calls `work` with each.
     pub(crate) fn tiles<T: Send>(
         &mut self,
         matrix: &mut [T],
@@ -121,7 +117,7 @@ impl Pool {
         self.tiles_of([Cut { matrix, cols, tile }], |_, tile| work(tile));
     }
 
-    /// Cuts several matrices into tiles and gives each to one call of `work`, with the matrix's number.
+    /// Cuts several matrices into tiles and calls `work` with the matrix's index and the tile.
     pub(crate) fn tiles_of<'m, T: Send + 'm>(
         &mut self,
         cuts: impl IntoIterator<Item = Cut<'m, T>>,
@@ -146,8 +142,8 @@ impl Pool {
         });
     }
 
-    /// Gives up to `tile` rows of all `matrices`, which have as many rows each, to one call of `work`: which
-    /// rows, and the numbers of each matrix. A matrix is its numbers and its columns.
+    /// Cuts all `matrices`, (values, columns) with equally many rows, into blocks of up to `tile` rows. Calls `work` with the
+    /// row range and each matrix's rows.
     pub(crate) fn rows<T: Send>(
         &mut self,
         matrices: Vec<(&mut [T], usize)>,
@@ -163,8 +159,8 @@ impl Pool {
         self.run(rows.div_ceil(tile), &|task| {
             let rows = task * tile..rows.min((task + 1) * tile);
             let part = |(data, cols): &(SendPtr<T>, usize)| {
-                // SAFETY: these rows lie within the matrix, which is borrowed until all tasks are done, and no
-                // other task has any of them.
+                // SAFETY: the rows are within the matrix, which stays borrowed until all tasks are done. No other task
+                // has them.
                 unsafe { std::slice::from_raw_parts_mut(data.0.add(rows.start * cols), rows.len() * cols) }
             };
             let mut parts: Vec<&mut [T]> = matrices.iter().map(part).collect();
@@ -176,10 +172,10 @@ impl Pool {
 /// How a matrix is cut into tiles.
 #[derive(Debug)]
 pub(crate) struct Cut<'m, T> {
-    /// Its rows, one after the other.
+    /// Row-major.
     pub(crate) matrix: &'m mut [T],
     pub(crate) cols: usize,
-    /// Rows and columns of a tile, at most.
+    /// Maximum rows and columns of a tile.
     pub(crate) tile: (usize, usize),
 }
 
@@ -192,14 +188,14 @@ impl Drop for Pool {
             self.shared.wake.notify_all();
         }
         for worker in self.workers.drain(..) {
-            // A worker's panic has been reported by `run`.
+            // `run` has reported the worker's panic.
             let _ = worker.join();
         }
     }
 }
 
 impl Shared {
-    /// What thread `me` does until the pool is dropped.
+    /// The loop of worker `me`.
     fn work(&self, me: usize) {
         let mut seen = 0;
         loop {
@@ -231,8 +227,8 @@ impl Shared {
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Does the tasks of the part of thread `me`, then those that are left of the others'. A part is a range of
-    /// neighbouring tasks: threads then write far from each other, and each reads one sequence of weights.
+    /// Runs the tasks of thread `me`'s range, then steals the rest of the others'. Contiguous ranges avoid false sharing, and
+    /// each thread reads weights sequentially.
     fn take_tasks(&self, job: Job, me: usize) {
         // SAFETY: see `Pool::run`.
         let task = unsafe { &*job.task };
@@ -259,7 +255,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Spins, then lets others run: on a busy machine the thread waited for may not have a core.
+/// Spins, then yields: on a busy machine the awaited thread may have no core.
 fn wait_until(done: impl Fn() -> bool) {
     let mut spins = 0;
     while !done() {
@@ -274,10 +270,10 @@ fn wait_until(done: impl Fn() -> bool) {
 
 struct SendPtr<T>(*mut T);
 
-// SAFETY: every task makes its own tile or rows of the pointer, and no two overlap.
+// SAFETY: each task accesses its own tile or rows, which do not overlap.
 unsafe impl<T: Send> Sync for SendPtr<T> {}
 
-/// A rectangle of a matrix that one task may write.
+/// A rectangle of a matrix, writable by one task.
 #[derive(Debug)]
 pub(crate) struct Tile<'a, T> {
     data: *mut T,
@@ -288,21 +284,20 @@ pub(crate) struct Tile<'a, T> {
 }
 
 impl<T> Tile<'_, T> {
-    /// The rows of the matrix it covers.
+    /// The covered rows of the matrix.
     pub(crate) fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
 
-    /// The columns of the matrix it covers.
+    /// The covered columns of the matrix.
     pub(crate) fn cols(&self) -> Range<usize> {
         self.cols.clone()
     }
 
-    /// Its part of the matrix's row `row`: the columns `self.cols()`.
+    /// Columns `self.cols()` of row `row`.
     pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(self.rows.contains(&row), "row {row} of {:?}", self.rows);
-        // SAFETY: the rectangle lies within the matrix, which is borrowed for as long as the tile
-        // lives, and no other tile has these columns of this row.
+        // SAFETY: the rectangle is within the matrix, which is borrowed for the tile's lifetime. No other tile overlaps.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.data.add(row * self.stride + self.cols.start),
@@ -339,7 +334,7 @@ mod tests {
     fn every_element_of_several_matrices_is_written_once() {
         for threads in [1, 3] {
             let mut pool = Pool::new(threads);
-            // Rows, columns, tile; of one there are no rows.
+            // (rows, columns, tile); one matrix has no rows.
             let shapes = [(7, 13, (2, 5)), (0, 4, (1, 4)), (3, 64, (3, 16)), (1, 1, (1, 1))];
             let mut matrices: Vec<_> = shapes.iter().map(|&(rows, cols, _)| vec![0; rows * cols]).collect();
             let cuts = matrices.iter_mut().zip(shapes);

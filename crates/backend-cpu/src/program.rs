@@ -1,4 +1,4 @@
-//! A graph as a flat list of phases over a few buffers that values take turns in.
+//! Runs the phases of a compiled graph.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -9,20 +9,20 @@ use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy
 use bytemuck::Zeroable;
 use graph::{Op, Rope, Rows, ValueId, WeightId};
 
-use crate::attention::{Attend, Heads, TOGETHER};
+use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::Routing;
 use crate::kernels::{Kernels, route};
 use crate::kv::Kv;
 use crate::lanes::LANES;
+use crate::matmul::{Product, TASKS, multiply};
 use crate::memory::{Buffer, Line};
-use crate::multiply::{Product, TASKS, multiply};
 use crate::packed::activations::{Activations, Form};
 use crate::plan::{Item, Kind, Plan, Stage, words_of};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
 
 thread_local! {
-    /// Rows that only their own phase reads, kept from task to task.
+    /// Rows that only their own phase reads; reused by all tasks of a thread.
     static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
@@ -32,11 +32,10 @@ pub(crate) struct CpuProgram {
     kernels: Kernels,
     state: Arc<Mutex<State>>,
     plan: Plan,
-    /// Those of the plan.
     buffers: Vec<Buffer>,
     weights: Arc<ModelWeights>,
     angles: Vec<Angles>,
-    /// By value of experts, those that the step's rows chose.
+    /// The routing of the current step, by value.
     routings: HashMap<ValueId, Routing>,
     pending: Pending,
 }
@@ -52,7 +51,6 @@ struct Angles {
 }
 
 impl CpuProgram {
-    /// Compiles `bound`, whose weights these are.
     pub(crate) fn new(
         bound: BoundProgram,
         weights: Arc<ModelWeights>,
@@ -77,7 +75,7 @@ impl CpuProgram {
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
-        self.numbers(Item::Value(id))
+        self.values(Item::Value(id))
     }
 }
 
@@ -97,7 +95,7 @@ impl Program for CpuProgram {
             angles.fill(step);
         }
         for phase in 0..self.plan.phases.len() {
-            // The buffers of what is computed leave their places; nothing else that is read lies in them.
+            // Takes the phase's output buffers; no input of the phase is in them.
             let mut out = self.take(phase, step)?;
             match self.plan.phases[phase].kind {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
@@ -122,18 +120,18 @@ impl Program for CpuProgram {
     }
 }
 
-/// Rows of some items of a phase: which rows, and the numbers of each item.
+/// Some rows of the items of a phase that are already computed.
 struct Part<'a, 'm> {
     rows: Range<usize>,
     items: &'a [Item],
-    numbers: &'a [&'m mut [f32]],
+    values: &'a [&'m mut [f32]],
 }
 
 impl CpuProgram {
-    /// The buffers of the items of a phase, where there are any, for as many rows as the step has.
+    /// Takes the output buffers of a phase, resized to the step's rows.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     fn take(&mut self, phase: usize, step: &Step) -> Result<Vec<(usize, Buffer)>, Error> {
         let take = |place: usize| {
             let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
@@ -154,16 +152,15 @@ impl CpuProgram {
         items.iter().filter_map(|&item| self.plan.buffer_of(item)).map(take).collect()
     }
 
-    /// What has been computed of an item that has a buffer.
-    fn numbers(&self, item: Item) -> &[f32] {
+    /// A computed item that has a buffer.
+    fn values(&self, item: Item) -> &[f32] {
         let place = self.plan.buffer_of(item).expect("a later phase reads it");
-        self.buffers[place].numbers()
+        self.buffers[place].values()
     }
 
     fn compute_rows(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
         let items = &self.plan.phases[phase].items;
-        let matrices =
-            out.iter_mut().map(|(place, out)| (out.numbers_mut(), self.plan.buffers[*place].words));
+        let matrices = out.iter_mut().map(|(place, out)| (out.values_mut(), self.plan.buffers[*place].words));
         state.pool.rows(matrices.collect(), self.kernels.tile, |rows, stored| {
             let mut scratch = SCRATCH.take();
             let words = |item: Item| rows.len() * words_of(&self.bound, item);
@@ -172,9 +169,9 @@ impl CpuProgram {
             let needed = passing.map(|&item| lines(item)).sum::<usize>();
             scratch.resize(needed.max(scratch.len()), Line::zeroed());
             let (mut stored, mut left) = (stored.iter_mut(), &mut scratch[..]);
-            let mut numbers: Vec<&mut [f32]> = Vec::with_capacity(items.len());
+            let mut values: Vec<&mut [f32]> = Vec::with_capacity(items.len());
             for &item in items {
-                numbers.push(match self.plan.buffer_of(item) {
+                values.push(match self.plan.buffer_of(item) {
                     Some(_) => stored.next().expect("an item with a buffer"),
                     None => {
                         let here = left.split_off_mut(..lines(item)).expect("as many as needed");
@@ -183,8 +180,8 @@ impl CpuProgram {
                 });
             }
             for (i, &item) in items.iter().enumerate() {
-                let (before, rest) = numbers.split_at_mut(i);
-                let part = Part { rows: rows.clone(), items: &items[..i], numbers: before };
+                let (before, rest) = values.split_at_mut(i);
+                let part = Part { rows: rows.clone(), items: &items[..i], values: before };
                 match item {
                     Item::Value(id) => self.compute(id, &part, step, rest[0]),
                     Item::Packed(id, form) => {
@@ -198,10 +195,10 @@ impl CpuProgram {
         });
     }
 
-    /// The rows of a value that are at hand: they have been computed in this phase or an earlier one.
+    /// The rows `part` of a value, computed in this phase or an earlier one.
     fn rows_of<'a>(&'a self, id: ValueId, part: &Part<'a, '_>) -> &'a [f32] {
         if let Some(here) = part.items.iter().position(|&item| item == Item::Value(id)) {
-            return part.numbers[here];
+            return part.values[here];
         }
         let cols = self.bound.value(id).cols;
         &self.result(id)[part.rows.start * cols..part.rows.end * cols]
@@ -223,7 +220,7 @@ impl CpuProgram {
             }
             Op::RmsNorm { x, weight, eps } => {
                 let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
-                // Groups of columns, which are whole rows as a rule.
+                // The norm's groups: whole rows, or heads.
                 by_rows(out, weight.len(), |group, y| {
                     (self.kernels.rms_norm)(y, &x[group * y.len()..][..y.len()], weight, eps);
                 });
@@ -249,7 +246,7 @@ impl CpuProgram {
                 by_rows(out, cols, |row, y| route(y, &logits[row * cols..][..cols], used, &mut order));
             }
             Op::Experts { .. } => {
-                let (routing, downs) = (&self.routings[&id], self.numbers(Item::Stage(id, Stage::Downs)));
+                let (routing, downs) = (&self.routings[&id], self.values(Item::Stage(id, Stage::Downs)));
                 by_rows(out, cols, |row, y| routing.sum(part.rows.start + row, downs, y));
             }
             Op::Scale { x, factor } => {
@@ -287,7 +284,7 @@ impl CpuProgram {
         let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one attention") };
         let value = self.bound.value(id);
         let Op::Attention { q, kv, store, heads, scale } = value.op else { unreachable!("one attention") };
-        let (cols, out) = (value.cols, out[0].1.numbers_mut());
+        let (cols, out) = (value.cols, out[0].1.values_mut());
         let graph = self.bound.graph();
         let (kv_heads, index) = (graph.store(store).heads, graph.group_of(store));
         let store = &mut state.stores[store.index()];
@@ -297,9 +294,9 @@ impl CpuProgram {
         let (q, group) = (self.result(q), (graph.groups()[index], index));
         let at: Vec<_> = step.rows().collect();
         let rows = &at[..];
-        // As many queries as pages are converted for, or fewer where there would be too few tasks.
+        // Up to as many queries as share converted pages; fewer to have enough tasks.
         let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
-        let tile = (fair.min(TOGETHER * kv_heads / heads).max(1), cols / kv_heads);
+        let tile = (fair.min(QUERY_TILE * kv_heads / heads).max(1), cols / kv_heads);
         state.pool.tiles(out, cols, tile, |tile| match &*store {
             Kv::F16(store) => {
                 let heads = Heads { store, group, rows, q, heads, kv_heads, scale };
@@ -319,12 +316,11 @@ impl CpuProgram {
             let Op::Linear { x, weight } = self.bound.value(id).op else { unreachable!("a linear layer") };
             let Matrix { linear, .. } = self.weights.matrix(weight);
             let (weight, x) = (&self.packed(weight)[0], self.activations(x, linear.form));
-            Product { linear, weight, x, out: out.numbers_mut() }
+            Product { linear, weight, x, out: out.values_mut() }
         });
         multiply(&mut state.pool, products.collect());
     }
 
-    /// All stages of one value of experts.
     fn run_experts(&mut self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {
         let [Item::Stage(id, _), ..] = self.plan.phases[phase].items[..] else { unreachable!("experts") };
         let mut routing = self.routings.remove(&id).unwrap_or_default();
@@ -351,7 +347,7 @@ impl CpuProgram {
         let (gathered, rest) = out.split_at_mut(n_gathered);
         let [(_, gates), (_, ups), (_, gated), (_, downs)] = rest else { unreachable!("four stages") };
         let mut gathered = gathered.iter_mut();
-        // A single row is packed as it is; of more, each expert gets its own.
+        // All experts of a single row share its packed form; otherwise rows are gathered per expert.
         let is_single = routes.len() == experts;
         let mut inputs: Vec<(Form, &[u32])> = Vec::with_capacity(n_gathered);
         for &item in &self.plan.phases[phase].items[..n_gathered] {
@@ -360,7 +356,7 @@ impl CpuProgram {
             let words = if is_single {
                 source.words
             } else {
-                let to = &mut bytemuck::cast_slice_mut(to.1.numbers_mut())[..];
+                let to = &mut bytemuck::cast_slice_mut(to.1.values_mut())[..];
                 routing.gather(pool, source, form, to);
                 to
             };
@@ -374,7 +370,7 @@ impl CpuProgram {
             of_entries(words, entries, (form, cols), tile)
         };
         let hidden = self.bound.weight(gate).rows;
-        let (mut of_gates, mut of_ups) = (gates.numbers_mut(), ups.numbers_mut());
+        let (mut of_gates, mut of_ups) = (gates.values_mut(), ups.values_mut());
         let mut products = Vec::new();
         for (expert, entries) in routing.chosen() {
             for (weight, out) in [(gate, &mut of_gates), (up, &mut of_ups)] {
@@ -386,10 +382,10 @@ impl CpuProgram {
         }
         multiply(pool, products);
         let form = self.weights.form(down);
-        let words: &mut [u32] = bytemuck::cast_slice_mut(gated.numbers_mut());
-        let hiddens = [gates.numbers(), ups.numbers()];
+        let words: &mut [u32] = bytemuck::cast_slice_mut(gated.values_mut());
+        let hiddens = [gates.values(), ups.values()];
         routing.gate(pool, &self.kernels, act, hiddens, (form, hidden), words);
-        let mut of_downs = downs.numbers_mut();
+        let mut of_downs = downs.values_mut();
         let product = |(expert, entries): (usize, Range<usize>)| {
             let len = entries.len() * self.bound.weight(down).rows;
             let out = of_downs.split_off_mut(..len).expect("room for every entry");
@@ -401,21 +397,19 @@ impl CpuProgram {
         multiply(pool, products);
     }
 
-    /// A value, packed.
     fn activations(&self, x: ValueId, form: Form) -> Activations<'_> {
         let packed = Item::Packed(x, form);
-        let words = bytemuck::cast_slice(self.numbers(packed));
+        let words = bytemuck::cast_slice(self.values(packed));
         let (rows, cols) = (words.len() / words_of(&self.bound, packed), self.bound.value(x).cols);
         Activations { words, rows, cols, tile: self.kernels.tile }
     }
 
-    /// The matrices of a weight as kernels read them.
     fn packed(&self, weight: WeightId) -> &[crate::packed::Packed] {
         self.weights.matrix(weight).packed.get().expect("the step has packed it")
     }
 }
 
-/// The rows of some entries, `cols` values each, of rows in a form.
+/// Some entries of packed rows of `cols` values.
 fn of_entries(
     words: &[u32],
     entries: Range<usize>,
@@ -427,7 +421,7 @@ fn of_entries(
     Activations { words, rows: entries.len(), cols, tile }
 }
 
-/// Gives each row of `out` to `work`.
+/// Calls `work` for each row of `out`.
 fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])) {
     out.chunks_exact_mut(cols).enumerate().for_each(|(row, y)| work(row, y));
 }

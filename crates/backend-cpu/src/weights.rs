@@ -1,4 +1,4 @@
-//! A model's weights as kernels read them: matrices in strips, vectors in f32.
+//! A model's weights in the layout the kernels read: matrices in strips, vectors in f32.
 
 use std::sync::OnceLock;
 
@@ -15,26 +15,26 @@ use crate::pool::Pool;
 /// The weights of a model, by [`WeightId`].
 #[derive(Debug)]
 pub(crate) struct ModelWeights {
-    /// Those that rows are multiplied with.
+    /// Weights of linear layers and experts.
     matrices: Vec<Option<Matrix>>,
-    /// Norm weights, biases and rope factors; of others nothing.
+    /// Norm weights, biases and RoPE factors; empty for others.
     vectors: Vec<Vec<f32>>,
-    /// The bytes of all as they were given.
+    /// Total bytes as loaded.
     bytes: u64,
 }
 
-/// A weight that rows are multiplied with; packed when it is needed first, or left where it is.
+/// A weight of linear layers, packed on first use or read from the file.
 #[derive(Debug)]
 pub(crate) struct Matrix {
     weight: Weight,
-    /// The tensor that it is from.
+    /// The tensor it comes from.
     tensor: String,
     pub(crate) linear: Linear,
-    /// Whether it is packed, or will be.
+    /// Whether it is, or will be, packed.
     is_copied: bool,
-    /// Whether rows are looked up in it, too, which the file's bytes are read for.
+    /// Whether it is also an embedding table, which is read from the file's bytes.
     is_table: bool,
-    /// Its matrices: one, or one for each expert.
+    /// One matrix, or one per expert.
     pub(crate) packed: OnceLock<Vec<Packed>>,
 }
 
@@ -55,7 +55,7 @@ impl Matrix {
         Matrix { weight, tensor, linear, is_copied, is_table, packed }
     }
 
-    /// Packs it, if that is to be and has not been done.
+    /// Packs the weight unless it is packed or stays in the file.
     fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
         if self.packed.get().is_some() {
             return Ok(());
@@ -72,12 +72,12 @@ impl Matrix {
         Ok(())
     }
 
-    /// Whether nobody reads the file's bytes once it is packed.
-    fn takes_the_place_of_the_file(&self) -> bool {
+    /// Whether the file's bytes are unused once it is packed.
+    fn replaces_file_bytes(&self) -> bool {
         self.is_copied && !self.is_table
     }
 
-    /// Bytes its copy takes.
+    /// Bytes of the packed copy.
     fn bytes(&self) -> u64 {
         let matrix = (self.linear.bytes)(self.weight.rows, self.weight.cols) as u64;
         matrix.saturating_mul(self.weight.count as u64)
@@ -85,7 +85,7 @@ impl Matrix {
 }
 
 impl ModelWeights {
-    /// Those of `model`; nothing is packed yet.
+    /// Prepares the weights of `model`; packs nothing yet.
     pub(crate) fn new(model: &BoundModel, kernels: Kernels, options: Options) -> ModelWeights {
         let graph = model.graph();
         let (mut matrices, mut vectors) = (Vec::new(), Vec::new());
@@ -105,51 +105,51 @@ impl ModelWeights {
         ModelWeights { matrices, vectors, bytes }
     }
 
-    /// A weight that rows are multiplied with.
+    /// A weight of linear layers.
     pub(crate) fn matrix(&self, id: WeightId) -> &Matrix {
-        self.matrices[id.index()].as_ref().expect("products have matrices")
+        self.matrices[id.index()].as_ref().expect("a linear layer has a matrix")
     }
 
-    /// What products with a weight want of activations.
+    /// The activation layout that a weight needs.
     pub(crate) fn form(&self, id: WeightId) -> Form {
         self.matrix(id).linear.form
     }
 
-    /// A weight of one row.
+    /// A one-row weight in f32.
     pub(crate) fn vector(&self, id: WeightId) -> &[f32] {
         &self.vectors[id.index()]
     }
 
-    /// Packs what is to be packed and has not been.
+    /// Packs all remaining weights.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
         self.matrices.iter().flatten().try_for_each(|matrix| matrix.pack(pool))
     }
 
-    /// The same in the order of the file, which is read from one end to the other; `copied` hears the name of each tensor
-    /// when nobody reads it from there any more.
+    /// Packs all remaining weights in file order, for sequential reads. Calls `copied` with the name of each tensor whose
+    /// file bytes are no longer needed.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn prepare(&self, pool: &mut Pool, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let mut matrices: Vec<&Matrix> = self.matrices.iter().flatten().collect();
         matrices.sort_by_key(|matrix| matrix.weight.bytes.as_ptr());
-        // Parts of one tensor are neighbours.
+        // Parts of one tensor are adjacent.
         for parts in matrices.chunk_by(|a, b| a.tensor == b.tensor) {
             parts.iter().try_for_each(|matrix| matrix.pack(pool))?;
-            if parts.iter().all(|matrix| matrix.takes_the_place_of_the_file()) {
+            if parts.iter().all(|matrix| matrix.replaces_file_bytes()) {
                 copied(&parts[0].tensor);
             }
         }
         Ok(())
     }
 
-    /// What they take, packed or not yet.
+    /// Memory of all weights, counting as packed those that will be.
     pub(crate) fn memory(&self) -> Memory {
         let copies = || self.matrices.iter().flatten().filter(|matrix| matrix.is_copied);
-        let replaced = copies().filter(|matrix| matrix.takes_the_place_of_the_file());
+        let replaced = copies().filter(|matrix| matrix.replaces_file_bytes());
         let replaced: u64 = replaced.map(|matrix| matrix.weight.bytes.len() as u64).sum();
         Memory {
             weights_mapped: self.bytes - replaced,

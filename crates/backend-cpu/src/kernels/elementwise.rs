@@ -1,10 +1,10 @@
-//! What is done to each number or row alone.
+//! Element-wise and row-wise kernels.
 
 use graph::Pairing;
 
 use crate::lanes::{LANES, Lanes, exp};
 
-/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in sixteen parts.
+/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in 16 partial sums.
 #[inline(always)]
 pub(super) fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
     let mut sums = [0.0f64; LANES];
@@ -27,9 +27,8 @@ pub(super) fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
     }
 }
 
-/// A function of a gate.
+/// An activation function.
 pub(super) trait Activate {
-    /// Of sixteen values.
     fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats;
 }
 
@@ -44,7 +43,8 @@ impl Activate for Silu {
     }
 }
 
-/// `x / 2 * (1 + tanh(u))` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, which is `x / (1 + e^-2u)`: nothing cancels.
+/// `x / 2 * (1 + tanh(u))` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`, computed as `x / (1 + e^-2u)`, which has no
+/// cancellation.
 pub(super) struct GeluTanh;
 
 impl Activate for GeluTanh {
@@ -53,7 +53,7 @@ impl Activate for GeluTanh {
         // -2 sqrt(2 / pi), and that times 0.044715.
         const LINEAR: f32 = -1.595_769;
         const CUBIC: f32 = -0.071_354_814;
-        // From -20 down the result is 0 in f32; the numerator must not grow while the denominator cannot.
+        // Below -20 the result is 0 in f32. Clamping keeps the numerator finite where the denominator saturates.
         let x = lanes.max(lanes.splat(-20.0), x);
         let slope = lanes.mul_add(lanes.mul(x, x), lanes.splat(CUBIC), lanes.splat(LINEAR));
         let power = exp(lanes, lanes.mul(x, slope));
@@ -79,11 +79,11 @@ pub(super) fn gate<L: Lanes, A: Activate>(lanes: L, y: &mut [f32], gate: &[f32],
 
 #[inline(always)]
 fn gate_16<L: Lanes, A: Activate>(lanes: L, y: &mut [f32; LANES], gate: &[f32; LANES], up: &[f32; LANES]) {
-    let act = A::of(lanes, lanes.floats(gate));
-    lanes.put(lanes.mul(act, lanes.floats(up)), y);
+    let act = A::of(lanes, lanes.load_f32(gate));
+    lanes.store_f32(lanes.mul(act, lanes.load_f32(up)), y);
 }
 
-/// Rotates the first columns of each head of `x` by `cos_sin`, a (cosine, sine) each pair; the rest passes.
+/// Ropes the first columns of each head by `cos_sin`, one (cos, sin) per pair, and copies the rest.
 #[inline(always)]
 pub(super) fn rope(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, cos_sin: &[[f32; 2]]) {
     y.copy_from_slice(x);
@@ -105,8 +105,8 @@ pub(super) fn rope(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, 
     }
 }
 
-/// The softmax over the `used` largest logits, the lower index of equals first; 0 for the others. NaN is the largest,
-/// whatever its sign. `order` is room to work in.
+/// Softmax over the `used` largest logits; 0 for the others. Ties go to the lower index. NaN ranks highest, whatever its
+/// sign. `order` is scratch.
 pub(crate) fn route(y: &mut [f32], logits: &[f32], used: usize, order: &mut Vec<u32>) {
     order.clear();
     order.extend(0..logits.len() as u32);

@@ -1,7 +1,7 @@
-//! The kernels, by instruction set, and the table that chooses them.
+//! The kernel table of each instruction set.
 //!
-//! Whatever the instruction set, an element of a result is summed over K in one order that does not
-//! depend on how many rows a step has, where a tile begins or how many threads run.
+//! A result is summed over K in one order, which depends neither on the batch size, nor on the tiling, nor on the number
+//! of threads.
 
 mod elementwise;
 #[cfg(all(test, unix))]
@@ -16,20 +16,20 @@ use quant::*;
 
 use crate::attention::Attend;
 use crate::kv::{Kv, Write};
-use crate::lanes::plain::Plain;
-use crate::lanes::{self, Lanes, Work};
+use crate::lanes::scalar::Scalar;
+use crate::lanes::{self, Lanes, WithSimd};
 use crate::packed::activations::{Activations, Form, pack};
 use crate::packed::floats::{self, Float};
+use crate::packed::gemv::multiply;
 use crate::packed::layout::Layout;
-use crate::packed::product::multiply;
 use crate::packed::{Packed, scaled};
 use crate::pool::{Pool, Tile};
 pub(crate) use elementwise::route;
 
-/// An instruction set that kernels exist for.
+/// An instruction set with kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isa {
-    /// Plain Rust, for every processor.
+    /// Portable scalar code.
     Scalar,
     /// AVX2 with FMA and F16C: x86-64 processors since 2013.
     Avx2,
@@ -38,16 +38,16 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// All of them, plain Rust first, better ones later.
+    /// All instruction sets, slowest first.
     pub const ALL: [Isa; 3] = [Isa::Scalar, Isa::Avx2, Isa::Avx512];
 
-    /// The best one this processor has.
+    /// The fastest instruction set that this CPU supports.
     pub fn detect() -> Isa {
         let best = Isa::ALL.into_iter().rfind(|isa| isa.is_available());
         best.unwrap_or(Isa::Scalar)
     }
 
-    /// Whether this processor has it.
+    /// Whether this CPU supports it.
     pub fn is_available(self) -> bool {
         match self {
             Isa::Scalar => true,
@@ -60,12 +60,12 @@ impl Isa {
         }
     }
 
-    /// The one of this name.
+    /// Finds an instruction set by [`Isa::name`].
     pub fn named(name: &str) -> Option<Isa> {
         Isa::ALL.into_iter().find(|isa| isa.name() == name)
     }
 
-    /// Its name, such as `avx2`.
+    /// The name, such as `avx2`.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Scalar => "scalar",
@@ -75,7 +75,7 @@ impl Isa {
     }
 }
 
-/// Features of this processor that kernels are or may be written for.
+/// Features of this CPU that matter to kernels.
 pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     #[cfg(target_arch = "x86_64")]
     let found = [
@@ -92,25 +92,25 @@ pub(crate) fn features() -> impl Iterator<Item = &'static str> {
     found.into_iter().filter(|(_, has)| *has).map(|(name, _)| name)
 }
 
-/// Packs the matrices of a weight: its bytes; how many matrices, rows and columns of each.
+/// Packs a weight: its bytes and its shape `[count, rows, cols]`.
 type PackWeight = fn(&mut Pool, &[u8], [usize; 3]) -> std::io::Result<Vec<Packed>>;
 
-/// Products with weights of a format.
+/// GEMV and GEMM with weights of a format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linear {
-    /// What it wants of activations.
+    /// The activation layout it needs.
     pub(crate) form: Form,
-    /// Bytes of a packed matrix: rows, columns.
+    /// Packed bytes of a matrix, by rows and columns.
     pub(crate) bytes: fn(usize, usize) -> usize,
     pub(crate) pack: PackWeight,
-    /// Computes a tile of activations times the transpose of a weight: whole strips but for the last.
+    /// Computes a tile of `x * weight^T`: whole strips, except for the last.
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
-/// Rotates a row: `y`, `x`, columns of a head, pairing, cosines and sines; see [`elementwise::rope`].
+/// Ropes a row: `y`, `x`, head dimension, pairing, cos/sin table; see [`elementwise::rope`].
 type RopeRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 
-/// Packs rows of activations: `x`, how many rows, rows of a tile, form, the words of their panels.
+/// Packs activation rows: `x`, rows, rows per tile, layout, destination.
 type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 
 /// The kernels of one instruction set.
@@ -118,7 +118,7 @@ type Pack = fn(&[f32], usize, usize, Form, &mut [u32]);
 pub(crate) struct Kernels {
     isa: Isa,
     linear: fn(Format) -> Linear,
-    /// Rows of activations that a tile of a product takes.
+    /// Activation rows per GEMM tile.
     pub(crate) tile: usize,
     pub(crate) pack: Pack,
     /// `y`, `x`, weight, eps: see [`elementwise::rms_norm`].
@@ -126,21 +126,21 @@ pub(crate) struct Kernels {
     /// Activation, `y`, gate, up: see [`elementwise::gate`].
     pub(crate) gate: fn(Activation, &mut [f32], &[f32], &[f32]),
     pub(crate) rope: RopeRow,
-    /// Writes keys and values: store, its group, keys, values, step; see [`Write`].
+    /// Writes K and V: store, its group, K, V, step; see [`Write`].
     pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
     pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
     pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
 }
 
 impl Kernels {
-    /// The kernels of `isa`, if this processor has it.
+    /// The kernels of `isa`, if this CPU supports it.
     pub(crate) fn new(isa: Isa) -> Option<Kernels> {
         isa.is_available().then(|| match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => Kernels::over::<lanes::avx512::Avx512>(isa),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Kernels::over::<lanes::avx2::Avx2>(isa),
-            _ => Kernels::over::<Plain>(isa),
+            _ => Kernels::over::<Scalar>(isa),
         })
     }
 
@@ -165,13 +165,11 @@ impl Kernels {
         self.isa
     }
 
-    /// The kernel for weights of `format`.
     pub(crate) fn linear(&self, format: Format) -> Linear {
         (self.linear)(format)
     }
 }
 
-/// The kernels over `L` for weights of a format.
 fn linear<L: Lanes>(format: Format) -> Linear {
     match format {
         Format::F32 => floating::<L, F32Le>(),
@@ -194,7 +192,7 @@ fn linear<L: Lanes>(format: Format) -> Linear {
 
 fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
     Linear {
-        form: Form::Bytes(scaled::<B, G>()),
+        form: Form::Q8(scaled::<B, G>()),
         bytes: Packed::bytes::<B, G>,
         pack: |pool, bytes, shape| Packed::new::<L, B, G>(lanes(), pool, bytes, shape),
         multiply: |weight, x, tile| {
@@ -205,7 +203,7 @@ fn quantized<L: Lanes, B: Layout<G>, const G: usize>() -> Linear {
 
 fn floating<L: Lanes, F: Float>() -> Linear {
     Linear {
-        form: Form::Floats,
+        form: Form::F32,
         bytes: Packed::bytes_of_floats::<F>,
         pack: |pool, bytes, shape| Packed::floats::<L, F>(lanes(), pool, bytes, shape),
         multiply: |weight, x, tile| {
@@ -214,7 +212,7 @@ fn floating<L: Lanes, F: Float>() -> Linear {
     }
 }
 
-/// The proof that kernels over `L` may run: they are handed out only where they may.
+/// The proof token of `L`. Kernels over `L` are reachable only through a table that detected it.
 fn lanes<L: Lanes>() -> L {
     L::detect().expect("`Kernels::new` has detected the instruction set")
 }
@@ -226,9 +224,9 @@ struct Multiply<'a, 't, B, const G: usize> {
     format: PhantomData<B>,
 }
 
-impl<B: Layout<G>, const G: usize> Work for Multiply<'_, '_, B, G> {
+impl<B: Layout<G>, const G: usize> WithSimd for Multiply<'_, '_, B, G> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         multiply::<L, B, G>(lanes, self.weight, self.x, self.tile);
     }
 }
@@ -240,9 +238,9 @@ struct MultiplyFloats<'a, 't, F> {
     format: PhantomData<F>,
 }
 
-impl<F: Float> Work for MultiplyFloats<'_, '_, F> {
+impl<F: Float> WithSimd for MultiplyFloats<'_, '_, F> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         floats::multiply::<L, F>(lanes, self.weight, self.x, self.tile);
     }
 }
@@ -255,9 +253,9 @@ struct PackRows<'a> {
     words: &'a mut [u32],
 }
 
-impl Work for PackRows<'_> {
+impl WithSimd for PackRows<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         pack(lanes, self.x, self.rows, self.tile, self.form, self.words);
     }
 }
@@ -269,9 +267,9 @@ struct RmsNorm<'a> {
     eps: f32,
 }
 
-impl Work for RmsNorm<'_> {
+impl WithSimd for RmsNorm<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, _: L) {
+    fn with_simd<L: Lanes>(self, _: L) {
         elementwise::rms_norm(self.y, self.x, self.weight, self.eps);
     }
 }
@@ -283,9 +281,9 @@ struct Gate<'a> {
     up: &'a [f32],
 }
 
-impl Work for Gate<'_> {
+impl WithSimd for Gate<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         let Gate { act, y, gate, up } = self;
         match act {
             Activation::Silu => elementwise::gate::<L, elementwise::Silu>(lanes, y, gate, up),
@@ -302,9 +300,9 @@ struct Rope<'a> {
     cos_sin: &'a [[f32; 2]],
 }
 
-impl Work for Rope<'_> {
+impl WithSimd for Rope<'_> {
     #[inline(always)]
-    fn work<L: Lanes>(self, _: L) {
+    fn with_simd<L: Lanes>(self, _: L) {
         elementwise::rope(self.y, self.x, self.head_dim, self.pairing, self.cos_sin);
     }
 }

@@ -1,17 +1,17 @@
-//! Lanes of AVX2 with FMA and F16C: two registers each, lanes 0 to 7 in the first.
+//! AVX2 with FMA and F16C: two registers per vector, lanes 0 to 7 in the first.
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use std::arch::x86_64::*;
 
 use quant::{Bf16Le, F16Le};
 
-use super::{BYTES, LANES, Lanes, Pair, Work};
+use super::{BYTES, LANES, Lanes, Pair, WithSimd};
 
-/// The proof that the processor has AVX2, FMA and F16C.
+/// Proof that the CPU supports AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
-/// `work` on each register.
+/// Applies `work` to both registers.
 #[inline(always)]
 fn both<A: Copy, B>(x: [A; 2], work: impl Fn(A) -> B) -> [B; 2] {
     [work(x[0]), work(x[1])]
@@ -25,12 +25,12 @@ impl Lanes for Avx2 {
         has.then_some(Avx2(()))
     }
 
-    fn run<W: Work>(self, work: W) {
+    fn run<W: WithSimd>(self, work: W) {
         #[target_feature(enable = "avx2,fma,f16c")]
-        fn run<W: Work>(lanes: Avx2, work: W) {
-            work.work(lanes);
+        fn run<W: WithSimd>(lanes: Avx2, work: W) {
+            work.with_simd(lanes);
         }
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { run(self, work) }
     }
 
@@ -42,25 +42,25 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
-        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
 
     #[inline(always)]
     fn prefetch_near(self, at: *const u8) {
-        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 
     #[inline(always)]
-    fn bytes(self, from: &[u8; BYTES]) -> [__m256i; 2] {
+    fn load_u8(self, from: &[u8; BYTES]) -> [__m256i; 2] {
         let from = from.as_ptr().cast::<__m256i>();
         // SAFETY: 64 bytes are read from an array of 64.
         unsafe { [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))] }
     }
 
     #[inline(always)]
-    fn put_bytes(self, bytes: [__m256i; 2], to: &mut [u8; BYTES]) {
+    fn store_u8(self, bytes: [__m256i; 2], to: &mut [u8; BYTES]) {
         let to = to.as_mut_ptr().cast::<__m256i>();
         // SAFETY: 64 bytes are written to an array of 64.
         unsafe {
@@ -71,7 +71,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn bits(self, bytes: [__m256i; 2], down: i32, mask: u8) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         both(bytes, |bytes| unsafe {
             let count = _mm_cvtsi32_si128(down.abs());
             let shifted =
@@ -82,20 +82,20 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn flip(self, bytes: [__m256i; 2], mask: u8) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         both(bytes, |bytes| unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(mask as i8)) })
     }
 
-    /// Rows `j` and `4 + j` of eight are read into one register, so that each half is turned alone.
+    /// Rows `j` and `4 + j` of eight share a register, so that each 128-bit half is transposed on its own.
     #[inline(always)]
-    fn across(self, rows: [&[u8; 16]; LANES]) -> [[__m256i; 2]; 4] {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from arrays of 16.
+    fn transpose_4x16(self, rows: [&[u8; 16]; LANES]) -> [[__m256i; 2]; 4] {
+        // SAFETY: `self` proves the features; 16 bytes are read from arrays of 16.
         unsafe {
             let mut across = [[_mm256_setzero_si256(); 2]; 4];
             for h in 0..2 {
@@ -118,13 +118,13 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn bytes_apart(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn deinterleave_u8(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe {
             let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let order = _mm256_broadcastsi128_si256(order);
             let places = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-            // Eight bytes of the same place in the first eight lanes, of the next place, and so on.
+            // Byte 0 of the first eight lanes, then byte 1, and so on.
             let [first, last] =
                 both(bytes, |bytes| _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(bytes, order), places));
             let (even, odd) = (_mm256_unpacklo_epi64(first, last), _mm256_unpackhi_epi64(first, last));
@@ -133,12 +133,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn halves_apart(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn deinterleave_u16(self, bytes: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe {
             let order = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
             let order = _mm256_broadcastsi128_si256(order);
-            // The first two bytes of the first eight lanes, then the last two.
+            // The low `u16` of the first eight lanes, then the high `u16`.
             let [first, last] = both(bytes, |bytes| {
                 _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_shuffle_epi8(bytes, order))
             });
@@ -148,31 +148,31 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], nibbles: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         both(nibbles, |nibbles| unsafe {
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             _mm256_shuffle_epi8(table, nibbles)
         })
     }
 
-    /// Products of weights up to 255 overflow the 16 bits that pairs are added in, so [`Self::dot`] takes
-    /// those with a zero of 128 as signed numbers.
+    /// `vpmaddubsw` adds pairs in 16 bits, which products of weights up to 255 overflow. [`Self::dot`] therefore treats
+    /// weights with zero point 128 as signed.
     #[inline(always)]
-    fn start<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn acc_init<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_set1_epi32(if SIGNED { 0 } else { start }); 2] }
     }
 
     #[inline(always)]
-    fn plus(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn add_i32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn dot<const SIGNED: bool>(self, sum: [__m256i; 2], weights: [__m256i; 2], x: [i8; 4]) -> [__m256i; 2] {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         let products = both(weights, |weights| unsafe {
             let x = _mm256_set1_epi32(x);
             let pairs = if SIGNED {
@@ -183,20 +183,20 @@ impl Lanes for Avx2 {
             };
             _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))
         });
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_add_epi32(sum[0], products[0]), _mm256_add_epi32(sum[1], products[1])] }
     }
 
-    /// Sums of pairs stay in 16 bits for as many steps as the weights allow.
+    /// Accumulates in 16 bits for as many steps as the largest weight allows.
     #[inline(always)]
     fn dot_steps<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [[__m256i; 2]; C],
         weights: &[Pair<[u8; BYTES]>],
         x: &[[i8; 4]],
-        most: u8,
+        max_weight: u8,
     ) {
-        match most {
+        match max_weight {
             ..=15 if !SIGNED => dot_steps::<8, C>(self, sums, weights, x),
             ..=31 if !SIGNED => dot_steps::<4, C>(self, sums, weights, x),
             ..=63 if !SIGNED => dot_steps::<2, C>(self, sums, weights, x),
@@ -205,26 +205,26 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn nearest(self, x: [__m256; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn round_to_i32(self, x: [__m256; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1])] }
     }
 
     #[inline(always)]
-    fn magnitudes(self, x: [__m256; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn abs_bits(self, x: [__m256; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         both(x, |x| unsafe { _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(i32::MAX)) })
     }
 
     #[inline(always)]
-    fn larger(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn max_i32(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_max_epi32(a[0], b[0]), _mm256_max_epi32(a[1], b[1])] }
     }
 
     #[inline(always)]
-    fn largest(self, ints: [__m256i; 2]) -> i32 {
-        // SAFETY: `self` is the proof of the features.
+    fn reduce_max(self, ints: [__m256i; 2]) -> i32 {
+        // SAFETY: `self` proves the features.
         unsafe {
             let max = _mm256_max_epi32(ints[0], ints[1]);
             let max = _mm_max_epi32(_mm256_castsi256_si128(max), _mm256_extracti128_si256::<1>(max));
@@ -234,9 +234,9 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn low_bytes(self, ints: [__m256i; 2]) -> [u32; 4] {
-        // Of each word the lowest byte to the first word of each half; then these first words together.
-        // SAFETY: `self` is the proof of the features; what is transmuted are 32 bytes of plain numbers.
+    fn pack_low_bytes(self, ints: [__m256i; 2]) -> [u32; 4] {
+        // Moves the low byte of each word to the first word of its half, then joins these words.
+        // SAFETY: `self` proves the features; 32 bytes without padding are transmuted.
         unsafe {
             let order = _mm256_broadcastsi128_si256(_mm_set_epi32(-1, -1, -1, 0x0C08_0400));
             let [low, high] = [_mm256_shuffle_epi8(ints[0], order), _mm256_shuffle_epi8(ints[1], order)];
@@ -247,8 +247,8 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn total(self, ints: [__m256i; 2]) -> i32 {
-        // SAFETY: `self` is the proof of the features.
+    fn reduce_add(self, ints: [__m256i; 2]) -> i32 {
+        // SAFETY: `self` proves the features.
         unsafe {
             let sum = _mm256_add_epi32(ints[0], ints[1]);
             let sum = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
@@ -258,25 +258,25 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn to_floats(self, ints: [__m256i; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn to_f32(self, ints: [__m256i; 2]) -> [__m256; 2] {
+        // SAFETY: `self` proves the features.
         both(ints, |ints| unsafe { _mm256_cvtepi32_ps(ints) })
     }
 
     #[inline(always)]
     fn splat(self, x: f32) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_set1_ps(x); 2] }
     }
 
     #[inline(always)]
-    fn floats(self, from: &[f32; LANES]) -> [__m256; 2] {
+    fn load_f32(self, from: &[f32; LANES]) -> [__m256; 2] {
         // SAFETY: 64 bytes are read from an array of 64.
         unsafe { [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))] }
     }
 
     #[inline(always)]
-    fn put(self, floats: [__m256; 2], to: &mut [f32; LANES]) {
+    fn store_f32(self, floats: [__m256; 2], to: &mut [f32; LANES]) {
         // SAFETY: 64 bytes are written to an array of 64.
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr(), floats[0]);
@@ -285,15 +285,15 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn halves(self, from: &[F16Le; LANES]) -> [__m256; 2] {
+    fn load_f16(self, from: &[F16Le; LANES]) -> [__m256; 2] {
         let from = from.as_ptr().cast::<__m128i>();
-        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+        // SAFETY: `self` proves the features; 32 bytes are read from an array of 32.
         unsafe { [_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))] }
     }
 
     #[inline(always)]
-    fn to_halves(self, floats: [__m256; 2]) -> [u16; LANES] {
-        // SAFETY: `self` is the proof of the features; both are 32 bytes of plain numbers.
+    fn to_f16(self, floats: [__m256; 2]) -> [u16; LANES] {
+        // SAFETY: `self` proves the features; both types are 32 bytes without padding.
         unsafe {
             let halves = [
                 _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(floats[0]),
@@ -304,9 +304,9 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn brains(self, from: &[Bf16Le; LANES]) -> [__m256; 2] {
+    fn load_bf16(self, from: &[Bf16Le; LANES]) -> [__m256; 2] {
         let (low, high) = from.split_at(8);
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from slices of 16.
+        // SAFETY: `self` proves the features; 16 bytes are read from slices of 16.
         both([low, high], |from| unsafe {
             let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().cast()));
             _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
@@ -314,18 +314,18 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn unsigned(self, from: &[u8; LANES]) -> [__m256; 2] {
+    fn u8_to_f32(self, from: &[u8; LANES]) -> [__m256; 2] {
         let (low, high) = from.split_at(8);
-        // SAFETY: `self` is the proof of the features; 8 bytes are read from slices of 8.
+        // SAFETY: `self` proves the features; 8 bytes are read from slices of 8.
         both([low, high], |from| unsafe {
             _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))
         })
     }
 
     #[inline(always)]
-    fn signed(self, from: &[i8; LANES]) -> [__m256; 2] {
+    fn i8_to_f32(self, from: &[i8; LANES]) -> [__m256; 2] {
         let (low, high) = from.split_at(8);
-        // SAFETY: `self` is the proof of the features; 8 bytes are read from slices of 8.
+        // SAFETY: `self` proves the features; 8 bytes are read from slices of 8.
         both([low, high], |from| unsafe {
             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().cast())))
         })
@@ -333,37 +333,37 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn mul(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn add(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn div(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn max(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
     fn min(self, a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])] }
     }
 
     #[inline(always)]
-    fn scale(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+    fn mul_pow2(self, a: [__m256; 2], n: [__m256; 2]) -> [__m256; 2] {
+        // SAFETY: `self` proves the features.
         let powers = both(n, |x| unsafe {
             let power =
                 _mm256_slli_epi32::<23>(_mm256_add_epi32(_mm256_cvtps_epi32(x), _mm256_set1_epi32(127)));
@@ -375,12 +375,12 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn mul_add(self, a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])] }
     }
 }
 
-/// [`Lanes::dot_steps`], the sums of `N` steps in 16 bits.
+/// [`Lanes::dot_steps`] with `N` steps accumulated in 16 bits.
 #[inline(always)]
 fn dot_steps<const N: usize, const C: usize>(
     lanes: Avx2,
@@ -389,11 +389,11 @@ fn dot_steps<const N: usize, const C: usize>(
     x: &[[i8; 4]],
 ) {
     for (weights, x) in weights.chunks(N).zip(x.chunks(N * C)) {
-        // SAFETY: `lanes` is the proof of the features.
+        // SAFETY: `lanes` proves the features.
         unsafe {
             let mut pairs = [[_mm256_setzero_si256(); 2]; C];
             for (weights, x) in weights.iter().zip(x.as_chunks::<C>().0) {
-                let weights = lanes.bytes(&weights.0[0]);
+                let weights = lanes.load_u8(&weights.0[0]);
                 for c in 0..C {
                     let x = _mm256_set1_epi32(i32::from_le_bytes([
                         x[c][0] as u8,

@@ -1,13 +1,13 @@
-//! Lanes of AVX-512 with byte instructions and VNNI: one register each.
+//! AVX-512 with BW and VNNI: one register per vector.
 #![expect(unsafe_code, reason = "vector instructions")]
 
 use std::arch::x86_64::*;
 
 use quant::{Bf16Le, F16Le};
 
-use super::{BYTES, LANES, Lanes, Pair, Work};
+use super::{BYTES, LANES, Lanes, Pair, WithSimd};
 
-/// The proof that the processor has AVX-512 F, BW, VL and VNNI.
+/// Proof that the CPU supports AVX-512 F, BW, VL and VNNI.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
@@ -21,12 +21,12 @@ impl Lanes for Avx512 {
         has.then_some(Avx512(()))
     }
 
-    fn run<W: Work>(self, work: W) {
+    fn run<W: WithSimd>(self, work: W) {
         #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c")]
-        fn run<W: Work>(lanes: Avx512, work: W) {
-            work.work(lanes);
+        fn run<W: WithSimd>(lanes: Avx512, work: W) {
+            work.with_simd(lanes);
         }
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { run(self, work) }
     }
 
@@ -38,31 +38,31 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn prefetch(self, at: *const u8) {
-        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
     }
 
     #[inline(always)]
     fn prefetch_near(self, at: *const u8) {
-        // SAFETY: a prefetch reads nothing that could be seen, and faults nowhere.
+        // SAFETY: a prefetch has no visible effect and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
 
     #[inline(always)]
-    fn bytes(self, from: &[u8; BYTES]) -> __m512i {
+    fn load_u8(self, from: &[u8; BYTES]) -> __m512i {
         // SAFETY: 64 bytes are read from an array of 64.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
-    fn put_bytes(self, bytes: __m512i, to: &mut [u8; BYTES]) {
+    fn store_u8(self, bytes: __m512i, to: &mut [u8; BYTES]) {
         // SAFETY: 64 bytes are written to an array of 64.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), bytes) }
     }
 
     #[inline(always)]
     fn bits(self, bytes: __m512i, down: i32, mask: u8) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe {
             let count = _mm_cvtsi32_si128(down.abs());
             let shifted =
@@ -73,20 +73,20 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn or(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_or_si512(a, b) }
     }
 
     #[inline(always)]
     fn flip(self, bytes: __m512i, mask: u8) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(mask as i8)) }
     }
 
-    /// Rows `j`, `4 + j`, `8 + j` and `12 + j` are read into one register, so that each quarter is turned alone.
+    /// Rows `j`, `4 + j`, `8 + j` and `12 + j` share a register, so that each 128-bit lane is transposed on its own.
     #[inline(always)]
-    fn across(self, rows: [&[u8; 16]; LANES]) -> [__m512i; 4] {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from arrays of 16.
+    fn transpose_4x16(self, rows: [&[u8; 16]; LANES]) -> [__m512i; 4] {
+        // SAFETY: `self` proves the features; 16 bytes are read from arrays of 16.
         unsafe {
             let mut x = [_mm512_setzero_si512(); 4];
             for j in 0..4 {
@@ -107,8 +107,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn bytes_apart(self, bytes: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn deinterleave_u8(self, bytes: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe {
             let order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let quarters = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(order));
@@ -117,8 +117,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn halves_apart(self, bytes: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn deinterleave_u16(self, bytes: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe {
             let low = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
             let high = _mm512_add_epi32(low, _mm512_set1_epi32(1));
@@ -132,7 +132,7 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn lookup(self, table: &[u8; 16], nibbles: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+        // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         unsafe {
             let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
             _mm512_shuffle_epi8(table, nibbles)
@@ -140,38 +140,38 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn start<const SIGNED: bool>(self, start: i32) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn acc_init<const SIGNED: bool>(self, start: i32) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_set1_epi32(start) }
     }
 
     #[inline(always)]
-    fn plus(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn add_i32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_add_epi32(a, b) }
     }
 
     #[inline(always)]
     fn dot<const SIGNED: bool>(self, sum: __m512i, weights: __m512i, x: [i8; 4]) -> __m512i {
         let x = i32::from_le_bytes(x.map(|x| x as u8));
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_dpbusd_epi32(sum, weights, _mm512_set1_epi32(x)) }
     }
 
-    /// High halves are taken where they are, sixteen times as large.
+    /// High nibbles stay in place, so their dot product is 16 times as large.
     #[inline(always)]
-    fn dot_halves(self, [low, high]: [__m512i; 2], weights: __m512i, x: [[i8; 4]; 2]) -> [__m512i; 2] {
+    fn dot_nibbles(self, [low, high]: [__m512i; 2], weights: __m512i, x: [[i8; 4]; 2]) -> [__m512i; 2] {
         let low = self.dot::<false>(low, self.bits(weights, 0, 0x0F), x[0]);
         [low, self.dot::<false>(high, self.bits(weights, 0, 0xF0), x[1])]
     }
 
     #[inline(always)]
-    fn join(self, [low, high]: [__m512i; 2]) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn acc_merge(self, [low, high]: [__m512i; 2]) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_add_epi32(low, _mm512_srai_epi32::<4>(high)) }
     }
 
-    /// In assembly for six rows: of the intrinsics LLVM hoists the broadcasts and spills the sums.
+    /// Assembly for six rows: with intrinsics, LLVM hoists the broadcasts and spills the accumulators.
     #[inline(always)]
     fn dot_pairs<const SIGNED: bool, const C: usize>(
         self,
@@ -181,7 +181,7 @@ impl Lanes for Avx512 {
     ) {
         if let Some(sums) = sums.as_mut_array::<6>() {
             let x: &[[i8; 4]; 24] = x.try_into().expect("four steps of six rows");
-            // SAFETY: `self` is the proof of the features.
+            // SAFETY: `self` proves the features.
             unsafe { tile::dot_pairs(sums, weights, x) }
             return;
         }
@@ -189,82 +189,82 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn nearest(self, x: __m512) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn round_to_i32(self, x: __m512) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_cvtps_epi32(x) }
     }
 
     #[inline(always)]
-    fn magnitudes(self, x: __m512) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn abs_bits(self, x: __m512) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(i32::MAX)) }
     }
 
     #[inline(always)]
-    fn larger(self, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` is the proof of the features.
+    fn max_i32(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_max_epi32(a, b) }
     }
 
     #[inline(always)]
-    fn largest(self, ints: __m512i) -> i32 {
-        // SAFETY: `self` is the proof of the features.
+    fn reduce_max(self, ints: __m512i) -> i32 {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_reduce_max_epi32(ints) }
     }
 
     #[inline(always)]
-    fn low_bytes(self, ints: __m512i) -> [u32; 4] {
-        // SAFETY: `self` is the proof of the features; both are 16 bytes of plain numbers.
+    fn pack_low_bytes(self, ints: __m512i) -> [u32; 4] {
+        // SAFETY: `self` proves the features; both types are 16 bytes without padding.
         unsafe { std::mem::transmute::<__m128i, [u32; 4]>(_mm512_cvtepi32_epi8(ints)) }
     }
 
     #[inline(always)]
-    fn total(self, ints: __m512i) -> i32 {
-        // SAFETY: `self` is the proof of the features.
+    fn reduce_add(self, ints: __m512i) -> i32 {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_reduce_add_epi32(ints) }
     }
 
     #[inline(always)]
-    fn to_floats(self, ints: __m512i) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+    fn to_f32(self, ints: __m512i) -> __m512 {
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_cvtepi32_ps(ints) }
     }
 
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_set1_ps(x) }
     }
 
     #[inline(always)]
-    fn floats(self, from: &[f32; LANES]) -> __m512 {
+    fn load_f32(self, from: &[f32; LANES]) -> __m512 {
         // SAFETY: 64 bytes are read from an array of 64.
         unsafe { _mm512_loadu_ps(from.as_ptr()) }
     }
 
     #[inline(always)]
-    fn put(self, floats: __m512, to: &mut [f32; LANES]) {
+    fn store_f32(self, floats: __m512, to: &mut [f32; LANES]) {
         // SAFETY: 64 bytes are written to an array of 64.
         unsafe { _mm512_storeu_ps(to.as_mut_ptr(), floats) }
     }
 
     #[inline(always)]
-    fn halves(self, from: &[F16Le; LANES]) -> __m512 {
-        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+    fn load_f16(self, from: &[F16Le; LANES]) -> __m512 {
+        // SAFETY: `self` proves the features; 32 bytes are read from an array of 32.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
     }
 
     #[inline(always)]
-    fn to_halves(self, floats: __m512) -> [u16; LANES] {
-        // SAFETY: `self` is the proof of the features; both are 32 bytes of plain numbers.
+    fn to_f16(self, floats: __m512) -> [u16; LANES] {
+        // SAFETY: `self` proves the features; both types are 32 bytes without padding.
         unsafe {
             std::mem::transmute::<__m256i, [u16; LANES]>(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(floats))
         }
     }
 
     #[inline(always)]
-    fn brains(self, from: &[Bf16Le; LANES]) -> __m512 {
-        // SAFETY: `self` is the proof of the features; 32 bytes are read from an array of 32.
+    fn load_bf16(self, from: &[Bf16Le; LANES]) -> __m512 {
+        // SAFETY: `self` proves the features; 32 bytes are read from an array of 32.
         unsafe {
             let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
@@ -272,50 +272,50 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn unsigned(self, from: &[u8; LANES]) -> __m512 {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+    fn u8_to_f32(self, from: &[u8; LANES]) -> __m512 {
+        // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
     }
 
     #[inline(always)]
-    fn signed(self, from: &[i8; LANES]) -> __m512 {
-        // SAFETY: `self` is the proof of the features; 16 bytes are read from an array of 16.
+    fn i8_to_f32(self, from: &[i8; LANES]) -> __m512 {
+        // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }
     }
 
     #[inline(always)]
     fn mul(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_mul_ps(a, b) }
     }
 
     #[inline(always)]
     fn add(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_add_ps(a, b) }
     }
 
     #[inline(always)]
     fn div(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_div_ps(a, b) }
     }
 
     #[inline(always)]
     fn max(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_max_ps(a, b) }
     }
 
     #[inline(always)]
     fn min(self, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_min_ps(a, b) }
     }
 
     #[inline(always)]
-    fn scale(self, a: __m512, n: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+    fn mul_pow2(self, a: __m512, n: __m512) -> __m512 {
+        // SAFETY: `self` proves the features.
         unsafe {
             let is_normal = _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(n, _mm512_set1_ps(-126.0));
             _mm512_maskz_scalef_ps(is_normal, a, n)
@@ -324,17 +324,17 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
-        // SAFETY: `self` is the proof of the features.
+        // SAFETY: `self` proves the features.
         unsafe { _mm512_fmadd_ps(a, b, c) }
     }
 }
 
-/// The inner step of matrix products.
+/// The inner loop of GEMM.
 mod tile {
     use super::*;
 
-    /// Four steps of two strips and six rows of activations: a step is two loads and twelve
-    /// `vpdpbusd` that broadcast what they read, of which two retire a cycle.
+    /// Four steps of two strips and six activation rows. A step is two loads and twelve `vpdpbusd` with broadcast memory
+    /// operands, two per cycle.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub(super) fn dot_pairs(
@@ -342,7 +342,7 @@ mod tile {
         weights: &[Pair<[u8; BYTES]>; 4],
         x: &[[i8; 4]; 24],
     ) {
-        // SAFETY: 512 bytes are read from `weights` and 96 from `x`, which are that long.
+        // SAFETY: reads 512 bytes of `weights` and 96 of `x`, their full lengths.
         unsafe {
             std::arch::asm!(
                 "vmovdqu64 zmm28, [{w} + 0]",

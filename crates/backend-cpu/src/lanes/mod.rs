@@ -1,15 +1,15 @@
-//! Vectors of 16 lanes, one for each row of a strip: what kernels are written in.
+//! 16-lane SIMD vectors, one lane per row of a strip.
 //!
-//! A kernel is written once, over [`Lanes`]; each instruction set says in one file how it does these few
-//! things. A value of a type that is `Lanes` is the proof that the processor has the instructions.
+//! Kernels are generic over [`Lanes`] and written once. Each instruction set implements the trait in one file. A value
+//! of an implementing type proves that the CPU supports its instructions.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
-pub(crate) mod plain;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod rates;
+pub(crate) mod scalar;
 
 use quant::{Bf16Le, F16Le};
 
@@ -19,74 +19,66 @@ pub(crate) const LANES: usize = 16;
 /// Bytes of a vector: four for each lane.
 pub(crate) const BYTES: usize = 4 * LANES;
 
-/// What two strips have beside each other, on cache lines of their own: a vector that lies on two lines is
-/// read as two.
+/// The same item of two strips, aligned to cache lines: a vector that crosses a line costs two loads.
 #[derive(Clone, Copy, Debug, bytemuck::Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Pair<T>(pub(crate) [T; 2]);
 
-/// Sixteen lanes of an instruction set.
+/// The vector operations of one instruction set.
 ///
-/// Floats are multiplied and added in the order the kernel says; whether [`Lanes::mul_add`] rounds between
-/// is up to the instruction set.
+/// Floating-point operations keep the kernel's order. [`Lanes::mul_add`] may or may not round the product.
 pub(crate) trait Lanes: Copy + Send + Sync + 'static {
-    /// The proof, if this processor has the instructions.
+    /// Returns the proof token when the CPU supports the instruction set.
     fn detect() -> Option<Self>;
-    /// Does `work` in a function that is compiled for the instruction set.
-    fn run<W: Work>(self, work: W);
+    /// Runs `work` in a function compiled with the instruction set's target features.
+    fn run<W: WithSimd>(self, work: W);
 
-    /// Four bytes a lane.
+    /// Four `u8` per lane.
     type Bytes: Copy;
-    /// An `i32` a lane.
+    /// One `i32` per lane.
     type Ints: Copy;
-    /// An `f32` a lane.
+    /// One `f32` per lane.
     type Floats: Copy;
 
-    /// Rows of activations that one tile of a matrix product takes, as many as fit into registers: 6 with
-    /// two strips, 3 with one, or 1.
+    /// Activation rows per GEMM register tile: 6 with two strips, 3 with one, or 1.
     const TILE: usize;
 
-    /// Asks for the cache line at `at`, which need not be anywhere, into the second-level cache.
+    /// Prefetches a cache line into L2. The address need not be valid.
     #[inline(always)]
     fn prefetch(self, _at: *const u8) {}
-    /// The same, into the first-level cache.
+    /// Prefetches a cache line into L1. The address need not be valid.
     #[inline(always)]
     fn prefetch_near(self, _at: *const u8) {}
-    /// Reads bytes.
-    fn bytes(self, from: &[u8; BYTES]) -> Self::Bytes;
-    /// Writes bytes.
-    fn put_bytes(self, bytes: Self::Bytes, to: &mut [u8; BYTES]);
-    /// Of each byte the bits under `mask` after a shift down, or up where `down` is negative.
+    fn load_u8(self, from: &[u8; BYTES]) -> Self::Bytes;
+    fn store_u8(self, bytes: Self::Bytes, to: &mut [u8; BYTES]);
+    /// Shifts each byte right by `down` bits (left if negative), then masks it.
     fn bits(self, bytes: Self::Bytes, down: i32, mask: u8) -> Self::Bytes;
-    /// `a | b`.
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Of each byte the bits under `mask` turned over.
+    /// XORs each byte with `mask`.
     fn flip(self, bytes: Self::Bytes, mask: u8) -> Self::Bytes;
-    /// Of 16 bytes of each row, four of all rows at a time: lane `r` of vector `k` is bytes `4k..4k + 4` of row `r`.
-    fn across(self, rows: [&[u8; 16]; LANES]) -> [Self::Bytes; 4];
-    /// The first bytes of all lanes, then the second, the third and the fourth ones.
-    fn bytes_apart(self, bytes: Self::Bytes) -> Self::Bytes;
-    /// The first two bytes of all lanes, then the last two.
-    fn halves_apart(self, bytes: Self::Bytes) -> Self::Bytes;
-    /// The bytes of `table` at the indices `nibbles`.
+    /// Transposes a 16 × 16 byte block in words of four: lane `r` of vector `k` is bytes `4k..4k + 4` of row `r`.
+    fn transpose_4x16(self, rows: [&[u8; 16]; LANES]) -> [Self::Bytes; 4];
+    /// Byte 0 of all lanes, then byte 1, byte 2 and byte 3.
+    fn deinterleave_u8(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// The low `u16` of all lanes, then the high `u16`.
+    fn deinterleave_u16(self, bytes: Self::Bytes) -> Self::Bytes;
+    /// Looks up each nibble in `table`.
     fn lookup(self, table: &[u8; 16], nibbles: Self::Bytes) -> Self::Bytes;
 
-    /// Where the sum of a group of products begins: at `start`, which is minus the zero point of the weights
-    /// times the sum of the activations. `SIGNED` says that the zero point is 128.
-    fn start<const SIGNED: bool>(self, start: i32) -> Self::Ints;
-    /// Zeros.
+    /// Initialises the accumulator of a group's dot product to `start`: minus the weights' zero point times the sum of
+    /// the activations. `SIGNED` means that the zero point is 128.
+    fn acc_init<const SIGNED: bool>(self, start: i32) -> Self::Ints;
     #[inline(always)]
-    fn zero(self) -> Self::Ints {
-        self.start::<false>(0)
+    fn acc_zero(self) -> Self::Ints {
+        self.acc_init::<false>(0)
     }
-    /// `a + b`.
-    fn plus(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// Adds the four products of each lane's `weights` and `x`, to a sum that began with [`Self::start`].
+    fn add_i32(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Adds the 4-way dot product of each lane's `weights` and `x` to an accumulator from [`Self::acc_init`].
     fn dot<const SIGNED: bool>(self, sum: Self::Ints, weights: Self::Bytes, x: [i8; 4]) -> Self::Ints;
-    /// [`Self::dot`] of the low halves of bytes and `x[0]`, and of the high halves and `x[1]`; the sums of
-    /// both are [`Self::join`]ed at last.
+    /// [`Self::dot`] of the low nibbles with `x[0]` and of the high nibbles with `x[1]`. [`Self::acc_merge`] combines the two
+    /// accumulators at the end.
     #[inline(always)]
-    fn dot_halves(
+    fn dot_nibbles(
         self,
         [low, high]: [Self::Ints; 2],
         weights: Self::Bytes,
@@ -95,24 +87,24 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
         let low = self.dot::<false>(low, self.bits(weights, 0, 15), x[0]);
         [self.dot::<false>(low, self.bits(weights, 4, 15), x[1]), high]
     }
-    /// The sum of both of [`Self::dot_halves`].
+    /// Combines the two accumulators of [`Self::dot_nibbles`].
     #[inline(always)]
-    fn join(self, [low, _]: [Self::Ints; 2]) -> Self::Ints {
+    fn acc_merge(self, [low, _]: [Self::Ints; 2]) -> Self::Ints {
         low
     }
-    /// [`Self::dot`] for the first strips of some steps with `C` rows of activations, `x[steps][C]`. Weights are
-    /// at most `most`.
+    /// [`Self::dot`] over several steps of the first strip of each pair with `C` activation rows, `x[steps][C]`. No weight
+    /// exceeds `max_weight`.
     #[inline(always)]
     fn dot_steps<const SIGNED: bool, const C: usize>(
         self,
         sums: &mut [Self::Ints; C],
         weights: &[Pair<[u8; BYTES]>],
         x: &[[i8; 4]],
-        _most: u8,
+        _max_weight: u8,
     ) {
         dot_steps::<Self, SIGNED, C>(self, sums, weights, x);
     }
-    /// [`Self::dot`] for four steps of two strips with `C` rows of activations, `x[4][C]`.
+    /// [`Self::dot`] over four steps of two strips with `C` activation rows, `x[4][C]`.
     #[inline(always)]
     fn dot_pairs<const SIGNED: bool, const C: usize>(
         self,
@@ -122,62 +114,48 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     ) {
         dot_pairs::<Self, SIGNED, C>(self, sums, weights, x);
     }
-    /// The nearest integers, of ties the even ones, of numbers below 2^22; of what is not a number, anything.
-    fn nearest(self, x: Self::Floats) -> Self::Ints;
-    /// The bits of floats without their signs: the larger the float, the larger the integer.
-    fn magnitudes(self, x: Self::Floats) -> Self::Ints;
-    /// The larger of each two.
-    fn larger(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    /// The largest of all lanes.
-    fn largest(self, ints: Self::Ints) -> i32;
-    /// The lowest bytes, four lanes to a word.
-    fn low_bytes(self, ints: Self::Ints) -> [u32; 4];
-    /// The sum of all lanes.
-    fn total(self, ints: Self::Ints) -> i32;
-    /// As floats, exactly.
-    fn to_floats(self, ints: Self::Ints) -> Self::Floats;
+    /// Rounds to the nearest integer, ties to even, for |x| < 2^22. The result for NaN is unspecified.
+    fn round_to_i32(self, x: Self::Floats) -> Self::Ints;
+    /// The bits of |x|, which order as integers the way the floats do.
+    fn abs_bits(self, x: Self::Floats) -> Self::Ints;
+    fn max_i32(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn reduce_max(self, ints: Self::Ints) -> i32;
+    /// The low byte of each lane, four lanes per word.
+    fn pack_low_bytes(self, ints: Self::Ints) -> [u32; 4];
+    fn reduce_add(self, ints: Self::Ints) -> i32;
+    fn to_f32(self, ints: Self::Ints) -> Self::Floats;
 
-    /// One float in every lane.
     fn splat(self, x: f32) -> Self::Floats;
-    /// Reads floats.
-    fn floats(self, from: &[f32; LANES]) -> Self::Floats;
-    /// Writes floats.
-    fn put(self, floats: Self::Floats, to: &mut [f32; LANES]);
-    /// Widens F16.
-    fn halves(self, from: &[F16Le; LANES]) -> Self::Floats;
-    /// The bits of the nearest F16, of ties the even ones.
-    fn to_halves(self, floats: Self::Floats) -> [u16; LANES];
-    /// Widens BF16.
-    fn brains(self, from: &[Bf16Le; LANES]) -> Self::Floats;
-    /// Widens unsigned bytes.
-    fn unsigned(self, from: &[u8; LANES]) -> Self::Floats;
-    /// Widens signed bytes.
-    fn signed(self, from: &[i8; LANES]) -> Self::Floats;
-    /// `a * b`.
+    fn load_f32(self, from: &[f32; LANES]) -> Self::Floats;
+    fn store_f32(self, floats: Self::Floats, to: &mut [f32; LANES]);
+    fn load_f16(self, from: &[F16Le; LANES]) -> Self::Floats;
+    /// Rounds to F16 bits, ties to even.
+    fn to_f16(self, floats: Self::Floats) -> [u16; LANES];
+    fn load_bf16(self, from: &[Bf16Le; LANES]) -> Self::Floats;
+    fn u8_to_f32(self, from: &[u8; LANES]) -> Self::Floats;
+    fn i8_to_f32(self, from: &[i8; LANES]) -> Self::Floats;
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a + b`.
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a / b`.
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The larger of each two; NaN where `b` is.
+    /// Lane-wise maximum; NaN where `b` is NaN.
     fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// The smaller of each two; NaN where `b` is.
+    /// Lane-wise minimum; NaN where `b` is NaN.
     fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * 2^n` of integers `n` up to 127; 0 for those below -126.
-    fn scale(self, a: Self::Floats, n: Self::Floats) -> Self::Floats;
+    /// `a * 2^n` for integers `n <= 127`; 0 for `n < -126`.
+    fn mul_pow2(self, a: Self::Floats, n: Self::Floats) -> Self::Floats;
     /// `a * b + c`.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 
-/// `e^x`, within 2 units in the last place; from 88 on that of 88, and 0 below -87.
+/// `e^x` with an error of at max_weight 2 ULP. Arguments above 88 are clamped to 88; below -87 the result is 0.
 ///
-/// Range reduction in two steps after Cody and Waite (1980), and the first terms of the series.
+/// Two-step range reduction after Cody and Waite (1980), then a Taylor polynomial.
 #[inline(always)]
 pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
     const SHIFT: f32 = 12_582_912.0;
     const TERMS: [f32; 6] = [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0];
     let x = lanes.min(lanes.splat(88.0), lanes.max(lanes.splat(-88.0), x));
-    // To the nearest integer by what fits into the mantissa.
+    // Adding 1.5 * 2^23 rounds to the nearest integer.
     let n = lanes.mul_add(x, lanes.splat(std::f32::consts::LOG2_E), lanes.splat(SHIFT));
     let n = lanes.add(n, lanes.splat(-SHIFT));
     let rest = lanes.mul_add(n, lanes.splat(-0.693_359_4), x);
@@ -187,16 +165,16 @@ pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
         sum = lanes.mul_add(sum, rest, lanes.splat(term));
     }
     let one_more = lanes.mul_add(sum, rest, lanes.splat(1.0));
-    lanes.scale(one_more, n)
+    lanes.mul_pow2(one_more, n)
 }
 
-/// What is to be compiled for an instruction set.
-pub(crate) trait Work {
-    /// Does it; `#[inline(always)]`, as everything below that uses `lanes`.
-    fn work<L: Lanes>(self, lanes: L);
+/// A function that [`Lanes::run`] compiles for each instruction set.
+pub(crate) trait WithSimd {
+    /// Must be `#[inline(always)]`, as must everything it calls with `lanes`.
+    fn with_simd<L: Lanes>(self, lanes: L);
 }
 
-/// [`Lanes::dot_steps`] one after the other.
+/// [`Lanes::dot_steps`] step by step.
 #[inline(always)]
 fn dot_steps<L: Lanes, const SIGNED: bool, const C: usize>(
     lanes: L,
@@ -205,14 +183,14 @@ fn dot_steps<L: Lanes, const SIGNED: bool, const C: usize>(
     x: &[[i8; 4]],
 ) {
     for (k, weights) in weights.iter().enumerate() {
-        let weights = lanes.bytes(&weights.0[0]);
+        let weights = lanes.load_u8(&weights.0[0]);
         for c in 0..C {
             sums[c] = lanes.dot::<SIGNED>(sums[c], weights, x[k * C + c]);
         }
     }
 }
 
-/// [`Lanes::dot_pairs`] one after the other.
+/// [`Lanes::dot_pairs`] step by step.
 #[inline(always)]
 fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
     lanes: L,
@@ -221,7 +199,7 @@ fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
     x: &[[i8; 4]],
 ) {
     for (k, weights) in weights.iter().enumerate() {
-        let weights = [lanes.bytes(&weights.0[0]), lanes.bytes(&weights.0[1])];
+        let weights = [lanes.load_u8(&weights.0[0]), lanes.load_u8(&weights.0[1])];
         for c in 0..C {
             for r in 0..2 {
                 sums[c][r] = lanes.dot::<SIGNED>(sums[c][r], weights[r], x[k * C + c]);
@@ -232,10 +210,10 @@ fn dot_pairs<L: Lanes, const SIGNED: bool, const C: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::plain::Plain;
+    use super::scalar::Scalar;
     use super::*;
 
-    /// Bytes that look random.
+    /// A pseudo-random byte generator.
     fn random(seed: u64) -> impl FnMut() -> u8 {
         let mut state = seed;
         move || {
@@ -244,9 +222,9 @@ mod tests {
         }
     }
 
-    /// Calls `check` with the proof of each vector instruction set of this processor.
-    fn each(check: impl Work + Copy) {
-        Plain.run(check);
+    /// Calls `check` with each instruction set of this CPU.
+    fn each(check: impl WithSimd + Copy) {
+        Scalar.run(check);
         #[cfg(target_arch = "x86_64")]
         {
             match avx2::Avx2::detect() {
@@ -262,21 +240,21 @@ mod tests {
 
     fn bytes_of<L: Lanes>(lanes: L, bytes: L::Bytes) -> [u8; BYTES] {
         let mut found = [0; BYTES];
-        lanes.put_bytes(bytes, &mut found);
+        lanes.store_u8(bytes, &mut found);
         found
     }
 
     fn floats_of<L: Lanes>(lanes: L, floats: L::Floats) -> [u32; LANES] {
         let mut found = [0.0; LANES];
-        lanes.put(floats, &mut found);
+        lanes.store_f32(floats, &mut found);
         found.map(f32::to_bits)
     }
 
     #[derive(Clone, Copy)]
     struct Bytes;
 
-    impl Work for Bytes {
-        fn work<L: Lanes>(self, lanes: L) {
+    impl WithSimd for Bytes {
+        fn with_simd<L: Lanes>(self, lanes: L) {
             let mut random = random(1);
             for _ in 0..50 {
                 let (a, b): ([u8; BYTES], [u8; BYTES]) =
@@ -284,31 +262,31 @@ mod tests {
                 for (shift, mask) in
                     [(0, 255), (0, 15), (4, 15), (6, 3), (2, 3), (7, 1), (-4, 16), (-2, 48), (1, 16)]
                 {
-                    let expected = bytes_of(Plain, Plain.bits(a, shift, mask));
-                    assert_eq!(bytes_of(lanes, lanes.bits(lanes.bytes(&a), shift, mask)), expected);
+                    let expected = bytes_of(Scalar, Scalar.bits(a, shift, mask));
+                    assert_eq!(bytes_of(lanes, lanes.bits(lanes.load_u8(&a), shift, mask)), expected);
                 }
                 for mask in [128, 255, 1] {
-                    let found = lanes.flip(lanes.bytes(&a), mask);
+                    let found = lanes.flip(lanes.load_u8(&a), mask);
                     assert_eq!(bytes_of(lanes, found), a.map(|a| a ^ mask));
                 }
                 // Byte `i` of lane `r` is byte `4r + i`.
-                let found = bytes_of(lanes, lanes.bytes_apart(lanes.bytes(&a)));
+                let found = bytes_of(lanes, lanes.deinterleave_u8(lanes.load_u8(&a)));
                 assert_eq!(found, std::array::from_fn(|at| a[at % 16 * 4 + at / 16]));
-                let found = bytes_of(lanes, lanes.halves_apart(lanes.bytes(&a)));
+                let found = bytes_of(lanes, lanes.deinterleave_u16(lanes.load_u8(&a)));
                 assert_eq!(found, std::array::from_fn(|at| a[at % 32 / 2 * 4 + at / 32 * 2 + at % 2]));
                 let rows: [[u8; 16]; LANES] = std::array::from_fn(|_| std::array::from_fn(|_| random()));
-                for (k, found) in lanes.across(rows.each_ref()).into_iter().enumerate() {
+                for (k, found) in lanes.transpose_4x16(rows.each_ref()).into_iter().enumerate() {
                     assert_eq!(
                         bytes_of(lanes, found),
                         std::array::from_fn(|at| rows[at / 4][4 * k + at % 4])
                     );
                 }
                 let (low, high) = (a.map(|a| a & 15), b.map(|b| b & 3));
-                let both = lanes.or(lanes.bytes(&low), lanes.bytes(&high));
-                assert_eq!(bytes_of(lanes, both), bytes_of(Plain, Plain.or(low, high)));
+                let both = lanes.or(lanes.load_u8(&low), lanes.load_u8(&high));
+                assert_eq!(bytes_of(lanes, both), bytes_of(Scalar, Scalar.or(low, high)));
                 let table = std::array::from_fn(|i| b[i]);
-                let found = lanes.lookup(&table, lanes.bytes(&low));
-                assert_eq!(bytes_of(lanes, found), bytes_of(Plain, Plain.lookup(&table, low)));
+                let found = lanes.lookup(&table, lanes.load_u8(&low));
+                assert_eq!(bytes_of(lanes, found), bytes_of(Scalar, Scalar.lookup(&table, low)));
             }
         }
     }
@@ -321,14 +299,15 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Dots;
 
-    impl Work for Dots {
-        fn work<L: Lanes>(self, lanes: L) {
+    impl WithSimd for Dots {
+        fn with_simd<L: Lanes>(self, lanes: L) {
             let mut random = random(2);
             for round in 0..50 {
-                // All that a byte can be where numbers are signed, else what 6 bits can be.
-                let most = [255u8, 0, 128][round % 3];
-                let signed: [[u8; BYTES]; 4] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| if round < 3 { most } else { random() }));
+                // Signed weights use all 8 bits, the others at max_weight 6.
+                let max_weight = [255u8, 0, 128][round % 3];
+                let signed: [[u8; BYTES]; 4] = std::array::from_fn(|_| {
+                    std::array::from_fn(|_| if round < 3 { max_weight } else { random() })
+                });
                 let small = signed.map(|step| step.map(|w| w & 63));
                 let mut x = || match round {
                     0 => 127,
@@ -338,17 +317,17 @@ mod tests {
                 let x: Vec<[i8; 4]> = (0..24).map(|_| std::array::from_fn(|_| x())).collect();
                 sums::<L, true>(lanes, &signed, &x);
                 sums::<L, false>(lanes, &small, &x);
-                for most in [15, 31, 63] {
-                    let steps =
-                        signed.map(|step| step.map(|w| if round < 3 { w.min(most) } else { w & most }));
-                    many::<L>(lanes, &steps, &x, most);
+                for max_weight in [15, 31, 63] {
+                    let steps = signed
+                        .map(|step| step.map(|w| if round < 3 { w.min(max_weight) } else { w & max_weight }));
+                    many::<L>(lanes, &steps, &x, max_weight);
                 }
             }
         }
     }
 
-    /// Sums of four steps of two strips (the second is the first reversed) with six rows, one by one and
-    /// together.
+    /// Dot products over four steps of two strips (the second is the first reversed) with six rows, one at a time and
+    /// batched.
     fn sums<L: Lanes, const SIGNED: bool>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]]) {
         let pairs = steps.map(|step| {
             let mut reversed = step;
@@ -358,16 +337,16 @@ mod tests {
         let zero = if SIGNED { 128 } else { 7 };
         let start =
             |c: usize| -> i32 { -zero * (0..4).flat_map(|k| x[k * 6 + c]).map(i32::from).sum::<i32>() };
-        let mut together = [[lanes.start::<SIGNED>(0); 2]; 6];
+        let mut together = [[lanes.acc_init::<SIGNED>(0); 2]; 6];
         for (c, sums) in together.iter_mut().enumerate() {
-            *sums = [lanes.start::<SIGNED>(start(c)); 2];
+            *sums = [lanes.acc_init::<SIGNED>(start(c)); 2];
         }
         lanes.dot_pairs::<SIGNED, 6>(&mut together, &pairs, x);
         for (c, together) in together.into_iter().enumerate() {
             for (r, together) in together.into_iter().enumerate() {
-                let mut sum = lanes.start::<SIGNED>(start(c));
+                let mut sum = lanes.acc_init::<SIGNED>(start(c));
                 for k in 0..4 {
-                    sum = lanes.dot::<SIGNED>(sum, lanes.bytes(&pairs[k].0[r]), x[k * 6 + c]);
+                    sum = lanes.dot::<SIGNED>(sum, lanes.load_u8(&pairs[k].0[r]), x[k * 6 + c]);
                 }
                 let expected: [f32; LANES] = std::array::from_fn(|lane| {
                     let products = (0..16).map(|i| {
@@ -377,18 +356,18 @@ mod tests {
                     products.sum::<i32>() as f32
                 });
                 let expected = expected.map(f32::to_bits);
-                assert_eq!(floats_of(lanes, lanes.to_floats(sum)), expected);
-                assert_eq!(floats_of(lanes, lanes.to_floats(together)), expected);
+                assert_eq!(floats_of(lanes, lanes.to_f32(sum)), expected);
+                assert_eq!(floats_of(lanes, lanes.to_f32(together)), expected);
             }
         }
     }
 
-    /// Sums of eight steps of one strip (the four, and these again) with three rows.
-    fn many<L: Lanes>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]], most: u8) {
+    /// Dot products over eight steps of one strip (the four, twice) with three rows.
+    fn many<L: Lanes>(lanes: L, steps: &[[u8; BYTES]; 4], x: &[[i8; 4]], max_weight: u8) {
         let eight: Vec<Pair<[u8; BYTES]>> = (0..8).map(|k| Pair([steps[k % 4], [0; BYTES]])).collect();
         for len in 1..=8 {
-            let mut sums = [lanes.start::<false>(-3); 3];
-            lanes.dot_steps::<false, 3>(&mut sums, &eight[..len], &x[..3 * len], most);
+            let mut sums = [lanes.acc_init::<false>(-3); 3];
+            lanes.dot_steps::<false, 3>(&mut sums, &eight[..len], &x[..3 * len], max_weight);
             for c in 0..3 {
                 let expected: [f32; LANES] = std::array::from_fn(|lane| {
                     let products = (0..len * 4).map(|i| {
@@ -397,7 +376,7 @@ mod tests {
                     });
                     (products.sum::<i32>() - 3) as f32
                 });
-                assert_eq!(floats_of(lanes, lanes.to_floats(sums[c])), expected.map(f32::to_bits));
+                assert_eq!(floats_of(lanes, lanes.to_f32(sums[c])), expected.map(f32::to_bits));
             }
         }
     }
@@ -410,8 +389,8 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Numbers;
 
-    impl Work for Numbers {
-        fn work<L: Lanes>(self, lanes: L) {
+    impl WithSimd for Numbers {
+        fn with_simd<L: Lanes>(self, lanes: L) {
             let mut random = random(3);
             for _ in 0..200 {
                 let two = |random: &mut dyn FnMut() -> u8| [random(), random()];
@@ -428,27 +407,33 @@ mod tests {
                         "{found:x?} {expected:x?}"
                     );
                 };
-                same(floats_of(lanes, lanes.halves(&halves)), floats_of(Plain, Plain.halves(&halves)));
-                same(floats_of(lanes, lanes.brains(&brains)), floats_of(Plain, Plain.brains(&brains)));
+                same(floats_of(lanes, lanes.load_f16(&halves)), floats_of(Scalar, Scalar.load_f16(&halves)));
                 same(
-                    floats_of(lanes, lanes.unsigned(&unsigned)),
-                    floats_of(Plain, Plain.unsigned(&unsigned)),
+                    floats_of(lanes, lanes.load_bf16(&brains)),
+                    floats_of(Scalar, Scalar.load_bf16(&brains)),
                 );
-                same(floats_of(lanes, lanes.signed(&signed)), floats_of(Plain, Plain.signed(&signed)));
-                let (a, b) = (Plain.halves(&halves), Plain.brains(&brains));
+                same(
+                    floats_of(lanes, lanes.u8_to_f32(&unsigned)),
+                    floats_of(Scalar, Scalar.u8_to_f32(&unsigned)),
+                );
+                same(
+                    floats_of(lanes, lanes.i8_to_f32(&signed)),
+                    floats_of(Scalar, Scalar.i8_to_f32(&signed)),
+                );
+                let (a, b) = (Scalar.load_f16(&halves), Scalar.load_bf16(&brains));
                 for floats in [a, b] {
-                    let (found, expected) = (lanes.to_halves(lanes.floats(&floats)), Plain.to_halves(floats));
+                    let (found, expected) = (lanes.to_f16(lanes.load_f32(&floats)), Scalar.to_f16(floats));
                     let same = |i: usize| {
                         found[i] == expected[i] || floats[i].is_nan() && found[i] & 0x7FFF > 0x7C00
                     };
                     assert!((0..LANES).all(same), "{floats:?}: {found:x?} {expected:x?}");
                 }
-                let (x, y) = (lanes.floats(&a), lanes.floats(&b));
-                same(floats_of(lanes, lanes.max(x, y)), floats_of(Plain, Plain.max(a, b)));
-                same(floats_of(lanes, lanes.min(x, y)), floats_of(Plain, Plain.min(a, b)));
-                same(floats_of(lanes, lanes.add(x, y)), floats_of(Plain, Plain.add(a, b)));
-                same(floats_of(lanes, lanes.mul(x, y)), floats_of(Plain, Plain.mul(a, b)));
-                same(floats_of(lanes, lanes.div(x, y)), floats_of(Plain, Plain.div(a, b)));
+                let (x, y) = (lanes.load_f32(&a), lanes.load_f32(&b));
+                same(floats_of(lanes, lanes.max(x, y)), floats_of(Scalar, Scalar.max(a, b)));
+                same(floats_of(lanes, lanes.min(x, y)), floats_of(Scalar, Scalar.min(a, b)));
+                same(floats_of(lanes, lanes.add(x, y)), floats_of(Scalar, Scalar.add(a, b)));
+                same(floats_of(lanes, lanes.mul(x, y)), floats_of(Scalar, Scalar.mul(a, b)));
+                same(floats_of(lanes, lanes.div(x, y)), floats_of(Scalar, Scalar.div(a, b)));
             }
         }
     }
@@ -461,11 +446,11 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Exp;
 
-    impl Work for Exp {
-        fn work<L: Lanes>(self, lanes: L) {
+    impl WithSimd for Exp {
+        fn with_simd<L: Lanes>(self, lanes: L) {
             let of = |x: f32| {
                 let mut found = [0.0; LANES];
-                lanes.put(exp(lanes, lanes.splat(x)), &mut found);
+                lanes.store_f32(exp(lanes, lanes.splat(x)), &mut found);
                 found[LANES - 1]
             };
             for i in -87_000..88_000 {

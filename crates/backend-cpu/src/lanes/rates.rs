@@ -1,9 +1,7 @@
-//! How fast one thread can multiply and add: loops of the instructions that products rest on, whose operands
-//! stay in registers.
+//! Peak multiply-add rates of one thread: loops of the GEMM instructions on registers.
 //!
-//! In assembly, as a compiler would see that nothing comes of them. There are more sums than the processor
-//! has multiply-adds under way (two a cycle, of four or five cycles), and operands are no zeros, which take
-//! less power.
+//! The loops are assembly, because a compiler would remove them. They have more accumulators than the CPU has
+//! multiply-adds in flight (two per cycle, 4 or 5 cycles each). The operands are not zero: zeros draw less power.
 #![expect(unsafe_code, reason = "loops in assembly")]
 
 use std::arch::asm;
@@ -12,54 +10,53 @@ use super::BYTES;
 use super::avx2::Avx2;
 use super::avx512::Avx512;
 
-/// A loop of so many rounds.
+/// A benchmark loop.
 pub(crate) struct Spin {
-    /// Multiply-adds of a round.
+    /// Multiply-adds per round.
     pub(crate) macs: u64,
     run: unsafe fn(rounds: u64, operand: &[u8; BYTES]),
 }
 
 impl Spin {
-    /// Runs `rounds` rounds, at least one.
+    /// Runs at least one round.
     pub(crate) fn run(&self, rounds: u64) {
-        // As floats 0.66 in every lane; as bytes 63, 42, 21 and 43.
+        // As f32, 0.66 in every lane; as bytes, 43, 21, 42 and 63.
         let operand: [u8; BYTES] = std::array::from_fn(|i| [0x2b, 0x15, 0x2a, 0x3f][i % 4]);
-        // SAFETY: a loop is handed out with the proof that the processor has its instructions.
+        // SAFETY: only a feature proof gives out a loop.
         unsafe { (self.run)(rounds.max(1), &operand) }
     }
 }
 
 impl Avx512 {
-    /// Products of four bytes a lane.
+    /// 8-bit 4-way dot products.
     pub(crate) fn int8(self) -> Spin {
         Spin { macs: 16 * 64, run: int8_512 }
     }
 
-    /// f32.
+    /// f32 FMA.
     pub(crate) fn f32(self) -> Spin {
         Spin { macs: 16 * 16, run: f32_512 }
     }
 }
 
 impl Avx2 {
-    /// Products of four bytes a lane: sums of eight are widened together, as small weights allow.
+    /// 8-bit dot products; eight are accumulated in 16 bits before widening, as for small weights.
     pub(crate) fn int8(self) -> Spin {
         Spin { macs: 8 * 8 * 32, run: int8_256 }
     }
 
-    /// f32.
+    /// f32 FMA.
     pub(crate) fn f32(self) -> Spin {
         Spin { macs: 12 * 8, run: f32_256 }
     }
 }
 
-/// A function that does `$line` for each sum `$i`, again and again, after `$setup` has put the operand into
-/// registers.
+/// Defines a function that loads the operand with `$setup` and repeats `$line` for each accumulator `$i`.
 macro_rules! spin {
     ($name:ident, $features:literal, [$($setup:literal)*], $line:ident, $($i:literal)*) => {
         #[target_feature(enable = $features)]
         fn $name(rounds: u64, operand: &[u8; BYTES]) {
-            // SAFETY: 64 bytes are read from an array of 64; the function has the features.
+            // SAFETY: reads 64 bytes of an array of 64; the function enables the features.
             unsafe {
                 asm!(
                     $($setup,)*
@@ -89,7 +86,7 @@ macro_rules! vpdpbusd {
 macro_rules! vpmaddubsw {
     ($i:literal) => {
         concat!(
-            // Sums of pairs stay in 16 bits for eight products.
+            // Eight products fit in 16 bits.
             ".rept 8\n",
             concat!("vpmaddubsw ymm15, ymm12, ymm13\n vpaddw ymm", $i, ", ymm", $i, ", ymm15\n"),
             ".endr\n",
@@ -132,7 +129,7 @@ spin!(
     [
         "vmovdqu ymm12, [r9]"
         "vmovdqa ymm13, ymm12"
-        // Ones, of 16 bits.
+        // 16-bit ones.
         "vpcmpeqw ymm14, ymm14, ymm14"
         "vpsrlw ymm14, ymm14, 15"
     ],

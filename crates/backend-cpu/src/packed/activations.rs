@@ -1,60 +1,57 @@
-//! Activations of 8 bits, packed for products with strips.
+//! Activations, quantised to 8 bits and packed in panels.
 //!
-//! A block of values has one scale, a 127th of its largest: 32 values where the weights' blocks have 32,
-//! 256 where they have 256, as in llama.cpp. Rows lie in panels: of step `s`, four values of each row of
-//! the panel, so that a kernel reads one sequence of bytes, whatever the panel's width. A panel's scales and
-//! sums follow its steps.
+//! A block of values shares one scale, its largest magnitude / 127. A block has 32 or 256 values, as the weights' blocks
+//! do (llama.cpp does the same). A panel interleaves its rows: step `s` holds four values of each row, so that a kernel
+//! reads one sequential stream whatever the panel's width. Scales and sums follow the steps.
 
 use std::ops::Range;
 
 use crate::lanes::{LANES, Lanes};
 
-/// Values of a step.
+/// Values per row in a step.
 pub(crate) const STEP: usize = 4;
 
-/// What weights of a format want of activations.
+/// The activation layout that a weight format needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
-    /// 8 bits.
-    Bytes(Scaled),
-    /// f32.
-    Floats,
+    /// 8-bit integers with scales.
+    Q8(Q8Layout),
+    F32,
 }
 
-/// How activations are quantised.
+/// Block and group sizes of 8-bit activations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Scaled {
-    /// Values under one scale: 32 or 256.
+pub(crate) struct Q8Layout {
+    /// Values per scale: 32 or 256.
     pub(crate) block: usize,
-    /// Values whose sum is wanted: 16 or 32.
+    /// Values per stored sum: 16 or 32.
     pub(crate) group: usize,
-    /// The weights' zero point: sums are multiplied by minus it. `None`: weights have minimums, which sums
-    /// are multiplied with.
+    /// The weights' zero point; stored sums are premultiplied by `-zero`. `None` when the weights have minimums instead.
     pub(crate) zero: Option<u8>,
 }
 
 impl Form {
-    /// Words of 32 bits that a row of `cols` values takes.
+    /// 32-bit words per row of `cols` values.
     pub(crate) fn words(self, cols: usize) -> usize {
         match self {
-            Form::Bytes(Scaled { block, group, .. }) => cols / STEP + cols / block + cols / group,
-            Form::Floats => cols,
+            Form::Q8(Q8Layout { block, group, .. }) => cols / STEP + cols / block + cols / group,
+            Form::F32 => cols,
         }
     }
 }
 
-/// A matrix of activations, `[rows, cols]`, in the form a weight wants.
+/// A packed activation matrix, `[rows, cols]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Activations<'a> {
-    /// [`Form::words`] a row.
+    /// [`Form::words`] per row.
     pub(crate) words: &'a [u32],
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Rows of a panel, but for the last ones.
+    /// Rows per panel; the last panels may have fewer.
     pub(crate) tile: usize,
 }
 
-/// The rows of each panel of `rows` rows: as many tiles as there are, then 4, 2 or 1 row.
+/// Splits `rows` into panels: full tiles, then panels of 4, 2 or 1 rows.
 #[inline(always)]
 pub(crate) fn panels(rows: Range<usize>, tile: usize) -> impl Iterator<Item = Range<usize>> {
     let Range { mut start, end } = rows;
@@ -71,24 +68,24 @@ pub(crate) fn panels(rows: Range<usize>, tile: usize) -> impl Iterator<Item = Ra
     })
 }
 
-/// Some rows of [`Activations`], side by side.
+/// Rows of [`Activations`], interleaved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panel<'a> {
     /// `[cols / STEP][rows]`.
     pub(crate) steps: &'a [[i8; STEP]],
     /// `[cols / block][rows]`.
     pub(crate) scales: &'a [f32],
-    /// `[cols / group][rows]`: `-zero` times the sum of a group, when there is a zero point.
+    /// `[cols / group][rows]`: `-zero` times a group's sum, for weights with a zero point.
     pub(crate) starts: &'a [i32],
-    /// `[cols / group][rows]`: the sum of a group, times the scale where a block is one group.
+    /// `[cols / group][rows]`: a group's sum, times the scale where a block is one group.
     pub(crate) sums: &'a [f32],
 }
 
 impl<'a> Activations<'a> {
-    /// The panel of these rows, its columns `cols`: whole blocks.
+    /// A panel's columns `cols`, whole blocks.
     #[inline(always)]
-    pub(crate) fn panel(&self, rows: &Range<usize>, cols: Range<usize>, form: Scaled) -> Panel<'a> {
-        let (panel, width) = (self.words(rows, Form::Bytes(form)), rows.len());
+    pub(crate) fn panel(&self, rows: &Range<usize>, cols: Range<usize>, form: Q8Layout) -> Panel<'a> {
+        let (panel, width) = (self.words(rows, Form::Q8(form)), rows.len());
         let (steps, rest) = panel.split_at(self.cols / STEP * width);
         let (scales, sums) = rest.split_at(self.cols / form.block * width);
         let part = |values: usize| cols.start / values * width..cols.end / values * width;
@@ -100,14 +97,14 @@ impl<'a> Activations<'a> {
         }
     }
 
-    /// The panel of these rows in f32, its columns `cols`: `[cols][rows]`.
+    /// An f32 panel's columns `cols`: `[cols][rows]`.
     #[inline(always)]
     pub(crate) fn floats(&self, rows: &Range<usize>, cols: Range<usize>) -> &'a [f32] {
-        let (panel, width) = (self.words(rows, Form::Floats), rows.len());
+        let (panel, width) = (self.words(rows, Form::F32), rows.len());
         bytemuck::cast_slice(&panel[cols.start * width..cols.end * width])
     }
 
-    /// The words of row `row`, in a form: the first of these, and of each so many the first again.
+    /// Row `row`: a slice that begins with its first word, and the stride between its words.
     pub(crate) fn words_of(&self, row: usize, form: Form) -> (&'a [u32], usize) {
         let first = row / self.tile * self.tile;
         let rows = panels(first..self.rows, self.tile).find(|panel| panel.contains(&row));
@@ -122,7 +119,7 @@ impl<'a> Activations<'a> {
     }
 }
 
-/// Writes `x`, some rows, to the words of their panels.
+/// Packs the rows `x` into panels.
 #[inline(always)]
 pub(crate) fn pack<L: Lanes>(lanes: L, x: &[f32], rows: usize, tile: usize, form: Form, words: &mut [u32]) {
     let cols = x.len() / rows;
@@ -132,8 +129,8 @@ pub(crate) fn pack<L: Lanes>(lanes: L, x: &[f32], rows: usize, tile: usize, form
         let panel = &mut words[rows.start * of_row..rows.end * of_row];
         for (at, x) in x[rows.start * cols..rows.end * cols].chunks_exact(cols).enumerate() {
             match form {
-                Form::Bytes(form) => quantize_row(lanes, x, (at, width), form, panel),
-                Form::Floats => {
+                Form::Q8(form) => quantize_row(lanes, x, (at, width), form, panel),
+                Form::F32 => {
                     for (word, x) in panel[at..].iter_mut().step_by(width).zip(x) {
                         *word = x.to_bits();
                     }
@@ -143,21 +140,27 @@ pub(crate) fn pack<L: Lanes>(lanes: L, x: &[f32], rows: usize, tile: usize, form
     }
 }
 
-/// Row `at` of the `width` rows of a panel.
+/// Quantises row `at` of a panel of `width` rows.
 ///
-/// Activations that are not finite cannot be quantised; the scale then is NaN, so that the result shows it.
+/// A block with NaN or infinity gets the scale NaN, so that the result is NaN too.
 #[inline(always)]
-fn quantize_row<L: Lanes>(lanes: L, x: &[f32], (at, width): (usize, usize), form: Scaled, panel: &mut [u32]) {
+fn quantize_row<L: Lanes>(
+    lanes: L,
+    x: &[f32],
+    (at, width): (usize, usize),
+    form: Q8Layout,
+    panel: &mut [u32],
+) {
     let (steps, rest) = panel.split_at_mut(x.len() / STEP * width);
     let (scales, sums) = rest.split_at_mut(x.len() / form.block * width);
     let groups = form.block / form.group;
     for (b, block) in x.chunks_exact(form.block).enumerate() {
-        // As integers, so that infinity and NaN are the largest.
-        let mut largest = lanes.zero();
+        // Compared as integers, infinity and NaN are the largest.
+        let mut largest = lanes.acc_zero();
         for x in block.as_chunks::<LANES>().0 {
-            largest = lanes.larger(largest, lanes.magnitudes(lanes.floats(x)));
+            largest = lanes.max_i32(largest, lanes.abs_bits(lanes.load_f32(x)));
         }
-        let largest = f32::from_bits(lanes.largest(largest) as u32);
+        let largest = f32::from_bits(lanes.reduce_max(largest) as u32);
         let is_finite = largest.is_finite();
         let scale = if is_finite { largest / 127.0 } else { f32::NAN };
         let inverse = 127.0 / largest;
@@ -165,16 +168,16 @@ fn quantize_row<L: Lanes>(lanes: L, x: &[f32], (at, width): (usize, usize), form
         scales[b * width + at] = scale.to_bits();
         for (g, group) in block.chunks_exact(form.group).enumerate() {
             let g = b * groups + g;
-            let mut totals = lanes.zero();
+            let mut totals = lanes.acc_zero();
             for (s, x) in group.as_chunks::<LANES>().0.iter().enumerate() {
-                let q = lanes.nearest(lanes.mul(lanes.floats(x), lanes.splat(inverse)));
-                totals = lanes.plus(totals, q);
-                let (q, first) = (lanes.low_bytes(q), g * (form.group / STEP) + s * 4);
+                let q = lanes.round_to_i32(lanes.mul(lanes.load_f32(x), lanes.splat(inverse)));
+                totals = lanes.add_i32(totals, q);
+                let (q, first) = (lanes.pack_low_bytes(q), g * (form.group / STEP) + s * 4);
                 for k in 0..4 {
                     steps[(first + k) * width + at] = q[k];
                 }
             }
-            let sum = lanes.total(totals);
+            let sum = lanes.reduce_add(totals);
             sums[g * width + at] = match form.zero {
                 Some(zero) => (-i32::from(zero)).wrapping_mul(sum) as u32,
                 None => (sum as f32 * if groups == 1 { scale } else { 1.0 }).to_bits(),
@@ -186,14 +189,14 @@ fn quantize_row<L: Lanes>(lanes: L, x: &[f32], (at, width): (usize, usize), form
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::plain::Plain;
+    use crate::lanes::scalar::Scalar;
 
-    const FORM: Scaled = Scaled { block: 32, group: 16, zero: Some(8) };
+    const FORM: Q8Layout = Q8Layout { block: 32, group: 16, zero: Some(8) };
 
-    /// One row of as many values as `x`.
+    /// `x` packed as one row.
     fn packed(x: &[f32]) -> Vec<u32> {
-        let mut words = vec![0; Form::Bytes(FORM).words(x.len())];
-        pack(Plain, x, 1, 6, Form::Bytes(FORM), &mut words);
+        let mut words = vec![0; Form::Q8(FORM).words(x.len())];
+        pack(Scalar, x, 1, 6, Form::Q8(FORM), &mut words);
         words
     }
 

@@ -1,12 +1,10 @@
-//! Weights that are floating-point numbers, in strips of 16 rows, and products with them.
+//! GEMV and GEMM with F32, F16 and BF16 weights, and with quantised weights on f32 activations.
 //!
-//! A strip is `[cols][16]`, as wide as in the file. A number is summed over the columns in order, whether
-//! strips are multiplied as they lie, with few rows of activations, or a slab of two is widened once for
-//! many.
+//! A strip is `[cols][16]` in the file's type. GEMV (few activation rows) reads strips directly; GEMM first converts a slab
+//! of two strips to f32. Both sum over the columns in order.
 //!
-//! Quantised weights that are to meet activations of f32 go the same way: they stay in the file, and a strip of F32 is
-//! made of some of their columns whenever these are read. That is the work of dequantising all weights for each step:
-//! tens of times what a row takes with activations of 8 bits, and a few times what many rows take.
+//! Quantised weights with f32 activations stay in the file, and their columns are dequantised to F32 strips each time they
+//! are read. Each step dequantises all weights, which costs tens of times an 8-bit GEMV and a few times an 8-bit GEMM.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -16,66 +14,66 @@ use quant::{Bf16Le, Block, F16Le, F32Le, Format};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::activations::{Activations, panels};
-use super::product::DIRECT;
+use super::gemv::GEMV_MAX_ROWS;
 use super::sums::{groups, load, store, strips};
 use super::{Packed, Scratch, Strips};
-use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
+use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
 use crate::memory::Line;
 use crate::pool::{Pool, Tile};
 
-/// Columns that are dequantised at a time: whole blocks of every format.
+/// Columns dequantised at a time: a multiple of every block size.
 const CHUNK: usize = 256;
 
-/// Columns of a slab: what is widened fills a part of the second-level cache.
+/// Columns of a slab, which must stay in L2.
 const SLAB: usize = 1024;
 
 thread_local! {
-    /// The slab of each thread, kept from task to task.
+    /// The thread's slab.
     static SCRATCH: Cell<Vec<Pair<[f32; LANES]>>> = const { Cell::new(Vec::new()) };
 }
 
-/// A number whose rows can lie in strips.
+/// A floating-point weight type.
 pub(crate) trait Float: Block<1> {
-    /// Sixteen of them.
-    fn widen<L: Lanes>(lanes: L, numbers: &[Self; LANES]) -> L::Floats;
+    /// Converts 16 values to f32.
+    fn widen<L: Lanes>(lanes: L, values: &[Self; LANES]) -> L::Floats;
 }
 
 impl Float for F32Le {
     #[inline(always)]
-    fn widen<L: Lanes>(lanes: L, numbers: &[F32Le; LANES]) -> L::Floats {
-        lanes.floats(&numbers.map(F32Le::to_f32))
+    fn widen<L: Lanes>(lanes: L, values: &[F32Le; LANES]) -> L::Floats {
+        lanes.load_f32(&values.map(F32Le::to_f32))
     }
 }
 
 impl Float for F16Le {
     #[inline(always)]
-    fn widen<L: Lanes>(lanes: L, numbers: &[F16Le; LANES]) -> L::Floats {
-        lanes.halves(numbers)
+    fn widen<L: Lanes>(lanes: L, values: &[F16Le; LANES]) -> L::Floats {
+        lanes.load_f16(values)
     }
 }
 
 impl Float for Bf16Le {
     #[inline(always)]
-    fn widen<L: Lanes>(lanes: L, numbers: &[Bf16Le; LANES]) -> L::Floats {
-        lanes.brains(numbers)
+    fn widen<L: Lanes>(lanes: L, values: &[Bf16Le; LANES]) -> L::Floats {
+        lanes.load_bf16(values)
     }
 }
 
-/// Lines of a strip of `cols` columns.
+/// Cache lines per strip of `cols` columns.
 fn lines_of<F: Float>(cols: usize) -> usize {
     (cols * size_of::<[F; LANES]>()).div_ceil(BYTES)
 }
 
 impl Packed {
-    /// Bytes that `rows` rows of `cols` numbers of one matrix take.
+    /// Packed bytes of a `rows` × `cols` matrix.
     pub(crate) fn bytes_of_floats<F: Float>(rows: usize, cols: usize) -> usize {
         rows.div_ceil(LANES) * lines_of::<F>(cols) * BYTES
     }
 
-    /// Packs `count` matrices of `rows` rows of `cols` numbers.
+    /// Packs a weight of shape `[count, rows, cols]`.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn floats<L: Lanes, F: Float>(
         lanes: L,
         pool: &mut Pool,
@@ -85,13 +83,13 @@ impl Packed {
         let cols = shape[2];
         Packed::pack_strips(pool, bytes, shape, (lines_of::<F>(cols), 0), |bytes, s, to| {
             let matrix = F::slice(bytes);
-            lanes.run(PackNumbers { matrix, len: cols, s, cols: 0..cols, to });
+            lanes.run(PackFloats { matrix, len: cols, s, cols: 0..cols, to });
         })
     }
 
-    /// Some columns of strip `s`, which are packed to `scratch` if they are not kept.
+    /// Columns `cols` of strip `s`; packs them to `scratch` if the matrix is not packed.
     #[inline(always)]
-    pub(super) fn numbers<'a, L: Lanes, F: Float>(
+    pub(super) fn values<'a, L: Lanes, F: Float>(
         &'a self,
         lanes: L,
         s: usize,
@@ -103,7 +101,7 @@ impl Packed {
             Strips::Mapped(bytes) => {
                 let to = scratch.lines(lines_of::<F>(cols.len()));
                 let (matrix, len) = (F::slice(bytes), self.cols);
-                lanes.run(PackNumbers { matrix, len, s, cols: cols.clone(), to: &mut *to });
+                lanes.run(PackFloats { matrix, len, s, cols: cols.clone(), to: &mut *to });
                 (&*to, 0..cols.len())
             }
             Strips::Quantised(bytes, format) => {
@@ -117,7 +115,7 @@ impl Packed {
         F::slice(&bytes[cols.start * size..cols.end * size]).as_chunks().0
     }
 
-    /// Writes some columns of strip `s` of quantised weights; apart from what is inlined, where its stack costs time.
+    /// Dequantises columns of strip `s`. Not inlined: its stack frame would slow the caller.
     #[inline(never)]
     fn dequantise<L: Lanes, F: Float>(
         &self,
@@ -130,28 +128,28 @@ impl Packed {
         for (first, to) in cols.step_by(CHUNK).zip(to.chunks_mut(CHUNK)) {
             let mut matrix = [F32Le::new_zeroed(); LANES * CHUNK];
             let len = to.len();
-            for (row, to) in self.numbers_of(s).zip(matrix.chunks_exact_mut(len)) {
+            for (row, to) in self.outputs_of(s).zip(matrix.chunks_exact_mut(len)) {
                 dequantise(format, bytes, row * self.cols + first, to);
             }
             let matrix = F::slice(matrix[..LANES * len].as_bytes());
-            lanes.run(PackNumbers { matrix, len, s: 0, cols: 0..len, to });
+            lanes.run(PackFloats { matrix, len, s: 0, cols: 0..len, to });
         }
     }
 }
 
-/// Writes the numbers of `bytes` from the `first` on, whole blocks of `format`.
+/// Dequantises whole blocks of `bytes`, from value `first` on.
 fn dequantise(format: Format, bytes: &[u8], first: usize, to: &mut [F32Le]) {
-    let mut numbers = [0.0; CHUNK];
-    let numbers = &mut numbers[..to.len()];
+    let mut values = [0.0; CHUNK];
+    let values = &mut values[..to.len()];
     let bytes_of = |values: usize| values / format.block_len() * format.block_bytes();
-    format.dequantize(&bytes[bytes_of(first)..][..bytes_of(numbers.len())], numbers);
-    for (to, number) in to.iter_mut().zip(numbers) {
+    format.dequantize(&bytes[bytes_of(first)..][..bytes_of(values.len())], values);
+    for (to, number) in to.iter_mut().zip(values) {
         *to = F32Le(number.to_le_bytes());
     }
 }
 
-/// Writes the columns `cols` of strip `s` of a matrix, whose rows are `len` numbers. Rows that are not there are zeros.
-struct PackNumbers<'a, F> {
+/// Packs columns `cols` of strip `s` of a matrix with rows of `len` values. Missing rows become zeros.
+struct PackFloats<'a, F> {
     matrix: &'a [F],
     len: usize,
     s: usize,
@@ -159,10 +157,10 @@ struct PackNumbers<'a, F> {
     to: &'a mut [Line],
 }
 
-impl<F: Float> Work for PackNumbers<'_, F> {
+impl<F: Float> WithSimd for PackFloats<'_, F> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
-        let PackNumbers { matrix, len, s, cols, to } = self;
+    fn with_simd<L: Lanes>(self, lanes: L) {
+        let PackFloats { matrix, len, s, cols, to } = self;
         let size = size_of::<F>();
         let mut rows = [&[][..]; LANES];
         for r in 0..LANES {
@@ -173,10 +171,10 @@ impl<F: Float> Work for PackNumbers<'_, F> {
         }
         let (next, is_whole) =
             (matrix.as_ptr().wrapping_add(LANES * (s + 1) * len).cast::<u8>(), cols.len() == len);
-        // Four lines come of 16 bytes of each row.
+        // 16 bytes of each row make four lines.
         let whole = cols.len() * size / 16;
         for (at, lines) in to.as_chunks_mut::<4>().0.iter_mut().take(whole).enumerate() {
-            // A thread that packs whole strips goes on with the one after this.
+            // A thread that packs whole strips continues with the next one.
             if is_whole {
                 for line in 0..4 {
                     lanes.prefetch(next.wrapping_add((4 * at + line) * BYTES));
@@ -188,10 +186,10 @@ impl<F: Float> Work for PackNumbers<'_, F> {
                     parts[r] = part;
                 }
             }
-            let vectors = lanes.across(parts);
+            let vectors = lanes.transpose_4x16(parts);
             for k in 0..4 {
-                let vector = if size == 2 { lanes.halves_apart(vectors[k]) } else { vectors[k] };
-                lanes.put_bytes(vector, &mut lines[k].0);
+                let vector = if size == 2 { lanes.deinterleave_u16(vectors[k]) } else { vectors[k] };
+                lanes.store_u8(vector, &mut lines[k].0);
             }
         }
         let to: &mut [u8] = bytemuck::cast_slice_mut(to);
@@ -204,7 +202,7 @@ impl<F: Float> Work for PackNumbers<'_, F> {
     }
 }
 
-/// Computes the tile `[rows of x, rows of weight]`, whole strips but for the weight's last.
+/// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
 #[inline(always)]
 pub(crate) fn multiply<L: Lanes, F: Float>(
     lanes: L,
@@ -213,10 +211,10 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
     tile: &mut Tile<'_, f32>,
 ) {
     let mut scratch = Scratch::take();
-    if x.rows <= DIRECT {
+    if x.rows <= GEMV_MAX_ROWS {
         for s in strips(tile) {
-            let source = Lying(weight.numbers::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
-            sums(lanes, source, x, 0..weight.cols, tile, &[weight.numbers_of(s)]);
+            let source = PackedStrip(weight.values::<L, F>(lanes, s, 0..weight.cols, &mut scratch));
+            sums(lanes, source, x, 0..weight.cols, tile, &[weight.outputs_of(s)]);
         }
         return;
     }
@@ -226,59 +224,59 @@ pub(crate) fn multiply<L: Lanes, F: Float>(
         for first in (0..weight.cols).step_by(SLAB) {
             let cols = first..weight.cols.min(first + SLAB);
             for (at, s) in strips.clone().enumerate() {
-                let numbers = weight.numbers::<L, F>(lanes, s, cols.clone(), &mut scratch);
-                for (to, numbers) in slab.iter_mut().zip(numbers) {
-                    lanes.put(F::widen(lanes, numbers), &mut to.0[at]);
+                let values = weight.values::<L, F>(lanes, s, cols.clone(), &mut scratch);
+                for (to, values) in slab.iter_mut().zip(values) {
+                    lanes.store_f32(F::widen(lanes, values), &mut to.0[at]);
                 }
             }
-            let [first, second] = weight.numbers_of_two(&strips);
+            let [first, second] = weight.outputs_of_two(&strips);
             if L::TILE == 6 {
-                sums(lanes, Widened(&slab), x, cols, tile, &[first, second]);
+                sums(lanes, F32Slab(&slab), x, cols, tile, &[first, second]);
             } else {
-                sums(lanes, Widened(&slab), x, cols, tile, &[first]);
+                sums(lanes, F32Slab(&slab), x, cols, tile, &[first]);
             }
         }
     }
     SCRATCH.set(slab);
 }
 
-/// Where the numbers of up to two strips come from.
+/// Source of the weights of up to two strips.
 trait Source<L: Lanes, const R: usize>: Copy {
-    /// Those of column `col` of the columns at hand.
+    /// The weights of column `col`, counted from the source's first column.
     fn column(self, lanes: L, col: usize) -> [L::Floats; R];
 }
 
-/// A strip as it lies.
+/// One packed strip.
 #[derive(Clone, Copy)]
-struct Lying<'a, F>(&'a [[F; LANES]]);
+struct PackedStrip<'a, F>(&'a [[F; LANES]]);
 
-/// A slab of two.
+/// A slab of two strips, converted to f32.
 #[derive(Clone, Copy)]
-struct Widened<'a>(&'a [Pair<[f32; LANES]>]);
+struct F32Slab<'a>(&'a [Pair<[f32; LANES]>]);
 
-impl<L: Lanes, F: Float> Source<L, 1> for Lying<'_, F> {
+impl<L: Lanes, F: Float> Source<L, 1> for PackedStrip<'_, F> {
     #[inline(always)]
     fn column(self, lanes: L, col: usize) -> [L::Floats; 1] {
         [F::widen(lanes, &self.0[col])]
     }
 }
 
-impl<L: Lanes> Source<L, 1> for Widened<'_> {
+impl<L: Lanes> Source<L, 1> for F32Slab<'_> {
     #[inline(always)]
     fn column(self, lanes: L, col: usize) -> [L::Floats; 1] {
-        [lanes.floats(&self.0[col].0[0])]
+        [lanes.load_f32(&self.0[col].0[0])]
     }
 }
 
-impl<L: Lanes> Source<L, 2> for Widened<'_> {
+impl<L: Lanes> Source<L, 2> for F32Slab<'_> {
     #[inline(always)]
     fn column(self, lanes: L, col: usize) -> [L::Floats; 2] {
         let Pair([first, second]) = &self.0[col];
-        [lanes.floats(first), lanes.floats(second)]
+        [lanes.load_f32(first), lanes.load_f32(second)]
     }
 }
 
-/// Adds the sums over the columns `cols` of `R` strips and all rows of activations to what is there.
+/// Accumulates columns `cols` of `R` strips times all activation rows into the tile.
 #[inline(always)]
 fn sums<L: Lanes, const R: usize>(
     lanes: L,
@@ -302,7 +300,7 @@ fn sums<L: Lanes, const R: usize>(
     }
 }
 
-/// The same of `C` rows from row `first` on, `[cols][C]`; `is_first` says that nothing is there yet.
+/// Accumulates `C` activation rows from row `first` on, `x[cols][C]`. `is_first`: the tile is not initialised yet.
 #[inline(always)]
 fn panel<L: Lanes, const R: usize, const C: usize>(
     lanes: L,

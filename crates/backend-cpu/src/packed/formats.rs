@@ -1,4 +1,4 @@
-//! The layout of each quantised format.
+//! The packed layout of each quantised format.
 
 use quant::*;
 use zerocopy::IntoBytes;
@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use super::layout::*;
 use crate::lanes::{BYTES, LANES, Lanes};
 
-/// What an expression gives for each of 16 rows, by a loop: a closure would be compiled without the instruction set.
+/// Evaluates an expression for each of 16 rows. A loop, because a closure would not inherit the target features.
 macro_rules! of_each {
     ($rows:ident, $row:ident => $what:expr) => {{
         let $row = $rows[0];
@@ -19,31 +19,30 @@ macro_rules! of_each {
     }};
 }
 
-/// Writes 16 F16.
 #[inline(always)]
-fn put_halves(out: &mut [u8], halves: [F16Le; LANES]) {
+fn store_f16(out: &mut [u8], halves: [F16Le; LANES]) {
     for (to, half) in out.as_chunks_mut().0.iter_mut().zip(&halves) {
         *to = half.0;
     }
 }
 
-/// Of vectors of four bytes a row writes the first bytes of all rows, then the second ones, and so on.
+/// Writes vectors with bytes grouped: byte 0 of all rows, then byte 1, and so on.
 #[inline(always)]
-fn put_apart<L: Lanes>(lanes: L, out: &mut [u8], vectors: &[L::Bytes]) {
+fn store_grouped<L: Lanes>(lanes: L, out: &mut [u8], vectors: &[L::Bytes]) {
     for (to, &vector) in out.as_chunks_mut().0.iter_mut().zip(vectors) {
-        lanes.put_bytes(lanes.bytes_apart(vector), to);
+        lanes.store_u8(lanes.deinterleave_u8(vector), to);
     }
 }
 
-/// Writes two F16 of each row, first those of all rows that come first.
+/// Writes two F16 per row: the first of all rows, then the second of all rows.
 #[inline(always)]
-fn put_pairs<L: Lanes>(lanes: L, out: &mut [u8], vector: L::Bytes) {
-    lanes.put_bytes(lanes.halves_apart(vector), (&mut out[..BYTES]).try_into().expect("64 bytes"));
+fn store_f16_pairs<L: Lanes>(lanes: L, out: &mut [u8], vector: L::Bytes) {
+    lanes.store_u8(lanes.deinterleave_u16(vector), (&mut out[..BYTES]).try_into().expect("64 bytes"));
 }
 
-/// Writes the bits of 32 numbers of each row, which are in their order, as a plane of one bit.
+/// Packs 32 sequential bits per row into a 1-bit plane.
 #[inline(always)]
-fn put_in_order(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
+fn pack_bits(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
     let mut words = [0; LANES];
     for r in 0..LANES {
         words[r] = u32::from_le_bytes(rows[r]);
@@ -51,7 +50,7 @@ fn put_in_order(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
     let mut turned = [0; LANES];
     for r in 0..LANES {
         for j in 0..4 {
-            // Bit `4s + j` to bit `s` of byte `j`.
+            // Moves bit `4s + j` to bit `s` of byte `j`.
             let every = words[r] >> j & 0x1111_1111;
             let pairs = (every | every >> 3) & 0x0303_0303;
             let halves = (pairs | pairs >> 6) & 0x000F_000F;
@@ -63,11 +62,11 @@ fn put_in_order(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
     }
 }
 
-/// Sixteen F16 from byte `at` on.
+/// Loads 16 F16 at byte offset `at`.
 #[inline(always)]
-fn halves<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
+fn load_f16<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
     let halves = F16Le::slice(&from[at..at + 2 * LANES]);
-    lanes.halves(halves.try_into().expect("16 halves"))
+    lanes.load_f16(halves.try_into().expect("16 halves"))
 }
 
 #[inline(always)]
@@ -85,7 +84,7 @@ const IQ4_TABLE: [u8; 16] = {
     table
 };
 
-/// Formats of 32 values under one scale, with or without a minimum.
+/// Formats with one scale, and possibly a minimum, per block of 32.
 macro_rules! simple {
     ($block:ty, $kind:ty, low $low:literal, high $high:literal $($qh:ident)?, zero $zero:literal $(, min $m:ident)? $(, table $table:expr)?) => {
         impl Layout<1> for $block {
@@ -104,34 +103,34 @@ macro_rules! simple {
 
             $(#[inline(always)]
             fn pack_high<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
-                put_in_order(out, of_each!(rows, row => row.$qh));
+                pack_bits(out, of_each!(rows, row => row.$qh));
             })?
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
-                put_halves(&mut out[..32], of_each!(rows, row => row.d));
-                $(put_halves(&mut out[32..64], of_each!(rows, row => row.$m));)?
+                store_f16(&mut out[..32], of_each!(rows, row => row.d));
+                $(store_f16(&mut out[32..64], of_each!(rows, row => row.$m));)?
             }
 
             #[inline(always)]
             fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
-                lanes.put(halves(lanes, from, 0), &mut out.scales[0]);
+                lanes.store_f32(load_f16(lanes, from, 0), &mut out.scales[0]);
                 if Self::OFFSETS {
-                    lanes.put(halves(lanes, from, 32), &mut out.mins[0]);
+                    lanes.store_f32(load_f16(lanes, from, 32), &mut out.mins[0]);
                 }
             }
         }
     };
 }
 
-simple!(BlockQ4_0, Plain, low 4, high 0, zero 8);
-simple!(BlockQ4_1, PlainMins, low 4, high 0, zero 0, min m);
-simple!(BlockQ5_0, Plain, low 4, high 1 qh, zero 16);
-simple!(BlockQ5_1, PlainMins, low 4, high 1 qh, zero 0, min m);
-simple!(BlockQ8_0, PlainSigned, low 8, high 0, zero 128);
-simple!(BlockIQ4_NL, PlainSigned, low 4, high 0, zero 128, table IQ4_TABLE);
+simple!(BlockQ4_0, Simple, low 4, high 0, zero 8);
+simple!(BlockQ4_1, SimpleMins, low 4, high 0, zero 0, min m);
+simple!(BlockQ5_0, Simple, low 4, high 1 qh, zero 16);
+simple!(BlockQ5_1, SimpleMins, low 4, high 1 qh, zero 0, min m);
+simple!(BlockQ8_0, SimpleSigned, low 8, high 0, zero 128);
+simple!(BlockIQ4_NL, SimpleSigned, low 4, high 0, zero 128, table IQ4_TABLE);
 
-/// Formats of 256 values with eight 6-bit scales and minimums in 12 bytes.
+/// K-quants with eight 6-bit scales and minimums in 12 bytes.
 macro_rules! scales_mins {
     ($block:ty, $kind:ty, high $high:literal $($qh:ident)?) => {
         impl Layout<8> for $block {
@@ -153,41 +152,41 @@ macro_rules! scales_mins {
                 &self.$qh
             })?
 
-            /// `d`, `dmin` and the scales are the first 16 bytes.
+            /// The first 16 bytes are `d`, `dmin` and the scales.
             #[inline(always)]
             fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-                let vectors = lanes.across(of_each!(rows, row => &row.as_bytes().as_chunks().0[0]));
-                put_pairs(lanes, out, vectors[0]);
-                put_apart(lanes, &mut out[BYTES..], &vectors[1..]);
+                let vectors = lanes.transpose_4x16(of_each!(rows, row => &row.as_bytes().as_chunks().0[0]));
+                store_f16_pairs(lanes, out, vectors[0]);
+                store_grouped(lanes, &mut out[BYTES..], &vectors[1..]);
             }
 
             #[inline(always)]
             fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
-                let d = halves(lanes, from, 0);
-                let dmin = lanes.mul(halves(lanes, from, 32), lanes.splat(-1.0));
+                let d = load_f16(lanes, from, 0);
+                let dmin = lanes.mul(load_f16(lanes, from, 32), lanes.splat(-1.0));
                 let packed = from[64..].as_chunks::<BYTES>().0;
                 let (low, mid, both) =
-                    (lanes.bytes(&packed[0]), lanes.bytes(&packed[1]), lanes.bytes(&packed[2]));
+                    (lanes.load_u8(&packed[0]), lanes.load_u8(&packed[1]), lanes.load_u8(&packed[2]));
                 let (low_top, mid_top) = (lanes.bits(low, 2, 48), lanes.bits(mid, 2, 48));
                 let mut codes = [[0; BYTES]; 4];
-                lanes.put_bytes(lanes.bits(low, 0, 63), &mut codes[0]);
-                lanes.put_bytes(lanes.or(lanes.bits(both, 0, 15), low_top), &mut codes[1]);
-                lanes.put_bytes(lanes.bits(mid, 0, 63), &mut codes[2]);
-                lanes.put_bytes(lanes.or(lanes.bits(both, 4, 15), mid_top), &mut codes[3]);
+                lanes.store_u8(lanes.bits(low, 0, 63), &mut codes[0]);
+                lanes.store_u8(lanes.or(lanes.bits(both, 0, 15), low_top), &mut codes[1]);
+                lanes.store_u8(lanes.bits(mid, 0, 63), &mut codes[2]);
+                lanes.store_u8(lanes.or(lanes.bits(both, 4, 15), mid_top), &mut codes[3]);
                 let bytes = codes.as_flattened();
                 for g in 0..8 {
-                    lanes.put(lanes.mul(d, lanes.unsigned(sixteen(bytes, g))), &mut out.scales[g]);
-                    lanes.put(lanes.mul(dmin, lanes.unsigned(sixteen(bytes, 8 + g))), &mut out.mins[g]);
+                    lanes.store_f32(lanes.mul(d, lanes.u8_to_f32(sixteen(bytes, g))), &mut out.scales[g]);
+                    lanes.store_f32(lanes.mul(dmin, lanes.u8_to_f32(sixteen(bytes, 8 + g))), &mut out.mins[g]);
                 }
             }
         }
     };
 }
 
-scales_mins!(BlockQ4_K, EightMins, high 0);
-scales_mins!(BlockQ5_K, EightMins, high 1 qh);
+scales_mins!(BlockQ4_K, Super8Mins, high 0);
+scales_mins!(BlockQ5_K, Super8Mins, high 1 qh);
 
-/// Formats of 256 values with signed scales, a byte for each group.
+/// Super-block formats with one signed 8-bit scale per group.
 macro_rules! signed_scales {
     ($block:ty, $kind:ty, group $group:literal, low $low:literal in $run:literal of $qs:ident, high $high:literal $(of $qh:ident)?, zero $zero:literal, |$row:ident| $scales:expr $(, table $table:expr)?) => {
         impl Layout<8> for $block {
@@ -212,33 +211,33 @@ macro_rules! signed_scales {
 
             #[inline(always)]
             fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-                put_halves(&mut out[..32], of_each!(rows, row => row.d));
+                store_f16(&mut out[..32], of_each!(rows, row => row.d));
                 let mut scales = [[0; 16]; LANES];
                 for r in 0..LANES {
                     let $row = rows[r];
                     scales[r][..256 / $group].copy_from_slice($scales.as_bytes());
                 }
-                put_apart(lanes, &mut out[32..], &lanes.across(scales.each_ref()));
+                store_grouped(lanes, &mut out[32..], &lanes.transpose_4x16(scales.each_ref()));
             }
 
             #[inline(always)]
             fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
-                let d = halves(lanes, from, 0);
+                let d = load_f16(lanes, from, 0);
                 for g in 0..256 / $group {
                     let scales = bytemuck::cast_ref(sixteen(&from[32..], g));
-                    lanes.put(lanes.mul(d, lanes.signed(scales)), &mut out.scales[g]);
+                    lanes.store_f32(lanes.mul(d, lanes.i8_to_f32(scales)), &mut out.scales[g]);
                 }
             }
         }
     };
 }
 
-signed_scales!(BlockQ3_K, Sixteen, group 16, low 2 in 32 of qs, high 1 of hmask, zero 4, |row| row.scales());
-signed_scales!(BlockQ6_K, Sixteen, group 16, low 4 in 64 of ql, high 2 of qh, zero 32, |row| row.scales);
-signed_scales!(BlockIQ4_XS, EightSigned, group 32, low 4 in 16 of qs, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
+signed_scales!(BlockQ3_K, Super16, group 16, low 2 in 32 of qs, high 1 of hmask, zero 4, |row| row.scales());
+signed_scales!(BlockQ6_K, Super16, group 16, low 4 in 64 of ql, high 2 of qh, zero 32, |row| row.scales);
+signed_scales!(BlockIQ4_XS, Super8Signed, group 32, low 4 in 16 of qs, high 0, zero 128, |row| row.scales(), table IQ4_TABLE);
 
 impl Layout<8> for BlockQ2_K {
-    type Kind = SixteenMins;
+    type Kind = Super16Mins;
     const LOW: u32 = 2;
     const HIGH: u32 = 0;
     const ZERO: u8 = 0;
@@ -251,27 +250,27 @@ impl Layout<8> for BlockQ2_K {
         &self.qs
     }
 
-    /// `d` and `dmin` are the last four bytes.
+    /// The last four bytes are `d` and `dmin`.
     #[inline(always)]
     fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
-        let [.., last] = lanes.across(of_each!(rows, row => &row.as_bytes().as_rchunks().1[4]));
-        put_pairs(lanes, out, last);
-        put_apart(lanes, &mut out[BYTES..], &lanes.across(of_each!(rows, row => &row.scales)));
+        let [.., last] = lanes.transpose_4x16(of_each!(rows, row => &row.as_bytes().as_rchunks().1[4]));
+        store_f16_pairs(lanes, out, last);
+        store_grouped(lanes, &mut out[BYTES..], &lanes.transpose_4x16(of_each!(rows, row => &row.scales)));
     }
 
     #[inline(always)]
     fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
-        let d = halves(lanes, from, 0);
-        let dmin = lanes.mul(halves(lanes, from, 32), lanes.splat(-1.0));
+        let d = load_f16(lanes, from, 0);
+        let dmin = lanes.mul(load_f16(lanes, from, 32), lanes.splat(-1.0));
         for (part, packed) in from[64..].as_chunks::<BYTES>().0.iter().take(4).enumerate() {
-            let packed = lanes.bytes(packed);
+            let packed = lanes.load_u8(packed);
             let (mut scales, mut mins) = ([0; BYTES], [0; BYTES]);
-            lanes.put_bytes(lanes.bits(packed, 0, 15), &mut scales);
-            lanes.put_bytes(lanes.bits(packed, 4, 15), &mut mins);
+            lanes.store_u8(lanes.bits(packed, 0, 15), &mut scales);
+            lanes.store_u8(lanes.bits(packed, 4, 15), &mut mins);
             for g in 0..4 {
                 let at = part * 4 + g;
-                lanes.put(lanes.mul(d, lanes.unsigned(sixteen(&scales, g))), &mut out.scales[at]);
-                lanes.put(lanes.mul(dmin, lanes.unsigned(sixteen(&mins, g))), &mut out.mins[at]);
+                lanes.store_f32(lanes.mul(d, lanes.u8_to_f32(sixteen(&scales, g))), &mut out.scales[at]);
+                lanes.store_f32(lanes.mul(dmin, lanes.u8_to_f32(sixteen(&mins, g))), &mut out.mins[at]);
             }
         }
     }

@@ -1,19 +1,18 @@
-//! How the blocks of 16 rows lie together.
+//! The packed layout of a strip's blocks.
 //!
-//! The values of a group, four of each row at a time, make one vector of 64 bytes, a *step*: byte `4r + j`
-//! is value `4s + j` of row `r`. Steps hold unsigned numbers: what the format means plus a constant zero
-//! point. Their low bits and, where there are more than a byte divides into, their high bits lie in planes
-//! of their own: a plane of `b` bits has `8 / b` steps in each vector, the first in the lowest bits. Scales
-//! and minimums are those of the file, row beside row.
+//! A *step* is one 64-byte vector with four values of each of the 16 rows: byte `4r + j` is value `4s + j` of row `r`.
+//! Steps hold unsigned quants: the format's value plus a constant zero point. Their low bits and, for formats of 3, 5 or
+//! 6 bits, their high bits are stored in separate *planes*. A vector of a `b`-bit plane holds `8 / b` steps, the first in
+//! the lowest bits. Scales and minimums are the file's, interleaved by row.
 
 use quant::*;
 
 use crate::lanes::{BYTES, LANES, Lanes};
 
-/// Groups of a block, at most.
+/// Maximum groups per block.
 pub(crate) const GROUPS: usize = 16;
 
-/// Scales and minimums of 16 rows of a block as floats, by group.
+/// Scales and minimums of 16 rows of a block, by group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Factors {
     pub(crate) scales: [[f32; LANES]; GROUPS],
@@ -24,13 +23,13 @@ impl Factors {
     pub(crate) const ZERO: Factors = Factors { scales: [[0.0; LANES]; GROUPS], mins: [[0.0; LANES]; GROUPS] };
 }
 
-/// How products are summed: what formats of the same kind share.
+/// How a dot product with a block is summed. Formats of one kind share the kernel.
 pub(crate) trait Kind: 'static {
-    /// Values under one scale.
+    /// Values per scale.
     const GROUP: usize;
-    /// Groups of a block.
+    /// Groups per block.
     const GROUPS: usize;
-    /// Whether groups have minimums; if not, numbers have a zero point.
+    /// Whether groups have minimums; otherwise quants have a zero point.
     const MINS: bool;
     /// Whether the zero point is 128.
     const SIGNED: bool;
@@ -51,53 +50,50 @@ macro_rules! kinds {
 }
 
 kinds! {
-    Plain: 1 of 32, mins false, signed false;
-    PlainSigned: 1 of 32, mins false, signed true;
-    PlainMins: 1 of 32, mins true, signed false;
-    EightSigned: 8 of 32, mins false, signed true;
-    EightMins: 8 of 32, mins true, signed false;
-    Sixteen: 16 of 16, mins false, signed false;
-    SixteenMins: 16 of 16, mins true, signed false;
+    Simple: 1 of 32, mins false, signed false;
+    SimpleSigned: 1 of 32, mins false, signed true;
+    SimpleMins: 1 of 32, mins true, signed false;
+    Super8Signed: 8 of 32, mins false, signed true;
+    Super8Mins: 8 of 32, mins true, signed false;
+    Super16: 16 of 16, mins false, signed false;
+    Super16Mins: 16 of 16, mins true, signed false;
 }
 
-/// A block format whose rows can lie in strips. `G` is the block's number of groups of 32.
+/// A block format that can be packed in strips. `G` is the number of 32-value groups per block.
 pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
-    /// How products with it are summed.
     type Kind: Kind;
-    /// Bits of the low plane.
+    /// Bits per quant in the low plane.
     const LOW: u32;
-    /// Bits of the high plane; 0 when there is none.
+    /// Bits per quant in the high plane; 0 without one.
     const HIGH: u32;
-    /// What is added to make numbers unsigned; 128 where they are [`Kind::SIGNED`].
+    /// Zero point; 128 for [`Kind::SIGNED`].
     const ZERO: u8;
-    /// What the unsigned numbers are indices of, if they are.
+    /// Lookup table of the quants, if the format has one.
     const TABLE: Option<[u8; 16]> = None;
-    /// Bytes that scales and minimums of 16 rows take.
+    /// Bytes of the scales and minimums of 16 rows.
     const FACTORS: usize;
 
-    /// Bytes of a run of the low bits, as they lie in the file: a run's first numbers have the lowest bits of its
-    /// bytes, as many numbers after them the next bits, and so on.
+    /// Bytes of a run of low bits in the file. The first values of a run use the lowest bits of its bytes, the next values
+    /// the next bits, and so on.
     const LOW_RUN: usize;
-    /// The same of the high bits.
+    /// Bytes of a run of high bits.
     const HIGH_RUN: usize = 32;
 
-    /// The runs of the low bits.
     fn low(&self) -> &[u8];
-    /// Those of the high bits.
     fn high(&self) -> &[u8] {
         &[]
     }
 
-    /// Writes scales and minimums of 16 rows side by side.
+    /// Packs the scales and minimums of 16 rows.
     fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]);
 
-    /// Reads them.
+    /// Unpacks scales and minimums to f32.
     fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
 
-    /// Vectors of both planes of a block.
+    /// Vectors per block, both planes.
     const PLANES: usize = G * 8 * (Self::LOW + Self::HIGH) as usize / 8;
 
-    /// Writes the planes of 16 rows. Numbers in the file are unsigned, or signed where the zero point is 128.
+    /// Packs the planes of 16 rows. The file's quants are unsigned, or signed where the zero point is 128.
     #[inline(always)]
     fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
         let (low, high) = out.split_at_mut(G * Self::LOW as usize);
@@ -110,7 +106,7 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         Self::pack_high(lanes, rows, high);
     }
 
-    /// Writes the high plane, if there is one.
+    /// Packs the high plane, if the format has one.
     #[inline(always)]
     fn pack_high<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
         match Self::HIGH {
@@ -121,31 +117,31 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
         }
     }
 
-    /// Step `step` of a block's planes.
+    /// Unpacks step `step` of a block.
     #[inline(always)]
     fn step<L: Lanes>(lanes: L, planes: &[[u8; BYTES]], step: usize) -> L::Bytes {
         let (vector, shift) = place(step, Self::LOW);
-        let mut numbers = lanes.bytes(&planes[vector]);
+        let mut values = lanes.load_u8(&planes[vector]);
         if Self::LOW < 8 {
-            numbers = lanes.bits(numbers, shift as i32, mask(Self::LOW));
+            values = lanes.bits(values, shift as i32, mask(Self::LOW));
         }
         if Self::HIGH > 0 {
             let (vector, shift) = place(step, Self::HIGH);
-            let high = lanes.bytes(&planes[G * Self::LOW as usize + vector]);
+            let high = lanes.load_u8(&planes[G * Self::LOW as usize + vector]);
             let down = shift as i32 - Self::LOW as i32;
-            numbers = lanes.or(numbers, lanes.bits(high, down, mask(Self::HIGH) << Self::LOW));
+            values = lanes.or(values, lanes.bits(high, down, mask(Self::HIGH) << Self::LOW));
         }
         match Self::TABLE {
-            None => numbers,
-            Some(table) => lanes.lookup(&table, numbers),
+            None => values,
+            Some(table) => lanes.lookup(&table, values),
         }
     }
 }
 
-/// Writes a plane of `BITS` bits.
+/// Packs a plane of `BITS` bits per quant.
 ///
-/// `n` words of a run, next to each other, hold `n` steps in their lowest bits, as many in the next bits, and so on;
-/// a vector of the plane has what is in the same bits of all of them.
+/// `n = 8 / BITS` neighbouring words of a run hold `n` steps in their lowest bits, the next `n` steps in the next bits, and
+/// so on. A vector of the plane joins the same bits of all `n` words.
 #[inline(always)]
 fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIGH: bool>(
     lanes: L,
@@ -153,9 +149,9 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
     out: &mut [[u8; BYTES]],
 ) {
     let (n, run) = (8 / BITS, if IS_HIGH { B::HIGH_RUN } else { B::LOW_RUN } / 16);
-    // Vectors that are read at once: 4, but 8 where a vector of the plane needs them all.
+    // Reads 4 vectors at a time, or 8 where one vector of the plane needs 8.
     let many = if n == 8 { 2 } else { 1 };
-    let mut words = [lanes.bytes(&[0; BYTES]); 8];
+    let mut words = [lanes.load_u8(&[0; BYTES]); 8];
     for first in (0..out.len() / 4).step_by(run) {
         for at in (0..run).step_by(many) {
             for i in 0..many {
@@ -164,7 +160,7 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
                     let field = if IS_HIGH { rows[r].high() } else { rows[r].low() };
                     parts[r] = &field.as_chunks().0[first + at + i];
                 }
-                let four = lanes.across(parts);
+                let four = lanes.transpose_4x16(parts);
                 for k in 0..4 {
                     words[4 * i + k] = four[k];
                 }
@@ -181,14 +177,14 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
                     if B::Kind::SIGNED && B::TABLE.is_none() {
                         vector = lanes.flip(vector, B::ZERO);
                     }
-                    lanes.put_bytes(vector, &mut to[v]);
+                    lanes.store_u8(vector, &mut to[v]);
                 }
             }
         }
     }
 }
 
-/// Vector and shift of a step in a plane of `bits` bits.
+/// Vector index and shift of a step in a plane of `bits` bits.
 #[inline(always)]
 fn place(step: usize, bits: u32) -> (usize, u32) {
     let steps = 8 / bits as usize;

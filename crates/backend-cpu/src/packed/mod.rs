@@ -1,19 +1,18 @@
-//! Weights in strips of 16 rows, and products with them.
+//! Weight matrices packed in strips of 16 rows, and the GEMV and GEMM kernels that read them.
 //!
-//! A strip holds the scales and minimums of 16 rows, block after block, and then their numbers
-//! (`layout.rs`), at the file's bytes per weight: a thread that multiplies one row of activations reads two
-//! sequences of bytes.
+//! A strip stores the scales and minimums of its 16 rows, block by block, followed by their quants (`layout.rs`). It takes
+//! as many bytes per weight as the file. A GEMV thread reads two sequential streams.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
 pub(crate) mod activations;
 pub(crate) mod floats;
 mod formats;
+mod gemm;
+pub(crate) mod gemv;
 pub(crate) mod layout;
 #[cfg(test)]
-mod plainly;
-pub(crate) mod product;
-mod slab;
+mod layout_tests;
 mod sums;
 
 use std::cell::Cell;
@@ -26,10 +25,10 @@ use bytes::Bytes;
 use quant::Format;
 use zerocopy::FromBytes;
 
-use crate::lanes::{BYTES, LANES, Lanes, Work};
+use crate::lanes::{BYTES, LANES, Lanes, WithSimd};
 use crate::memory::{Line, Lines};
 use crate::pool::Pool;
-use activations::Scaled;
+use activations::Q8Layout;
 use layout::{Kind, Layout};
 
 /// A matrix in strips.
@@ -40,14 +39,14 @@ pub(crate) struct Packed {
     cols: usize,
 }
 
-/// Where the strips of a matrix are.
+/// Where the strips of a matrix come from.
 #[derive(Debug)]
 enum Strips {
-    /// One after the other, in memory that the matrices of a weight share.
+    /// Packed, in memory that all matrices of a weight share.
     Packed(PackedStrips),
-    /// In the file, as rows: a strip is packed whenever it is read.
+    /// Rows of the file. A strip is packed each time it is read.
     Mapped(Bytes),
-    /// The same of a quantised format, for kernels of F32: a strip is dequantised whenever it is read.
+    /// Quantised rows of the file, for F32 kernels. A strip is dequantised each time it is read.
     Quantised(Bytes, Format),
 }
 
@@ -55,15 +54,14 @@ enum Strips {
 #[derive(Debug)]
 struct PackedStrips {
     lines: Arc<Lines>,
-    /// The line that the first strip begins with.
+    /// The first line of the first strip.
     first: usize,
-    /// Lines of a strip, and those of them that hold factors.
+    /// Lines of a strip, and how many of them hold factors.
     strip: usize,
     factors: usize,
 }
 
 impl PackedStrips {
-    /// The lines of strip `s`.
     #[inline(always)]
     fn strip(&self, s: usize) -> &[Line] {
         &self.lines.all()[self.first + s * self.strip..][..self.strip]
@@ -71,20 +69,20 @@ impl PackedStrips {
 }
 
 thread_local! {
-    /// Kept from task to task: new memory of this size comes from the system page by page.
+    /// Reused by all tasks of a thread: fresh memory of this size would page-fault.
     static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Where a thread packs what it is about to read.
+/// A thread's buffer for strips packed on the fly.
 pub(crate) struct Scratch(Vec<Line>);
 
 impl Scratch {
-    /// This thread's; it is back when this is dropped.
+    /// Borrows this thread's buffer until drop.
     pub(crate) fn take() -> Scratch {
         Scratch(SCRATCH.take())
     }
 
-    /// `len` lines, of anything.
+    /// `len` lines with unspecified contents.
     #[inline(always)]
     fn lines(&mut self, len: usize) -> &mut [Line] {
         if self.0.len() < len {
@@ -101,10 +99,10 @@ impl Drop for Scratch {
 }
 
 impl Packed {
-    /// Packs `count` matrices of `rows` rows of `cols` values, whole blocks.
+    /// Packs a weight of shape `[count, rows, cols]`; a row is whole blocks.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     pub(crate) fn new<L: Lanes, B: Layout<G>, const G: usize>(
         lanes: L,
         pool: &mut Pool,
@@ -114,25 +112,25 @@ impl Packed {
         let cols = shape[2];
         let (blocks, factors, strip) = self::shape::<B, G>(cols);
         Packed::pack_strips(pool, bytes, shape, (strip, factors), |bytes, s, to| {
-            let (heads, planes) = to.split_at_mut(factors);
-            let (heads, planes) = (bytemuck::cast_slice_mut(heads), bytemuck::cast_slice_mut(planes));
+            let (headers, planes) = to.split_at_mut(factors);
+            let (headers, planes) = (bytemuck::cast_slice_mut(headers), bytemuck::cast_slice_mut(planes));
             lanes.run(PackBlocks::<B, G> {
                 bytes,
                 cols,
                 s,
                 blocks: 0..blocks,
-                heads,
+                headers,
                 planes,
                 format: PhantomData,
             });
         })
     }
 
-    /// Packs `count` matrices of `rows` rows of `cols` values to strips of so many lines, some of which hold factors:
-    /// `pack` gets a matrix's bytes, and which strip of it to write where.
+    /// Packs a weight of shape `[count, rows, cols]` into strips of `strip` lines, of which `factors` hold factors. `pack`
+    /// gets a matrix's bytes, the strip's index and its destination.
     ///
     /// # Errors
-    /// When the system has no room.
+    /// When the allocation fails.
     fn pack_strips(
         pool: &mut Pool,
         bytes: &[u8],
@@ -158,41 +156,40 @@ impl Packed {
         Ok((0..count).map(packed).collect())
     }
 
-    /// Leaves `rows` rows of `cols` values where they are.
+    /// A matrix that is packed strip by strip each time it is read.
     pub(crate) fn mapped(bytes: Bytes, rows: usize, cols: usize) -> Packed {
         Packed { strips: Strips::Mapped(bytes), rows, cols }
     }
 
-    /// Leaves `rows` rows of `cols` values of a quantised format where they are, for kernels of F32.
+    /// A quantised matrix that is dequantised each time it is read, for F32 kernels.
     pub(crate) fn quantised(format: Format, bytes: Bytes, rows: usize, cols: usize) -> Packed {
         Packed { strips: Strips::Quantised(bytes, format), rows, cols }
     }
 
-    /// Rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes that `rows` rows of `cols` values of one matrix take.
+    /// Packed bytes of a `rows` × `cols` matrix.
     pub(crate) fn bytes<B: Layout<G>, const G: usize>(rows: usize, cols: usize) -> usize {
         rows.div_ceil(LANES) * shape::<B, G>(cols).2 * BYTES
     }
 
-    /// The rows of strip `s`, which are numbers of a result.
+    /// The rows of strip `s`, which are columns of the result.
     #[inline(always)]
-    fn numbers_of(&self, s: usize) -> Range<usize> {
+    fn outputs_of(&self, s: usize) -> Range<usize> {
         s * LANES..self.rows.min((s + 1) * LANES)
     }
 
-    /// Those of the first two of `strips`; of a strip that is not there, none.
+    /// The result columns of the first two of `strips`; empty for a missing one.
     #[inline(always)]
-    fn numbers_of_two(&self, strips: &Range<usize>) -> [Range<usize>; 2] {
-        let first = self.numbers_of(strips.start);
-        let second = if strips.len() > 1 { self.numbers_of(strips.start + 1) } else { first.end..first.end };
+    fn outputs_of_two(&self, strips: &Range<usize>) -> [Range<usize>; 2] {
+        let first = self.outputs_of(strips.start);
+        let second = if strips.len() > 1 { self.outputs_of(strips.start + 1) } else { first.end..first.end };
         [first, second]
     }
 
-    /// Factors and planes of some blocks of strip `s`, which are packed to `scratch` if they are not kept.
+    /// Headers (factors) and planes of some blocks of strip `s`; packs them to `scratch` if the matrix is not packed.
     #[inline(always)]
     fn blocks<'a, L: Lanes, B: Layout<G>, const G: usize>(
         &'a self,
@@ -203,53 +200,52 @@ impl Packed {
     ) -> (&'a [u8], &'a [[u8; BYTES]]) {
         match &self.strips {
             Strips::Packed(strips) => {
-                let (heads, planes) = strips.strip(s).split_at(strips.factors);
-                let (heads, planes) = (bytemuck::cast_slice(heads), bytemuck::cast_slice(planes));
+                let (headers, planes) = strips.strip(s).split_at(strips.factors);
+                let (headers, planes) = (bytemuck::cast_slice(headers), bytemuck::cast_slice(planes));
                 let part = |size: usize| blocks.start * size..blocks.end * size;
-                (&heads[part(B::FACTORS)], &planes[part(B::PLANES)])
+                (&headers[part(B::FACTORS)], &planes[part(B::PLANES)])
             }
             Strips::Mapped(bytes) => {
                 let (count, factors, len) = shape::<B, G>(blocks.len() * 32 * G);
-                let (heads, planes) = scratch.lines(len).split_at_mut(factors);
-                let heads = &mut bytemuck::cast_slice_mut(heads)[..count * B::FACTORS];
+                let (headers, planes) = scratch.lines(len).split_at_mut(factors);
+                let headers = &mut bytemuck::cast_slice_mut(headers)[..count * B::FACTORS];
                 let planes = bytemuck::cast_slice_mut(planes);
                 lanes.run(PackBlocks::<B, G> {
                     bytes,
                     cols: self.cols,
                     s,
                     blocks,
-                    heads,
+                    headers,
                     planes,
                     format: PhantomData,
                 });
-                (heads, planes)
+                (headers, planes)
             }
-            Strips::Quantised(..) => unreachable!("only kernels of F32 read them"),
+            Strips::Quantised(..) => unreachable!("only F32 kernels read them"),
         }
     }
 }
 
-/// Writes factors and planes of the blocks `blocks` of strip `s` of a weight, whose bytes these are. Rows that are not
-/// there are zeros.
+/// Packs headers and planes of some blocks of strip `s`. Missing rows become zeros.
 struct PackBlocks<'a, B, const G: usize> {
     bytes: &'a [u8],
     cols: usize,
     s: usize,
     blocks: Range<usize>,
-    heads: &'a mut [u8],
+    headers: &'a mut [u8],
     planes: &'a mut [[u8; BYTES]],
     format: PhantomData<B>,
 }
 
-impl<B: Layout<G>, const G: usize> Work for PackBlocks<'_, B, G> {
+impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
     #[inline(always)]
-    fn work<L: Lanes>(self, lanes: L) {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         let Ok(matrix) = <[B]>::ref_from_bytes(self.bytes) else { panic!("not whole blocks") };
         let (of_row, nothing) = (self.cols / (32 * G), B::new_zeroed());
         let strip = &matrix[self.s * LANES * of_row..];
         let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * of_row), self.blocks.len() == of_row);
         for (place, b) in self.blocks.enumerate() {
-            // A thread that packs whole strips goes on with the one after this.
+            // A thread that packs whole strips continues with the next one.
             if is_whole {
                 let ahead = next.wrapping_add(LANES * b).cast::<u8>();
                 for line in (0..LANES * size_of::<B>()).step_by(BYTES) {
@@ -262,22 +258,22 @@ impl<B: Layout<G>, const G: usize> Work for PackBlocks<'_, B, G> {
                     rows[r] = block;
                 }
             }
-            B::pack_factors(lanes, rows, &mut self.heads[place * B::FACTORS..][..B::FACTORS]);
+            B::pack_factors(lanes, rows, &mut self.headers[place * B::FACTORS..][..B::FACTORS]);
             B::pack_planes(lanes, rows, &mut self.planes[place * B::PLANES..][..B::PLANES]);
         }
     }
 }
 
-/// Of a strip of `cols` columns: its blocks, the lines that hold factors, all lines.
+/// Blocks, header lines and total lines of a strip of `cols` columns.
 fn shape<B: Layout<G>, const G: usize>(cols: usize) -> (usize, usize, usize) {
     let blocks = cols / (32 * G);
     let factors = (blocks * B::FACTORS).div_ceil(BYTES);
     (blocks, factors, factors + blocks * B::PLANES)
 }
 
-/// What weights of a quantised format want of activations.
-pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Scaled {
-    Scaled { block: 32 * G, group: B::Kind::GROUP, zero: if B::Kind::MINS { None } else { Some(B::ZERO) } }
+/// The activation layout that weights of a quantised format need.
+pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Q8Layout {
+    Q8Layout { block: 32 * G, group: B::Kind::GROUP, zero: if B::Kind::MINS { None } else { Some(B::ZERO) } }
 }
 
 #[cfg(test)]
@@ -289,12 +285,12 @@ mod tests {
     use crate::kernels::{Isa, Kernels};
     use crate::pool::Pool;
 
-    /// Outputs: not whole strips.
+    /// Output columns; the last strip is partial.
     const N: usize = 45;
-    /// Inputs: more than two slabs, of which the last is smaller.
+    /// Input columns: more than two slabs, the last one smaller.
     const COLS: usize = 2560;
 
-    /// The product of `rows` rows with a weight of `format`, the same bits whether its strips are kept or not.
+    /// `x` times a weight of `format`; checks that packed and mapped weights give the same bits.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
         let weight = &(linear.pack)(&mut pool, weights, [1, N, COLS]).expect("room")[0];
@@ -312,7 +308,7 @@ mod tests {
         out
     }
 
-    /// The same with activations of f32; the weight stays as it is.
+    /// `x` times the weight with f32 activations.
     fn f32_product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile) = (kernels.linear(Format::F32), kernels.tile);
         let weight = Packed::quantised(format, weights.to_vec().into(), N, COLS);
@@ -330,10 +326,9 @@ mod tests {
         error / a.iter().map(|&a| square(a)).sum::<f64>()
     }
 
-    /// On the same activations the instruction sets differ by rounding alone, and a row has the same bits
-    /// alone and among others.
+    /// Instruction sets differ only by rounding, and a row has the same bits alone and in a batch.
     #[test]
-    fn products_agree_with_dequantised_weights_with_each_other_and_with_themselves() {
+    fn matmul_agrees_with_dequantised_weights_across_instruction_sets_and_batches() {
         for format in Format::ALL {
             let weights = testkit::random_matrix(format, N * COLS, 0.1, 5);
             let mut exact = vec![0.0; N * COLS];
@@ -354,7 +349,7 @@ mod tests {
                     let error = nmse(&truth, &found);
                     assert!(error < limit, "{label}: NMSE {error:e}");
                     let error = nmse(first.get_or_insert_with(|| found.clone()), &found);
-                    assert!(error < 1e-10, "{label}: NMSE {error:e} to plain Rust");
+                    assert!(error < 1e-10, "{label}: NMSE {error:e} to scalar code");
                     if format.block_len() > 1 {
                         let exact_x = f32_product(&kernels, format, &weights, &x, rows);
                         let error = nmse(&truth, &exact_x);

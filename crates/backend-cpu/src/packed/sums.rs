@@ -1,11 +1,11 @@
-//! What GEMV and GEMM have in common: the order in which a number is summed, and where it goes.
+//! The summation order that GEMV and GEMM share, and stores to the result.
 //!
-//! Lanes are rows of the weight: a result of 16 neighbouring numbers. A number is summed in one order:
+//! Lanes are rows of the weight, so a vector holds 16 neighbouring results. Each result is summed in one order:
 //!
-//! - of a group, the integer sum of products, exact;
-//! - times the scale, added to the sum of the block, and after it the minimum times the sum of the
-//!   activations; where a block is one group, the scale is multiplied by that of the activations before;
-//! - of a block of several groups, times the scale of the activations, added to the number.
+//! - a group's integer dot product is exact;
+//! - it is multiplied by the group's scale and added to the block's sum, followed by the minimum times the sum of the
+//!   activations. If a block is one group, the scale is first multiplied by the activations' scale;
+//! - a block of several groups is multiplied by the activations' scale and added to the result.
 
 use std::ops::Range;
 
@@ -14,22 +14,22 @@ use super::layout::Kind;
 use crate::lanes::{LANES, Lanes};
 use crate::pool::Tile;
 
-/// The strips whose numbers a tile has.
+/// The strips that a tile covers.
 #[inline(always)]
 pub(super) fn strips(tile: &Tile<'_, f32>) -> Range<usize> {
     tile.cols().start / LANES..tile.cols().end.div_ceil(LANES)
 }
 
-/// The strips of a tile, as many at a time as a slab holds.
+/// The strips of a tile, in chunks of a slab's strips.
 #[inline(always)]
 pub(super) fn groups<L: Lanes>(tile: &Tile<'_, f32>) -> impl Iterator<Item = Range<usize>> + use<L> {
     let (Range { start, end }, width) = (strips(tile), if L::TILE == 6 { 2 } else { 1 });
     (start..end).step_by(width).map(move |first| first..end.min(first + width))
 }
 
-/// Where the numbers of `R` strips come from: a strip itself, or what was unpacked.
+/// Source of the weights of `R` strips: a packed strip or an unpacked slab.
 pub(super) trait Source<L: Lanes, const R: usize>: Copy {
-    /// Adds the products of group `group` of the block and `x`, `[steps][C]`, to `starts`.
+    /// Accumulates the integer dot products of group `group` and `x`, `[steps][C]`, onto `starts`.
     fn sums<const SIGNED: bool, const C: usize>(
         self,
         lanes: L,
@@ -42,8 +42,7 @@ pub(super) trait Source<L: Lanes, const R: usize>: Copy {
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); R];
 }
 
-/// Adds the products of block `b` of the panel's columns to `sums`: for each row of the panel a number of
-/// each strip.
+/// Accumulates block `b` of the panel into `sums`, one result per panel row and strip.
 #[inline(always)]
 pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
     lanes: L,
@@ -57,14 +56,14 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
     let mut of_block = [[lanes.splat(0.0); R]; C];
     for g in 0..K::GROUPS {
         let at = b * K::GROUPS + g;
-        let mut starts = [lanes.zero(); C];
+        let mut starts = [lanes.acc_zero(); C];
         if !K::MINS {
-            let numbers: &[i32; C] = row_of(x.starts, at);
+            let values: &[i32; C] = row_of(x.starts, at);
             for c in 0..C {
                 starts[c] = if K::SIGNED {
-                    lanes.start::<true>(numbers[c])
+                    lanes.acc_init::<true>(values[c])
                 } else {
-                    lanes.start::<false>(numbers[c])
+                    lanes.acc_init::<false>(values[c])
                 };
             }
         }
@@ -81,7 +80,7 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
             for c in 0..C {
                 let to = if K::GROUPS == 1 { &mut sums[c][r] } else { &mut of_block[c][r] };
                 let scale = if K::GROUPS == 1 { lanes.mul(scale, lanes.splat(x_scales[c])) } else { scale };
-                *to = lanes.mul_add(lanes.to_floats(ints[c][r]), scale, *to);
+                *to = lanes.mul_add(lanes.to_f32(ints[c][r]), scale, *to);
                 if K::MINS {
                     *to = lanes.mul_add(min, lanes.splat(x_sums[c]), *to);
                 }
@@ -97,13 +96,12 @@ pub(super) fn block<L: Lanes, K: Kind, const R: usize, const C: usize>(
     }
 }
 
-/// Row `row` of rows of `C` numbers.
 #[inline(always)]
 pub(crate) fn row_of<T, const C: usize>(rows: &[T], row: usize) -> &[T; C] {
-    rows[row * C..][..C].try_into().expect("rows of C numbers")
+    rows[row * C..][..C].try_into().expect("rows of C values")
 }
 
-/// Writes `C` rows from row `first` on: of each strip the numbers `out`, which may be fewer than 16 or none.
+/// Stores `C` rows from row `first` on to the result columns `out` of each strip, which may be fewer than 16.
 #[inline(always)]
 pub(super) fn store<L: Lanes, const R: usize, const C: usize>(
     lanes: L,
@@ -116,17 +114,17 @@ pub(super) fn store<L: Lanes, const R: usize, const C: usize>(
         for r in 0..R {
             let to = part(tile, first + c, &out[r]);
             if let Ok(to) = <&mut [f32; LANES]>::try_from(&mut *to) {
-                lanes.put(sums[c][r], to);
+                lanes.store_f32(sums[c][r], to);
             } else {
-                let mut numbers = [0.0; LANES];
-                lanes.put(sums[c][r], &mut numbers);
-                to.copy_from_slice(&numbers[..to.len()]);
+                let mut values = [0.0; LANES];
+                lanes.store_f32(sums[c][r], &mut values);
+                to.copy_from_slice(&values[..to.len()]);
             }
         }
     }
 }
 
-/// Reads what [`store`] has written.
+/// Loads what [`store`] has stored.
 #[inline(always)]
 pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
     lanes: L,
@@ -139,18 +137,18 @@ pub(super) fn load<L: Lanes, const R: usize, const C: usize>(
         for r in 0..R {
             let from = part(tile, first + c, &out[r]);
             sums[c][r] = if let Ok(from) = <&[f32; LANES]>::try_from(&*from) {
-                lanes.floats(from)
+                lanes.load_f32(from)
             } else {
-                let mut numbers = [0.0; LANES];
-                numbers[..from.len()].copy_from_slice(from);
-                lanes.floats(&numbers)
+                let mut values = [0.0; LANES];
+                values[..from.len()].copy_from_slice(from);
+                lanes.load_f32(&values)
             };
         }
     }
     sums
 }
 
-/// The numbers `out` of row `row` of the result.
+/// Columns `out` of row `row` of the result.
 #[inline(always)]
 fn part<'a>(tile: &'a mut Tile<'_, f32>, row: usize, out: &Range<usize>) -> &'a mut [f32] {
     let first = tile.cols().start;

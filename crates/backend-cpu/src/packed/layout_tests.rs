@@ -1,4 +1,4 @@
-//! For tests: what strips hold, number by number, beside what is packed.
+//! Tests: packed strips against blocks unpacked value by value.
 
 use std::marker::PhantomData;
 
@@ -8,16 +8,16 @@ use zerocopy::FromBytes;
 use super::floats::Float;
 use super::layout::{Factors, Kind, Layout};
 use super::{Packed, Scratch};
-use crate::lanes::plain::Plain;
-use crate::lanes::{BYTES, LANES, Lanes, Work};
+use crate::lanes::scalar::Scalar;
+use crate::lanes::{BYTES, LANES, Lanes, WithSimd};
 use crate::pool::Pool;
 
-/// Rows and blocks of weights: whole strips or not.
+/// (rows, blocks), with whole and partial strips.
 const SHAPES: [(usize, usize); 4] = [(1, 1), (16, 3), (33, 2), (45, 5)];
 
-/// Does `check` with each instruction set of this processor.
-fn each(check: impl Work + Copy) {
-    Plain.run(check);
+/// Runs `check` with each instruction set of this CPU.
+fn each(check: impl WithSimd + Copy) {
+    Scalar.run(check);
     #[cfg(target_arch = "x86_64")]
     {
         use crate::lanes::{avx2::Avx2, avx512::Avx512};
@@ -32,7 +32,7 @@ fn each(check: impl Work + Copy) {
     }
 }
 
-/// The planes of 16 rows: bits of byte `4r + j` of a vector are those of value `4s + j` of row `r`.
+/// The expected planes of 16 rows: byte `4r + j` of a vector belongs to value `4s + j` of row `r`.
 fn planes<B: Layout<G>, const G: usize>(rows: [&B; LANES]) -> Vec<[u8; BYTES]> {
     let mut planes = vec![[0; BYTES]; B::PLANES];
     let (low, high) = planes.split_at_mut(G * B::LOW as usize);
@@ -68,8 +68,8 @@ impl<B, const G: usize> Clone for Quantized<B, G> {
 
 impl<B, const G: usize> Copy for Quantized<B, G> {}
 
-impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
-    fn work<L: Lanes>(self, lanes: L) {
+impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         let format = <B as Groups<G>>::FORMAT;
         let nothing = B::new_zeroed();
         for (rows, blocks) in SHAPES {
@@ -79,14 +79,18 @@ impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
             let packed = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
             let kept = &packed.expect("room")[0];
             let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
-            // Another strip was in the scratch before.
+            // The scratch holds another strip at first.
             let mut scratch = Scratch::take();
             for s in (0..rows.div_ceil(LANES)).rev() {
                 for part in [0..blocks, blocks / 2..blocks, 0..blocks.div_ceil(2)] {
-                    let (heads, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
+                    let (headers, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
                     let mut unused = Scratch(Vec::new());
-                    let same = (heads, packed) == kept.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
-                    assert!(same, "{format} [{rows}, {cols}], strip {s}, blocks {part:?}: not what is kept");
+                    let same =
+                        (headers, packed) == kept.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
+                    assert!(
+                        same,
+                        "{format} [{rows}, {cols}], strip {s}, blocks {part:?}: differs from the packed strip"
+                    );
                     for (place, b) in part.enumerate() {
                         let label = format!("{format} [{rows}, {cols}], strip {s}, block {b}");
                         let of_row = |r| match s * LANES + r {
@@ -97,7 +101,7 @@ impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
                         let expected = planes::<B, G>(of_rows);
                         assert_eq!(packed[place * B::PLANES..][..B::PLANES], expected, "{label}");
                         let mut factors = Factors::ZERO;
-                        B::factors_of(lanes, &heads[place * B::FACTORS..][..B::FACTORS], &mut factors);
+                        B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
                         for (r, block) in of_rows.iter().enumerate() {
                             let (scales, mins) = block.factors(F16Le::to_f32);
                             let halves = 2 * G / B::Kind::GROUPS;
@@ -117,19 +121,19 @@ impl<B: Layout<G>, const G: usize> Work for Quantized<B, G> {
     }
 }
 
-/// Checks a format of plain numbers.
-struct Plainly<F>(PhantomData<F>);
+/// Checks a floating-point format.
+struct Floats<F>(PhantomData<F>);
 
-impl<F> Clone for Plainly<F> {
+impl<F> Clone for Floats<F> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<F> Copy for Plainly<F> {}
+impl<F> Copy for Floats<F> {}
 
-impl<F: Float> Work for Plainly<F> {
-    fn work<L: Lanes>(self, lanes: L) {
+impl<F: Float> WithSimd for Floats<F> {
+    fn with_simd<L: Lanes>(self, lanes: L) {
         for (rows, _) in SHAPES {
             for cols in [1, 3, 8, 31, 64, 77] {
                 let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
@@ -141,8 +145,8 @@ impl<F: Float> Work for Plainly<F> {
                 for s in (0..rows.div_ceil(LANES)).rev() {
                     for part in [0..cols, cols / 2..cols, 0..cols / 2] {
                         let label = format!("{} [{rows}, {cols}], strip {s}, {part:?}", F::FORMAT);
-                        let kept = kept.numbers::<L, F>(lanes, s, part.clone(), &mut unused);
-                        let mapped = mapped.numbers::<L, F>(lanes, s, part.clone(), &mut scratch);
+                        let kept = kept.values::<L, F>(lanes, s, part.clone(), &mut unused);
+                        let mapped = mapped.values::<L, F>(lanes, s, part.clone(), &mut scratch);
                         assert_eq!((kept.len(), mapped.len()), (part.len(), part.len()), "{label}");
                         for (place, col) in part.enumerate() {
                             for r in 0..LANES {
@@ -166,7 +170,7 @@ impl<F: Float> Work for Plainly<F> {
 }
 
 #[test]
-fn strips_hold_the_numbers_of_their_rows() {
+fn strips_hold_the_values_of_their_rows() {
     each(Quantized::<BlockQ4_0, 1>(PhantomData));
     each(Quantized::<BlockQ4_1, 1>(PhantomData));
     each(Quantized::<BlockQ5_0, 1>(PhantomData));
@@ -179,7 +183,7 @@ fn strips_hold_the_numbers_of_their_rows() {
     each(Quantized::<BlockQ6_K, 8>(PhantomData));
     each(Quantized::<BlockIQ4_NL, 1>(PhantomData));
     each(Quantized::<BlockIQ4_XS, 8>(PhantomData));
-    each(Plainly::<F32Le>(PhantomData));
-    each(Plainly::<F16Le>(PhantomData));
-    each(Plainly::<Bf16Le>(PhantomData));
+    each(Floats::<F32Le>(PhantomData));
+    each(Floats::<F16Le>(PhantomData));
+    each(Floats::<Bf16Le>(PhantomData));
 }

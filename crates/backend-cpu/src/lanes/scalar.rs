@@ -1,21 +1,21 @@
-//! Lanes in plain Rust, for every processor.
+//! Portable scalar code, for every CPU.
 
 use half::f16;
 use quant::{Bf16Le, F16Le};
 
-use super::{BYTES, LANES, Lanes, Work};
+use super::{BYTES, LANES, Lanes, WithSimd};
 
-/// The proof that there is Rust.
+/// Needs no CPU feature.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plain;
+pub(crate) struct Scalar;
 
-impl Lanes for Plain {
-    fn detect() -> Option<Plain> {
-        Some(Plain)
+impl Lanes for Scalar {
+    fn detect() -> Option<Scalar> {
+        Some(Scalar)
     }
 
-    fn run<W: Work>(self, work: W) {
-        work.work(self);
+    fn run<W: WithSimd>(self, work: W) {
+        work.with_simd(self);
     }
 
     type Bytes = [u8; BYTES];
@@ -25,12 +25,12 @@ impl Lanes for Plain {
     const TILE: usize = 1;
 
     #[inline(always)]
-    fn bytes(self, from: &[u8; BYTES]) -> [u8; BYTES] {
+    fn load_u8(self, from: &[u8; BYTES]) -> [u8; BYTES] {
         *from
     }
 
     #[inline(always)]
-    fn put_bytes(self, bytes: [u8; BYTES], to: &mut [u8; BYTES]) {
+    fn store_u8(self, bytes: [u8; BYTES], to: &mut [u8; BYTES]) {
         *to = bytes;
     }
 
@@ -50,7 +50,7 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn across(self, rows: [&[u8; 16]; LANES]) -> [[u8; BYTES]; 4] {
+    fn transpose_4x16(self, rows: [&[u8; 16]; LANES]) -> [[u8; BYTES]; 4] {
         let mut across = [[0; BYTES]; 4];
         for (r, row) in rows.into_iter().enumerate() {
             for (to, word) in across.iter_mut().zip(row.as_chunks::<4>().0) {
@@ -61,12 +61,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn bytes_apart(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
+    fn deinterleave_u8(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
         std::array::from_fn(|at| bytes[at % LANES * 4 + at / LANES])
     }
 
     #[inline(always)]
-    fn halves_apart(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
+    fn deinterleave_u16(self, bytes: [u8; BYTES]) -> [u8; BYTES] {
         std::array::from_fn(|at| bytes[at / 2 % LANES * 4 + at / (2 * LANES) * 2 + at % 2])
     }
 
@@ -76,12 +76,12 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn start<const SIGNED: bool>(self, start: i32) -> [i32; LANES] {
+    fn acc_init<const SIGNED: bool>(self, start: i32) -> [i32; LANES] {
         [start; LANES]
     }
 
     #[inline(always)]
-    fn plus(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+    fn add_i32(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
         std::array::from_fn(|i| a[i].wrapping_add(b[i]))
     }
 
@@ -100,41 +100,40 @@ impl Lanes for Plain {
         sum
     }
 
-    /// Adding 1.5 * 2^23 leaves no bits for a fraction; unlike `f32::round_ties_even` it needs no instruction
-    /// that a baseline processor lacks.
+    /// Adding 1.5 * 2^23 leaves no fraction bits. Unlike `f32::round_ties_even`, it needs no SSE4.1.
     #[inline(always)]
-    fn nearest(self, x: [f32; LANES]) -> [i32; LANES] {
+    fn round_to_i32(self, x: [f32; LANES]) -> [i32; LANES] {
         const SHIFT: f32 = 12_582_912.0;
         x.map(|x| (x + SHIFT).to_bits().wrapping_sub(SHIFT.to_bits()) as i32)
     }
 
     #[inline(always)]
-    fn magnitudes(self, x: [f32; LANES]) -> [i32; LANES] {
+    fn abs_bits(self, x: [f32; LANES]) -> [i32; LANES] {
         x.map(|x| x.abs().to_bits() as i32)
     }
 
     #[inline(always)]
-    fn larger(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
+    fn max_i32(self, a: [i32; LANES], b: [i32; LANES]) -> [i32; LANES] {
         std::array::from_fn(|i| a[i].max(b[i]))
     }
 
     #[inline(always)]
-    fn largest(self, ints: [i32; LANES]) -> i32 {
+    fn reduce_max(self, ints: [i32; LANES]) -> i32 {
         ints.into_iter().fold(i32::MIN, i32::max)
     }
 
     #[inline(always)]
-    fn low_bytes(self, ints: [i32; LANES]) -> [u32; 4] {
+    fn pack_low_bytes(self, ints: [i32; LANES]) -> [u32; 4] {
         std::array::from_fn(|i| u32::from_le_bytes(std::array::from_fn(|k| ints[4 * i + k] as u8)))
     }
 
     #[inline(always)]
-    fn total(self, ints: [i32; LANES]) -> i32 {
+    fn reduce_add(self, ints: [i32; LANES]) -> i32 {
         ints.into_iter().fold(0, i32::wrapping_add)
     }
 
     #[inline(always)]
-    fn to_floats(self, ints: [i32; LANES]) -> [f32; LANES] {
+    fn to_f32(self, ints: [i32; LANES]) -> [f32; LANES] {
         ints.map(|x| x as f32)
     }
 
@@ -144,37 +143,37 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn floats(self, from: &[f32; LANES]) -> [f32; LANES] {
+    fn load_f32(self, from: &[f32; LANES]) -> [f32; LANES] {
         *from
     }
 
     #[inline(always)]
-    fn put(self, floats: [f32; LANES], to: &mut [f32; LANES]) {
+    fn store_f32(self, floats: [f32; LANES], to: &mut [f32; LANES]) {
         *to = floats;
     }
 
     #[inline(always)]
-    fn halves(self, from: &[F16Le; LANES]) -> [f32; LANES] {
+    fn load_f16(self, from: &[F16Le; LANES]) -> [f32; LANES] {
         from.map(F16Le::to_f32)
     }
 
     #[inline(always)]
-    fn to_halves(self, floats: [f32; LANES]) -> [u16; LANES] {
+    fn to_f16(self, floats: [f32; LANES]) -> [u16; LANES] {
         floats.map(|x| f16::from_f32(x).to_bits())
     }
 
     #[inline(always)]
-    fn brains(self, from: &[Bf16Le; LANES]) -> [f32; LANES] {
+    fn load_bf16(self, from: &[Bf16Le; LANES]) -> [f32; LANES] {
         from.map(Bf16Le::to_f32)
     }
 
     #[inline(always)]
-    fn unsigned(self, from: &[u8; LANES]) -> [f32; LANES] {
+    fn u8_to_f32(self, from: &[u8; LANES]) -> [f32; LANES] {
         from.map(f32::from)
     }
 
     #[inline(always)]
-    fn signed(self, from: &[i8; LANES]) -> [f32; LANES] {
+    fn i8_to_f32(self, from: &[i8; LANES]) -> [f32; LANES] {
         from.map(f32::from)
     }
 
@@ -204,7 +203,7 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn scale(self, a: [f32; LANES], n: [f32; LANES]) -> [f32; LANES] {
+    fn mul_pow2(self, a: [f32; LANES], n: [f32; LANES]) -> [f32; LANES] {
         let power = |n: f32| if n < -126.0 { 0.0 } else { f32::from_bits(((n as i32 + 127) as u32) << 23) };
         std::array::from_fn(|i| a[i] * power(n[i]))
     }

@@ -1,25 +1,24 @@
-//! Products of activations and weights, several at a time, shared by all threads.
+//! Matrix multiplications of one phase, shared by all threads.
 
 use crate::kernels::Linear;
 use crate::packed::Packed;
 use crate::packed::activations::Activations;
-use crate::packed::product::DIRECT;
+use crate::packed::gemv::GEMV_MAX_ROWS;
 use crate::pool::{Cut, Pool, Tile};
 
-/// Outputs of a product that one task computes, at least: two strips.
+/// Minimum result columns of a task: two strips.
 const TILE_COLS: usize = 32;
 
-/// Outputs that one task computes for many rows, at most: what is unpacked of them fills a part of the second-level
-/// cache.
+/// Maximum result columns of a GEMM task: its slabs must stay in L2.
 const MOST_COLS: usize = 64;
 
-/// Tasks of a thread, so that one that was late can be helped.
+/// Tasks per thread, so that other threads can take over from a late one.
 pub(crate) const TASKS: usize = 4;
 
-/// Multiply-adds of one task, at least: fewer are not worth a second thread.
+/// Minimum multiply-adds of a task: fewer are not worth a second thread.
 const TILE_PRODUCTS: usize = 1 << 15;
 
-/// Activations times the transpose of a matrix.
+/// `out = x * weight^T`.
 pub(crate) struct Product<'a, 'm> {
     pub(crate) linear: &'a Linear,
     pub(crate) weight: &'a Packed,
@@ -28,15 +27,14 @@ pub(crate) struct Product<'a, 'm> {
     pub(crate) out: &'m mut [f32],
 }
 
-/// Computes all `products`.
 pub(crate) fn multiply<'a, 'm>(pool: &mut Pool, products: Vec<Product<'a, 'm>>) {
     let all: usize = products.iter().map(|product| product.weight.rows()).sum();
     let share = all.div_ceil(pool.threads() * TASKS);
     let mut operands = Vec::with_capacity(products.len());
     let cut = |Product { linear, weight, x, out }: Product<'a, 'm>| {
-        // Whole strips, and enough of them for a task to be worth a second thread.
+        // Whole strips, and enough work for a second thread to pay off.
         let share = share.max(TILE_PRODUCTS / (x.rows * x.cols).max(1));
-        let most = if x.rows > DIRECT { MOST_COLS } else { usize::MAX };
+        let most = if x.rows > GEMV_MAX_ROWS { MOST_COLS } else { usize::MAX };
         let tile = (x.rows.max(1), share.next_multiple_of(TILE_COLS).min(most));
         operands.push((linear, weight, x));
         Cut { matrix: out, cols: weight.rows(), tile }

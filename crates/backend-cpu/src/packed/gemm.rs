@@ -1,7 +1,7 @@
-//! GEMM: some columns of one or two strips of weights are unpacked to int8 and floats, once, and multiplied with
-//! panel after panel of activations.
+//! GEMM with quantised weights.
 //!
-//! What is unpacked depends on the format, what is multiplied on its kind alone.
+//! A *slab* is some columns of one or two strips, unpacked to int8 quants and f32 factors once and multiplied by every
+//! activation panel. Unpacking depends on the format, multiplication only on its kind.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,27 +9,26 @@ use std::ops::Range;
 
 use bytemuck::Zeroable;
 
-use super::activations::{Activations, Scaled, panels};
+use super::activations::{Activations, Q8Layout, panels};
 use super::layout::{Factors, Kind, Layout};
 use super::sums::{Source, block, groups, load, store};
 use super::{Packed, Scratch, scaled};
-use crate::lanes::{BYTES, LANES, Lanes, Pair, Work};
+use crate::lanes::{BYTES, LANES, Lanes, Pair, WithSimd};
 use crate::pool::Tile;
 
-/// Columns of a slab, at most: of two strips and a panel they fill a part of the second-level cache. Fewer leave
-/// each panel's sums less time in registers: with 1024, a tenth of the speed is lost.
+/// Maximum columns of a slab: two strips and a panel must stay in L2. Narrower slabs reload accumulators more often: 1024
+/// columns cost 10 % of the speed.
 const COLS: usize = if cfg!(test) { 1024 } else { 3072 };
 
-/// Slabs that a panel is multiplied with before the next one, at most: what it writes to a row then lies together,
-/// and but for the first time it is read from the first-level cache. A task has two of two strips, or four of one.
+/// Maximum slabs per panel pass. A panel is reused from L1 by all slabs and writes contiguous columns. A task has two slabs
+/// of two strips, or four of one.
 const SLABS: usize = 4;
 
 thread_local! {
-    /// Kept from task to task: new memory of this size comes from the system page by page.
+    /// Reused by all tasks of a thread: fresh memory of this size would page-fault.
     static SCRATCH: Cell<[Slab; SLABS]> = Cell::default();
 }
 
-/// See [`super::product::multiply`].
 #[inline(always)]
 pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     lanes: L,
@@ -37,7 +36,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     x: Activations<'_>,
     tile: &mut Tile<'_, f32>,
 ) {
-    // Slabs of one size, whole blocks.
+    // Slabs of equal size, whole blocks.
     let width = weight.cols.div_ceil(weight.cols.div_ceil(COLS)).next_multiple_of(32 * G);
     let mut slabs = SCRATCH.take();
     let strips: Vec<Range<usize>> = groups::<L>(tile).collect();
@@ -45,7 +44,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
         for first in (0..weight.cols).step_by(width) {
             let cols = first..weight.cols.min(first + width);
             for (slab, strips) in slabs.iter_mut().zip(strips) {
-                slab.make_room::<B, G>(width, weight.numbers_of_two(strips));
+                slab.make_room::<B, G>(width, weight.outputs_of_two(strips));
                 for (at, s) in strips.clone().enumerate() {
                     slab.unpack::<L, B, G>(lanes, weight, s, at, cols.clone());
                 }
@@ -57,31 +56,30 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     SCRATCH.set(slabs);
 }
 
-/// Some columns of two strips, unpacked.
+/// SlabBlock columns of up to two strips.
 #[derive(Default)]
 struct Slab {
-    /// What a number is at most.
-    most: u8,
-    /// By step.
+    /// Largest possible quant.
+    max_weight: u8,
     steps: Vec<Pair<[u8; BYTES]>>,
-    /// By group.
     scales: Vec<Pair<[f32; LANES]>>,
     mins: Vec<Pair<[f32; LANES]>>,
-    /// The numbers of each strip.
+    /// Result columns of each strip.
     out: [Range<usize>; 2],
 }
 
 impl Slab {
-    /// Makes room for `width` columns of two strips, whose numbers are `out`; of one, that of the other is empty.
+    /// Prepares for `width` columns of two strips with result columns `out`; a missing strip has none.
     fn make_room<B: Layout<G>, const G: usize>(&mut self, width: usize, out: [Range<usize>; 2]) {
-        self.most = if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 };
+        self.max_weight =
+            if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 };
         self.steps.resize(width / 4, Pair::zeroed());
         self.scales.resize(width / B::Kind::GROUP, Pair::zeroed());
         self.mins.resize(width / B::Kind::GROUP, Pair::zeroed());
         self.out = out;
     }
 
-    /// Unpacks the columns `cols` of strip `s` to place `at`.
+    /// Unpacks columns `cols` of strip `s` as strip `at` of the slab.
     #[inline(always)]
     fn unpack<L: Lanes, B: Layout<G>, const G: usize>(
         &mut self,
@@ -94,13 +92,13 @@ impl Slab {
         let (groups, steps) = (B::Kind::GROUPS, 8 * G);
         let blocks = cols.start / (32 * G)..cols.end / (32 * G);
         let (count, mut scratch) = (blocks.len(), Scratch::take());
-        let (heads, planes) = weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch);
+        let (headers, planes) = weight.blocks::<L, B, G>(lanes, s, blocks, &mut scratch);
         let mut factors = Factors::ZERO;
         for place in 0..count {
-            B::factors_of(lanes, &heads[place * B::FACTORS..][..B::FACTORS], &mut factors);
+            B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
             let planes = &planes[place * B::PLANES..][..B::PLANES];
             for (step, to) in self.steps[place * steps..][..steps].iter_mut().enumerate() {
-                lanes.put_bytes(B::step(lanes, planes, step), &mut to.0[at]);
+                lanes.store_u8(B::step(lanes, planes, step), &mut to.0[at]);
             }
             for g in 0..groups {
                 self.scales[place * groups + g].0[at] = factors.scales[g];
@@ -110,19 +108,19 @@ impl Slab {
     }
 }
 
-/// Multiplies slabs of the columns `cols` of a weight with all panels.
+/// Multiplies the slabs of columns `cols` by all panels.
 struct Panels<'a, 't, K> {
     slabs: &'a [Slab],
     x: Activations<'a>,
-    form: Scaled,
+    form: Q8Layout,
     cols: Range<usize>,
     tile: &'a mut Tile<'t, f32>,
     kind: PhantomData<K>,
 }
 
-impl<K: Kind> Work for Panels<'_, '_, K> {
+impl<K: Kind> WithSimd for Panels<'_, '_, K> {
     #[inline(always)]
-    fn work<L: Lanes>(mut self, lanes: L) {
+    fn with_simd<L: Lanes>(mut self, lanes: L) {
         for rows in panels(0..self.x.rows, self.x.tile) {
             for slab in self.slabs {
                 let rows = rows.clone();
@@ -142,11 +140,11 @@ impl<K: Kind> Work for Panels<'_, '_, K> {
 }
 
 impl<K: Kind> Panels<'_, '_, K> {
-    /// Adds the products of `R` strips and the `C` rows `rows` to what earlier columns have given.
+    /// Accumulates `R` strips times the `C` activation rows `rows` onto the result of earlier columns.
     #[inline(always)]
     fn panel<L: Lanes, const R: usize, const C: usize>(&mut self, lanes: L, slab: &Slab, rows: Range<usize>)
     where
-        for<'a> Unpacked<'a>: Source<L, R>,
+        for<'a> SlabBlock<'a>: Source<L, R>,
     {
         let out: &[Range<usize>; R] = slab.out[..R].try_into().expect("one strip or two");
         let mut sums = [[lanes.splat(0.0); R]; C];
@@ -156,8 +154,8 @@ impl<K: Kind> Panels<'_, '_, K> {
         let x = self.x.panel(&rows, self.cols.clone(), self.form);
         let steps = K::GROUPS * K::GROUP / 4;
         for b in 0..x.scales.len() / C {
-            let source = Unpacked {
-                most: slab.most,
+            let source = SlabBlock {
+                max_weight: slab.max_weight,
                 steps: &slab.steps[b * steps..][..steps],
                 scales: &slab.scales[b * K::GROUPS..][..K::GROUPS],
                 mins: &slab.mins[b * K::GROUPS..][..K::GROUPS],
@@ -170,15 +168,15 @@ impl<K: Kind> Panels<'_, '_, K> {
 
 /// A block of a slab.
 #[derive(Clone, Copy)]
-struct Unpacked<'a> {
-    /// What a number is at most.
-    most: u8,
+struct SlabBlock<'a> {
+    /// Largest possible quant.
+    max_weight: u8,
     steps: &'a [Pair<[u8; BYTES]>],
     scales: &'a [Pair<[f32; LANES]>],
     mins: &'a [Pair<[f32; LANES]>],
 }
 
-impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
+impl<L: Lanes> Source<L, 1> for SlabBlock<'_> {
     #[inline(always)]
     fn sums<const SIGNED: bool, const C: usize>(
         self,
@@ -189,8 +187,8 @@ impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
     ) -> [[L::Ints; 1]; C] {
         let steps = x.len() / C;
         let mut sums = starts;
-        lanes.dot_steps::<SIGNED, C>(&mut sums, &self.steps[group * steps..][..steps], x, self.most);
-        let mut of_strip = [[lanes.zero(); 1]; C];
+        lanes.dot_steps::<SIGNED, C>(&mut sums, &self.steps[group * steps..][..steps], x, self.max_weight);
+        let mut of_strip = [[lanes.acc_zero(); 1]; C];
         for c in 0..C {
             of_strip[c] = [sums[c]];
         }
@@ -199,11 +197,11 @@ impl<L: Lanes> Source<L, 1> for Unpacked<'_> {
 
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
-        [(lanes.floats(&self.scales[group].0[0]), lanes.floats(&self.mins[group].0[0]))]
+        [(lanes.load_f32(&self.scales[group].0[0]), lanes.load_f32(&self.mins[group].0[0]))]
     }
 }
 
-impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
+impl<L: Lanes> Source<L, 2> for SlabBlock<'_> {
     #[inline(always)]
     fn sums<const SIGNED: bool, const C: usize>(
         self,
@@ -213,7 +211,7 @@ impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
         x: &[[i8; 4]],
     ) -> [[L::Ints; 2]; C] {
         let steps = x.len() / C;
-        let mut sums = [[lanes.zero(); 2]; C];
+        let mut sums = [[lanes.acc_zero(); 2]; C];
         for c in 0..C {
             sums[c] = [starts[c]; 2];
         }
@@ -227,10 +225,10 @@ impl<L: Lanes> Source<L, 2> for Unpacked<'_> {
     #[inline(always)]
     fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 2] {
         let (Pair(scales), Pair(mins)) = (&self.scales[group], &self.mins[group]);
-        // Not by `map`, whose closure would be compiled without the instruction set.
+        // Not `map`: its closure would not inherit the target features.
         [
-            (lanes.floats(&scales[0]), lanes.floats(&mins[0])),
-            (lanes.floats(&scales[1]), lanes.floats(&mins[1])),
+            (lanes.load_f32(&scales[0]), lanes.load_f32(&mins[0])),
+            (lanes.load_f32(&scales[1]), lanes.load_f32(&mins[1])),
         ]
     }
 }

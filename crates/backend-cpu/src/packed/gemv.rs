@@ -1,0 +1,140 @@
+//! GEMV with quantised weights.
+//!
+//! Up to 8 activation rows use the GEMV path, which multiplies packed weights directly. Larger batches use the GEMM path
+//! (`gemm.rs`), which first unpacks a slab of weights to int8 so that it stays in L2. Both sum in the same order
+//! (`sums.rs`).
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::activations::{Activations, panels};
+use super::layout::{Factors, Kind, Layout};
+use super::sums::{Source, block, store, strips};
+use super::{Packed, Scratch, gemm, scaled};
+use crate::lanes::{BYTES, Lanes};
+use crate::pool::Tile;
+
+/// Maximum activation rows of the GEMV path.
+pub(crate) const GEMV_MAX_ROWS: usize = 8;
+
+/// Prefetch distances in cache lines: into L2, because the hardware prefetcher alone reaches only two thirds of the memory
+/// bandwidth, and from L2 into L1, because out-of-order execution cannot cover the L2 latency.
+const PREFETCH_LINES: [usize; 2] = [128, 48];
+
+/// Computes the tile `[rows of x, rows of weight]`: whole strips, except for the weight's last.
+#[inline(always)]
+pub(crate) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
+    lanes: L,
+    weight: &Packed,
+    x: Activations<'_>,
+    tile: &mut Tile<'_, f32>,
+) {
+    if x.rows > GEMV_MAX_ROWS {
+        return gemm::multiply::<L, B, G>(lanes, weight, x, tile);
+    }
+    let mut scratch = Scratch::take();
+    for s in strips(tile) {
+        let strip = weight.blocks::<L, B, G>(lanes, s, 0..weight.cols / (32 * G), &mut scratch);
+        let out = weight.outputs_of(s);
+        for rows in panels(0..x.rows, x.tile) {
+            match rows.len() {
+                1 => gemv::<L, B, G, 1>(lanes, strip, &out, x, rows, tile),
+                2 if L::TILE > 1 => gemv::<L, B, G, 2>(lanes, strip, &out, x, rows, tile),
+                3 if L::TILE == 3 => gemv::<L, B, G, 3>(lanes, strip, &out, x, rows, tile),
+                4 if L::TILE == 6 => gemv::<L, B, G, 4>(lanes, strip, &out, x, rows, tile),
+                6 if L::TILE == 6 => gemv::<L, B, G, 6>(lanes, strip, &out, x, rows, tile),
+                width => unreachable!("a panel of {width} rows"),
+            }
+        }
+    }
+}
+
+/// A block of a packed strip and its factors.
+struct PackedBlock<'a, B, const G: usize> {
+    planes: &'a [[u8; BYTES]],
+    factors: &'a Factors,
+    format: PhantomData<B>,
+}
+
+impl<B, const G: usize> Clone for PackedBlock<'_, B, G> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B, const G: usize> Copy for PackedBlock<'_, B, G> {}
+
+impl<L: Lanes, B: Layout<G>, const G: usize> Source<L, 1> for PackedBlock<'_, B, G> {
+    #[inline(always)]
+    fn sums<const SIGNED: bool, const C: usize>(
+        self,
+        lanes: L,
+        starts: [L::Ints; C],
+        group: usize,
+        x: &[[i8; 4]],
+    ) -> [[L::Ints; 1]; C] {
+        let steps = B::Kind::GROUP / 4;
+        let mut sums = [[lanes.acc_zero(); 2]; C];
+        let mut joined = [[lanes.acc_zero(); 1]; C];
+        for c in 0..C {
+            sums[c][0] = starts[c];
+        }
+        if B::LOW == 4 && B::HIGH == 0 && B::TABLE.is_none() {
+            let halves = &self.planes[group * steps / 2..][..steps / 2];
+            for k in 0..steps / 2 {
+                let halves = lanes.load_u8(&halves[k]);
+                for c in 0..C {
+                    sums[c] = lanes.dot_nibbles(sums[c], halves, [x[2 * k * C + c], x[(2 * k + 1) * C + c]]);
+                }
+            }
+            for c in 0..C {
+                joined[c] = [lanes.acc_merge(sums[c])];
+            }
+        } else {
+            for k in 0..steps {
+                let weights = B::step(lanes, self.planes, group * steps + k);
+                for c in 0..C {
+                    sums[c][k % 2] = lanes.dot::<SIGNED>(sums[c][k % 2], weights, x[k * C + c]);
+                }
+            }
+            for c in 0..C {
+                joined[c] = [lanes.add_i32(sums[c][0], sums[c][1])];
+            }
+        }
+        joined
+    }
+
+    #[inline(always)]
+    fn factors(self, lanes: L, group: usize) -> [(L::Floats, L::Floats); 1] {
+        let groups = B::Kind::GROUPS;
+        for line in group * B::PLANES / groups..(group + 1) * B::PLANES / groups {
+            lanes.prefetch(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[0]).cast());
+            lanes.prefetch_near(self.planes.as_ptr().wrapping_add(line + PREFETCH_LINES[1]).cast());
+        }
+        [(lanes.load_f32(&self.factors.scales[group]), lanes.load_f32(&self.factors.mins[group]))]
+    }
+}
+
+/// Multiplies all columns of a strip by the `C` activation rows `rows` and writes the result columns `out`.
+#[inline(always)]
+fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
+    lanes: L,
+    (headers, planes): (&[u8], &[[u8; BYTES]]),
+    out: &Range<usize>,
+    x: Activations<'_>,
+    rows: Range<usize>,
+    tile: &mut Tile<'_, f32>,
+) {
+    let cols = x.cols;
+    let x = x.panel(&rows, 0..cols, scaled::<B, G>());
+    let mut sums = [[lanes.splat(0.0); 1]; C];
+    let mut factors = Factors::ZERO;
+    for b in 0..cols / (32 * G) {
+        B::factors_of(lanes, &headers[b * B::FACTORS..][..B::FACTORS], &mut factors);
+        let planes = &planes[b * B::PLANES..][..B::PLANES];
+        let source = PackedBlock::<B, G> { planes, factors: &factors, format: PhantomData };
+        block::<L, B::Kind, 1, C>(lanes, &mut sums, source, x, b);
+    }
+    store(lanes, sums, rows.start, tile, std::array::from_ref(out));
+}
