@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_those_of_plain_rust() {
+    fn bytes_are_those_of_scalar_code() {
         each(Bytes);
     }
 
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_plain_rust() {
+    fn numbers_are_those_of_scalar_code() {
         each(Numbers);
     }
 
