@@ -1,4 +1,4 @@
-//! The block manager: pages of each group of stores, those that are free and those of idle sequences.
+//! The block manager: free pages of each group of stores, and the caches of idle sequences.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -9,17 +9,17 @@ use graph::Group;
 
 use crate::ids::SequenceId;
 
-/// What the stores hold of one sequence: its tokens, and a block table for each group.
+/// The KV cache of one sequence: its tokens, and a block table per group.
 ///
-/// Tables are shared with the steps that run on them. They are changed between steps, so that as a rule nobody else
-/// has them then and nothing is copied.
+/// Tables are shared with the steps that run on them. They are modified between steps, when they normally have one
+/// owner and need no copy.
 #[derive(Debug)]
 pub(crate) struct Cache {
     pub(crate) tokens: Vec<u32>,
     pub(crate) tables: Arc<[BlockTable]>,
 }
 
-/// A sequence that no request uses, kept for a later one.
+/// The cache of a sequence that no request uses, retained for a later one.
 #[derive(Debug)]
 struct Idle {
     sequence: SequenceId,
@@ -30,11 +30,11 @@ struct Idle {
 #[derive(Debug)]
 struct Pool {
     group: Group,
-    /// Pages that were never used. A range, so that a pool that turns out too large costs nothing.
+    /// Pages never used so far. As a range, an oversized pool costs nothing.
     unused: Range<u32>,
-    /// Pages that were used and hold nothing now.
+    /// Pages that were released.
     free: Vec<u32>,
-    /// Pages of idle sequences.
+    /// Pages of idle sequences, which can be evicted.
     idle: usize,
 }
 
@@ -48,30 +48,30 @@ impl Pool {
     }
 }
 
-/// The room that a sequence asks for.
+/// Positions that a sequence needs pages for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
-    /// Positions from 0 on, in groups without a window.
+pub(crate) struct Demand {
+    /// End of the positions, in groups without a window.
     pub(crate) all: usize,
-    /// The same in groups with one: no more than the next step writes, because earlier positions make room for later
-    /// ones.
+    /// End of the positions in groups with a window: those of the next step only, since older pages are released in
+    /// between.
     pub(crate) next: usize,
 }
 
-/// All pages: free ones, and those of idle sequences, which are taken back least recently used first.
-/// The pages of running requests are with the requests.
+/// All pages but those of running requests. Free pages are handed out first; then idle sequences are evicted, least
+/// recently used first.
 #[derive(Debug)]
 pub(crate) struct BlockManager {
     pools: Vec<Pool>,
     /// Least recently used first.
     idle: BTreeMap<u64, Idle>,
-    /// The key in `idle`.
+    /// Keys of `idle`.
     by_sequence: HashMap<SequenceId, u64>,
     next_key: u64,
 }
 
 impl BlockManager {
-    /// The groups, with the pages of each.
+    /// A manager of these groups, each with its number of pages.
     pub(crate) fn new(groups: &[(Group, usize)]) -> BlockManager {
         let pool = |&(group, pages): &(Group, usize)| {
             let end = u32::try_from(pages).unwrap_or(u32::MAX);
@@ -81,21 +81,21 @@ impl BlockManager {
         BlockManager { pools, idle: BTreeMap::new(), by_sequence: HashMap::new(), next_key: 0 }
     }
 
-    /// The tables of a sequence without pages.
+    /// Empty block tables.
     pub(crate) fn no_tables(&self) -> Arc<[BlockTable]> {
         vec![BlockTable::default(); self.pools.len()].into()
     }
 
-    /// The pages of each group that hold nothing.
+    /// Free pages per group.
     pub(crate) fn free(&self) -> impl Iterator<Item = usize> {
         self.pools.iter().map(Pool::free)
     }
 
-    /// Lengthens `tables` until they have `room`; false, and nothing changed, when too few pages of a group can be had
-    /// without taking any from a running request.
-    pub(crate) fn grow(&mut self, tables: &mut Arc<[BlockTable]>, room: Room) -> bool {
+    /// Extends `tables` to cover `demand`. Returns false and changes nothing if a group would need pages of running
+    /// requests.
+    pub(crate) fn grow(&mut self, tables: &mut Arc<[BlockTable]>, demand: Demand) -> bool {
         let missing = |pool: &Pool, table: &BlockTable| {
-            let positions = if pool.group.window.is_some() { room.next } else { room.all };
+            let positions = if pool.group.window.is_some() { demand.next } else { demand.all };
             positions.div_ceil(PAGE).saturating_sub(table.first + table.pages.len())
         };
         let mut are_missing = false;
@@ -119,20 +119,20 @@ impl BlockManager {
         true
     }
 
-    /// Takes back the pages that fell out of the windows of a sequence of `cached` positions.
+    /// Releases the pages before the windows of a sequence of `cached` positions.
     pub(crate) fn trim(&mut self, tables: &mut Arc<[BlockTable]>, cached: usize) {
         for (i, pool) in self.pools.iter_mut().enumerate() {
-            let fallen = first_needed_page(pool.group, cached).saturating_sub(tables[i].first);
-            let fallen = fallen.min(tables[i].pages.len());
-            if fallen > 0 {
+            let expired = first_needed_page(pool.group, cached).saturating_sub(tables[i].first);
+            let expired = expired.min(tables[i].pages.len());
+            if expired > 0 {
                 let table = &mut Arc::make_mut(tables)[i];
-                pool.free.extend(table.pages.drain(..fallen));
-                table.first += fallen;
+                pool.free.extend(table.pages.drain(..expired));
+                table.first += expired;
             }
         }
     }
 
-    /// Takes all pages of a sequence back.
+    /// Releases all pages of a sequence.
     pub(crate) fn release(&mut self, tables: &mut Arc<[BlockTable]>) {
         for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(tables)) {
             pool.free.append(&mut table.pages);
@@ -140,7 +140,7 @@ impl BlockManager {
         }
     }
 
-    /// Keeps `cache` for a later request on `sequence`, in place of what was kept for it before.
+    /// Retains `cache` for a later request on `sequence`, replacing an earlier one.
     pub(crate) fn keep(&mut self, sequence: SequenceId, mut cache: Cache) {
         self.forget(sequence);
         self.trim(&mut cache.tables, cache.tokens.len());
@@ -156,46 +156,45 @@ impl BlockManager {
         self.next_key += 1;
     }
 
-    /// Frees what was kept for `sequence`.
+    /// Releases the cache retained for `sequence`.
     pub(crate) fn forget(&mut self, sequence: SequenceId) {
         if let Some(key) = self.by_sequence.get(&sequence) {
             self.free_idle(*key);
         }
     }
 
-    /// The longest beginning of `tokens` that was kept for `sequence` and can be gone on with, at most `most` tokens. The
-    /// rest of what was kept is freed.
+    /// The longest prefix of `tokens`, up to `max`, that is retained for `sequence` and usable. Releases the rest.
     ///
-    /// What follows needs the windows before it: where they are gone, nothing is reused.
-    pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], most: usize) -> Cache {
+    /// The windows before the next position must be complete; otherwise nothing is reused.
+    pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], max: usize) -> Cache {
         let kept = self.by_sequence.get(&sequence).copied().and_then(|key| self.take_idle(key));
         let Some(mut cache) = kept else { return self.empty() };
-        let common = cache.tokens.iter().zip(tokens).take(most).take_while(|(a, b)| a == b).count();
-        let is_there =
+        let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
+        let has_window =
             |(pool, table): (&Pool, &BlockTable)| table.positions().start <= pool.group.first_visible(common);
-        let common = if self.pools.iter().zip(cache.tables.iter()).all(is_there) { common } else { 0 };
+        let common = if self.pools.iter().zip(cache.tables.iter()).all(has_window) { common } else { 0 };
         cache.tokens.truncate(common);
         self.truncate(&mut cache);
         cache
     }
 
-    /// A cache of nothing.
+    /// An empty cache.
     pub(crate) fn empty(&self) -> Cache {
         Cache { tokens: Vec::new(), tables: self.no_tables() }
     }
 
-    /// How many tokens are kept for `sequence`.
+    /// Tokens retained for `sequence`.
     pub(crate) fn kept(&self, sequence: SequenceId) -> usize {
         let idle = self.by_sequence.get(&sequence).and_then(|key| self.idle.get(key));
         idle.map_or(0, |idle| idle.cache.tokens.len())
     }
 
-    /// The block tables of each idle sequence, for checks.
+    /// Block tables of idle sequences, for consistency checks.
     pub(crate) fn idle(&self) -> impl Iterator<Item = &[BlockTable]> {
         self.idle.values().map(|idle| &*idle.cache.tables)
     }
 
-    /// Takes back the pages behind the tokens of `cache`; all of them where there are no tokens.
+    /// Releases the pages past the tokens of `cache`.
     fn truncate(&mut self, cache: &mut Cache) {
         if cache.tokens.is_empty() {
             return self.release(&mut cache.tables);
@@ -207,7 +206,7 @@ impl BlockManager {
         }
     }
 
-    /// Frees the least recently used idle sequence.
+    /// Evicts the least recently used idle sequence.
     fn evict(&mut self) {
         if let Some(key) = self.idle.keys().next() {
             self.free_idle(*key);

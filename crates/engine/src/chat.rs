@@ -1,4 +1,4 @@
-//! A conversation on an engine: messages, template, and a cache that lives from turn to turn.
+//! A conversation: messages, chat template, and a KV cache that is reused across turns.
 
 use std::path::Path;
 
@@ -14,42 +14,41 @@ use crate::scheduler::{Refusal, RequestId, SequenceId};
 use crate::stop::{Stop, StopReason};
 use crate::{Error, Usage};
 
-/// A conversation. The KV cache of its sequence is kept between turns, so that a turn prefills only
-/// what is new; its text is that of a fresh engine given the whole conversation.
+/// A conversation. The KV cache of its sequence is reused across turns, so that a turn prefills only new tokens. The
+/// text is the same as that of a fresh engine given the whole conversation.
 ///
-/// [`say`](Chat::say) submits a turn; the caller steps the engine and shows the chat its events with
+/// [`say`](Chat::say) submits a turn; the caller steps the engine and passes its events to
 /// [`on_event`](Chat::on_event).
 ///
-/// With a template the messages go through it; its special tokens are tokens, and what a message says
-/// never is. Without one, raw, the messages follow each other as plain text: an answer right after
-/// what was said, the next message on a line of its own.
+/// With a template, special tokens come from the template only, never from the text of a message. Without one (raw),
+/// messages are concatenated as plain text: an answer right after the user's message, the next message on a new line.
 #[derive(Debug)]
 pub struct Chat {
-    /// How answers are sampled.
+    /// Sampling parameters of answers.
     pub sampling: Sampling,
-    /// Tokens of an answer, at most.
+    /// Maximum number of tokens per answer.
     pub max_tokens: Option<usize>,
-    /// What ends an answer, besides the model's and the template's own ends.
+    /// Stop conditions, besides those of the model and the template.
     pub stop: Stop,
-    /// The template's options: the time it is told, its further variables.
+    /// Options of the template: current time, extra variables.
     pub template_options: ::chat::Options,
     sequence: SequenceId,
     messages: Vec<Message>,
-    /// Whether messages are to go through the template, where the model has one.
+    /// Whether to use the template if the model has one.
     templated: bool,
     has_template: bool,
     turn_end: Option<TurnEnd>,
     pending: Option<Pending>,
 }
 
-/// A turn that has not ended.
+/// A turn in progress.
 #[derive(Debug)]
 struct Pending {
     id: RequestId,
     answer: String,
 }
 
-/// What is saved of a conversation.
+/// The saved form of a conversation.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     messages: Vec<Message>,
@@ -58,7 +57,7 @@ struct Saved {
 const SYSTEM: &str = "system";
 
 impl Chat {
-    /// An empty conversation, through the model's template if it has one that can be used.
+    /// An empty conversation, with the model's template if it is usable.
     pub fn new(engine: &mut Engine) -> Chat {
         let template = engine.model().template().ok();
         Chat {
@@ -75,12 +74,11 @@ impl Chat {
         }
     }
 
-    /// Goes on on another engine, perhaps with another model: messages and settings stay, and the next
-    /// turn computes the whole conversation. Messages that were sent raw stay raw; others go through
-    /// the new model's template, if it has one that can be used.
+    /// Moves to another engine, perhaps with another model. Messages and settings stay; the next turn computes the
+    /// whole conversation. Raw stays raw; otherwise the new model's template is used if it is usable.
     ///
     /// # Errors
-    /// While an answer has not ended. Nothing has changed then.
+    /// When a turn is in progress. Nothing has changed then.
     pub fn move_to(&mut self, engine: &mut Engine) -> Result<(), Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
@@ -92,20 +90,20 @@ impl Chat {
         Ok(())
     }
 
-    /// The messages so far, a system message first if there is one.
+    /// The messages so far, starting with the system message if there is one.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Whether messages go through the template.
+    /// Whether the template is used.
     pub fn is_templated(&self) -> bool {
         self.templated && self.has_template
     }
 
-    /// Sends messages through the template, or raw.
+    /// Switches between template and raw text.
     ///
     /// # Errors
-    /// When there is no template that can be used; says why.
+    /// When the model has no usable template.
     pub fn set_templated(&mut self, model: &Model, templated: bool) -> Result<(), Error> {
         if templated {
             model.template().map_err(|why: &NoTemplate| Error::NoTemplate { why: why.to_string() })?;
@@ -114,7 +112,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Puts a system message first, in place of an earlier one; without a text there is none.
+    /// Sets the system message; `None` removes it.
     pub fn set_system(&mut self, text: Option<String>) {
         if self.messages.first().is_some_and(|message| message.role == SYSTEM) {
             self.messages.remove(0);
@@ -124,7 +122,7 @@ impl Chat {
         }
     }
 
-    /// Forgets the conversation, but not the system message. A turn that has not ended is cancelled.
+    /// Removes all messages but the system message. Cancels a turn in progress.
     pub fn clear(&mut self, engine: &mut Engine) {
         if let Some(pending) = self.pending.take() {
             engine.cancel(pending.id);
@@ -133,13 +131,12 @@ impl Chat {
         self.messages.retain(|message| message.role == SYSTEM);
     }
 
-    /// Says `text` as the user. Step the engine and [`on_event`](Chat::on_event) its events until the answer
-    /// has ended.
+    /// Submits `text` as the user's message. Step the engine and pass its events to [`on_event`](Chat::on_event)
+    /// until the answer ends.
     ///
     /// # Errors
-    /// When the conversation does not fit the context any more, when the template refuses it, when
-    /// sampling or stop strings make no sense, or when an answer has not ended. The conversation is as
-    /// before then.
+    /// When the conversation no longer fits the context, the template rejects it, sampling or stop strings are
+    /// invalid, or a turn is in progress. The conversation is unchanged then.
     pub fn say(&mut self, engine: &mut Engine, text: impl Into<String>) -> Result<RequestId, Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
@@ -167,11 +164,9 @@ impl Chat {
         })
     }
 
-    /// Takes note of what the engine says of this chat's turn; other events change nothing. Returns
-    /// what the turn took when it has ended.
+    /// Handles an event of this chat's turn; others are ignored. Returns the usage when the turn ends.
     ///
-    /// An answer that was cancelled stays as far as it came; when nothing came, or it failed, the turn
-    /// is as if it had not been.
+    /// A cancelled answer keeps the text so far. If there is none, or the answer failed, the turn is undone.
     pub fn on_event(&mut self, event: &Event) -> Option<Usage> {
         let pending = self.pending.as_mut()?;
         match event {
@@ -192,23 +187,22 @@ impl Chat {
         None
     }
 
-    /// To be called when [`Engine::step`] failed: the turn is as if it had not been.
+    /// Call when [`Engine::step`] failed: the turn is undone.
     pub fn step_failed(&mut self) {
         if self.pending.take().is_some() {
             self.messages.pop();
         }
     }
 
-    /// The turn that has not ended.
+    /// The turn in progress.
     pub fn pending(&self) -> Option<RequestId> {
         self.pending.as_ref().map(|pending| pending.id)
     }
 
-    /// The ids that ask for the next answer: BOS where the file says so, once, and never an EOS that
-    /// the template did not write.
+    /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template.
     ///
     /// # Errors
-    /// When the template refuses the conversation.
+    /// When the template rejects the conversation.
     pub fn prompt(&self, model: &Model) -> Result<Vec<u32>, Error> {
         let Ok(template) = model.template() else { return Ok(self.raw_prompt(model)) };
         if !self.templated {
@@ -242,7 +236,7 @@ impl Chat {
         stop
     }
 
-    /// Writes the conversation to a file: `{"messages": [{"role": …, "content": …}, …]}`.
+    /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -254,11 +248,10 @@ impl Chat {
         std::fs::write(path, json + "\n").map_err(|error| Error::conversation(path, error))
     }
 
-    /// Replaces the conversation with one that [`save`](Chat::save) wrote.
+    /// Replaces the conversation with a saved one.
     ///
     /// # Errors
-    /// When the file cannot be read or holds something else, and while an answer has not ended. The
-    /// conversation is as before then.
+    /// When the file cannot be read or is invalid, or a turn is in progress. The conversation is unchanged then.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);

@@ -1,4 +1,4 @@
-//! Choosing tokens for all rows of a step, in parallel where that is worth it.
+//! Chooses the next tokens of a step's rows, in parallel if that pays off.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -7,18 +7,18 @@ use crate::request_state::{RequestState, RowOutput};
 use crate::sampling::{Logprobs, SamplingError};
 use crate::scheduler::RequestId;
 
-/// Logits of a step's rows from which on sampling is worth threads: starting one takes some tens of microseconds, as
-/// long as some ten thousand logits.
+/// Logits per step from which sampling uses several threads: starting a thread takes as long as sampling from some
+/// ten thousand logits.
 const MIN_LOGITS: usize = 1 << 16;
 
-/// A row whose request goes on with a token.
+/// A row that needs a next token.
 pub(crate) struct Row<'a> {
     pub(crate) id: RequestId,
     pub(crate) state: Box<RequestState>,
     /// Prompt and generated tokens.
     pub(crate) tokens: &'a [u32],
     pub(crate) output: RowOutput<'a>,
-    /// The token, once it is chosen.
+    /// The chosen token.
     pub(crate) chosen: Option<Result<(u32, Option<Logprobs>), SamplingError>>,
 }
 
@@ -27,7 +27,7 @@ impl Row<'_> {
         self.chosen = Some(self.state.choose(self.output, self.tokens));
     }
 
-    /// How many logits have to be sampled from.
+    /// Logits to sample from.
     fn logits(&self) -> usize {
         match self.output {
             RowOutput::Logits(logits) => logits.len(),
@@ -36,8 +36,7 @@ impl Row<'_> {
     }
 }
 
-/// Chooses the token of each row, on at most so many threads. A token depends on its own row and request alone, whoever
-/// chooses it.
+/// Chooses the token of each row on up to `threads` threads. The result does not depend on the number of threads.
 pub(crate) fn choose_all(rows: &mut [Row<'_>], threads: usize) {
     let (mut sampled, done): (Vec<_>, Vec<_>) = rows.iter_mut().partition(|row| row.logits() > 0);
     done.into_iter().for_each(Row::choose);
@@ -45,8 +44,8 @@ pub(crate) fn choose_all(rows: &mut [Row<'_>], threads: usize) {
     share(&mut sampled, if logits < MIN_LOGITS { 1 } else { threads }, |row| row.choose());
 }
 
-/// Does `each` with all `items`, which `threads` threads share, the caller among them. Where the system starts no more
-/// threads, those that are there do it.
+/// Calls `each` for all `items` on `threads` threads, the calling one included. If the system refuses to start
+/// threads, fewer do the work.
 fn share<T: Send>(items: &mut [T], threads: usize, each: impl Fn(&mut T) + Sync) {
     let others = threads.min(items.len()).saturating_sub(1);
     let left = Mutex::new(items.iter_mut());

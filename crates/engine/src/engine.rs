@@ -1,4 +1,4 @@
-//! The engine: requests in, text out, several at once.
+//! The engine: serves several requests at once.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -19,14 +19,14 @@ use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
 use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler, SequenceId};
 use crate::stop::StopReason;
 
-/// Who sees the values of steps.
+/// Called with the values of every step.
 type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 
-/// One model on one backend, serving requests.
+/// A model on a backend, serving requests.
 ///
-/// Nothing runs by itself: [`Engine::step`] runs one step for all requests and says what came of it.
-/// A request's text depends on its prompt, sampling and seed, never on what else runs. (So far as the
-/// backend computes a row alike in every batch, as the CPU backends promise.)
+/// It has no thread of its own: [`Engine::step`] runs one step for all requests and returns its events. A request's
+/// text depends on its prompt, sampling and seed only, provided that the backend computes a row the same way in every
+/// batch, as the CPU backends do.
 pub struct Engine {
     model: Arc<Model>,
     runner: ModelRunner,
@@ -39,12 +39,12 @@ pub struct Engine {
     next_sequence: u64,
 }
 
-/// What has happened and is not told yet.
+/// Events not yet delivered.
 #[derive(Default)]
 struct PendingEvents {
-    /// What the scheduler is told at the next step.
+    /// For the scheduler, at the next step.
     of_scheduler: Vec<scheduler::Event>,
-    /// What the next step returns.
+    /// For the caller of the next step.
     of_caller: Vec<Event>,
 }
 
@@ -60,22 +60,22 @@ impl PendingEvents {
     }
 }
 
-/// The rows of a request in a step.
+/// The output rows of a request in a step.
 struct Slice {
     id: RequestId,
-    /// The position of its first output row.
+    /// Position of its first output row.
     position: usize,
-    /// Its output rows among those of the step.
+    /// Indices among the output rows of the step.
     outputs: std::ops::Range<usize>,
-    /// Whether the last row's logits give the next token.
+    /// Whether the last row's logits yield the next token.
     is_last: bool,
 }
 
 impl Engine {
-    /// Puts `model` on `backend`.
+    /// Loads `model` on `backend`.
     ///
     /// # Errors
-    /// When an option makes no sense, or the backend cannot hold or compute the model.
+    /// When an option is invalid, or the backend cannot load the model.
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
         let layout = options.layout(&model)?;
         let (file, graph) = (model.file(), model.graph());
@@ -90,7 +90,7 @@ impl Engine {
             model,
             requests: BTreeMap::new(),
             pending: PendingEvents::default(),
-            // Asking the system takes as long as a token's sampling: once.
+            // Cached: the system call takes as long as sampling a token.
             sampling_threads: sampling_threads.map_or(1, NonZero::get),
             observer: None,
             next_request: 0,
@@ -98,10 +98,10 @@ impl Engine {
         })
     }
 
-    /// What an engine of these options would hold on `backend`; nothing is loaded for it.
+    /// Memory that an engine with these options would use on `backend`. Loads nothing.
     ///
     /// # Errors
-    /// As those of [`Engine::new`].
+    /// As [`Engine::new`].
     pub fn requirements(model: &Model, backend: &dyn Backend, options: Options) -> Result<Memory, Error> {
         let layout = options.layout(model)?;
         let weights = FileWeights(model.file());
@@ -113,27 +113,25 @@ impl Engine {
         &self.model
     }
 
-    /// The model on its backend: what it runs on, what memory it takes, what its steps spend their time on.
+    /// The loaded model: its backend, memory use and timings.
     pub fn runner(&self) -> &ModelRunner {
         &self.runner
     }
 
-    /// The limits that hold: context, sequences, batch, pages.
+    /// The effective limits.
     pub fn limits(&self) -> Limits {
         self.scheduler.limits()
     }
 
-    /// Shows `observer` every step from now on: its tokens with their sequences and positions, and the
-    /// runner, of which the values called `names` can be read. Names are those of the model's graph.
-    /// Takes the place of an earlier observer; without names there is none to read but the output.
+    /// Calls `observer` after every step with the step and the runner, which can read the values in `names` (names of
+    /// the model's graph). Replaces an earlier observer. Without names only the output can be read.
     ///
-    /// What a backend would compute at once to be faster, it computes value by value where these are
-    /// read, so steps can take longer and logits can differ as much as two orders of summing do. The
-    /// values of a whole step are held in memory; a smaller `n_batch` makes them fewer.
+    /// Tapped values are not fused away, so steps can be slower, and logits can differ by rounding. The values of a
+    /// whole step are held in memory; a smaller `n_batch` reduces that.
     ///
     /// # Errors
-    /// When the graph has no such value, or the backend has no room. Nothing has changed then, unless the backend
-    /// refuses what it had room for before.
+    /// When the graph has no such value, or allocation fails. Nothing has changed then, unless reallocating the old
+    /// programs fails too.
     pub fn tap(
         &mut self,
         names: &[&str],
@@ -144,46 +142,45 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes ready for logits of more rows than the last, which is done when a request first asks for them: whoever does
-    /// it before learns early whether there is room.
+    /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it. Calling
+    /// it early detects a lack of memory early.
     ///
     /// # Errors
-    /// When the backend has no room.
+    /// When allocation fails.
     pub fn prepare_logits(&mut self) -> Result<(), Error> {
         let rows = self.limits().logit_rows;
         Ok(self.runner.compile(backend::Bucket { rows, outputs: rows })?)
     }
 
-    /// A sequence for requests that continue each other, such as the turns of a chat.
+    /// Creates a sequence for requests that continue each other, such as the turns of a chat.
     pub fn new_sequence(&mut self) -> SequenceId {
         self.next_sequence += 1;
         SequenceId(self.next_sequence)
     }
 
-    /// The next step frees the cache that is kept for `sequence`. Requests on it that have not ended go on, but leave
-    /// no cache.
+    /// Releases the cache of `sequence` at the next step. Running requests on it continue, but leave no cache.
     pub fn forget(&mut self, sequence: SequenceId) {
         self.pending.of_scheduler.push(scheduler::Event::Forget(sequence));
     }
 
-    /// Takes `request` in; steps will serve it.
+    /// Queues `request`; later steps serve it.
     ///
     /// # Errors
-    /// When the prompt is empty or does not leave room in the context for one token, when it holds an
-    /// id that is no token, or when sampling or stop strings make no sense. Nothing has changed then.
+    /// When the prompt is empty, leaves no room for a token in the context or contains an invalid id, or when
+    /// sampling or stop strings are invalid. Nothing has changed then.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, Error> {
         self.take_in(request, None)
     }
 
-    /// Takes `request` in, and shows `observer` the logits of these `rows` of its prompt: a position, and one `f32` a
-    /// token of the vocabulary, each row once and in order, from within [`Engine::step`]. They are the device's own, not
-    /// a copy. When `observer` breaks, the request ends as if it had been cancelled.
+    /// Queues `request`, and calls `observer` from [`Engine::step`] with the position and the logits (one `f32` per
+    /// token of the vocabulary) of the given `rows` of its prompt, each once and in order. The logits are borrowed
+    /// from the backend, not copied. When `observer` breaks, the request is cancelled.
     ///
-    /// A request of no tokens (`max_tokens` 0) only computes these rows; its prompt may fill the context. Rows that are
-    /// shown are computed even where the cache of its sequence has them.
+    /// With `max_tokens` 0 a request computes just these rows, and its prompt may fill the context. Observed rows are
+    /// computed even if they are cached.
     ///
     /// # Errors
-    /// As those of [`Engine::submit`], and when the backend has no room for the logits of many rows.
+    /// As [`Engine::submit`], and when allocation for the logits of many rows fails.
     pub fn submit_observed(
         &mut self,
         request: Request,
@@ -221,15 +218,15 @@ impl Engine {
         Ok(id)
     }
 
-    /// Ends a request; the next step says so. Nothing happens when it has ended already.
+    /// Cancels a request; the next step reports its end. No effect if it has ended.
     pub fn cancel(&mut self, id: RequestId) {
         if let Some(state) = self.requests.remove(&id) {
             self.pending.done(id, StopReason::Cancelled, state.usage(Instant::now()));
         }
     }
 
-    /// How many tokens of a request have been computed or were found in the cache: how far its prefill
-    /// has come. 0 while it waits and when it has ended.
+    /// Tokens of a request that are in the cache, computed or reused: the progress of its prefill. 0 while it waits
+    /// and after it has ended.
     pub fn cached(&self, id: RequestId) -> usize {
         if self.requests.contains_key(&id) { self.scheduler.cached(id) } else { 0 }
     }
@@ -239,19 +236,19 @@ impl Engine {
         self.requests.is_empty() && self.pending.of_caller.is_empty()
     }
 
-    /// Runs one step: a token for each request that is past its prompt, and chunks of prompts.
+    /// Runs one step: one token for each decoding request, and chunks of prompts.
     ///
-    /// When the backend fails, the requests whose rows were in the step end with an [`Event::Failed`] each, and the
-    /// caches of their sequences are freed; the others go on.
+    /// When the backend fails, the requests in the step end with [`Event::Failed`], and the caches of their sequences
+    /// are released. Other requests continue.
     ///
     /// # Errors
-    /// When the model's file was truncated or written to, so that nothing that is computed can be trusted. All requests
-    /// have ended then, without further events.
+    /// When the model file was modified or truncated, so that no result can be trusted. All requests have ended then,
+    /// without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
         self.advance(None)
     }
 
-    /// Runs one step; logits that nobody else observes are shown to `caller`.
+    /// Runs one step. `caller` receives the logits of [`Engine::logits`].
     fn advance(&mut self, caller: Option<&mut OnLogits<'_>>) -> Result<Vec<Event>, Error> {
         let plan = self.scheduler.step(self.pending.of_scheduler.drain(..));
         let now = Instant::now();
@@ -274,7 +271,7 @@ impl Engine {
         Ok(std::mem::take(&mut self.pending.of_caller))
     }
 
-    /// Runs `chunks` and goes on with what they gave.
+    /// Runs `chunks` and processes the outputs.
     fn run(&mut self, chunks: Vec<Chunk>, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
         let slices = slices(&chunks);
         match self.run_step(chunks, &slices, caller) {
@@ -302,7 +299,7 @@ impl Engine {
         model.file().check_intact()?;
         let mut outputs = ran?;
         if !are_answered(&step, &outputs) {
-            // The same again: what it writes, it writes to the same places.
+            // Rerun the step with logits. It overwrites the same cache slots.
             let rows = step.outputs().iter().map(|output| output.row);
             step = Step::new(step.tokens().to_vec(), step.sequences().to_vec(), OutputRow::all(rows))?;
             let again = runner.run(&step);
@@ -362,7 +359,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The step that runs `chunks`, whose rows are `slices`.
+    /// Builds the step for `chunks`, whose output rows are `slices`.
     fn build_step(&self, chunks: Vec<Chunk>, slices: &[Slice]) -> Result<Step, backend::Error> {
         let mut tokens = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
         let mut sequences = Vec::with_capacity(chunks.len());
@@ -375,7 +372,7 @@ impl Engine {
                 && self.requests.get(&slice.id).is_some_and(|state| state.is_token_only(slice.position));
             let rows = tokens.len() as u32 - slice.outputs.len() as u32..tokens.len() as u32;
             outputs.extend(rows.map(|row| match is_token_only {
-                // An observer may read the logits.
+                // The observer may read the logits.
                 true => OutputRow { logits: self.observer.is_some(), ..OutputRow::greedy(row) },
                 false => OutputRow::logits(row),
             }));
@@ -383,13 +380,13 @@ impl Engine {
         Step::new(tokens, sequences, outputs)
     }
 
-    /// Computes the logits after `tokens` and gives each row to `each` with its position, until that breaks. A row has
-    /// one `f32` a token of the vocabulary. A request like others: those that have not ended go on meanwhile, and what
-    /// happens to them the next [`Engine::step`] tells.
+    /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row
+    /// has one `f32` per token of the vocabulary. Other requests continue meanwhile; their events are returned by the
+    /// next [`Engine::step`].
     ///
     /// # Errors
-    /// When there are no tokens, more than the context holds or ids that are no tokens, and when the backend fails or the
-    /// file was truncated.
+    /// When `tokens` is empty, exceeds the context or contains an invalid id; when the backend fails, or the file was
+    /// truncated.
     pub fn logits(
         &mut self,
         tokens: &[u32],
@@ -422,7 +419,7 @@ impl Engine {
     }
 }
 
-/// The rows of each chunk in a step.
+/// The output rows of each chunk.
 fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     let mut outputs = 0;
     let slice = |chunk: &Chunk| {
@@ -438,16 +435,15 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     chunks.iter().map(slice).collect()
 }
 
-/// Whether every row that asked for a token only has got one, or the logits. Where there was nothing to choose, because
-/// a logit was NaN or infinite or none was finite, a device that keeps the logits gives neither; which of these it was, and
-/// of which token, only the logits tell.
+/// Whether every row that asks for a token only has a token or logits. A device returns neither if no token can be
+/// chosen, because a logit is NaN or infinite or none is finite; only the logits tell the reason.
 fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
     step.outputs().iter().enumerate().all(|(index, output)| {
         !output.is_token_only() || outputs.token(index).is_some() || outputs.logits(index).is_some()
     })
 }
 
-/// Shows the logits of a slice's rows to whoever asked for them, until that breaks.
+/// Passes the logits of a slice's rows to their observer, until it breaks.
 fn show(
     state: &mut RequestState,
     slice: &Slice,
@@ -465,7 +461,7 @@ fn show(
     Ok(ControlFlow::Continue(()))
 }
 
-/// What there is of output row `index`.
+/// The token or the logits of output row `index`.
 fn row_output<'a>(outputs: &Outputs<'a>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
     match (outputs.token(index), outputs.logits(index)) {
         (Some(token), _) => Ok(RowOutput::Token(token)),

@@ -1,102 +1,102 @@
-//! What can go wrong in an engine.
+//! Errors of the engine.
 
 use crate::request::RequestError;
 use crate::sampling::SamplingError;
 use crate::scheduler::Refusal;
 
-/// An error of an engine.
+/// An engine error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be read, is not valid GGUF, or was changed while in use.
     #[error(transparent)]
     File(#[from] gguf::Error),
-    /// The file's model cannot be computed.
+    /// The model in the file is invalid or not supported.
     #[error("{path}: {source}")]
     Model {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: models::Error,
     },
-    /// The file's tokenizer cannot be used.
+    /// The tokenizer in the file is invalid or not supported.
     #[error("{path}: {source}")]
     Tokenizer {
         /// The file.
         path: String,
-        /// Why not.
+        /// The cause.
         source: tokenizer::Error,
     },
-    /// The backend cannot do what is asked of it.
+    /// The backend failed.
     #[error(transparent)]
     Backend(#[from] backend::Error),
-    /// Options that no engine can have.
+    /// An invalid option.
     #[error("option `{name}` is {value}, expected {expected}")]
     Option {
         /// The field of [`Options`](crate::Options).
         name: &'static str,
-        /// What it holds.
+        /// Its value.
         value: usize,
-        /// What it may hold.
+        /// Allowed values.
         expected: &'static str,
     },
-    /// The model was trained on less context than any request needs, and no other was asked for.
+    /// The model's training context is below the minimum of a request, and no other context was requested.
     #[error(
         "the model was trained on {trained} tokens of context (metadata key `context_length` of its \
-         architecture), a request needs 2; set option `n_ctx`"
+         architecture), but a request needs 2; set option `n_ctx`"
     )]
     TrainedContext {
-        /// Tokens of context.
+        /// Training context in tokens.
         trained: usize,
     },
-    /// The prompt cannot be served.
+    /// The prompt was refused.
     #[error(transparent)]
     Prompt(#[from] Refusal),
-    /// The prompt holds an id that is no token.
+    /// An id of the prompt is not in the vocabulary.
     #[error("token {position} of the prompt has id {id}, but the vocabulary has {n_vocab} tokens")]
     Token {
-        /// Its place in the prompt.
+        /// Its position in the prompt.
         position: usize,
         /// The id.
         id: u32,
         /// Size of the vocabulary.
         n_vocab: usize,
     },
-    /// How tokens are to be sampled makes no sense.
+    /// Invalid sampling parameters.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// A stop string without text.
+    /// An empty stop string.
     #[error("a stop string is empty and would stop before the first token; leave it out")]
     EmptyStopString,
-    /// A template was asked for and there is none.
-    #[error("messages cannot go through a chat template: {why}")]
+    /// The model has no usable chat template.
+    #[error("the model has no usable chat template: {why}")]
     NoTemplate {
-        /// Why there is none.
+        /// The reason.
         why: String,
     },
-    /// The chat template refuses the conversation.
-    #[error("{0}; raw text goes without the template")]
+    /// The chat template rejected the conversation.
+    #[error("{0}; raw mode does not use the template")]
     Template(#[from] chat::Error),
-    /// The conversation has grown as long as the context.
+    /// The conversation fills the context.
     #[error(
-        "the conversation has {tokens} tokens, but the context holds {n_ctx} and must have room for an answer; \
-         begin a new one or make the context larger (`n_ctx`)"
+        "the conversation has {tokens} tokens, which leaves no room for an answer in a context of {n_ctx}; \
+         start a new one or increase the context (`n_ctx`)"
     )]
     ConversationFull {
-        /// Tokens of the conversation, with what was just said.
+        /// Tokens of the conversation, the new message included.
         tokens: usize,
-        /// Tokens of the context.
+        /// Context size in tokens.
         n_ctx: usize,
     },
-    /// A turn was begun while another has not ended.
-    #[error("an answer has not ended; wait for its end or cancel it")]
+    /// A turn was started before the previous one ended.
+    #[error("an answer is in progress; wait for its end or cancel it")]
     Answering,
     /// A saved conversation cannot be written or read.
     #[error("{path}: {source}")]
     Conversation {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The cause.
         source: std::io::Error,
     },
 }

@@ -1,9 +1,9 @@
-//! Requests in, text out: scheduling, KV cache bookkeeping, sampling, stop handling, conversations.
+//! The inference engine: scheduling, paged KV cache, sampling, stop conditions, conversations.
 //!
-//! A [`Model`] is an opened file; an [`Engine`] puts it on a [`Backend`] and serves any number of
-//! [`Request`]s at once. Nothing runs by itself: [`Engine::step`] runs one step for all of them and
-//! returns [`Event`]s. A request's text depends on its prompt, sampling and seed alone, never on what
-//! else runs, how its prompt was cut into steps, or how many threads the backend has.
+//! A [`Model`] is an opened file. An [`Engine`] loads it on a [`Backend`] and serves any number of [`Request`]s
+//! concurrently. It has no thread of its own: [`Engine::step`] runs one step for all requests and returns [`Event`]s.
+//! A request's text depends only on its prompt, sampling and seed; batching, chunked prefill and the number of
+//! threads do not change it.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! A [`Chat`] is a conversation: the file's chat template, and a cache that is kept between turns.
+//! A [`Chat`] is a conversation. It applies the file's chat template and reuses the KV cache between turns.
 //!
 //! ```no_run
 //! # use engine::{Chat, Engine, Event};
@@ -56,7 +56,7 @@
 //! # }
 //! ```
 //!
-//! [`Engine::tap`] shows what a model computes: any value of its graph, by name, after each step.
+//! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step.
 //!
 //! ```no_run
 //! # fn look(engine: &mut engine::Engine) -> Result<(), engine::Error> {
@@ -69,11 +69,10 @@
 //! # }
 //! ```
 //!
-//! [`Engine::submit_observed`] shows the logits of a prompt, [`Request::logprobs`] tells those of the answer.
+//! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
 //!
-//! From here down: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; pure bookkeeping) and a
-//! [`ModelRunner`] (the numbers) → [`Sampler`] → [`Stop`] handling. The engine names no concrete
-//! backend.
+//! Call order: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; bookkeeping only) and [`ModelRunner`] (the
+//! computation) → [`Sampler`] → [`Stop`]. The engine names no concrete backend.
 
 mod blocks;
 mod candidates;

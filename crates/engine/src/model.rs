@@ -1,4 +1,4 @@
-//! A model file made ready for engines: weights in the map, graph, tokenizer, chat template.
+//! An opened model file: mapped weights, graph, tokenizer, chat template.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,7 @@ use tokenizer::Tokenizer;
 
 use crate::Error;
 
-/// A model that any number of engines can serve. It holds no backend; the weights stay in the file's
-/// map.
+/// A model for any number of engines. It has no backend; weights stay in the mapped file.
 pub struct Model {
     file: Gguf,
     model: models::Model,
@@ -19,31 +18,31 @@ pub struct Model {
     template: Result<Template, NoTemplate>,
 }
 
-/// Why a model's messages cannot go through a chat template. The model can be used all the same.
+/// Why a model has no usable chat template. Everything else works without one.
 #[derive(Debug, thiserror::Error)]
 pub enum NoTemplate {
     /// There is none.
     #[error("the file has no chat template (key `tokenizer.chat_template`)")]
     Absent,
-    /// There is one, but it is damaged or uses what is not supported.
+    /// The template is invalid or uses unsupported features.
     #[error("the file's chat template (key `tokenizer.chat_template`) cannot be used: {0}")]
     Unusable(#[from] chat::Error),
 }
 
 impl Model {
-    /// Maps a GGUF file. See [`Gguf::open`] for what happens when another program truncates it later.
+    /// Maps a GGUF file. See [`Gguf::open`] for what happens when the file is truncated later.
     ///
     /// # Errors
-    /// When the file cannot be read, or its model or its tokenizer is damaged or not supported. Every
-    /// error names the file.
+    /// When the file cannot be read, or its model or tokenizer is invalid or not supported. Every error names the
+    /// file.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::new(Gguf::open(path)?)
     }
 
-    /// Takes an opened file.
+    /// Uses an opened file.
     ///
     /// # Errors
-    /// When its model or its tokenizer is damaged or not supported.
+    /// When its model or tokenizer is invalid or not supported.
     pub fn new(file: Gguf) -> Result<Model, Error> {
         let path = || file.file().to_owned();
         let model = models::Model::new(&file).map_err(|source| Error::Model { path: path(), source })?;
@@ -56,7 +55,7 @@ impl Model {
         Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
     }
 
-    /// The file: metadata and tensors.
+    /// Metadata and tensors.
     pub fn file(&self) -> &Gguf {
         &self.file
     }
@@ -66,35 +65,35 @@ impl Model {
         &self.model.config
     }
 
-    /// What a backend computes.
+    /// The graph for backends.
     pub fn graph(&self) -> &Graph {
         &self.model.graph
     }
 
-    /// From text to token ids and back.
+    /// Converts text to token ids and back.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
 
-    /// Tokens of context the model was trained on.
+    /// Training context in tokens.
     pub fn n_ctx_train(&self) -> usize {
         self.model.config.context_length
     }
 
-    /// The ids of a raw prompt: BOS where the file says so, and never an EOS after it. Text never
-    /// becomes a special token, unless `parse_special` asks for it.
+    /// Encodes a raw prompt: with BOS if the file says so, and never with EOS. Text becomes special tokens only with
+    /// `parse_special`.
     pub fn encode_prompt(&self, text: &str, parse_special: bool) -> Vec<u32> {
         self.tokenizer
             .with_bos(self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special }))
     }
 
-    /// The file's chat template, or why there is none that can be used.
+    /// The file's chat template, or why there is none.
     pub fn template(&self) -> Result<&Template, &NoTemplate> {
         self.template.as_ref()
     }
 }
 
-/// The file's template, told of the special tokens that only it may write.
+/// Loads the file's template with the special tokens that only it may write.
 fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! How much an engine can do at once, and what that takes.
+//! Engine options, and the programs and memory that follow from them.
 
 use std::num::NonZero;
 
@@ -9,51 +9,48 @@ use crate::Error;
 use crate::model::Model;
 use crate::scheduler::{Limits, Scheduler};
 
-/// The context an engine gets when none is asked for, unless the model was trained on less.
+/// Default context size; a model that was trained on less gets its training context.
 pub const DEFAULT_N_CTX: usize = 4096;
 
-/// Rows a step, at most, when none are asked for.
+/// Default number of rows per step.
 pub const DEFAULT_N_BATCH: usize = 512;
 
-/// The most requests that run at once.
+/// Maximum number of concurrent requests.
 const MAX_SEQUENCES: usize = 1024;
 
-/// The most rows a step: more take memory and no less time.
+/// Maximum number of rows per step: more only cost memory.
 const MAX_N_BATCH: usize = 65535;
 
-/// The most pages: positions of all of them are counted in 32 bits.
+/// Maximum number of pages: positions are 32-bit.
 const MAX_PAGES: usize = u32::MAX as usize / PAGE;
 
-/// Bytes of logits that a step may hold when a request asks for those of many rows.
+/// Memory for logits in a step that returns those of many rows, in bytes.
 const LOGITS_BYTES: usize = 64 << 20;
 
-/// Rows of a step, at most, in which every row may be an output row, for a vocabulary of `n_vocab`: all their logits are
-/// held at once.
+/// Maximum rows of a step in which every row is an output row: all their logits are in memory at once.
 pub fn all_logits_rows(n_vocab: usize, n_batch: usize) -> usize {
     let fitting = LOGITS_BYTES / (size_of::<f32>() * n_vocab.max(1));
     fitting.clamp(1, n_batch.max(1))
 }
 
-/// How much an engine can do at once. Memory of the KV cache grows with `n_ctx * sequences`.
+/// Engine options. The size of the KV cache grows with `n_ctx * sequences`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Tokens a sequence, prompt and generated ones together. `None` is what the model was trained on,
-    /// but at most [`DEFAULT_N_CTX`].
+    /// Context size: tokens per sequence, prompt and generated. `None` is the training context, but at most
+    /// [`DEFAULT_N_CTX`].
     pub n_ctx: Option<usize>,
-    /// Requests that run at once, at most 1024; further ones wait.
+    /// Concurrent requests, up to 1024; others wait.
     pub sequences: usize,
-    /// Rows a step, at most: decoded tokens and chunks of prompts. No fewer than `sequences` are taken,
-    /// and no more than `n_ctx * sequences` or 65535. More are hardly faster, and nothing is reported
-    /// or cancelled before a step ends.
+    /// Rows per step: decode tokens and prompt chunks. Clamped to at least `sequences` and at most `n_ctx *
+    /// sequences` or 65535. Larger steps are hardly faster, and events and cancellation wait for the end of a step.
     pub n_batch: usize,
-    /// How keys and values are stored.
+    /// Format of keys and values.
     pub kv_format: KvFormat,
-    /// Pages of the KV cache, [`PAGE`] positions each, in stores without a window. `None` is as many as all
-    /// sequences need when full; with fewer, requests may have to wait and be computed again. Stores with a
-    /// window have as many as the windows of all sequences need, and never more than these.
+    /// Pages of the KV cache, [`PAGE`] positions each, in stores without a window. `None` reserves enough for all
+    /// sequences at full length; with fewer, requests may have to wait or be recomputed. Stores with a window get
+    /// what the windows of all sequences need, but no more than this.
     pub pages: Option<usize>,
-    /// Threads that sample tokens for the rows of a step, at most; as many as the system says are useful when none are
-    /// given.
+    /// Threads for sampling; `None` is the number that the system reports.
     pub sampling_threads: Option<NonZero<usize>>,
 }
 
@@ -70,30 +67,30 @@ impl Default for Options {
     }
 }
 
-/// What an engine asks of a backend: see [`Options::layout`].
+/// The limits, memory layout and programs of an engine; see [`Options::layout`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What holds of requests.
+    /// Limits of requests.
     pub limits: Limits,
-    /// Pages of each group of stores.
+    /// Pages per group of stores.
     pub kv_layout: KvLayout,
-    /// The programs that every engine has: for decoding, and for prompts.
+    /// Programs that are always compiled: for decode, and for prefill.
     pub buckets: [Bucket; 2],
-    /// The program for requests that ask for the logits of many rows, compiled when the first comes, or by
+    /// The program for requests that ask for the logits of many rows, compiled on first use or by
     /// [`Engine::prepare_logits`](crate::Engine::prepare_logits).
     pub logits: Bucket,
 }
 
 impl Options {
-    /// What an engine of these options asks of a backend that is to compute `model`.
+    /// The layout for `model` with these options.
     ///
     /// # Errors
-    /// When an option makes no sense.
+    /// When an option is invalid.
     pub fn layout(&self, model: &Model) -> Result<Layout, Error> {
         let graph = model.graph();
         let n_vocab = graph.value(graph.output()).cols;
         let limits = self.limits(model.n_ctx_train(), n_vocab)?;
-        // The scheduler has the last word.
+        // The scheduler may clamp them further.
         let limits = Scheduler::new(limits, &[]).limits();
         let Limits { sequences, n_batch, logit_rows, .. } = limits;
         Ok(Layout {
@@ -141,7 +138,7 @@ impl Options {
     }
 }
 
-/// Pages of each group: those of the limits, and in groups with a window no more than windows need.
+/// Pages per group: as the limits say, but for a window no more than it needs.
 fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
     let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
     let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);

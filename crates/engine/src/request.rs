@@ -1,4 +1,4 @@
-//! What an engine is asked for and what it answers.
+//! Requests and events.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::sampling::{Logprobs, Processor, Sampling, SamplingError};
 use crate::scheduler::{RequestId, SequenceId};
 use crate::stop::{Stop, StopReason};
 
-/// A prompt to be continued. Built from [`Request::new`]:
+/// A prompt to continue. Built from [`Request::new`]:
 ///
 /// ```
 /// use engine::{Request, Sampling};
@@ -15,26 +15,25 @@ use crate::stop::{Stop, StopReason};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Token ids, BOS included where the model wants it.
+    /// Token ids, with BOS if the model needs it.
     pub prompt: Vec<u32>,
-    /// How tokens are chosen.
+    /// Sampling parameters.
     pub sampling: Sampling,
-    /// What ends it.
+    /// Stop conditions.
     pub stop: Stop,
-    /// Tokens to generate, at most; `None` goes on until it is stopped or the context is full.
+    /// Maximum number of tokens to generate; `None` continues until a stop condition or the end of the context.
     pub max_tokens: Option<usize>,
-    /// The sequence it continues: what of the prompt its cache holds is not computed again, and the
-    /// cache is kept when it ends. See [`Engine::new_sequence`](crate::Engine::new_sequence).
+    /// The sequence to continue: its cached prefix of the prompt is reused, and its cache is retained afterwards. See
+    /// [`Engine::new_sequence`](crate::Engine::new_sequence).
     pub sequence: Option<SequenceId>,
-    /// With each token its log-probability, and those of so many of the most likely tokens.
+    /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,
-    /// What changes the logits after the penalties of [`Request::sampling`] and before a token is chosen, in
-    /// this order, such as a grammar.
+    /// Logit processors, such as a grammar. They run in this order, after the penalties of [`Request::sampling`].
     pub processors: Vec<Box<dyn Processor>>,
 }
 
 impl Request {
-    /// Continues `prompt` with the default [`Sampling`] until the model ends it or the context is full.
+    /// A request with default [`Sampling`] and no limit but the context.
     pub fn new(prompt: Vec<u32>) -> Request {
         Request {
             prompt,
@@ -72,26 +71,26 @@ impl Request {
         Request { logprobs: top.into(), ..self }
     }
 
-    /// Adds to [`Request::processors`].
+    /// Appends to [`Request::processors`].
     pub fn processor(mut self, processor: impl Processor + 'static) -> Request {
         self.processors.push(Box::new(processor));
         self
     }
 }
 
-/// Rows of a prompt whose logits are asked for.
+/// Prompt rows whose logits are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogitRows {
-    /// Those after every token.
+    /// All rows.
     All,
-    /// Those after every token from this position on.
+    /// The rows from this position on.
     From(usize),
-    /// Those after the last token.
+    /// The last row.
     Last,
 }
 
 impl LogitRows {
-    /// The first position, of a prompt of `tokens`.
+    /// First position for a prompt of `tokens`.
     pub(crate) fn first(self, tokens: usize) -> usize {
         match self {
             LogitRows::All => 0,
@@ -101,81 +100,81 @@ impl LogitRows {
     }
 }
 
-/// Why a request has failed.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
     /// No token could be chosen from its logits.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// The step that it was in has failed.
+    /// Its step failed.
     #[error(transparent)]
     Backend(#[from] backend::Error),
 }
 
-/// What happened in a step. Every request ends with one [`Event::Done`] or [`Event::Failed`], unless
-/// [`Engine::step`](crate::Engine::step) itself fails: then all have ended.
+/// An event of a step. Every request ends with one [`Event::Done`] or [`Event::Failed`], unless
+/// [`Engine::step`](crate::Engine::step) itself fails: then all requests have ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A token was generated, end-of-generation tokens included.
+    /// A token was generated; may be an end-of-generation token.
     Token {
-        /// Whose.
+        /// The request.
         id: RequestId,
         /// The token.
         token: u32,
-        /// What may be printed now: whole characters, without what may become a stop string. Often
-        /// empty; all texts of a request together are its answer.
+        /// Text to print now: whole characters, without what may be the start of a stop string. Often empty;
+        /// concatenated, these are the answer.
         text: String,
-        /// What the request asked for with [`Request::logprobs`].
+        /// Present if requested with [`Request::logprobs`].
         logprobs: Option<Logprobs>,
     },
-    /// A request has ended.
+    /// A request ended.
     Done {
-        /// Which.
+        /// The request.
         id: RequestId,
-        /// Why.
+        /// The reason.
         reason: StopReason,
-        /// What it took.
+        /// Token counts and times.
         usage: Usage,
     },
-    /// A request has ended because its step failed, or no token could be chosen from its logits. Others go on.
+    /// A request ended because its step failed or no token could be chosen. Others continue.
     Failed {
-        /// Which.
+        /// The request.
         id: RequestId,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
 }
 
-/// What a request took.
+/// Token counts and times of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Prompt tokens.
     pub prompt_tokens: usize,
-    /// How many of them were in the cache; the others were prefilled.
+    /// Prompt tokens reused from the cache; the others were prefilled.
     pub reused_tokens: usize,
-    /// Tokens generated, an end-of-generation token included.
+    /// Generated tokens, including an end-of-generation token.
     pub generated_tokens: usize,
-    /// From the first step to the first token, or to the end when none came.
+    /// From the first step to the first token, or to the end if there was none.
     pub prefill: Duration,
     /// From the first token to the last.
     pub decode: Duration,
-    /// The seed the tokens were drawn with.
+    /// The sampling seed.
     pub seed: u32,
 }
 
 impl Usage {
-    /// Tokens of the prompt that had to be computed.
+    /// Prompt tokens that were computed.
     pub fn prefilled_tokens(&self) -> usize {
         self.prompt_tokens - self.reused_tokens
     }
 
-    /// Prompt tokens computed a second; `None` when too few were to tell.
+    /// Prefill speed in tokens per second; `None` for too few tokens.
     pub fn prefill_rate(&self) -> Option<f64> {
         rate(self.prefilled_tokens(), self.prefill)
     }
 
-    /// Tokens generated a second after the first; `None` when too few were to tell.
+    /// Decode speed in tokens per second, without the first token; `None` for too few tokens.
     pub fn decode_rate(&self) -> Option<f64> {
         rate(self.generated_tokens.saturating_sub(1), self.decode)
     }

@@ -1,4 +1,4 @@
-//! A request on its way: from its logits to its text and its end.
+//! The state of a request: from logits to text and stop conditions.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,37 +11,36 @@ use crate::request::{LogitRows, Request, Usage};
 use crate::sampling::{Logprobs, Sampler, SamplingError};
 use crate::stop::{Stop, StopReason, StopStrings};
 
-/// Who is shown logits: a position, and the logits after its token.
+/// Receives a position and the logits after its token.
 pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
 
-/// One that a request brings.
 type OwnObserver = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send;
 
-/// Who is shown the logits of a prompt.
+/// Receiver of a prompt's logits.
 pub(crate) enum Observer {
-    /// A function of the request's own.
+    /// The request's own observer.
     Own(Box<OwnObserver>),
-    /// Whoever runs the step.
+    /// The caller of the step.
     Caller,
 }
 
-/// The rows of a prompt whose logits are shown.
+/// Prompt rows whose logits are observed.
 struct PromptLogits {
-    /// The next one.
+    /// The next position.
     next: usize,
     observer: Observer,
 }
 
-/// The logits of a row whose request goes on with a token, or the token itself.
+/// Output of a row that needs a next token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowOutput<'a> {
-    /// To be sampled from.
+    /// Logits to sample from.
     Logits(&'a [f32]),
-    /// What was chosen where the logits are.
+    /// A token chosen on the device.
     Token(u32),
 }
 
-/// What the engine remembers of a request besides its tokens, which are with the scheduler.
+/// State of a request, except its tokens, which the scheduler holds.
 pub(crate) struct RequestState {
     sampler: Sampler,
     logprobs: Option<usize>,
@@ -57,7 +56,7 @@ pub(crate) struct RequestState {
 }
 
 impl RequestState {
-    /// For `request`, whose prompt has been checked, and the rows whose logits are to be shown. Returns its prompt, too.
+    /// The state for `request`, whose prompt is already checked, with the rows to observe. Also returns the prompt.
     pub(crate) fn new(
         request: Request,
         observed: Option<(LogitRows, Observer)>,
@@ -79,8 +78,8 @@ impl RequestState {
         }
         let sampler = Sampler::new(sampling)?.with(processors);
         let seed = sampler.seed();
-        // After special tokens alone the answer begins the text, so the space that SentencePiece puts
-        // before every text is not part of it.
+        // After nothing but special tokens the answer is the start of the text: SentencePiece's leading space is not
+        // part of it.
         let begins = prompt.iter().all(|&id| tokenizer.kind(id).is_some_and(Kind::is_special));
         let detokenizer = if begins { Detokenizer::new } else { Detokenizer::continuing };
         let first = |(rows, observer): (LogitRows, Observer)| {
@@ -103,31 +102,30 @@ impl RequestState {
         Ok((state, prompt))
     }
 
-    /// Its first step begins; `reused` tokens of the prompt were in the cache.
+    /// Called at its first step; `reused` prompt tokens were cached.
     pub(crate) fn begin(&mut self, reused: usize, now: Instant) {
         self.usage.reused_tokens = reused;
         self.began = Some(now);
     }
 
-    /// The first row of the prompt whose logits are still to be shown.
+    /// The first prompt row that is still to be observed.
     pub(crate) fn shows_from(&self) -> Option<usize> {
         self.prompt_logits.as_ref().map(|shown| shown.next)
     }
 
-    /// Whether the logits of the row at `position` are to be shown.
+    /// Whether the row at `position` is to be observed.
     pub(crate) fn shows(&self, position: usize) -> bool {
         let next = self.shows_from().unwrap_or(usize::MAX);
         (next..self.usage.prompt_tokens).contains(&position)
     }
 
-    /// Whether all that is asked of the row at `position` is the token with the largest logit, so that a device can
-    /// choose it.
+    /// Whether the row at `position` only needs its argmax, so that the device can choose the token.
     pub(crate) fn is_token_only(&self, position: usize) -> bool {
         self.sampler.is_greedy() && self.logprobs.is_none() && !self.is_spent() && !self.shows(position)
     }
 
-    /// Shows the logits of the row at `position`, one that it [shows](RequestState::shows); without `caller` nobody looks
-    /// at those that are the caller's.
+    /// Passes the logits of the row at `position`, which is to be [observed](RequestState::shows), to the observer.
+    /// Without `caller`, logits for the caller are dropped.
     pub(crate) fn show(
         &mut self,
         position: usize,
@@ -143,7 +141,7 @@ impl RequestState {
         }
     }
 
-    /// Chooses the token after `tokens`, and what is asked for with it.
+    /// Chooses the token after `tokens`, with log-probabilities if requested.
     pub(crate) fn choose(
         &mut self,
         output: RowOutput<'_>,
@@ -158,8 +156,8 @@ impl RequestState {
         }
     }
 
-    /// Takes note of `token`, after which the sequence has `len` tokens of at most `n_ctx`. Returns
-    /// what may be printed now and, when it is the last token, why.
+    /// Appends `token`, the last of `len` tokens in a context of `n_ctx`. Returns the text to print and the stop
+    /// reason, if any.
     pub(crate) fn accept(
         &mut self,
         token: u32,
@@ -194,12 +192,12 @@ impl RequestState {
         (printable, ended)
     }
 
-    /// Whether it has generated all the tokens it may.
+    /// Whether it has generated `max_tokens`.
     pub(crate) fn is_spent(&self) -> bool {
         self.max_tokens.is_some_and(|most| self.usage.generated_tokens >= most)
     }
 
-    /// What it took so far.
+    /// Counts and times so far.
     pub(crate) fn usage(&self, now: Instant) -> Usage {
         match (self.began, self.first_token) {
             (Some(began), None) => Usage { prefill: now - began, ..self.usage },

@@ -1,21 +1,19 @@
-//! Which rows run in the next step: continuous batching over a paged KV cache.
+//! The scheduler: continuous batching over a paged KV cache.
 //!
-//! [`Scheduler::step`] takes what happened since the last step and returns a [`Plan`]. It reads no
-//! clock, does no I/O and draws no random number: the same calls give the same plans.
+//! [`Scheduler::step`] takes the events since the last step and returns a [`Plan`]. It is deterministic: no clock,
+//! I/O or randomness.
 //!
-//! The rules, all by order of submission:
-//! - Rows of requests that wait for one token (decode) come first, then chunks of prompts (prefill),
-//!   up to `n_batch` rows together.
-//! - A step has at most `sequences` output rows, or at most `logit_rows` rows in all: the latter where a
-//!   request asks for the logits of many rows.
-//! - A request is admitted when a place among the running ones and pages for all its tokens are there, in
-//!   groups with a window pages for its next rows; nobody passes a request that waits for these. One whose
-//!   sequence another request is running on waits for that to end, and lets others pass.
-//! - A running request gives back the pages that fell out of the windows.
-//! - When a running request needs pages and too few of a group are free, idle sequences lose theirs, least
-//!   recently used first; where these are too few, the latest running request is preempted: its pages are
-//!   freed, and its tokens are computed again later. So the oldest running request goes on at every step,
-//!   and every request ends.
+//! Rules, in order of submission:
+//! - Decode rows come first, then chunks of prompts (chunked prefill), up to `n_batch` rows in total.
+//! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
+//!   `logit_rows` rows instead, all of which may be output rows.
+//! - A request is admitted when fewer than `sequences` are running and pages are available for all its tokens, or in
+//!   groups with a window for its next rows. Later requests wait behind it. A request whose sequence is in use waits
+//!   for that request to end, without blocking others.
+//! - Running requests release pages that drop out of their windows.
+//! - When a running request needs pages and a group has too few, idle sequences are evicted, least recently used
+//!   first. If that is not enough, the latest running request is preempted: its pages are released and its tokens
+//!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -24,65 +22,64 @@ use std::sync::Arc;
 use backend::{BlockTable, PAGE};
 use graph::Group;
 
-use crate::blocks::{BlockManager, Cache, Room};
+use crate::blocks::{BlockManager, Cache, Demand};
 
 pub use crate::ids::{RequestId, SequenceId};
 
-/// What a scheduler may hand out.
+/// Limits of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Tokens a sequence, at most; prompt and generated ones together.
+    /// Tokens per sequence, prompt and generated.
     pub n_ctx: usize,
-    /// Requests running at once, at most.
+    /// Concurrent requests.
     pub sequences: usize,
-    /// Rows a step, at most; as many as `sequences` at least.
+    /// Rows per step; at least `sequences`.
     pub n_batch: usize,
-    /// Pages of the KV cache, in each group of stores without a window; groups with one have no more.
+    /// Pages of the KV cache in each group of stores without a window; groups with one have no more.
     pub pages: usize,
-    /// Rows of a step that has more output rows than `sequences`, at most; at least 1.
+    /// Rows of a step with more output rows than `sequences`; at least 1.
     pub logit_rows: usize,
 }
 
-/// What happened since the last step. An event for a request that has ended changes nothing.
+/// An event since the last step. Events for ended requests are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A new request, which [`Scheduler::admits`].
+    /// A new request, already checked with [`Scheduler::admits`].
     Submit {
-        /// Its name from now on; never used before.
+        /// A new id.
         id: RequestId,
         /// The prompt; not empty.
         tokens: Vec<u32>,
-        /// The sequence it continues, whose cache is kept when it ends.
+        /// The sequence it continues, whose cache is retained when it ends.
         sequence: Option<SequenceId>,
-        /// Rows of the prompt from this position on are output rows; without it, only the last is.
+        /// Position of the first output row of the prompt; by default only the last row is one.
         outputs_from: Option<usize>,
     },
-    /// A request goes on with this token, sampled from its logits.
+    /// The next token of a request.
     Token {
-        /// Whose.
+        /// The request.
         id: RequestId,
         /// The token.
         token: u32,
     },
-    /// A request is over.
+    /// A request ended.
     End {
-        /// Which.
+        /// The request.
         id: RequestId,
-        /// Whether the cache holds what the plans so far said. False after a step that failed: the
-        /// sequence's cache is then freed.
+        /// Whether the cache matches the plans so far. False after a failed step: the sequence's cache is then
+        /// released.
         intact: bool,
     },
-    /// The sequence will not be continued: its cache is freed. Requests on it that were submitted
-    /// before go on, but leave no cache when they end.
+    /// Release the cache of a sequence. Requests on it continue, but leave no cache when they end.
     Forget(SequenceId),
 }
 
 /// The next step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The rows to run: decode rows, then chunks of prompts. Empty when there is nothing to do.
+    /// Chunks to run: decode rows first, then prompts. Empty if there is nothing to do.
     pub chunks: Vec<Chunk>,
-    /// Requests that begin in this step.
+    /// Requests that start in this step.
     pub admitted: Vec<Admitted>,
     /// Requests that lost their pages and wait again.
     pub preempted: Vec<RequestId>,
@@ -91,62 +88,62 @@ pub struct Plan {
 /// Consecutive rows of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whose.
+    /// The request.
     pub id: RequestId,
     /// The tokens to run.
     pub tokens: Vec<u32>,
-    /// Tokens already in the cache: the position of the first row.
+    /// Tokens in the cache, and thus the position of the first row.
     pub n_past: usize,
-    /// The request's block tables, one for each group, with pages for all that the rows see and write.
+    /// Block tables, one per group, with pages for all positions that the rows read and write.
     pub tables: Arc<[BlockTable]>,
-    /// How many of the rows are output rows: the last ones.
+    /// Number of output rows, at the end of the chunk.
     pub outputs: usize,
-    /// Whether these are the last tokens there are: the last row's logits give the next one.
+    /// Whether the chunk ends with the last token: its logits yield the next one.
     pub is_last: bool,
 }
 
-/// A request that begins.
+/// A request that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// Which.
+    /// The request.
     pub id: RequestId,
-    /// Tokens of its prompt found in the cache.
+    /// Prompt tokens reused from the cache.
     pub reused: usize,
-    /// Whether it ran before and was preempted.
+    /// Whether it was preempted before.
     pub is_resumed: bool,
 }
 
-/// A prompt that cannot be served however long it waits.
+/// Why a prompt can never be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// There is nothing to compute logits from.
+    /// No tokens to compute logits from.
     #[error("the prompt has no tokens; at least one is needed, such as the model's BOS token")]
     Empty,
-    /// It does not leave room for one more token.
+    /// No room for a generated token.
     #[error(
-        "the prompt has {tokens} tokens, but the context holds {n_ctx} and must have room for one more; \
-         shorten the prompt or make the context larger (`n_ctx`)"
+        "the prompt has {tokens} tokens, which leaves no room for another in a context of {n_ctx}; \
+         shorten the prompt or increase the context (`n_ctx`)"
     )]
     TooLong {
-        /// Tokens of the prompt.
+        /// Prompt tokens.
         tokens: usize,
-        /// Tokens of the context.
+        /// Context size.
         n_ctx: usize,
     },
 }
 
-/// A request that has not ended.
+/// A running or waiting request.
 #[derive(Debug)]
 struct Request {
     id: RequestId,
     sequence: Option<SequenceId>,
-    /// Prompt and generated tokens; those from `cached` on must be run.
+    /// Prompt and generated tokens; those from `cached` on are to be computed.
     tokens: Vec<u32>,
-    /// Rows from this position on are output rows. The last row of all tokens always is.
+    /// Position of the first output row. The row of the last token always is one.
     outputs_from: usize,
     cached: usize,
     tables: Arc<[BlockTable]>,
-    /// Rows of the step that is being planned.
+    /// Rows in the step being planned.
     rows: usize,
     was_preempted: bool,
 }
@@ -156,14 +153,14 @@ impl Request {
         self.tokens.len() - self.cached
     }
 
-    /// Output rows among its next `rows`.
+    /// Output rows among the next `rows`.
     fn outputs(&self, rows: usize) -> usize {
         let end = self.cached + rows;
         let asked_for = end.saturating_sub(self.outputs_from.max(self.cached));
         asked_for.max(usize::from(end == self.tokens.len()))
     }
 
-    /// How many of its tokens may come from a cache: one must be run to get logits, and those that are asked for.
+    /// Tokens that may be reused from a cache: at least one must be computed, and so must all output rows.
     fn reusable(&self) -> usize {
         self.outputs_from.min(self.tokens.len() - 1)
     }
@@ -184,23 +181,23 @@ impl Request {
 }
 
 impl Chunk {
-    /// Whether it is one row that gives the next token, as for every token after a prompt.
+    /// Whether it is a single row that yields the next token.
     pub fn is_decode(&self) -> bool {
         self.tokens.len() == 1 && self.is_last
     }
 }
 
-/// What is left of a step while it is planned.
+/// Remaining capacity of the step being planned.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     limits: Limits,
-    /// Rows that can be had.
+    /// Rows left.
     rows: usize,
-    /// Rows that were given.
+    /// Rows assigned.
     given: usize,
-    /// Output rows that can be had beyond one for each running request.
+    /// Output rows left, beyond one per running request.
     outputs: usize,
-    /// Whether the step has so few rows that all may be output rows.
+    /// Whether the step is limited to `logit_rows`, so that all rows may be output rows.
     is_all_outputs: bool,
 }
 
@@ -210,7 +207,7 @@ impl Budget {
         Budget { limits, rows: limits.n_batch, given: 0, outputs, is_all_outputs: false }
     }
 
-    /// Gives a running request as many of its remaining rows as there are.
+    /// Assigns as many remaining rows of a running request as fit.
     fn give(&mut self, request: &mut Request) {
         let extra = |rows| request.outputs(rows).saturating_sub(1);
         let mut rows = request.remaining().min(self.rows);
@@ -232,13 +229,13 @@ impl Budget {
         self.given += rows;
     }
 
-    /// Whether another request can begin.
+    /// Whether another request can start.
     fn has_room(&self) -> bool {
         self.rows > 0 && (self.is_all_outputs || self.outputs > 0)
     }
 }
 
-/// Decides what each step runs. See the [module](self).
+/// Plans each step; see the [module](self).
 #[derive(Debug)]
 pub struct Scheduler {
     limits: Limits,
@@ -248,11 +245,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing to do, over these groups of stores with the pages of each. Limits that contradict each
-    /// other are brought together: a sequence gets no more positions than all pages hold, a step has a row for every
-    /// sequence.
+    /// A scheduler over these groups of stores, with the pages of each. Conflicting limits are adjusted: `n_ctx` to
+    /// at most the positions of all pages, `n_batch` to at least `sequences`.
     ///
-    /// A group without a window has `limits.pages`, one with a window enough for one sequence of `n_ctx`.
+    /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`.
     pub fn new(limits: Limits, groups: &[(Group, usize)]) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
@@ -267,15 +263,15 @@ impl Scheduler {
         Scheduler { limits, blocks: BlockManager::new(groups), running, waiting }
     }
 
-    /// The limits that hold.
+    /// The effective limits.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Whether a prompt of `tokens` can be served, so that at least `generated` can be generated.
+    /// Checks whether a prompt of `tokens` plus `generated` tokens fits the context.
     ///
     /// # Errors
-    /// When it is empty, or together with these exceeds the context.
+    /// When the prompt is empty or does not fit.
     pub fn admits(&self, tokens: usize, generated: usize) -> Result<(), Refusal> {
         let n_ctx = self.limits.n_ctx;
         match tokens {
@@ -295,22 +291,22 @@ impl Scheduler {
         self.request(id).map(|request| &*request.tokens)
     }
 
-    /// How many of a request's tokens are in the cache, or will be after the step that was planned.
+    /// Tokens of a request that are in the cache, those of the last plan included.
     pub fn cached(&self, id: RequestId) -> usize {
         self.request(id).map_or(0, |request| request.cached)
     }
 
-    /// How many tokens are kept for a sequence that no request uses.
+    /// Tokens retained for an idle sequence.
     pub fn kept(&self, sequence: SequenceId) -> usize {
         self.blocks.kept(sequence)
     }
 
-    /// The pages of each group that hold nothing.
+    /// Free pages per group.
     pub fn free_pages(&self) -> impl Iterator<Item = usize> {
         self.blocks.free()
     }
 
-    /// The block tables of each running request and each idle sequence, in no order.
+    /// Block tables of running requests and idle sequences, in no particular order.
     pub fn block_tables(&self) -> impl Iterator<Item = &[BlockTable]> {
         self.running.values().map(|request| &*request.tables).chain(self.blocks.idle())
     }
@@ -319,7 +315,7 @@ impl Scheduler {
         self.running.get(&id).or_else(|| self.waiting.get(&id))
     }
 
-    /// Takes note of `events` and plans the next step. Tokens of the plan count as cached from now on.
+    /// Applies `events` and plans the next step. Planned tokens count as cached.
     pub fn step(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
         for event in events {
             self.apply(event);
@@ -361,7 +357,7 @@ impl Scheduler {
                 }
             }
             Event::End { id, intact } => {
-                // One that waits has no pages.
+                // Waiting requests have no pages.
                 if let Some(request) = self.running.remove(&id) {
                     self.end(request, intact);
                 } else {
@@ -387,7 +383,7 @@ impl Scheduler {
         }
     }
 
-    /// Rows and pages for the running requests.
+    /// Assigns rows and pages to running requests.
     fn continue_running(&mut self, budget: &mut Budget, plan: &mut Plan) {
         for decode in [true, false] {
             for request in self.running.values_mut() {
@@ -399,7 +395,7 @@ impl Scheduler {
         let mut last = None;
         while let Some((&id, request)) = self.running.range_mut(after(last)).next() {
             let end = request.cached + request.rows;
-            if self.blocks.grow(&mut request.tables, Room { all: end, next: end }) {
+            if self.blocks.grow(&mut request.tables, Demand { all: end, next: end }) {
                 last = Some(id);
             } else {
                 self.preempt_latest(plan);
@@ -410,7 +406,7 @@ impl Scheduler {
     fn preempt_latest(&mut self, plan: &mut Plan) {
         if let Some((id, mut request)) = self.running.pop_last() {
             self.blocks.release(&mut request.tables);
-            // What was asked for of rows that ran has been told.
+            // Rows that ran have already been output.
             request.outputs_from = request.outputs_from.max(request.cached);
             (request.cached, request.rows, request.was_preempted) = (0, 0, true);
             self.waiting.insert(id, request);
@@ -418,7 +414,7 @@ impl Scheduler {
         }
     }
 
-    /// Begins waiting requests while there is room.
+    /// Starts waiting requests while there is capacity.
     fn admit(&mut self, budget: &mut Budget, plan: &mut Plan) {
         if self.waiting.is_empty() {
             return;
@@ -437,8 +433,8 @@ impl Scheduler {
             request.cached = cache.tokens.len();
             let mut trial = Budget { outputs: budget.outputs.saturating_sub(1), ..*budget };
             trial.give(request);
-            let room = Room { all: request.tokens.len(), next: request.cached + request.rows };
-            if !self.blocks.grow(&mut cache.tables, room) {
+            let demand = Demand { all: request.tokens.len(), next: request.cached + request.rows };
+            if !self.blocks.grow(&mut cache.tables, demand) {
                 (request.cached, request.rows) = (0, 0);
                 match request.sequence {
                     Some(sequence) => self.blocks.keep(sequence, cache),
@@ -459,7 +455,7 @@ impl Scheduler {
     }
 }
 
-/// The requests after `last`, or all.
+/// The range of requests after `last`, or all.
 fn after(last: Option<RequestId>) -> (Bound<RequestId>, Bound<RequestId>) {
     (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }

@@ -1,11 +1,11 @@
-//! When a request ends, and which text may be printed before that is known.
+//! Stop conditions, and text held back until they are decided.
 
-/// What ends a request, besides its `max_tokens` and the context's end.
+/// Stop conditions, besides `max_tokens` and the end of the context.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stop {
-    /// Tokens that end it, besides the model's own end-of-generation tokens. They are not printed.
+    /// Stop tokens, besides the model's end-of-generation tokens. Not printed.
     pub ids: Vec<u32>,
-    /// Texts that end it. They are not printed, and nothing after them.
+    /// Stop strings. Neither they nor what follows is printed.
     pub strings: Vec<String>,
     /// Never sample the model's end-of-generation tokens.
     pub ignore_eog: bool,
@@ -14,17 +14,17 @@ pub struct Stop {
 /// Why a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The model ended it with this end-of-generation token.
+    /// The model generated this end-of-generation token.
     Eog(u32),
-    /// One of [`Stop::ids`] came.
+    /// A token of [`Stop::ids`] was generated.
     StopId(u32),
-    /// One of [`Stop::strings`] came.
+    /// A string of [`Stop::strings`] was generated.
     StopString(String),
-    /// As many tokens as asked for were generated.
+    /// `max_tokens` were generated.
     MaxTokens,
     /// [`Engine::cancel`](crate::Engine::cancel) was called.
     Cancelled,
-    /// Prompt and generated tokens fill the context.
+    /// The context is full.
     ContextFull,
 }
 
@@ -41,10 +41,10 @@ impl std::fmt::Display for StopReason {
     }
 }
 
-/// Looks for stop strings in text that arrives piece by piece. Text that may begin one is held back.
+/// Searches streamed text for stop strings, holding back text that may be the start of one.
 ///
-/// The first string to be complete ends the text; of two complete at once, the longer. How the text
-/// is cut into pieces makes no difference.
+/// The first string to be completed ends the text, the longest if several are. The result does not depend on how the
+/// text is cut into pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct StopStrings {
     strings: Vec<String>,
@@ -52,12 +52,12 @@ pub(crate) struct StopStrings {
 }
 
 impl StopStrings {
-    /// Looks for `strings`, none of them empty.
+    /// A search for `strings`, none of them empty.
     pub(crate) fn new(strings: Vec<String>) -> StopStrings {
         StopStrings { strings, held: String::new() }
     }
 
-    /// Takes `text`; returns what may be printed now, and the stop string that ended it.
+    /// Appends `text`; returns the text to print, and the stop string found.
     pub(crate) fn push(&mut self, text: &str) -> (String, Option<String>) {
         if self.strings.is_empty() {
             return (text.to_owned(), None);
@@ -78,13 +78,13 @@ impl StopStrings {
         (printable, None)
     }
 
-    /// What was held back, when nothing comes any more.
+    /// Returns the text held back, at the end of the stream.
     pub(crate) fn flush(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 }
 
-/// Bytes of the longest beginning of `string`, not all of it, that `text` ends with.
+/// Length in bytes of the longest proper prefix of `string` that `text` ends with.
 fn beginning(string: &str, text: &str) -> usize {
     let lengths = string.char_indices().map(|(at, _)| at).rev();
     lengths.filter(|&len| len <= text.len()).find(|&len| text.ends_with(&string[..len])).unwrap_or(0)
@@ -94,7 +94,7 @@ fn beginning(string: &str, text: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// What is printed of `pieces`, piece by piece, and the string that ended them.
+    /// Text printed for each piece, and the stop string found.
     fn run(strings: &[&str], pieces: &[&str]) -> (Vec<String>, Option<String>) {
         let mut stop = StopStrings::new(strings.iter().map(|s| s.to_string()).collect());
         let mut printed = Vec::new();
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(run(&["c", "abc"], &["xabc"]), (vec!["x".into()], Some("abc".into())));
     }
 
-    /// Against a search in the whole text, for every cut of it into pieces.
+    /// Compared with a search in the whole text, for every cut into pieces.
     #[test]
     fn pieces_make_no_difference() {
         let sets: [&[&str]; 4] = [&["ab"], &["aba", "bb"], &["aab", "b"], &["abab", "ba"]];
