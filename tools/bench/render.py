@@ -1,4 +1,4 @@
-"""What versus.py measured, as a document: medians of ratios of rounds, shares of ceilings, targets."""
+"""Renders the measurements of versus.py as a page."""
 
 from collections import defaultdict
 from math import comb
@@ -152,25 +152,26 @@ def machine_of(lines: list[dict]) -> list[str]:
     for threads in sorted({threads for threads, _ in rates}):
         int8, f32, read = (rates[threads, f"{name}_per_second"] / 1e9 for name in ("int8_macs", "f32_macs", "read_bytes"))
         facts.append(
-            f"- Ceilings on {threads} thread{'s' * (threads > 1)}: {int8:.0f} G multiply-adds a second of 8-bit integers, "
-            f"{f32:.0f} G of f32, {read:.1f} GB/s read."
+            f"- Peak on {threads} thread{'s' * (threads > 1)}: {int8:.0f} G int8 multiply-adds/s, {f32:.0f} G f32 multiply-adds/s, "
+            f"{read:.1f} GB/s read."
         )
     return facts
 
 
 INTRODUCTION = """# Benchmarks
 
-Made by `tools/bench/versus.py`; do not edit. What is said by hand stands in `docs/benchmarks.notes.md`.
+`tools/bench/versus.py` writes this page. Edit `docs/benchmarks.notes.md` for the notes.
 
-Both programs run on the same files of random weights in the shape {shape}, whose speed does not depend on
-what a model has learnt: fresh processes in turn, the order reversed each round. `pp` is a prompt, computed in
-one batch by llama.cpp and in RusTorch's usual steps, `tg` generation, greedy; the number behind it counts tokens, `@ d` those that are there before.
-A ratio is the median of the rounds' ratios, with the interval of order statistics that holds the true median
-with 95 % confidence. llama.cpp repacks weights for the processor or does not (`use_extra_bufts`): three rounds
-run both ways, and each test is held against the way that was faster in these. Targets are the project's own. A ceiling is the time that the
-multiply-adds of a prompt take at the rate of the instruction set, or the weights, keys and values of a token
-at the rate of reading memory, the best rates that were measured beside (`crates/backend-cpu/src/ceilings.rs`);
-shares are of medians.
+Both programs run the same files: random weights in the shape {shape}, because speed does not depend on the values. Each
+measurement is a fresh process. The programs alternate, and the order is reversed every round.
+
+- `pp512` is a prompt of 512 tokens. llama.cpp computes it in one batch, RusTorch in its default steps.
+- `tg16` is greedy generation of 16 tokens. `@ d4096` means after 4096 tokens in the cache.
+- `ratio` is the median of the rounds' ratios; `95 %` is its confidence interval from order statistics.
+- llama.cpp can repack weights (`use_extra_bufts`). Three rounds run both ways, and each test uses the faster one.
+- `target` is this project's own.
+- `peak` is the speed at the machine's peak rates: multiply-adds for prompts; reading weights, K and V for generation. Both are
+  measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
 """
 
 
@@ -178,15 +179,15 @@ def document(lines: list[dict], types, notes: str) -> str:
     shape = next((line["machine"]["shape"] for line in reversed(lines) if "machine" in line), "?")
     head = ["format", "test", "threads"]
     ratio = [*head, "RusTorch, t/s", "llama.cpp, t/s", "repacked", "ratio", "95 %", "rounds", "target", "met"]
-    share = [*head, "t/s", "ceiling, t/s", "share", "target", "met"]
-    load = ["format", "parameters", "tensors", "loading", "peak memory"]
+    share = [*head, "t/s", "peak, t/s", "share", "target", "met"]
+    load = ["format", "parameters", "tensors", "load time", "peak memory"]
     parts = [INTRODUCTION.format(shape=shape).rstrip(), "", *machine_of(lines), "", "    cargo build --release"]
     parts += ["    python tools/bench/versus.py     # --help: formats, rounds, resuming", ""]
-    parts += ["## Beside llama.cpp", "", *table(ratio, ratio_rows(lines, "versus", types)), ""]
-    parts += ["## As a share of what the machine can do", "", *table(share, share_rows(lines, "versus", types)), ""]
-    parts += ["After tokens that are there already:", "", *table(share, share_rows(lines, "depth", types)), ""]
+    parts += ["## RusTorch and llama.cpp", "", *table(ratio, ratio_rows(lines, "versus", types)), ""]
+    parts += ["## Share of the peak", "", *table(share, share_rows(lines, "versus", types)), ""]
+    parts += ["With tokens in the cache:", "", *table(share, share_rows(lines, "depth", types)), ""]
     parts += ["## With AVX2", "", *table(ratio, ratio_rows(lines, "avx2", types)), ""]
     parts += ["## Loading", "", *table(load, load_rows(lines, types)), ""]
     if notes.strip():
-        parts += ["## Rows that miss", "", notes.strip(), ""]
+        parts += ["## Limits and experiments", "", notes.strip(), ""]
     return "\n".join(parts)

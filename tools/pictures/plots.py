@@ -45,7 +45,7 @@ def legend(x: float, y: float) -> list[str]:
 def benchmarks() -> tuple[dict[str, list[tuple[str, float, float, float]]], str, str]:
     """By test, (format, RusTorch, llama.cpp, median ratio) in tokens a second on the most threads; machine and commit."""
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    section = page.split("## Beside llama.cpp", 1)[1].split("\n## ", 1)[0]
+    section = page.split("## RusTorch and llama.cpp", 1)[1].split("\n## ", 1)[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
     header, rows = rows[0], rows[2:]
     at = {name: header.index(name) for name in ("format", "test", "threads", "RusTorch, t/s", "llama.cpp, t/s", "ratio")}
