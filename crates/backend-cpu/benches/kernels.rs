@@ -3,10 +3,9 @@
 //!     cargo bench -p rustorch-backend-cpu -- Q4_K
 //!     RUSTORCH_ISA=avx2 cargo bench -p rustorch-backend-cpu -- attention
 //!
-//! What this machine could do is told first. A few rows are told in GB/s of weights or of keys and values, many in Gelem/s, which are products:
-//! 10^9 multiply-adds each second. Weights are read again and again, from whichever cache
-//! holds them. A layer's activations are looked up in a table and packed anew each time; of 512 rows that
-//! is some percent.
+//! Prints the machine's peak rates first. Small batches report GB/s of weights or K/V; large ones report Gelem/s, which are 10^9
+//! multiply-adds per second. Weights are read repeatedly, so they may come from cache. Activations are looked up and packed
+//! each time, a few percent of the time for 512 rows.
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -18,24 +17,24 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use graph::{Activation, Builder, Graph, Store};
 use quant::Format;
 
-/// Rows of the tables that activations are looked up in.
+/// Rows of the activation tables.
 const TABLE: usize = 16;
 
-/// Rows that are told in bytes a second, at most.
+/// Maximum rows that report bytes per second.
 const FEW: usize = 8;
 
-/// Experts that a row uses.
+/// Experts per row.
 const USED: usize = 8;
 
-/// Heads of queries, of keys and values, and values of each.
+/// Query heads, K/V heads, head dimension.
 const HEADS: (usize, usize, usize) = (32, 4, 64);
 
-/// Whether numbers are wanted: `cargo test` only sees that everything runs, on something small.
+/// Whether to measure: `cargo test` only runs each benchmark once, on small sizes.
 fn is_measured() -> bool {
     std::env::args().any(|arg| arg == "--bench")
 }
 
-/// What `RUSTORCH_ISA` names, or the best of this processor.
+/// The instruction set of `RUSTORCH_ISA`, or the best of this CPU.
 fn isa() -> Isa {
     std::env::var("RUSTORCH_ISA").map_or_else(
         |_| Isa::detect(),
@@ -43,7 +42,7 @@ fn isa() -> Isa {
     )
 }
 
-/// Says what this machine could do, which the results are to be held against.
+/// Prints the machine's peak rates.
 fn ceilings_beside(_: &mut Criterion) {
     if !is_measured() {
         return;
@@ -56,14 +55,14 @@ fn ceilings_beside(_: &mut Criterion) {
     eprintln!("ceiling of reading memory: {:.1} GB/s\n", giga(ceilings.read_bytes_per_second));
 }
 
-/// One thread's.
+/// A backend with one thread.
 fn cpu() -> Cpu {
     let isa = isa();
     let cpu = Cpu::with_isa(1.try_into().ok(), isa);
-    cpu.unwrap_or_else(|| panic!("this processor has no {}", isa.name()))
+    cpu.unwrap_or_else(|| panic!("this CPU has no {}", isa.name()))
 }
 
-/// Weights by name.
+/// Random weights by name.
 type Loaded = HashMap<String, Weight>;
 
 fn load(weights: &mut Loaded, name: &str, format: Format, [count, rows, cols]: [usize; 3]) {
@@ -75,18 +74,18 @@ fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFor
     let kv_layout = KvLayout::uniform(graph, pages, kv);
     let mut model = Box::new(cpu()).load(graph, weights, &kv_layout).expect("a good graph");
     let program = model.compile(Bucket { rows, outputs: 1 }, Taps::None).expect("a good graph");
-    model.prepare(&mut |_| {}).expect("room");
+    model.prepare(&mut |_| {}).expect("enough memory");
     program
 }
 
-/// `rows` rows of one sequence after `n_past` positions. One row of the result is an output.
+/// `rows` rows of one sequence after `n_past` positions, with one output row.
 fn step(n_past: usize, rows: usize, groups: usize) -> Step {
     let tokens = (0..rows).map(|row| (row % TABLE) as u32).collect();
     let sequence = Sequence::uniform(n_past, rows, groups, pages(n_past + rows));
     Step::new(tokens, vec![sequence], OutputRow::all([0])).expect("a good step")
 }
 
-/// A program of one linear layer, `n` numbers of `k`.
+/// A linear layer from `k` to `n` columns.
 fn linear(format: Format, n: usize, k: usize, rows: usize) -> Box<dyn Program> {
     let mut builder = Builder::new();
     let (table, weight) = (builder.weight("table", TABLE, k), builder.weight("weight", n, k));
@@ -100,7 +99,7 @@ fn linear(format: Format, n: usize, k: usize, rows: usize) -> Box<dyn Program> {
     compile(&graph, &weights, rows, 0, KvFormat::F16)
 }
 
-/// A program of experts of which a row uses 8: `[count, inner, cols]`.
+/// A mixture of experts `[count, inner, cols]`, 8 per row.
 fn experts(format: Format, [count, inner, cols]: [usize; 3], rows: usize) -> Box<dyn Program> {
     let mut builder = Builder::new();
     let (table, chosen) = (builder.weight("table", TABLE, cols), builder.weight("chosen", TABLE, count));
@@ -120,7 +119,7 @@ fn experts(format: Format, [count, inner, cols]: [usize; 3], rows: usize) -> Box
     compile(&graph, &weights, rows, 0, KvFormat::F16)
 }
 
-/// Of a row's 8 experts: what it reads and multiplies is that of a linear layer of 8 times their rows, three times.
+/// A row's 8 experts read and multiply as much as three linear layers with 8 times an expert's rows.
 fn experts_by_rows(criterion: &mut Criterion) {
     let shape = if is_measured() { [64, 768, 2048] } else { [8, 32, 256] };
     let [_, inner, cols] = shape;
@@ -158,7 +157,7 @@ fn linear_layers(criterion: &mut Criterion) {
     }
 }
 
-/// What `rows` rows that read `bytes` and compute `products` each are told in.
+/// The throughput unit of `rows` rows that each read `bytes` and compute `products`.
 fn throughput(rows: usize, bytes: usize, products: usize) -> Throughput {
     if rows <= FEW {
         Throughput::BytesDecimal(bytes as u64)
@@ -171,7 +170,7 @@ fn pages(positions: usize) -> std::ops::Range<u32> {
     0..positions.div_ceil(PAGE) as u32
 }
 
-/// A program of attention alone over a store with `depth` positions and room for `rows` more.
+/// Attention alone, over `depth` cached positions and `rows` new ones.
 fn attention(format: KvFormat, depth: usize, rows: usize) -> Box<dyn Program> {
     let (heads, kv_heads, dim) = HEADS;
     let mut builder = Builder::new();

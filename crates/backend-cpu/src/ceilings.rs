@@ -19,7 +19,7 @@ use crate::pool::Pool;
 const TIME: Duration = Duration::from_millis(1200);
 
 /// Minimum rounds.
-const TURNS: usize = 2 * MEMORY / WINDOW;
+const ROUNDS_MIN: usize = 2 * MEMORY / WINDOW;
 
 /// Iterations of a multiply-add loop: about 1 ms, less than a scheduler time slice.
 #[cfg(target_arch = "x86_64")]
@@ -68,17 +68,17 @@ pub fn ceilings(isa: Isa, threads: NonZero<usize>) -> io::Result<Ceilings> {
     let memory = memory(&mut pool)?;
     let start = Instant::now();
     let mut windows = memory.chunks_exact(WINDOW).cycle();
-    let mut turn = || {
+    let mut measure = || {
         let [int8, f32] = multiply_adds(isa, &mut pool);
         let window = windows.next().unwrap_or_default();
         let read = WINDOW as f64 / seconds(|| read(isa, &mut pool, window));
         Ceilings { int8_macs_per_second: int8, f32_macs_per_second: f32, read_bytes_per_second: read }
     };
-    let mut best = turn();
-    let mut turns = 1;
-    while turns < TURNS || start.elapsed() < TIME {
-        best = best.best(turn());
-        turns += 1;
+    let mut best = measure();
+    let mut rounds = 1;
+    while rounds < ROUNDS_MIN || start.elapsed() < TIME {
+        best = best.best(measure());
+        rounds += 1;
     }
     Ok(best)
 }
@@ -180,7 +180,7 @@ mod tests {
     fn every_set_that_is_here_has_ceilings() {
         for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
             let Ceilings { int8_macs_per_second, f32_macs_per_second, read_bytes_per_second } =
-                ceilings(isa, NonZero::<usize>::MIN).expect("room");
+                ceilings(isa, NonZero::<usize>::MIN).expect("enough memory");
             for rate in [int8_macs_per_second, f32_macs_per_second] {
                 assert_eq!(rate.is_some(), isa != Isa::Scalar, "{isa:?}");
                 assert!(rate.is_none_or(|rate| rate.is_finite() && rate > 0.0), "{isa:?}: {rate:?}");

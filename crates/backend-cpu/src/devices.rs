@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions};
 
-use crate::{Cpu, Isa, processor};
+use crate::{Cpu, Isa, cpu_name};
 
 /// Lists the CPU as a device.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ impl Driver for CpuDriver {
 struct Processor;
 
 fn name() -> String {
-    processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
 fn open(options: &OpenOptions) -> Result<Cpu, Error> {

@@ -146,7 +146,7 @@ fn cut<'m>(
 ) -> impl Iterator<Item = Cut<'m, u32>> {
     panels.iter().map(move |panel| {
         let len = panel.len() * of_row;
-        let matrix = words.split_off_mut(..len).expect("room for every entry");
+        let matrix = words.split_off_mut(..len).expect("a row for every entry");
         Cut { matrix, cols: len, tile: (1, len) }
     })
 }

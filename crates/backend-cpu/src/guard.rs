@@ -65,7 +65,7 @@ impl<T: Pod> Guarded<T> {
 
     /// A copy of `values` at `side`.
     pub(crate) fn copy(values: &[T], side: Side) -> Guarded<T> {
-        let mut copy = Guarded::zeroed(values.len(), side).expect("room for a test");
+        let mut copy = Guarded::zeroed(values.len(), side).expect("enough memory");
         copy.copy_from_slice(values);
         copy
     }
@@ -186,7 +186,7 @@ mod tests {
         let page = page();
         for len in [1, 7, page / 4, page] {
             for off in [0, 3] {
-                let at = |side| Guarded::<u32>::zeroed(len, side).expect("room").as_ptr_range();
+                let at = |side| Guarded::<u32>::zeroed(len, side).expect("enough memory").as_ptr_range();
                 assert!((at(Side::End(off)).end.addr() + 4 * off).is_multiple_of(page));
                 assert!((at(Side::Start(off)).start.addr() - 4 * off).is_multiple_of(page));
             }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "written beside a buffer: this test")]
     fn a_write_beside_a_buffer_is_detected() {
-        let mut buffer = Guarded::<u8>::zeroed(5, Side::End(2)).expect("room");
+        let mut buffer = Guarded::<u8>::zeroed(5, Side::End(2)).expect("enough memory");
         label("this test");
         let after = buffer.buffer.end;
         buffer.map[after] = 0;

@@ -38,7 +38,7 @@ pub(crate) trait Stored: bytemuck::Pod + Send + Sync {
     /// Converts 16 values to f32.
     fn widen<L: Lanes>(lanes: L, values: &[Self; LANES]) -> L::Floats;
     /// Rounds 16 values.
-    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [Self; LANES];
+    fn round<L: Lanes>(lanes: L, floats: L::Floats) -> [Self; LANES];
 }
 
 impl Stored for f16 {
@@ -49,7 +49,7 @@ impl Stored for f16 {
     }
 
     #[inline(always)]
-    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f16; LANES] {
+    fn round<L: Lanes>(lanes: L, floats: L::Floats) -> [f16; LANES] {
         bytemuck::cast(lanes.to_f16(floats))
     }
 }
@@ -61,7 +61,7 @@ impl Stored for f32 {
     }
 
     #[inline(always)]
-    fn narrow<L: Lanes>(lanes: L, floats: L::Floats) -> [f32; LANES] {
+    fn round<L: Lanes>(lanes: L, floats: L::Floats) -> [f32; LANES] {
         let mut values = [0.0; LANES];
         lanes.store_f32(floats, &mut values);
         values
@@ -118,14 +118,14 @@ impl<T: Stored> Store<T> {
                 let first = (page * self.heads + head) * PAGE;
                 let keys = &mut self.keys[first * self.k_dim..][..PAGE * self.k_dim];
                 for (keys, k) in keys.chunks_mut(LANES * PAGE).zip(k.chunks(LANES)) {
-                    let narrow = T::narrow(lanes, sixteen(lanes, k));
+                    let rounded = T::round(lanes, sixteen(lanes, k));
                     for d in 0..k.len() {
-                        keys[d * PAGE + offset] = narrow[d];
+                        keys[d * PAGE + offset] = rounded[d];
                     }
                 }
                 let values = &mut self.values[(first + offset) * self.v_dim..][..self.v_dim];
                 for (values, v) in values.chunks_mut(LANES).zip(v.chunks(LANES)) {
-                    values.copy_from_slice(&T::narrow(lanes, sixteen(lanes, v))[..v.len()]);
+                    values.copy_from_slice(&T::round(lanes, sixteen(lanes, v))[..v.len()]);
                 }
             }
         }

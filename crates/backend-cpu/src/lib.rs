@@ -177,7 +177,7 @@ fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
     let features: Vec<&str> = kernels::features().collect();
     Description {
         name: "cpu",
-        device: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        device: cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
         facts: vec![
             ("threads", pool.threads().to_string()),
             ("features", if features.is_empty() { "none detected".into() } else { features.join(" ") }),
@@ -200,7 +200,7 @@ fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
 }
 
 /// The CPU's name from `/proc/cpuinfo` (Linux on x86).
-fn processor() -> Option<String> {
+fn cpu_name() -> Option<String> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
     let name = name.trim();
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(model.weights.matrix(id).packed.get().is_none(), repack);
             if prepare {
                 let mut copied = Vec::new();
-                model.prepare(&mut |name| copied.push(name.to_owned())).expect("room");
+                model.prepare(&mut |name| copied.push(name.to_owned())).expect("enough memory");
                 assert_eq!(copied, ["matrix"][..usize::from(repack)]);
                 assert!(model.weights.matrix(id).packed.get().is_some());
             }
@@ -287,7 +287,7 @@ mod tests {
         let mut model = cpu.take(&graph, &weights, &kv_layout).expect("a good graph");
         let memory = model.memory();
         assert_eq!((memory.weights_mapped, memory.weights_owned), (bytes as u64, bytes as u64));
-        model.prepare(&mut |name| panic!("{name} is read again")).expect("room");
+        model.prepare(&mut |name| panic!("{name} is read again")).expect("enough memory");
     }
 
     #[test]

@@ -357,8 +357,8 @@ mod tests {
     #[test]
     fn rows_of_several_matrices_come_together() {
         for (threads, rows, tile) in [(1, 5, 2), (3, 17, 6), (3, 6, 6), (2, 0, 6)] {
-            let (mut narrow, mut wide) = (vec![0; rows * 2], vec![0; rows * 5]);
-            let matrices = vec![(&mut narrow[..], 2), (&mut wide[..], 5)];
+            let (mut a, mut b) = (vec![0; rows * 2], vec![0; rows * 5]);
+            let matrices = vec![(&mut a[..], 2), (&mut b[..], 5)];
             Pool::new(threads).rows(matrices, tile, |rows, parts| {
                 assert!(rows.start.is_multiple_of(tile) && rows.len() <= tile);
                 for (part, cols) in parts.iter_mut().zip([2, 5]) {
@@ -366,8 +366,8 @@ mod tests {
                     part.iter_mut().enumerate().for_each(|(i, x)| *x += 1 + rows.start * cols + i);
                 }
             });
-            assert_eq!(narrow, (1..=rows * 2).collect::<Vec<_>>());
-            assert_eq!(wide, (1..=rows * 5).collect::<Vec<_>>());
+            assert_eq!(a, (1..=rows * 2).collect::<Vec<_>>());
+            assert_eq!(b, (1..=rows * 5).collect::<Vec<_>>());
         }
     }
 

@@ -374,7 +374,7 @@ impl CpuProgram {
         let mut products = Vec::new();
         for (expert, entries) in routing.chosen() {
             for (weight, out) in [(gate, &mut of_gates), (up, &mut of_ups)] {
-                let out = out.split_off_mut(..entries.len() * hidden).expect("room for every entry");
+                let out = out.split_off_mut(..entries.len() * hidden).expect("a row for every entry");
                 let x = input(weight, &entries);
                 let linear = &self.weights.matrix(weight).linear;
                 products.push(Product { linear, weight: &self.packed(weight)[expert], x, out });
@@ -388,7 +388,7 @@ impl CpuProgram {
         let mut of_downs = downs.values_mut();
         let product = |(expert, entries): (usize, Range<usize>)| {
             let len = entries.len() * self.bound.weight(down).rows;
-            let out = of_downs.split_off_mut(..len).expect("room for every entry");
+            let out = of_downs.split_off_mut(..len).expect("a row for every entry");
             let x = of_entries(words, entries, (form, hidden), tile);
             let linear = &self.weights.matrix(down).linear;
             Product { linear, weight: &self.packed(down)[expert], x, out }

@@ -1,6 +1,6 @@
-//! A sequence's logits are the same bits whoever shares its batch, however its prompt is split into steps,
-//! wherever its pages lie and however many threads run: random runs beside each sequence alone, of Llama and of a graph
-//! with windows, a store that two layers read, and experts.
+//! A sequence's logits have the same bits whatever shares the batch, however its prompt is chunked, wherever its pages are and
+//! however many threads run. Random schedules are compared with each sequence alone, for a Llama layer and for a graph with
+//! windows, a shared store and experts.
 
 use std::collections::HashMap;
 
@@ -18,17 +18,17 @@ use quant::Format;
 use testkit::goldens;
 use testkit::llama::Spec;
 
-/// Sequences there are.
+/// Number of sequences.
 const SEQUENCES: usize = 64;
 
-/// Pages of each group: some more than all sequences need.
+/// Pages per group: slightly more than all sequences need.
 const PAGES: usize = 160;
 
-/// Rows of all sequences together.
+/// Total rows of a step.
 const ROWS: usize = 3000;
 
-/// The tokens of sequence `s`: the first goes past 512 positions, where attention begins a second chunk, a
-/// few past two pages, all others past one.
+/// The tokens of sequence `s`. The first exceeds 512 positions, where attention starts a second chunk; a few exceed two
+/// pages, all others one.
 fn tokens(s: usize) -> Vec<u32> {
     let len = match s {
         0 => 600,
@@ -38,28 +38,28 @@ fn tokens(s: usize) -> Vec<u32> {
     goldens::tokens().as_flattened()[s * 50..][..len].to_vec()
 }
 
-/// How some sequences are run.
+/// A schedule.
 #[derive(Clone, Debug)]
 struct Run {
     threads: usize,
     sequences: Vec<Plan>,
-    /// The pages of a group, in the order in which sequences get them.
+    /// Pages of a group, in allocation order.
     pages: Vec<u32>,
     outputs: Outputs,
 }
 
-/// How one of them is.
+/// The schedule of one sequence.
 #[derive(Clone, Debug)]
 struct Plan {
-    /// The step it joins in.
+    /// Its first step.
     start: usize,
-    /// Positions, at most.
+    /// Maximum positions.
     len: usize,
-    /// Rows of its steps, over and over.
+    /// Rows per step, repeated cyclically.
     chunks: Vec<usize>,
 }
 
-/// The rows that are outputs.
+/// Which rows are output rows.
 #[derive(Clone, Copy, Debug)]
 enum Outputs {
     All,
@@ -71,7 +71,7 @@ fn runs() -> impl Strategy<Value = Run> {
     let of_pages = (1..=18usize, -1..=1isize).prop_map(|(n, off)| (n * PAGE).wrapping_add_signed(off));
     let len = prop_oneof![of_pages, 505..=520usize, 1..=600usize];
     let rows = prop_oneof![4 => Just(1), 4 => 2..=8usize, 2 => 9..=64usize, 1 => 65..=600usize];
-    // One chunk that is not small, lest six hundred steps be run.
+    // One larger chunk avoids six hundred steps.
     let sequence = (0..6usize, len, prop::collection::vec(rows, 0..=4), 12..=300usize);
     let sequence = sequence.prop_map(|(start, len, mut chunks, large)| {
         chunks.insert(start % (chunks.len() + 1), large);
@@ -92,11 +92,11 @@ fn runs() -> impl Strategy<Value = Run> {
 /// A graph and its weights.
 type Net = (Graph, HashMap<String, Weight>);
 
-/// A layer of Llama.
+/// A Llama layer.
 fn llama(format: Format) -> Net {
     let mut spec = Spec { layers: 1, ffn: 768, ..Spec::new(format) };
     if format.block_len() == 1 {
-        // Heads that are no whole vectors, three to one of keys and values.
+        // Head dimension not a multiple of the vector; three query heads per K/V head.
         spec = Spec { heads: 6, head_length: Some(40), ..spec };
     }
     let file = Gguf::from_bytes(spec.file().into()).expect("a good file");
@@ -110,11 +110,11 @@ fn llama(format: Format) -> Net {
     (graph, weights)
 }
 
-/// Columns of the newer graph's layers: 8 heads of 32 over 2 of keys and values.
+/// Columns of the second graph: 8 heads of 32 over 2 K/V heads.
 const COLS: usize = 256;
 
-/// Three layers of attention: one with a window, one without, one that reads the keys and values of the first; then
-/// experts of two formats, of which a row uses 2 of 5.
+/// Three attention layers: one with a window, one without, one that reads the first one's K and V. Then experts in two
+/// formats, 2 of 5 per row.
 fn newer(format: Format) -> Net {
     let (mut g, mut weights) = (Builder::new(), HashMap::new());
     let mut weight = |g: &mut Builder, name: &str, [count, rows, cols]: [usize; 3], format: Format| {
@@ -159,7 +159,7 @@ fn newer(format: Format) -> Net {
     (g.finish(y), weights)
 }
 
-/// A model on a kernel set, and the bits of the logits of each sequence alone: `[sequence][position]`.
+/// A model on an instruction set, and the logit bits of each sequence alone: `[sequence][position]`.
 struct Subject {
     isa: Isa,
     net: Net,
@@ -191,10 +191,10 @@ impl Subject {
         let cpu = Cpu::with_isa(threads.try_into().ok(), self.isa).expect("an available set");
         let kv_layout = KvLayout::uniform(graph, PAGES, self.kv);
         let mut model = Box::new(cpu).load(graph, weights, &kv_layout).expect("a good model");
-        model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("room")
+        model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("enough memory")
     }
 
-    /// Runs all sequences to their ends; the error says where a bit differs.
+    /// Runs all sequences; the error says where a bit differs.
     fn check(&self, plan: &Run) -> Result<(), TestCaseError> {
         let (mut program, groups) = (self.compile(plan.threads), self.groups());
         let mut free: Vec<Vec<u32>> = vec![plan.pages.clone(); groups.len()];
@@ -239,7 +239,7 @@ impl Subject {
     }
 }
 
-/// A sequence that is being run.
+/// A running sequence.
 struct Row<'a> {
     s: usize,
     plan: &'a Plan,
@@ -255,7 +255,7 @@ impl Row<'_> {
         Row { s, plan, tokens, tables: vec![BlockTable::default(); groups], n_past: 0 }
     }
 
-    /// Its next `len` rows. Pages that no window reaches are given back, and are the next that others get.
+    /// Its next `len` rows. Frees the pages outside all windows; they are reused first.
     fn take(&mut self, len: usize, groups: &[Group], free: &mut [Vec<u32>]) -> Sequence {
         for ((table, group), free) in self.tables.iter_mut().zip(groups).zip(free) {
             let gone = first_needed_page(*group, self.n_past) - table.first;
@@ -271,7 +271,7 @@ impl Row<'_> {
     }
 }
 
-/// The bits of the logits of the output rows of a step.
+/// The logit bits of a step's output rows.
 fn run(
     program: &mut dyn Program,
     tokens: Vec<u32>,
@@ -285,12 +285,12 @@ fn run(
     logits.chunks_exact(logits.len() / rows).map(row).collect()
 }
 
-/// `cases` random runs of what `net` makes of each of `formats`.
+/// `cases` random schedules of the graph `net` in each of `formats`.
 fn check(isa: Isa, formats: &[Format], net: fn(Format) -> Net, cases: u32) {
     if !isa.is_available() {
         let is_required = isa == Isa::Avx2 && std::env::var_os("RUSTORCH_REQUIRE_AVX2").is_some();
-        assert!(!is_required, "this processor has no {}", isa.name());
-        eprintln!("skipped: this processor has no {}", isa.name());
+        assert!(!is_required, "this CPU has no {}", isa.name());
+        eprintln!("skipped: this CPU has no {}", isa.name());
         return;
     }
     for &format in formats {
@@ -302,7 +302,7 @@ fn check(isa: Isa, formats: &[Format], net: fn(Format) -> Net, cases: u32) {
     }
 }
 
-/// A format of each kind.
+/// One format of each kind.
 const KINDS: [Format; 7] = {
     use Format::{F16, F32, Q2_K, Q4_0, Q4_K, Q6_K, Q8_0};
     [Q4_0, Q8_0, Q4_K, Q6_K, Q2_K, F16, F32]
@@ -328,7 +328,7 @@ fn avx2_with_windows_and_experts() {
     check(Isa::Avx2, &KINDS, newer, 4);
 }
 
-/// Plain Rust is slow.
+/// Scalar code is slow.
 #[test]
 fn scalar() {
     check(Isa::Scalar, &KINDS, llama, 2);

@@ -4,15 +4,15 @@ use backend::Backend;
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 
-/// Two threads, so that tiles meet. On a processor without the instruction set the tests run the kernels
-/// that every processor has and say so; where AVX2 is missing and `RUSTORCH_REQUIRE_AVX2` is set they fail.
+/// Two threads, so that work is split. On a CPU without the instruction set, the tests run scalar code and say so; a missing
+/// AVX2 fails if `RUSTORCH_REQUIRE_AVX2` is set.
 fn cpu(isa: Isa) -> Box<dyn Backend> {
     if let Some(cpu) = Cpu::with_isa(2.try_into().ok(), isa) {
         return Box::new(cpu);
     }
     let is_required = isa == Isa::Avx2 && std::env::var_os("RUSTORCH_REQUIRE_AVX2").is_some();
-    assert!(!is_required, "this processor has no {}", isa.name());
-    eprintln!("skipped: this processor has no {}", isa.name());
+    assert!(!is_required, "this CPU has no {}", isa.name());
+    eprintln!("skipped: this CPU has no {}", isa.name());
     Box::new(Cpu::new(None))
 }
 

@@ -1,5 +1,5 @@
-//! Whole models of floating-point weights against an independent exact forward pass
-//! (`tools/oracle/exact.py`), with K/V in f32: nothing is rounded to less than f32 anywhere.
+//! Whole models with floating-point weights and K/V in f32 against an independent exact forward pass
+//! (`tools/oracle/exact.py`).
 
 use backend::KvFormat;
 use backend_cpu::{Cpu, Isa};
@@ -7,7 +7,7 @@ use testkit::conformance::random::nmse;
 use testkit::whole::Whole;
 use testkit::{families, goldens};
 
-/// Sequences of the goldens that are run.
+/// Number of golden sequences to run.
 const SEQUENCES: usize = 2;
 
 #[test]
@@ -35,7 +35,7 @@ fn float_models_lose_nothing_but_the_rounding_of_f32() {
     }
 }
 
-/// 300 tokens at once, and in steps of 37, which end within pages and windows.
+/// 300 tokens in one step, and in steps of 37, which end inside pages and windows.
 #[test]
 fn families_are_exact_over_300_tokens() {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {

@@ -1,5 +1,5 @@
-//! Experts in every format, however weights are kept and multiplied: packed or left in the file the same bits, with
-//! activations of f32 the reference's numbers, and each row the same bits alone and among others.
+//! Experts in every format: the same bits packed and mapped, the reference's values with f32 activations, and the same bits
+//! for a row alone and in a batch.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,25 @@ use graph::{Activation, Builder, Graph};
 use quant::Format;
 use testkit::conformance::random::nmse;
 
-/// Rows of the table, and experts.
+/// Rows of the table; experts.
 const ROWS: usize = 40;
 const EXPERTS: usize = 6;
 
-/// Columns of `x`, of gates and ups, and of the result: no whole strips.
+/// Columns of `x`, of gate and up, and of the result; the last strip is partial.
 const COLS: usize = 256;
 const INNER: usize = 512;
 const OUT: usize = 100;
 
-/// What weighs the experts of a row.
+/// Source of the routing weights.
 #[derive(Clone, Copy)]
 enum Routes {
-    /// The two largest of logits.
+    /// Top 2 of logits.
     Two,
-    /// A table of weights: of row `r` those of the first `r % 7` experts, so that of some rows none counts.
+    /// A table: row `r` uses its first `r % 7` experts, so some rows use none.
     Table,
 }
 
-/// Experts whose gates, ups and downs have these formats.
+/// Experts with these formats of gate, up and down.
 fn net([gate, up, down]: [Format; 3], routes: Routes) -> (Graph, HashMap<String, Weight>) {
     let (mut g, mut weights) = (Builder::new(), HashMap::new());
     let mut weight = |g: &mut Builder, name: &str, [count, rows, cols]: [usize; 3], format: Format| {
@@ -65,10 +65,10 @@ fn compile(
 ) -> Box<dyn Program> {
     let kv_layout = KvLayout::uniform(graph, 0, KvFormat::F16);
     let mut model = backend.load(graph, weights, &kv_layout).expect("a good graph");
-    model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("room")
+    model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("enough memory")
 }
 
-/// What becomes of these rows of the table.
+/// Runs these rows of the table.
 fn run(program: &mut dyn Program, rows: std::ops::Range<u32>) -> Vec<f32> {
     let n = rows.len();
     let sequence = Sequence::uniform(0, n, 0, []);
@@ -76,8 +76,8 @@ fn run(program: &mut dyn Program, rows: std::ops::Range<u32>) -> Vec<f32> {
     program.run(&step).expect("a good step").values().to_vec()
 }
 
-fn bits(numbers: &[f32]) -> Vec<u32> {
-    numbers.iter().map(|x| x.to_bits()).collect()
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
 }
 
 /// Checks experts of these formats on every instruction set.
@@ -119,7 +119,7 @@ fn every_format() {
     }
 }
 
-/// Gates and ups that want activations of other forms, and a row's experts from none to all.
+/// Gate and up with different activation layouts, and rows with none to all experts.
 #[test]
 fn mixed_formats_and_any_number_of_experts() {
     use Format::{BF16, F32, Q4_K, Q5_0, Q6_K, Q8_0};

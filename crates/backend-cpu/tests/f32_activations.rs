@@ -1,4 +1,4 @@
-//! Activations of f32: whole models in every quantised format are the reference's, but for the rounding of f32.
+//! f32 activations: whole models in every quantised format match the reference up to f32 rounding.
 
 use backend::{Backend, KvFormat};
 use backend_cpu::{Cpu, Isa};
@@ -6,7 +6,7 @@ use backend_reference::Reference;
 use testkit::conformance::random::nmse;
 use testkit::whole::Whole;
 
-/// Tokens of the sequence that is run.
+/// Number of tokens.
 const POSITIONS: usize = 49;
 
 #[test]

@@ -1,11 +1,10 @@
-//! Weights that stay where they were loaded, beside copies of them packed for kernels: the same bits, in every
-//! format, for few rows and for many.
+//! Mapped and packed weights give the same bits, in every format, for GEMV and GEMM.
 
 use backend::{Backend, KvFormat};
 use backend_cpu::{Cpu, Isa};
 use testkit::whole::Whole;
 
-/// Tokens of the sequence that is run.
+/// Number of tokens.
 const POSITIONS: usize = 49;
 
 #[test]

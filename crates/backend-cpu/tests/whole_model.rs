@@ -1,14 +1,14 @@
-//! Whole models, random ones in every format and the demo model, on the CPU backend: against the reference backend,
-//! and that against llama.cpp's error on the same file and tokens (`tools/oracle`).
+//! Whole models on the CPU (random ones in every format and the demo model): their error against the reference backend must
+//! not exceed llama.cpp's on the same file and tokens (`tools/oracle`).
 
 use backend_cpu::{Cpu, Isa};
 use backend_reference::Reference;
 use testkit::{Case, goldens, judge};
 
-/// What every run of the tests computes: floats, blocks of 32 and of 256, experts, windows, a trained model.
+/// Models of every test run: floats, blocks of 32 and 256, experts, windows, a trained model.
 const ALWAYS: [&str; 7] = ["F16", "Q4_0", "Q8_0", "Q4_K", "Q4_K-qwen3moe", "Q8_0-gemma3", "demo-q6_k"];
 
-/// 4,096 positions of some models, each with kernels of these sets.
+/// Compares 4,096 positions of some models on these instruction sets.
 fn no_further_than_llama_cpp(sets: &[Isa], is_among: impl Fn(&Case) -> bool) {
     let mut wrong = Vec::new();
     let cases: Vec<Case> = testkit::cases().into_iter().filter(is_among).collect();
@@ -27,13 +27,13 @@ fn no_further_than_llama_cpp(sets: &[Isa], is_among: impl Fn(&Case) -> bool) {
     assert!(wrong.is_empty(), "beyond the limits: {wrong:?}");
 }
 
-/// With the kernels that this processor uses.
+/// On this CPU's best instruction set.
 #[test]
 fn no_further_from_exact_than_llama_cpp() {
     no_further_than_llama_cpp(&[Isa::detect()], |case| ALWAYS.contains(&&*case.name));
 }
 
-/// Every model with every kernel set of this processor.
+/// Every model on every instruction set of this CPU.
 #[test]
 #[ignore = "takes minutes"]
 fn no_model_is_further_from_exact_than_llama_cpp() {

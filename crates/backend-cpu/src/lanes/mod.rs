@@ -229,11 +229,11 @@ mod tests {
         {
             match avx2::Avx2::detect() {
                 Some(lanes) => lanes.run(check),
-                None => eprintln!("skipped: this processor has no AVX2"),
+                None => eprintln!("skipped: this CPU has no AVX2"),
             }
             match avx512::Avx512::detect() {
                 Some(lanes) => lanes.run(check),
-                None => eprintln!("skipped: this processor has no AVX-512 with VNNI"),
+                None => eprintln!("skipped: this CPU has no AVX-512 with VNNI"),
             }
         }
     }

@@ -47,18 +47,18 @@ fn pack_bits(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
     for r in 0..LANES {
         words[r] = u32::from_le_bytes(rows[r]);
     }
-    let mut turned = [0; LANES];
+    let mut bits = [0; LANES];
     for r in 0..LANES {
         for j in 0..4 {
             // Moves bit `4s + j` to bit `s` of byte `j`.
             let every = words[r] >> j & 0x1111_1111;
             let pairs = (every | every >> 3) & 0x0303_0303;
             let halves = (pairs | pairs >> 6) & 0x000F_000F;
-            turned[r] |= ((halves | halves >> 12) & 0xFF) << (8 * j);
+            bits[r] |= ((halves | halves >> 12) & 0xFF) << (8 * j);
         }
     }
     for r in 0..LANES {
-        out[0].as_chunks_mut().0[r] = turned[r].to_le_bytes();
+        out[0].as_chunks_mut().0[r] = bits[r].to_le_bytes();
     }
 }
 

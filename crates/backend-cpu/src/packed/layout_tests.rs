@@ -23,11 +23,11 @@ fn each(check: impl WithSimd + Copy) {
         use crate::lanes::{avx2::Avx2, avx512::Avx512};
         match Avx2::detect() {
             Some(lanes) => lanes.run(check),
-            None => eprintln!("skipped: this processor has no AVX2"),
+            None => eprintln!("skipped: this CPU has no AVX2"),
         }
         match Avx512::detect() {
             Some(lanes) => lanes.run(check),
-            None => eprintln!("skipped: this processor has no AVX-512 with VNNI"),
+            None => eprintln!("skipped: this CPU has no AVX-512 with VNNI"),
         }
     }
 }
@@ -77,7 +77,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
             let bytes = testkit::random_matrix(format, rows * cols, 0.1, 7);
             let matrix = <[B]>::ref_from_bytes(&bytes).expect("whole blocks");
             let packed = Packed::new::<L, B, G>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
-            let kept = &packed.expect("room")[0];
+            let in_memory = &packed.expect("enough memory")[0];
             let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
             // The scratch holds another strip at first.
             let mut scratch = Scratch::take();
@@ -86,7 +86,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                     let (headers, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
                     let mut unused = Scratch(Vec::new());
                     let same =
-                        (headers, packed) == kept.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
+                        (headers, packed) == in_memory.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
                     assert!(
                         same,
                         "{format} [{rows}, {cols}], strip {s}, blocks {part:?}: differs from the packed strip"
@@ -139,21 +139,21 @@ impl<F: Float> WithSimd for Floats<F> {
                 let bytes = testkit::random_matrix(F::FORMAT, rows * cols, 0.1, 7);
                 let matrix = F::slice(&bytes);
                 let packed = Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
-                let kept = &packed.expect("room")[0];
+                let in_memory = &packed.expect("enough memory")[0];
                 let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
                 let (mut scratch, mut unused) = (Scratch::take(), Scratch(Vec::new()));
                 for s in (0..rows.div_ceil(LANES)).rev() {
                     for part in [0..cols, cols / 2..cols, 0..cols / 2] {
                         let label = format!("{} [{rows}, {cols}], strip {s}, {part:?}", F::FORMAT);
-                        let kept = kept.values::<L, F>(lanes, s, part.clone(), &mut unused);
+                        let in_memory = in_memory.values::<L, F>(lanes, s, part.clone(), &mut unused);
                         let mapped = mapped.values::<L, F>(lanes, s, part.clone(), &mut scratch);
-                        assert_eq!((kept.len(), mapped.len()), (part.len(), part.len()), "{label}");
+                        assert_eq!((in_memory.len(), mapped.len()), (part.len(), part.len()), "{label}");
                         for (place, col) in part.enumerate() {
                             for r in 0..LANES {
                                 let row = s * LANES + r;
                                 let expected = (row < rows).then(|| matrix[row * cols + col].as_bytes());
                                 let expected = expected.unwrap_or(&[0; 4][..size_of::<F>()]);
-                                for found in [kept[place][r], mapped[place][r]] {
+                                for found in [in_memory[place][r], mapped[place][r]] {
                                     assert_eq!(
                                         found.as_bytes(),
                                         expected,

@@ -293,7 +293,7 @@ mod tests {
     /// `x` times a weight of `format`; checks that packed and mapped weights give the same bits.
     fn product(kernels: &Kernels, format: Format, weights: &[u8], x: &[f32], rows: usize) -> Vec<f32> {
         let (linear, tile, mut pool) = (kernels.linear(format), kernels.tile, Pool::new(1));
-        let weight = &(linear.pack)(&mut pool, weights, [1, N, COLS]).expect("room")[0];
+        let weight = &(linear.pack)(&mut pool, weights, [1, N, COLS]).expect("enough memory")[0];
         let mut words = vec![0; rows * linear.form.words(COLS)];
         (kernels.pack)(x, rows, tile, linear.form, &mut words);
         let x = Activations { words: &words, rows, cols: COLS, tile };

@@ -1,5 +1,5 @@
-//! Instruction sets beside plain Rust, kernel by kernel: integers are equal, floats differ by rounding
-//! alone. Products are held against each other in `packed/mod.rs`, vectors in `lanes/mod.rs`.
+//! Vector kernels against scalar ones: integers are equal, floats differ only by rounding. `packed/mod.rs` tests GEMV and
+//! GEMM, `lanes/mod.rs` the vector operations.
 
 use backend::KvFormat;
 use graph::{Activation, Pairing};
@@ -10,30 +10,30 @@ use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
 use crate::guard::Side;
 
-/// NMSE that rounding may cost.
+/// NMSE limit for rounding.
 const LIMIT: f64 = 1e-10;
 
-/// What plain Rust and each vector instruction set give for `call`: all of them, then two by two.
-fn beside_plain<T>(call: impl Fn(Calls) -> T, check: impl Fn(&str, &T, &T)) {
+/// Compares `call` on each vector instruction set with scalar code.
+fn compare_to_scalar<T>(call: impl Fn(Calls) -> T, check: impl Fn(&str, &T, &T)) {
     let of = |isa| Some(call(Calls { kernels: kernels(isa)?, side: Side::End(0) }));
-    let plain = of(Isa::Scalar).expect("every processor has it");
+    let scalar = of(Isa::Scalar).expect("every CPU supports it");
     for isa in [Isa::Avx2, Isa::Avx512] {
         if let Some(found) = of(isa) {
-            check(isa.name(), &plain, &found);
+            check(isa.name(), &scalar, &found);
         }
     }
 }
 
 fn alike(what: &str, call: impl Fn(Calls) -> Vec<f32>) {
-    beside_plain(call, |isa, plain, found| {
+    compare_to_scalar(call, |isa, scalar, found| {
         let square = |x: f32| f64::from(x) * f64::from(x);
-        let error: f64 = plain.iter().zip(found).map(|(a, b)| square(a - b)).sum();
-        let nmse = error / plain.iter().map(|&a| square(a)).sum::<f64>();
-        assert!(plain.len() == found.len() && nmse < LIMIT, "{isa}, {what}: NMSE {nmse:e} to plain Rust");
+        let error: f64 = scalar.iter().zip(found).map(|(a, b)| square(a - b)).sum();
+        let nmse = error / scalar.iter().map(|&a| square(a)).sum::<f64>();
+        assert!(scalar.len() == found.len() && nmse < LIMIT, "{isa}, {what}: NMSE {nmse:e} to scalar code");
     });
 }
 
-/// Rows are packed for a tile, which is another for each instruction set; what is in a row is the same.
+/// Panels depend on the instruction set's tile; the contents of a row do not.
 #[test]
 fn activations_have_the_same_bits() {
     for format in Format::ALL {
@@ -44,18 +44,18 @@ fn activations_have_the_same_bits() {
                 words.sort_unstable();
                 words
             };
-            beside_plain(sorted, |isa, plain, found| {
-                assert!(plain == found, "{isa}, {format}, {rows} rows");
+            compare_to_scalar(sorted, |isa, scalar, found| {
+                assert!(scalar == found, "{isa}, {format}, {rows} rows");
             });
-            // One row has one order whatever the tile.
+            // A single row has one order whatever the tile.
             let one = |calls: Calls| calls.pack(calls.kernels.linear(format).form, 1, cols).to_vec();
-            beside_plain(one, |isa, plain, found| assert!(plain == found, "{isa}, {format}, one row"));
+            compare_to_scalar(one, |isa, scalar, found| assert!(scalar == found, "{isa}, {format}, one row"));
         }
     }
 }
 
 #[test]
-fn norms_gates_and_rotations_agree() {
+fn norms_gates_and_rope_agree() {
     for len in [1, 15, 16, 17, 70, 256, 2048] {
         alike(&format!("rms_norm of {len}"), |calls| calls.rms_norm(len));
         for act in [Activation::Silu, Activation::GeluTanh] {
@@ -70,7 +70,7 @@ fn norms_gates_and_rotations_agree() {
     }
 }
 
-/// Every instruction set beside the formula in f64.
+/// Every instruction set against the formula in f64.
 fn beside_exact(exact: &[f64], what: &str, call: impl Fn(Calls) -> Vec<f32>) {
     for isa in Isa::ALL {
         let Some(kernels) = kernels(isa) else { continue };
@@ -81,9 +81,9 @@ fn beside_exact(exact: &[f64], what: &str, call: impl Fn(Calls) -> Vec<f32>) {
     }
 }
 
-/// The formula of Hendrycks and Gimpel in f64, from where it is -0 to where it is the gate; and what lies beyond.
+/// The formula of Hendrycks and Gimpel in f64, over the range where it is neither 0 nor the identity, and beyond.
 #[test]
-fn gelu_is_its_formula() {
+fn gelu_matches_its_formula() {
     let gates: Vec<f32> = (-12_000..=12_000).map(|i| i as f32 * 1e-3).collect();
     let ups: Vec<f32> = (0..gates.len()).map(|i| (i % 7) as f32 - 3.3).collect();
     let of = |&x: &f32| {
@@ -113,7 +113,7 @@ fn gelu_is_its_formula() {
 
 /// softmax(ln 2, ln 6) is 1/4, 3/4.
 #[test]
-fn routes_are_those_of_the_largest() {
+fn routes_go_to_the_largest_logits() {
     let of = |logits: &[f32], used| {
         let mut y = vec![f32::NAN; logits.len()];
         route(&mut y, logits, used, &mut vec![7; 3]);
@@ -147,11 +147,11 @@ fn attention_agrees() {
     }
 }
 
-/// Windows that end and begin anywhere in pages and chunks, of one row and of many, some wider than all there is.
+/// Windows that begin and end anywhere in pages and chunks, for one row and many, some larger than the sequence.
 #[test]
-fn attention_is_its_formula() {
+fn attention_matches_its_formula() {
     let exact = |shape| {
-        let kernels = kernels(Isa::Scalar).expect("every processor has it");
+        let kernels = kernels(Isa::Scalar).expect("every CPU supports it");
         Calls { kernels, side: Side::End(0) }.attend_exactly(shape)
     };
     for (rows, positions) in [(1, 1), (1, 545), (9, 530), (64, 1100), (100, 100)] {

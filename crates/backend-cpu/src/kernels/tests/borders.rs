@@ -1,5 +1,5 @@
-//! No kernel reads or writes beyond a buffer, whatever its length and alignment; what lies beyond does not
-//! change a bit. A kernel that does is killed by a signal, and the last line on stderr says which.
+//! No kernel accesses memory outside its buffers, whatever their length and alignment. A kernel that does is killed by a
+//! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
 use graph::{Activation, Pairing};
@@ -9,14 +9,13 @@ use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
 use crate::guard::Side;
 
-/// Right at the page, on either side.
+/// Adjacent to the guard page, on either side.
 const SIDES: [Side; 2] = [Side::End(0), Side::Start(0)];
 
-/// Lengths of rows: several vectors and all that can be left of one.
+/// Row lengths: several vectors and every possible remainder.
 const LENGTHS: std::ops::RangeInclusive<usize> = 1..=70;
 
-/// Calls `call` with buffers right at the page, and where `off` says so with some elements between, so that
-/// all alignments occur; all must give the same bits.
+/// Calls `call` with buffers adjacent to the guard page and, if `off`, at every alignment. All must give the same bits.
 fn everywhere(isa: Isa, off: bool, call: impl Fn(Calls) -> Vec<f32>) {
     let Some(kernels) = kernels(isa) else { return };
     let bits = |side| -> Vec<u32> { call(Calls { kernels, side }).iter().map(|y| y.to_bits()).collect() };
@@ -33,14 +32,14 @@ fn products(isa: Isa) {
         for rows in 1..=64 {
             of(rows, [1, 16, 17, 31][rows % 4], block, false);
         }
-        // Past the end of a slab of columns, and of a second strip.
+        // Crosses the end of a slab and of a second strip.
         for (rows, n) in [(1, 45), (4, 33), (8, 15), (9, 47), (23, 33)] {
             of(rows, n, 1280, false);
         }
         of(3, 35, 2 * block, true);
         of(19, 35, 2 * block, true);
     }
-    // Weights that are plain numbers have rows of any length.
+    // Floating-point weights have rows of any length.
     for format in [Format::F32, Format::F16, Format::BF16] {
         for cols in LENGTHS {
             for rows in [1, 2, 7, 9, 13] {
@@ -77,7 +76,7 @@ fn attention(isa: Isa) {
                 }
             }
         }
-        // Past the end of a chunk of positions.
+        // Crosses the end of a chunk of positions.
         for (rows, positions) in [(1, 512), (5, 515), (2, 1100)] {
             for window in [None, Some(40), Some(520)] {
                 let (heads, kv_heads, k_dim, v_dim) = (4, 2, 24, 40);
@@ -95,12 +94,12 @@ macro_rules! borders {
             use super::*;
 
             #[test]
-            fn products() {
+            fn matmuls() {
                 super::products($isa);
             }
 
             #[test]
-            fn rows_of_numbers() {
+            fn row_kernels() {
                 super::rows_of_numbers($isa);
             }
 

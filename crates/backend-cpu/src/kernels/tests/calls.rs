@@ -1,4 +1,4 @@
-//! How tests call each kernel: on buffers beside a page that cannot be touched, on numbers that look random.
+//! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
 use backend::{BlockTable, KvFormat, PAGE, Sequence, Step, StoreLayout};
 use bytes::Bytes;
@@ -13,30 +13,30 @@ use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Pool;
 
-/// Calls kernels with all buffers at one side.
+/// Calls kernels with all buffers on one side of a guard page.
 #[derive(Clone, Copy)]
 pub(super) struct Calls {
     pub(super) kernels: Kernels,
     pub(super) side: Side,
 }
 
-/// Queries, keys and values.
+/// An attention test case.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attention {
     pub(super) format: KvFormat,
-    /// Rows of queries, the last of a sequence of so many positions.
+    /// Query rows: the last ones of a sequence of `positions`.
     pub(super) rows: usize,
     pub(super) positions: usize,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) k_dim: usize,
     pub(super) v_dim: usize,
-    /// Positions that a row sees.
+    /// The sliding window, in positions.
     pub(super) window: Option<usize>,
 }
 
-/// `len` numbers from -1 to 1.
-fn numbers(len: usize, seed: usize) -> Vec<f32> {
+/// `len` values from -1 to 1.
+fn values(len: usize, seed: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 + seed * 104_729 + 13) % 1009) as f32 / 504.0 - 1.0).collect()
 }
 
@@ -45,23 +45,23 @@ impl Calls {
         guard::label(&format!("{} {what}, buffers at {:?}", self.kernels.isa().name(), self.side));
     }
 
-    fn numbers(&self, len: usize, seed: usize) -> Guarded<f32> {
-        Guarded::copy(&numbers(len, seed), self.side)
+    fn values(&self, len: usize, seed: usize) -> Guarded<f32> {
+        Guarded::copy(&values(len, seed), self.side)
     }
 
     fn zeroed<T: bytemuck::Pod>(&self, len: usize) -> Guarded<T> {
-        Guarded::zeroed(len, self.side).expect("room for a test")
+        Guarded::zeroed(len, self.side).expect("enough memory")
     }
 
-    /// Activations `[rows, cols]` in a form.
+    /// Packed activations `[rows, cols]`.
     pub(super) fn pack(&self, form: Form, rows: usize, cols: usize) -> Guarded<u32> {
-        let (x, mut words) = (self.numbers(rows * cols, 1), self.zeroed(rows * form.words(cols)));
+        let (x, mut words) = (self.values(rows * cols, 1), self.zeroed(rows * form.words(cols)));
         self.label(format_args!("packing of [{rows}, {cols}] to {form:?}"));
         (self.kernels.pack)(&x, rows, self.kernels.tile, form, &mut words);
         words
     }
 
-    /// `[rows, cols]` times the transpose of `[n, cols]`: with the weight packed before, and where it lies.
+    /// `[rows, cols]` times the transpose of `[n, cols]`, with packed and with mapped weights.
     pub(super) fn product(&self, format: Format, rows: usize, n: usize, cols: usize) -> Vec<f32> {
         let linear = self.kernels.linear(format);
         let words = self.pack(linear.form, rows, cols);
@@ -70,7 +70,7 @@ impl Calls {
         self.label(format_args!("packing of {format} [{n}, {cols}]"));
         let side = if let Side::End(_) = self.side { Side::End(0) } else { Side::Start(0) };
         let packed = guard::at(side, || (linear.pack)(&mut pool, &bytes, [1, n, cols]));
-        let packed = packed.expect("room for a test").pop().expect("one matrix");
+        let packed = packed.expect("enough memory").pop().expect("one matrix");
         let mut product = |weight: Packed, how: &str| {
             let mut y = self.zeroed(rows * n);
             self.label(format_args!("product of [{rows}, {cols}] and {format} [{n}, {cols}], {how}"));
@@ -86,24 +86,24 @@ impl Calls {
     }
 
     pub(super) fn rms_norm(&self, len: usize) -> Vec<f32> {
-        let (mut y, x, weight) = (self.zeroed(len), self.numbers(len, 1), self.numbers(len, 2));
+        let (mut y, x, weight) = (self.zeroed(len), self.values(len, 1), self.values(len, 2));
         self.label(format_args!("rms_norm of {len} values"));
         (self.kernels.rms_norm)(&mut y, &x, &weight, 1e-5);
         y.to_vec()
     }
 
-    /// Gates reach from -100 to 100.
+    /// Gates range from -100 to 100.
     pub(super) fn gate(&self, act: Activation, len: usize) -> Vec<f32> {
-        let (mut y, mut gate, up) = (self.zeroed(len), self.numbers(len, 1), self.numbers(len, 2));
+        let (mut y, mut gate, up) = (self.zeroed(len), self.values(len, 1), self.values(len, 2));
         gate.iter_mut().for_each(|gate| *gate *= gate.abs() * 100.0);
         self.label(format_args!("{} of {len} values", act.name()));
         (self.kernels.gate)(act, &mut y, &gate, &up);
         y.to_vec()
     }
 
-    /// Of each of `heads` heads the first `dims` columns rotate.
+    /// Ropes the first `dims` columns of each head.
     pub(super) fn rope(&self, pairing: Pairing, heads: usize, head_dim: usize, dims: usize) -> Vec<f32> {
-        let (mut y, x) = (self.zeroed(heads * head_dim), self.numbers(heads * head_dim, 1));
+        let (mut y, x) = (self.zeroed(heads * head_dim), self.values(heads * head_dim, 1));
         let cos_sin: Vec<[f32; 2]> = (0..dims / 2).map(|i| [(i as f32).cos(), (i as f32).sin()]).collect();
         let cos_sin = Guarded::copy(&cos_sin, self.side);
         self.label(format_args!("rotation of {dims} columns of {heads} heads of {head_dim}, {pairing:?}"));
@@ -111,15 +111,15 @@ impl Calls {
         y.to_vec()
     }
 
-    /// `[rows, heads * v_dim]`. Pages that no row sees are given back before, and overwritten.
+    /// `[rows, heads * v_dim]`. Pages that no row sees are freed and overwritten first.
     pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
         let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
         let (pages, group) = (positions.div_ceil(PAGE), Group { window });
         let store = graph::Store { heads: kv_heads, k_dim, v_dim, window };
         let layout = StoreLayout { store, pages, format };
-        let mut store = guard::at(self.side, || Kv::new(&layout)).expect("room for a test");
-        let k = self.numbers(positions * kv_heads * k_dim, 1);
-        let v = self.numbers(positions * kv_heads * v_dim, 2);
+        let mut store = guard::at(self.side, || Kv::new(&layout)).expect("enough memory");
+        let k = self.values(positions * kv_heads * k_dim, 1);
+        let v = self.values(positions * kv_heads * v_dim, 2);
         self.label(format_args!("store for {shape:?}"));
         let mut write = |positions: usize, k: &[f32], v: &[f32]| {
             let sequence = Sequence::uniform(0, positions, 1, 0..pages as u32);
@@ -135,7 +135,7 @@ impl Calls {
         let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
         let sequence = Sequence { n_past: positions - rows, len: rows, tables: [table].into() };
         let step = Step::new(vec![0; rows], vec![sequence], Vec::new()).expect("a good step");
-        let (q, mut y) = (self.numbers(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
+        let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
         self.label(format_args!("{shape:?}"));
@@ -152,12 +152,12 @@ impl Calls {
         y.to_vec()
     }
 
-    /// The same of the same numbers, as the formula says, in f64; keys and values in f32.
+    /// The same attention by its formula in f64, with K and V in f32.
     pub(super) fn attend_exactly(&self, shape: Attention) -> Vec<f64> {
         let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
-        let k = numbers(positions * kv_heads * k_dim, 1);
-        let v = numbers(positions * kv_heads * v_dim, 2);
-        let q = numbers(rows * heads * k_dim, 3);
+        let k = values(positions * kv_heads * k_dim, 1);
+        let v = values(positions * kv_heads * v_dim, 2);
+        let q = values(rows * heads * k_dim, 3);
         let mut y = Vec::new();
         for (row, position) in (positions - rows..positions).enumerate() {
             for head in 0..heads {
