@@ -200,7 +200,7 @@ pub enum SplitProblem {
     #[error("this is part {part} of a model split into {count} files; open the first part, {first}")]
     NotFirst { part: u32, count: u32, first: String },
     #[error(
-        "this is the first of {count} parts, which are found by name; restore its original name, which ended with {expected}"
+        "this is the first of {count} parts, which are found by name; rename it back to its original name, which ended with {expected}"
     )]
     Name { count: u32, expected: String },
     #[error(

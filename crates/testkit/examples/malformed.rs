@@ -1,5 +1,5 @@
-//! Writes the malformed files and the valid ones they are made from into a folder, to try a program
-//! on or to seed a fuzzer: `cargo run -p rustorch-testkit --example malformed FOLDER`.
+//! Writes the malformed files and their valid base files to a folder, to test a program by hand or to seed a fuzzer:
+//! `cargo run -p rustorch-testkit --example malformed FOLDER`.
 
 use std::error::Error;
 use std::path::PathBuf;

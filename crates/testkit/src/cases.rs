@@ -1,17 +1,17 @@
-//! Every model that [`goldens`] exist for: random weights in all formats, and the demo model.
+//! All models with [`goldens`]: random weights in all formats, and the demo model.
 
 use quant::Format;
 
 use crate::goldens::{self, POSITIONS};
 use crate::llama::{self, Spec};
 
-/// A model and the sequences that its goldens are about.
+/// A model and the token sequences of its goldens.
 pub struct Case {
-    /// The name of its goldens.
+    /// Name of the goldens.
     pub name: String,
-    /// Whether its weights are floating-point numbers.
+    /// Whether the weights are floating-point.
     pub is_float: bool,
-    /// Whether rows choose experts: rounding may choose others, so that few positions are far off.
+    /// Whether the model has experts. Rounding may change the choice of experts, so a few positions may differ widely.
     pub has_experts: bool,
     source: Source,
 }
@@ -30,7 +30,7 @@ impl Case {
         }
     }
 
-    /// The sequences, each from position 0.
+    /// The token sequences, each from position 0.
     pub fn tokens(&self) -> Vec<[u32; POSITIONS]> {
         match self.source {
             Source::Random(_) => goldens::tokens(),
@@ -39,7 +39,7 @@ impl Case {
     }
 }
 
-/// All of them.
+/// All cases.
 pub fn cases() -> Vec<Case> {
     let random = llama::models().into_iter().map(|(name, spec)| Case {
         name,

@@ -1,4 +1,4 @@
-//! A model of each family on a backend, beside an exact forward pass over 300 tokens.
+//! A model of each family on a backend, compared with an exact forward pass over 300 tokens.
 
 use backend::{Backend, KvFormat};
 
@@ -6,7 +6,7 @@ use crate::conformance::random::nmse;
 use crate::whole::Whole;
 use crate::{goldens, llama};
 
-/// By model, how far the logits of a backend are from exact ones, as NMSE; the tokens are taken `rows` at a time.
+/// The NMSE of a backend's logits against exact ones, by model; prefill in steps of `rows`.
 pub fn errors(backend: impl Fn() -> Box<dyn Backend>, kv: KvFormat, rows: usize) -> Vec<(String, f64)> {
     let tokens = goldens::long_tokens();
     let error = |(name, spec): (String, llama::Spec)| {

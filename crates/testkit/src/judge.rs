@@ -1,5 +1,4 @@
-//! How far a backend may be from the reference on a whole model, beside llama.cpp on the same file and tokens
-//! (`tools/oracle`).
+//! Limits of a backend's error on whole models, relative to llama.cpp on the same file and tokens (`tools/oracle`).
 
 use backend::{Backend, KvFormat};
 
@@ -7,8 +6,7 @@ use crate::conformance::random::nmse;
 use crate::whole::{Whole, kl, top1};
 use crate::{Case, goldens};
 
-/// What a run is judged by: error of the logits, mean KL, and at which positions the top token is the
-/// reference's.
+/// NMSE of the logits, mean KL, and the positions where the top token is the reference's.
 struct Distance {
     nmse: f64,
     mean_kl: f64,
@@ -16,12 +14,12 @@ struct Distance {
     llama_cpp_agrees: Vec<bool>,
 }
 
-/// The logits of all positions of the golden sequences, taken `rows` at a time.
+/// The logits of all positions of the golden sequences, with prefill in steps of `rows`.
 pub fn logits(case: &Case, backend: Box<dyn Backend>, rows: usize) -> Vec<f32> {
     logits_of(case, backend, rows, goldens::SEQUENCES)
 }
 
-/// The logits of all positions of the first `sequences` of them.
+/// The logits of all positions of the first `sequences` sequences.
 pub fn logits_of(case: &Case, backend: Box<dyn Backend>, rows: usize, sequences: usize) -> Vec<f32> {
     let mut model = Whole::new(case.file(), backend, KvFormat::F16, goldens::POSITIONS, rows);
     case.tokens()[..sequences].iter().flat_map(|tokens| model.logits(tokens, rows)).collect()
@@ -39,8 +37,7 @@ fn distance(name: &str, truth: &[f32], found: &[f32]) -> Distance {
     }
 }
 
-/// How much less often than llama.cpp's our top token is the reference's, in standard errors of the
-/// difference over the same positions.
+/// How much lower our top-1 agreement with the reference is than llama.cpp's, in paired standard errors.
 fn worse_by(distance: &Distance) -> f64 {
     let pairs = distance.llama_cpp_agrees.iter().zip(&distance.agrees);
     let differences: Vec<f64> = pairs.map(|(&theirs, &ours)| f64::from(theirs) - f64::from(ours)).collect();
@@ -50,8 +47,8 @@ fn worse_by(distance: &Distance) -> f64 {
     if mean <= 0.0 { 0.0 } else { mean / (variance / n).sqrt() }
 }
 
-/// Whether the logits `found` of all golden positions are within the limits of `truth`, the reference's; prints
-/// what they are judged by.
+/// Whether the logits `found` of all golden positions are within the limits around `truth`, the reference; prints the
+/// measurements.
 pub fn is_close(label: &str, case: &Case, truth: &[f32], found: &[f32]) -> bool {
     let found = distance(&case.name, truth, found);
     if case.is_float {

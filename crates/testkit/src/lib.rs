@@ -1,4 +1,4 @@
-//! GGUF files made for tests, expected values for them, and where tests find shared material.
+//! GGUF files for tests, expected values for them, and access to shared material.
 
 mod cases;
 pub mod conformance;
@@ -15,16 +15,15 @@ pub mod whole;
 pub use cases::{Case, cases};
 pub use vocabulary::VOCAB;
 
-/// `values` random values of standard deviation about `deviation`, as stored in `format`; the same for
-/// the same `seed`.
+/// Random values in `format` with approximately this standard deviation, determined by `seed`.
 ///
 /// # Panics
-/// When `values` are not whole blocks.
+/// If `values` is not a multiple of the block length.
 pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed: u64) -> Vec<u8> {
     weights::matrix(format, values, deviation, random::Random::new(seed, format.name()))
 }
 
-/// The same of `rows` rows, which from row `first` on have scales as large as F16 allows, or numbers that F16 has not.
+/// A random matrix whose rows from `first` on have maximum F16 scales, or values beyond F16.
 pub fn random_matrix_beyond_f16(format: quant::Format, rows: usize, cols: usize, first: usize) -> Vec<u8> {
     let mut bytes = random_matrix(format, rows * cols, 0.1, 3);
     let at = bytes.len() / rows * first;
@@ -34,10 +33,9 @@ pub fn random_matrix_beyond_f16(format: quant::Format, rows: usize, cols: usize,
 
 use std::path::PathBuf;
 
-/// A file or folder of the material that stands beside a checkout (`../shared`), when it is there.
+/// A file or folder of the optional material beside a checkout (`../shared`), if it exists.
 ///
-/// Tests that need it are extra: without it they say that they were skipped and pass. With
-/// `RUSTORCH_REQUIRE_SHARED=1` its absence is a failure instead.
+/// Tests that need it print that they are skipped and pass without it. With `RUSTORCH_REQUIRE_SHARED=1` they fail instead.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let found = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     if found.exists() {
@@ -48,6 +46,6 @@ pub fn shared(path: &str) -> Option<PathBuf> {
         "{} is missing and RUSTORCH_REQUIRE_SHARED is set",
         found.display()
     );
-    eprintln!("skipped: {} is not here", found.display());
+    eprintln!("skipped: {} does not exist", found.display());
     None
 }

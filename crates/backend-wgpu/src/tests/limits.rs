@@ -40,20 +40,20 @@ fn a_minimal_device_computes_every_operation() {
     random::linear_with_many_columns(&on_minimal, &reference);
     random::linear_with_odd_sizes(&on_minimal, &reference);
     random::attention_of_many_rows(&on_minimal, &reference);
-    random::attention_with_values_of_another_width(&on_minimal, &reference);
-    known::embed_takes_the_tokens_rows(&on_minimal);
-    known::rms_norm_uses_its_eps_and_keeps_large_values(&on_minimal);
-    known::rope_leaves_the_columns_beyond_its_own(&on_minimal);
-    known::attention_does_not_see_what_comes_later(&on_minimal);
-    known::gates_go_through_gelu(&on_minimal);
-    known::add_bias_adds_one_row_to_each(&on_minimal);
+    random::attention_with_different_key_and_value_sizes(&on_minimal, &reference);
+    known::embed_looks_up_rows(&on_minimal);
+    known::rms_norm_uses_eps_and_does_not_clip(&on_minimal);
+    known::rope_copies_the_other_columns(&on_minimal);
+    known::attention_ignores_later_positions(&on_minimal);
+    known::gate_gelu(&on_minimal);
+    known::add_bias_broadcasts_one_row(&on_minimal);
     known::only_output_rows_are_computed(&on_minimal);
-    known::tokens_are_chosen_where_logits_are(&on_minimal);
+    known::greedy_tokens_and_top_tokens(&on_minimal);
     known::rms_norm_of_heads(&on_minimal);
-    known::routes_are_the_softmax_of_the_largest(&on_minimal);
-    known::attention_sees_its_window(&on_minimal);
+    known::route_is_the_softmax_of_the_top_logits(&on_minimal);
+    known::attention_respects_its_window(&on_minimal);
     random::experts_of_odd_sizes(&on_minimal, &reference);
-    layers::a_wide_layer(&on_minimal, &reference);
+    layers::wide_layer(&on_minimal, &reference);
 }
 
 /// Logits of the model `name`, with a long prefill and then with short steps.

@@ -33,20 +33,20 @@ fn matmuls_are_as_exact_as_f16() {
 /// Every kind of kernel, in common formats: release builds do not check bounds.
 #[test]
 fn no_index_is_out_of_bounds() {
-    random::attention_with_values_of_another_width(&bounds_checked, &reference);
+    random::attention_with_different_key_and_value_sizes(&bounds_checked, &reference);
     random::experts_of_odd_sizes(&bounds_checked, &reference);
     random::linear_with_odd_sizes(&bounds_checked, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&bounds_checked, &reference);
-    known::attention_is_causal_and_counts_positions_from_the_cache(&bounds_checked);
-    known::attention_sees_its_window(&bounds_checked);
-    known::attention_reads_a_store_of_another(&bounds_checked);
+    known::attention_is_causal_and_uses_cached_positions(&bounds_checked);
+    known::attention_respects_its_window(&bounds_checked);
+    known::attention_reads_a_shared_store(&bounds_checked);
     known::only_output_rows_are_computed(&bounds_checked);
-    known::add_bias_adds_one_row_to_each(&bounds_checked);
-    known::gates_go_through_silu(&bounds_checked);
-    known::rope_turns_halves(&bounds_checked);
+    known::add_bias_broadcasts_one_row(&bounds_checked);
+    known::gate_silu(&bounds_checked);
+    known::rope_halves(&bounds_checked);
     known::rms_norm_of_heads(&bounds_checked);
-    known::routes_are_the_softmax_of_the_largest(&bounds_checked);
-    known::tokens_are_chosen_where_logits_are(&bounds_checked);
+    known::route_is_the_softmax_of_the_top_logits(&bounds_checked);
+    known::greedy_tokens_and_top_tokens(&bounds_checked);
 }
 
 /// The remaining formats and shapes.
@@ -55,6 +55,6 @@ fn no_index_is_out_of_bounds() {
 fn no_index_of_any_kernel_is_out_of_bounds() {
     random::linear_in_every_format(&bounds_checked, &reference);
     random::attention_of_many_rows(&bounds_checked, &reference);
-    random::attention_in_windows(&bounds_checked, &reference);
+    random::attention_with_windows(&bounds_checked, &reference);
     random::experts_in_every_format(&bounds_checked, &reference);
 }

@@ -30,8 +30,7 @@ const LAYERS_OF_27B: usize = 62;
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
-    let widths =
-        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let mut global = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();

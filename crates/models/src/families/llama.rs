@@ -10,8 +10,7 @@ use crate::{Config, Error, Keys, Tensors};
 pub(super) const FAMILY: Family = Family { name: "llama", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths =
-        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let moe = Moe::read(keys)?;
     let mut attention = Attention::read(c, keys, Pairing::Interleaved)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);

@@ -14,8 +14,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let widths =
-        keys.sizes("feed_forward_length", "the hidden size of the feed-forward network", c.block_count)?;
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 

@@ -1,4 +1,4 @@
-//! What a backend must refuse, and how.
+//! Invalid input that backends must refuse, with the right error.
 
 use backend::{
     BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Step, Taps, Weight,
@@ -9,8 +9,8 @@ use quant::Format;
 use super::Make;
 use super::net::{Net, rows, sequence, store};
 
-/// Bytes of another size, a weight that is not there, one of another shape.
-pub fn weights_must_be_there_and_fit(make: Make<'_>) {
+/// Weights of the wrong size, missing, or of the wrong shape.
+pub fn weights_must_exist_and_match(make: Make<'_>) {
     let weight = |rows, cols, bytes| Weight::matrix(Format::Q8_0, rows, cols, vec![0; bytes].into());
     let error = |given: Option<Weight>| {
         let mut net = Net::default();
@@ -27,17 +27,17 @@ pub fn weights_must_be_there_and_fit(make: Make<'_>) {
     assert_eq!(error(Some(weight(2, 32, 68))), None);
 }
 
-/// Too many rows, a token outside the vocabulary, pages outside the store, block tables that lack what rows see; the
-/// program lives on.
+/// Too many rows, tokens outside the vocabulary, pages out of range, and block tables without the pages that rows see. The
+/// program stays usable.
 pub fn steps_must_fit(make: Make<'_>) {
-    let mut net = Net::with_state(2, KvFormat::F32);
+    let mut net = Net::with_kv(2, KvFormat::F32);
     let x = net.input("x", 40, &[1.0; 40]);
     let y = net.attention("y", [x, x, x], store(1, 1, 1), 1, 1.0);
     let mut program = net.compile(y, make()).expect("a good graph");
     let step = |tokens: Vec<u32>, tables: Vec<BlockTable>| {
         let n_past = tables.first().map_or(0, |table| table.positions().start);
         let sequences = vec![Sequence { n_past, len: tokens.len(), tables: tables.into() }];
-        Step::new(tokens, sequences, vec![OutputRow::logits(0)]).expect("a step that agrees with itself")
+        Step::new(tokens, sequences, vec![OutputRow::logits(0)]).expect("a consistent step")
     };
     for (bad, why) in [
         (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "exceed"),
@@ -55,7 +55,7 @@ pub fn steps_must_fit(make: Make<'_>) {
     program.run(&sequence(0, 40)).expect("a good step");
 }
 
-/// Only the output and what was tapped can be read.
+/// Only the output and tapped values can be read.
 pub fn values_must_be_tapped(make: Make<'_>) {
     let mut net = Net::default();
     let a = net.input("a", 1, &[1.0, 2.0]);
@@ -78,8 +78,8 @@ pub fn values_must_be_tapped(make: Make<'_>) {
     assert!(matches!(loaded.compile(bucket, Taps::Names(&["e"])).err(), Some(Error::Value { .. })));
 }
 
-/// A layout of fewer groups than the graph has.
-pub fn the_layout_must_be_the_graphs(make: Make<'_>) {
+/// A layout with fewer groups than the graph is refused.
+pub fn the_kv_layout_must_match_the_graph(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 1, &[1.0]);
     let y = net.attention("y", [x, x, x], store(1, 1, 1), 1, 1.0);
@@ -91,12 +91,12 @@ pub fn the_layout_must_be_the_graphs(make: Make<'_>) {
     assert_eq!(error, Some(Error::Stores { found: 1, expected: 2 }));
 }
 
-/// A store too large for the machine is refused; requirements tell its size.
-pub fn a_store_too_large_is_refused(make: Make<'_>) {
+/// A KV store too large for the machine is refused; requirements report the exact size.
+pub fn a_too_large_store_is_refused(make: Make<'_>) {
     for pages in [1 << 50, usize::MAX] {
         let net = |pages| {
-            let mut net = Net::with_state(pages, KvFormat::F32);
-            // Widths that no device rounds up.
+            let mut net = Net::with_kv(pages, KvFormat::F32);
+            // Sizes that no device pads.
             let x = net.input("x", 1, &[1.0, 0.0]);
             let y = net.attention("y", [x, x, x], store(1, 2, 2), 1, 1.0);
             (net, y)
@@ -104,13 +104,13 @@ pub fn a_store_too_large_is_refused(make: Make<'_>) {
         let (large, y) = net(pages);
         match large.compile(y, make()).err() {
             Some(Error::OutOfMemory { remedy, .. }) => assert_eq!(remedy, Remedy::SmallerContext),
-            other => panic!("no machine has room for it: {other:?}"),
+            other => panic!("no machine has that much memory: {other:?}"),
         }
         let (mut small, y) = net(2);
         let y = small.graph.output_rows("outputs", y);
         let (weights, bucket) = (small.weights.clone(), Bucket { rows: 4, outputs: 4 });
-        let (graph, mut loaded) = small.load(y, make()).expect("room");
-        loaded.compile(bucket, Taps::None).expect("room");
+        let (graph, mut loaded) = small.load(y, make()).expect("enough memory");
+        loaded.compile(bucket, Taps::None).expect("enough memory");
         let kv_layout = KvLayout::uniform(&graph, 2, KvFormat::F32);
         let needed =
             make().requirements(&graph, &weights, &kv_layout, &[bucket], Taps::None).expect("a good graph");

@@ -1,4 +1,4 @@
-//! Answers worked out by hand.
+//! Hand-computed answers.
 
 use backend::{KvFormat, OutputRow, Sequence, Step};
 use graph::{Activation, Pairing, Rope, Store};
@@ -6,7 +6,7 @@ use graph::{Activation, Pairing, Rope, Store};
 use super::Make;
 use super::net::{Net, rows, sequence, store};
 
-/// Equal up to the rounding of f32 (and of F16 where the store is).
+/// Asserts equality up to rounding of f32, or of F16 K/V.
 fn close(found: &[f32], expected: &[f32], tolerance: f32) {
     assert_eq!(found.len(), expected.len());
     for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
@@ -15,14 +15,14 @@ fn close(found: &[f32], expected: &[f32], tolerance: f32) {
     }
 }
 
-/// A row of the table for each token, in the order of the step.
-pub fn embed_takes_the_tokens_rows(make: Make<'_>) {
+/// One row of the table for each token, in the order of the step.
+pub fn embed_looks_up_rows(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("table", 3, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     close(&net.run(x, make(), &[rows(3)]), &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 0.0);
 }
 
-/// `y[r] = sum_k W[r * K + k] * x[k]`: two rows of three, not three rows of two.
+/// `y[r] = sum_k W[r * K + k] * x[k]`: W has two rows of three, not three rows of two.
 pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 2, &[1.0, 10.0, 100.0, 1.0, 0.0, -1.0]);
@@ -31,9 +31,8 @@ pub fn linear_sums_over_contiguous_rows(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(2)]), &[321.0, 654.0, -2.0, -2.0], 0.0);
 }
 
-/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 come back as such. The root mean
-/// square of a row is not the weight's.
-pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
+/// mean(3^2, 4^2) = 12.5; with eps 3.5 the root is 4. Values of 1000 are not clipped, and the weight is not rescaled.
+pub fn rms_norm_uses_eps_and_does_not_clip(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 2, &[3.0, 4.0, 1000.0, -1000.0]);
     let w = net.matrix("w", 1, &[2000.0, 4.0]);
@@ -42,32 +41,32 @@ pub fn rms_norm_uses_its_eps_and_keeps_large_values(make: Make<'_>) {
 }
 
 /// Cosines and sines of the angles 1, 0.749894, 0.562341 (d = 64, theta = 10000) at position 1.
-pub fn rope_turns_neighbours_by_the_papers_angles(make: Make<'_>) {
-    let y = turned(make, Pairing::Interleaved, 1.0, None);
-    // Token 1 at position 1; every pair of the row was (1, 0).
+pub fn rope_interleaved(make: Make<'_>) {
+    let y = roped(make, Pairing::Interleaved, 1.0, None);
+    // Row of token 1 at position 1; each of its pairs was (1, 0).
     close(&y[64..70], &[0.540302, 0.841471, 0.731761, 0.681561, 0.846009, 0.533168], 2e-6);
     close(&y[..4], &[1.0, 0.0, 1.0, 0.0], 0.0);
 }
 
-/// The same angles, between the first half of a head and the second.
-pub fn rope_turns_halves(make: Make<'_>) {
-    let y = turned(make, Pairing::Halves, 1.0, None);
-    // The row was 1 0 1 0 …: pairs (1, 1), (0, 0), (1, 1) of columns i and i + 32.
+/// The same angles, with pairs of columns `i` and `i + d/2`.
+pub fn rope_halves(make: Make<'_>) {
+    let y = roped(make, Pairing::Halves, 1.0, None);
+    // The row was 1 0 1 0 …, that is pairs (1, 1), (0, 0), (1, 1) of columns i and i + 32.
     close(&y[64..67], &[0.540302 - 0.841471, 0.0, 0.846009 - 0.533168], 2e-6);
     close(&y[96..99], &[0.841471 + 0.540302, 0.0, 0.533168 + 0.846009], 2e-6);
 }
 
-/// Scale 1/2 and a factor 0.5 for the first pair cancel out; the second pair turns half as far.
-pub fn rope_scales_positions_and_divides_by_factors(make: Make<'_>) {
+/// Scale 1/2 and factor 0.5 of the first pair cancel out; the second pair rotates by half the angle.
+pub fn rope_with_scale_and_factors(make: Make<'_>) {
     let mut factors = [1.0; 32];
     factors[0] = 0.5;
-    let y = turned(make, Pairing::Interleaved, 0.5, Some(&factors));
+    let y = roped(make, Pairing::Interleaved, 0.5, Some(&factors));
     let half = 0.749_894_2_f32 / 2.0;
     close(&y[64..68], &[0.540302, 0.841471, half.cos(), half.sin()], 2e-6);
 }
 
-/// Of heads of four columns, two rotate: by a quarter turn at position 1 with scale pi / 2.
-pub fn rope_leaves_the_columns_beyond_its_own(make: Make<'_>) {
+/// Two columns of heads of four rotate, by 90 degrees at position 1 with scale pi / 2.
+pub fn rope_copies_the_other_columns(make: Make<'_>) {
     for (pairing, expected) in [
         (Pairing::Interleaved, [-2.0, 1.0, 3.0, 4.0, -6.0, 5.0, 7.0, 8.0]),
         (Pairing::Halves, [-2.0, 1.0, 3.0, 4.0, -6.0, 5.0, 7.0, 8.0]),
@@ -85,7 +84,7 @@ pub fn rope_leaves_the_columns_beyond_its_own(make: Make<'_>) {
 }
 
 /// Two rows of one head, (1, 0) in every neighbouring pair, at positions 0 and 1.
-fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>) -> Vec<f32> {
+fn roped(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>) -> Vec<f32> {
     let mut net = Net::default();
     let ones: Vec<f32> = (0..128).map(|i| ((i + 1) % 2) as f32).collect();
     let x = net.input("x", 2, &ones);
@@ -95,12 +94,12 @@ fn turned(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>)
     net.run(y, make(), &[rows(2)])
 }
 
-/// With queries of 0 every position weighs the same: row `p` is the mean of values `0..=p`, whether
-/// the sequence comes in one step or position by position.
-pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
+/// Zero queries weigh all positions equally, so row `p` is the mean of values `0..=p`, both in one step and position by
+/// position.
+pub fn attention_is_causal_and_uses_cached_positions(make: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         let net = || {
-            let mut net = Net::with_state(2, format);
+            let mut net = Net::with_kv(2, format);
             let zero = net.input("zero", 40, &[0.0; 80]);
             let values: Vec<f32> = (0..80).map(|i| i as f32).collect();
             let v = net.input("v", 40, &values);
@@ -117,12 +116,11 @@ pub fn attention_is_causal_and_counts_positions_from_the_cache(make: Make<'_>) {
     }
 }
 
-/// A key or value that is no number spoils the rows from its own on, and none before: not even those that are
-/// computed together with it.
-pub fn attention_does_not_see_what_comes_later(make: Make<'_>) {
-    const SPOILT: usize = 37;
-    for (k_at, v_at) in [(Some(SPOILT), None), (None, Some(SPOILT))] {
-        let mut net = Net::with_state(2, KvFormat::F32);
+/// A NaN key or value affects its own row and later ones, but no earlier row, even if computed together.
+pub fn attention_ignores_later_positions(make: Make<'_>) {
+    const NAN_ROW: usize = 37;
+    for (k_at, v_at) in [(Some(NAN_ROW), None), (None, Some(NAN_ROW))] {
+        let mut net = Net::with_kv(2, KvFormat::F32);
         let column = |at: Option<usize>| -> Vec<f32> {
             (0..40).map(|row| if at == Some(row) { f32::NAN } else { 1.0 }).collect()
         };
@@ -130,13 +128,13 @@ pub fn attention_does_not_see_what_comes_later(make: Make<'_>) {
         let (k, v) = (net.input("k", 40, &column(k_at)), net.input("v", 40, &column(v_at)));
         let y = net.attention("y", [q, k, v], store(1, 1, 1), 1, 1.0);
         let found = net.run(y, make(), &[sequence(0, 40)]);
-        close(&found[..SPOILT], &[1.0; SPOILT], 1e-6);
-        assert!(found[SPOILT..].iter().all(|y| y.is_nan()), "{found:?}");
+        close(&found[..NAN_ROW], &[1.0; NAN_ROW], 1e-6);
+        assert!(found[NAN_ROW..].iter().all(|y| y.is_nan()), "{found:?}");
     }
 }
 
-/// Four query heads over two key/value heads: heads 0 and 1 read the first, 2 and 3 the second.
-pub fn attention_shares_key_heads_in_groups(make: Make<'_>) {
+/// Four query heads over two KV heads: heads 0 and 1 read the first, 2 and 3 the second.
+pub fn attention_with_grouped_query_heads(make: Make<'_>) {
     let mut net = Net::default();
     let q = net.input("q", 1, &[1.0; 8]);
     let k = net.input("k", 1, &[1.0; 4]);
@@ -147,7 +145,7 @@ pub fn attention_shares_key_heads_in_groups(make: Make<'_>) {
 }
 
 /// Scores 0 and `2 * (ln 3 / 2)`: weights 1/4 and 3/4.
-pub fn attention_weighs_by_softmax_of_scaled_scores(make: Make<'_>) {
+pub fn attention_applies_softmax_to_scaled_scores(make: Make<'_>) {
     let mut net = Net::default();
     let q = net.input("q", 2, &[2.0, 0.0, 2.0, 0.0]);
     let k = net.input("k", 2, &[0.0, 5.0, 1.0, -5.0]);
@@ -158,7 +156,7 @@ pub fn attention_weighs_by_softmax_of_scaled_scores(make: Make<'_>) {
 }
 
 /// silu(1) = 0.7310586, silu(-1) = -0.2689414.
-pub fn gates_go_through_silu(make: Make<'_>) {
+pub fn gate_silu(make: Make<'_>) {
     let mut net = Net::default();
     let gate = net.input("gate", 1, &[1.0, -1.0, 0.0, -200.0]);
     let up = net.input("up", 1, &[10.0, 10.0, 5.0, 1.0]);
@@ -166,8 +164,8 @@ pub fn gates_go_through_silu(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(1)]), &[7.310_586, -2.689_414, 0.0, 0.0], 1e-6);
 }
 
-/// Sums of thousands stay what they are.
-pub fn add_clips_nothing(make: Make<'_>) {
+/// Large sums are not clipped.
+pub fn add_does_not_clip(make: Make<'_>) {
     let mut net = Net::default();
     let a = net.input("a", 1, &[1e3, -1e3, 9.0, 1e30]);
     let b = net.input("b", 1, &[1e3, -1e4, 2.0, 1e30]);
@@ -175,8 +173,8 @@ pub fn add_clips_nothing(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(1)]), &[2e3, -1.1e4, 11.0, 2e30], 0.0);
 }
 
-/// The one row, to rows of 20 columns, which are no whole vectors; tens and hundreds stay what they are.
-pub fn add_bias_adds_one_row_to_each(make: Make<'_>) {
+/// Adds one row to rows of 20 columns, not a multiple of a vector; large sums are not clipped.
+pub fn add_bias_broadcasts_one_row(make: Make<'_>) {
     let mut net = Net::default();
     let x: Vec<f32> = (0..60).map(|i| 100.0 * (i / 20) as f32 + (i % 20) as f32).collect();
     let w: Vec<f32> = (0..20).map(|k| 0.5 - 1000.0 * k as f32).collect();
@@ -188,11 +186,11 @@ pub fn add_bias_adds_one_row_to_each(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(3)]), &expected, 0.0);
 }
 
-/// Ten times rows 1 and 3 of four; a step without outputs computes none and disturbs nothing.
+/// Ten times rows 1 and 3 of four. A step without outputs computes none and does not affect later steps.
 pub fn only_output_rows_are_computed(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 4, &[1.0, 2.0, 3.0, 4.0]);
-    let x = net.graph.output_rows("taken", x);
+    let x = net.graph.output_rows("gathered", x);
     let w = net.matrix("w", 1, &[10.0]);
     let y = net.graph.linear("y", x, w);
     let mut program = net.compile_for(64, y, make()).expect("a good graph");
@@ -203,8 +201,9 @@ pub fn only_output_rows_are_computed(make: Make<'_>) {
     }
 }
 
-/// GELU by its tanh: gelu(1) = 0.841192, gelu(-1) = -0.158808, gelu(3) = 2.996363 (PyTorch's `approximate="tanh"`).
-pub fn gates_go_through_gelu(make: Make<'_>) {
+/// GELU, tanh approximation: gelu(1) = 0.841192, gelu(-1) = -0.158808, gelu(3) = 2.996363 (PyTorch's
+/// `approximate="tanh"`).
+pub fn gate_gelu(make: Make<'_>) {
     let mut net = Net::default();
     let gate = net.input("gate", 1, &[1.0, -1.0, 0.0, 3.0, -200.0, 200.0, -3.0]);
     let up = net.input("up", 1, &[10.0, 10.0, 5.0, 1.0, 1.0, 0.5, 1000.0]);
@@ -213,7 +212,7 @@ pub fn gates_go_through_gelu(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(1)]), &expected, 1e-5);
 }
 
-/// Two heads of two columns, each with a mean of its own: mean(3^2, 4^2) + 3.5 = 16, mean(0, 5^2) + 3.5 = 16.
+/// Two heads of two columns with separate means: mean(3^2, 4^2) + 3.5 = 16, mean(0, 5^2) + 3.5 = 16.
 pub fn rms_norm_of_heads(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 1, &[3.0, 4.0, 0.0, 5.0]);
@@ -222,8 +221,8 @@ pub fn rms_norm_of_heads(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(1)]), &[3.0, 8.0, 0.0, 10.0], 1e-6);
 }
 
-/// Every number times the factor.
-pub fn scale_multiplies(make: Make<'_>) {
+/// Every value times the factor.
+pub fn scale_multiplies_by_a_factor(make: Make<'_>) {
     let mut net = Net::default();
     let x: Vec<f32> = (0..42).map(|i| i as f32 - 20.0).collect();
     let expected: Vec<f32> = x.iter().map(|x| x * -2.5).collect();
@@ -232,8 +231,8 @@ pub fn scale_multiplies(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(2)]), &expected, 0.0);
 }
 
-/// Of logits 0, ln 3, ln 1, ln 9 two count: 3 and 9 of 12. Of equals the first do.
-pub fn routes_are_the_softmax_of_the_largest(make: Make<'_>) {
+/// The top two of logits 0, ln 3, ln 1, ln 9 give 3/12 and 9/12. Of equal logits the first are chosen.
+pub fn route_is_the_softmax_of_the_top_logits(make: Make<'_>) {
     let mut net = Net::default();
     let [three, nine] = [3f32.ln(), 9f32.ln()];
     let logits = net.input("logits", 3, &[0.0, three, 0.0, nine, 1.0, 1.0, 1.0, 1.0, -9.0, -9.0, -9.0, -7.0]);
@@ -243,28 +242,28 @@ pub fn routes_are_the_softmax_of_the_largest(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
 }
 
-/// A logit that is NaN is chosen whatever its sign, and one that is infinite; nothing that was chosen of its row is a number
-/// then: an expert is never left out without a word. Other rows are not disturbed.
-pub fn routes_of_what_is_no_number_are_none(make: Make<'_>) {
-    for broken in [f32::NAN, -f32::NAN, f32::INFINITY] {
+/// NaN logits of either sign and infinite ones are chosen, and all weights of such a row are NaN, so that no expert is
+/// dropped silently. Other rows are not affected.
+pub fn route_of_nan_or_infinity_is_nan(make: Make<'_>) {
+    for invalid in [f32::NAN, -f32::NAN, f32::INFINITY] {
         let mut net = Net::default();
-        let logits = net.input("logits", 2, &[1.0, 2.0, broken, 3.0, 0.0, -1.0, 0.0, -1.0]);
+        let logits = net.input("logits", 2, &[1.0, 2.0, invalid, 3.0, 0.0, -1.0, 0.0, -1.0]);
         let y = net.graph.route("y", logits, 2);
         let found = net.run(y, make(), &[rows(2)]);
-        assert!(found[2].is_nan() && found[3].is_nan(), "{broken:?}: {found:?}");
+        assert!(found[2].is_nan() && found[3].is_nan(), "{invalid:?}: {found:?}");
         assert_eq!(found[..2], [0.0, 0.0]);
         close(&found[4..], &[0.5, 0.0, 0.5, 0.0], 1e-6);
     }
 }
 
-/// Experts of one column: expert `e` makes `silu(x) * 10^e * x` of it, twice. The row of 1 chose experts 0 and 2, of
-/// weights 1/4 and 3/4, the row of 2 expert 1 alone.
-pub fn experts_are_weighed_by_routes(make: Make<'_>) {
+/// Experts of one column: expert `e` computes `2 * silu(x) * 10^e * x`. Row 1 uses experts 0 and 2 with weights 1/4 and
+/// 3/4, row 2 expert 1 alone.
+pub fn experts_are_weighted_by_routes(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 2, &[1.0, 2.0]);
     let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
-    let numbers = |values: [f32; 3]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-    let mut weight = |name, values| net.weights(name, quant::Format::F32, [3, 1, 1], numbers(values));
+    let bytes = |values: [f32; 3]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let mut weight = |name, values| net.weights(name, quant::Format::F32, [3, 1, 1], bytes(values));
     let weights =
         [weight("gate", [1.0, 1.0, 1.0]), weight("up", [1.0, 10.0, 100.0]), weight("down", [2.0, 2.0, 2.0])];
     let y = net.graph.experts("y", x, routes, weights, Activation::Silu);
@@ -273,12 +272,12 @@ pub fn experts_are_weighed_by_routes(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
 }
 
-/// With queries of 0 every visible position weighs the same: row `p` is the mean of the values of the last three
-/// positions, in one step and position by position, over page borders.
-pub fn attention_sees_its_window(make: Make<'_>) {
+/// Zero queries weigh all visible positions equally, so row `p` is the mean of the values of the last three positions, in
+/// one step and position by position, across page boundaries.
+pub fn attention_respects_its_window(make: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         let net = || {
-            let mut net = Net::with_state(3, format);
+            let mut net = Net::with_kv(3, format);
             let zero = net.input("zero", 70, &[0.0; 70]);
             let values: Vec<f32> = (0..70).map(|i| (3 * i) as f32).collect();
             let v = net.input("v", 70, &values);
@@ -300,9 +299,9 @@ pub fn attention_sees_its_window(make: Make<'_>) {
     }
 }
 
-/// A second attention reads the store that the first has written: with queries of 0 both are the mean of its values.
-pub fn attention_reads_a_store_of_another(make: Make<'_>) {
-    let mut net = Net::with_state(2, KvFormat::F32);
+/// A second attention operation reads the store that the first writes. With zero queries both return the mean of its values.
+pub fn attention_reads_a_shared_store(make: Make<'_>) {
+    let mut net = Net::with_kv(2, KvFormat::F32);
     let zero = net.input("zero", 40, &[0.0; 40]);
     let values: Vec<f32> = (0..40).map(|i| (2 * i) as f32).collect();
     let v = net.input("v", 40, &values);
@@ -314,8 +313,8 @@ pub fn attention_reads_a_store_of_another(make: Make<'_>) {
     close(&net.run(y, make(), &[sequence(0, 33), sequence(33, 7)]), &expected, 1e-5);
 }
 
-/// The most likely token of rows that ask for it alone; with logits and the most likely ones beside it.
-pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
+/// Rows that request only the greedy token, and rows that also request logits or top tokens.
+pub fn greedy_tokens_and_top_tokens(make: Make<'_>) {
     let mut net = Net::default();
     let logits = [[0.0, 7.0, 7.0, -1.0], [5.0, 4.0, 3.0, 2.0], [-4.0, -3.0, -2.0, f32::NEG_INFINITY]];
     let x = net.input("x", 3, logits.as_flattened());
@@ -336,8 +335,8 @@ pub fn tokens_are_chosen_where_logits_are(make: Make<'_>) {
     assert_eq!((some[1].0, some[1].1, some[1].2.len()), (None, true, 0));
 }
 
-/// Rows with a logit that is no number, or infinite, or none but negative infinity, have no token; others are not disturbed.
-pub fn no_token_is_chosen_where_there_is_none(make: Make<'_>) {
+/// Rows with a NaN or +∞ logit, or with -∞ alone, have no token; other rows are not affected.
+pub fn rows_with_invalid_logits_have_no_token(make: Make<'_>) {
     let none = f32::NEG_INFINITY;
     let mut rows = [[none; 300], [none; 300], [none; 300], [none; 300], [-7.0; 300]];
     (rows[0][299], rows[1][3], rows[2][299]) = (f32::NAN, f32::INFINITY, -1e30);

@@ -1,5 +1,5 @@
-//! A layer as models have it, of sizes that fit nothing, against the reference backend: what backends fuse, in steps
-//! of all sizes, of one sequence and of many.
+//! Whole layers of unaligned sizes against the reference backend: fusions, in steps of all sizes and with one or many
+//! sequences.
 
 use backend::{Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, Step, Taps};
 use graph::{Activation, Graph, Pairing, Rope, ValueId};
@@ -9,16 +9,16 @@ use super::Make;
 use super::net::{Net, nmse, rows, sequence, store};
 use crate::random::Random;
 
-/// The largest error of a layer whose weights are floating-point numbers, as NMSE.
+/// NMSE limit of a layer with floating-point weights.
 const FLOAT: f64 = 1e-6;
 
-/// The largest error of a layer whose activations may be rounded to 8 bits: that of four operations.
+/// NMSE limit of a layer whose activations may be rounded to 8 bits: the limit of four operations.
 const QUANTIZED: f64 = 2e-3;
 
-/// Chooses weights and inputs.
+/// Seed of weights and inputs.
 const SEED: u64 = 5;
 
-/// What a layer is like.
+/// The shape of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     format: Format,
@@ -33,7 +33,7 @@ struct Layer {
     kv: KvFormat,
 }
 
-/// Everything is odd: no sizes but those of a head are whole vectors or blocks of anything.
+/// Odd sizes: none is a multiple of a vector or block, except the head size.
 const ODD: Layer = Layer {
     format: Format::F32,
     hidden: 37,
@@ -47,7 +47,7 @@ const ODD: Layer = Layer {
     kv: KvFormat::F32,
 };
 
-/// Blocks of 256, and eleven heads that share keys.
+/// Blocks of 256 values, and 16 query heads that share a KV head.
 const BLOCKS: Layer = Layer {
     format: Format::Q6_K,
     hidden: 256,
@@ -61,7 +61,7 @@ const BLOCKS: Layer = Layer {
     ..ODD
 };
 
-/// More chunks of 32 columns than a subgroup has threads.
+/// More chunks of 32 columns than threads in a subgroup.
 const WIDE: Layer = Layer {
     format: Format::Q8_0,
     hidden: 2080,
@@ -73,7 +73,7 @@ const WIDE: Layer = Layer {
     ..ODD
 };
 
-/// Heads of 16 with keys and values in F32.
+/// Heads of 16 columns, K/V in F32.
 const EXACT: Layer = Layer { hidden: 64, heads: 4, kv_heads: 2, head: 16, bias: false, ..ODD };
 
 impl Layer {
@@ -85,11 +85,11 @@ impl Layer {
         }
     }
 
-    /// The layer, between an embedding, of which row `spoilt` is no number, and an output.
-    fn net(&self, pages: usize, spoilt: Option<usize>) -> (Net, ValueId) {
-        let mut net = Net::with_state(pages, self.kv);
+    /// The layer between an embedding, whose row `nan_row` is NaN, and an output.
+    fn net(&self, pages: usize, nan_row: Option<usize>) -> (Net, ValueId) {
+        let mut net = Net::with_kv(pages, self.kv);
         let mut table: Vec<f32> = normal("table", self.vocab * self.hidden, 1.0);
-        if let Some(row) = spoilt {
+        if let Some(row) = nan_row {
             table[row * self.hidden..][..self.hidden].fill(f32::NAN);
         }
         let scale = |cols: usize| 1.0 / (cols as f32).sqrt();
@@ -144,10 +144,10 @@ impl Layer {
         &self,
         make: Make<'_>,
         pages: usize,
-        spoilt: Option<usize>,
+        nan_row: Option<usize>,
         taps: Taps<'_>,
     ) -> Box<dyn Program> {
-        let (net, logits) = self.net(pages, spoilt);
+        let (net, logits) = self.net(pages, nan_row);
         let (_, mut loaded) = net.load(logits, make()).expect("a good graph");
         loaded.compile(Bucket { rows: 64, outputs: 64 }, taps).expect("a good graph")
     }
@@ -163,18 +163,18 @@ fn normal(name: &str, values: usize, deviation: f32) -> Vec<f32> {
     (0..values as u64).map(|i| deviation * random.normal(i)).collect()
 }
 
-/// Steps of one to nine rows, and of more, up to all that there is room for.
-pub fn an_odd_layer_in_steps_of_all_sizes(make: Make<'_>, oracle: Make<'_>) {
+/// Steps of one to nine rows, and of more, up to the bucket size.
+pub fn odd_layer_in_steps_of_all_sizes(make: Make<'_>, oracle: Make<'_>) {
     in_steps(make, oracle, ODD, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 33, 64]);
 }
 
-/// Blocks of 256, few rows and many.
-pub fn a_layer_of_blocks(make: Make<'_>, oracle: Make<'_>) {
+/// Blocks of 256 values, one row and many.
+pub fn layer_with_blocks_of_256(make: Make<'_>, oracle: Make<'_>) {
     in_steps(make, oracle, BLOCKS, &[1, 33]);
 }
 
-/// Blocks of 32, so many that whole workgroups share them.
-pub fn a_wide_layer(make: Make<'_>, oracle: Make<'_>) {
+/// Blocks of 32 values, so many per row that whole workgroups share a row.
+pub fn wide_layer(make: Make<'_>, oracle: Make<'_>) {
     in_steps(make, oracle, WIDE, &[1, 2, 33]);
 }
 
@@ -188,8 +188,8 @@ fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {
     }
 }
 
-/// Keys that are read turned, while queries turn on the way.
-pub fn queries_and_keys_turn_apart(make: Make<'_>, oracle: Make<'_>) {
+/// Tapping roped keys prevents their fusion into attention, but not that of queries.
+pub fn tapped_keys_do_not_change_the_result(make: Make<'_>, oracle: Make<'_>) {
     let taps = Taps::Names(&["k_rope"]);
     let [mut exact, mut found] = [oracle, make].map(|make| BLOCKS.compile(make, 2, None, taps));
     for n in [1, 3, 33] {
@@ -204,7 +204,7 @@ pub fn queries_and_keys_turn_apart(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Every value by its name, whatever is fused otherwise.
+/// Every value can be read, including those that are otherwise fused.
 pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
     let [mut exact, mut found] = [oracle, make].map(|make| ODD.compile(make, 2, None, Taps::All));
     let graph = ODD.graph();
@@ -220,8 +220,8 @@ pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Eight sequences that end before, at and behind the ends of pages, in one step: what the reference finds, and what
-/// each is alone.
+/// Eight sequences whose cache ends before, at and after page boundaries, in one step: compared with the reference, and with
+/// each sequence alone.
 pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
     for layer in [ODD] {
         let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, PAGES, None, Taps::None));
@@ -246,30 +246,30 @@ pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// A row that is no numbers spoils itself and what comes later in its sequence; to others it is as if it were not
-/// there.
-pub fn rows_that_are_no_numbers_spoil_no_others(make: Make<'_>) {
+/// A NaN row affects itself and later rows of its sequence, but no other sequence.
+pub fn nan_rows_affect_no_other_sequence(make: Make<'_>) {
     for layer in [ODD, BLOCKS, EXACT] {
-        let spoilt = layer.vocab - 1;
-        let [mut good, mut bad] = [None, Some(spoilt)].map(|row| layer.compile(make, PAGES, row, Taps::None));
-        // Few rows of several sequences, then many.
+        let nan_row = layer.vocab - 1;
+        let [mut good, mut bad] =
+            [None, Some(nan_row)].map(|row| layer.compile(make, PAGES, row, Taps::None));
+        // First few rows of several sequences, then many.
         for (past, lens) in
             [(33, [1, 1, 1, 1]), (33, [1, 3, 2, 2]), (33, [4, 6, 5, 3]), (97, [12, 31, 16, 5])]
         {
             let parts = scattered(&[5, past, 0, 31], &lens);
             for program in [&mut good, &mut bad] {
-                fill(program.as_mut(), &parts, spoilt);
+                fill(program.as_mut(), &parts, nan_row);
             }
-            let step = step_of(&parts, spoilt);
+            let step = step_of(&parts, nan_row);
             let good = good.run(&step).expect("a good step");
             let (mut tokens, own) = (step.tokens().to_vec(), lens[0] + lens[1] / 2);
-            let sees_it = own..lens[0] + lens[1];
-            tokens[own] = spoilt as u32;
-            let spoilt_step = Step::new(tokens, parts, step.outputs().to_vec()).expect("a good step");
-            let bad = bad.run(&spoilt_step).expect("a good step");
+            let affected = own..lens[0] + lens[1];
+            tokens[own] = nan_row as u32;
+            let nan_step = Step::new(tokens, parts, step.outputs().to_vec()).expect("a good step");
+            let bad = bad.run(&nan_step).expect("a good step");
             let pairs = good.values().chunks_exact(layer.vocab).zip(bad.values().chunks_exact(layer.vocab));
             for (row, (good, bad)) in pairs.enumerate() {
-                if sees_it.contains(&row) {
+                if affected.contains(&row) {
                     assert!(bad.iter().all(|x| x.is_nan()), "{layer:?}, {lens:?}: row {row}, {bad:?}");
                 } else {
                     let error = nmse(good, bad);
@@ -280,28 +280,28 @@ pub fn rows_that_are_no_numbers_spoil_no_others(make: Make<'_>) {
     }
 }
 
-/// A weight that is no number spoils its own output.
-pub fn weights_that_are_no_numbers_spoil_one_output(make: Make<'_>) {
+/// A NaN weight affects one output column.
+pub fn nan_weights_affect_one_output(make: Make<'_>) {
     const OUTPUTS: usize = 37;
     for (format, cols) in [(Format::F32, 45), (Format::F16, 96), (Format::Q8_0, 96), (Format::Q4_K, 256)] {
-        for spoilt in [0, 16, OUTPUTS - 1] {
+        for nan_output in [0, 16, OUTPUTS - 1] {
             let mut net = Net::default();
             let x = net.input("x", 64, &normal("x", 64 * cols, 1.0));
             let mut bytes = crate::random_matrix(format, OUTPUTS * cols, 0.1, SEED);
             let row = bytes.len() / OUTPUTS;
-            // The number itself, or the scale of a block.
-            let no_number: &[u8] = if format == Format::F32 { &[0, 0, 0xc0, 0x7f] } else { &[0, 0x7e] };
-            bytes[spoilt * row..][..no_number.len()].copy_from_slice(no_number);
+            // Replaces a value, or the scale of a block.
+            let nan: &[u8] = if format == Format::F32 { &[0, 0, 0xc0, 0x7f] } else { &[0, 0x7e] };
+            bytes[nan_output * row..][..nan.len()].copy_from_slice(nan);
             let w = net.weight("w", format, OUTPUTS, cols, bytes);
             let y = net.graph.linear("y", x, w);
             let mut program = net.compile(y, make()).expect("a good graph");
             for n in [1, 3, 20] {
                 let outputs = program.run(&rows(n)).expect("a good step");
-                for (i, number) in outputs.values().iter().enumerate() {
+                for (i, value) in outputs.values().iter().enumerate() {
                     assert_eq!(
-                        number.is_nan(),
-                        i % OUTPUTS == spoilt,
-                        "{format}, {n} rows: output {} of row {} with {spoilt} spoilt",
+                        value.is_nan(),
+                        i % OUTPUTS == nan_output,
+                        "{format}, {n} rows: output {} of row {} with NaN weights of output {nan_output}",
                         i % OUTPUTS,
                         i / OUTPUTS
                     );
@@ -311,12 +311,12 @@ pub fn weights_that_are_no_numbers_spoil_one_output(make: Make<'_>) {
     }
 }
 
-/// Pages of the stores of several sequences.
+/// Pages per group.
 const PAGES: usize = 32;
 
-/// Rows of sequences on pages that lie anywhere: sequence `i` has `pasts[i]` positions already.
+/// Sequences on scattered pages; sequence `i` has `pasts[i]` cached positions.
 fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Sequence> {
-    // 7 has no factor in common with the number of pages, so every page is taken once.
+    // 7 is coprime to the number of pages, so every page is used once.
     let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
     let part = |(&n_past, &len): (&usize, &usize)| {
         Sequence::uniform(n_past, len, 1, free.by_ref().take((n_past + len).div_ceil(PAGE)))
@@ -324,12 +324,12 @@ fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Sequence> {
     pasts.iter().zip(lens).map(part).collect()
 }
 
-/// The token at a position of the sequence on such pages.
+/// The token at a position of a sequence.
 fn token(part: &Sequence, position: usize, n_vocab: usize) -> u32 {
     ((position * 13 + part.tables[0].pages[0] as usize * 5) % n_vocab) as u32
 }
 
-/// One step of these rows, all outputs.
+/// One step with all rows as outputs.
 fn step_of(parts: &[Sequence], n_vocab: usize) -> Step {
     let tokens = parts.iter().flat_map(|part| part.positions().map(|at| token(part, at, n_vocab)));
     let tokens: Vec<u32> = tokens.collect();
@@ -337,7 +337,7 @@ fn step_of(parts: &[Sequence], n_vocab: usize) -> Step {
     Step::new(tokens, parts.to_vec(), outputs).expect("a good step")
 }
 
-/// Computes what rows have behind them.
+/// Fills the cache up to the first row of each sequence.
 fn fill(program: &mut dyn Program, parts: &[Sequence], n_vocab: usize) {
     for part in parts {
         for n_past in (0..part.n_past).step_by(40) {

@@ -1,4 +1,4 @@
-//! A small graph with its weights, run on a backend.
+//! A small graph with its weights, to run on a backend.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use backend::{
 use graph::{Builder, Graph, Store, ValueId, WeightId};
 use quant::Format;
 
-/// A graph being built, its weights, and how much state there is room for.
+/// A graph under construction, its weights, and the size of its KV cache.
 pub(super) struct Net {
     pub(super) graph: Builder,
     pub(super) weights: HashMap<String, Weight>,
-    /// Pages of every group.
+    /// Pages per group.
     pub(super) pages: usize,
     pub(super) kv: KvFormat,
 }
@@ -24,23 +24,23 @@ impl Default for Net {
     }
 }
 
-/// Keys and values of all positions.
+/// A store without a window.
 pub(super) fn store(heads: usize, k_dim: usize, v_dim: usize) -> Store {
     Store { heads, k_dim, v_dim, window: None }
 }
 
-/// A step of one sequence of a graph without stores: token `i` in row `i`, all rows outputs.
+/// A step of one sequence, for a graph without stores: token `i` in row `i`, all rows are outputs.
 pub(super) fn rows(n: usize) -> Step {
     step(0, n, 0)
 }
 
-/// The tokens `n_past..n_past + n` of one sequence, at positions of the same numbers on pages 0, 1, … of the one group of
-/// a graph, all rows outputs.
+/// A step of one sequence, for a graph with one store group: tokens and positions `n_past..n_past + n` on pages 0, 1, …,
+/// all rows are outputs.
 pub(super) fn sequence(n_past: usize, n: usize) -> Step {
     step(n_past, n, 1)
 }
 
-/// The same for a graph of so many groups.
+/// The same for a graph with `groups` store groups.
 pub(super) fn step(n_past: usize, n: usize, groups: usize) -> Step {
     let pages = 0..(n_past + n).div_ceil(PAGE) as u32;
     let tokens = (n_past..n_past + n).map(|i| i as u32).collect();
@@ -49,12 +49,12 @@ pub(super) fn step(n_past: usize, n: usize, groups: usize) -> Step {
 }
 
 impl Net {
-    /// With so many pages of every group, and keys and values in this format.
-    pub(super) fn with_state(pages: usize, kv: KvFormat) -> Net {
+    /// A net with this number of pages per group and K/V format.
+    pub(super) fn with_kv(pages: usize, kv: KvFormat) -> Net {
         Net { pages, kv, ..Net::default() }
     }
 
-    /// A matrix in any format.
+    /// Declares a matrix in any format.
     pub(super) fn weight(
         &mut self,
         name: &str,
@@ -67,7 +67,7 @@ impl Net {
         self.graph.weight(name, rows, cols)
     }
 
-    /// Several matrices in any format.
+    /// Declares several matrices in any format.
     pub(super) fn weights(
         &mut self,
         name: &str,
@@ -79,19 +79,19 @@ impl Net {
         self.graph.weights(name, [count, rows, cols])
     }
 
-    /// A matrix of F32, given row after row.
+    /// Declares an F32 matrix, given row-major.
     pub(super) fn matrix(&mut self, name: &str, rows: usize, values: &[f32]) -> WeightId {
         let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.weight(name, Format::F32, rows, values.len() / rows, bytes)
     }
 
-    /// A value whose row for token `i` is row `i` of `values`.
+    /// An embedding: its row for token `i` is row `i` of `values`.
     pub(super) fn input(&mut self, name: &'static str, rows: usize, values: &[f32]) -> ValueId {
         let table = self.matrix(name, rows, values);
         self.graph.embed(name, table)
     }
 
-    /// Attention over a store of its own.
+    /// Attention with its own store.
     pub(super) fn attention(
         &mut self,
         name: &'static str,
@@ -104,7 +104,7 @@ impl Net {
         self.graph.attention(name, q, Some([k, v]), store, heads, scale)
     }
 
-    /// Puts the graph for `outputs`, which has the output rows already, on a backend.
+    /// Loads the graph on a backend; `outputs` already has output rows only.
     pub(super) fn load(
         self,
         outputs: ValueId,
@@ -115,7 +115,7 @@ impl Net {
         Ok((graph, loaded))
     }
 
-    /// Compiles the graph for the output rows of `output`, for steps of up to 64 rows.
+    /// Compiles the graph with the output rows of `output` as its result, for steps of up to 64 rows.
     pub(super) fn compile(
         mut self,
         output: ValueId,
@@ -125,7 +125,7 @@ impl Net {
         self.compile_for(64, outputs, backend)
     }
 
-    /// Compiles the graph for `outputs`, which has the output rows already, for steps of up to `rows`.
+    /// Compiles the graph for steps of up to `rows`; `outputs` already has output rows only.
     pub(super) fn compile_for(
         self,
         rows: usize,
@@ -136,7 +136,7 @@ impl Net {
         loaded.compile(Bucket { rows, outputs: rows }, Taps::None)
     }
 
-    /// The outputs of `steps`, one after the other.
+    /// Runs `steps` and concatenates their outputs.
     pub(super) fn run(mut self, output: ValueId, backend: Box<dyn Backend>, steps: &[Step]) -> Vec<f32> {
         let rows = steps.iter().map(|step| step.tokens().len()).max().unwrap_or(0).max(64);
         let outputs = self.graph.output_rows("outputs", output);

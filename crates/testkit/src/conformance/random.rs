@@ -1,4 +1,4 @@
-//! Random inputs: one operation against the reference backend.
+//! Single operations on random inputs, compared with the reference backend.
 
 use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
 use graph::{Activation, Store};
@@ -9,16 +9,16 @@ pub use super::net::nmse;
 use super::net::{Net, rows, store};
 use crate::random::Random;
 
-/// The largest error of one operation with 8-bit activations, as NMSE.
+/// NMSE limit of one operation with 8-bit activations.
 const QUANTIZED: f64 = 5e-4;
 
-/// The largest error of one operation with f32 activations, as NMSE.
+/// NMSE limit of one operation with f32 activations.
 const FLOAT: f64 = 1e-6;
 
-/// Chooses inputs.
+/// Seed of inputs.
 const SEED: u64 = 11;
 
-/// Tokens that attention is computed for, and pages of its store.
+/// Vocabulary of attention inputs, and pages of the store.
 const TOKENS: usize = 500;
 const PAGES: usize = 48;
 
@@ -27,14 +27,14 @@ fn normal(name: &str, values: usize) -> Vec<f32> {
     (0..values as u64).map(|i| random.normal(i)).collect()
 }
 
-/// Every format, for one row of activations and for several.
+/// Every format, with one activation row and several.
 pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
         linear(make, oracle, format, 512, 70);
     }
 }
 
-/// Lengths that are no multiple of a vector, and single rows and outputs.
+/// Sizes that are not a multiple of a vector, and single columns and outputs.
 pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols, outputs) in [
         (Format::F32, 1, 1),
@@ -49,15 +49,15 @@ pub fn linear_with_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// More chunks of columns than a subgroup has threads.
+/// More chunks of columns than threads in a subgroup.
 pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
     for (format, cols) in [(Format::F32, 2081), (Format::Q8_0, 2080), (Format::Q4_K, 2304)] {
         linear(make, oracle, format, cols, 11);
     }
 }
 
-/// Scales as large as F16 allows make numbers that it has not: a backend that keeps weights as F16 needs another way.
-pub fn linear_with_numbers_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
+/// Maximum F16 scales give weights beyond F16; a backend that converts weights to F16 needs another format for them.
+pub fn linear_with_weights_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
         let (cols, outputs) = (512, 70);
         let bytes = crate::random_matrix_beyond_f16(format, outputs, cols, 0);
@@ -65,14 +65,14 @@ pub fn linear_with_numbers_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Activations of one sign, in f32 or f16: what a format's minimums lose would add up.
+/// Positive activations, in f32 or f16: errors of a format's minimums would add up.
 pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
     const COLS: usize = 1024;
     for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K] {
-        let numbers: Vec<f32> = normal("x", 64 * COLS).iter().map(|x| x.abs()).collect();
+        let values: Vec<f32> = normal("x", 64 * COLS).iter().map(|x| x.abs()).collect();
         let [exact, found] = [oracle, make].map(|make| {
             let mut net = Net::default();
-            let x = net.input("x", 64, &numbers);
+            let x = net.input("x", 64, &values);
             let weights = crate::random_matrix(format, 70 * COLS, 0.02, 3);
             let w = net.weight("w", format, 70, COLS, weights);
             let y = net.graph.linear("y", x, w);
@@ -108,19 +108,19 @@ fn linear_of(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outp
     }
 }
 
-/// Three sequences in one step, with 1,100, 40 and 0 positions behind them, on pages that lie anywhere.
-pub fn attention_over_several_chunks_sequences_and_scattered_pages(make: Make<'_>, oracle: Make<'_>) {
+/// Three sequences in one step, with 1,100, 40 and 0 cached positions, on scattered pages.
+pub fn attention_over_several_sequences_and_scattered_pages(make: Make<'_>, oracle: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         attention(make, oracle, 32, 32, format);
     }
 }
 
-/// Keys of 48 values, values of 20.
-pub fn attention_with_values_of_another_width(make: Make<'_>, oracle: Make<'_>) {
+/// Keys of 48 columns, values of 20.
+pub fn attention_with_different_key_and_value_sizes(make: Make<'_>, oracle: Make<'_>) {
     attention(make, oracle, 48, 20, KvFormat::F16);
 }
 
-/// Rows enough for several tiles, of one sequence and of several.
+/// Enough rows for several tiles, of one sequence and of several.
 pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
     let page = |i: u32| i * 7 % PAGES as u32;
     let part = |n_past, len, pages: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, pages.map(page));
@@ -141,9 +141,9 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Windows shorter and longer than pages, blocks and chunks of positions; pages that fell out of them are given to
-/// others, whose rows are in the same steps.
-pub fn attention_in_windows(make: Make<'_>, oracle: Make<'_>) {
+/// Windows shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of the
+/// same steps.
+pub fn attention_with_windows(make: Make<'_>, oracle: Make<'_>) {
     for (window, dims, format) in [
         (1, 32, KvFormat::F32),
         (24, 64, KvFormat::F16),
@@ -156,8 +156,8 @@ pub fn attention_in_windows(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Two sequences of 700 positions in chunks of odd sizes, whose block tables lose the pages that a window of this size
-/// does not reach; pages are taken again as soon as they are free.
+/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages outside the window, which are reused
+/// at once.
 fn windowed_steps(window: usize) -> Vec<Step> {
     let mut free: Vec<u32> = (0..PAGES as u32).rev().collect();
     let mut tables = [BlockTable::default(), BlockTable::default()];
@@ -180,14 +180,14 @@ fn windowed_steps(window: usize) -> Vec<Step> {
     steps
 }
 
-/// A step all of whose rows are outputs; its tokens count up.
+/// A step with all rows as outputs; its tokens are 0, 1, ….
 fn all_rows(sequences: Vec<Sequence>) -> Step {
     let rows = sequences.iter().map(|sequence| sequence.len).sum::<usize>() as u32;
     Step::new((0..rows).collect(), sequences, OutputRow::all(0..rows)).expect("a good step")
 }
 
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
-    // 7 has no factor in common with the number of pages, so every page is taken once.
+    // 7 is coprime to the number of pages, so every page is used once.
     let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
     let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
     let (long, middle, short) = (pages(1110), pages(60), pages(20));
@@ -205,7 +205,7 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
 fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
     let heads = 6;
     let run = |make: Make<'_>| {
-        let mut net = Net::with_state(PAGES, format);
+        let mut net = Net::with_kv(PAGES, format);
         let mut input = |name, cols| net.input(name, TOKENS, &normal(name, TOKENS * cols));
         let inputs = [
             input("q", heads * store.k_dim),
@@ -219,14 +219,14 @@ fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat
     assert!(error <= FLOAT, "{store:?} in {format:?}, seed {SEED}: NMSE {error:e}");
 }
 
-/// Every format, for rows that all choose alike, for one row, and for many rows that choose as they like.
+/// Every format, in steps of one row and of many, whose rows choose different experts.
 pub fn experts_in_every_format(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
         experts(make, oracle, format, [5, 256, 256], 2, Activation::Silu);
     }
 }
 
-/// Sizes that are no multiple of a vector, one expert, all experts, gates through another function.
+/// Sizes that are not a multiple of a vector, one expert, all experts, another activation.
 pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     for (format, sizes, used, act) in [
         (Format::F32, [1, 37, 43], 1, Activation::Silu),
@@ -238,7 +238,7 @@ pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// `[count, cols, inner]`: experts of rows of `cols` with gates and ups of `inner`.
+/// `count` experts for rows of `cols` columns, with `inner` hidden columns.
 fn experts(
     make: Make<'_>,
     oracle: Make<'_>,
@@ -248,7 +248,7 @@ fn experts(
     act: Activation,
 ) {
     let is_quantised = format.block_len() > 1;
-    // Three products, of which two are multiplied.
+    // Three matmuls, two of which are multiplied element-wise.
     let limit = if is_quantised { 4.0 * QUANTIZED } else { 10.0 * FLOAT };
     let [mut exact, mut found] = [oracle, make].map(|make| {
         let mut net = Net::default();

@@ -158,7 +158,11 @@ pub(super) fn cases() -> Vec<Malformed> {
             file("Q8_0 scalar", one(&[], Q8_0, 0), &["tensor \"t\"", "1 values", "Q8_0"]),
         ],
         vec![
-            file("tensor type 4, taken back", one(&[32], 4, 0), &["tensor \"t\"", "type 4", "supported are"]),
+            file(
+                "tensor type 4, taken back",
+                one(&[32], 4, 0),
+                &["tensor \"t\"", "type 4", "supported types"],
+            ),
             file("tensor type 5, taken back", one(&[32], 5, 0), &["tensor \"t\"", "type 5"]),
             file("tensor type 31, taken back", one(&[32], 31, 0), &["tensor \"t\"", "type 31"]),
             file("tensor type Q8_1", one(&[32], 9, 0), &["tensor \"t\"", "type 9 (Q8_1)"]),
