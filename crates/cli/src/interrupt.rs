@@ -1,50 +1,55 @@
-//! Ctrl-C: ends an answer first, then the program, which leaves nothing half done behind. A request to
-//! end (SIGTERM) ends the program at once, and as cleanly.
+//! Signals: Ctrl-C ends an answer first, then the program, which leaves nothing half done behind. Others that ask
+//! the program to end do so at once, and as cleanly.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::output::INTERRUPTED;
+use crate::terminal;
 
-/// The exit code after SIGTERM.
-#[cfg(unix)]
-const TERMINATED: u8 = 143;
+/// What Ctrl-C ends.
+enum State {
+    /// The program.
+    Idle,
+    /// An answer.
+    Answering,
+    /// The program; the answer is ending already.
+    Stopping,
+}
 
-const IDLE: u8 = 0;
-const ANSWERING: u8 = 1;
-const STOPPING: u8 = 2;
-
-static STATE: AtomicU8 = AtomicU8::new(IDLE);
+static STATE: Mutex<State> = Mutex::new(State::Idle);
 
 /// What is removed before the program ends.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Takes Ctrl-C and SIGTERM over from the system, which would end the program at once.
+/// Takes signals over from the system, which would end the program at once.
 ///
 /// # Errors
 /// When the system refuses.
 pub(crate) fn install() -> anyhow::Result<()> {
     listen(|code| {
-        let stops =
-            || STATE.compare_exchange(ANSWERING, STOPPING, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if code != INTERRUPTED || !stops() {
-            if let Some(path) = &*unfinished() {
-                let _ =
-                    if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-            }
-            std::process::exit(code.into());
+        let mut state = lock(&STATE);
+        if code == INTERRUPTED && matches!(*state, State::Answering) {
+            *state = State::Stopping;
+            return;
         }
+        if let Some(path) = &*lock(&UNFINISHED) {
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+        terminal::restore();
+        std::process::exit(code.into());
     })
 }
 
-/// Calls `heard` with the exit code that belongs to each signal: 128 and its number, as shells have it.
+/// Calls `heard` with the exit code that belongs to each signal: 128 and its number, as shells have it. A write beyond
+/// the limit of a file's size is an error like others once its signal is taken.
 #[cfg(unix)]
 fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ])?;
     std::thread::spawn(move || {
-        signals.forever().for_each(|signal| heard(if signal == SIGTERM { TERMINATED } else { INTERRUPTED }));
+        let ends = signals.forever().filter(|&signal| signal != SIGXFSZ);
+        ends.filter_map(|signal| u8::try_from(128 + signal).ok()).for_each(heard);
     });
     Ok(())
 }
@@ -60,30 +65,30 @@ pub(crate) struct Answering(());
 
 impl Answering {
     pub(crate) fn begin() -> Answering {
-        STATE.store(ANSWERING, Ordering::SeqCst);
+        *lock(&STATE) = State::Answering;
         Answering(())
     }
 
     /// Whether Ctrl-C was pressed.
     pub(crate) fn is_to_stop(&self) -> bool {
-        STATE.load(Ordering::SeqCst) == STOPPING
+        matches!(*lock(&STATE), State::Stopping)
     }
 }
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        STATE.store(IDLE, Ordering::SeqCst);
+        *lock(&STATE) = State::Idle;
     }
 }
 
-/// While it lives, Ctrl-C and SIGTERM remove a file or a folder, if it is there, and end the program.
+/// While it lives, a signal that ends the program removes a file or a folder, if it is there.
 pub(crate) struct Unfinished(());
 
 impl Unfinished {
     /// # Errors
     /// As [`install`], which nobody else may have called.
     pub(crate) fn begin(path: &Path) -> anyhow::Result<Unfinished> {
-        *unfinished() = Some(path.to_owned());
+        *lock(&UNFINISHED) = Some(path.to_owned());
         install()?;
         Ok(Unfinished(()))
     }
@@ -91,10 +96,10 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        *unfinished() = None;
+        *lock(&UNFINISHED) = None;
     }
 }
 
-fn unfinished() -> std::sync::MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

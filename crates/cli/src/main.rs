@@ -28,6 +28,7 @@ mod registry;
 mod run;
 mod settings;
 mod synth;
+mod terminal;
 mod tokenize;
 mod trace;
 mod values;

@@ -1,5 +1,6 @@
 //! Where a chat's lines come from: a line editor on a terminal, else stdin as it is.
 
+use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 
@@ -9,10 +10,11 @@ use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use crate::folders;
+use crate::terminal::Quiet;
 
 /// Lines of a chat.
 pub(super) enum Input {
-    Terminal { editor: Box<Editor<(), FileHistory>>, history: Option<PathBuf> },
+    Terminal(Box<Prompt>),
     Pipe,
 }
 
@@ -23,40 +25,28 @@ pub(super) enum Line {
     End,
 }
 
+/// A line editor whose history is a file that chats at the same time share.
+pub(super) struct Prompt {
+    editor: Editor<(), FileHistory>,
+    history: Option<PathBuf>,
+    /// Keys are kept for the next line while none is edited.
+    quiet: Option<Quiet>,
+}
+
 impl Input {
     /// The line editor when stdin is a terminal.
     pub(super) fn open() -> anyhow::Result<Input> {
-        if !io::stdin().is_terminal() {
-            return Ok(Input::Pipe);
-        }
-        let config = Config::builder().auto_add_history(true).max_history_size(1000)?;
-        // Prompts stay out of a stdout that is not a terminal.
-        let behavior = if io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
-        let mut editor = Editor::with_config(config.behavior(behavior).build())?;
-        let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
-        editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
-        let history = folders::data().map(|folder| folder.join("chat_history"));
-        if let Some(file) = &history
-            && let Err(error) = editor.load_history(file)
-        {
-            tracing::debug!("no history from {}: {error}", file.display());
-        }
-        Ok(Input::Terminal { editor: Box::new(editor), history })
+        Ok(if io::stdin().is_terminal() { Input::Terminal(Box::new(Prompt::new()?)) } else { Input::Pipe })
     }
 
     /// Whether somebody types.
     pub(super) fn is_interactive(&self) -> bool {
-        matches!(self, Input::Terminal { .. })
+        matches!(self, Input::Terminal(_))
     }
 
     pub(super) fn next(&mut self) -> anyhow::Result<Line> {
         match self {
-            Input::Terminal { editor, .. } => match editor.readline("> ") {
-                Ok(line) => Ok(Line::Text(line)),
-                Err(ReadlineError::Eof) => Ok(Line::End),
-                Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
-                Err(error) => Err(error).context("cannot read from the terminal"),
-            },
+            Input::Terminal(prompt) => prompt.next(),
             Input::Pipe => {
                 let mut line = Vec::new();
                 if io::stdin().lock().read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
@@ -71,13 +61,51 @@ impl Input {
             }
         }
     }
+}
 
-    /// Keeps the history for the next time.
-    pub(super) fn close(&mut self) {
-        let Input::Terminal { editor, history: Some(file) } = self else { return };
-        let saved = file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(ReadlineError::from);
-        if let Err(error) = saved.and_then(|()| editor.save_history(file)) {
-            tracing::warn!("the history cannot be kept in {}: {error}", file.display());
+impl Prompt {
+    fn new() -> anyhow::Result<Prompt> {
+        let config = Config::builder().auto_add_history(true).max_history_size(1000)?;
+        // Prompts stay out of a stdout that is not a terminal.
+        let behavior = if io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
+        let mut editor = Editor::with_config(config.behavior(behavior).build())?;
+        let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
+        editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
+        let history = folders::data().map(|folder| folder.join("chat_history"));
+        let mut prompt = Prompt { editor, history, quiet: Some(Quiet::begin()) };
+        prompt.keep(|editor, file| {
+            file.parent().map_or(Ok(()), fs::create_dir_all)?;
+            // Where there is no file, the editor's own first one would replace what another chat has just written.
+            drop(File::create_new(file));
+            editor.load_history(file)
+        });
+        Ok(prompt)
+    }
+
+    fn next(&mut self) -> anyhow::Result<Line> {
+        self.quiet = None;
+        let read = self.editor.readline("> ");
+        self.quiet = Some(Quiet::begin());
+        match read {
+            Ok(line) => {
+                self.keep(|editor, file| editor.append_history(file));
+                Ok(Line::Text(line))
+            }
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(error) => Err(error).context("cannot read from the terminal"),
+        }
+    }
+
+    /// Does something with the history's file; there is none from the first failure on.
+    fn keep(
+        &mut self,
+        with: impl FnOnce(&mut Editor<(), FileHistory>, &PathBuf) -> Result<(), ReadlineError>,
+    ) {
+        let Some(file) = self.history.take() else { return };
+        match with(&mut self.editor, &file) {
+            Ok(()) => self.history = Some(file),
+            Err(error) => tracing::warn!("the history is not kept in {}: {error}", file.display()),
         }
     }
 }

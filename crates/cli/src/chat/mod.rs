@@ -54,9 +54,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     if input.is_interactive() {
         session.greet();
     }
-    let code = session.talk(&mut input);
-    input.close();
-    code
+    session.talk(&mut input)
 }
 
 /// A conversation and what it runs on.

@@ -1,15 +1,25 @@
 //! What is different when somebody sits at a terminal.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
+use nix::sys::signal::Signal;
+use nix::sys::termios::{LocalFlags, tcgetattr};
 use rexpect::session::{PtySession, spawn_command};
 
 use crate::common::Home;
 
-/// The program on a terminal. Waits are guarded against hanging only.
+/// The program on a terminal that echoes, which those of rexpect do not. Waits are guarded against hanging only.
 fn terminal(home: &Home, args: &str) -> PtySession {
-    let mut command = home.command(args);
-    command.env("TERM", "xterm-256color").stdin(Stdio::inherit());
+    let inner = home.command(args);
+    let mut command = Command::new("sh");
+    command.args(["-c", "stty echo; exec \"$0\" \"$@\""]).arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("TERM", "xterm-256color").current_dir(home.folder.path());
     spawn_command(command, Some(60_000)).expect("a terminal")
 }
 
@@ -39,9 +49,100 @@ fn ctrl_c_stops_the_answer_and_then_leaves() {
     session.send_control('c').expect("typed");
     let ended = ended(&mut session);
     assert!(ended.ends_with(" 130)"), "{ended}");
+}
 
-    let history = home.path(".local/share/rustorch/chat_history");
-    assert!(std::fs::read_to_string(history).expect("a history").contains("Hello"));
+/// As a paste without brackets, or a script, sends them.
+#[test]
+fn lines_that_arrive_together_are_answered_in_order() {
+    let home = Home::new();
+    let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3");
+    session.exp_string("/help shows the commands").expect("a greeting");
+    session.send("/set top-k 3\rHello\r/set top-k 4\ragain\r/stats\r").expect("typed");
+    session.flush().expect("typed");
+    for said in ["top-k: 3", "top-k: 4"] {
+        session.exp_string(said).expect("set");
+    }
+    session.exp_regex("in all answers *6 tokens").expect("both messages are answered");
+    session.exp_string("> ").expect("a prompt");
+    session.send_control('d').expect("typed");
+    assert!(ended(&mut session).ends_with(" 0)"));
+}
+
+/// An endless answer: the context is longer than it was trained on, so that there is time.
+fn endless(home: &Home) -> PtySession {
+    let answer = home.pipe("chat -m MODEL -temp 0 -n 3", "Hello\n").quiet();
+    let mut session = terminal(home, "chat -m MODEL -temp 0 -c 100000 --ignore-eos");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("Hello").expect("typed");
+    session.exp_string(answer.trim()).expect("the answer begins");
+    session
+}
+
+#[test]
+fn keys_wait_for_the_next_prompt_without_an_echo() {
+    let home = Home::new();
+    let mut session = endless(&home);
+    session.send("/set top-k 3\r/set top-").expect("typed");
+    session.flush().expect("typed");
+    // Ctrl-C would take an echo away that has not come yet.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    session.send_control('c').expect("typed");
+    let shown = session.exp_string("stopped; Ctrl-C again leaves").expect("stopped");
+    assert!(!shown.contains("/set"), "{shown}");
+    session.exp_string("top-k: 3").expect("typed before");
+    session.send_line("k 4").expect("typed");
+    session.exp_string("top-k: 4").expect("partly typed before");
+}
+
+/// Whatever ends the program, keys are echoed again, and what was said can be recalled.
+#[test]
+fn a_signal_restores_the_terminal_and_the_history_is_kept() {
+    let signals = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+    for (signal, is_answering) in signals.into_iter().flat_map(|signal| [(signal, true), (signal, false)]) {
+        let home = Home::new();
+        let mut session = endless(&home);
+        if !is_answering {
+            session.send_control('c').expect("typed");
+            session.exp_string("stopped").expect("stopped");
+            session.exp_string("> ").expect("a prompt");
+        }
+        let terminal = session.process().get_file_handle().expect("a terminal");
+        let is_echoed = || tcgetattr(&terminal).expect("a mode").local_flags.contains(LocalFlags::ECHO);
+        assert!(!is_echoed(), "{signal}");
+        session.process_mut().signal(signal).expect("it is there");
+        let ended = ended(&mut session);
+        assert!(ended.ends_with(&format!(" {})", 128 + signal as i32)), "{signal}: {ended}");
+        assert!(is_echoed(), "{signal}");
+        assert_eq!(history(&home), ["Hello"]);
+    }
+}
+
+#[test]
+fn two_chats_share_their_history() {
+    let home = Home::new();
+    let mut chats = [(); 2].map(|()| {
+        let mut session = terminal(&home, "chat -m MODEL -n 1");
+        session.exp_string("> ").expect("a prompt");
+        session
+    });
+    for text in ["one", "two", "three", "four"] {
+        chats.rotate_left(1);
+        chats[0].send_line(text).expect("typed");
+        chats[0].exp_string(text).expect("echoed");
+        chats[0].exp_string("> ").expect("a prompt");
+    }
+    for mut chat in chats {
+        chat.send_control('d').expect("typed");
+        ended(&mut chat);
+    }
+    assert_eq!(history(&home), ["one", "two", "three", "four"]);
+}
+
+/// Lines of the history, behind the line that names its format.
+fn history(home: &Home) -> Vec<String> {
+    let file = home.path(".local/share/rustorch/chat_history");
+    let text = std::fs::read_to_string(file).expect("a history");
+    text.lines().skip(1).map(str::to_owned).collect()
 }
 
 #[test]
