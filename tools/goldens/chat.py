@@ -95,6 +95,21 @@ def render(template, messages, add_generation_prompt):
         return {"failed": str(error)}
 
 
+def lines(path):
+    """Renders each line of `path` as a template of its own; a line in double quotes is a JSON string."""
+    results = []
+    for line in path.read_text().split("\n"):
+        if line and not line.startswith("##"):
+            source = json.loads(line) if line.startswith('"') else line
+            try:
+                template = environment().from_string(source)
+            except jinja2.exceptions.TemplateSyntaxError as error:
+                results.append([source, {"failed": str(error)}])
+                continue
+            results.append([source, render(template, CONVERSATIONS[2], True)])
+    (OUT / "lines.json").write_text(json.dumps(results, ensure_ascii=False, indent=0) + "\n")
+
+
 def save(name, paths):
     results = {}
     for path in sorted(paths):
@@ -106,3 +121,4 @@ def save(name, paths):
 OUT.mkdir(parents=True, exist_ok=True)
 save("shared.json", Path(sys.argv[1]).glob("*.jinja"))
 save("own.json", (OUT / "templates").glob("*.jinja"))
+lines(OUT / "lines.jinja")

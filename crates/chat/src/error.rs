@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use crate::budget::Exhausted;
+use crate::limits::Exhausted;
 use crate::{MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, MAX_STEPS, MAX_WORK_BYTES};
 
 /// Why a template cannot be used or rendered.
@@ -47,10 +47,10 @@ pub enum Error {
         /// Line, from 1; 0 when it is not known.
         line: usize,
     },
-    /// The template makes too much text within, or reads too much of it.
+    /// The template makes or reads too much text within, or takes too long.
     #[error(
-        "the chat template makes more than {MAX_WORK_BYTES} bytes of text and lists, or reads eight times as many \
-         (stopped at line {line}): it is damaged or hostile, use a prompt without it"
+        "the chat template reads and makes more than {MAX_WORK_BYTES} bytes of text and lists, or takes more than ten \
+         seconds (stopped at line {line}): it is damaged or hostile, use a prompt without it"
     )]
     TooMuchWork {
         /// Line, from 1; 0 when it is not known.
@@ -59,6 +59,11 @@ pub enum Error {
     /// The template produces too much.
     #[error("the chat template produced more than {MAX_OUTPUT_BYTES} bytes")]
     TooMuchOutput,
+    /// The template writes no system message, neither as such nor within a user message.
+    #[error(
+        "the chat template leaves out the system message: remove it, or use a prompt without the template"
+    )]
+    SystemLeftOut,
     /// The special tokens are too many or too long to search for.
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),

@@ -3,97 +3,119 @@
 //! Source: `_compile_jinja_template` in its `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
 //! `lstrip_blocks`, `break` and `continue`, and a few functions of its own.
 
-use std::borrow::Cow;
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value, machinery};
+use minijinja::value::{Rest, ValueKind};
+use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value};
+use minijinja_contrib::globals;
 
-use crate::budget::Budget;
-use crate::compile::compile;
 use crate::error::Raised;
-use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, calls, operators};
+use crate::fence::fence;
+use crate::limits::{Budget, RUN, Run, failed};
+use crate::text::text_of;
+use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, methods, operators};
 
-/// The variable that holds the time of rendering, a [`Now`]; no template can spell it.
-pub(crate) const NOW: &str = " now";
+/// The name of the one template.
+const NAME: &str = "chat_template";
 
-/// The time of rendering.
-#[derive(Debug)]
-pub(crate) struct Now(pub(crate) jiff::Zoned);
+/// Deepest nesting of loops and blocks while rendering; a call of a macro counts as four. On the stack, one takes
+/// a few kilobytes.
+const MAX_RECURSION: usize = 200;
 
-impl minijinja::value::Object for Now {}
-
-/// The environment.
-pub(crate) fn environment() -> Result<Environment<'static>, Error> {
-    let mut environment = Environment::empty();
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+/// An environment that holds the template `source`.
+pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
+    let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
+    environment.set_recursion_limit(MAX_RECURSION);
     environment.set_debug(false);
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
+    environment.set_syntax(syntax);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
+    environment.set_unknown_method_callback(methods::call);
     operators::add_to(&mut environment);
-    calls::add_to(&mut environment);
+    filters::add_to(&mut environment);
+    environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
+    environment.add_function("joiner", globals::joiner);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
+    environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    environment.add_test("sequence", |value: &Value| value.is_undefined() || value.len().is_some());
+    environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
+    let source = fence(source)?;
+    unpanicked(|| environment.add_template_owned(NAME, source).map_err(Error::from))?;
     Ok(environment)
 }
 
-/// Renders the template `source`.
-pub(crate) fn render(environment: &Environment, source: &str, context: Value) -> Result<String, Error> {
-    let (instructions, blocks) = compile(source, environment.syntax())?;
-    let mut output = String::new();
-    let mut out = machinery::make_string_output(&mut output);
-    machinery::eval(environment, &instructions, context, &blocks, &mut out, AutoEscape::None).map(drop)?;
-    if output.len() > MAX_OUTPUT_BYTES { Err(Error::TooMuchOutput) } else { Ok(output) }
+/// What `work` returns. A panic, which only a fault of the template engine can cause, becomes an error.
+fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let failed = |_| Error::Render { line: 0, message: "the template engine panicked".to_owned() };
+    panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|why| Err(failed(why)))
 }
 
-/// Writes a value as minijinja does, here or into a variable, and pays for it.
+/// What the template of `environment` writes for `context`.
+pub(crate) fn render(environment: &Environment, context: Value) -> Result<String, Error> {
+    let mut output = Bounded(Vec::new());
+    let rendered = unpanicked(|| {
+        let template = environment.get_template(NAME)?;
+        template.render_captured_to(context, &mut output).map(drop).map_err(Error::from)
+    });
+    if output.0.len() > MAX_OUTPUT_BYTES {
+        return Err(Error::TooMuchOutput);
+    }
+    rendered?;
+    String::from_utf8(output.0).map_err(|_| Error::Render { line: 0, message: "not UTF-8".to_owned() })
+}
+
+/// Output up to [`MAX_OUTPUT_BYTES`]; what is more is left out but for a byte.
+struct Bounded(Vec<u8>);
+
+impl io::Write for &mut Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            self.0.resize(MAX_OUTPUT_BYTES + 1, b' ');
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a value as Python does, here or into a variable.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    // The most that escaping for HTML can make of a character.
-    let growth = if matches!(state.auto_escape(), AutoEscape::None) { 1 } else { 6 };
-    let budget = Budget::of(state);
-    let length = budget.text(value)?.saturating_mul(growth);
-    budget.make(length)?;
-    minijinja::escape_formatter(out, state, value)
+    if !matches!(state.auto_escape(), AutoEscape::None) {
+        let text = Value::from(text_of(state, value)?);
+        // The most that escaping can make of a character.
+        Budget::of(state).charge(text.as_str().map_or(0, str::len).saturating_mul(6))?;
+        let value = if value.is_safe() { value } else { &text };
+        return minijinja::escape_formatter(out, state, value);
+    }
+    match value.as_str() {
+        Some(text) => {
+            Budget::of(state).charge(text.len())?;
+            out.write_str(text)?;
+        }
+        None => out.write_str(&text_of(state, value)?)?,
+    }
+    Ok(())
 }
 
-fn failed(why: impl Into<Cow<'static, str>>) -> minijinja::Error {
-    minijinja::Error::new(ErrorKind::InvalidOperation, why)
-}
-
-fn raise_exception(message: String) -> Result<Value, minijinja::Error> {
+fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {
+    let message = text_of(state, &message)?;
     Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
 }
 
 fn strftime_now(state: &mut State, format: &str) -> Result<String, minijinja::Error> {
-    calls::has_narrow_fields(format, '%')?;
-    Budget::of(state).afford(format.len().saturating_mul(calls::MAX_WIDTH))?;
-    let now = state.lookup(NOW);
-    let now = now.as_ref().and_then(|now| now.downcast_object_ref::<Now>());
-    let Now(now) = now.ok_or_else(|| failed("the time is not known"))?;
+    filters::formatted(state, format, '%', &[])?;
+    let run = state.lookup(RUN);
+    let run = run.as_ref().and_then(|run| run.downcast_object_ref::<Run>());
+    let Run { now, .. } = run.ok_or_else(|| failed("the time is not known"))?;
     let text = jiff::fmt::strtime::format(format, now);
-    let text = text.map_err(|error| failed(format!("strftime_now: {error}")))?;
-    Budget::of(state).make(text.len())?;
-    Ok(text)
-}
-
-/// `source` with `{% generation %}`, which only marks what is trained on, as a block without effect.
-pub(crate) fn without_generation_tags(source: &str) -> String {
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(start) = rest.find("{%") {
-        let (before, tag) = rest.split_at(start + 2);
-        out.push_str(before);
-        rest = tag;
-        let Some(end) = tag.find("%}") else { break };
-        let body = &tag[..end];
-        let word = body.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
-        let replacement = match word {
-            "generation" => "if true",
-            "endgeneration" => "endif",
-            _ => continue,
-        };
-        out.push_str(&body.replacen(word, &format!(" {replacement} "), 1));
-        rest = &tag[end..];
-    }
-    out.push_str(rest);
-    out
+    text.map_err(|error| failed(format!("strftime_now: {error}")))
 }

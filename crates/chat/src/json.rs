@@ -4,9 +4,8 @@ use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 use crate::MAX_OUTPUT_BYTES;
-
-/// Deepest nesting of arrays and objects that is written.
-pub(crate) const MAX_DEPTH: usize = 128;
+use crate::limits::MAX_DEPTH;
+use crate::text::float;
 
 /// Longest indentation and longest separator.
 const MAX_WIDTH: usize = 64;
@@ -130,19 +129,12 @@ impl Writer {
             return;
         }
         let number = f64::try_from(value.clone()).unwrap_or(f64::NAN);
-        let text = if number.is_nan() {
-            "NaN".to_owned()
-        } else if number.is_infinite() {
-            if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
-        } else if number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
-            format!("{number:?}")
-        } else {
-            let text = format!("{number:e}");
-            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            let sign = if exponent.starts_with('-') { '-' } else { '+' };
-            format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'))
-        };
-        self.out.push_str(&text);
+        self.out.push_str(&match float(number).as_str() {
+            "nan" => "NaN".to_owned(),
+            "inf" => "Infinity".to_owned(),
+            "-inf" => "-Infinity".to_owned(),
+            number => number.to_owned(),
+        });
     }
 
     fn string(&mut self, text: &str) {

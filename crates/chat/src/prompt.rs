@@ -39,12 +39,18 @@ pub enum Segment {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub(crate) segments: Vec<Segment>,
+    pub(crate) merged_system: bool,
 }
 
 impl Prompt {
     /// The pieces in order. Two texts never follow each other and none is empty.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Whether the template knows no system messages, so that their text stands before the first user message.
+    pub fn merged_system(&self) -> bool {
+        self.merged_system
     }
 }
 

@@ -2,11 +2,10 @@
 
 use minijinja::{Environment, Value};
 
-use crate::compile::compile;
 use crate::guard::{SpecialTokens, Strength};
+use crate::limits::{RUN, Run};
 use crate::prompt::{Message, Prompt, Segment};
-use crate::stack::on_large_stack;
-use crate::{Error, MAX_SOURCE_BYTES, jinja};
+use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, system};
 
 /// What a template needs to know about the vocabulary.
 #[derive(Clone, Debug, Default)]
@@ -51,8 +50,6 @@ pub enum TurnEnd {
 pub struct Template {
     environment: Environment<'static>,
     source: String,
-    /// The source as it is compiled, anew for each rendering: instructions borrow it.
-    plain: String,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
@@ -70,13 +67,9 @@ impl Template {
         if source.len() > MAX_SOURCE_BYTES {
             return Err(Error::SourceTooLong { found: source.len() });
         }
-        let environment = jinja::environment()?;
-        let plain = jinja::without_generation_tags(source);
-        on_large_stack(|| compile(&plain, environment.syntax()).map(drop))??;
         Ok(Template {
-            environment,
+            environment: jinja::compile(source)?,
             source: source.to_owned(),
-            plain,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
@@ -90,16 +83,58 @@ impl Template {
 
     /// The prompt for a conversation.
     ///
+    /// Where the template refuses system messages or leaves them out, their text is put before the next user message, as
+    /// llama.cpp does; [`Prompt::merged_system`] says so.
+    ///
     /// Fails when the template refuses the conversation or uses what is not supported, and when it
-    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`](crate::MAX_WORK_BYTES) or
+    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], ten seconds or
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
+        let prompt = self.render_exactly(messages, options);
+        if !messages.iter().any(system::is_system) {
+            return prompt;
+        }
+        let refused = match &prompt {
+            Ok(_) => !self.writes_system(messages, options, <[Message]>::to_vec),
+            Err(error) => matches!(error, Error::Raised { .. } | Error::Render { .. }),
+        };
+        if !refused {
+            return prompt;
+        }
+        match (self.render_exactly(&system::merged(messages), options), prompt) {
+            (Ok(_), Ok(_)) if !self.writes_system(messages, options, system::merged) => {
+                Err(Error::SystemLeftOut)
+            }
+            (Ok(merged), _) => Ok(Prompt { merged_system: true, ..merged }),
+            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        }
+    }
+
+    /// Whether the text of system messages comes into the prompt for what `arrange` makes of the messages.
+    fn writes_system(
+        &self,
+        messages: &[Message],
+        options: &Options,
+        arrange: fn(&[Message]) -> Vec<Message>,
+    ) -> bool {
+        let marked = system::marked(messages);
+        let prompt = self.render_exactly(&arrange(&marked), options);
+        prompt.is_ok_and(|prompt| system::holds_marks(&prompt, &marked))
+    }
+
+    /// The prompt for just these messages.
+    fn render_exactly(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let mut texts = vec![self.source.as_str()];
         texts.extend(messages.iter().flat_map(|message| [message.role.as_str(), message.content.as_str()]));
         options.variables.values().for_each(|value| collect_texts(value, &mut texts));
         let guard = SpecialTokens::choose_guard(texts.iter().copied())?;
+        let input: usize = texts[1..].iter().map(|text| text.len()).sum();
+        let bytes = MAX_WORK_BYTES.saturating_add(input.saturating_mul(WORK_PER_BYTE));
+        let run = Value::from_object(Run { now: options.now.clone(), bytes: bytes as u64 });
         let render = |strength| {
-            let context = self.context(messages, options, |text| self.special.guard(text, guard, strength));
+            let guarded = |text: &str| self.special.guard(text, guard, strength);
+            let mut context = self.context(messages, options, guarded);
+            context.push((RUN.to_owned(), run.clone()));
             Ok::<_, Error>(self.special.split(&self.render_text(context)?, guard))
         };
 
@@ -109,13 +144,13 @@ impl Template {
                 != self.special.guard(text, guard, Strength::Characters)
         };
         if !texts[1..].iter().any(changes) {
-            return Ok(Prompt { segments });
+            return Ok(Prompt { segments, merged_system: false });
         }
         // A template that takes something out of a message, or puts two side by side, may join a special
         // token from what they hold.
         let strict = render(Strength::Characters)?;
         let same = token_ids(&segments).eq(token_ids(&strict));
-        Ok(Prompt { segments: if same { segments } else { strict } })
+        Ok(Prompt { segments: if same { segments } else { strict }, merged_system: false })
     }
 
     /// What the template writes after an answer, found by rendering some: a special token, or a text
@@ -162,7 +197,6 @@ impl Template {
         let mut context = vec![
             ("messages".to_owned(), Value::from(messages)),
             ("add_generation_prompt".to_owned(), Value::from(options.add_generation_prompt)),
-            (jinja::NOW.to_owned(), Value::from_object(jinja::Now(options.now.clone()))),
         ];
         for (name, token) in [("bos_token", &self.bos), ("eos_token", &self.eos)] {
             context.extend(token.as_ref().map(|token| (name.to_owned(), Value::from(token.as_str()))));
@@ -182,9 +216,8 @@ impl Template {
         }
     }
 
-    fn render_with(&self, context: impl Iterator<Item = (String, Value)> + Send) -> Result<String, Error> {
-        let context = Value::from_pairs(context);
-        on_large_stack(|| jinja::render(&self.environment, &self.plain, context))?
+    fn render_with(&self, context: impl Iterator<Item = (String, Value)>) -> Result<String, Error> {
+        jinja::render(&self.environment, Value::from_pairs(context))
     }
 }
 

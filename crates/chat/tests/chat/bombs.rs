@@ -81,7 +81,7 @@ fn bombs() -> Vec<(&'static str, String)> {
         (
             "lines",
             repeated("'a\n'", 20, &set("ns.x ~ ns.x"))
-                + &repeated_more("{% set ns.z = ns.z + [ns.x | lines] %}"),
+                + &repeated_more("{% set ns.z = ns.z + [ns.x.splitlines()] %}"),
         ),
         ("a filter's list", repeated("range(100000)", 100_000, "{% set ns.z = ns.z + [ns.x | list] %}")),
         ("slices of a text", long(20, "{% set ns.z = ns.z + [ns.x[1:]] %}")),
@@ -151,14 +151,13 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("a key got", long(24, "{% set y = {}.get(ns.x) %}")),
         ("the last character", long(24, "{% set y = ns.x[-1] %}")),
         ("the attribute of a filter", long(24, "{% set y = [1] | map(attribute=ns.x) | list %}")),
-        ("stripped characters", long(20, "{% set y = ns.x.strip(ns.x) %}")),
+        ("the stripped characters", long(20, "{% set y = ns.x.strip(ns.x) %}")),
         ("changes in a loop", long(24, "{% if loop.changed(ns.x) %}{% endif %}")),
         ("sort", long(20, "{% set y = ([ns.x] * 1000) | sort %}")),
         ("unique", long(20, "{% set y = ([ns.x] * 1000) | unique %}")),
         ("namespaces", repeated("dict(a=1)", 100_000, "{% set ns.z = ns.z + [namespace(ns.x)] %}")),
         ("few pieces, kept", long(20, "{% set ns.z = ns.z + [ns.x.split('b')] %}")),
-        ("few lines, kept", long(20, "{% set ns.z = ns.z + [ns.x | lines] %}")),
-        ("few pieces of a filter, kept", long(20, "{% set ns.z = ns.z + [ns.x | split('b') | list] %}")),
+        ("few lines, kept", long(20, "{% set ns.z = ns.z + [ns.x.splitlines()] %}")),
         (
             "pairs, kept",
             format!(
@@ -275,9 +274,7 @@ fn a_long_conversation_is_not_a_bomb() {
 /// What Python's operators refuse is refused; what they make, the goldens tell.
 #[test]
 fn operators_refuse_what_they_cannot_do() {
-    for expression in
-        ["'a' + n", "nothing + 'b'", "(n, 2) + [3]", "'a' * 'b'", "[1] * 1.5", "n[1:]", "'ab'[::0]"]
-    {
+    for expression in ["'a' + n", "nothing + 'b'", "(n, 2) + [3]", "'a' * 'b'", "[1] * 1.5", "'ab'[::0]"] {
         let found = render(&format!("{{% set n = messages | length %}}{{{{ {expression} }}}}"));
         assert!(matches!(found, Err(Error::Render { line: 1, .. })), "{expression}: {found:?}");
     }

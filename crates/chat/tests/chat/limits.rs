@@ -82,9 +82,10 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
     }
     let nested =
         "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
-    assert!(render(nested).is_ok());
-    for end in ["{{ ns.x }}", "{{ ns.x | tojson }}"] {
-        assert!(matches!(render(&format!("{nested}{end}")), Err(Error::Render { .. })));
+    assert!(matches!(render(nested), Err(Error::Render { .. })));
+    let nested = nested.replace("100000", "60");
+    for end in ["{{ ns.x }}", "{{ ns.x | tojson }}", "{{ ns.x ~ '' }}", "{{ ns.x == [] }}"] {
+        assert!(render(&format!("{nested}{end}")).is_ok());
     }
     // As deep as the steps allow: one for a level, and dropped when they run out.
     let lists = |levels| format!("{}ns.x{}", "[".repeat(levels), "]".repeat(levels));
@@ -93,14 +94,19 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
         lists(40)
     );
     let deepest = render(&deepest);
-    assert!(matches!(deepest, Err(Error::TooManySteps { .. })), "{deepest:?}");
+    assert!(matches!(deepest, Err(Error::Render { .. })), "{deepest:?}");
     let cycle = "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}";
     assert!(matches!(render(cycle), Err(Error::Render { .. })));
-    for filter in
-        ["batch(9999999999, 1)", "slice(9999999999)", "indent(9999999999)", "indent(width=9999999999)"]
-    {
+    for filter in [
+        "batch(9999999999, 1)",
+        "slice(9999999999)",
+        "center(9999999999)",
+        "indent(9999999999)",
+        "indent(width=9999999999)",
+    ] {
         let source = format!("{{{{ 'a\nb' | {filter} | list }}}}");
-        assert!(matches!(render(&source), Err(Error::Render { .. })), "{filter}");
+        let found = render(&source);
+        assert!(found.is_err(), "{filter}");
     }
 }
 

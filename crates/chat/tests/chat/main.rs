@@ -4,4 +4,5 @@ mod bombs;
 mod goldens;
 mod limits;
 mod marks;
+mod system;
 mod with_tokenizer;

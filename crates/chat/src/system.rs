@@ -1,0 +1,59 @@
+//! System messages for templates that know none.
+
+use crate::prompt::{Message, Prompt};
+
+/// A word that no conversation holds.
+const MARK: &str = "Eighteen-Badgers";
+
+pub(crate) fn is_system(message: &Message) -> bool {
+    message.role == "system"
+}
+
+/// `messages` with the text of system messages put before the next user message, or in a user message of its own
+/// where none follows.
+///
+/// With a line end between, as llama.cpp's `system_message_not_supported` in `chat.cpp`.
+pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
+    let mut merged: Vec<Message> = Vec::new();
+    let mut system: Vec<&str> = Vec::new();
+    for message in messages {
+        if is_system(message) {
+            system.push(&message.content);
+            continue;
+        }
+        let mut content = message.content.clone();
+        if message.role == "user" {
+            system.push(&message.content);
+            content = system.join("\n");
+            system.clear();
+        }
+        merged.push(Message { role: message.role.clone(), content });
+    }
+    if !system.is_empty() {
+        merged.push(Message::new("user", system.join("\n")));
+    }
+    merged
+}
+
+/// `messages` with a mark at the end of each system message.
+pub(crate) fn marked(messages: &[Message]) -> Vec<Message> {
+    let mark = |(index, message): (usize, &Message)| {
+        let mut message = message.clone();
+        if is_system(&message) {
+            message.content = format!("{} {}", message.content, mark(index));
+        }
+        message
+    };
+    messages.iter().enumerate().map(mark).collect()
+}
+
+fn mark(index: usize) -> String {
+    format!("{MARK}-{index}.")
+}
+
+/// Whether a prompt of [`marked`] messages holds each mark.
+pub(crate) fn holds_marks(prompt: &Prompt, marked: &[Message]) -> bool {
+    let text = prompt.to_string();
+    let mut system = marked.iter().enumerate().filter(|(_, message)| is_system(message));
+    system.all(|(index, _)| text.contains(&mark(index)))
+}
