@@ -260,17 +260,17 @@ impl Compiler<'_> {
         purpose: Purpose,
         bytes: usize,
     ) -> Result<BufferId, Error> {
-        let number = match *of(&mut self.scratch) {
-            Some(number) => {
-                let bytes = self.buffers[number].bytes.max(bytes as u64);
+        let index = match *of(&mut self.scratch) {
+            Some(index) => {
+                let bytes = self.buffers[index].bytes.max(bytes as u64);
                 self.device.check_size(purpose, bytes, STORAGE)?;
-                self.buffers[number].bytes = bytes;
-                number
+                self.buffers[index].bytes = bytes;
+                index
             }
             None => self.buffer(purpose, bytes)?,
         };
-        *of(&mut self.scratch) = Some(number);
-        Ok(BufferId::Own(number))
+        *of(&mut self.scratch) = Some(index);
+        Ok(BufferId::Own(index))
     }
 
     /// Rows of the bucket.
@@ -335,14 +335,14 @@ impl Compiler<'_> {
     }
 
     fn embed(&mut self, table: WeightId, y: ValueId) {
-        for (number, shard) in self.model.matrix(table).shards.iter().enumerate() {
+        for (index, shard) in self.model.matrix(table).shards.iter().enumerate() {
             let [at, stride] = self.at(y);
             let mut params = shard.layout.params().to_vec();
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
             let tokens = self.inputs.tokens as u32;
             params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, tokens]);
             let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.format.name() });
-            let buffers = vec![self.slot(y), BufferId::Weight(table, number)];
+            let buffers = vec![self.slot(y), BufferId::Weight(table, index)];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
             let launch = self.launch(kernel, params, buffers, grid, cost);
@@ -356,9 +356,9 @@ impl Compiler<'_> {
         a: ValueId,
         b: Option<(BufferId, [u32; 2])>,
         y: ValueId,
-        number: f32,
+        scalar: f32,
     ) {
-        self.rows_of([operation, ""], a, b, y, number, self.cols(y));
+        self.rows_of([operation, ""], a, b, y, scalar, self.cols(y));
     }
 
     /// A row-wise operation, one workgroup per `cols` columns; `act` may be empty.
@@ -368,12 +368,12 @@ impl Compiler<'_> {
         a: ValueId,
         b: Option<(BufferId, [u32; 2])>,
         y: ValueId,
-        number: f32,
+        scalar: f32,
         cols: usize,
     ) {
         let b_at = b.map_or([self.inputs.outputs as u32, 0], |(_, at)| at);
         let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
-        params.extend([cols as u32, number.to_bits()]);
+        params.extend([cols as u32, scalar.to_bits()]);
         let mut buffers = vec![self.slot(y), self.slot(a)];
         buffers.extend(b.map(|(b, _)| b));
         let rows = kernels::Rows { operation, act, reads_b: b.is_some() };
@@ -411,7 +411,7 @@ impl Compiler<'_> {
         let matrices: Vec<(WeightId, &MatrixLayout)> = parts.iter().map(of).collect();
         let is_whole = matrices.iter().all(|(_, matrix)| matrix.shards.len() == 1);
         fn shards<'a>(&(id, matrix): &(WeightId, &'a MatrixLayout)) -> impl Iterator<Item = ShardRef<'a>> {
-            let shard = move |(number, shard)| ShardRef { weight: id, matrix, number, shard };
+            let shard = move |(index, shard)| ShardRef { weight: id, matrix, index, shard };
             matrix.shards.iter().enumerate().map(shard)
         }
         // The shards of each dispatch, with the parts it computes.
@@ -491,7 +491,7 @@ impl Compiler<'_> {
             gates,
             fits_f16: shards.iter().all(|part| part.matrix.may_fit_f16()),
         };
-        let weights = || shards.iter().map(|part| BufferId::Weight(part.weight, part.number));
+        let weights = || shards.iter().map(|part| BufferId::Weight(part.weight, part.index));
         let mut variants = Vec::new();
         for (algorithm, max_rows) in policy::matmul_variants(shapes, self.device.caps) {
             let (tile_outputs, tile) = algorithm.tile(gates);
@@ -574,6 +574,6 @@ impl Compiler<'_> {
 struct ShardRef<'a> {
     weight: WeightId,
     matrix: &'a MatrixLayout,
-    number: usize,
+    index: usize,
     shard: &'a Shard,
 }

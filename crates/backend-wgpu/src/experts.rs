@@ -70,7 +70,7 @@ impl Compiler<'_> {
         let [x_at, x_stride] = self.at(x);
         let x_params = [x_at / 4, x_stride / 4, self.cols(x) as u32, self.row_count_word(y)];
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
-        for (number, (gate_shard, up_shard)) in gates.shards.iter().zip(&ups.shards).enumerate() {
+        for (index, (gate_shard, up_shard)) in gates.shards.iter().zip(&ups.shards).enumerate() {
             let experts = expert_range(gate_shard, inner);
             let params = [
                 gate_shard.layout.params(),
@@ -82,7 +82,7 @@ impl Compiler<'_> {
                 [0, 0, eps, 0],
             ];
             let mut buffers = vec![self.slot(x), hidden];
-            buffers.extend([gate, up].map(|id| BufferId::Weight(id, number)));
+            buffers.extend([gate, up].map(|id| BufferId::Weight(id, index)));
             buffers.extend(scales);
             buffers.push(chosen);
             let matmul = kernels::Matmul {
@@ -99,21 +99,21 @@ impl Compiler<'_> {
         }
 
         let [y_at, y_stride] = self.at(y);
-        for (number, shard) in downs.shards.iter().enumerate() {
+        for (index, shard) in downs.shards.iter().enumerate() {
             // The first shard adds the residual; the others accumulate.
-            let addend = residual.filter(|_| number == 0).map(|id| (self.slot(id), self.at(id)));
+            let addend = residual.filter(|_| index == 0).map(|id| (self.slot(id), self.at(id)));
             let [addend_at, addend_stride] = addend.map_or([0, 0], |(_, at)| at);
             let experts = expert_range(shard, downs.rows);
             let params = [
                 shard.layout.params(),
-                [u32::from(number > 0), 0, 0, 0],
+                [u32::from(index > 0), 0, 0, 0],
                 [used as u32, 0, experts[0], experts[1]],
                 [downs.rows as u32, 0, 0, 0],
                 [y_at, 0, 0, y_stride],
                 [0, (used * padded / 4) as u32, (used * padded) as u32, self.row_count_word(y)],
                 [addend_at, addend_stride, 0, 0],
             ];
-            let mut buffers = vec![hidden, self.slot(y), BufferId::Weight(down, number)];
+            let mut buffers = vec![hidden, self.slot(y), BufferId::Weight(down, index)];
             buffers.extend(addend.map(|(addend, _)| addend));
             buffers.push(chosen);
             let matmul = kernels::Matmul {
@@ -182,5 +182,5 @@ impl Compiler<'_> {
 
 /// First expert of a shard, and the number of experts in it.
 fn expert_range(shard: &Shard, rows: usize) -> [u32; 2] {
-    [shard.rows.start / rows, shard.rows.len() / rows].map(|number| number as u32)
+    [shard.rows.start / rows, shard.rows.len() / rows].map(|n| n as u32)
 }

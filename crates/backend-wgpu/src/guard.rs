@@ -83,9 +83,9 @@ impl Guard {
                 _ => format!("arrayLength(&{name})"),
             };
             arrays.push(format!("`{name}` of {kernel:?}"));
-            let number = arrays.len();
+            let index = arrays.len();
             checks += &format!(
-                "fn at_{name}(i: u32) -> u32 {{ out_of_bounds = select(out_of_bounds, {number}u, i >= {len}); return i; }}\n"
+                "fn at_{name}(i: u32) -> u32 {{ out_of_bounds = select(out_of_bounds, {index}u, i >= {len}); return i; }}\n"
             );
             names.push(name);
         }
@@ -106,8 +106,8 @@ impl Guard {
     }
 
     /// The array and kernel with this ID.
-    pub(crate) fn array(&self, number: u32) -> String {
-        lock(&self.arrays)[number as usize - 1].clone()
+    pub(crate) fn array(&self, index: u32) -> String {
+        lock(&self.arrays)[index as usize - 1].clone()
     }
 }
 

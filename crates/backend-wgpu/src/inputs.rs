@@ -130,8 +130,8 @@ impl Inputs {
         }
         let (mut row, mut page) = (0, 0);
         for sequence in step.sequences() {
-            for (number, position) in sequence.positions().enumerate() {
-                self.words[self.positions + row + number] = position as u32;
+            for (index, position) in sequence.positions().enumerate() {
+                self.words[self.positions + row + index] = position as u32;
             }
             for (group, table) in sequence.tables.iter().enumerate() {
                 let free = self.words.len() - self.pages - page;

@@ -45,8 +45,8 @@ fn ask(adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
     let memory = properties.memory_properties;
     let heaps = memory.memory_heaps.iter().take(memory.memory_heap_count as usize).enumerate();
     let own = heaps.filter(|(_, heap)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
-    let (number, heap) = own.max_by_key(|(_, heap)| heap.size)?;
-    let free = budget.heap_budget[number].saturating_sub(budget.heap_usage[number]);
+    let (index, heap) = own.max_by_key(|(_, heap)| heap.size)?;
+    let free = budget.heap_budget[index].saturating_sub(budget.heap_usage[index]);
     Some(DeviceMemory { total: Some(heap.size), free: has_budget.then_some(free) })
 }
 

@@ -271,8 +271,8 @@ impl<'a> Fusion<'a> {
             value.op.inputs().for_each(|input| readers[input.index()].push(reader.index()));
         }
         let mut fusion = Fusion { bound, readers, fused: vec![false; values] };
-        for number in 0..values {
-            fusion.fused[number] = fusion.is_fused(number);
+        for index in 0..values {
+            fusion.fused[index] = fusion.is_fused(index);
         }
         fusion
     }
@@ -290,31 +290,31 @@ impl<'a> Fusion<'a> {
     }
 
     /// Whether a value is computed inside the pass of its reader and never stored.
-    fn is_fused(&self, number: usize) -> bool {
-        match *self.op(number) {
+    fn is_fused(&self, index: usize) -> bool {
+        match *self.op(index) {
             Op::RmsNorm { x, weight, .. } => {
                 let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
-                let readers = &self.readers[number];
+                let readers = &self.readers[index];
                 is_of_rows
-                    && !self.bound.is_readable(ValueId::from_index(number))
+                    && !self.bound.is_readable(ValueId::from_index(index))
                     && !readers.is_empty()
-                    && readers.iter().all(|&reader| self.is_matmul_of(reader, number))
+                    && readers.iter().all(|&reader| self.is_matmul_of(reader, index))
             }
-            Op::Linear { .. } => self.only_reader(number).is_some_and(|reader| {
+            Op::Linear { .. } => self.only_reader(index).is_some_and(|reader| {
                 let reads = self.op(reader);
                 matches!(reads, Op::AddBias { .. })
                     || matches!(*reads, Op::Gate { gate, up, .. } if self.is_glu(gate, up))
-                    || self.has_residual(number, reader)
+                    || self.has_residual(index, reader)
             }),
             Op::Experts { .. } => {
-                self.only_reader(number).is_some_and(|reader| self.has_residual(number, reader))
+                self.only_reader(index).is_some_and(|reader| self.has_residual(index, reader))
             }
             // Keys are roped when they are written to the cache, queries when attention loads them.
-            Op::Rope { .. } => self.only_reader(number).is_some_and(|reader| {
+            Op::Rope { .. } => self.only_reader(index).is_some_and(|reader| {
                 let Op::Attention { q, kv, .. } = *self.op(reader) else { return false };
-                let is_value = kv.is_some_and(|[_, v]| v.index() == number);
+                let is_value = kv.is_some_and(|[_, v]| v.index() == index);
                 let inputs = [q].into_iter().chain(kv.into_iter().flatten());
-                inputs.filter(|id| id.index() == number).count() == 1 && !is_value
+                inputs.filter(|id| id.index() == index).count() == 1 && !is_value
             }),
             Op::Input { .. }
             | Op::Embed { .. }
@@ -362,16 +362,16 @@ impl<'a> Fusion<'a> {
     fn passes(&self) -> Vec<Pass> {
         let mut passes = Vec::new();
         let mut done = vec![false; self.fused.len()];
-        for number in 0..self.fused.len() {
-            if self.fused[number] || done[number] {
+        for index in 0..self.fused.len() {
+            if self.fused[index] || done[index] {
                 continue;
             }
-            let y = ValueId::from_index(number);
-            match *self.op(number) {
+            let y = ValueId::from_index(index);
+            match *self.op(index) {
                 Op::Input { cols: _ } => passes.push(Pass::Input { y }),
                 Op::Embed { table } => passes.push(Pass::Embed { table, y }),
-                Op::Linear { .. } | Op::AddBias { .. } if self.as_linear(number).is_some() => {
-                    passes.push(self.group_linears(number, &mut done));
+                Op::Linear { .. } | Op::AddBias { .. } if self.as_linear(index).is_some() => {
+                    passes.push(self.group_linears(index, &mut done));
                 }
                 Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
                 Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
@@ -473,14 +473,14 @@ impl<'a> Fusion<'a> {
     fn group_linears(&self, first: usize, done: &mut [bool]) -> Pass {
         let (x, ..) = self.as_linear(first).expect("a linear layer");
         let (mut parts, mut biases) = (Vec::new(), Vec::new());
-        for (number, done) in done.iter_mut().enumerate().skip(first) {
-            if self.fused[number] || *done || parts.len() == MAX_PARTS {
+        for (index, done) in done.iter_mut().enumerate().skip(first) {
+            if self.fused[index] || *done || parts.len() == MAX_PARTS {
                 continue;
             }
-            if let Some((rows, weight, bias)) = self.as_linear(number)
+            if let Some((rows, weight, bias)) = self.as_linear(index)
                 && rows == x
             {
-                parts.push(Part { weight, y: ValueId::from_index(number) });
+                parts.push(Part { weight, y: ValueId::from_index(index) });
                 biases.push(bias);
                 *done = true;
             }
@@ -496,26 +496,26 @@ impl<'a> Fusion<'a> {
 fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Slot>, Vec<Option<Location>>) {
     let values = bound.graph().values().len();
     let mut last_use = vec![0; values];
-    for (number, pass) in passes.iter().enumerate() {
+    for (index, pass) in passes.iter().enumerate() {
         for id in pass.reads().into_iter().chain(pass.makes()) {
-            last_use[id.index()] = number;
+            last_use[id.index()] = index;
         }
     }
     // The argmax reads the output after the last pass. Tapped values are copied right after their pass.
     last_use[bound.output().index()] = LiveRange::<Slot>::LIVE_OUT;
     let width = |id: ValueId| bound.value(id).cols.next_multiple_of(4) + margin;
-    let life = |(number, pass): (usize, &Pass)| {
+    let live_range = |(index, pass): (usize, &Pass)| {
         let makes = pass.makes();
         let cols = margin + makes.iter().map(|&id| width(id)).sum::<usize>();
         let rows = bound.value(makes[0]).rows;
-        let last_read = makes.iter().map(|id| last_use[id.index()]).fold(number, usize::max);
+        let last_read = makes.iter().map(|id| last_use[id.index()]).fold(index, usize::max);
         let last_read = if margin > 0 { LiveRange::<Slot>::LIVE_OUT } else { last_read };
-        LiveRange { shape: Slot { cols, rows }, made: number, last_read }
+        LiveRange { shape: Slot { cols, rows }, made: index, last_read }
     };
-    let lives: Vec<LiveRange<Slot>> = passes.iter().enumerate().map(life).collect();
-    let (slots, of_passes) = assign_buffers(&lives);
+    let live_ranges: Vec<LiveRange<Slot>> = passes.iter().enumerate().map(live_range).collect();
+    let (slots, assigned) = assign_buffers(&live_ranges);
     let mut locations = vec![None; values];
-    for (pass, slot) in passes.iter().zip(of_passes) {
+    for (pass, slot) in passes.iter().zip(assigned) {
         let mut col = margin;
         for id in pass.makes() {
             locations[id.index()] = Some(Location { slot, col });
@@ -536,7 +536,7 @@ fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
 /// Assigns buffers to the lists of experts, and sets them in the passes.
 fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
     let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
-    let (mut lives, mut makers) = (Vec::new(), Vec::new());
+    let (mut live_ranges, mut makers) = (Vec::new(), Vec::new());
     for (made, pass) in passes.iter().enumerate() {
         let (routes, used, last_read) = match *pass {
             Pass::Route { y, used, .. } => {
@@ -546,16 +546,16 @@ fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
             _ => continue,
         };
         let shape = List { used, rows: bound.value(routes).rows };
-        lives.push(LiveRange { shape, made, last_read });
+        live_ranges.push(LiveRange { shape, made, last_read });
         makers.push((made, routes));
     }
-    let (shapes, of_lives) = assign_buffers(&lives);
-    for (&(maker, routes), number) in makers.iter().zip(of_lives) {
+    let (shapes, assigned) = assign_buffers(&live_ranges);
+    for (&(maker, routes), index) in makers.iter().zip(assigned) {
         for (at, pass) in passes.iter_mut().enumerate() {
             match pass {
-                Pass::Route { list, .. } if at == maker => *list = number,
+                Pass::Route { list, .. } if at == maker => *list = index,
                 Pass::Experts(experts) if at == maker || !experts.makes_list && experts.routes == routes => {
-                    experts.list = number;
+                    experts.list = index;
                 }
                 _ => {}
             }

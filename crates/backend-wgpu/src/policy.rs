@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn matmul_algorithm_depends_on_shape() {
-        let plain = Caps { subgroups: None, coop_matrix: None, workgroup_memory: 16 << 10, threads: 256 };
-        let subgroups = |min, max| Caps { subgroups: Some(Subgroups { min, max }), ..plain };
+        let base = Caps { subgroups: None, coop_matrix: None, workgroup_memory: 16 << 10, threads: 256 };
+        let subgroups = |min, max| Caps { subgroups: Some(Subgroups { min, max }), ..base };
         let coop = Caps { coop_matrix: Some(16), workgroup_memory: 48 << 10, ..subgroups(32, 32) };
         let metal = Caps { coop_matrix: Some(8), workgroup_memory: 32 << 10, ..subgroups(32, 32) };
         let shapes = |rows, cols, outputs, gates| MatmulShape { rows, cols, outputs, gates, fits_f16: true };
@@ -231,7 +231,7 @@ mod tests {
         let table = [
             (shapes(1, 2048, 2048, 1), coop, gemv(1, 2, true)),
             (shapes(1, 2048, 5632, 2), coop, gemv(1, 1, true)),
-            (shapes(1, 2048, 2048, 1), plain, gemv(1, 2, false)),
+            (shapes(1, 2048, 2048, 1), base, gemv(1, 2, false)),
             (shapes(1, 2048, 2048, 1), subgroups(128, 128), gemv(1, 2, false)),
             (shapes(1, 1, 3, 1), coop, gemv(1, 2, true)),
             (shapes(3, 5632, 2048, 1), coop, gemv(4, 2, false)),
@@ -242,7 +242,7 @@ mod tests {
             (shapes(512, 2048, 5632, 2), metal, gemm_coop(64, 8)),
             (shapes(512, 288, 288, 1), coop, Algorithm::Gemm),
             (not_f16(512, 2048, 2048, 1), coop, Algorithm::Gemm),
-            (shapes(512, 2048, 5632, 2), plain, Algorithm::Gemm),
+            (shapes(512, 2048, 5632, 2), base, Algorithm::Gemm),
             (
                 shapes(512, 2048, 5632, 2),
                 Caps { coop_matrix: Some(16), ..subgroups(32, 64) },
@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn attention_kernel_depends_on_head_dim() {
         let subgroups = Some(Subgroups { min: 32, max: 32 });
-        let plain = Caps { subgroups, coop_matrix: None, workgroup_memory: 16 << 10, threads: 256 };
-        let coop = Caps { coop_matrix: Some(16), workgroup_memory: 48 << 10, ..plain };
-        let metal = Caps { coop_matrix: Some(8), workgroup_memory: 32 << 10, ..plain };
+        let base = Caps { subgroups, coop_matrix: None, workgroup_memory: 16 << 10, threads: 256 };
+        let coop = Caps { coop_matrix: Some(16), workgroup_memory: 48 << 10, ..base };
+        let metal = Caps { coop_matrix: Some(8), workgroup_memory: 32 << 10, ..base };
         for (k_dim, v_dim, kv_f32, caps, expected) in [
             (64, 64, false, coop, Attention::FlashCoop),
             (128, 112, false, coop, Attention::FlashCoop),
@@ -273,12 +273,12 @@ mod tests {
             (128, 128, false, Caps { workgroup_memory: 32 << 10, ..coop }, Attention::Flash),
             (128, 128, false, Caps { subgroups: None, ..coop }, Attention::Flash),
             (128, 128, false, metal, Attention::Flash),
-            (128, 128, false, plain, Attention::Flash),
+            (128, 128, false, base, Attention::Flash),
             (100, 64, false, coop, Attention::Flash),
             (256, 256, false, coop, Attention::Flash),
             (10, 64, false, coop, Attention::Rows),
-            (64, 33, false, plain, Attention::Rows),
-            (512, 64, false, plain, Attention::Rows),
+            (64, 33, false, base, Attention::Rows),
+            (512, 64, false, base, Attention::Rows),
         ] {
             let found = attention(k_dim, v_dim, kv_f32, caps);
             assert_eq!(found, expected, "{k_dim} and {v_dim} columns, kv_f32: {kv_f32}, {caps:?}");

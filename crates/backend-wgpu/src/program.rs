@@ -69,7 +69,7 @@ impl GpuProgram {
                 Work::Input { buffer, col, cols, stride, rows } => {
                     Work::Input { buffer, col, cols, stride, rows }
                 }
-                Work::Readback(number) => Work::Readback(number),
+                Work::Readback(index) => Work::Readback(index),
             });
         }
         device.check()?;
@@ -112,7 +112,7 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
     let device = &*model.device;
     let params = device.constants(&params, wgpu::BufferUsages::UNIFORM)?;
     let bound = buffers.iter().map(|&id| match id {
-        BufferId::Own(number) => &own[number],
+        BufferId::Own(index) => &own[index],
         BufferId::Weight(weight, shard) => {
             &model.matrices[weight.index()].as_ref().expect("weights of matmuls are matrices").buffers[shard]
         }
@@ -221,8 +221,8 @@ impl GpuProgram {
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut work = self.work.iter().peekable();
         while let Some(next) = work.peek() {
-            if let Work::Readback(number) = next {
-                let readback = &self.readbacks[*number];
+            if let Work::Readback(index) = next {
+                let readback = &self.readbacks[*index];
                 let buffer = &self.buffers[readback.buffer];
                 let bytes =
                     ((readback.rows(&self.bound, shape) * readback.stride * F32) as u64).min(buffer.size());

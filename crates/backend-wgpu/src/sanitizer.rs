@@ -55,9 +55,9 @@ fn read(device: &Device, buffers: &[&wgpu::Buffer]) -> Vec<Vec<u32>> {
 }
 
 /// Fills a buffer with the unwritten pattern, if steps are sanitized.
-fn poison(device: &Device, buffer: &wgpu::Buffer, number: usize) {
+fn poison(device: &Device, buffer: &wgpu::Buffer, index: usize) {
     if device.guard.is_some() {
-        let words = vec![unwritten(number); (buffer.size() / 4) as usize];
+        let words = vec![unwritten(index); (buffer.size() / 4) as usize];
         device.queue.write_buffer(buffer, 0, bytemuck::cast_slice(&words));
     }
 }
@@ -70,9 +70,9 @@ pub(crate) fn poison_stores(model: &Model) {
 /// # Panics
 /// When an index was out of bounds since the last check.
 fn check_indices(device: &Device, guard: &Guard) {
-    if let number @ 1.. = read(device, &[&guard.report])[0][0] {
+    if let index @ 1.. = read(device, &[&guard.report])[0][0] {
         device.queue.write_buffer(&guard.report, 0, &[0; 16]);
-        panic!("index out of bounds: {}", guard.array(number));
+        panic!("index out of bounds: {}", guard.array(index));
     }
 }
 
@@ -119,8 +119,8 @@ impl Sanitizer {
             return;
         }
         let slots = self.buffers.iter().take(self.plan.slots.len()).enumerate();
-        slots.for_each(|(number, slot)| poison(device, slot, number));
-        self.scratch_buffers().for_each(|number| poison(device, &self.buffers[number], SCRATCH));
+        slots.for_each(|(index, slot)| poison(device, slot, index));
+        self.scratch_buffers().for_each(|index| poison(device, &self.buffers[index], SCRATCH));
         self.submitted = Some((step.clone(), read(device, &self.stores())));
     }
 
@@ -160,7 +160,7 @@ impl Sanitizer {
                 }
             }
             let wrong = expected.iter().zip(&after).position(|(expected, after)| expected != after);
-            assert_eq!(wrong, None, "{what}: this word was overwritten");
+            assert_eq!(wrong, None, "{what}: unexpected write at word");
         }
     }
 

@@ -141,7 +141,7 @@ impl BlockManager {
     }
 
     /// Retains `cache` for a later request on `sequence`, replacing an earlier one.
-    pub(crate) fn keep(&mut self, sequence: SequenceId, mut cache: Cache) {
+    pub(crate) fn retain(&mut self, sequence: SequenceId, mut cache: Cache) {
         self.forget(sequence);
         self.trim(&mut cache.tables, cache.tokens.len());
         self.truncate(&mut cache);
@@ -167,8 +167,8 @@ impl BlockManager {
     ///
     /// The windows before the next position must be complete; otherwise nothing is reused.
     pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], max: usize) -> Cache {
-        let kept = self.by_sequence.get(&sequence).copied().and_then(|key| self.take_idle(key));
-        let Some(mut cache) = kept else { return self.empty() };
+        let retained = self.by_sequence.get(&sequence).copied().and_then(|key| self.take_idle(key));
+        let Some(mut cache) = retained else { return self.empty() };
         let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
         let has_window =
             |(pool, table): (&Pool, &BlockTable)| table.positions().start <= pool.group.first_visible(common);
@@ -184,7 +184,7 @@ impl BlockManager {
     }
 
     /// Tokens retained for `sequence`.
-    pub(crate) fn kept(&self, sequence: SequenceId) -> usize {
+    pub(crate) fn retained(&self, sequence: SequenceId) -> usize {
         let idle = self.by_sequence.get(&sequence).and_then(|key| self.idle.get(key));
         idle.map_or(0, |idle| idle.cache.tokens.len())
     }

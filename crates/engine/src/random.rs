@@ -1,7 +1,7 @@
-//! The random numbers of sampling.
+//! The random number generator for sampling.
 
 /// SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), with the
-/// constants of Vigna's reference code. The algorithm is fixed: a seed gives the same text for ever.
+/// constants of Vigna's reference code. The algorithm must not change: a seed always gives the same text.
 #[derive(Clone, Debug)]
 pub(crate) struct SplitMix64(u64);
 
@@ -17,16 +17,16 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// Evenly spread in `[0, 1)`: the upper 53 bits.
+    /// Uniform in `[0, 1)`, from the upper 53 bits.
     pub(crate) fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A seed nobody can foresee, never the one that stands for "random".
+/// An unpredictable seed, other than the value that requests a random one.
 pub(crate) fn random_seed() -> u32 {
     use std::hash::{BuildHasher, Hasher};
-    // Each `RandomState` is keyed by the system's randomness.
+    // Each `RandomState` is keyed with system entropy.
     let seed = std::hash::RandomState::new().build_hasher().finish() as u32;
     if seed == u32::MAX { 0 } else { seed }
 }

@@ -298,7 +298,7 @@ impl Scheduler {
 
     /// Tokens retained for an idle sequence.
     pub fn kept(&self, sequence: SequenceId) -> usize {
-        self.blocks.kept(sequence)
+        self.blocks.retained(sequence)
     }
 
     /// Free pages per group.
@@ -377,7 +377,7 @@ impl Scheduler {
         match request.sequence {
             Some(sequence) if intact => {
                 request.tokens.truncate(request.cached);
-                self.blocks.keep(sequence, Cache { tokens: request.tokens, tables: request.tables });
+                self.blocks.retain(sequence, Cache { tokens: request.tokens, tables: request.tables });
             }
             _ => self.blocks.release(&mut request.tables),
         }
@@ -437,7 +437,7 @@ impl Scheduler {
             if !self.blocks.grow(&mut cache.tables, demand) {
                 (request.cached, request.rows) = (0, 0);
                 match request.sequence {
-                    Some(sequence) => self.blocks.keep(sequence, cache),
+                    Some(sequence) => self.blocks.retain(sequence, cache),
                     None => self.blocks.release(&mut cache.tables),
                 }
                 break;

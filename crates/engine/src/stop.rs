@@ -72,8 +72,9 @@ impl StopStrings {
                 self.held.clear();
                 return (printable, Some(string.clone()));
             }
-            let kept = self.strings.iter().map(|string| beginning(string, &self.held)).max().unwrap_or(0);
-            printable.extend(self.held.drain(..self.held.len() - kept));
+            let undecided =
+                self.strings.iter().map(|string| prefix_len(string, &self.held)).max().unwrap_or(0);
+            printable.extend(self.held.drain(..self.held.len() - undecided));
         }
         (printable, None)
     }
@@ -85,7 +86,7 @@ impl StopStrings {
 }
 
 /// Length in bytes of the longest proper prefix of `string` that `text` ends with.
-fn beginning(string: &str, text: &str) -> usize {
+fn prefix_len(string: &str, text: &str) -> usize {
     let lengths = string.char_indices().map(|(at, _)| at).rev();
     lengths.filter(|&len| len <= text.len()).find(|&len| text.ends_with(&string[..len])).unwrap_or(0)
 }

@@ -118,9 +118,9 @@ struct Tile {
     table: u32,
 }
 
-fn own_tile(number: u32) -> Tile {
-    let row = step[params.tiles + 2u * number];
-    let rows = step[params.tiles + 2u * number + 1u];
+fn own_tile(index: u32) -> Tile {
+    let row = step[params.tiles + 2u * index];
+    let rows = step[params.tiles + 2u * index + 1u];
     return Tile(row, rows, step[params.positions + row], params.pages + step[params.tables + row]);
 }
 {% endmacro %}
