@@ -13,7 +13,7 @@ on a GPU. Kept are the named tensors with a row for each position, under llama.c
   have no row for each position or no name of their own, the cache, views with derived names and
   tensors without a name (`node_101`).
 
-`l_inp_wanted` and `kqv_out_wanted` are RusTorch's alone: llama.cpp takes the wanted rows after the
+`l_inp_outputs` and `kqv_out_outputs` are RusTorch's alone: llama.cpp takes the wanted rows after the
 product `attn_out`, not before. All rows being wanted, they equal `l_out` of the layer before and `kqv_out`.
 """
 

@@ -1,7 +1,7 @@
-//! `cargo xtask faults`: each known mistake is planted in a copy of the checkout, and its tests must go
-//! red. A test that nobody has seen fail guards nothing.
+//! `cargo xtask faults`: mutation testing with hand-written faults. Each fault is applied to a copy of the checkout, and its
+//! tests must fail. A test that never failed proves nothing.
 //!
-//! The copy stands alone: `../shared` is not beside it, and tests run in it as in a plain checkout.
+//! The copy has no `../shared` beside it, so tests run as in a plain checkout.
 
 mod cargo;
 mod checkout;
@@ -19,7 +19,7 @@ use cargo::Cargo;
 use checkout::Checkout;
 use fault::{FOLDER, Fault, Tests};
 
-/// Mistakes that must have a fault each, by number from 1.
+/// Mistakes 1 to this number must have at least one fault each.
 const MISTAKES: u32 = 13;
 
 #[derive(clap::Args)]
@@ -27,51 +27,51 @@ const MISTAKES: u32 = 13;
 pub(crate) struct Args {
     #[command(subcommand)]
     suite: Option<Suite>,
-    /// Faults to plant, by the beginning of their name, such as 11 or 11a; all when none is given
+    /// Faults to apply, by name prefix, such as 11 or 11a [default: all]
     names: Vec<String>,
     #[command(flatten)]
     share: Share,
-    /// List them and what guards against them
+    /// List the faults and their tests
     #[arg(long)]
     list: bool,
 }
 
-/// Some of many.
+/// A share of all faults.
 #[derive(clap::Args)]
 struct Share {
-    /// Plant one in so many, which ones is decided by the commit: commits after each other plant all
+    /// Apply every Nth fault, starting at an offset that depends on the commit, so that consecutive commits cover all
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "names", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     one_in: usize,
 }
 
 impl Share {
-    /// Those of `all` whose turn it is.
+    /// The faults of `all` that this commit covers.
     fn of<'a, T>(&self, workspace: &Workspace, all: &'a [T]) -> Result<Vec<&'a T>> {
         if self.one_in == 1 {
             return Ok(all.iter().collect());
         }
         let first = workspace.share(self.one_in)?;
-        eprintln!("one in {}, from number {} on", self.one_in, first + 1);
+        eprintln!("every {}th fault, from number {}", self.one_in, first + 1);
         Ok(all.iter().skip(first).step_by(self.one_in).collect())
     }
 }
 
 #[derive(clap::Subcommand)]
 enum Suite {
-    /// Plants each mistake of tools/faults/compare and sees that `rustorch compare` names it
+    /// Applies each fault of tools/faults/compare and checks that `rustorch compare` finds it
     Compare(compare::Args),
 }
 
-/// What became of a planted fault.
+/// The result of an applied fault.
 struct Outcome {
-    /// Tests that went red.
+    /// Tests that failed.
     caught_by: Vec<String>,
-    /// Why the fault is not proven to be caught, when it is not: a line, then details.
-    trouble: Option<String>,
+    /// Why the fault is not caught: a summary line, then details.
+    failure: Option<String>,
     time: Duration,
 }
 
-/// Plants the faults asked for; whether all were caught.
+/// Applies the selected faults; returns whether all were caught.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if let Some(Suite::Compare(args)) = &args.suite {
         return compare::run(workspace, args);
@@ -80,11 +80,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let faults: Vec<&Fault> = match &args.names[..] {
         [] => args.share.of(workspace, &all)?,
         names => {
-            let asked_for = |fault: &&Fault| names.iter().any(|name| fault.name.starts_with(name.as_str()));
-            all.iter().filter(asked_for).collect()
+            let is_selected = |fault: &&Fault| names.iter().any(|name| fault.name.starts_with(name.as_str()));
+            all.iter().filter(is_selected).collect()
         }
     };
-    ensure!(!faults.is_empty(), "no fault is called {:?}; `--list` lists them", args.names);
+    ensure!(!faults.is_empty(), "no fault matches {:?}; use `--list` to see all", args.names);
     if args.names.is_empty() {
         let missing = (1..=MISTAKES).find(|number| all.iter().all(|fault| fault.mistake != *number));
         ensure!(missing.is_none(), "mistake {} has no patch in {FOLDER}", missing.unwrap_or_default());
@@ -106,8 +106,8 @@ fn plant_all(workspace: &Workspace, faults: &[&Fault]) -> Result<bool> {
     eprintln!("without faults:");
     run_healthy(&cargo, faults)?;
 
-    // What others build on comes last, so that few crates are built again for each fault; and those of one
-    // file come one after the other, because what is long to build is built again to take it back, too.
+    // Crates with many dependents come last, so that few crates are rebuilt per fault. Faults of the same file are adjacent,
+    // because removing a fault rebuilds the crate, too.
     let mut order: Vec<usize> = (0..faults.len()).collect();
     order.sort_by_key(|&at| (Reverse(faults[at].row), &faults[at].changed));
     let mut outcomes: Vec<Option<Outcome>> = faults.iter().map(|_| None).collect();
@@ -115,17 +115,17 @@ fn plant_all(workspace: &Workspace, faults: &[&Fault]) -> Result<bool> {
         let fault = faults[at];
         eprint!("{} … ", fault.name);
         let outcome = plant(&checkout, &cargo, fault)?;
-        eprintln!("{}", outcome.trouble.as_deref().unwrap_or("caught"));
+        eprintln!("{}", outcome.failure.as_deref().unwrap_or("caught"));
         outcomes[at] = Some(outcome);
     }
     let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
     print_table(faults, &outcomes);
-    let caught = outcomes.iter().filter(|outcome| outcome.trouble.is_none()).count();
+    let caught = outcomes.iter().filter(|outcome| outcome.failure.is_none()).count();
     println!("{caught} of {} faults caught in {} s", faults.len(), start.elapsed().as_secs());
     Ok(caught == faults.len())
 }
 
-/// A test that is red anyway proves nothing.
+/// Runs all tests without faults: a test that fails anyway proves nothing.
 fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
     let tests: BTreeSet<&Tests> = faults.iter().flat_map(|fault| &fault.tests).collect();
     for tests in Tests::by_target(tests) {
@@ -133,9 +133,9 @@ fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
         let binary = cargo.build(&tests)?.map_err(anyhow::Error::msg);
         let target = tests.target();
         let binary = binary.with_context(|| format!("`{target}` does not build without a fault"))?;
-        let red = cargo.red(&binary, &tests)?;
-        ensure!(red.is_empty(), "red without a fault, which proves nothing: `{target} {}`", red.join(" "));
-        eprintln!("  {target}: {} green, {} s", tests.names.len(), start.elapsed().as_secs());
+        let failed = cargo.failures(&binary, &tests)?;
+        ensure!(failed.is_empty(), "tests fail without a fault: `{target} {}`", failed.join(" "));
+        eprintln!("  {target}: {} passed, {} s", tests.names.len(), start.elapsed().as_secs());
     }
     Ok(())
 }
@@ -143,48 +143,48 @@ fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
 fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Outcome> {
     let start = Instant::now();
     if let Err(why) = checkout.apply(&fault.patch)? {
-        let trouble = format!(
-            "the patch no longer applies\n{why}\nplant the mistake by hand in the code as it is now, put \
-             `git diff -U1` below the header of {FOLDER}/{}.patch and take the change back",
+        let failure = format!(
+            "the patch no longer applies\n{why}\nmake the mistake by hand in the current code, put \
+             `git diff -U1` below the header of {FOLDER}/{}.patch and revert the change",
             fault.name
         );
-        return Ok(Outcome { caught_by: Vec::new(), trouble: Some(trouble), time: start.elapsed() });
+        return Ok(Outcome { caught_by: Vec::new(), failure: Some(failure), time: start.elapsed() });
     }
     let tried = fault.tests.iter().map(|tests| try_tests(cargo, tests)).collect::<Result<Vec<_>>>();
-    checkout.take_back(&fault.patch)?;
-    let (mut caught_by, mut trouble) = (Vec::new(), None);
+    checkout.revert(&fault.patch)?;
+    let (mut caught_by, mut failure) = (Vec::new(), None);
     for tried in tried? {
         match tried {
-            Ok(red) => caught_by.extend(red),
-            Err(why) => trouble = Some(why),
+            Ok(failed) => caught_by.extend(failed),
+            Err(why) => failure = Some(why),
         }
     }
-    Ok(Outcome { caught_by, trouble, time: start.elapsed() })
+    Ok(Outcome { caught_by, failure, time: start.elapsed() })
 }
 
-/// The tests that went red, all of `tests`; or else what is wrong.
+/// The failed tests, if all of `tests` failed; otherwise what is wrong.
 fn try_tests(cargo: &Cargo, tests: &Tests) -> Result<Result<Vec<String>, String>> {
     let binary = match cargo.build(tests)? {
         Ok(binary) => binary,
         Err(errors) => {
-            return Ok(Err(format!("does not compile, which proves nothing; mend the patch\n{errors}")));
+            return Ok(Err(format!("the fault does not compile; fix the patch\n{errors}")));
         }
     };
-    let red = cargo.red(&binary, tests)?;
-    let green: Vec<&str> = tests.names.iter().filter(|name| !red.contains(name)).map(|n| &**n).collect();
-    Ok(match &green[..] {
-        [] => Ok(red),
-        green => Err(format!("survived: {} of {} stays green", green.join(", "), tests.target())),
+    let failed = cargo.failures(&binary, tests)?;
+    let passed: Vec<&str> = tests.names.iter().filter(|name| !failed.contains(name)).map(|n| &**n).collect();
+    Ok(match &passed[..] {
+        [] => Ok(failed),
+        passed => Err(format!("survived: {} of {} still pass", passed.join(", "), tests.target())),
     })
 }
 
 fn print_table(faults: &[&Fault], outcomes: &[Outcome]) {
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
     println!("{:width$}  {:>5}  {:>6}  caught by", "fault", "tests", "time");
-    for (fault, Outcome { caught_by, trouble, time }) in faults.iter().zip(outcomes) {
+    for (fault, Outcome { caught_by, failure, time }) in faults.iter().zip(outcomes) {
         let named: usize = fault.tests.iter().map(|tests| tests.names.len()).sum();
-        let trouble = trouble.as_ref().and_then(|trouble| trouble.lines().next());
-        let caught = trouble.map_or_else(|| caught_by.join(", "), |why| format!("NOT CAUGHT: {why}"));
+        let failure = failure.as_ref().and_then(|failure| failure.lines().next());
+        let caught = failure.map_or_else(|| caught_by.join(", "), |why| format!("NOT CAUGHT: {why}"));
         println!("{:width$}  {named:>5}  {:>4} s  {caught}", fault.name, time.as_secs());
     }
 }

@@ -1,9 +1,8 @@
-//! `cargo xtask instructions`: what the program costs in instructions, beside what it has cost.
+//! `cargo xtask instructions`: instruction counts of small runs, compared with committed ones.
 //!
-//! Time on a shared machine says little about a change of some percent; the number of instructions of a run
-//! on one thread is nearly the same each time. Valgrind counts them, in the kernels of AVX2, the best it
-//! knows. Loading a model and starting up are taken off: of a long run and a short one only the difference
-//! counts.
+//! Wall time on a shared machine is too noisy for changes of a few percent; the instruction count of a single-threaded run is
+//! nearly constant. Valgrind counts instructions with the AVX2 kernels, the best set that it supports. Start-up and model
+//! loading are excluded by counting the difference between a long run and a short one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,29 +15,29 @@ use serde_json::{Value, json};
 
 use crate::workspace::{Workspace, output};
 
-/// The file of counts.
+/// The committed counts.
 const FILE: &str = "tools/bench/instructions.json";
 
-/// How much more than in the file is a failure.
+/// Relative increase that counts as a failure.
 const LIMIT: f64 = 0.03;
 
-/// What is counted: a name, tokens of the prompt and tokens that are generated, both beside the first.
+/// The runs: name, additional prompt tokens and additional generated tokens.
 const RUNS: [(&str, usize, usize); 3] = [("prompt", 64, 0), ("answer", 0, 16), ("attention", 256, 0)];
 
-/// What is run beside the demo model, whose matrices are Q6_K: a random model for each kind of kernel.
+/// Random models besides the demo model (Q6_K): one for each kind of kernel.
 const RANDOM: [&str; 8] = ["F32", "F16", "Q4_0", "Q4_1", "Q8_0", "Q2_K", "Q4_K", "IQ4_XS"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Write the counts to tools/bench/instructions.json, to be committed with what has changed them
+    /// Write the counts to tools/bench/instructions.json, to be committed with the change that caused them
     #[arg(long)]
     accept: bool,
 }
 
-/// Instructions by model and what is counted.
+/// Instruction counts by model and run.
 type Counts = BTreeMap<String, u64>;
 
-/// Counts, and compares or accepts; whether nothing has risen beyond the limit.
+/// Counts, and compares or accepts; returns whether nothing has increased beyond the limit.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let compiler = output(Command::new("rustc").arg("--version"))?.trim().to_owned();
     let found = count(workspace)?;
@@ -47,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         let file = json!({ "compiler": compiler, "instructions": found });
         fs::write(&path, serde_json::to_string_pretty(&file)? + "\n")?;
         found.iter().for_each(|(name, count)| println!("{name:20} {count:>14}"));
-        eprintln!("written to {FILE}; commit it with what has changed the counts");
+        eprintln!("written to {FILE}; commit it with the change that caused it");
         return Ok(true);
     }
     let file: Value = serde_json::from_str(&fs::read_to_string(&path).with_context(|| FILE)?)?;
@@ -68,7 +67,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// A line for each count, and whether it is within the limit. A count that one side lacks is not.
+/// One line per count, and whether it is within the limit; counts missing on one side are not.
 fn compare(accepted: &Counts, found: &Counts) -> Vec<(String, bool)> {
     let names: BTreeMap<&String, ()> = accepted.keys().chain(found.keys()).map(|name| (name, ())).collect();
     let line = |name: &String| match (accepted.get(name), found.get(name)) {
@@ -77,18 +76,18 @@ fn compare(accepted: &Counts, found: &Counts) -> Vec<(String, bool)> {
             let is_good = new as f64 <= old as f64 * (1.0 + LIMIT);
             let word = match rise {
                 _ if !is_good => "  RISEN",
-                _ if rise < -LIMIT => "  fallen: `--accept` keeps it so",
+                _ if rise < -LIMIT => "  lower: use `--accept` to update",
                 _ => "",
             };
             (format!("{name:20} {old:>14} {new:>14} {:>+7.2} %{word}", rise * 100.0), is_good)
         }
         (None, _) => (format!("{name:20} is not in {FILE}"), false),
-        (_, None) => (format!("{name:20} is in {FILE} and no longer counted"), false),
+        (_, None) => (format!("{name:20} is in {FILE}, but no longer counted"), false),
     };
     names.keys().map(|name| line(name)).collect()
 }
 
-/// Builds the program and the models, and counts.
+/// Builds the program and the models, and counts instructions.
 fn count(workspace: &Workspace) -> Result<Counts> {
     let models = workspace.target.join("instructions");
     fs::create_dir_all(&models)?;
@@ -101,7 +100,7 @@ fn count(workspace: &Workspace) -> Result<Counts> {
     for (name, model) in [("demo".to_owned(), None)].into_iter().chain(random) {
         let instructions = |prompt, new| instructions(&program, model.as_deref(), &models, prompt, new);
         let short = instructions(1, 1)?;
-        // Most of a long prompt is attention, which is the same for all formats of weights.
+        // The `attention` run is dominated by attention, which does not depend on the weight format.
         let runs = if model.is_none() { &RUNS[..] } else { &RUNS[..2] };
         for (what, prompt, new) in runs {
             let more = instructions(1 + prompt, 1 + new)?.checked_sub(short);
@@ -120,12 +119,12 @@ fn cargo(workspace: &Workspace, args: &[&str], paths: &[&PathBuf]) -> Result<()>
     Ok(())
 }
 
-/// The instructions of a run with a prompt of `prompt` tokens that generates `new`.
+/// The instruction count of a run with a prompt of `prompt` tokens that generates `new` tokens.
 fn instructions(program: &Path, model: Option<&Path>, home: &Path, prompt: usize, new: usize) -> Result<u64> {
     let tokens: Vec<String> = (0..prompt).map(|i| (3 + i * 37 % 500).to_string()).collect();
     let mut run = Command::new("valgrind");
     run.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).arg("run");
-    // Nothing that a machine or a user has may change the count.
+    // The user's environment must not affect the count.
     run.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", home);
     run.args(["--tokens", &tokens.join(","), "--max-tokens", &new.to_string(), "--ignore-eos"]);
     run.args(["--temperature", "0", "--threads", "1", "--isa", "avx2", "--ctx-size", "1024"]);
@@ -139,7 +138,7 @@ fn instructions(program: &Path, model: Option<&Path>, home: &Path, prompt: usize
     collected(&said).with_context(|| format!("{run:?} says no count:\n{said}"))
 }
 
-/// The count among what callgrind says.
+/// Parses the count in callgrind's output.
 fn collected(said: &str) -> Option<u64> {
     let line = Regex::new(r"(?m)^==\d+== I +refs: +([\d,]+)$").ok()?;
     line.captures(said)?.get(1)?.as_str().replace(',', "").parse().ok()
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rise_is_a_failure_and_a_fall_is_told() {
+    fn increases_fail_and_decreases_are_reported() {
         let counts = |pairs: &[(&str, u64)]| -> Counts {
             pairs.iter().map(|&(name, count)| (name.to_owned(), count)).collect()
         };
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_found() {
+    fn the_count_is_parsed() {
         assert_eq!(
             collected("==7== Events    : Ir\n==7== \n==7== I   refs:      1,234,567\n"),
             Some(1_234_567)

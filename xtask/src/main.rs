@@ -22,7 +22,7 @@ struct Cli {
 enum Chore {
     /// Checks what the compiler does not: edges between crates, shape of files, ARCHITECTURE.md
     Tidy,
-    /// Plants each mistake of tools/faults in a copy of the checkout and sees that its tests go red
+    /// Applies each fault of tools/faults to a copy of the checkout and checks that its tests fail
     Faults(faults::Args),
     /// Counts the instructions of small runs with valgrind and compares with tools/bench/instructions.json
     Instructions(instructions::Args),
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well.
+/// Runs a chore; returns whether it succeeded.
 fn run(chore: Chore) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match chore {

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what the compiler does not check.
+//! `cargo xtask tidy`: structural checks beyond the compiler's.
 
 mod architecture;
 mod circles;
@@ -12,15 +12,15 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 pub(crate) use edges::row;
 
-/// Something to be mended.
+/// A problem to fix.
 struct Finding {
     path: String,
     line: usize,
-    /// What is found, and what to do.
+    /// The problem, and how to fix it.
     what: String,
 }
 
-/// Prints what is to be mended; whether that is nothing.
+/// Prints all problems; returns whether there are none.
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     let files = workspace.files()?;
     let mut findings = edges::check(workspace)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-/// The line, from 1, of the first of `text` that holds `part`; 1 when none does.
+/// The first line of `text` that contains `part`, counted from 1; 1 if none does.
 fn line_of(text: &str, part: &str) -> usize {
     text.lines().position(|line| line.contains(part)).map_or(1, |at| at + 1)
 }

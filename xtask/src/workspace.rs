@@ -1,4 +1,4 @@
-//! What cargo and git say of this checkout.
+//! Information about this checkout from cargo and git.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,24 +8,24 @@ use serde_json::Value;
 
 /// A checkout.
 pub(crate) struct Workspace {
-    /// Its folder.
+    /// Root folder.
     pub(crate) root: PathBuf,
-    /// Where cargo builds.
+    /// Cargo's target folder.
     pub(crate) target: PathBuf,
-    /// Its packages.
+    /// Packages.
     pub(crate) packages: Vec<Package>,
 }
 
 /// A package of the workspace.
 pub(crate) struct Package {
-    /// Its folder from the root, such as `crates/quant`.
+    /// Folder relative to the root, such as `crates/quant`.
     pub(crate) dir: String,
-    /// The folders of the workspace's packages that it needs to be built, tests aside.
+    /// Folders of the workspace packages that it depends on, except for tests.
     pub(crate) uses: Vec<String>,
 }
 
 impl Workspace {
-    /// The one this was built from.
+    /// The workspace that this program was built from.
     pub(crate) fn find() -> Result<Workspace> {
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("Cargo.toml");
         let mut cargo = Command::new(env!("CARGO"));
@@ -49,14 +49,14 @@ impl Workspace {
         Ok(Workspace { root: root.into(), target: text(&metadata["target_directory"])?.into(), packages })
     }
 
-    /// Which of `shares` shares of something long this commit has: one after the other gets all, as commits go on.
+    /// The index of this commit's share out of `shares`; consecutive commits cover all shares.
     pub(crate) fn share(&self, shares: usize) -> Result<usize> {
         let count =
             output(Command::new("git").args(["rev-list", "--count", "HEAD"]).current_dir(&self.root))?;
         Ok(count.trim().parse::<usize>()? % shares.max(1))
     }
 
-    /// The files of the checkout, from the root: those git tracks and those it does not ignore.
+    /// The files of the checkout, relative to the root: tracked files and untracked ones that are not ignored.
     pub(crate) fn files(&self) -> Result<Vec<String>> {
         let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"];
         let listed = output(Command::new("git").args(args).current_dir(&self.root))?;
@@ -73,7 +73,7 @@ fn list(value: &Value) -> Result<&Vec<Value>> {
     value.as_array().context("cargo metadata has changed")
 }
 
-/// What `command` prints; its complaints go to ours.
+/// The standard output of `command`; standard error is inherited.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);

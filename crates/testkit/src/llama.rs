@@ -1,7 +1,7 @@
 //! Small models with random weights, of every family: complete GGUF files, the same bytes on every machine.
 //!
-//! A [`Spec`] becomes metadata, these a graph, and the graph's list of weights is the list of tensors. Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere
-//! shows in the output.
+//! The metadata follow from a [`Spec`], the graph from the metadata, and the tensors from the weights of the graph. Logits
+//! have a standard deviation of about 2.5 and attention is not uniform, so that an error anywhere shows in the output.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,23 +15,23 @@ use crate::random::Random;
 use crate::vocabulary::{self, VOCAB};
 use crate::weights;
 
-/// Standard deviation of the logits, about.
+/// Approximate standard deviation of the logits.
 const LOGIT_DEVIATION: f32 = 2.5;
 
-/// Standard deviation of what a layer adds to the residual stream, about: many of the stream's values
-/// are then beyond 10, which shows an engine that bounds them.
+/// Approximate standard deviation of the output of a layer before the residual addition. Many values of the residual
+/// stream then exceed 10, which reveals clipping.
 const RESIDUAL_DEVIATION: f32 = 4.0;
 
-/// Standard deviation of the embedding as it enters the first layer: small beside what the layers add, lest a model with
-/// tied embeddings always repeat the last token.
+/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings would
+/// otherwise always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
-/// Standard deviation of biases, a quarter of what they are added to: those of values are alike at all
-/// positions, and were they larger, few tokens would ever have the largest logit.
+/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all positions;
+/// if they were larger, few tokens would ever be the top token.
 const BIAS_DEVIATION: f32 = 0.25;
 
-/// Standard deviation of a router's logits: the first of a row's experts counts most, and whether the last of them or the
-/// next is chosen changes little.
+/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one changes
+/// little.
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
@@ -44,19 +44,19 @@ const QKV: [&str; 3] = ["attn_q", "attn_k", "attn_v"];
 const ALL_LINEARS: [&str; 7] =
     ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
 
-/// Norms of what is added to the residual stream.
+/// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
 
-/// What a model is like. Sizes are those of the metadata keys of the same meaning.
+/// The parameters of a model, named after the metadata keys.
 ///
-/// `Spec { tied: true, ..Spec::new(Format::F32) }` is a model with one thing changed.
+/// `Spec { tied: true, ..Spec::new(Format::F32) }` changes a single parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// `general.architecture`
     pub architecture: &'static str,
     /// Format of all matrices; vectors are F32.
     pub format: Format,
-    /// Whether the embedding serves as output matrix, too.
+    /// Whether the embedding is also the output matrix.
     pub tied: bool,
     /// `block_count`
     pub layers: u32,
@@ -66,14 +66,13 @@ pub struct Spec {
     pub heads: u32,
     /// `attention.head_count_kv`
     pub kv_heads: u32,
-    /// `attention.key_length` and `attention.value_length`; left out of the file when `None`, which
-    /// means `hidden / heads`.
+    /// `attention.key_length` and `attention.value_length`; omitted if `None`, which means `hidden / heads`.
     pub head_length: Option<u32>,
-    /// `feed_forward_length`, and the width of an expert.
+    /// `feed_forward_length`, and the hidden size of experts.
     pub ffn: u32,
-    /// `expert_count` and `expert_used_count`; left out when `None`.
+    /// `expert_count` and `expert_used_count`; omitted if `None`.
     pub experts: Option<[u32; 2]>,
-    /// `attention.sliding_window`; left out when `None`.
+    /// `attention.sliding_window`; omitted if `None`.
     pub window: Option<u32>,
     /// `context_length`
     pub context: u32,
@@ -81,18 +80,18 @@ pub struct Spec {
     pub rms_eps: f32,
     /// `rope.freq_base`
     pub rope_base: f32,
-    /// `rope.scaling.factor` of linear scaling; left out when `None`.
+    /// `rope.scaling.factor` of linear scaling; omitted if `None`.
     pub rope_linear: Option<f32>,
-    /// Whether there is a tensor `rope_freqs.weight`: factors 1, 1.5, 2, …
+    /// Whether to add tensor `rope_freqs.weight` with factors 1, 1.5, 2, ….
     pub rope_freqs: bool,
-    /// The linear layers that have a bias, such as `attn_q`.
+    /// Linear layers with a bias, such as `attn_q`.
     pub biases: &'static [&'static str],
-    /// Chooses the random numbers.
+    /// Seed of the random weights.
     pub seed: u64,
 }
 
 impl Spec {
-    /// The usual model: 3 layers, hidden 256, 8 heads of 32 over 2 key/value heads, 512 tokens.
+    /// The default model: 3 layers, hidden size 256, 8 heads of 32 and 2 KV heads, 512 tokens.
     pub fn new(format: Format) -> Spec {
         Spec {
             architecture: "llama",
@@ -116,7 +115,7 @@ impl Spec {
         }
     }
 
-    /// Values in a head.
+    /// Columns per head.
     fn head(&self) -> u32 {
         self.head_length.unwrap_or(self.hidden / self.heads)
     }
@@ -124,7 +123,7 @@ impl Spec {
     /// The complete file.
     ///
     /// # Panics
-    /// When a row is not whole blocks.
+    /// If rows are not whole blocks.
     pub fn file(&self) -> Vec<u8> {
         gguf::write(Vec::new(), &self.metadata(), &self.tensors()).expect("a model made of valid sizes")
     }
@@ -132,13 +131,13 @@ impl Spec {
     /// Writes the complete file.
     ///
     /// # Errors
-    /// Those of the file system, and a row that is not whole blocks.
+    /// File system errors, and rows that are not whole blocks.
     pub fn write_to(&self, path: &Path) -> Result<(), WriteError> {
         gguf::write(File::create(path)?, &self.metadata(), &self.tensors())?;
         Ok(())
     }
 
-    /// All that the file says beside its tensors.
+    /// The metadata of the file.
     pub fn metadata(&self) -> Metadata {
         let mut metadata = Metadata::default();
         metadata.insert("general.architecture", Value::String(self.architecture.into()));
@@ -180,7 +179,7 @@ impl Spec {
     /// The graph of the model.
     ///
     /// # Panics
-    /// When there is no such model.
+    /// If the model is invalid.
     pub fn graph(&self) -> Graph {
         let has = |name: &str| match name {
             "output.weight" => !self.tied,
@@ -194,10 +193,10 @@ impl Spec {
         model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
     }
 
-    /// The tensors in the order of the file.
+    /// The tensors in file order.
     ///
     /// # Panics
-    /// When there is no such model, or a row is not whole blocks.
+    /// If the model is invalid, or rows are not whole blocks.
     pub fn tensors(&self) -> Vec<Tensor> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
@@ -205,7 +204,7 @@ impl Spec {
         weights.map(|((_, weight), roles)| self.tensor(weight, &roles, embedding)).collect()
     }
 
-    /// The tensor of `weight`, random by its name, its use and its shape; `embedding` is the deviation of the embedding.
+    /// A random tensor for `weight`; `embedding` is the standard deviation of the embedding.
     fn tensor(&self, weight: &Weight, roles: &[Role], embedding: f32) -> Tensor {
         let name = &weight.tensor;
         let base = name.strip_suffix(".weight").unwrap_or(name);
@@ -233,7 +232,7 @@ impl Spec {
             _ => {
                 let (format, deviation) = match roles {
                     [Role::Table, ..] => (self.format, embedding),
-                    // Real files have routers in F32, too.
+                    // As in real files, routers are F32.
                     _ if base.ends_with("ffn_gate_inp") => (Format::F32, ROUTER_DEVIATION * inner),
                     _ if name == "output.weight" => (self.format, output),
                     _ if is_last(&LAST) => (self.format, RESIDUAL_DEVIATION * inner),
@@ -246,58 +245,58 @@ impl Spec {
     }
 }
 
-/// What the graph multiplies embeddings by.
+/// The factor that the graph applies to embeddings.
 fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
     let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
     graph.values().filter_map(|(_, value)| factor(value.op)).product()
 }
 
-/// The standard deviation of a matrix's values that keeps the size of its input.
+/// The standard deviation of a matrix that preserves the scale of its input.
 fn deviation(inputs: u32) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }
 
-/// A model so small that the goldens of `crates/trace` hold all its values.
+/// A model small enough that the goldens of `crates/trace` have all its values.
 pub fn small() -> Spec {
     Spec { layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, rope_freqs: true, ..Spec::new(Format::F32) }
 }
 
-/// One as small, of architecture `qwen2`.
+/// A model of the same size, of architecture `qwen2`.
 pub fn small_qwen2() -> Spec {
     Spec { rope_freqs: false, ..qwen2(small()) }
 }
 
-/// The same of architecture `qwen2`: biases of queries, keys and values.
+/// The same model with architecture `qwen2`: biases of queries, keys and values.
 fn qwen2(spec: Spec) -> Spec {
     Spec { architecture: "qwen2", biases: &QKV, ..qwen(spec) }
 }
 
-/// The same as small Qwens are: tied embeddings, another base of the angles.
+/// The same model as small Qwens: tied embeddings, another RoPE base.
 fn qwen(spec: Spec) -> Spec {
     Spec { tied: true, rms_eps: 1e-6, rope_base: 1e6, ..spec }
 }
 
-/// A small model of architecture `qwen3`: heads wider than the hidden size says.
+/// A small model of architecture `qwen3`, with `heads * key_length` larger than the hidden size.
 pub fn qwen3(format: Format) -> Spec {
     let (hidden, heads, head_length) = (128, 4, Some(48));
     Spec { architecture: "qwen3", hidden, heads, head_length, ffn: 192, ..qwen(Spec::new(format)) }
 }
 
-/// A small model of architecture `qwen3moe`: eight experts, of which a row uses three.
+/// A small model of architecture `qwen3moe`: eight experts, three per row.
 pub fn qwen3moe(format: Format) -> Spec {
     let (ffn, experts) = (256, Some([8, 3]));
     Spec { architecture: "qwen3moe", ffn, experts, tied: false, seed: 22, ..qwen(Spec::new(format)) }
 }
 
-/// A small Mixtral: eight experts, of which a row uses two.
+/// A small Mixtral: eight experts, two per row.
 pub fn mixtral(format: Format) -> Spec {
     let experts = Some([8, 2]);
     let spec = Spec { layers: 2, hidden: 128, heads: 4, ffn: 160, ..Spec::new(format) };
     Spec { experts, rope_base: 1e6, seed: 20, ..spec }
 }
 
-/// A small model of architecture `gemma3`: seven layers, of which the sixth sees everything, the others 40 positions.
+/// A small model of architecture `gemma3`: seven layers; the sixth is global, the others have a window of 40.
 pub fn gemma3(format: Format) -> Spec {
     Spec {
         architecture: "gemma3",
@@ -312,7 +311,7 @@ pub fn gemma3(format: Format) -> Spec {
     }
 }
 
-/// The models that golden logits exist for, by name: one a format, and variants.
+/// The models with golden logits, by name: one per format, and variants.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
     let variants = [
@@ -329,9 +328,8 @@ pub fn models() -> Vec<(String, Spec)> {
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()
 }
 
-/// The models whose goldens are about one sequence of 300 tokens: what came after Llama and Qwen2. Their seeds are such that
-/// no row of it has two experts that are nearly equal where one is the last to be chosen, so that rounding chooses no
-/// other.
+/// The models with goldens over 300 tokens: the families after Llama and Qwen2. Their seeds avoid near ties between the last
+/// chosen expert and the next one, so that rounding does not change the choice.
 pub fn families() -> Vec<(String, Spec)> {
     let families = [
         ("F32-qwen3", qwen3(Format::F32)),

@@ -1,7 +1,7 @@
-//! Malformed GGUF files: what must be refused, at which stage, and what the message must say.
+//! Malformed GGUF files, the stage that must refuse each, and what its message must contain.
 //!
-//! The files are built byte by byte ([`raw`]), independently of the project's own writer, which
-//! refuses to write most of them. Each case differs from a valid file ([`valid`]) in one thing.
+//! The files are built byte by byte ([`raw`]), independently of the project's writer, which would refuse to write most of
+//! them. Each case differs from a valid file ([`valid`]) in one aspect.
 
 mod arrays;
 mod header;
@@ -12,42 +12,42 @@ pub mod raw;
 mod tensors;
 mod vocabulary;
 
-/// Who must refuse a file; the stages before accept it.
+/// The stage that must refuse a file; earlier stages accept it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Reading the file: structure, metadata types, tensor list.
+    /// Parsing: structure, metadata types, tensor list.
     File,
-    /// Making a tokenizer from the metadata.
+    /// Building the tokenizer from the metadata.
     Tokenizer,
-    /// Making a model from metadata and tensors.
+    /// Building the model from metadata and tensors.
     Model,
 }
 
 /// A file that must be refused.
 #[derive(Clone, Debug)]
 pub struct Malformed {
-    /// What is wrong; unique.
+    /// Unique name: what is wrong.
     pub name: &'static str,
-    /// The file's content.
+    /// Content of the file.
     pub bytes: Vec<u8>,
-    /// Who must refuse it.
+    /// The stage that must refuse it.
     pub stage: Stage,
-    /// What the message must contain: what is wrong and where.
+    /// Parts of the message: what is wrong, and where.
     pub expect: &'static [&'static str],
 }
 
-/// Every case.
+/// All cases.
 pub fn cases() -> Vec<Malformed> {
     [header::cases(), keys::cases(), arrays::cases(), tensors::cases(), vocabulary::cases(), model::cases()]
         .concat()
 }
 
-/// The valid files that the cases are made from, with their names: every stage accepts the second.
+/// The valid base files of the cases, with names; every stage accepts the second.
 pub fn valid() -> [(&'static str, Vec<u8>); 2] {
     [("small file", tensors::base().bytes()), ("tiny llama", llama::Llama::new().bytes())]
 }
 
-/// A case that reading the file must refuse.
+/// A case that parsing must refuse.
 fn file(name: &'static str, bytes: Vec<u8>, expect: &'static [&'static str]) -> Malformed {
     Malformed { name, bytes, stage: Stage::File, expect }
 }

@@ -1,11 +1,11 @@
-//! Numbers that are the same on every machine: no state, no library, no rounding that may differ.
+//! Random numbers that are identical on every machine: no state, no library, no platform-dependent rounding.
 
-/// An endless sequence of random words, read by index (splitmix64 of Steele, Lea and Flood, 2014).
+/// A random sequence with random access (SplitMix64: Steele, Lea and Flood, 2014).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence that belongs to a seed and a name.
+    /// The sequence of a seed and a name.
     pub(crate) fn new(seed: u64, name: &str) -> Random {
         Random(mix(seed) ^ fnv1a(name.as_bytes()))
     }
@@ -15,21 +15,21 @@ impl Random {
         mix(self.0.wrapping_add(i.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
-    /// Number `i`, from 0 up to but not including 1, with 16 random bits.
+    /// Value `i`, uniform in [0, 1) with 16 random bits.
     pub(crate) fn uniform(self, i: u64) -> f32 {
         (self.word(i) >> 48) as f32 / 65536.0
     }
 
-    /// Number `i`, near to normally distributed: mean 0, standard deviation 1, at most 3.47 from 0.
+    /// Value `i`, approximately normal: mean 0, standard deviation 1, magnitude at most 3.47.
     ///
-    /// It is the sum of four uniform 16-bit numbers, so only the last division rounds.
+    /// The sum of four uniform 16-bit integers; only the final division rounds.
     pub(crate) fn normal(self, i: u64) -> f32 {
         let sum: u32 =
             self.word(i).to_le_bytes().as_chunks().0.iter().map(|b| u32::from(u16::from_le_bytes(*b))).sum();
         (sum as f32 - 131_070.0) / 37_837.2
     }
 
-    /// `len` random bytes, a multiple of eight or not.
+    /// `len` random bytes.
     pub(crate) fn bytes(self, len: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> =
             (0..len.div_ceil(8) as u64).flat_map(|i| self.word(i).to_le_bytes()).collect();

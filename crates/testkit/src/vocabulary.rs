@@ -1,11 +1,11 @@
-//! A SentencePiece vocabulary of 512 tokens, small but with every kind of token.
+//! A SentencePiece vocabulary of 512 tokens with every kind of token.
 
 use gguf::{Array, Metadata, Value};
 
 /// Number of tokens.
 pub const VOCAB: usize = 512;
 
-/// Pieces made of two shorter ones, best first.
+/// Merged pieces, highest rank first.
 const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is it an ed es ▁c ▁o ou al ar ing ▁f ▁p ▁m nd ▁h \
     ▁d st ▁to ▁and ▁in le ▁of ▁n ▁l ll om ent ic ▁is ▁g ▁e as ro ve ion ▁it et ▁be ▁re ▁th ▁y el \
     ow ay ▁I ▁u ▁on ▁you ▁wh ot id ut ur ac ▁for ▁st ver ▁we ▁was ▁he ld ad ig ▁an ▁that im \
@@ -13,10 +13,10 @@ const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is
     ▁can ai aid ▁said ▁but oul ould ▁so ▁by and all ill out ▁my ▁go ▁up 世界 你好 ▁H ▁T ▁Hel lo \
     ▁Hello ▁wor ▁world ▁The ▁▁ ▁▁▁▁";
 
-/// Pieces of one character.
+/// Single-character pieces.
 const CHARACTERS: &str = "▁eatonishrdlucmfwgypbvkxjqzETAOINSHRDLUCMFWGYPBVKXJQZ0123456789.,!?'\"-:;()[]{}<>/\\|@#$%&*+=_~^`éèüöäñçßøåαβγδабвд你好世界日本語🙂";
 
-/// The chat template: each message under its role, ended by EOS.
+/// The chat template: role and content of each message, terminated by EOS.
 const TEMPLATE: &str = r"{% for message in messages %}
 {{ '<|' + message['role'] + '|>\n' + message['content'] + eos_token }}
 {% endfor %}
@@ -25,8 +25,8 @@ const TEMPLATE: &str = r"{% for message in messages %}
 {% endif %}
 ";
 
-/// Sets all `tokenizer.*` keys, in the order of real Llama files: `<unk>`, BOS, EOS, 256 bytes, merged
-/// pieces by rank, single characters.
+/// Sets all `tokenizer.*` keys. Tokens are in the order of real Llama files: `<unk>`, BOS, EOS, 256 bytes, merged pieces by
+/// rank, single characters.
 pub(crate) fn describe(metadata: &mut Metadata) {
     let [normal, unknown, control, byte]: [i32; 4] = [1, 2, 3, 6];
     let (mut tokens, mut scores, mut types) = (Vec::new(), Vec::new(), Vec::new());

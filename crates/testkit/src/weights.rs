@@ -1,23 +1,23 @@
-//! Random weights in every format, made without a quantiser.
+//! Random weights in every format, without a quantiser.
 //!
-//! A quantised matrix is random block bytes whose F16 scales are then set, so that the values have
-//! mean about 0 and the standard deviation asked for. All bit patterns of a block occur.
+//! A quantised matrix consists of random blocks whose F16 scales are then set such that the values have mean 0 and the given
+//! standard deviation. All bit patterns of quants occur.
 
 use quant::Format;
 
 use crate::random::Random;
 
-/// What sets the size of a format's random values.
+/// The scales of a block format.
 struct Scales {
     /// Offset of the F16 scale `d` in a block.
     d: usize,
-    /// Root mean square of the values when `d` is 1 and all other bits are random.
+    /// RMS of the values if `d` is 1 and all other bits are random.
     rms: f32,
-    /// Offset of a second F16 scale, and its ratio to `d` for which the values have mean 0.
+    /// Offset of a second F16 scale, and its ratio to `d` that gives mean 0.
     min: Option<(usize, f32)>,
 }
 
-/// `None` for the formats that have no blocks.
+/// `None` for formats without blocks.
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
@@ -37,8 +37,7 @@ fn scales(format: Format) -> Option<Scales> {
     Some(Scales { d, rms, min })
 }
 
-/// `values` random values of standard deviation about `deviation`, as stored in `format`;
-/// the last block is whole.
+/// At least `values` random values in `format` with approximately this standard deviation, up to a whole block.
 pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> Vec<u8> {
     let normal = |i| random.normal(i) * deviation;
     let indices = 0..values as u64;
@@ -51,8 +50,8 @@ pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Rand
     };
     let mut bytes = random.bytes(values.div_ceil(format.block_len()) * format.block_bytes());
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
-        // The bytes that stood in the scale's place make it differ from block to block, and its sign
-        // makes the mean 0 where the values of a block lean to one side.
+        // The random bytes in place of the scale vary it between blocks, and its sign, so that the mean is 0 where the values of
+        // a block are biased.
         let spread = (0.75 + f32::from(block[d]) / 512.0) * if block[d + 1] < 128 { 1.0 } else { -1.0 };
         let scale = half::f16::from_f32(deviation / rms * spread);
         block[d..d + 2].copy_from_slice(&scale.to_le_bytes());
@@ -64,7 +63,7 @@ pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Rand
     bytes
 }
 
-/// Makes numbers as large as the scales of `format` allow; those of F16 stay.
+/// Sets all scales to the F16 maximum; F16 values stay.
 pub(crate) fn enlarge(format: Format, bytes: &mut [u8]) {
     let (at, large): (usize, Vec<u8>) = match (scales(format), format) {
         (Some(Scales { d, .. }), _) => (d, half::f16::MAX.to_le_bytes().into()),
@@ -72,14 +71,14 @@ pub(crate) fn enlarge(format: Format, bytes: &mut [u8]) {
         (None, Format::BF16) => (0, half::bf16::from_f32(1e5).to_le_bytes().into()),
         (None, _) => return,
     };
-    // Of plain numbers every third.
+    // Of float formats, every third value.
     let step = if format.block_len() == 1 { 3 } else { 1 };
     for block in bytes.chunks_exact_mut(format.block_bytes()).step_by(step) {
         block[at..][..large.len()].copy_from_slice(&large);
     }
 }
 
-/// `values` F32 values spread evenly over a quarter of `mean` to either side of it.
+/// `values` F32 values, uniform within a quarter of `mean` around it.
 pub(crate) fn vector(values: usize, mean: f32, random: Random) -> Vec<u8> {
     let value = |i| mean * (0.75 + random.uniform(i) / 2.0);
     (0..values as u64).flat_map(|i| value(i).to_le_bytes()).collect()
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_the_spread_asked_for() {
+    fn values_have_the_given_deviation() {
         for format in Format::ALL {
             let random = Random::new(7, format.name());
             let mut values = vec![0.0; 1 << 16];

@@ -1,22 +1,22 @@
-//! A whole model on a backend: logits of every position of a few sequences, and their distances.
+//! Whole models on a backend: logits of every position of a few sequences, and their distances.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use gguf::Gguf;
 use models::Model;
 use runner::ModelRunner;
 
-/// A model file on a backend, with room for one sequence.
+/// A loaded model, with a KV cache for one sequence.
 pub struct Whole {
     runner: ModelRunner,
-    /// Tokens of the vocabulary.
+    /// Vocabulary size.
     pub n_vocab: usize,
 }
 
 impl Whole {
-    /// Loads `file` onto `backend`, for sequences of up to `positions` and steps of up to `rows`.
+    /// Loads `file` on `backend`, for sequences of up to `positions` positions and steps of up to `rows` rows.
     ///
     /// # Panics
-    /// When anything is wrong with it: test models are good.
+    /// If the model cannot be loaded.
     pub fn new(
         file: Vec<u8>,
         backend: Box<dyn Backend>,
@@ -31,10 +31,10 @@ impl Whole {
         Whole { runner: runner.expect("a good graph"), n_vocab: graph.value(graph.output()).cols }
     }
 
-    /// The logits of every position of `tokens`, taken `chunk` at a time: `[tokens.len(), n_vocab]`.
+    /// The logits of every position of `tokens`, with prefill in steps of `chunk`: `[tokens.len(), n_vocab]`.
     ///
     /// # Panics
-    /// When the sequence does not fit.
+    /// If the sequence does not fit.
     pub fn logits(&mut self, tokens: &[u32], chunk: usize) -> Vec<f32> {
         let (pages, groups) = (tokens.len().div_ceil(PAGE) as u32, self.runner.graph().groups().len());
         let mut logits = Vec::with_capacity(tokens.len() * self.n_vocab);
@@ -48,8 +48,8 @@ impl Whole {
     }
 }
 
-/// Kullback-Leibler divergence of the distributions that two rows of logits stand for, in nats:
-/// `sum p ln(p / q)`, `p` of the reference.
+/// Kullback-Leibler divergence in nats of the distributions given by two rows of logits:
+/// `sum p ln(p / q)`, with `p` from the reference.
 pub fn kl(reference: &[f32], found: &[f32]) -> f64 {
     let log_probabilities = |logits: &[f32]| -> Vec<f64> {
         let max = logits.iter().fold(f64::NEG_INFINITY, |max, &x| max.max(f64::from(x)));
@@ -60,8 +60,8 @@ pub fn kl(reference: &[f32], found: &[f32]) -> f64 {
     p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum()
 }
 
-/// The token with the largest logit; the lowest of equals.
+/// The token with the largest logit; the lowest id among equals.
 pub fn top1(logits: &[f32]) -> u32 {
     let best = (0..logits.len()).reduce(|best, i| if logits[i] > logits[best] { i } else { best });
-    best.expect("there are logits") as u32
+    best.expect("at least one logit") as u32
 }

@@ -1,5 +1,5 @@
-//! The reference backend on every family: against an independent exact forward pass (`tools/oracle/exact.py`), and on files
-//! that hold the same weights in another way.
+//! The reference backend on every family: compared with an independent exact forward pass (`tools/oracle/exact.py`), and
+//! with files that store the same weights differently.
 
 use backend::KvFormat;
 use backend_reference::Reference;
@@ -22,9 +22,9 @@ fn logits(spec: &Spec, tensors: &[Tensor]) -> Vec<f32> {
     model.logits(&goldens::long_tokens()[..64], 64)
 }
 
-/// Converters can write queries, keys and values as one matrix.
+/// Converters may fuse queries, keys and values into one matrix.
 #[test]
-fn a_fused_matrix_means_its_rows() {
+fn a_fused_qkv_matrix_is_equivalent() {
     for spec in [llama::small(), llama::small_qwen2(), llama::gemma3(quant::Format::Q8_0)] {
         let apart = spec.tensors();
         let mut fused: Vec<Tensor> = Vec::new();

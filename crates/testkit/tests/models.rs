@@ -1,4 +1,4 @@
-//! The test models are the same bytes everywhere, and the committed goldens are theirs.
+//! The test models are identical everywhere, and the committed goldens belong to them.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn summary() -> Value {
 }
 
 #[test]
-fn files_are_those_the_goldens_were_made_from() {
+fn goldens_belong_to_the_test_models() {
     let summary = summary();
     for (name, spec) in llama::models() {
         let crc32 = crc32fast::hash(&spec.file());
@@ -24,7 +24,7 @@ fn files_are_those_the_goldens_were_made_from() {
 }
 
 #[test]
-fn the_demo_model_is_the_one_its_goldens_were_made_from() {
+fn goldens_belong_to_the_demo_model() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/goldens/demo.json");
     let demo: Value = serde_json::from_slice(&std::fs::read(path).expect(path)).expect(path);
     for (name, file) in [("f16", demo_model::MASTER_F16), ("q6_k", demo_model::EMBEDDED)] {
@@ -34,7 +34,7 @@ fn the_demo_model_is_the_one_its_goldens_were_made_from() {
 }
 
 #[test]
-fn goldens_are_complete_and_agree_with_the_summary() {
+fn goldens_are_complete_and_match_the_summary() {
     let summary = summary();
     let tokens = goldens::tokens();
     assert_eq!(tokens.len(), goldens::SEQUENCES);
@@ -47,7 +47,7 @@ fn goldens_are_complete_and_agree_with_the_summary() {
         assert!((mean / recorded - 1.0).abs() < 1e-5, "{name}: mean KL {mean}, recorded {recorded}");
         assert!(kl.iter().all(|kl| *kl > -1e-6), "{name}: KL is never negative");
 
-        // The models are worth comparing: many tokens win, and 8-bit activations cost little.
+        // The models are meaningful: many different top tokens, and 8-bit activations cost little.
         let winners: HashSet<u32> = goldens::llama_cpp_top1(&name).into_iter().collect();
         assert!(winners.len() > VOCAB / 2 && winners.iter().all(|token| (*token as usize) < VOCAB));
         assert!(llama_cpp["nmse"].as_f64().expect("a number") < 5e-3, "{name}");
@@ -59,8 +59,7 @@ fn goldens_are_complete_and_agree_with_the_summary() {
     }
 }
 
-/// llama.cpp means the same models, K and V in F16 as its users run it; and where it computes in other roundings, no
-/// router chooses others.
+/// llama.cpp computes the same, with K and V in F16 as by default; its different rounding changes no choice of experts.
 #[test]
 fn llama_cpp_agrees_over_300_tokens_of_every_family() {
     let summary = summary();
@@ -79,7 +78,7 @@ fn llama_cpp_agrees_over_300_tokens_of_every_family() {
 }
 
 #[test]
-fn columns_meet_every_token_in_every_sequence() {
+fn columns_cover_every_token_in_every_sequence() {
     for sequence in 0..goldens::SEQUENCES {
         let met: HashSet<usize> = (0..goldens::POSITIONS)
             .flat_map(|position| goldens::columns(sequence, position, VOCAB))
@@ -89,7 +88,7 @@ fn columns_meet_every_token_in_every_sequence() {
 }
 
 #[test]
-fn every_merged_piece_can_be_reached() {
+fn every_merged_piece_is_reachable() {
     let metadata = llama::Spec::new(quant::Format::F32).metadata();
     let tokens = metadata.strings("tokenizer.ggml.tokens").expect("strings").expect("present");
     assert_eq!(tokens.iter().collect::<HashSet<_>>().len(), VOCAB, "tokens are unique");

@@ -1,4 +1,4 @@
-//! Test binaries of the copy: built, run, and what their output says.
+//! Building and running test binaries in the copy, and parsing their output.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::checkout::Checkout;
 use super::fault::Tests;
 
-/// How long tests may take: a fault that hangs is a poor fault.
+/// Time limit of tests, for faults that hang.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Cargo in the copy.
@@ -23,7 +23,7 @@ pub(super) struct Cargo<'a> {
 /// A built test binary.
 pub(super) struct Binary {
     executable: PathBuf,
-    /// Its package's folder, where cargo runs it.
+    /// The package's folder, the working directory of its tests.
     folder: PathBuf,
 }
 
@@ -32,7 +32,7 @@ impl Cargo<'_> {
         Cargo { checkout }
     }
 
-    /// Builds the binary of `tests`; or gives the compiler's errors.
+    /// Builds the binary of `tests`, or returns the compiler's errors.
     pub(super) fn build(&self, tests: &Tests) -> Result<Result<Binary, String>> {
         let mut cargo = self.checkout.cargo();
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
@@ -52,8 +52,8 @@ impl Cargo<'_> {
         bail!("cargo built no test binary for `{}`", tests.target())
     }
 
-    /// Runs `tests`; those that failed.
-    pub(super) fn red(&self, binary: &Binary, tests: &Tests) -> Result<Vec<String>> {
+    /// Runs `tests` and returns the failed ones.
+    pub(super) fn failures(&self, binary: &Binary, tests: &Tests) -> Result<Vec<String>> {
         let log = self.checkout.target.with_file_name("tests.log");
         let file = File::create(&log)?;
         let mut command = Command::new(&binary.executable);
@@ -64,11 +64,11 @@ impl Cargo<'_> {
             .env_remove("RUSTORCH_REQUIRE_SHARED");
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let status = wait(&mut command).with_context(|| tests.target())?;
-        red(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target())
+        failures(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target())
     }
 }
 
-/// Runs `command` to its end, which [`PATIENCE`] sets if it does not come.
+/// Runs `command`, limited to [`PATIENCE`].
 fn wait(command: &mut Command) -> Result<ExitStatus> {
     let mut child = command.spawn()?;
     let start = Instant::now();
@@ -79,15 +79,14 @@ fn wait(command: &mut Command) -> Result<ExitStatus> {
         if start.elapsed() > PATIENCE {
             child.kill()?;
             child.wait()?;
-            bail!("did not end in {PATIENCE:?}");
+            bail!("did not finish within {PATIENCE:?}");
         }
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Which of `names` failed, by the output of libtest; those it does not tell of failed when the process
-/// died.
-fn red(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
+/// Which of `names` failed, parsed from the output of libtest. Tests without a result failed if the process died.
+fn failures(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
     let result = |name: &String| {
         let line = output.lines().rfind(|line| {
             let rest = line.strip_prefix("test ").and_then(|rest| rest.strip_prefix(name.as_str()));
@@ -95,17 +94,17 @@ fn red(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
         })?;
         line.rsplit_once("... ").map(|(_, result)| result.trim())
     };
-    let mut red = Vec::new();
+    let mut failed = Vec::new();
     for name in names {
         match result(name) {
             Some("ok") => {}
             Some("ignored") => bail!("`{name}` is ignored"),
-            None if success => bail!("there is no test `{name}`; the header of a patch names it"),
-            _ => red.push(name.clone()),
+            None if success => bail!("test `{name}`, named in the header of a patch, does not exist"),
+            _ => failed.push(name.clone()),
         }
     }
-    ensure!(success == red.is_empty(), "the tests' output is not what libtest prints:\n{output}");
-    Ok(red)
+    ensure!(success == failed.is_empty(), "cannot parse the output of libtest:\n{output}");
+    Ok(failed)
 }
 
 #[cfg(test)]
@@ -113,14 +112,14 @@ mod tests {
     use super::*;
 
     fn of(output: &str, success: bool) -> Result<Vec<String>> {
-        red(output, &["a::b".into(), "c".into()], success)
+        failures(output, &["a::b".into(), "c".into()], success)
     }
 
     #[test]
-    fn output_tells_red_from_green() {
+    fn libtest_output_is_parsed() {
         let none: [&str; 0] = [];
-        assert_eq!(of("test a::b ... ok\ntest c - should panic ... ok\n", true).expect("green"), none);
-        assert_eq!(of("running 2\ntest c ... FAILED\ntest a::b ... ok\n", false).expect("red"), ["c"]);
+        assert_eq!(of("test a::b ... ok\ntest c - should panic ... ok\n", true).expect("passed"), none);
+        assert_eq!(of("running 2\ntest c ... FAILED\ntest a::b ... ok\n", false).expect("failed"), ["c"]);
         assert_eq!(of("test a::b ... ok\n", false).expect("died"), ["c"]);
         assert!(of("test a::b ... ok\ntest cd ... ok\n", true).is_err(), "no such test");
         assert!(of("test a::b ... ok\ntest c ... ignored\n", true).is_err());

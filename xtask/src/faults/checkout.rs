@@ -1,6 +1,6 @@
-//! A copy of the checkout to plant faults in, kept in `target/faults` from run to run.
+//! A copy of the checkout to apply faults to, in `target/faults`; reused between runs.
 //!
-//! Only files that differ are written, so that cargo finds the rest built.
+//! Only changed files are written, so that cargo rebuilds little.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -11,16 +11,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace::Workspace;
 
-/// The copy. One run at a time has it.
+/// The copy; used by one run at a time.
 pub(super) struct Checkout {
     pub(super) root: PathBuf,
     pub(super) target: PathBuf,
-    /// Held while this lives.
+    /// Held as long as this value lives.
     _lock: File,
 }
 
 impl Checkout {
-    /// A copy of what `workspace` holds now.
+    /// Copies the current state of `workspace`.
     pub(super) fn make(workspace: &Workspace) -> Result<Checkout> {
         let folder = workspace.target.join("faults");
         let root = folder.join("checkout");
@@ -28,7 +28,9 @@ impl Checkout {
         let lock = File::create(folder.join("lock"))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!("another run has {}; wait for it", folder.display()),
+            Err(TryLockError::WouldBlock) => {
+                bail!("{} is in use by another run; wait for it", folder.display())
+            }
             Err(TryLockError::Error(error)) => return Err(error).context("target/faults/lock"),
         }
         let files: BTreeSet<String> = workspace.files()?.into_iter().collect();
@@ -43,8 +45,8 @@ impl Checkout {
         Ok(Checkout { root, target: folder.join("target"), _lock: lock })
     }
 
-    /// Cargo in the copy, quick to build again what a line or two change: of a crate, only those units that
-    /// hold them. Link-time optimisation, which in a crate is the default, would go over all of its units.
+    /// Cargo in the copy, set up for fast incremental builds: thin-local LTO, on by default, would process all codegen units
+    /// of a crate after every change.
     pub(super) fn cargo(&self) -> Command {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
@@ -53,30 +55,30 @@ impl Checkout {
         cargo
     }
 
-    /// Applies `patch`; or says why the patch does not fit.
+    /// Applies `patch`, or returns why it does not apply.
     pub(super) fn apply(&self, patch: &Path) -> Result<Result<(), String>> {
         let output = self.git_apply(patch).output()?;
         let why = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Ok(if output.status.success() { Ok(()) } else { Err(why()) })
     }
 
-    /// Takes `patch` out again.
-    pub(super) fn take_back(&self, patch: &Path) -> Result<()> {
+    /// Reverts `patch`.
+    pub(super) fn revert(&self, patch: &Path) -> Result<()> {
         let status = self.git_apply(patch).arg("--reverse").status()?;
-        ensure!(status.success(), "{} cannot be taken back from {}", patch.display(), self.root.display());
+        ensure!(status.success(), "cannot revert {} in {}", patch.display(), self.root.display());
         Ok(())
     }
 
     fn git_apply(&self, patch: &Path) -> Command {
         let mut git = Command::new("git");
-        // The copy is no repository; the one it stands in must not be found.
+        // The copy is not a repository; git must not find the one around it.
         git.env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root));
         git.current_dir(&self.root).args(["apply", "--whitespace=nowarn"]).arg(patch);
         git
     }
 }
 
-/// Removes what is under `folder` and not among `files`, which are named from `root`.
+/// Removes all files under `folder` that are not among `files`, relative to `root`.
 fn remove_others(root: &Path, folder: &Path, files: &BTreeSet<String>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

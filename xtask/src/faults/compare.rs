@@ -1,17 +1,17 @@
-//! `cargo xtask faults compare`: each mistake is planted in a copy of the checkout, a program with the
-//! mistake records a trace, and the program without it must find the first wrong value and the cause.
+//! `cargo xtask faults compare`: each fault is applied to a copy of the checkout, the faulty program records a trace, and the
+//! correct program must find the first wrong value and the cause.
 //!
-//! A mistake is a patch in `tools/faults/compare`. Before the diff stand
+//! A fault is a patch in `tools/faults/compare`, with this header before the diff:
 //!
 //! ```text
 //! # fault: what is wrong
 //! # model: a model of `testkit::llama::models`, such as F32; or demo-f16 or demo-q6_k
-//! # steps: tokens a step; all at once without this line
+//! # steps: tokens per step; all at once without this line
 //! # value: NAME, position N
 //! # cause: KIND, words of its text
 //! ```
 //!
-//! with the cause that must come first, or `none` when no cause may be told with confidence.
+//! `cause` is the cause that must be ranked first, or `none` if no cause may be reported as likely.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ use super::checkout::Checkout;
 use super::fault::changed;
 use crate::workspace::Workspace;
 
-/// Where the patches are.
+/// The folder of the patches.
 const FOLDER: &str = "tools/faults/compare";
 
-/// Positions that are recorded.
+/// Recorded positions.
 const POSITIONS: usize = 32;
 
-/// What the demo model reads: a question and the beginning of its answer.
+/// Input of the demo model: a question and the beginning of its answer.
 const DEMO_TOKENS: [u32; POSITIONS] = [
     1, 305, 1047, 1612, 1103, 271, 339, 1960, 1974, 384, 1972, 303, 1952, 1982, 1988, 401, 1158, 1959, 579,
     542, 301, 1360, 1967, 323, 357, 278, 271, 549, 909, 587, 315, 301,
@@ -39,13 +39,13 @@ const DEMO_TOKENS: [u32; POSITIONS] = [
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Faults to plant, by the beginning of their name; all when none is given
+    /// Faults to apply, by name prefix [default: all]
     names: Vec<String>,
     #[command(flatten)]
     share: super::Share,
 }
 
-/// A mistake, and what must be found.
+/// A fault and the expected findings.
 struct Fault {
     name: String,
     patch: PathBuf,
@@ -53,17 +53,17 @@ struct Fault {
     steps: usize,
     value: String,
     position: u64,
-    /// Kind of the first cause and words of its text; `None` when none may be likely.
+    /// Kind of the first cause and words of its text; `None` if none may be likely.
     cause: Option<(String, String)>,
-    /// The files that are changed.
+    /// Files changed by the patch.
     changed: Vec<String>,
 }
 
-/// What was found.
+/// The findings of `rustorch compare`.
 struct Found {
     value: String,
     position: u64,
-    /// Kind and text of the first cause, if it is called likely.
+    /// Kind and text of the first cause, if reported as likely.
     cause: Option<(String, String)>,
 }
 
@@ -92,7 +92,7 @@ impl Fault {
         })
     }
 
-    /// What is wrong with what was found.
+    /// Compares the findings with the expected ones; `None` if they match.
     fn judge(&self, found: &Found) -> Option<String> {
         if (&found.value, found.position) != (&self.value, self.position) {
             return Some(format!("expected {}, position {}", self.value, self.position));
@@ -101,22 +101,22 @@ impl Fault {
             (None, None) => None,
             (Some((kind, words)), Some((found, text))) if kind == found && text.contains(words) => None,
             (Some((kind, words)), _) => Some(format!("expected {kind}: … {words} …")),
-            (None, Some(_)) => Some("expected no confidence".to_owned()),
+            (None, Some(_)) => Some("expected no likely cause".to_owned()),
         }
     }
 }
 
-/// Plants the faults asked for; whether each was found and explained.
+/// Applies the selected faults; returns whether each was found and explained.
 pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let faults = read_all(&workspace.root)?;
-    let is_asked_for = |fault: &&Fault| args.names.iter().any(|name| fault.name.starts_with(name.as_str()));
+    let is_selected = |fault: &&Fault| args.names.iter().any(|name| fault.name.starts_with(name.as_str()));
     let mut faults: Vec<&Fault> = match &args.names[..] {
         [] => args.share.of(workspace, &faults)?,
-        _ => faults.iter().filter(is_asked_for).collect(),
+        _ => faults.iter().filter(is_selected).collect(),
     };
-    // Those of one file come one after the other: see `plant_all`.
+    // Faults of the same file are adjacent, as in `plant_all`.
     faults.sort_by_key(|fault| &fault.changed);
-    ensure!(!faults.is_empty(), "no fault in {FOLDER} is called {:?}", args.names);
+    ensure!(!faults.is_empty(), "no fault in {FOLDER} matches {:?}", args.names);
 
     let start = Instant::now();
     let checkout = Checkout::make(workspace)?;
@@ -127,13 +127,13 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     fs::copy(built, &good)?;
     let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
     let status = checkout.cargo().args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
-    ensure!(status.success(), "the models cannot be made");
+    ensure!(status.success(), "cannot write the test models");
 
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
     let mut right = 0;
     for fault in &faults {
         let found = plant(&checkout, &work, &good, fault);
-        let (line, trouble) = match &found {
+        let (line, failure) = match &found {
             Ok(found) => {
                 let cause = found
                     .cause
@@ -141,12 +141,12 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
                     .map_or("no likely cause".to_owned(), |(kind, text)| format!("{kind}: {text}"));
                 (format!("{}, position {}; {cause}", found.value, found.position), fault.judge(found))
             }
-            Err(error) => (format!("{error:#}"), Some("it must be found".to_owned())),
+            Err(error) => (format!("{error:#}"), Some("expected it to be found".to_owned())),
         };
-        right += usize::from(trouble.is_none());
+        right += usize::from(failure.is_none());
         println!("{:width$}  {line}", fault.name);
-        if let Some(trouble) = trouble {
-            println!("{:width$}  WRONG: {trouble}", "");
+        if let Some(failure) = failure {
+            println!("{:width$}  WRONG: {failure}", "");
         }
     }
     println!("{right} of {} faults found and explained in {} s", faults.len(), start.elapsed().as_secs());
@@ -168,7 +168,7 @@ fn read_all(root: &Path) -> Result<Vec<Fault>> {
         .collect()
 }
 
-/// Builds the program; its path, or the compiler's errors.
+/// Builds the program; returns its path or the compiler's errors.
 fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
     let output = checkout.cargo().args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
     if !output.status.success() {
@@ -177,11 +177,11 @@ fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
     Ok(Ok(checkout.target.join("debug").join("rustorch")))
 }
 
-/// Records a trace with the mistake and compares it without.
+/// Records a trace with the fault, and compares it with the correct program.
 fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result<Found> {
     checkout.apply(&fault.patch)?.map_err(|why| anyhow::anyhow!("the patch no longer applies\n{why}"))?;
     let built = build(checkout);
-    checkout.take_back(&fault.patch)?;
+    checkout.revert(&fault.patch)?;
     let program = built?.map_err(|errors| anyhow::anyhow!("does not compile\n{errors}"))?;
 
     let trace = work.join("trace.safetensors");

@@ -1,8 +1,7 @@
-//! A mistake as a patch: `tools/faults/NAME.patch`.
+//! A fault: a patch `tools/faults/NAME.patch`.
 //!
-//! Before the diff stand lines `# mistake 6: what is wrong` and, once or more,
-//! `# test: -p PACKAGE --test TARGET NAME…` or `# test: -p PACKAGE --lib NAME…`: every test named must go
-//! red.
+//! Its header has a line `# mistake 6: what is wrong` and one or more lines
+//! `# test: -p PACKAGE --test TARGET NAME…` or `# test: -p PACKAGE --lib NAME…`. Every test named there must fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,22 +12,22 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::tidy::row;
 
-/// Where the patches are.
+/// The folder of the patches.
 pub(super) const FOLDER: &str = "tools/faults";
 
-/// A mistake that can be planted.
+/// A fault.
 pub(super) struct Fault {
     /// The patch's name without its extension.
     pub(super) name: String,
     pub(super) patch: PathBuf,
     /// Number of the mistake.
     pub(super) mistake: u32,
-    /// The mistake.
+    /// Description of the mistake.
     pub(super) what: String,
     pub(super) tests: Vec<Tests>,
-    /// How much builds on the code that is changed; see [`row`].
+    /// The smallest [`row`] of the changed crates: the smaller, the more crates depend on it.
     pub(super) row: usize,
-    /// The files that are changed.
+    /// Files changed by the patch.
     pub(super) changed: Vec<String>,
 }
 
@@ -36,7 +35,7 @@ pub(super) struct Fault {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tests {
     pub(super) package: String,
-    /// An integration test; `None` for those inside the library.
+    /// Name of the integration test; `None` for unit tests.
     pub(super) test: Option<String>,
     pub(super) names: Vec<String>,
 }
@@ -85,7 +84,7 @@ impl Fault {
     }
 }
 
-/// The files that a patch changes.
+/// The files changed by a patch.
 pub(super) fn changed(patch: &str) -> Vec<String> {
     patch.lines().filter_map(|line| line.strip_prefix("+++ b/")).map(str::to_owned).collect()
 }
@@ -103,7 +102,7 @@ impl Tests {
         Ok(Tests { package: package.to_owned(), test, names })
     }
 
-    /// The same tests, one value a binary.
+    /// Merges tests of the same binary.
     pub(super) fn by_target<'a>(tests: impl IntoIterator<Item = &'a Tests>) -> Vec<Tests> {
         let mut targets: BTreeMap<(&str, Option<&str>), BTreeSet<&str>> = BTreeMap::new();
         for tests in tests {
@@ -118,7 +117,7 @@ impl Tests {
         targets.into_iter().map(gather).collect()
     }
 
-    /// The binary, in cargo's words.
+    /// The binary as cargo arguments.
     pub(super) fn target(&self) -> String {
         match &self.test {
             Some(test) => format!("-p {} --test {test}", self.package),
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_what_and_how() {
+    fn headers_are_parsed() {
         let header = "# mistake 6: halves\n# More words.\n# test: -p a --test b c::d e\n# test: -p a --lib f";
         let fault = parse(header).expect("a good header");
         assert_eq!((fault.mistake, fault.what.as_str(), Some(fault.row)), (6, "halves", row("crates/gguf")));
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_say_too_little_are_refused() {
+    fn incomplete_headers_are_refused() {
         for bad in ["", "# mistake 6: x", "# mistake six: x\n# test: -p a --lib b", "# test: -p a --lib b"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_is_run_once() {
+    fn tests_of_a_binary_are_merged() {
         let tests = ["-p a --lib x y", "-p a --test b x", "-p a --lib y z"];
         let tests: Vec<Tests> = tests.iter().map(|line| Tests::parse(line).expect("good")).collect();
         let lines: Vec<String> = Tests::by_target(&tests).iter().map(Tests::to_string).collect();

@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md names every crate and no path that is not there.
+//! ARCHITECTURE.md must name every crate, and only existing paths.
 
 use std::fs;
 
@@ -14,15 +14,15 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Findi
     let path = workspace.root.join(FILE);
     let finding = |(line, what)| Finding { path: FILE.into(), line, what };
     if !path.exists() {
-        let what = "is not there: write it, naming every crate and what it is for".into();
+        let what = "does not exist: write it, with every crate and its purpose".into();
         return Ok(vec![finding((1, what))]);
     }
     let dirs: Vec<&str> = workspace.packages.iter().map(|package| package.dir.as_str()).collect();
     Ok(check_text(&fs::read_to_string(path)?, &dirs, files)?.into_iter().map(finding).collect())
 }
 
-/// A crate is named by its folder or the last part of it. A path is what stands in backticks and has a
-/// slash inside, or a file's extension; from the root, or a file's name alone.
+/// A crate is named by its folder or the last component of it. Text in backticks is a path if it contains a slash or has a
+/// file extension; paths are relative to the root, or a file name alone.
 fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize, String)>> {
     let quoted = Regex::new("`([^`]+)`")?;
     let path = Regex::new(r"^[\w-][\w.-]*(/[\w.-]+)+/?$|^[\w-]+\.(rs|md|toml|py|patch)$")?;
@@ -35,7 +35,7 @@ fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize,
     };
     let mut found = Vec::new();
     let mut named = Vec::new();
-    // A fenced block is shown, not said.
+    // Fenced blocks are not checked.
     let mut fenced = false;
     for (number, line) in (1..).zip(text.lines()) {
         fenced ^= line.trim_start().starts_with("```");
@@ -46,7 +46,9 @@ fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize,
             let quote = quote.as_str();
             named.push(quote.trim_end_matches('/'));
             if path.is_match(quote) && !exists(quote) {
-                let what = format!("`{quote}` is not there: write its path from the root, or no backticks");
+                let what = format!(
+                    "`{quote}` does not exist: write its path from the root, or remove the backticks"
+                );
                 found.push((number, what));
             }
         }
@@ -54,7 +56,7 @@ fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize,
     for dir in dirs {
         let name = dir.rsplit('/').next().unwrap_or(dir);
         if !named.iter().any(|quote| quote == dir || *quote == name) {
-            found.push((1, format!("does not name `{dir}`: say in a line what it is for")));
+            found.push((1, format!("does not name `{dir}`: add a line with its purpose")));
         }
     }
     Ok(found)
@@ -70,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn every_crate_is_named() {
+    fn every_crate_must_be_named() {
         assert_eq!(findings("`quant` and `crates/gguf/`"), []);
         let [(1, what)] = &findings("`quant` and gguf")[..] else { panic!("one finding") };
         assert!(what.contains("crates/gguf"), "{what}");
     }
 
     #[test]
-    fn every_path_exists() {
+    fn every_path_must_exist() {
         let rest = "`quant` `gguf`";
         for good in
             ["crates/quant/src", "crates/quant/src/q8.rs", "q8.rs", "Cargo.toml", "blk.0.attn_q.weight"]

@@ -1,4 +1,4 @@
-//! Files of a crate import each other in one direction: only a module and its parts may know each other.
+//! Imports between the files of a crate must be acyclic, except between a module and its submodules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::Finding;
 use crate::workspace::Workspace;
 
-/// A module by its path in the crate; the root's is empty.
+/// The path of a module in its crate; empty for the root.
 type Module = Vec<String>;
 
-/// Files that import each other in a circle.
+/// Finds import cycles between files.
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in &workspace.packages {
@@ -25,8 +25,7 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Findi
         }
         findings.extend(circles(&sources).into_iter().map(|circle| {
             let names: Vec<&str> = circle.iter().map(|&module| sources[module].0.as_str()).collect();
-            let what =
-                format!("imports go round in a circle: {}; move what both need to a third", names.join(", "));
+            let what = format!("import cycle: {}; move the shared items to another module", names.join(", "));
             Finding { path: names[0].to_owned(), line: 1, what }
         }));
     }
@@ -40,10 +39,10 @@ fn module(file: &str) -> Module {
     if matches!(stem, "lib" | "main") { Vec::new() } else { stem.split('/').map(str::to_owned).collect() }
 }
 
-/// Modules that can be reached from each other.
+/// Sets of modules that are reachable from each other.
 fn circles(sources: &BTreeMap<Module, (String, String)>) -> Vec<BTreeSet<&Module>> {
     let parsed = |source: &str| source.parse::<TokenStream>().unwrap_or_default();
-    // What the root hands on under a name of its own.
+    // Names that the root re-exports.
     let root = sources.get(&Vec::new()).map(|(_, source)| paths(parsed(source), &[])).unwrap_or_default();
     let handed_on: BTreeMap<&String, Module> =
         root.iter().filter_map(|path| Some((path.last()?, file_of(sources, path)?))).collect();
@@ -70,7 +69,7 @@ fn circles(sources: &BTreeMap<Module, (String, String)>) -> Vec<BTreeSet<&Module
     found
 }
 
-/// Modules that `start` uses, and those that these use, and so on.
+/// Modules reachable from `start`.
 fn reach<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, start: &'a Module) -> BTreeSet<&'a Module> {
     let (mut seen, mut todo) = (BTreeSet::new(), vec![start]);
     while let Some(next) = todo.pop() {
@@ -79,12 +78,12 @@ fn reach<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, start: &'a Modu
     seen
 }
 
-/// The module whose file holds what `path` names.
+/// The module whose file defines `path`.
 fn file_of(sources: &BTreeMap<Module, (String, String)>, path: &[String]) -> Option<Module> {
     (0..=path.len()).rev().map(|len| path[..len].to_vec()).find(|module| sources.contains_key(module))
 }
 
-/// The paths from the crate's root that a file of module `from` names; what stands in modules inside it is left out.
+/// The crate paths named in a file of module `from`, without its inline modules.
 fn paths(tokens: TokenStream, from: &[String]) -> Vec<Module> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let (mut found, mut at) = (Vec::new(), 0);
@@ -117,7 +116,7 @@ fn paths(tokens: TokenStream, from: &[String]) -> Vec<Module> {
     found
 }
 
-/// What follows `base` at `at`: `::name::name`, or `::{…}`.
+/// Parses the path after `base` at `at`: `::name::name`, or `::{…}`.
 fn path(tokens: &[TokenTree], at: usize, base: Module, found: &mut Vec<Module>) -> usize {
     if is_colon(tokens.get(at)) && is_colon(tokens.get(at + 1)) {
         return tree(tokens, at + 2, base, found);
@@ -125,7 +124,7 @@ fn path(tokens: &[TokenTree], at: usize, base: Module, found: &mut Vec<Module>) 
     at
 }
 
-/// A name with what follows it, or several in braces.
+/// Parses a name and its continuation, or several in braces.
 fn tree(tokens: &[TokenTree], at: usize, mut base: Module, found: &mut Vec<Module>) -> usize {
     match tokens.get(at) {
         Some(TokenTree::Ident(name)) => {
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_through_uses_and_names_handed_on() {
+    fn cycles_through_imports_and_reexports_are_found() {
         let root = ("lib.rs", "mod a; mod b; pub use b::{self, Thing}; pub use a::Other;");
         assert_eq!(
             found(&[root, ("a.rs", "use crate::Thing;"), ("b.rs", "fn f() { crate::a::g() }")]),
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_parts_and_one_way_are_none() {
+    fn acyclic_imports_and_submodules_are_accepted() {
         let none: [Vec<String>; 0] = [];
         let root = ("lib.rs", "mod a; mod b; pub use a::X; use b::Y;");
         assert_eq!(found(&[root, ("a.rs", "use crate::b::Y;"), ("b.rs", "use crate::Z; struct Y;")]), none);

@@ -1,4 +1,4 @@
-//! Which crate may use which.
+//! The permitted dependencies between crates.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
-/// Every crate and what it may use, tests aside; lower rows use upper ones.
+/// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
 const MAY_USE: [(&str, &[&str]); 18] = [
     ("quant", &[]),
     ("gguf", &["quant"]),
@@ -49,7 +49,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
 ];
 
-/// The row of a crate's folder, from the top: what builds on it has a larger one.
+/// The row of a crate's folder, from the top; dependents have larger rows.
 pub(crate) fn row(dir: &str) -> Option<usize> {
     let name = dir.strip_prefix("crates/").unwrap_or(dir);
     MAY_USE.iter().position(|(crate_, _)| *crate_ == name)
@@ -61,7 +61,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
         let path = format!("{}/Cargo.toml", package.dir);
         let manifest = fs::read_to_string(workspace.root.join(&path))?;
         let Some((_, allowed)) = row(&package.dir).map(|row| MAY_USE[row]) else {
-            let what = "a crate without a row: give it one in xtask/src/tidy/edges.rs and in ARCHITECTURE.md";
+            let what = "the crate has no row: add one in xtask/src/tidy/edges.rs and in ARCHITECTURE.md";
             findings.push(Finding { path, line: 1, what: what.into() });
             continue;
         };
@@ -69,7 +69,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
             let name = used.strip_prefix("crates/").unwrap_or(used);
             if !allowed.contains(&name) {
                 let what = format!(
-                    "uses {name}, but may use only {allowed:?} outside tests: take the dependency out, or \
+                    "uses {name}, but may use only {allowed:?} outside tests: remove the dependency, or \
                      move the code to a lower row (the table is in xtask/src/tidy/edges.rs)"
                 );
                 findings.push(Finding { line: line_of(&manifest, name), path: path.clone(), what });
@@ -88,7 +88,7 @@ mod tests {
         for (at, (name, uses)) in MAY_USE.iter().enumerate() {
             for used in *uses {
                 let row = row(&format!("crates/{used}")).expect("a row");
-                assert!(row < at, "{name} may use {used}, which stands below it");
+                assert!(row < at, "{name} may use {used}, which is below it");
             }
         }
     }

@@ -1,5 +1,4 @@
-//! The shape of Rust files, seen as the compiler's lexer sees them: words in comments and texts do not
-//! count.
+//! Checks of Rust files by token, so that words in comments and strings do not count.
 
 use std::fs;
 use std::str::FromStr;
@@ -10,11 +9,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::{Finding, wildcards};
 use crate::workspace::Workspace;
 
-/// The longest file, in lines.
+/// Maximum length of a file in lines.
 const MAX_LINES: usize = 600;
 
-/// Where `unsafe` may stand: kernels, the thread pool, maps of files, the tests' unreadable pages, where kernels are
-/// compiled for a GPU, and drivers that wgpu does not ask.
+/// Files that may use `unsafe`: kernels, thread pool, file mappings, guard pages of tests, GPU shader compilation, and driver
+/// queries beyond wgpu.
 const UNSAFE: [&str; 6] = [
     "crates/backend-cpu/src/guard.rs",
     "crates/backend-cpu/src/lanes/",
@@ -24,7 +23,7 @@ const UNSAFE: [&str; 6] = [
     "crates/gguf/src/map",
 ];
 
-/// Macros that say that something is missing or left over.
+/// Macros that mark unfinished or debugging code.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
 
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
@@ -40,23 +39,19 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Findi
 fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     if !source.starts_with("//!") {
-        found.push((1, "does not begin with a `//!` line: say in one what the file is".into()));
+        found.push((1, "does not begin with a `//!` line: add a description of the file".into()));
     }
     let lines = source.lines().count();
     if lines > MAX_LINES {
-        found.push((
-            MAX_LINES + 1,
-            format!("{lines} lines, at most {MAX_LINES}: it is two concepts, split it"),
-        ));
+        found.push((MAX_LINES + 1, format!("{lines} lines, at most {MAX_LINES} are allowed: split it")));
     }
     match TokenStream::from_str(source) {
         Ok(tokens) => {
-            let what =
-                "takes whatever operation is left: name them all, so that a new one is not forgotten here";
+            let what = "wildcard in a match on operations: list them all, so that a new one is not forgotten";
             found.extend(wildcards::lines(tokens.clone()).into_iter().map(|line| (line, what.into())));
             check_tokens(path, tokens, &mut found);
         }
-        Err(error) => found.push((error.span().start().line, format!("is no Rust: {error}"))),
+        Err(error) => found.push((error.span().start().line, format!("is not valid Rust: {error}"))),
     }
     found
 }
@@ -70,17 +65,17 @@ fn check_tokens(path: &str, tokens: TokenStream, found: &mut Vec<(usize, String)
             TokenTree::Ident(word)
                 if word == "unsafe" && !UNSAFE.iter().any(|place| path.starts_with(place)) =>
             {
-                let what = format!("`unsafe` outside {UNSAFE:?}: do it without, or move it there");
+                let what = format!("`unsafe` outside {UNSAFE:?}: remove it, or move it there");
                 found.push((line, what));
             }
             TokenTree::Ident(word)
                 if UNFINISHED.iter().any(|name| word == name) && is_bang(tokens.peek()) =>
             {
-                found.push((line, format!("`{word}!`: finish it, or leave it out and say so")));
+                found.push((line, format!("`{word}!`: finish or remove it")));
             }
             TokenTree::Group(group) => {
                 if after_hash && group.delimiter() == Delimiter::Bracket && allows(group.stream()) {
-                    let what = "`allow` of a lint: mend the cause, or write `#[expect(…, reason = \"…\")]`";
+                    let what = "`allow` of a lint: fix the cause, or write `#[expect(…, reason = \"…\")]`";
                     found.push((line, what.into()));
                 }
                 check_tokens(path, group.stream(), found);
@@ -97,7 +92,7 @@ fn is_bang(token: Option<&TokenTree>) -> bool {
     matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == '!')
 }
 
-/// Whether an attribute is or holds `allow(…)`.
+/// Whether an attribute is or contains `allow(…)`.
 fn allows(attribute: TokenStream) -> bool {
     let mut after_allow = false;
     attribute.into_iter().any(|token| match token {
@@ -120,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_it_is_and_stays_short() {
+    fn files_need_a_description_and_a_maximum_length() {
         assert_eq!(lines("a.rs", "//! A file.\n"), NONE);
         assert_eq!(lines("a.rs", "// A file.\n"), [1]);
         assert_eq!(lines("a.rs", &("//!\n".to_owned() + &"\n".repeat(MAX_LINES - 1))), NONE);
@@ -128,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_has_its_places() {
+    fn unsafe_is_limited_to_some_files() {
         let source = "//!\n#![expect(unsafe_code)]\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(lines("crates/quant/src/q8.rs", source), [4]);
         assert_eq!(lines("crates/backend-cpu/src/pool.rs", source), NONE);
@@ -136,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_over_or_allowed() {
+    fn unfinished_code_and_allow_are_found() {
         let source =
             "//!\n#![allow(dead_code)]\nfn f() {\n    todo!()\n}\n#[cfg_attr(x, allow(y))]\nfn g() {}\n";
         assert_eq!(lines("a.rs", source), [2, 4, 6]);
     }
 
     #[test]
-    fn words_in_texts_and_comments_do_not_count() {
+    fn strings_and_comments_are_ignored() {
         let source = "//! unsafe todo!()\n/// #[allow(x)]\nconst A: &str = \"dbg!() unsafe\"; // unsafe\n";
         assert_eq!(lines("a.rs", source), NONE);
         assert_eq!(lines("a.rs", "//!\nfn allow(todo: u8) { vec![allow(1)]; }\n"), NONE);

@@ -1,14 +1,14 @@
-//! A `match` on operations names them all: a wildcard would take a new operation for nothing, and nobody would hear.
+//! A `match` on operations must list them all: a wildcard would silently accept a new operation.
 
 use std::iter::Peekable;
 
 use proc_macro2::token_stream::IntoIter;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The type whose variants are matched.
+/// The enum of operations.
 const OPERATION: &str = "Op";
 
-/// The lines of arms for whatever is left in matches whose other arms name operations.
+/// The lines of wildcard arms in matches whose other arms name operations.
 pub(super) fn lines(tokens: TokenStream) -> Vec<usize> {
     let mut found = Vec::new();
     search(tokens, &mut found);
@@ -24,7 +24,7 @@ fn search(tokens: TokenStream, found: &mut Vec<usize>) {
                     after_match = false;
                     let patterns = patterns(group.stream());
                     if patterns.iter().any(|pattern| names_operation(pattern)) {
-                        found.extend(patterns.iter().filter_map(|pattern| takes_the_rest(pattern)));
+                        found.extend(patterns.iter().filter_map(|pattern| wildcard_line(pattern)));
                     }
                 }
                 search(group.stream(), found);
@@ -35,7 +35,7 @@ fn search(tokens: TokenStream, found: &mut Vec<usize>) {
     }
 }
 
-/// The patterns of the arms of a match, with their guards.
+/// The patterns of a match, with their guards.
 fn patterns(arms: TokenStream) -> Vec<Vec<TokenTree>> {
     let mut tokens = arms.into_iter().peekable();
     let (mut patterns, mut pattern) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ fn patterns(arms: TokenStream) -> Vec<Vec<TokenTree>> {
     patterns
 }
 
-/// Skips what an arm does: a block, or an expression up to a comma.
+/// Skips the body of an arm: a block, or an expression up to a comma.
 fn skip_body(tokens: &mut Peekable<IntoIter>) {
     let is_block =
         |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
@@ -73,8 +73,8 @@ fn names_operation(pattern: &[TokenTree]) -> bool {
     })
 }
 
-/// The line of a pattern that takes whatever is left: `_`, or a name for it.
-fn takes_the_rest(pattern: &[TokenTree]) -> Option<usize> {
+/// The line of a wildcard pattern: `_`, or a binding.
+fn wildcard_line(pattern: &[TokenTree]) -> Option<usize> {
     let guard = pattern.iter().position(|token| matches!(token, TokenTree::Ident(word) if word == "if"));
     let pattern = &pattern[..guard.unwrap_or(pattern.len())];
     let name = match pattern {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_beside_operations_are_found() {
+    fn wildcards_in_matches_on_operations_are_found() {
         assert_eq!(found("match op {\n Op::Add { .. } => 1,\n _ => 2,\n}"), [3]);
         assert_eq!(found("match op {\n Op::Add { .. } => { 1 }\n ref other => f(other),\n}"), [3]);
         assert_eq!(found("match (a, b) {\n (Op::Add { .. }, 1) => 1,\n rest if x => 2,\n _ => 3\n}"), [3, 4]);

@@ -1,19 +1,19 @@
-//! Wrong arrays.
+//! Malformed arrays.
 
 use super::raw::{Raw, array, id, le, string};
 use super::{Malformed, file};
 
-/// A file whose only key `k` is an array; its element type stands at 0x25, its count at 0x29.
+/// A file with one key `k`, an array; its element type is at 0x25, its count at 0x29.
 fn key(value: impl AsRef<[u8]>) -> Vec<u8> {
     Raw::new().key("k", id::ARRAY, value).bytes()
 }
 
-/// Key `k` with an array that claims `count` elements and has these bytes.
+/// Key `k` with an array that claims `count` elements and has these element bytes.
 fn claims(id: u32, count: u64, elements: &[u8]) -> Vec<u8> {
     key([le(id), le(count), elements.to_vec()].concat())
 }
 
-/// `depth` arrays one in another, the innermost of one u8.
+/// An array nested `depth` deep; the innermost has one u8.
 fn nested(depth: usize) -> Vec<u8> {
     (1..depth).fold(array(id::U8, &[le(1u8)]), |inner, _| array(id::ARRAY, &[inner]))
 }
@@ -70,7 +70,7 @@ pub(super) fn cases() -> Vec<Malformed> {
             &["key \"k\"", "18446744073709551615 arrays"],
         ),
         file(
-            "one string more than there is",
+            "one string more than the file has",
             claims(id::STRING, 3, &[string("abcdef"), string("ghijkl")].concat()),
             &["key \"k\"", "a string", "8 bytes needed, 0 left"],
         ),

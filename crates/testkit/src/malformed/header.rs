@@ -1,4 +1,4 @@
-//! Wrong magic, version or counts.
+//! Malformed magic, version or counts.
 
 use super::raw::{Raw, id, le, string};
 use super::{Malformed, file};
@@ -15,12 +15,12 @@ fn counts(tensors: Option<u64>, keys: Option<u64>) -> Vec<u8> {
     Raw { tensor_count: tensors, key_count: keys, ..base() }.bytes()
 }
 
-/// Two keys, no tensor.
+/// Two keys, no tensors.
 fn base() -> Raw {
     Raw::new().key("a", id::U32, le(7u32)).key("b", id::STRING, string("text"))
 }
 
-/// The same in version 1, whose counts and lengths have 32 bits.
+/// The same in version 1, with 32-bit counts and lengths.
 fn version_1(tensors: u32, keys: u32) -> Vec<u8> {
     let key = [le(1u32), b"a".to_vec(), le(id::U32), le(7u32)].concat();
     [b"GGUF".to_vec(), le(1u32), le(tensors), le(keys), key].concat()
@@ -79,7 +79,7 @@ pub(super) fn cases() -> Vec<Malformed> {
             counts(Some(48), None),
             &["header", "0x8", "48 tensors", "bytes left"],
         ),
-        file("a tensor that is not there", counts(Some(1), None), &["tensor 1 of 1", "a tensor name"]),
+        file("a tensor missing", counts(Some(1), None), &["tensor 1 of 1", "a tensor name"]),
         file("2^64-1 keys", counts(None, Some(u64::MAX)), &["header", "0x10", "18446744073709551615 keys"]),
         file("2^63 keys", counts(None, Some(1 << 63)), &["header", "0x10", "9223372036854775808 keys"]),
         file("2^32 keys", counts(None, Some(1 << 32)), &["header", "0x10", "4294967296 keys"]),
@@ -88,7 +88,7 @@ pub(super) fn cases() -> Vec<Malformed> {
         file("counts swapped", counts(Some(2), Some(0)), &["tensor \"a\"", "0x18"]),
         file("version 1: 2^32-1 tensors", version_1(u32::MAX, 1), &["header", "0x8", "4294967295 tensors"]),
         file("version 1: 2^32-1 keys", version_1(0, u32::MAX), &["header", "0xc", "4294967295 keys"]),
-        file("version 1: a key that is not there", version_1(0, 2), &["header", "2 keys"]),
+        file("version 1: a key missing", version_1(0, 2), &["header", "2 keys"]),
         file(
             "version 1 with the strings of version 3",
             version(1),

@@ -1,4 +1,4 @@
-//! Wrong key names, value types, scalars and strings.
+//! Malformed key names, value types, scalars and strings.
 
 use super::raw::{Raw, id, le, string};
 use super::{Malformed, file};
@@ -8,7 +8,7 @@ fn second(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     Raw::new().key("a", id::U32, le(7u32)).raw_key(bytes).bytes()
 }
 
-/// As [`second`], with 64 bytes after it.
+/// As [`second`], followed by 64 bytes.
 fn second_of_more(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     Raw::new().key("a", id::U32, le(7u32)).raw_key(bytes).key("z", id::STRING, string([b'.'; 43])).bytes()
 }

@@ -1,11 +1,11 @@
-//! A tiny but complete Llama model whose parts can be taken away or changed.
+//! A tiny but complete Llama model whose parts can be removed or changed.
 
 use super::raw::{Raw, array, id, le, string};
 
-/// Tokens of the base model: three special ones, 256 bytes and five pieces.
+/// Tokens of the base model: three special tokens, 256 bytes and five pieces.
 pub(super) const VOCABULARY: u64 = 264;
 
-/// Embedding 8, 2 heads of 4, 1 key/value head, feed-forward 16, 2 blocks, everything F32.
+/// Hidden size 8, 2 heads of 4, 1 KV head, FFN size 16, 2 blocks, all F32.
 #[derive(Clone, Debug)]
 pub(super) struct Llama {
     keys: Vec<(String, u32, Vec<u8>)>,
@@ -44,8 +44,7 @@ impl Llama {
         self.pieces(&["▁", "a", "b", "▁a", "ab"].map(|text| (text.to_owned(), NORMAL)))
     }
 
-    /// The keys of a SentencePiece tokenizer that has these pieces of text, with their kinds, after special
-    /// tokens and bytes.
+    /// The keys of a SentencePiece tokenizer with these pieces and their types, after the special tokens and bytes.
     fn pieces(self, pieces: &[(String, i32)]) -> Llama {
         const UNKNOWN: i32 = 2;
         const CONTROL: i32 = 3;
@@ -68,7 +67,7 @@ impl Llama {
             .set("tokenizer.ggml.unknown_token_id", id::U32, le(0u32))
     }
 
-    /// The model with `texts` as user-defined tokens in place of its pieces, and matrices to match.
+    /// The model with `texts` as user-defined tokens instead of its pieces, and matching matrices.
     pub(super) fn user_defined(self, texts: impl IntoIterator<Item = String>) -> Llama {
         const USER_DEFINED: i32 = 4;
         let pieces: Vec<_> = texts.into_iter().map(|text| (text, USER_DEFINED)).collect();
@@ -77,7 +76,7 @@ impl Llama {
         model.tensor("token_embd.weight", &[8, tokens]).tensor("output.weight", &[8, tokens])
     }
 
-    /// Adds tensors of one value each.
+    /// Adds tensors with a single value.
     pub(super) fn scalars(mut self, count: usize) -> Llama {
         self.tensors.extend((0..count).map(|i| (format!("t{i}"), vec![])));
         self
@@ -101,7 +100,7 @@ impl Llama {
             .fold(self, |model, (name, dims)| model.tensor(&format!("blk.{block}.{name}.weight"), dims))
     }
 
-    /// Sets a key, which keeps its place when it was there.
+    /// Sets a key; an existing key keeps its position.
     pub(super) fn set(mut self, key: &str, id: u32, value: impl Into<Vec<u8>>) -> Llama {
         let entry = (key.to_owned(), id, value.into());
         match self.keys.iter_mut().find(|(name, _, _)| name == key) {
@@ -111,7 +110,7 @@ impl Llama {
         self
     }
 
-    /// Takes a key or tensor away.
+    /// Removes a key or tensor.
     pub(super) fn without(mut self, name: &str) -> Llama {
         let before = self.keys.len() + self.tensors.len();
         self.keys.retain(|(key, _, _)| key != name);
@@ -120,7 +119,7 @@ impl Llama {
         self
     }
 
-    /// Adds a tensor, or changes the dimensions of the one of this name.
+    /// Adds a tensor, or changes its dimensions.
     pub(super) fn tensor(mut self, name: &str, dims: &[u64]) -> Llama {
         match self.tensors.iter_mut().find(|(known, _)| known == name) {
             Some((_, place)) => *place = dims.to_vec(),
@@ -129,7 +128,7 @@ impl Llama {
         self
     }
 
-    /// The file: norms are 1, other weights small numbers of both signs.
+    /// The file: norms are 1, other weights small values of both signs.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut file = Raw::new();
         for (key, id, value) in &self.keys {

@@ -1,4 +1,4 @@
-//! Valid files whose hyper-parameters or tensors make no model.
+//! Valid files with invalid hyper-parameters or tensors.
 
 use super::llama::{Llama, VOCABULARY};
 use super::raw::{array, id, le, string};
@@ -42,8 +42,8 @@ fn shaped(tensor: &str, dims: &[u64]) -> Llama {
     Llama::new().tensor(tensor, dims)
 }
 
-/// The base model with its context stretched by `factor`.
-fn stretched(factor: f32) -> Llama {
+/// The base model with RoPE scaling by `factor`.
+fn rope_scaled(factor: f32) -> Llama {
     with_string(SCALING, "linear").set(FACTOR, id::F32, le(factor))
 }
 
@@ -91,7 +91,7 @@ fn hyper_parameters() -> Vec<Malformed> {
             &["token_embd.weight", "2000000"],
         ),
         case("2^32-1 blocks", with_u32(BLOCKS, u32::MAX), &["4294967295"]),
-        case("one block more than there is", with_u32(BLOCKS, 3), &["blk.2."]),
+        case("one block more than the file has", with_u32(BLOCKS, 3), &["blk.2."]),
         case("embedding of 2^32-1", with_u32(EMBEDDING, u32::MAX), &["4294967295"]),
         case("2^32-1 heads", with_u32(HEADS, u32::MAX), &[HEADS, "4294967295"]),
         case("heads that do not divide the embedding", with_u32(HEADS, 3), &[HEADS, "3"]),
@@ -121,12 +121,12 @@ fn hyper_parameters() -> Vec<Malformed> {
         case("odd rope dimension", with_u32(ROPE_DIMS, 3), &[ROPE_DIMS, "3"]),
         case("rope dimension beyond the head", with_u32(ROPE_DIMS, 8), &[ROPE_DIMS, "8"]),
         case("unknown rope scaling", with_string(SCALING, "wishful"), &[SCALING, "wishful"]),
-        case("rope scaling factor not a number", stretched(f32::NAN), &[FACTOR, "NaN"]),
-        case("rope scaling factor negative", stretched(-2.0), &[FACTOR, "-2"]),
+        case("rope scaling factor not a number", rope_scaled(f32::NAN), &[FACTOR, "NaN"]),
+        case("rope scaling factor negative", rope_scaled(-2.0), &[FACTOR, "-2"]),
         case("experts without their tensors", with_u32(EXPERTS, 4), &["expert"]),
         case("experts without end", with_u32(EXPERTS, u32::MAX), &["expert"]),
         case(
-            "more experts used than there are",
+            "more experts per token than experts",
             with_u32(EXPERTS, 4).set(EXPERTS_USED, id::U32, le(5u32)),
             &[EXPERTS_USED, "5", "4 experts"],
         ),
@@ -136,11 +136,11 @@ fn hyper_parameters() -> Vec<Malformed> {
             &["blk.0.ffn_gate_inp.weight", "16777216"],
         ),
         case(
-            "an expert in a tensor of its own",
+            "a separate tensor per expert",
             with_u32(EXPERTS, 2)
                 .set(EXPERTS_USED, id::U32, le(1u32))
                 .tensor("blk.0.ffn_gate.0.weight", &[8, 16]),
-            &["blk.0.ffn_gate.0.weight", "one expert alone"],
+            &["blk.0.ffn_gate.0.weight", "a single expert"],
         ),
         case(
             "a key that nobody knows",
@@ -148,7 +148,7 @@ fn hyper_parameters() -> Vec<Malformed> {
             &["llama.something_new", "u32 1"],
         ),
         case(
-            "a key that speaks to the terminal",
+            "a key with an escape sequence",
             with_u32("llama.\x1b[2J", 1),
             &["llama.\\u{1b}[2J", "not supported"],
         ),
@@ -158,7 +158,7 @@ fn hyper_parameters() -> Vec<Malformed> {
             &[FEED_FORWARD, "0"],
         ),
         case(
-            "a width for some layers only",
+            "sizes for some layers only",
             Llama::new().set(FEED_FORWARD, id::ARRAY, array(id::U32, &[le(16u32)])),
             &[FEED_FORWARD, "array of 1 u32", "2 layers"],
         ),

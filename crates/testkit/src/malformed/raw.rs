@@ -1,4 +1,4 @@
-//! GGUF files from raw pieces, any of which may be wrong.
+//! GGUF files from raw pieces, any of which may be invalid.
 
 /// Value type ids.
 pub mod id {
@@ -18,29 +18,29 @@ pub mod id {
     pub const F64: u32 = 12;
 }
 
-/// A file in the making. Counts and padding come out right unless they are set.
+/// A file under construction. Counts and padding are correct unless overridden.
 #[derive(Clone, Debug)]
 pub struct Raw {
     /// The first four bytes.
     pub magic: [u8; 4],
     /// The version field.
     pub version: u32,
-    /// The tensor count, where it is not that of `infos`.
+    /// The tensor count, if different from the number of `infos`.
     pub tensor_count: Option<u64>,
-    /// The key count, where it is not that of `keys`.
+    /// The key count, if different from the number of `keys`.
     pub key_count: Option<u64>,
-    /// Keys with their values.
+    /// Encoded keys and values.
     pub keys: Vec<Vec<u8>>,
     /// Entries of the tensor list.
     pub infos: Vec<Vec<u8>>,
-    /// Zeroes come before the data up to a multiple of this.
+    /// Alignment of the data, with zero padding.
     pub alignment: usize,
-    /// What follows the tensor list and the padding.
+    /// The data after tensor list and padding.
     pub data: Vec<u8>,
 }
 
 impl Raw {
-    /// A version 3 file that holds nothing.
+    /// An empty version 3 file.
     pub fn new() -> Raw {
         Raw {
             magic: *b"GGUF",
@@ -60,13 +60,13 @@ impl Raw {
         self
     }
 
-    /// Adds a key made of any bytes.
+    /// Adds an encoded key of arbitrary bytes.
     pub fn raw_key(mut self, bytes: impl AsRef<[u8]>) -> Raw {
         self.keys.push(bytes.as_ref().to_vec());
         self
     }
 
-    /// Adds an entry to the tensor list; no data.
+    /// Adds an entry to the tensor list, without data.
     pub fn tensor(mut self, name: &str, dims: &[u64], format: u32, offset: u64) -> Raw {
         let mut info = [string(name), le(dims.len() as u32)].concat();
         dims.iter().for_each(|&dim| info.extend(le(dim)));
@@ -74,7 +74,7 @@ impl Raw {
         self
     }
 
-    /// Adds an entry to the tensor list made of any bytes.
+    /// Adds an entry of arbitrary bytes to the tensor list.
     pub fn raw_tensor(mut self, bytes: impl AsRef<[u8]>) -> Raw {
         self.infos.push(bytes.as_ref().to_vec());
         self
@@ -86,7 +86,7 @@ impl Raw {
         self
     }
 
-    /// The file. Without tensors and data nothing follows the keys.
+    /// The file. Without tensors and data, nothing follows the keys.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = [self.magic.to_vec(), le(self.version)].concat();
         let tensors = self.tensor_count.unwrap_or(self.infos.len() as u64);
@@ -120,14 +120,14 @@ impl Default for Raw {
     }
 }
 
-/// A number as it is stored: little-endian.
+/// Encodes a number as little-endian bytes.
 pub fn le<T: Number>(value: T) -> Vec<u8> {
     value.bytes()
 }
 
-/// Numbers that [`le`] takes.
+/// Number types of [`le`].
 pub trait Number {
-    /// The number's bytes, lowest first.
+    /// Little-endian bytes.
     fn bytes(self) -> Vec<u8>;
 }
 
@@ -143,13 +143,13 @@ macro_rules! numbers {
 
 numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// A string: its length as u64 and its bytes, which need not be UTF-8.
+/// Encodes a string: length as u64, then the bytes, which may be invalid UTF-8.
 pub fn string(text: impl AsRef<[u8]>) -> Vec<u8> {
     let text = text.as_ref();
     [le(text.len() as u64), text.to_vec()].concat()
 }
 
-/// An array value: element type, count, and elements that are stored already.
+/// Encodes an array: element type, count and encoded elements.
 pub fn array(id: u32, elements: &[Vec<u8>]) -> Vec<u8> {
     [le(id), le(elements.len() as u64), elements.concat()].concat()
 }

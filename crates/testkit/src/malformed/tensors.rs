@@ -1,4 +1,4 @@
-//! A wrong tensor list, or data that does not fit it.
+//! Malformed tensor lists, and data that does not match.
 
 use super::raw::{Raw, id, le, string};
 use super::{Malformed, file};
@@ -21,7 +21,7 @@ pub(super) fn base() -> Raw {
         .data([1; 80])
 }
 
-/// A file with the one tensor `t`, whose entry is at 0x18, and 64 KiB of data.
+/// A file with a single tensor `t`, whose entry is at 0x18, and 64 KiB of data.
 fn one(dims: &[u64], format: u32, offset: u64) -> Vec<u8> {
     Raw::new().tensor("t", dims, format, offset).data([0; 1 << 16]).bytes()
 }
@@ -31,13 +31,13 @@ fn two(first: u64, second: u64) -> Vec<u8> {
     Raw::new().tensor("first", &[16], F32, first).tensor("second", &[16], F32, second).data([0; 4096]).bytes()
 }
 
-/// A file whose first and third tensors overlap, the second lies behind both.
+/// A file whose first and third tensors overlap; the second is located after both.
 fn far_apart() -> Vec<u8> {
     let file = Raw::new().tensor("first", &[16], F32, 0).tensor("second", &[16], F32, 128);
     file.tensor("third", &[16], F32, 32).data([0; 4096]).bytes()
 }
 
-/// A file whose second tensor's entry is these bytes; it starts at 0x4a, a third follows.
+/// A file whose second tensor entry, at 0x4a, is these bytes; a third entry follows.
 fn second(bytes: Vec<u8>) -> Vec<u8> {
     Raw { infos: vec![], ..base() }
         .tensor("a", &[8], F32, 0)
@@ -47,7 +47,7 @@ fn second(bytes: Vec<u8>) -> Vec<u8> {
         .bytes()
 }
 
-/// The entry of a one-dimensional F32 tensor with any name.
+/// The entry of a one-dimensional F32 tensor with an arbitrary name.
 fn named(name: impl AsRef<[u8]>) -> Vec<u8> {
     [string(name), le(1u32), le(8u64), le(F32), le(32u64)].concat()
 }
@@ -57,12 +57,12 @@ fn entry(rest: &[Vec<u8>]) -> Vec<u8> {
     Raw::new().raw_tensor([string("t"), rest.concat()].concat()).data([0; 4096]).bytes()
 }
 
-/// The file [`base`] without its data and padding, cut `bytes` before the end of the tensor list.
+/// The file [`base`] truncated `bytes` before the end of the tensor list.
 fn list_cut(bytes: usize) -> Vec<u8> {
     Raw { alignment: 1, data: vec![], ..base() }.cut(bytes)
 }
 
-/// A file whose data is aligned to 64 bytes, with the tensor `t` of 64 bytes at `offset`.
+/// A file with alignment 64 and tensor `t` of 64 bytes at `offset`.
 fn aligned_to_64(offset: u64) -> Vec<u8> {
     Raw { alignment: 64, ..Raw::new() }
         .key("general.alignment", id::U32, le(64u32))
@@ -159,12 +159,12 @@ pub(super) fn cases() -> Vec<Malformed> {
         ],
         vec![
             file(
-                "tensor type 4, taken back",
+                "tensor type 4, removed from ggml",
                 one(&[32], 4, 0),
                 &["tensor \"t\"", "type 4", "supported types"],
             ),
-            file("tensor type 5, taken back", one(&[32], 5, 0), &["tensor \"t\"", "type 5"]),
-            file("tensor type 31, taken back", one(&[32], 31, 0), &["tensor \"t\"", "type 31"]),
+            file("tensor type 5, removed from ggml", one(&[32], 5, 0), &["tensor \"t\"", "type 5"]),
+            file("tensor type 31, removed from ggml", one(&[32], 31, 0), &["tensor \"t\"", "type 31"]),
             file("tensor type Q8_1", one(&[32], 9, 0), &["tensor \"t\"", "type 9 (Q8_1)"]),
             file("tensor type Q8_K", one(&[256], 15, 0), &["tensor \"t\"", "type 15 (Q8_K)"]),
             file("tensor type IQ2_XXS", one(&[256], 16, 0), &["tensor \"t\"", "IQ2_XXS", "quantise"]),
@@ -177,7 +177,7 @@ pub(super) fn cases() -> Vec<Malformed> {
             file("offset 1", one(&[8], F32, 1), &["tensor \"t\"", "0x18", "offset 1 ", "alignment 32"]),
             file("offset 16", one(&[8], F32, 16), &["tensor \"t\"", "offset 16 ", "alignment 32"]),
             file("offset 2^64-1", one(&[8], F32, u64::MAX), &["tensor \"t\"", "offset 18446744073709551615"]),
-            file("offset 32 where 64 is asked for", aligned_to_64(32), &["tensor \"t\"", "alignment 64"]),
+            file("offset 32 with alignment 64", aligned_to_64(32), &["tensor \"t\"", "alignment 64"]),
             file(
                 "offset past the end",
                 one(&[8], F32, 1 << 20),
@@ -201,7 +201,7 @@ pub(super) fn cases() -> Vec<Malformed> {
                 &["tensor \"b.weight\"", "0x4a", "beyond the end"],
             ),
             file(
-                "last tensor cut to nothing",
+                "last tensor without data",
                 base().cut(48),
                 &["tensor \"b.weight\"", "0x4a", "beyond the end"],
             ),
@@ -215,7 +215,7 @@ pub(super) fn cases() -> Vec<Malformed> {
                 &["tensor \"third\"", "overlaps", "\"first\""],
             ),
             file(
-                "overlap against the order of the list",
+                "overlap in reverse list order",
                 two(96, 64),
                 &["tensor \"first\"", "overlaps", "\"second\""],
             ),

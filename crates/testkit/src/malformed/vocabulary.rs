@@ -1,4 +1,4 @@
-//! Valid files whose tokenizer cannot be.
+//! Valid files with an invalid tokenizer.
 
 use super::llama::{Llama, VOCABULARY};
 use super::raw::{array, id, le, string};
@@ -18,7 +18,7 @@ fn with(key: &str, id: u32, value: Vec<u8>) -> Llama {
     Llama::new().set(key, id, value)
 }
 
-/// The base model with a byte-level BPE tokenizer: the same tokens, and these merges.
+/// The base model with a byte-level BPE tokenizer: the same tokens, with these merges.
 fn bpe(merges: &[&str]) -> Llama {
     Llama::new()
         .without(SCORES)
