@@ -55,7 +55,7 @@ Made with {versions}.
 Both programs run the first {positions} tokens of a sequence: a held-out chat for the demo model, random tokens for the
 random models of `crates/testkit`, which cover all formats. All named values are recorded, with K and V in F16.
 `rustorch compare` then recomputes each operation on the reference backend (f64 accumulation) from its recorded inputs.
-The difference is the *local* error of the operation, NMSE = Σ(a−b)² / Σa² with a the reference; errors of the inputs do
+The difference is the *own* error of the operation, NMSE = Σ(a−b)² / Σa² with a the reference; errors of the inputs do
 not count.
 
 The limits are {limits}. They apply to the value as a whole and, with a wider margin, to each row, column and element.
@@ -64,7 +64,7 @@ if the weights have that format. The rounding error to be expected follows from 
 to twice that error is accepted even beyond the limit; such values are marked `*`. A systematic error, such as a gain
 or an offset, is a fault even within the limit.
 
-*Worst local error* is the largest one relative to its limit. *Logits* is the accumulated error of the output against a
+*Worst own error* is the largest one relative to its limit. *Logits* is the accumulated error of the output against a
 run of the reference backend. Values in RusTorch alone are {alone}, and for qwen2 `attn_out`, which has no name in
 llama.cpp's graph of that architecture. llama.cpp gathers the output rows after the `attn_out` matmul, RusTorch before
 it. `result_output.tapped` is the output of the run with taps, in which other operations may be fused.
@@ -111,7 +111,7 @@ class Values:
     def __init__(self, rustorch: Program):
         self.rustorch, self.limits, self.facts = rustorch, set(), {}
         self.wrong: list[str] = []
-        self.text = table("model", "in both", "RusTorch alone", "llama.cpp alone", "worst local error, llama.cpp",
+        self.text = table("model", "in both", "RusTorch alone", "llama.cpp alone", "worst own error, llama.cpp",
                           "RusTorch", "logits, llama.cpp", "RusTorch", "verdict")  # fmt: skip
 
     def add(self, name: str, model: Path, tokens: np.ndarray) -> None:
@@ -154,9 +154,9 @@ def accumulated(report: dict, name: str) -> float:
 
 
 def worst(report: dict) -> str:
-    judged = [value for value in report["values"] if value["local"]]
-    value = max(judged, key=lambda value: value["local"]["nmse"] / value["limit"])
-    nmse, limit = value["local"]["nmse"], value["limit"]
+    judged = [value for value in report["values"] if value["own"]]
+    value = max(judged, key=lambda value: value["own"]["nmse"] / value["limit"])
+    nmse, limit = value["own"]["nmse"], value["limit"]
     return f"{nmse:.1e} of {limit:.0e}{'*' if nmse > limit else ''} at `{value['name']}`"
 
 

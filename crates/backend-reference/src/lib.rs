@@ -89,6 +89,10 @@ impl LoadedModel for Loaded {
     fn memory(&self) -> Memory {
         memory(&self.model)
     }
+
+    fn kv_format(&self, _asked: KvFormat) -> KvFormat {
+        KvFormat::F32
+    }
 }
 
 fn memory(model: &BoundModel) -> Memory {

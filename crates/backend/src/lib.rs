@@ -168,6 +168,11 @@ pub trait LoadedModel: Send {
     /// Memory in use, or once the model is prepared.
     fn memory(&self) -> Memory;
 
+    /// The format in which it stores keys and values where `asked` was asked for: a backend may have but one.
+    fn kv_format(&self, asked: KvFormat) -> KvFormat {
+        asked
+    }
+
     /// The pipeline stages: each device with its memory use.
     fn stages(&self) -> Vec<(Description, Memory)> {
         vec![(self.describe(), self.memory())]

@@ -1,4 +1,4 @@
-//! `rustorch compare`: where two runs first part, and why.
+//! `rustorch compare`: where two runs first differ, and why.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -29,16 +29,17 @@ const DIFFER: u8 = 1;
 /// The exit status when it cannot be found out.
 const TROUBLE: u8 = 2;
 
-/// What `compare` is told.
+/// The arguments of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A is the run under suspicion. Each side is a trace (of `rustorch trace` or of a program in
+A is the run to check. Each side is a trace (of `rustorch trace` or of a program in
 tools/oracle) or a backend that computes the model now: A from --a, B from --b. With one trace and
 neither, B is the reference backend.
 
-With a model, each operation of A is done again by the reference backend on the inputs that A had.
-The first whose own error is beyond the limit of one operation is at fault; error that it was given
-does not count. Without one, only accumulated error is known.
+With a model, the reference backend computes each operation of A again on the inputs that A had.
+The first whose own error is beyond the limit of one operation is failing; the error of its inputs
+does not count. Two traces of the embedded model find it in the program; without the model of a
+trace, only accumulated error is known.
 
 Exit status: 0 nothing is wrong, 1 something is, 2 it could not be found out.")]
 pub(crate) struct Args {
@@ -98,7 +99,10 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
     // Without a trace there must be a model; the embedded one if none is named.
-    let file = (records || args.model.model.is_some()).then(|| load::file(&args.model)).transpose()?;
+    let file = match records || args.model.model.is_some() {
+        true => Some(load::file(&args.model)?),
+        false => of_embedded(args)?,
+    };
     let model = file.as_ref().map(Model::new).transpose()?;
     if let Some(file) = &file {
         load::introduce(&args.model, file);
@@ -206,6 +210,13 @@ fn record(
         Some(path),
     )?;
     Ok(())
+}
+
+/// The embedded model, if A was recorded from it.
+fn of_embedded(args: &Args) -> anyhow::Result<Option<Gguf>> {
+    let Some(a) = args.traces.first() else { return Ok(None) };
+    let (trace, embedded) = (Trace::open(a)?, load::file(&args.model)?);
+    Ok(Some(embedded).filter(|file| trace.meta().model_digest.as_ref() == Some(&trace::digest(file))))
 }
 
 /// Refuses a model that is not the one the trace was recorded from.

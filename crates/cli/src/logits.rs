@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokenizer::Tokenizer;
 
 use crate::args::{EngineArgs, ModelArgs};
-use crate::values::TokenIds;
+use crate::sequence::SequenceArgs;
 use crate::{load, npy, outfile, output};
 
 /// Tokens that are printed.
@@ -21,14 +21,13 @@ const TOP: usize = 10;
 /// The name that means no file.
 const STDOUT: &str = "-";
 
-/// What `logits` is told.
+/// The arguments of `logits`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// Token ids, such as 1,15043
-    #[arg(long, value_name = "IDS")]
-    tokens: TokenIds,
+    #[command(flatten)]
+    sequence: SequenceArgs,
     /// Only the logits after the last token
     #[arg(long)]
     last: bool,
@@ -45,7 +44,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let mut engine = load::engine(&args.model, &args.engine, wanted)?;
-    let TokenIds(tokens) = &args.tokens;
+    let tokens = &args.sequence.tokens(engine.model().file())?;
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
         outfile::spare("-o", path, &outfile::of(engine.model().file()))?;
     }

@@ -26,6 +26,7 @@ mod placement;
 mod quantize;
 mod registry;
 mod run;
+mod sequence;
 mod settings;
 mod synth;
 mod terminal;

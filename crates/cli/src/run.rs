@@ -113,7 +113,8 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
 }
 
 /// The prompt in a file, `-` for stdin, without a newline at its end.
-fn read_prompt(file: &Path) -> anyhow::Result<String> {
+/// The text of a prompt's file, or of stdin, without a newline at its end.
+pub(crate) fn read_prompt(file: &Path) -> anyhow::Result<String> {
     let text = if file == Path::new("-") {
         let mut text = String::new();
         io::stdin().lock().read_to_string(&mut text).context("cannot read the prompt from stdin")?;

@@ -13,13 +13,14 @@ use trace::{Recording, Summary};
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
 use crate::interrupt::Unfinished;
 use crate::placement::{BackendChoice, Placement};
-use crate::values::{Layers, TokenIds};
+use crate::sequence::SequenceArgs;
+use crate::values::Layers;
 use crate::{load, outfile, output};
 
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
 
-/// What `trace` is told.
+/// The arguments of `trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Values are named as llama.cpp names them: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
@@ -49,19 +50,6 @@ pub(crate) struct Args {
     cache: CacheArgs,
 }
 
-/// A sequence of tokens: one of these.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Prompt")]
-#[group(required = true, multiple = false)]
-struct SequenceArgs {
-    /// Token ids, such as 1,15043
-    #[arg(long, value_name = "IDS")]
-    tokens: Option<TokenIds>,
-    /// Text, taken as it is without a chat template, after BOS where the file says so
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: Option<String>,
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
@@ -69,10 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         outfile::check("-o", path, &outfile::of(&file))?;
     }
     let model = Model::new(&file)?;
-    let tokens = match (args.sequence.tokens, &args.sequence.prompt) {
-        (Some(TokenIds(tokens)), _) => tokens,
-        (None, prompt) => load::raw_tokens(&file, prompt.as_deref().unwrap_or_default())?,
-    };
+    let tokens = args.sequence.tokens(&file)?;
     let select = |name: &str| {
         args.filter.as_ref().is_none_or(|filter| filter.is_match(name))
             && args
@@ -101,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records on the backend that is wished for.
+/// Records on the backend asked for.
 pub(crate) fn record(
     recording: &Recording<'_>,
     choice: BackendChoice,

@@ -17,6 +17,7 @@ mod print;
 mod shape;
 mod store;
 mod value;
+mod vary;
 
 use std::collections::HashMap;
 

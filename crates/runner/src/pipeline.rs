@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use backend::{
-    Backend, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket,
-    Timing, Weights,
+    Backend, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, Outputs, Program, Step,
+    Taps, Ticket, Timing, Weights,
 };
 use graph::Graph;
 
@@ -147,6 +147,11 @@ impl LoadedModel for Loaded {
 
     fn memory(&self) -> Memory {
         sum(self.stages.iter().map(|stage| stage.loaded.memory()))
+    }
+
+    fn kv_format(&self, asked: KvFormat) -> KvFormat {
+        let mut formats = self.stages.iter().map(|stage| stage.loaded.kv_format(asked));
+        formats.find(|format| *format != asked).unwrap_or(asked)
     }
 
     fn stages(&self) -> Vec<(Description, Memory)> {

@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use crate::causes::{self, head_dim};
-use crate::judge::{Block, Blocks, Region, Rows, WHOLE_FLOAT, judge, rows_at_once};
-use crate::metrics::{Measure, difference, ratio};
+use crate::causes::{head_dim, words};
+use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT, chunks};
+use crate::metrics::Measure;
 use crate::replay::Replay;
 use crate::report::Own;
-use crate::{Compared, Error, First, Meta, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
+use crate::{Compared, Error, First, Matrix, Meta, Method, Metrics, Oracle, Report, Side, Trace, Verdict};
 
 /// The largest error of a whole model with weights of BF16, where engines cut activations to 8 bits, too.
 const WHOLE_BF16: f64 = 1e-3;
@@ -154,7 +154,7 @@ impl Sides<'_> {
                 name,
                 rows,
                 cols,
-                local: None,
+                own: None,
                 limit: None,
                 accumulated,
                 verdict,
@@ -165,20 +165,27 @@ impl Sides<'_> {
     }
 
     /// Rows of a value that both have: B's, then A's.
-    pub(crate) fn block(&self, name: &str, rows: Range<usize>) -> Result<Block, Error> {
-        let (expected, found) = (self.b.matrix(name, rows.clone())?, self.a.matrix(name, rows)?);
-        Ok(Block::plain(expected, found))
+    pub(crate) fn rows(&self, name: &str, rows: Range<usize>) -> Result<[Matrix; 2], Error> {
+        Ok([self.b.matrix(name, rows.clone())?, self.a.matrix(name, rows)?])
     }
 
     /// How far A's first rows of a value are from B's.
     fn distance(&self, name: &str, rows: usize, cols: usize) -> Result<Metrics, Error> {
         let mut measure = Measure::default();
-        for first in (0..rows).step_by(rows_at_once(cols)) {
-            let Block { expected, found, .. } =
-                self.block(name, first..rows.min(first + rows_at_once(cols)))?;
-            measure.add(first, &expected, &found);
+        for chunk in chunks(rows, cols) {
+            let [expected, found] = self.rows(name, chunk.clone())?;
+            measure.add(chunk.start, &expected, &found);
         }
         Ok(measure.metrics())
+    }
+
+    /// A value that is wrong where `wrong` says so of a chunk of its rows.
+    pub(crate) fn value(
+        &self,
+        value: &Compared,
+        wrong: impl Fn(&Range<usize>, &Matrix, &Matrix) -> Option<Region>,
+    ) -> Result<Judgement, Error> {
+        Judgement::of((value.rows, value.cols), |rows| self.rows(&value.name, rows), wrong)
     }
 
     /// Why no value can be measured.
@@ -205,7 +212,7 @@ impl Sides<'_> {
             let values = &mut self.values;
             let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut |name, own| {
                 if let Some(value) = values.iter_mut().find(|value| value.name == name) {
-                    (value.local, value.limit, value.verdict) = (own.metrics, own.limit, own.verdict);
+                    (value.own, value.limit, value.verdict) = (own.metrics, own.limit, own.verdict);
                 }
             })?;
             if first.is_some() {
@@ -248,11 +255,12 @@ impl Sides<'_> {
 
     /// A value that is further apart than `limit`, for which nobody is to blame.
     fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
-        let make = |rows: Range<usize>| self.block(&value.name, rows);
-        let both = Blocks::new((value.rows, value.cols), rows_at_once(value.cols), &make);
-        let region = judge(&both, limit)?.region;
-        let region = region.unwrap_or(Region { rows: vec![0], cols: Vec::new() });
-        First::new(&value.name, None, region, &both, limit, oracle.as_ref())
+        let mut judgement = self.value(value, |_, b, a| Pair::plain(b, a, limit).wrong())?;
+        if !judgement.is_wrong() {
+            judgement.region.rows.push(0);
+        }
+        let shape = (value.rows, value.cols);
+        Ok(First::new(&value.name, None, &judgement, shape, limit, oracle.as_ref()))
     }
 
     /// How far values may be apart after the whole model.
@@ -268,23 +276,24 @@ impl Sides<'_> {
 
     /// The first value whose bits differ.
     fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
+        let unequal = |_: &Range<usize>, b: &Matrix, a: &Matrix| {
+            let differs = |i: &usize| a.data[*i].to_bits() != b.data[*i].to_bits();
+            let which: Vec<usize> = (0..a.data.len()).filter(differs).collect();
+            let [mut rows, mut cols] = [0, 1].map(|_| which.clone());
+            rows.iter_mut().for_each(|i| *i /= a.cols);
+            cols.iter_mut().for_each(|i| *i %= a.cols);
+            rows.dedup();
+            cols.sort_unstable();
+            cols.dedup();
+            (!rows.is_empty()).then_some(Region { rows, cols })
+        };
         let (mut first, mut verdicts) = (None, Vec::new());
         for value in self.values.iter().filter(|value| value.accumulated.is_some()) {
-            let make = |rows: Range<usize>| self.block(&value.name, rows);
-            let both = Blocks::new((value.rows, value.cols), rows_at_once(value.cols), &make);
-            let (mut rows, mut cols) = (vec![false; value.rows], vec![false; value.cols]);
-            both.each(&mut |view| {
-                for (i, (a, b)) in view.found.data.iter().zip(&view.expected.data).enumerate() {
-                    if a.to_bits() != b.to_bits() {
-                        (rows[view.first + i / value.cols], cols[i % value.cols]) = (true, true);
-                    }
-                }
-            })?;
-            verdicts.push((value.name.clone(), rows.contains(&true)));
-            if rows.contains(&true) && first.is_none() {
-                let which = |bad: &[bool]| (0..bad.len()).filter(|&i| bad[i]).collect();
-                let region = Region { rows: which(&rows), cols: which(&cols) };
-                first = Some(First::new(&value.name, None, region, &both, 0.0, oracle.as_ref())?);
+            let judgement = self.value(value, unequal)?;
+            verdicts.push((value.name.clone(), judgement.is_wrong()));
+            if judgement.is_wrong() && first.is_none() {
+                let shape = (value.rows, value.cols);
+                first = Some(First::new(&value.name, None, &judgement, shape, 0.0, oracle.as_ref()));
             }
         }
         for value in &mut self.values {
@@ -322,18 +331,15 @@ impl Sides<'_> {
 }
 
 impl First {
-    /// The value `name`, with what it should be beside what was recorded, without causes.
-    ///
-    /// # Errors
-    /// When its rows cannot be had.
-    pub(crate) fn new<R: Rows>(
+    /// The value `name` of `shape`, rows and columns, and what is known of it, without causes.
+    pub(crate) fn new(
         name: &str,
         side: Option<&'static str>,
-        region: Region,
-        value: &R,
+        judgement: &Judgement,
+        shape: (usize, usize),
         limit: f64,
         oracle: Option<&Oracle<'_>>,
-    ) -> Result<First, R::Error> {
+    ) -> First {
         let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
         let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
         let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
@@ -341,30 +347,19 @@ impl First {
             let text = oracle.graph().to_string();
             text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
         });
-        let (mut measure, mut error, mut energy) = (Measure::default(), 0.0, 0.0);
-        value.each(&mut |view| {
-            measure.add(view.first, view.expected, view.found);
-            let last = view.first + view.found.rows;
-            for &r in region.rows.iter().filter(|r| (view.first..last).contains(r)) {
-                for &c in &region.cols {
-                    let (a, b) = (view.expected.at(r - view.first, c), view.found.at(r - view.first, c));
-                    error += difference(a, b).powi(2);
-                    energy += f64::from(a).powi(2);
-                }
-            }
-        })?;
-        Ok(First {
+        let region = judgement.region.clone();
+        First {
             name: name.to_owned(),
             side,
             position: region.rows.first().copied().unwrap_or(0),
             operation,
             line,
-            nmse: ratio(error, energy),
-            whole: measure.metrics().nmse,
+            nmse: judgement.nmse(),
+            whole: judgement.metrics().nmse,
             limit,
-            place: causes::place(&region, value.shape(), dim),
+            place: words::place(&region, shape, dim),
             region,
             causes: Vec::new(),
-        })
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{NO_SIDE, scientific};
+use crate::report::{ERRORS, NO_SIDE, scientific};
 use crate::{Compared, Report, Verdict, tapped_name};
 
 const STYLE: &str = include_str!("html/style.css");
@@ -47,11 +47,12 @@ impl Report {
             Some(first) => {
                 let _ = writeln!(
                     html,
-                    "<h1 id=\"verdict\">{} at <code>{}</code>, position {}</h1>\n<p>Its error is \
+                    "<h1 id=\"verdict\">{} at <code>{}</code>, position {}</h1>\n<p>Its {} is \
                      <b>{}</b>, the limit {}. Wrong: {}.</p>",
                     first.verb(),
                     escaped(&first.name),
                     first.position,
+                    first.error(self.method),
                     scientific(first.nmse),
                     scientific(first.limit),
                     escaped(&first.place)
@@ -80,6 +81,7 @@ impl Report {
                 html += "</ol>\n";
             }
         }
+        let _ = writeln!(html, "<p>{}</p>", escaped(ERRORS));
         for (name, side) in [("A", &self.a), ("B", &self.b)] {
             let _ = writeln!(html, "<p class=\"side\"><b>{name}</b> {}</p>", escaped(&side.to_string()));
         }
@@ -96,9 +98,8 @@ impl Report {
             TOP + (f64::from(HIGHEST) - decades) / f64::from(HIGHEST - LOWEST) * HEIGHT
         };
         let mut svg = String::from(
-            "<h2>Error by layer and value</h2>\n<p class=\"legend\"><span class=\"local\">●</span> own error of \
-             the operation <span class=\"accumulated\">━</span> accumulated error <span class=\"limit\">┄</span> \
-             limit of one operation <label>value <select id=\"kind\"><option value=\"\">all</option>",
+            "<h2>Error by layer and value</h2>\n<p class=\"legend\">NMSE: <span class=\"own\">●</span> own error \
+             <span class=\"accumulated\">━</span> accumulated <span class=\"limit\">┄</span> limit <label>value <select id=\"kind\"><option value=\"\">all</option>",
         );
         let mut kinds: Vec<&str> = Vec::new();
         for value in &values {
@@ -138,19 +139,21 @@ impl Report {
         line("limit", &|value| value.limit.filter(|limit| *limit > 0.0));
         line("accumulated", &|value| value.accumulated.map(|metrics| metrics.nmse));
         for (i, value) in values.iter().enumerate() {
-            // The side that is told of.
-            let local = if self.is_b_at_fault() { value.local_b().copied() } else { value.local };
-            for (class, metrics) in [("accumulated", value.accumulated), ("local", local)] {
+            // That of the failing side.
+            let own = if self.is_b_failing() { value.own_b().copied() } else { value.own };
+            for (class, title, metrics) in
+                [("accumulated", "accumulated", value.accumulated), ("own", "own error", own)]
+            {
                 let Some(metrics) = metrics else { continue };
-                let wrong = if value.is_wrong() && class == "local" { " wrong" } else { "" };
+                let wrong = if value.is_wrong() && class == "own" { " wrong" } else { "" };
                 let _ = writeln!(
                     svg,
                     "<circle class=\"{class}{wrong}\" data-kind=\"{}\" cx=\"{:.1}\" cy=\"{:.1}\" \
-                     r=\"{}\"><title>{}: {class} {}</title></circle>",
+                     r=\"{}\"><title>{}: {title} {}</title></circle>",
                     escaped(kind(&value.name)),
                     x(i),
                     y(metrics.nmse),
-                    if class == "local" { 3.5 } else { 1.8 },
+                    if class == "own" { 3.5 } else { 1.8 },
                     escaped(&value.name),
                     scientific(metrics.nmse)
                 );
@@ -173,7 +176,7 @@ impl Report {
         svg + "</svg>\n"
     }
 
-    fn is_b_at_fault(&self) -> bool {
+    fn is_b_failing(&self) -> bool {
         self.first.as_ref().is_some_and(|first| first.side == Some("b"))
     }
 
@@ -187,24 +190,16 @@ impl Report {
 
     fn html_table(&self) -> String {
         let mut html = "<h2>Values</h2>\n<table id=\"values\">\n<thead><tr>".to_owned();
-        for (title, kind) in [
-            ("#", "number"),
-            ("value", "text"),
-            ("shape", "text"),
-            ("own error", "number"),
-            ("of B", "number"),
-            ("limit", "number"),
-            ("accumulated", "number"),
-            ("cosine", "number"),
-            ("largest difference", "number"),
-            ("at position, column", "text"),
-            ("verdict", "text"),
-        ] {
+        let columns = self.columns();
+        let before = [("#", "number"), ("value", "text"), ("shape", "text")];
+        let numbers = columns.iter().flatten().map(|&title| (title, "number"));
+        let after = [("at (position, column)", "text"), ("verdict", "text")];
+        for (title, kind) in before.into_iter().chain(numbers).chain(after) {
             let _ = write!(html, "<th data-kind=\"{kind}\"><button>{title}</button></th>");
         }
         html += "</tr></thead>\n<tbody>\n";
-        let number = |x: Option<f64>, shown: &dyn Fn(f64) -> String| match x {
-            Some(x) => format!("<td data-value=\"{x:e}\">{}</td>", shown(x)),
+        let number = |x: Option<f64>| match x {
+            Some(x) => format!("<td data-value=\"{x:e}\">{}</td>", scientific(x)),
             None => "<td data-value=\"-1\">–</td>".to_owned(),
         };
         for (i, value) in self.values.iter().enumerate() {
@@ -217,21 +212,17 @@ impl Report {
                 Verdict::Wrong => ("wrong".to_owned(), "wrong"),
                 Verdict::NotJudged(why) => (format!("not judged: {why}"), "open"),
             };
-            let accumulated = value.accumulated;
-            let place = accumulated
-                .map_or(String::new(), |m| format!("{}, {}", m.largest.position, m.largest.column));
+            let shown = value.numbers().into_iter().zip(columns).filter(|(_, title)| title.is_some());
+            let numbers: String = shown.map(|(x, _)| number(x)).collect();
+            let place = value.accumulated.map(|metrics| metrics.largest).filter(|l| l.difference > 0.0);
+            let place = place.map_or(String::new(), |l| format!("({}, {})", l.position, l.column));
             let _ = writeln!(
                 html,
-                "<tr class=\"{class}\"><td data-value=\"{i}\">{i}</td><td><code>{}</code></td><td>{} × {}</td>{}{}{}{}{}{}<td>{place}</td><td>{}</td></tr>",
+                "<tr class=\"{class}\"><td data-value=\"{i}\">{i}</td><td><code>{}</code></td><td>{} × {}</td>\
+                 {numbers}<td>{place}</td><td>{}</td></tr>",
                 escaped(&value.name),
                 value.rows,
                 value.cols,
-                number(value.local.map(|m| m.nmse), &scientific),
-                number(value.local_b().map(|m| m.nmse), &scientific),
-                number(value.limit, &scientific),
-                number(accumulated.map(|m| m.nmse), &scientific),
-                number(accumulated.map(|m| m.cosine), &|x| format!("{x:.6}")),
-                number(accumulated.map(|m| m.largest.difference), &scientific),
                 escaped(&verdict)
             );
         }

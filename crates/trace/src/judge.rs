@@ -1,4 +1,4 @@
-//! Whether an operation's own error is within its limit, and where it stands when it is not.
+//! Whether an operation's own error is within its limit, and where it is wrong when it is not.
 //!
 //! The limit holds for the value as a whole and for each row and column of it, since one wrong row among
 //! many, or one wrong output of a matrix, hardly shows in the whole. Rows count alike in a column, whatever
@@ -7,35 +7,29 @@
 //! `1 + 6 sqrt(2/n) + 20/n` times the limit: six standard deviations of a chi-square mean and its
 //! exponential tail.
 //!
-//! What rounding the inputs of a product must cost is known ([`Rounding`]). It is more than the limit where
-//! a block has an outlier, or where a product nearly cancels, as those of a trained model's first token do.
-//! Up to twice as much is no fault. What is less than the limit, but always to one side, is one ([`Drift`]).
-//!
-//! A value is looked at some rows at a time, two or three times: what is kept is a few sums a row and column.
+//! Where a product is beyond its limit, the rounding of its inputs may be why ([`Rounding`]): it is more than the limit
+//! where a block has an outlier, or where a product nearly cancels, as those of a trained model's first token do.
+//! Up to twice as much is no fault. What is less than the limit, but always to one side, is one (`drift.rs`).
 
-mod blocks;
-mod closely;
 mod drift;
-mod products;
 mod region;
 mod rounding;
-mod sums;
-mod tally;
+mod slice;
+
+use std::ops::Range;
 
 use backend::KvFormat;
 use graph::{Op, Role};
 
-use crate::metrics::Metrics;
-use crate::{Matrix, Oracle};
+use crate::metrics::{Measure, Metrics, difference, ratio};
+use crate::{Error, Matrix, Oracle};
 
-pub(crate) use blocks::{Block, Blocks, Rows, rows_at_once};
-pub(crate) use products::Products;
 pub use region::Region;
-pub(crate) use rounding::Rounding;
+pub(crate) use rounding::{Rounding, format};
 
-use blocks::Pair;
-use closely::closely;
-use tally::Tally;
+use drift::Drift;
+use region::Row;
+use slice::Slice;
 
 /// The largest error of one operation on f32.
 const FLOAT: f64 = 1e-6;
@@ -51,6 +45,22 @@ const ATTENTION_F16: f64 = 1e-5;
 /// The largest error of a whole model with weights of F32 or F16.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 
+/// The part of the limit that right rows are within as a rule.
+const USUAL: f64 = 1.0 / 16.0;
+
+/// Rows from which a direction of the error is told from chance.
+const ROWS: usize = 4;
+
+/// Numbers of a value that are in memory at a time, about: 8 MB of f32. What is computed from them takes
+/// up to some 20 times that.
+const NUMBERS: usize = 1 << 21;
+
+/// The ranges of `rows` rows of `cols` columns that are taken together.
+pub(crate) fn chunks(rows: usize, cols: usize) -> impl Iterator<Item = Range<usize>> {
+    let at_once = (NUMBERS / cols.max(1)).max(1);
+    (0..rows).step_by(at_once).map(move |first| first..rows.min(first + at_once))
+}
+
 /// The one-operation limit of `op`.
 pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     let is_quantized = op.weights().any(|(id, role)| {
@@ -64,126 +74,251 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     }
 }
 
-/// What a replay says about a value.
-#[derive(Clone, Debug)]
+/// What a replay says about a value, of which rows come one chunk after the other.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
-    pub(crate) metrics: Metrics,
+    measure: Measure,
+    /// Where it is wrong; nowhere when it is right.
+    pub(crate) region: Region,
+    error: f64,
+    energy: f64,
+}
+
+impl Judgement {
+    /// Takes in rows from `first` on, which are wrong in `region`, counted from there.
+    pub(crate) fn add(&mut self, first: usize, expected: &Matrix, found: &Matrix, region: Option<Region>) {
+        self.measure.add(first, expected, found);
+        let Some(region) = region else { return };
+        self.error += region.sum(|r, c| difference(expected.at(r, c), found.at(r, c)).powi(2));
+        self.energy += region.sum(|r, c| f64::from(expected.at(r, c)).powi(2));
+        self.region.extend(first, &region);
+    }
+
+    /// That of a value of `shape`, rows and columns. `rows` makes a chunk, what should be and what was recorded, and
+    /// `wrong` says where it is wrong, counted from its first row.
+    ///
+    /// # Errors
+    /// When a chunk cannot be made.
+    pub(crate) fn of(
+        shape: (usize, usize),
+        rows: impl Fn(Range<usize>) -> Result<[Matrix; 2], Error>,
+        wrong: impl Fn(&Range<usize>, &Matrix, &Matrix) -> Option<Region>,
+    ) -> Result<Judgement, Error> {
+        let mut judgement = Judgement::default();
+        for chunk in chunks(shape.0, shape.1) {
+            let [expected, found] = rows(chunk.clone())?;
+            judgement.add(chunk.start, &expected, &found, wrong(&chunk, &expected, &found));
+        }
+        Ok(judgement)
+    }
+
+    pub(crate) fn is_wrong(&self) -> bool {
+        !self.region.rows.is_empty()
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.measure.metrics()
+    }
+
+    /// NMSE of the region.
+    pub(crate) fn nmse(&self) -> f64 {
+        ratio(self.error, self.energy)
+    }
+}
+
+/// A value, or rows of it, beside what it should be.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<'a> {
+    pub(crate) expected: &'a Matrix,
+    pub(crate) found: &'a Matrix,
+    pub(crate) limit: f64,
+    /// What rounding the inputs adds; not given until it is needed.
+    pub(crate) rounding: Option<&'a Rounding>,
+    /// Whether error to one side is a fault within the limit: that of a product whose very inputs are known.
+    pub(crate) is_directed: bool,
+}
+
+/// Sums over rows and columns.
+struct Sums {
+    rows: Vec<Slice>,
+    cols: Vec<Slice>,
+    row_drifts: Vec<Drift>,
+    col_drifts: Vec<Drift>,
+    drift: Drift,
+}
+
+impl<'a> Pair<'a> {
+    /// A value that must be within `limit` as it is.
+    pub(crate) fn plain(expected: &'a Matrix, found: &'a Matrix, limit: f64) -> Pair<'a> {
+        Pair { expected, found, limit, rounding: None, is_directed: false }
+    }
+
+    fn error(&self, r: usize, c: usize) -> f64 {
+        difference(self.expected.at(r, c), self.found.at(r, c)).powi(2)
+    }
+
+    fn square(&self, r: usize, c: usize) -> f64 {
+        self.rounding.map_or(0.0, |rounding| rounding.square(r, c))
+    }
+
+    /// Sums over `rows`, which count `weights` in a column.
+    fn sums(&self, rows: &[usize], weights: &[f64]) -> Sums {
+        let cols = self.found.cols;
+        let mut sums = Sums {
+            rows: vec![Slice::default(); rows.len()],
+            cols: vec![Slice::default(); cols],
+            row_drifts: vec![Drift::default(); rows.len()],
+            col_drifts: vec![Drift::default(); cols],
+            drift: Drift::default(),
+        };
+        for (i, &r) in rows.iter().enumerate() {
+            for (c, col) in sums.cols.iter_mut().enumerate() {
+                let (y, error, square) = (self.expected.at(r, c), self.error(r, c), self.square(r, c));
+                sums.rows[i].add(y, error, square, 1.0);
+                col.add(y, error, square, weights[r]);
+            }
+        }
+        if self.is_directed {
+            self.drifts(&mut sums, rows, weights);
+        }
+        sums
+    }
+
+    /// Adds what is off to one side. All numbers of a row share the errors of its inputs, so how far its sums stray is
+    /// measured by those that rounding makes of rows; a row that repeats another is no news to a column.
+    fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
+        let cols = self.found.cols;
+        let all: f64 = sums.cols.iter().map(|col| col.rounding).sum();
+        let is_new: Vec<bool> = (0..rows.len())
+            .map(|i| (0..i).all(|j| self.expected.row(rows[j]) != self.expected.row(rows[i])))
+            .collect();
+        let mut aligned = [0.0; 2];
+        for (i, &r) in rows.iter().enumerate() {
+            for c in 0..cols {
+                let (y, found) = (self.expected.at(r, c), self.found.at(r, c));
+                if !(y.is_finite() && found.is_finite()) {
+                    continue;
+                }
+                let number = (f64::from(y), f64::from(found) - f64::from(y));
+                let added = self.rounding.map_or_else(Default::default, |rounding| rounding.at(r, c));
+                let usual = ratio(sums.rows[i].rounding * sums.cols[c].rounding, all);
+                sums.row_drifts[i].add(number, added, 0.0, 1.0);
+                if is_new[i] {
+                    sums.col_drifts[c].add(number, added, usual, weights[r]);
+                }
+            }
+            let drift = &sums.row_drifts[i];
+            for along in (0..2).filter(|_| is_new[i]) {
+                let squares: f64 = drift.added[along].iter().map(|added| added * added).sum();
+                aligned[along] += ratio(squares / 2.0, drift.along()[along] * sums.rows[i].rounding);
+            }
+        }
+        let new = is_new.iter().filter(|new| **new).count() as f64;
+        // The mean of few is less certain.
+        let part = aligned.map(|sum| (sum / new).max(1.0 / cols as f64) * (1.0 + 8.0 / new));
+        for (i, drift) in sums.row_drifts.iter_mut().enumerate() {
+            drift.variance = [0, 1].map(|along| part[along] * drift.along()[along] * sums.rows[i].rounding);
+            if is_new[i] {
+                sums.drift.join(drift, weights[rows[i]]);
+            }
+        }
+    }
+
+    /// Whether anything may be wrong, before anything is known of rounding.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.found.rows >= ROWS && self.is_directed && {
+            let (rows, weights, _) = self.weights();
+            let sums = self.sums(&rows, &weights);
+            let mut drifts = sums.row_drifts.iter().chain(&sums.col_drifts).chain([&sums.drift]);
+            drifts.any(Drift::is_suspicious)
+        }
+    }
+
+    /// All rows, what each counts in a column, and its energy. Of a row that is next to nothing, nothing can be said
+    /// beside rows that are not: it is taken to have a millionth of their mean.
+    fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
+        let rows: Vec<usize> = (0..self.found.rows).collect();
+        let energy = |&r: &usize| {
+            let finite = self.expected.row(r).iter().filter(|x| x.is_finite());
+            finite.map(|&x| f64::from(x).powi(2)).sum::<f64>()
+        };
+        let energies: Vec<f64> = rows.iter().map(energy).collect();
+        let floor = energies.iter().sum::<f64>() / energies.len() as f64 * 1e-6;
+        let energies: Vec<f64> = energies.into_iter().map(|energy| energy.max(floor)).collect();
+        let weights = energies.iter().map(|&energy| if energy > 0.0 { 1.0 / energy } else { 1.0 }).collect();
+        (rows, weights, energies)
+    }
+
     /// Where it is wrong; `None` when it is right.
-    pub(crate) region: Option<Region>,
+    pub(crate) fn wrong(&self) -> Option<Region> {
+        let pair = Pair { is_directed: self.is_directed && self.found.rows >= ROWS, ..*self };
+        let (n, cols) = (self.found.rows, self.found.cols);
+        let (all, weights, energies) = self.weights();
+        let sums = pair.sums(&all, &weights);
+        // What a column would have of the rows, whose energies are 1 there, if all had the same.
+        let share = n as f64 / cols as f64;
+        let rounding: f64 = sums.cols.iter().map(|col| col.rounding).sum();
+        // What a number of a row and a column has as a rule.
+        let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
+        let mut bad_rows = drift::wrong(&sums.row_drifts, &sums.drift);
+        let mut bad_cols = vec![false; cols];
+        for r in 0..n {
+            bad_rows[r] |= sums.rows[r].beside(energies[r]).is_wrong(self.limit);
+            for (c, bad_col) in bad_cols.iter_mut().enumerate() {
+                let mut number = Slice::default();
+                let usual_rounding = ratio(sums.rows[r].rounding * sums.cols[c].rounding, rounding);
+                number.add(
+                    self.expected.at(r, c),
+                    self.error(r, c),
+                    self.square(r, c).max(usual_rounding),
+                    1.0,
+                );
+                if number.beside(usual(r, c)).is_wrong(self.limit) {
+                    (bad_rows[r], *bad_col) = (true, true);
+                }
+            }
+        }
+        let by_numbers = bad_cols.clone();
+        mark(&mut bad_cols, &sums, self.limit, |_| share * 1e-6);
+        let whole = sums.rows.iter().fold(Slice::default(), |whole, row| whole.joined(row));
+        let is_wrong = whole.is_wrong(self.limit) || sums.drift.is_wrong();
+        let wrong_rows: Vec<usize> = (0..n).filter(|&r| bad_rows[r]).collect();
+        if !is_wrong && wrong_rows.is_empty() && !bad_cols.contains(&true) {
+            return None;
+        }
+        // Where some rows are wrong, what the others are like says nothing of columns.
+        if !wrong_rows.is_empty() && wrong_rows.len() < n {
+            bad_cols = by_numbers;
+            let part = wrong_rows.len() as f64 / n as f64;
+            let least = |c: usize| part * sums.cols[c].energy.max(share);
+            mark(&mut bad_cols, &pair.sums(&wrong_rows, &weights), self.limit, least);
+        }
+        let wrong_cols = region::cols(&bad_cols);
+        let row = |r: usize| {
+            let (mut slice, mut least) = (Slice::default(), 0.0);
+            for &c in &wrong_cols {
+                slice.add(self.expected.at(r, c), self.error(r, c), self.square(r, c), 1.0);
+                least += usual(r, c);
+            }
+            let slice = slice.beside(least);
+            match () {
+                () if bad_rows[r] || slice.is_wrong(self.limit) => Row::Wrong,
+                () if slice.is_wrong(self.limit * USUAL) => Row::Open,
+                () => Row::Right,
+            }
+        };
+        let rows: Vec<Row> = (0..n).map(row).collect();
+        Some(Region { rows: region::rows(&rows, wrong_cols.len()), cols: wrong_cols })
+    }
 }
 
-/// Judges a value by what its operation must give.
-///
-/// # Errors
-/// When its rows cannot be had.
-pub(crate) fn judge<R: Rows>(value: &R, limit: f64) -> Result<Judgement, R::Error> {
-    let tally = Tally::of(value)?;
-    let metrics = tally.measure.metrics();
-    let region = if tally.is_suspicious(limit) { closely(value, &tally, limit)? } else { None };
-    Ok(Judgement { metrics, region })
-}
-
-/// Judges a value that is in memory, whose inputs are rounded as `rounding` says.
-pub(crate) fn judge_pair(expected: &Matrix, found: &Matrix, limit: f64, rounding: &Rounding) -> Judgement {
-    let pair = Pair { expected, found, rounding };
-    let Ok(judgement) = judge(&pair, limit);
-    judgement
+/// Marks the columns that are wrong; each is taken to have an energy of `least` at least.
+fn mark(bad: &mut [bool], sums: &Sums, limit: f64, least: impl Fn(usize) -> f64) {
+    let drifts = drift::wrong(&sums.col_drifts, &sums.drift);
+    for (c, bad) in bad.iter_mut().enumerate() {
+        *bad |= drifts[c] || sums.cols[c].beside(least(c)).is_wrong(limit);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Numbers of size 1 that look random.
-    fn noise(rows: usize, cols: usize, size: f32, seed: f32) -> Matrix {
-        Matrix::from_fn(rows, cols, |r, c| {
-            ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size
-        })
-    }
-
-    fn region(a: &Matrix, b: &Matrix, limit: f64) -> Option<Region> {
-        judge_pair(a, b, limit, &Rounding::default()).region
-    }
-
-    fn judged(change: impl Fn(usize, usize, f32) -> f32, limit: f64) -> Option<Region> {
-        let (a, e) = (noise(32, 64, 1.0, 1.0), noise(32, 64, 0.005, 2.0));
-        region(&a, &Matrix::from_fn(32, 64, |r, c| change(r, c, a.at(r, c) + e.at(r, c))), limit)
-    }
-
-    #[test]
-    fn noise_below_the_limit_is_right() {
-        assert_eq!(judged(|_, _, x| x, QUANTIZED), None);
-        assert!(judged(|_, _, x| x, FLOAT).is_some());
-    }
-
-    #[test]
-    fn one_row_one_column_or_one_number_is_found() {
-        let all = |n: usize| (0..n).collect::<Vec<_>>();
-        let row = judged(|r, _, x| if r == 7 { x * 1.1 } else { x }, QUANTIZED).expect("a wrong row");
-        assert_eq!(row.rows, [7]);
-        let col = judged(|_, c, x| if c == 9 { x * 1.1 } else { x }, QUANTIZED).expect("a wrong column");
-        assert_eq!(col.cols, [9]);
-        let one = judged(|r, c, x| if (r, c) == (3, 5) { x + 1.0 } else { x }, QUANTIZED);
-        assert_eq!(one, Some(Region { rows: vec![3], cols: vec![5] }));
-        let nan = judged(|r, c, x| if (r, c) == (3, 5) { f32::NAN } else { x }, QUANTIZED);
-        assert_eq!(nan, Some(Region { rows: vec![3], cols: vec![5] }));
-        let every = judged(|_, _, x| -x, QUANTIZED);
-        assert_eq!(every, Some(Region { rows: all(32), cols: all(64) }));
-    }
-
-    /// Right rows between wrong ones are right; those of a value that is wrong throughout are so by chance.
-    #[test]
-    fn rows_are_those_that_are_wrong() {
-        let odd = judged(|r, _, x| if r % 2 == 1 { x * 1.1 } else { x }, QUANTIZED).expect("wrong rows");
-        assert_eq!(odd.rows, (0..16).map(|i| 2 * i + 1).collect::<Vec<_>>());
-        let thirds = judged(|r, _, x| if r % 3 == 0 { x } else { x * 1.1 }, QUANTIZED).expect("wrong rows");
-        assert_eq!(thirds.rows, (0..32).filter(|r| r % 3 != 0).collect::<Vec<_>>());
-        let some = |r: usize| if r % 5 == 2 { 1.02 } else { 1.1 };
-        let weak = judged(|r, _, x| if r > 3 { x * some(r) } else { x }, QUANTIZED).expect("wrong rows");
-        assert_eq!(weak.rows, (4..32).collect::<Vec<_>>());
-    }
-
-    /// Some numbers of the lost column are next to nothing, in rows that are wrong all the same.
-    #[test]
-    fn a_column_that_is_lost_later_is_wrong_later() {
-        let lost =
-            judged(|r, c, x| if r >= 20 && c == 9 { 0.0 } else { x }, QUANTIZED).expect("a wrong column");
-        assert_eq!(lost, Region { rows: (20..32).collect(), cols: vec![9] });
-    }
-
-    /// The first token of a trained model is such a row.
-    #[test]
-    fn a_large_row_hides_no_other() {
-        let (a, e) = (noise(32, 64, 1.0, 1.0), noise(32, 64, 0.005, 2.0));
-        let size = |r: usize| if r == 0 { 100.0 } else { 1.0 };
-        let a = Matrix::from_fn(32, 64, |r, c| size(r) * a.at(r, c));
-        let b = Matrix::from_fn(32, 64, |r, c| a.at(r, c) + size(r) * e.at(r, c));
-        assert_eq!(region(&a, &b, QUANTIZED), None);
-        let lost = |r: usize, c: usize| if (1..4).contains(&r) && c == 9 { 0.0 } else { b.at(r, c) };
-        let wrong = region(&a, &Matrix::from_fn(32, 64, lost), QUANTIZED);
-        assert_eq!(wrong, Some(Region { rows: vec![1, 2, 3], cols: vec![9] }));
-        let one = |r: usize, c: usize| if (r, c) == (5, 9) { b.at(r, c) + 1.0 } else { b.at(r, c) };
-        let wrong = region(&a, &Matrix::from_fn(32, 64, one), QUANTIZED);
-        assert_eq!(wrong, Some(Region { rows: vec![5], cols: vec![9] }));
-    }
-
-    #[test]
-    fn a_row_that_cancels_is_allowed_its_rounding() {
-        // Row 3 of the product is next to nothing beside what it is summed from.
-        let (a, e) = (noise(8, 64, 1.0, 1.0), noise(8, 64, 0.005, 2.0));
-        let a = Matrix::from_fn(8, 64, |r, c| if r == 3 { a.at(r, c) * 0.01 } else { a.at(r, c) });
-        let b = Matrix::from_fn(8, 64, |r, c| a.at(r, c) + e.at(r, c));
-        assert_eq!(region(&a, &b, QUANTIZED).expect("a row with a large relative error").rows, [3]);
-        let number = 0.005f64.powi(2) / 3.0;
-        let expected = Rounding::known(64, vec![number; 512]);
-        assert_eq!(judge_pair(&a, &b, QUANTIZED, &expected).region, None);
-        // Neither are its columns wrong when another row is.
-        let b =
-            Matrix::from_fn(
-                8,
-                64,
-                |r, c| if r == 5 { a.at(r, c) + 2.0 * e.at(r, c) * 20.0 } else { b.at(r, c) },
-            );
-        assert_eq!(judge_pair(&a, &b, QUANTIZED, &expected).region.expect("a wrong row").rows, [5]);
-    }
-}
+mod tests;

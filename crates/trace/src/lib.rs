@@ -5,7 +5,6 @@
 //! [`Recording`] runs a model and writes what it computes. [`compare`] holds two traces against each
 //! other, and each operation against an [`Oracle`]; what it finds is a [`Report`].
 
-mod activation;
 mod causes;
 mod compare;
 mod digest;

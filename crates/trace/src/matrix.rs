@@ -46,6 +46,11 @@ impl Matrix {
         Matrix { data: self.data.iter().copied().map(change).collect(), ..*self }
     }
 
+    /// Of two of one shape, number by number.
+    pub(crate) fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f32, f32) -> f32) -> Matrix {
+        Matrix { data: a.data.iter().zip(&b.data).map(|(&a, &b)| of(a, b)).collect(), ..*a }
+    }
+
     /// Some rows, in the order asked for.
     pub fn take_rows(&self, rows: &[usize]) -> Matrix {
         let data = rows.iter().flat_map(|&row| self.row(row)).copied().collect();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, Taps, Weight, Weights};
 use gguf::Gguf;
-use graph::{Builder, Graph, Op, Operand, ValueId, ValueName, WeightId};
+use graph::{Builder, Graph, Op, Operand, Store, ValueId, ValueName, WeightId};
 use runner::FileWeights;
 
 use crate::{Error, Matrix, digest};
@@ -34,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) first: usize,
     /// Weights in place of the file's.
     pub(crate) replaced: Vec<(WeightId, Weight)>,
+    /// What the store is like, in place of the model's.
+    pub(crate) store: Option<Store>,
 }
 
 impl Call {
@@ -46,19 +48,6 @@ impl Call {
     pub(crate) fn with_weight(&self, id: WeightId, weight: Weight) -> Call {
         let mut call = self.clone();
         call.replaced.push((id, weight));
-        call
-    }
-
-    /// The same with weight `other` in place of `own`.
-    pub(crate) fn with_other_weight(&self, own: WeightId, other: WeightId) -> Call {
-        let mut call = self.clone();
-        call.op.operands(|operand| {
-            if let Operand::Weight(id, _) = operand
-                && *id == own
-            {
-                *id = other;
-            }
-        });
         call
     }
 }
@@ -104,7 +93,7 @@ impl<'a> Oracle<'a> {
 
     /// What makes rows of the value `id`: those of `tokens`, from position `first` on.
     pub(crate) fn call(&self, id: ValueId, tokens: &[u32], first: usize) -> Call {
-        Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: Vec::new() }
+        Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: Vec::new(), store: None }
     }
 
     /// The result of `call` on `inputs`, whose rows are those of one sequence from the call's first position on.
@@ -137,7 +126,7 @@ impl<'a> Oracle<'a> {
                 }
                 Err(error) => missing = Some(error),
             },
-            Operand::Store(id, _) => *id = g.store(*self.graph.store(*id)),
+            Operand::Store(id, _) => *id = g.store(call.store.unwrap_or(*self.graph.store(*id))),
         });
         if let Some(error) = missing {
             return Err(error);

@@ -86,9 +86,7 @@ impl Recording<'_> {
         });
         let values: Vec<Summary> = shapes.map(|shape| Summary { shape, stats: Stats::default() }).collect();
         let writer = path
-            .map(|path| {
-                Writer::create(path, &self.meta(&runner, &kv_layout), values.iter().map(|v| v.shape.clone()))
-            })
+            .map(|path| Writer::create(path, &self.meta(&runner), values.iter().map(|v| v.shape.clone())))
             .transpose()?;
         let mut out = Out { values, writer };
 
@@ -138,11 +136,8 @@ impl Recording<'_> {
         Ok(())
     }
 
-    fn meta(&self, runner: &ModelRunner, kv_layout: &KvLayout) -> Meta {
+    fn meta(&self, runner: &ModelRunner) -> Meta {
         let described = runner.loaded().describe();
-        // A backend need not store keys and values as asked, and its memory says whether it did.
-        let kv_f32 = KvLayout { format: KvFormat::F32, ..kv_layout.clone() }.bytes(self.graph);
-        let is_f32 = kv_f32 > 0 && runner.memory().kv == kv_f32;
         let facts = described.facts.iter().map(|(name, fact)| format!("{name}: {fact}"));
         let facts: Vec<String> = std::iter::once(described.device).chain(facts).collect();
         let mut formats: Vec<(quant::Format, usize)> = Vec::new();
@@ -163,7 +158,7 @@ impl Recording<'_> {
             model_digest: Some(digest(self.file)),
             n_layer: self.graph.layers(),
             types: formats.join(", "),
-            kv: if is_f32 { KvFormat::F32 } else { self.kv },
+            kv: runner.loaded().kv_format(self.kv),
             tokens: self.tokens.to_vec(),
         }
     }

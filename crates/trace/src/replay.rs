@@ -7,7 +7,7 @@ use graph::{Op, ValueId};
 use half::f16;
 
 use crate::causes::{self, Candidate, Cause};
-use crate::judge::{self, Block, Blocks, Judgement, Products, Rounding, WHOLE_FLOAT, judge, rows_at_once};
+use crate::judge::{self, Judgement, Pair, Rounding, WHOLE_FLOAT};
 use crate::oracle::Call;
 use crate::report::{First, Own};
 use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
@@ -29,15 +29,19 @@ pub(crate) struct Replayed {
     limit: f64,
 }
 
-/// Some rows of an operation's inputs and the largest limit of what was computed of them, none when all
+/// Rows of a value: how they are made, of what, what was recorded and what should be.
+struct Rows {
+    call: Call,
+    inputs: Vec<Matrix>,
+    found: Matrix,
+    expected: Matrix,
+}
+
+/// Some rows of an operation's inputs and the largest limit of those that were computed, none when all
 /// were recorded; or the name of what is missing.
 type Inputs = Result<(Vec<Matrix>, f64), String>;
 
 impl Replay<'_> {
-    fn tokens(&self) -> &[u32] {
-        &self.trace.meta().tokens[..self.positions]
-    }
-
     /// The name under which a value was recorded; of the output, what the watched program computed.
     fn name(&self, id: ValueId) -> String {
         let name = &self.oracle.graph().value(id).name;
@@ -59,13 +63,12 @@ impl Replay<'_> {
 
     /// The operation of `id` for `rows`.
     fn call(&self, id: ValueId, rows: &Range<usize>) -> Call {
-        self.oracle.call(id, &self.tokens()[rows.clone()], rows.start)
+        self.oracle.call(id, &self.trace.meta().tokens[rows.clone()], rows.start)
     }
 
-    /// An input of `op` as the operation reads it: keys and values as the cache stores them.
+    /// An input of `op` as the operation reads it: what follows the first as the store holds it, if there is one.
     fn as_read(&self, op: &Op, slot: usize, table: Matrix) -> Matrix {
-        let is_stored = matches!(op, Op::Attention { .. }) && slot > 0;
-        match is_stored && self.trace.meta().kv == KvFormat::F16 {
+        match op.store().is_some() && slot > 0 && self.trace.meta().kv == KvFormat::F16 {
             true => table.map(|x| f16::from_f32(x).to_f32()),
             false => table,
         }
@@ -100,7 +103,8 @@ impl Replay<'_> {
         rows: &Range<usize>,
         depth: usize,
     ) -> Result<Result<(Matrix, f64), String>, Error> {
-        let from = if self.reads_a_store(id) { 0 } else { rows.start };
+        // A row of what reads a store needs those before it.
+        let from = if self.oracle.op(id).store().is_some() { 0 } else { rows.start };
         let (inputs, most) = match self.inputs(id, &(from..rows.end), depth)? {
             Ok(inputs) => inputs,
             Err(missing) => return Ok(Err(missing)),
@@ -121,20 +125,23 @@ impl Replay<'_> {
         judge::limit(&self.oracle, op, self.trace.meta().kv)
     }
 
-    /// Whether a row needs those before it.
-    fn reads_a_store(&self, id: ValueId) -> bool {
-        self.oracle.graph().value(id).op.store().is_some()
+    /// The rows that are replayed together: all where positions count, since mistakes with them show in how rows hang
+    /// together.
+    fn chunks(&self, id: ValueId) -> Vec<Range<usize>> {
+        let graph = self.oracle.graph();
+        let op = self.oracle.op(id);
+        let cols = op.inputs().map(|input| graph.value(input).cols).fold(graph.value(id).cols, usize::max);
+        let cols = if op.is_positional() { 0 } else { cols };
+        judge::chunks(self.positions, cols).collect()
     }
 
-    /// Rows that are replayed together: those that read a store need all before them, and mistakes of RoPE show in how
-    /// rows hang together.
-    fn rows_at_once(&self, id: ValueId) -> usize {
-        let graph = self.oracle.graph();
-        let (op, cols) = (&graph.value(id).op, graph.value(id).cols);
-        match self.reads_a_store(id) || matches!(op, Op::Rope { .. }) {
-            true => self.positions,
-            false => rows_at_once(op.inputs().map(|input| graph.value(input).cols).fold(cols, usize::max)),
-        }
+    /// `rows` of a value whose inputs are there.
+    fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<Rows, Error> {
+        let found = self.recorded(id, rows.clone())?.unwrap_or_default();
+        let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
+        let call = self.call(id, &rows);
+        let expected = self.oracle.run(&call, &inputs.iter().collect::<Vec<_>>())?;
+        Ok(Rows { call, inputs, found, expected })
     }
 
     /// Replays what makes `id`; `None` when it was not recorded, and why it cannot be when its inputs were
@@ -149,24 +156,20 @@ impl Replay<'_> {
             Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
         };
         let limit = self.limit(&self.oracle.op(id)).max(chain);
-        let make = |rows: Range<usize>| {
-            let (call, inputs, found, expected) = self.rows(id, rows)?;
-            let products = Products::of(&self.oracle, &call, &inputs)?;
-            Ok(Block { expected, found, products, is_exact: chain == 0.0 })
-        };
-        let shape = (self.positions, self.oracle.graph().value(id).cols);
-        let judgement = judge(&Blocks::new(shape, self.rows_at_once(id), &make), limit)?;
+        let mut judgement = Judgement::default();
+        for chunk in self.chunks(id) {
+            let Rows { call, inputs, found, expected } = self.rows(id, chunk.clone())?;
+            let is_product = judge::format(&self.oracle, &call)?.is_some();
+            let plain = Pair::plain(&expected, &found, limit);
+            let directed = Pair { is_directed: is_product && chain == 0.0, ..plain };
+            let mut region = plain.wrong();
+            if is_product && (region.is_some() || directed.is_suspicious()) {
+                let rounding = Rounding::of(&self.oracle, &call, &inputs, &expected)?;
+                region = Pair { rounding: Some(&rounding), ..directed }.wrong();
+            }
+            judgement.add(chunk.start, &expected, &found, region);
+        }
         Ok(Some(Ok(Replayed { judgement, limit })))
-    }
-
-    /// `rows` of a value whose inputs are there: the operation, its inputs, what was recorded and what
-    /// should be.
-    fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<(Call, Vec<Matrix>, Matrix, Matrix), Error> {
-        let found = self.recorded(id, rows.clone())?.unwrap_or_default();
-        let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
-        let call = self.call(id, &rows);
-        let expected = self.oracle.run(&call, &inputs.iter().collect::<Vec<_>>())?;
-        Ok((call, inputs, found, expected))
     }
 
     /// Replays every operation; the first that is failing, with its causes. What each is like goes to `report`,
@@ -213,50 +216,41 @@ impl Replay<'_> {
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
         let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
-        let make = |rows: Range<usize>| {
-            let (expected, found) =
-                (self.trace.matrix(&tapped, rows.clone())?, self.trace.matrix(name, rows)?);
-            Ok(Block::plain(expected, found))
-        };
-        let value = Blocks::new((rows, plain.cols), rows_at_once(plain.cols), &make);
-        let judgement = judge(&value, limit)?;
+        let judgement = Judgement::of(
+            (rows, plain.cols),
+            |rows| Ok([self.trace.matrix(&tapped, rows.clone())?, self.trace.matrix(name, rows)?]),
+            |_, expected, found| Pair::plain(expected, found, limit).wrong(),
+        )?;
         report(name, Own::of(&judgement, limit));
-        let Judgement { region: Some(region), .. } = judgement else { return Ok(None) };
-        let cause = Cause {
-            kind: "not-watched",
-            text: "the program that is not watched computes something else than the one whose values are \
-                   recorded, in which every operation is right: a fused kernel is wrong where the single \
-                   operations are right, or a buffer is used again too early"
+        if !judgement.is_wrong() {
+            return Ok(None);
+        }
+        let cause = Cause::certain(
+            "not-watched",
+            "the program that is not watched computes something else than the one whose values are recorded, in \
+             which every operation is right: a fused kernel is wrong where the single operations are right, or a \
+             buffer is used again too early"
                 .to_owned(),
-            nmse: 0.0,
-            explained: 1.0,
-            likely: true,
-        };
-        let first = First::new(name, Some(self.side), region, &value, limit, Some(&self.oracle))?;
+        );
+        let first =
+            First::new(name, Some(self.side), &judgement, (rows, plain.cols), limit, Some(&self.oracle));
         Ok(Some(First { causes: vec![cause], ..first }))
     }
 
     /// The value with its causes, if it is wrong.
     fn failing(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
         let Replayed { judgement, limit } = replayed;
-        let Some(region) = judgement.region else { return Ok(None) };
-        let graph = self.oracle.graph();
-        let make = |rows: Range<usize>| {
-            let (_, _, found, expected) = self.rows(id, rows)?;
-            Ok(Block::plain(expected, found))
-        };
-        let shape = (self.positions, graph.value(id).cols);
-        let value = Blocks::new(shape, self.rows_at_once(id), &make);
-        let name = &graph.value(id).name;
-        let first = First::new(name, Some(self.side), region, &value, limit, Some(&self.oracle))?;
-        // Causes are looked for in so many rows as are replayed together, from shortly before the first
-        // that is wrong.
-        let most = self.rows_at_once(id);
-        let from = first.position.saturating_sub(most / 8).min(self.positions.saturating_sub(most));
-        let rows = from..self.positions.min(from + most);
-        let (call, inputs, found, expected) = self.rows(id, rows.clone())?;
-        let products = Products::of(&self.oracle, &call, &inputs)?;
-        let rounding = products.map_or_else(Rounding::default, |products| products.rounding(&expected));
+        if !judgement.is_wrong() {
+            return Ok(None);
+        }
+        let value = self.oracle.graph().value(id);
+        let shape = (self.positions, value.cols);
+        let first = First::new(&value.name, Some(self.side), &judgement, shape, limit, Some(&self.oracle));
+        // Causes are looked for in the rows that are replayed together with the first wrong one.
+        let chunk = self.chunks(id).into_iter().find(|chunk| chunk.contains(&first.position));
+        let rows = chunk.unwrap_or(0..self.positions);
+        let Rows { call, inputs, found, expected } = self.rows(id, rows.clone())?;
+        let rounding = Rounding::of(&self.oracle, &call, &inputs, &expected)?;
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
         let again = |slot: usize| self.input_again(id, slot, &rows).ok().flatten();
         let candidate = Candidate {
@@ -266,11 +260,11 @@ impl Replay<'_> {
             inputs,
             found,
             expected,
-            first: from,
+            first: rows.start,
             region: first.region.within(rows.clone()),
             place: &first.place,
             limit,
-            rounding: rounding.without_direction(),
+            rounding,
             recorded: &recorded,
             again: &again,
         };
@@ -281,10 +275,9 @@ impl Replay<'_> {
     /// An input that was recorded, computed again from its own.
     fn input_again(&self, id: ValueId, slot: usize, rows: &Range<usize>) -> Result<Option<Matrix>, Error> {
         let op = self.oracle.op(id);
-        let Some(input) = op.inputs().nth(slot) else { return Ok(None) };
-        if !self.is_recorded(input) {
+        let Some(input) = op.inputs().nth(slot).filter(|&input| self.is_recorded(input)) else {
             return Ok(None);
-        }
+        };
         let again = self.again(input, rows, CHAIN)?.ok().map(|(table, _)| table);
         Ok(again.map(|table| self.as_read(&op, slot, table)))
     }
@@ -292,8 +285,8 @@ impl Replay<'_> {
 
 impl Own {
     fn of(judgement: &Judgement, limit: f64) -> Own {
-        let verdict = if judgement.region.is_some() { Verdict::Wrong } else { Verdict::Right };
-        Own { metrics: Some(judgement.metrics), limit: Some(limit), verdict }
+        let verdict = if judgement.is_wrong() { Verdict::Wrong } else { Verdict::Right };
+        Own { metrics: Some(judgement.metrics()), limit: Some(limit), verdict }
     }
 
     pub(crate) fn not_judged(why: String) -> Own {

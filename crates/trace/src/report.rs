@@ -91,8 +91,8 @@ pub struct Compared {
     /// Columns.
     pub cols: usize,
     /// A's operation alone against the reference's on A's inputs.
-    pub local: Option<Metrics>,
-    /// The largest local error allowed.
+    pub own: Option<Metrics>,
+    /// The largest own error allowed.
     pub limit: Option<f64>,
     /// A against B; `None` when B lacks it.
     pub accumulated: Option<Metrics>,
@@ -105,9 +105,9 @@ pub struct Compared {
 /// What is known of one operation alone, on the inputs that were recorded.
 #[derive(Clone, Debug, Serialize)]
 pub struct Own {
-    /// Its local error.
+    /// Its own error.
     pub metrics: Option<Metrics>,
-    /// The largest local error allowed.
+    /// The largest own error allowed.
     pub limit: Option<f64>,
     /// Whether it is right.
     pub verdict: Verdict,
@@ -119,11 +119,28 @@ impl Compared {
         self.verdict == Verdict::Wrong || self.b.as_ref().is_some_and(|b| b.verdict == Verdict::Wrong)
     }
 
-    /// The local error of B's operation.
-    pub(crate) fn local_b(&self) -> Option<&Metrics> {
+    /// The own error of B's operation.
+    pub(crate) fn own_b(&self) -> Option<&Metrics> {
         self.b.as_ref()?.metrics.as_ref()
     }
+
+    /// The numbers that are shown of it, as many as there are [`Report::columns`].
+    pub(crate) fn numbers(&self) -> [Option<f64>; 6] {
+        let accumulated = self.accumulated.as_ref();
+        [
+            self.own.map(|metrics| metrics.nmse),
+            self.own_b().map(|metrics| metrics.nmse),
+            self.limit,
+            accumulated.map(|metrics| metrics.nmse),
+            accumulated.map(|metrics| (1.0 - metrics.cosine).max(0.0)),
+            accumulated.map(|metrics| metrics.largest.difference),
+        ]
+    }
 }
+
+/// What errors are.
+pub(crate) const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against the reference backend on the \
+                                 recorded inputs, accumulated against B";
 
 /// What is known of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -149,12 +166,17 @@ impl First {
         }
     }
 
+    /// What its error is: its own, where a replay says so.
+    pub(crate) fn error(&self, method: Method) -> &'static str {
+        match method {
+            Method::Replay if self.side.is_some() => "own error",
+            Method::Replay | Method::Bits | Method::Accumulated => "accumulated error",
+        }
+    }
+
     /// The verdict in a few lines.
     fn write_to(&self, report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match report.method {
-            Method::Replay if self.side.is_some() => "own error",
-            _ => "error",
-        };
+        let what = self.error(report.method);
         writeln!(
             f,
             "{} at {}, position {}: {what} {} (limit {})",
@@ -200,36 +222,17 @@ impl fmt::Display for Report {
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
-        writeln!(f)?;
+        writeln!(f, "{ERRORS}\n")?;
         let width = self.values.iter().map(|value| value.name.len()).max().unwrap_or(0).max(5);
-        // B's operations have a column where they were judged.
-        let judges_b = self.values.iter().any(|value| value.b.is_some());
-        let of_b = |text: String| if judges_b { format!("  {text:>9}") } else { String::new() };
-        let (local, local_b) = if judges_b { ("local A", "local B") } else { ("local", "") };
-        writeln!(
-            f,
-            "  {:width$}  {local:>9}{}  {:>11}  {:>10}  {:>10}  at (position, column)",
-            "value",
-            of_b(local_b.to_owned()),
-            "accumulated",
-            "1 - cosine",
-            "largest"
-        )?;
+        let columns = self.columns();
+        let heading: String = columns.iter().flatten().map(|title| format!("  {title:>11}")).collect();
+        writeln!(f, "  {:width$}{heading}  at (position, column)", "value")?;
         for value in &self.values {
-            let mut line = String::new();
-            let (local, accumulated) = (value.local.as_ref(), value.accumulated.as_ref());
-            let number = |x: Option<f64>| x.map_or("-".to_owned(), scientific);
-            write!(
-                line,
-                "{} {:width$}  {:>9}{}  {:>11}  {:>10}  {:>10}",
-                if value.is_wrong() { "!" } else { " " },
-                value.name,
-                number(local.map(|metrics| metrics.nmse)),
-                of_b(number(value.local_b().map(|metrics| metrics.nmse))),
-                number(accumulated.map(|metrics| metrics.nmse)),
-                number(accumulated.map(|metrics| (1.0 - metrics.cosine).max(0.0))),
-                number(accumulated.map(|metrics| metrics.largest.difference)),
-            )?;
+            let mut line = format!("{} {:width$}", if value.is_wrong() { "!" } else { " " }, value.name);
+            for (number, _) in value.numbers().into_iter().zip(columns).filter(|(_, title)| title.is_some()) {
+                write!(line, "  {:>11}", number.map_or("-".to_owned(), scientific))?;
+            }
+            let accumulated = value.accumulated.as_ref();
             if let Some(largest) = accumulated.map(|metrics| metrics.largest).filter(|l| l.difference > 0.0) {
                 write!(line, "  ({}, {})", largest.position, largest.column)?;
             }
@@ -245,6 +248,15 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// What the columns of numbers are called; that of B only where B's operations were judged.
+    pub(crate) fn columns(&self) -> [Option<&'static str>; 6] {
+        let (a, b) = match self.values.iter().any(|value| value.b.is_some()) {
+            true => ("own error A", Some("own error B")),
+            false => ("own error", None),
+        };
+        [Some(a), b, Some("limit"), Some("accumulated"), Some("1 − cosine"), Some("max |a − b|")]
+    }
+
     /// The verdict on traces that are alike, in a line.
     pub(crate) fn all_is_well(&self) -> String {
         let is_right = |value: &&Compared| {

@@ -1,12 +1,11 @@
 //! Values that are not alike whatever their numbers say: of another shape, or no numbers in either trace.
 
-use std::ops::Range;
-
 use backend::Weight;
 use graph::{Graph, ValueId};
 
+use crate::causes::words;
 use crate::compare::Sides;
-use crate::judge::{Blocks, Region, rows_at_once};
+use crate::judge::{Judgement, Region, chunks};
 use crate::report::Own;
 use crate::trace::Shape;
 use crate::{Cause, Error, First, Oracle, Verdict, tapped_name};
@@ -41,7 +40,7 @@ impl Sides<'_> {
                 _ => {
                     notes.push(format!(
                         "`{name}` is the first with NaN or infinities, {}; both sides have them",
-                        crate::causes::place(&region, (self.positions, self.values[at].cols), None)
+                        words::place(&region, (self.positions, self.values[at].cols), None)
                     ));
                     first
                 }
@@ -79,13 +78,10 @@ impl Sides<'_> {
                 shapes.collect::<Vec<_>>().join(", "),
                 self.positions
             );
-            let none = |_: Range<usize>| unreachable!("there are no rows");
-            let nothing = Blocks::new((0, 0), 1, &none);
-            let region = Region { rows: Vec::new(), cols: Vec::new() };
-            let limit = self.whole_limit();
             let oracle = oracles[0].or(oracles[1]);
-            let first = First::new(&value.name, side, region, &nothing, limit, oracle.as_ref())?;
-            let (nmse, causes) = (f64::INFINITY, vec![certain("shape", text)]);
+            let (limit, nothing) = (self.whole_limit(), Judgement::default());
+            let first = First::new(&value.name, side, &nothing, (0, 0), limit, oracle.as_ref());
+            let (nmse, causes) = (f64::INFINITY, vec![Cause::certain("shape", text)]);
             return Ok(Some((at, First { nmse, whole: nmse, causes, ..first })));
         }
         Ok(None)
@@ -95,13 +91,12 @@ impl Sides<'_> {
     fn not_finite(&self, at: usize) -> Result<Option<Region>, Error> {
         let value = &self.values[at];
         let (mut rows, mut cols) = (Vec::new(), vec![false; value.cols]);
-        for first in (0..value.rows).step_by(rows_at_once(value.cols)) {
-            let block =
-                self.a.matrix(&value.name, first..value.rows.min(first + rows_at_once(value.cols)))?;
-            for r in 0..block.rows {
-                let bad = block.row(r).iter().zip(&mut cols).filter(|(x, _)| !x.is_finite());
+        for chunk in chunks(value.rows, value.cols) {
+            let found = self.a.matrix(&value.name, chunk.clone())?;
+            for r in 0..found.rows {
+                let bad = found.row(r).iter().zip(&mut cols).filter(|(x, _)| !x.is_finite());
                 if bad.map(|(_, col)| *col = true).count() > 0 {
-                    rows.push(first + r);
+                    rows.push(chunk.start + r);
                 }
             }
         }
@@ -124,11 +119,10 @@ impl Sides<'_> {
              file is spoilt, and every engine computes such numbers from it",
             graph.weight(weight).name
         );
-        let make = |rows: Range<usize>| self.block(&value.name, rows);
-        let both = Blocks::new((value.rows, value.cols), rows_at_once(value.cols), &make);
-        let limit = self.whole_limit();
-        let first = First::new(&value.name, Some("a"), region.clone(), &both, limit, Some(&oracle))?;
-        let (nmse, causes) = (f64::INFINITY, vec![certain("weight-not-finite", text)]);
+        let judgement = self.value(value, |rows, _, _| Some(region.within(rows.clone())))?;
+        let (shape, limit) = ((value.rows, value.cols), self.whole_limit());
+        let first = First::new(&value.name, Some("a"), &judgement, shape, limit, Some(&oracle));
+        let (nmse, causes) = (f64::INFINITY, vec![Cause::certain("weight-not-finite", text)]);
         Ok(Some(First { nmse, whole: nmse, causes, ..first }))
     }
 }
@@ -137,11 +131,6 @@ impl Sides<'_> {
 fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
     let output = || (tapped_name(&graph.value(graph.output()).name) == name).then(|| graph.output());
     graph.find(name).or_else(output)
-}
-
-/// What needs no hypothesis.
-fn certain(kind: &'static str, text: String) -> Cause {
-    Cause { kind, text, nmse: 0.0, explained: 1.0, likely: true }
 }
 
 /// How many numbers of a weight are NaN or infinite, and where the first is, in words.

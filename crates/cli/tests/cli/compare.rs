@@ -155,3 +155,37 @@ fn one_position_is_no_plural() {
         "{text}"
     );
 }
+
+/// Which of two traces of the embedded model is right, the program knows: the model is in it.
+#[test]
+fn the_embedded_model_judges_its_traces() {
+    let home = Home::new();
+    home.run("trace --tokens 1,300,7 -o a.safetensors").ok();
+    changed(&home, "a.safetensors", "bad.safetensors", "ffn_up-0", |x| x * 0.5);
+    for (args, side) in [("bad.safetensors a.safetensors", "A"), ("a.safetensors bad.safetensors", "B")] {
+        let ran = home.run(&format!("compare {args}"));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        let verdict = format!("{side} first goes wrong at ffn_up-0, position 0");
+        assert!(ran.stdout.starts_with(&verdict), "{}", ran.stdout);
+        assert!(ran.stdout.contains("likely cause: the result is scaled by 1/2"), "{}", ran.stdout);
+    }
+}
+
+/// The terminal and the page show the same numbers under the same names, and both say what they are.
+#[test]
+fn the_page_says_what_the_terminal_says() {
+    let home = Home::new();
+    home.run("trace -m MODEL --tokens 1,300,7 -o a.safetensors").quiet();
+    changed(&home, "a.safetensors", "bad.safetensors", "ffn_up-0", |x| x * 0.5);
+    let text = home.run("compare bad.safetensors -m MODEL --html page.html").stdout;
+    let page = std::fs::read_to_string(home.path("page.html")).expect("a page");
+    for term in ["own error", "accumulated", "limit", "1 − cosine", "max |a − b|", "NMSE, Σ(a − b)² / Σa²"]
+    {
+        assert!(text.contains(term) && page.contains(term), "{term}: {text}");
+    }
+    let line = text.lines().find(|line| line.starts_with("! ffn_up-0 ")).expect("the failing value");
+    let row = page.lines().find(|line| line.contains("<code>ffn_up-0</code></td>")).expect("its row");
+    for number in line.split_whitespace().skip(2).take(5) {
+        assert!(row.contains(&format!(">{number}</td>")), "{number}: {row}");
+    }
+}

@@ -66,8 +66,13 @@ fn values_can_be_chosen() {
 fn text_is_what_tokenize_makes_of_it() {
     let home = Home::new();
     let ids = home.run("tokenize -m MODEL --ids Hello").quiet();
-    let report = home.run("trace -m MODEL -p Hello --filter embd --json").json();
-    assert_eq!(report["tokens"].to_string(), ids.trim());
+    write(&home.path("text"), "Hello\n");
+    for args in ["trace -m MODEL --filter embd", "logits -m MODEL"] {
+        for text in ["-p Hello", "-f text"] {
+            let report = home.run(&format!("{args} {text} --json")).json();
+            assert_eq!(report["tokens"].to_string(), ids.trim(), "{args} {text}");
+        }
+    }
 }
 
 #[test]

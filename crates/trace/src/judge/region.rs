@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::Serialize;
 
 /// The rows and columns in which a value is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Region {
     /// Rows, rising.
     pub rows: Vec<usize>,
@@ -46,9 +46,22 @@ pub(super) fn cols(bad: &[bool]) -> Vec<usize> {
 }
 
 impl Region {
-    /// What of it lies in the rows of `range`, counted from there.
+    /// Its part in the rows of `range`, counted from there.
     pub(crate) fn within(&self, range: Range<usize>) -> Region {
         let rows = self.rows.iter().filter(|&r| range.contains(r)).map(|r| r - range.start);
         Region { rows: rows.collect(), cols: self.cols.clone() }
+    }
+
+    /// Takes in what is wrong in later rows, counted from `first`.
+    pub(crate) fn extend(&mut self, first: usize, other: &Region) {
+        self.rows.extend(other.rows.iter().map(|r| first + r));
+        self.cols.extend(&other.cols);
+        self.cols.sort_unstable();
+        self.cols.dedup();
+    }
+
+    /// A sum over its rows and columns.
+    pub(crate) fn sum(&self, of: impl Fn(usize, usize) -> f64) -> f64 {
+        self.rows.iter().map(|&r| self.cols.iter().map(|&c| of(r, c)).sum::<f64>()).sum()
     }
 }

@@ -81,7 +81,7 @@ fn threads_change_no_bit() {
 
 /// Every engine computes NaN then, and alike.
 #[test]
-fn nan_in_a_weight_is_told() {
+fn nan_in_a_weight_is_reported() {
     let name = "blk.1.attn_q.weight";
     let bench = Bench::with_nan(Spec { layers: 2, ..Spec::new(Format::F32) }, name, 3 * 256 + 5);
     let (cpu, reference) = (bench.cpu(), bench.reference());

@@ -111,7 +111,12 @@ fn one_head_may_be_rotated_otherwise() {
         })
     };
     let later = with(2, &|r| r + 1);
-    assert_eq!((later.causes[0].kind, later.causes[0].likely), ("rope-position", true), "{:?}", later.causes);
+    assert_eq!(
+        (later.causes[0].kind, later.causes[0].likely),
+        ("wrong-position", true),
+        "{:?}",
+        later.causes
+    );
     assert!(later.causes[0].text.contains("too large by 1"), "{:?}", later.causes);
     let not_at_all = with(1, &|_| 0);
     let causes = &not_at_all.causes;

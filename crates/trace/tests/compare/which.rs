@@ -216,13 +216,13 @@ fn the_side_at_fault_has_its_errors_in_the_table() {
     assert_eq!((&value.verdict, &of_b.verdict), (&Verdict::Right, &Verdict::Wrong));
     assert!(of_b.metrics.is_some_and(|metrics| (metrics.nmse - 1.0).abs() < 1e-3), "{of_b:?}");
     let text = report.to_string();
-    assert!(text.contains("local A    local B"), "{text}");
+    assert!(text.contains("own error A  own error B"), "{text}");
     let line = text.lines().find(|line| line.starts_with("! Vcur-1 ")).expect("a marked line");
     assert_eq!(line.split_whitespace().nth(3), Some("1.0e0"), "{line}");
     let page = report.html();
     assert!(page.contains("class=\"wrong first\"") && page.contains("first wrong: Vcur-1"), "{page}");
     // Nothing is told of B where only A was judged.
-    assert!(!bench.compare(&other, &cpu).to_string().contains("local B"));
+    assert!(!bench.compare(&other, &cpu).to_string().contains("own error B"));
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! What of an operation may be other than it is: its numbers and its choices.
+//!
+//! A diagnosis of a wrong result tries these beside the operands ([`Op::operands`]).
+
+use crate::{Activation, Graph, Op, Pairing, Rope};
+
+impl Op {
+    /// Shows `each` its numeric parameters and what they are called.
+    pub fn numbers(&mut self, mut each: impl FnMut(&'static str, &mut f32)) {
+        match self {
+            Op::RmsNorm { eps, .. } => each("eps", eps),
+            Op::Rope { rope, .. } => {
+                each("theta", &mut rope.theta);
+                each("scale of positions", &mut rope.scale);
+            }
+            Op::Attention { scale, .. } => each("scale of scores", scale),
+            Op::Scale { factor, .. } => each("factor", factor),
+            Op::Input { .. }
+            | Op::Embed { .. }
+            | Op::Linear { .. }
+            | Op::Gate { .. }
+            | Op::Route { .. }
+            | Op::Experts { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::OutputRows { .. } => {}
+        }
+    }
+
+    /// The operations that differ from it, a part of `graph`, in one choice: the other pairing, another activation.
+    pub fn variants(&self, graph: &Graph) -> Vec<Op> {
+        match *self {
+            Op::Rope { x, rope } => {
+                let pairing = match rope.pairing {
+                    Pairing::Interleaved => Pairing::Halves,
+                    Pairing::Halves => Pairing::Interleaved,
+                };
+                // Factors are one a pair, so they do not fit other dimensions.
+                let dims = if rope.dims == rope.head_dim { rope.dims / 4 * 2 } else { rope.head_dim };
+                let ropes = [Rope { pairing, ..rope }, Rope { dims, factors: None, ..rope }];
+                ropes.into_iter().filter(|rope| rope.dims > 0).map(|rope| Op::Rope { x, rope }).collect()
+            }
+            Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: act.other() }],
+            Op::Experts { x, routes, gate, up, down, act } => {
+                vec![Op::Experts { x, routes, gate, up, down, act: act.other() }]
+            }
+            Op::Route { logits, used } => {
+                let experts = graph.value(logits).cols;
+                let others = [used - 1, used + 1, experts].into_iter();
+                let others = others.filter(|other| *other != used && (1..=experts).contains(other));
+                others.map(|used| Op::Route { logits, used }).collect()
+            }
+            Op::Input { .. }
+            | Op::Embed { .. }
+            | Op::Linear { .. }
+            | Op::RmsNorm { .. }
+            | Op::Attention { .. }
+            | Op::Scale { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::OutputRows { .. } => Vec::new(),
+        }
+    }
+
+    /// Whether a row's result depends on its position or on the rows before it.
+    pub fn is_positional(&self) -> bool {
+        match self {
+            Op::Rope { .. } | Op::Attention { .. } => true,
+            Op::Input { .. }
+            | Op::Embed { .. }
+            | Op::Linear { .. }
+            | Op::RmsNorm { .. }
+            | Op::Gate { .. }
+            | Op::Route { .. }
+            | Op::Experts { .. }
+            | Op::Scale { .. }
+            | Op::Add { .. }
+            | Op::AddBias { .. }
+            | Op::OutputRows { .. } => false,
+        }
+    }
+}
+
+impl Activation {
+    fn other(self) -> Activation {
+        match self {
+            Activation::Silu => Activation::GeluTanh,
+            Activation::GeluTanh => Activation::Silu,
+        }
+    }
+}

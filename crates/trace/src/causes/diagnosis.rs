@@ -1,0 +1,211 @@
+//! Holding hypotheses against what was recorded, and ordering those that it bears out.
+
+use super::{Candidate, Cause};
+use crate::Matrix;
+use crate::judge::Pair;
+use crate::metrics::{Measure, difference, ratio};
+use crate::oracle::Call;
+
+/// The most causes that are reported.
+pub(super) const MOST: usize = 6;
+
+/// Wrong numbers from which a cause is believed: fewer are explained by chance.
+pub(super) const ENOUGH: usize = 8;
+
+/// The probability of chance from which on nothing is reported. A hypothesis leaves the part `left` of the error
+/// of `n` numbers by chance in about `left^(n/2)` of all cases.
+const CHANCE: f64 = 1e-3;
+
+/// Wrong rows in which an operation is tried out before it is computed in all.
+const FEW: usize = 4;
+
+/// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// A mistake with nothing fitted to the data.
+    Known,
+    /// A mistake with a number estimated from the data.
+    Estimated,
+    /// One of so many that one is near by chance.
+    General,
+    /// Says how it looks, with many numbers fitted.
+    Fitted,
+}
+
+/// Hypotheses that were borne out.
+pub(super) struct Diagnosis<'a> {
+    pub(super) candidate: &'a Candidate<'a>,
+    /// With rank, and whether they hold only in the wrong region.
+    causes: Vec<(Rank, bool, Cause)>,
+    error: f64,
+    region_error: f64,
+    /// The rounding in that, at least, which no mistake explains.
+    rounding: f64,
+    /// The error that zero or a factor leaves, whichever is less.
+    pub(super) plain: f64,
+    /// Numbers that make up the error.
+    wrong: usize,
+}
+
+impl<'a> Diagnosis<'a> {
+    pub(super) fn new(candidate: &'a Candidate<'a>) -> Diagnosis<'a> {
+        let expected = &candidate.expected;
+        let (error, region_error) = (candidate.error(expected), candidate.region_error(expected));
+        let rounding = rounding(candidate).min(0.9 * region_error);
+        let (plain, wrong) = (region_error.min(candidate.energy(&candidate.found)), wrong(candidate));
+        Diagnosis { candidate, causes: Vec::new(), error, region_error, rounding, plain, wrong }
+    }
+
+    /// Holds what a mistake would have made against what was recorded.
+    pub(super) fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
+        let s = self.candidate;
+        let error = s.region_error(made);
+        let left = ratio((error - self.rounding).max(0.0), self.region_error - self.rounding);
+        // By chance alone, one of many values is a little like another, and few numbers are like anything.
+        let (most, fitted) = match rank {
+            Rank::Known => (0.5, 0),
+            Rank::Estimated => (0.5, 1),
+            Rank::General | Rank::Fitted => (0.1, 1),
+        };
+        let numbers = self.wrong.saturating_sub(fitted) as f64;
+        if left.is_nan() || left > most || numbers == 0.0 || left.powf(numbers / 2.0) > CHANCE {
+            return;
+        }
+        // Zero is as near, unless it is zero that is meant.
+        let energy = s.energy(made);
+        if error >= energy && (error > 0.0 || energy > 0.0) {
+            return;
+        }
+        // Everywhere or only where the value is wrong: the former says more.
+        let everywhere = ratio((s.error(made) - self.rounding).max(0.0), self.error - self.rounding)
+            <= left.max(1e-9) * 1.5;
+        let (mut text, mut mixed) = (text.into(), None);
+        if !everywhere {
+            text = format!("{text} (only {})", s.place);
+            mixed = Some(s.only_in_region(made));
+        }
+        let made = mixed.as_ref().unwrap_or(made);
+        let plain = Pair::plain(made, &s.found, s.limit);
+        let is_borne_out = Pair { rounding: Some(&s.rounding), ..plain }.wrong().is_none();
+        let likely = is_borne_out && left <= 0.1 && error <= 0.1 * energy && self.wrong >= ENOUGH;
+        if !likely && error - self.rounding > most * (self.plain - self.rounding).max(0.0) {
+            return;
+        }
+        let mut measure = Measure::default();
+        measure.add(0, made, &s.found);
+        let cause = Cause { kind, text, nmse: measure.metrics().nmse, explained: 1.0 - left, likely };
+        self.causes.push((rank, !everywhere, cause));
+    }
+
+    /// Holds another computation against what was recorded: first in a few rows, and in all where these bear it out.
+    /// What cannot be computed is no hypothesis.
+    pub(super) fn try_call(
+        &mut self,
+        kind: &'static str,
+        rank: Rank,
+        text: impl Into<String>,
+        (call, inputs): (&Call, &[Matrix]),
+    ) {
+        let few = Few::new(self.candidate);
+        if few.rows.len() * 2 < self.candidate.found.rows
+            && few.error(call, inputs).is_none_or(|error| error > 0.5 * few.expected())
+        {
+            return;
+        }
+        if let Ok(made) = self.candidate.run(call, inputs) {
+            self.try_out(kind, rank, text, &made);
+        }
+    }
+
+    /// What was borne out, the best first.
+    pub(super) fn finish(self) -> Vec<Cause> {
+        // Below this, fits differ by rounding alone.
+        let limit = self.candidate.limit;
+        let noise = if limit > 1e-4 { limit } else { limit * 1e-3 };
+        let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
+        let mut causes = self.causes;
+        causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
+        let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
+        let mut reported: Vec<Cause> = Vec::new();
+        for (rank, part, cause) in causes {
+            // What makes the same numbers says no more.
+            let is_same = |other: &Cause| (other.nmse, other.explained) == (cause.nmse, cause.explained);
+            let is_new = !reported.iter().any(is_same);
+            let worth = match best {
+                // What is borne out makes what is not idle, and so it does with what only describes it, with
+                // what holds in a part where it holds everywhere, and with an estimate of the same.
+                Some((best, best_part, true)) => {
+                    let describes = rank == Rank::Fitted && best < Rank::Fitted;
+                    let same = reported.iter().any(|other| other.kind == cause.kind) && rank > best;
+                    cause.likely && !describes && part <= best_part && !same
+                }
+                _ => true,
+            };
+            if is_new && worth && reported.len() < MOST {
+                reported.push(cause);
+            }
+        }
+        reported
+    }
+}
+
+/// The square errors that rounding makes over the wrong region, in the way that the error is nearest to.
+fn rounding(s: &Candidate<'_>) -> f64 {
+    let left = |way: usize| {
+        s.region.sum(|r, c| {
+            let error = f64::from(s.found.at(r, c)) - f64::from(s.expected.at(r, c));
+            (error - s.rounding.at(r, c)[way]).powi(2)
+        })
+    };
+    let way = usize::from(left(1) < left(0));
+    s.region.sum(|r, c| s.rounding.at(r, c)[way].powi(2))
+}
+
+/// Numbers of the wrong region that are wrong themselves, beyond the limit or about as much as its worst:
+/// those that are not show noise.
+fn wrong(s: &Candidate<'_>) -> usize {
+    let numbers = || s.region.rows.iter().flat_map(|&r| s.region.cols.iter().map(move |&c| (r, c)));
+    let error = |(r, c)| difference(s.expected.at(r, c), s.found.at(r, c));
+    let worst = numbers().map(error).fold(0.0, f64::max);
+    let usual = (s.limit * s.energy(&s.expected) / numbers().count() as f64).sqrt();
+    numbers().filter(|&at| error(at) > usual.min(0.05 * worst)).count()
+}
+
+/// The first wrong rows, and those before them where positions count.
+pub(super) struct Few<'a> {
+    candidate: &'a Candidate<'a>,
+    rows: Vec<usize>,
+    /// The wrong ones, by their place among `rows`, and in the value.
+    wrong: Vec<(usize, usize)>,
+}
+
+impl<'a> Few<'a> {
+    pub(super) fn new(candidate: &'a Candidate<'a>) -> Few<'a> {
+        let wrong = &candidate.region.rows[..FEW.min(candidate.region.rows.len())];
+        let rows: Vec<usize> = match (candidate.call.op.is_positional(), wrong.last()) {
+            (true, Some(&last)) => (0..=last).collect(),
+            _ => wrong.to_vec(),
+        };
+        let wrong = rows.iter().enumerate().filter(|(_, row)| wrong.contains(row));
+        Few { candidate, wrong: wrong.map(|(i, &row)| (i, row)).collect(), rows }
+    }
+
+    /// Square errors of what `call` makes of the rows; `None` where it cannot be computed.
+    pub(super) fn error(&self, call: &Call, inputs: &[Matrix]) -> Option<f64> {
+        let tokens = self.rows.iter().filter_map(|&r| call.tokens.get(r).copied()).collect();
+        let inputs: Vec<Matrix> = inputs.iter().map(|x| x.take_rows(&self.rows)).collect();
+        let made = self.candidate.run(&Call { tokens, ..call.clone() }, &inputs).ok()?;
+        Some(self.sum(|i, _, c| made.at(i, c)))
+    }
+
+    /// Square errors of what should be.
+    fn expected(&self) -> f64 {
+        self.sum(|_, r, c| self.candidate.expected.at(r, c))
+    }
+
+    fn sum(&self, of: impl Fn(usize, usize, usize) -> f32) -> f64 {
+        let s = self.candidate;
+        let square = |i: usize, r: usize, c: usize| difference(of(i, r, c), s.found.at(r, c)).powi(2);
+        self.wrong.iter().map(|&(i, r)| s.region.cols.iter().map(|&c| square(i, r, c)).sum::<f64>()).sum()
+    }
+}
