@@ -42,14 +42,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let wanted = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
-    let mut engine = load::engine(&args.model, &args.engine, wanted)?;
+    let logit_rows = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
+    let mut engine = load::engine(&args.model, &args.engine, logit_rows)?;
     let tokens = &args.sequence.tokens(engine.model().file())?;
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
         outfile::spare("-o", path, &outfile::of(engine.model().file()))?;
     }
     let prints = args.json || args.output.is_none();
-    let last = compute(&mut engine, tokens, wanted, args.output.as_deref())?;
+    let last = compute(&mut engine, tokens, logit_rows, args.output.as_deref())?;
     if prints {
         print(&engine, tokens, &last, args.json)?;
     }
@@ -61,14 +61,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn compute(
     engine: &mut Engine,
     tokens: &[u32],
-    wanted: LogitRows,
+    logit_rows: LogitRows,
     path: Option<&Path>,
 ) -> anyhow::Result<Vec<f32>> {
-    let rows = if wanted == LogitRows::Last { 1 } else { tokens.len() };
+    let rows = if logit_rows == LogitRows::Last { 1 } else { tokens.len() };
     let mut out = None;
     let mut written = Ok(());
     let mut last = Vec::new();
-    engine.logits(tokens, wanted, |position, row| {
+    engine.logits(tokens, logit_rows, |position, row| {
         if position + 1 == tokens.len() {
             last = row.to_vec();
         }

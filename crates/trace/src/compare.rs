@@ -1,4 +1,4 @@
-//! Two traces side by side: how far values are apart, and which operation is to blame.
+//! Two traces side by side: how far values are apart, and which operation is failing.
 //!
 //! Error that an operation gets with its inputs is not its own. So each operation is judged alone: the
 //! inputs that were recorded are fed to the same operation of a reference backend, and what was recorded
@@ -17,7 +17,7 @@ use crate::{Compared, Error, First, Matrix, Meta, Method, Metrics, Oracle, Repor
 const WHOLE_BF16: f64 = 1e-3;
 
 /// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
-/// accumulates over layers, so this can only tell what is grossly wrong.
+/// accumulates over layers, so this finds only gross errors.
 const WHOLE_QUANTIZED: f64 = 1e-2;
 
 /// Checks trace `a` against `b`; operations are replayed on `oracle` when there
@@ -253,7 +253,7 @@ impl Sides<'_> {
         Ok(None)
     }
 
-    /// A value that is further apart than `limit`, for which nobody is to blame.
+    /// A value that is further apart than `limit`, of which no side is known to be wrong.
     fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
         let mut judgement = self.value(value, |_, b, a| Pair::plain(b, a, limit).wrong())?;
         if !judgement.is_wrong() {

@@ -69,7 +69,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if self.is_begun {
-            // Nobody can be told when that fails.
+            // There is nobody to report a failure to.
             let _ = fs::remove_file(&self.part);
         }
     }

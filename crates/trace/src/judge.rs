@@ -48,7 +48,7 @@ pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 /// The part of the limit that right rows are within as a rule.
 const USUAL: f64 = 1.0 / 16.0;
 
-/// Rows from which a direction of the error is told from chance.
+/// Rows from which an error to one side is no chance.
 const ROWS: usize = 4;
 
 /// Numbers of a value that are in memory at a time, about: 8 MB of f32. What is computed from them takes
@@ -161,6 +161,11 @@ impl<'a> Pair<'a> {
         self.rounding.map_or(0.0, |rounding| rounding.square(r, c))
     }
 
+    /// The square error that rounding explains of a number beside those of other rows.
+    fn usual_square(&self, r: usize, c: usize) -> f64 {
+        self.rounding.map_or(0.0, |rounding| rounding.square(r, c).max(rounding.usual(r, c)))
+    }
+
     /// Sums over `rows`, which count `weights` in a column.
     fn sums(&self, rows: &[usize], weights: &[f64]) -> Sums {
         let cols = self.found.cols;
@@ -175,7 +180,7 @@ impl<'a> Pair<'a> {
             for (c, col) in sums.cols.iter_mut().enumerate() {
                 let (y, error, square) = (self.expected.at(r, c), self.error(r, c), self.square(r, c));
                 sums.rows[i].add(y, error, square, 1.0);
-                col.add(y, error, square, weights[r]);
+                col.add(y, error, self.usual_square(r, c), weights[r]);
             }
         }
         if self.is_directed {
@@ -188,7 +193,6 @@ impl<'a> Pair<'a> {
     /// measured by those that rounding makes of rows; a row that repeats another is no news to a column.
     fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
         let cols = self.found.cols;
-        let all: f64 = sums.cols.iter().map(|col| col.rounding).sum();
         let is_new: Vec<bool> = (0..rows.len())
             .map(|i| (0..i).all(|j| self.expected.row(rows[j]) != self.expected.row(rows[i])))
             .collect();
@@ -201,7 +205,7 @@ impl<'a> Pair<'a> {
                 }
                 let number = (f64::from(y), f64::from(found) - f64::from(y));
                 let added = self.rounding.map_or_else(Default::default, |rounding| rounding.at(r, c));
-                let usual = ratio(sums.rows[i].rounding * sums.cols[c].rounding, all);
+                let usual = self.rounding.map_or(0.0, |rounding| rounding.usual(r, c));
                 sums.row_drifts[i].add(number, added, 0.0, 1.0);
                 if is_new[i] {
                     sums.col_drifts[c].add(number, added, usual, weights[r]);
@@ -257,7 +261,6 @@ impl<'a> Pair<'a> {
         let sums = pair.sums(&all, &weights);
         // What a column would have of the rows, whose energies are 1 there, if all had the same.
         let share = n as f64 / cols as f64;
-        let rounding: f64 = sums.cols.iter().map(|col| col.rounding).sum();
         // What a number of a row and a column has as a rule.
         let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
         let mut bad_rows = drift::wrong(&sums.row_drifts, &sums.drift);
@@ -266,13 +269,7 @@ impl<'a> Pair<'a> {
             bad_rows[r] |= sums.rows[r].beside(energies[r]).is_wrong(self.limit);
             for (c, bad_col) in bad_cols.iter_mut().enumerate() {
                 let mut number = Slice::default();
-                let usual_rounding = ratio(sums.rows[r].rounding * sums.cols[c].rounding, rounding);
-                number.add(
-                    self.expected.at(r, c),
-                    self.error(r, c),
-                    self.square(r, c).max(usual_rounding),
-                    1.0,
-                );
+                number.add(self.expected.at(r, c), self.error(r, c), self.usual_square(r, c), 1.0);
                 if number.beside(usual(r, c)).is_wrong(self.limit) {
                     (bad_rows[r], *bad_col) = (true, true);
                 }

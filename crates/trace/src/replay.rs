@@ -12,7 +12,7 @@ use crate::oracle::Call;
 use crate::report::{First, Own};
 use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
 
-/// Operations that are replayed in a row where a trace lacks what lies between, at most.
+/// Operations that are replayed in a row where a trace lacks the values between, at most.
 const CHAIN: usize = 4;
 
 /// The replay of one trace.
@@ -42,7 +42,7 @@ struct Rows {
 type Inputs = Result<(Vec<Matrix>, f64), String>;
 
 impl Replay<'_> {
-    /// The name under which a value was recorded; of the output, what the watched program computed.
+    /// The name under which a value was recorded; of the output, what the tapped program computed.
     fn name(&self, id: ValueId) -> String {
         let name = &self.oracle.graph().value(id).name;
         let tapped = tapped_name(name);
@@ -190,7 +190,7 @@ impl Replay<'_> {
             }
         }
         if first.is_none() {
-            first = self.unwatched(report)?;
+            first = self.untapped(report)?;
         }
         Ok(first)
     }
@@ -203,15 +203,15 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether the program that is not watched computes the same output.
-    fn unwatched(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
+    /// Whether the untapped program computes the same output.
+    fn untapped(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
-        let (Some(watched), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
+        let (Some(with_taps), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
             return Ok(None);
         };
-        let rows = watched.rows.min(plain.rows).min(self.positions);
+        let rows = with_taps.rows.min(plain.rows).min(self.positions);
         let quantized = graph
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
@@ -226,10 +226,10 @@ impl Replay<'_> {
             return Ok(None);
         }
         let cause = Cause::certain(
-            "not-watched",
-            "the program that is not watched computes something else than the one whose values are recorded, in \
-             which every operation is right: a fused kernel is wrong where the single operations are right, or a \
-             buffer is used again too early"
+            "untapped",
+            "the untapped program computes something else than the tapped one, whose values are recorded and whose \
+             operations are all right: a fused kernel is wrong where the single operations are right, or a buffer \
+             is used again too early"
                 .to_owned(),
         );
         let first =

@@ -59,7 +59,7 @@ pub struct Report {
 pub struct First {
     /// Its name.
     pub name: String,
-    /// The trace that it is wrong in, `a` or `b`; `None` where no replay tells which.
+    /// The trace that it is wrong in, `a` or `b`; `None` where no replay shows which.
     pub side: Option<&'static str>,
     /// The first wrong position.
     pub position: usize,
@@ -154,15 +154,15 @@ pub enum Verdict {
     NotJudged(String),
 }
 
-/// What is said where nobody is to blame.
-pub(crate) const NO_SIDE: &str = "no replay tells which of them is wrong, nor why";
+/// Stands for causes where no side is known to be wrong.
+pub(crate) const NO_SIDE: &str = "no replay shows which of them is wrong, nor why";
 
 impl First {
     /// What happens at the value: one side goes wrong, or both part.
     pub(crate) fn verb(&self) -> String {
         match self.side {
             Some(side) => format!("{} first goes wrong", side.to_uppercase()),
-            None => "A and B first part".to_owned(),
+            None => "A and B first differ".to_owned(),
         }
     }
 
@@ -277,7 +277,7 @@ impl Report {
                 "alike: every operation is right on its own, {all} of {all} values judged at {positions}"
             ),
             Method::Replay => format!(
-                "alike as far as can be told: {judged} of {all} values are right on their own at {positions}, \
+                "alike as far as can be judged: {judged} of {all} values are right on their own at {positions}, \
                  the others could not be judged; where both have them, they are near each other"
             ),
         }

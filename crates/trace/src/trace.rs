@@ -46,7 +46,7 @@ pub(crate) struct Header<K: Ord> {
     pub(crate) tensors: IndexMap<String, Entry>,
 }
 
-/// Where a tensor lies.
+/// Where a tensor is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) dtype: String,
@@ -191,7 +191,7 @@ impl Trace {
 }
 
 impl Entry {
-    /// The shape of a tensor of a trace that lies within `len` bytes.
+    /// The shape of a tensor of a trace that is within `len` bytes.
     fn check(&self, name: &str, len: u64) -> Option<Shape> {
         let ([rows, cols], [begin, end]) = (self.shape[..].try_into().ok()?, self.data_offsets);
         let shape = Shape { name: name.to_owned(), rows, cols };

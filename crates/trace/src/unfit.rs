@@ -58,10 +58,10 @@ impl Sides<'_> {
         for (at, value) in self.values[..before].iter().enumerate() {
             let shapes = [self.a, self.b].map(|trace| trace.value(&value.name));
             let is_wrong = |side: usize| {
-                let wanted = oracles[side].and_then(|oracle| {
+                let expected = oracles[side].and_then(|oracle| {
                     id_of(oracle.graph(), &value.name).map(|id| oracle.graph().value(id).cols)
                 });
-                let is_other = |shape: &Shape| wanted.is_some_and(|cols| cols != shape.cols);
+                let is_other = |shape: &Shape| expected.is_some_and(|cols| cols != shape.cols);
                 shapes[side].is_some_and(|shape| shape.rows < self.positions || is_other(shape))
             };
             let side = match (is_wrong(0), is_wrong(1), shapes) {
@@ -127,7 +127,7 @@ impl Sides<'_> {
     }
 }
 
-/// The value that was recorded as `name`, which may be that of the watched program.
+/// The value that was recorded as `name`, which may be that of the tapped program.
 fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
     let output = || (tapped_name(&graph.value(graph.output()).name) == name).then(|| graph.output());
     graph.find(name).or_else(output)

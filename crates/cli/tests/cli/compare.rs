@@ -107,7 +107,7 @@ fn only_what_comes_from_the_model_is_judged() {
     let ran = home.run_with("compare -m MODEL a.safetensors", &[b.to_str().expect("UTF-8")]);
     let text = &ran.stdout;
     assert_eq!((ran.code, &*ran.stderr), (Some(1), ""), "{text}");
-    assert!(text.starts_with("A and B first part at embd"), "{text}");
+    assert!(text.starts_with("A and B first differ at embd"), "{text}");
     assert!(text.contains("note: B comes from another model file than the one given"), "{text}");
 }
 

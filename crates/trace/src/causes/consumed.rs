@@ -1,8 +1,8 @@
 //! Whether an operation read what was recorded of its inputs.
 //!
 //! A value may be written over after it was read, or recorded at another time than it was used; and one that
-//! is wrong within its limit seems right. Then the operation that reads it is blamed for the difference.
-//! Whether that is so, the input tells: computed again from its own inputs, it moves the result the way in
+//! is wrong within its limit seems right. Then the operation that reads it seems wrong.
+//! The input shows whether that is so: computed again from its own inputs, it moves the result the way in
 //! which the result is wrong, and by as much.
 
 use std::ops::Range;

@@ -132,12 +132,11 @@ impl<'a> Diagnosis<'a> {
             let is_same = |other: &Cause| (other.nmse, other.explained) == (cause.nmse, cause.explained);
             let is_new = !reported.iter().any(is_same);
             let worth = match best {
-                // What is borne out makes what is not idle, and so it does with what only describes it, with
-                // what holds in a part where it holds everywhere, and with an estimate of the same.
+                // What is borne out makes what is not idle, and so it does with estimates and descriptions, and with
+                // what holds in a part where it holds everywhere.
                 Some((best, best_part, true)) => {
-                    let describes = rank == Rank::Fitted && best < Rank::Fitted;
-                    let same = reported.iter().any(|other| other.kind == cause.kind) && rank > best;
-                    cause.likely && !describes && part <= best_part && !same
+                    let is_idle = rank > best && rank != Rank::General;
+                    cause.likely && !is_idle && part <= best_part
                 }
                 _ => true,
             };

@@ -16,23 +16,23 @@ const MOST_ROWS: usize = 512;
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let Some(&first) = s.region.rows.first() else { return };
-    for by in 1..=FAR.min(s.found.rows - 1) {
-        for (is_ahead, sign, text) in [(true, '+', "large"), (false, '−', "small")] {
-            let text = format!(
-                "positions are too {text} by {by}: row r is computed as if at position r {sign} {by}"
-            );
-            if let Ok(made) = shifted(s, by, is_ahead) {
-                diagnosis.try_out("wrong-position", Rank::Known, text, &made);
-            }
-        }
-    }
-    // The first wrong row tells where positions begin again: at that row, or at each so many rows.
+    // The first wrong row shows where positions begin again: at that row, or at each so many rows.
     if first > 1 {
         for (again, place) in
             [(true, format!("in every step of {first}")), (false, format!("at row {first}"))]
         {
             let text = format!("positions begin at 0 again {place}: what was there before does not count");
             if let Ok(made) = restarted(s, first, again) {
+                diagnosis.try_out("wrong-position", Rank::Known, text, &made);
+            }
+        }
+    }
+    for by in 1..=FAR.min(s.found.rows - 1) {
+        for (is_ahead, sign, text) in [(true, '+', "large"), (false, '−', "small")] {
+            let text = format!(
+                "positions are too {text} by {by}: row r is computed as if at position r {sign} {by}"
+            );
+            if let Ok(made) = shifted(s, by, is_ahead) {
                 diagnosis.try_out("wrong-position", Rank::Known, text, &made);
             }
         }
@@ -75,7 +75,7 @@ fn restarted(s: &Candidate<'_>, first: usize, again: bool) -> Result<Matrix, Err
     Ok(Matrix::new(s.found.cols, data))
 }
 
-/// How far back rows see. The first wrong row tells how far, where there should be no window.
+/// How far back rows see. The first wrong row shows how far, where there should be no window.
 fn windows(diagnosis: &mut Diagnosis<'_>, store: Store, first: usize) {
     let s = diagnosis.candidate;
     let mut with = |rank, window: Option<usize>| {

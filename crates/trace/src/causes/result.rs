@@ -164,8 +164,8 @@ fn other_value(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Each number follows from what it should be. Which function it is, the neighbours of a number tell: those that should
-/// be a little smaller and a little larger.
+/// Each number follows from what it should be. Which function it is, its
+/// neighbours show: the numbers that should be a little smaller and a little larger.
 fn function(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);

@@ -94,7 +94,7 @@ impl Drift {
 }
 
 /// Of slices of a value, its rows or its columns, those that drift; `whole` is the drift of all. Where some do, or
-/// the whole does, so does every slice that is nearer to these than to none, or cannot be told from them.
+/// the whole does, so does every slice that is nearer to these than to none, or cannot be distinguished from them.
 pub(super) fn wrong(slices: &[Drift], whole: &Drift) -> Vec<bool> {
     let mut all = Drift::default();
     let is_wrong: Vec<bool> = slices.iter().map(Drift::is_wrong).collect();

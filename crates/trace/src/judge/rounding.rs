@@ -9,6 +9,8 @@ use graph::Role;
 use half::{bf16, f16};
 use quant::Format;
 
+use super::ROWS;
+use crate::metrics::ratio;
 use crate::oracle::Call;
 use crate::{Error, Matrix, Oracle};
 
@@ -22,17 +24,29 @@ pub(super) const WAYS: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounding {
     added: Option<[Matrix; WAYS]>,
-    /// By row, the way that adds more.
-    larger: Vec<usize>,
+    /// By row, the way that adds more, and the sum of its squares.
+    rows: Vec<(usize, f64)>,
+    /// By column, its share of these sums.
+    shares: Vec<f64>,
 }
 
 impl Rounding {
     /// That where each way adds so much.
     pub(super) fn new(added: [Matrix; WAYS]) -> Rounding {
+        let (n, cols) = (added[0].rows, added[0].cols);
         let size =
             |way: usize, r: usize| added[way].row(r).iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
-        let larger = (0..added[0].rows).map(|r| usize::from(size(1, r) > size(0, r))).collect();
-        Rounding { added: Some(added), larger }
+        let larger = |r: usize| if size(1, r) > size(0, r) { (1, size(1, r)) } else { (0, size(0, r)) };
+        let rows = (0..n).map(larger).collect();
+        let rounding = Rounding { added: Some(added), rows, shares: Vec::new() };
+        let share = |c: usize| {
+            let sum: f64 = (0..n).map(|r| ratio(rounding.square(r, c), rounding.rows[r].1)).sum();
+            // How far a single number strays says little.
+            let least = if n < ROWS { 1.0 / cols as f64 } else { 0.0 };
+            (sum / n as f64).max(least)
+        };
+        let shares = (0..cols).map(share).collect();
+        Rounding { shares, ..rounding }
     }
 
     /// That of `call` on `inputs`, which makes `expected`.
@@ -66,7 +80,13 @@ impl Rounding {
 
     /// The square error of a number, in the way that adds more to its row.
     pub(super) fn square(&self, row: usize, col: usize) -> f64 {
-        self.at(row, col)[self.larger.get(row).copied().unwrap_or(0)].powi(2)
+        let way = self.rows.get(row).map_or(0, |(way, _)| *way);
+        self.at(row, col)[way].powi(2)
+    }
+
+    /// The square error that a number of a row and a column has as a rule.
+    pub(super) fn usual(&self, row: usize, col: usize) -> f64 {
+        self.rows.get(row).map_or(0.0, |(_, sum)| sum * self.shares[col])
     }
 }
 

@@ -29,10 +29,13 @@ fn what_is_not_judged_must_be_near() {
     let (cpu, reference) = (bench.cpu(), bench.reference());
     let other = Meta { model_digest: Some("00".into()), ..reference.meta().clone() };
     let report = bench.compare(&cpu, &bench.retold(&reference, other.clone()));
-    assert!(report.alike && report.to_string().starts_with("alike as far as can be told: 0 of "), "{report}");
+    assert!(
+        report.alike && report.to_string().starts_with("alike as far as can be judged: 0 of "),
+        "{report}"
+    );
     let bad = bench.changed(&reference, only("result_norm", |_, _, x| -x));
     let report = bench.compare(&cpu, &bench.retold(&bad, other));
-    assert!(report.to_string().starts_with("A and B first part at result_norm, position 0"), "{report}");
+    assert!(report.to_string().starts_with("A and B first differ at result_norm, position 0"), "{report}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn what_comes_from_another_model_is_not_judged() {
     let other = bench.retold(&bad, with(Some("00")));
     let report = bench.compare(&cpu, &other);
     assert!(report.to_string().contains("B comes from another model file"), "{report}");
-    assert!(!report.alike && report.to_string().starts_with("A and B first part at Vcur-1"), "{report}");
+    assert!(!report.alike && report.to_string().starts_with("A and B first differ at Vcur-1"), "{report}");
     let report = bench.compare(&other, &cpu);
     assert!(report.to_string().contains("A comes from another model file"), "{report}");
     assert!(report.values.iter().all(|value| matches!(value.verdict, Verdict::NotJudged(_))), "{report}");
@@ -85,7 +85,7 @@ fn what_cannot_be_judged_is_not_called_right() {
     };
     let report = bench.compare(&layers(false), &reference);
     let text = report.to_string();
-    assert!(report.alike && text.starts_with("alike as far as can be told: 0 of 2 values"), "{text}");
+    assert!(report.alike && text.starts_with("alike as far as can be judged: 0 of 2 values"), "{text}");
     assert!(!text.contains("every operation"), "{text}");
     let bad = layers(true);
     // Another backend's, or all bits would have to be equal.
@@ -93,17 +93,17 @@ fn what_cannot_be_judged_is_not_called_right() {
     for (a, b, side) in [(&bad, &reference, "A"), (&cpu, &other, "B")] {
         let report = bench.compare(a, b);
         let text = report.to_string();
-        assert!(!report.alike && text.starts_with("A and B first part at l_out-1, position 0"), "{text}");
+        assert!(!report.alike && text.starts_with("A and B first differ at l_out-1, position 0"), "{text}");
         assert!(text.contains(&format!("apart, cannot be judged: `l_out-1` of {side}")), "{text}");
     }
 }
 
 #[test]
-fn the_program_that_is_not_watched_is_judged_too() {
+fn the_untapped_program_is_judged_too() {
     let bench = Bench::new(Format::F32);
     let bad = bench.changed(&bench.cpu(), only("result_output", |_, _, x| x * 1.01));
     let first = bench.compare(&bad, &bench.reference()).first.expect("another output");
-    assert_eq!((&*first.name, first.causes[0].kind), ("result_output", "not-watched"));
+    assert_eq!((&*first.name, first.causes[0].kind), ("result_output", "untapped"));
     let bad = bench.changed(&bench.cpu(), only("result_output.tapped", |_, _, x| x * 1.01));
     let first = bench.compare(&bad, &bench.reference()).first.expect("a wrong output");
     assert_eq!((&*first.name, first.causes[0].kind), ("result_output", "scaled"));
@@ -169,8 +169,8 @@ fn without_a_model_only_accumulated_error_is_known() {
     let report = trace::compare(&bad, &b, None).expect("a report");
     let first = report.first.as_ref().expect("far apart");
     assert_eq!((&*first.name, first.side), ("Qcur-0", None), "nobody is to blame");
-    assert!(report.to_string().starts_with("A and B first part at Qcur-0"), "{report}");
-    assert!(report.html().contains("A and B first part at"));
+    assert!(report.to_string().starts_with("A and B first differ at Qcur-0"), "{report}");
+    assert!(report.html().contains("A and B first differ at"));
 }
 
 #[test]

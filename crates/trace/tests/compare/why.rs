@@ -183,7 +183,12 @@ fn wide_values_are_judged_in_parts() {
 /// Columns of the product stand for heads, as those of the sum do.
 #[test]
 fn biases_that_are_left_out_or_wrong_are_reported() {
-    let bench = Bench::of(Spec { architecture: "qwen2", layers: 2, ..Spec::new(Format::Q8_0) });
+    let bench = Bench::of(Spec {
+        architecture: "qwen2",
+        biases: &["attn_q", "attn_k", "attn_v"],
+        layers: 2,
+        ..Spec::new(Format::Q8_0)
+    });
     let (cpu, reference) = (bench.cpu(), bench.reference());
     assert!(bench.compare(&cpu, &reference).alike);
     let product = Matrix::new(64, cpu.read("Kcur_mm-1").expect("a value"));
