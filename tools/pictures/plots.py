@@ -92,7 +92,7 @@ def kl() -> None:
     left, right, top, line = 90, 760, 84, 24
     x = lambda value: left + (math.log10(value) - low) / (high - low) * (right - left)  # noqa: E731
     bottom = top + len(rows) * line
-    parts = [text(20, 30, "Mean KL divergence from the exact model, nats (less is better)", 16, extra=' font-weight="600"')]
+    parts = [text(20, 30, "Mean KL divergence from exact computation of the same file, nats", 16, extra=' font-weight="600"')]
     parts += legend(560, 56)
     for power in range(low, high + 1):
         at = x(10**power)
