@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, host_memory};
 
 use crate::{Cpu, Isa, cpu_name};
 
@@ -41,6 +41,10 @@ fn open(options: &OpenOptions) -> Result<Cpu, Error> {
     };
     let cpu = Cpu::with_isa(options.threads, isa).ok_or_else(|| fails(isa.name()))?;
     let cpu = if options.leave_weights_in_file { cpu.without_repacking() } else { cpu };
+    let cpu = match options.memory {
+        Some(bytes) => cpu.with_memory_limit(bytes),
+        None => cpu,
+    };
     Ok(if options.f32_activations { cpu.with_f32_activations() } else { cpu })
 }
 
@@ -52,7 +56,7 @@ impl Device for Processor {
             name: name(),
             kind: DeviceKind::Cpu,
             address: None,
-            memory: DeviceMemory::default(),
+            memory: host_memory(),
             instruction_sets: sets.map(Isa::name).collect(),
         }
     }

@@ -29,8 +29,8 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Program,
-    Taps, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvLayout, LoadedModel, Memory,
+    Program, Remedy, Taps, Weights,
 };
 use graph::Graph;
 
@@ -50,7 +50,12 @@ pub struct Cpu {
     kernels: Kernels,
     options: Options,
     pool: Pool,
+    /// Bytes of memory that the model may use; by default what is available.
+    memory_limit: Option<u64>,
 }
+
+/// The name of packed weights in errors.
+const PACKED_WEIGHTS: &str = "weights packed for vector kernels";
 
 /// How weights are stored and multiplied.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +81,7 @@ struct State {
     pool: Pool,
     /// By [`graph::StoreId`].
     stores: Vec<Kv>,
+    budget: HostBudget,
     /// Bytes of the programs' activation buffers at full buckets.
     activation_bytes: u64,
 }
@@ -91,7 +97,13 @@ impl Cpu {
         let kernels = Kernels::new(isa)?;
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let options = Options { is_repacking: true, f32_activations: false };
-        Some(Cpu { kernels, options, pool: Pool::new(threads) })
+        Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None })
+    }
+
+    /// Sets the memory that the model may use besides its mapped file; by default what is available when it is loaded. A
+    /// model that needs more is refused before anything is allocated.
+    pub fn with_memory_limit(self, bytes: u64) -> Cpu {
+        Cpu { memory_limit: Some(bytes), ..self }
     }
 
     /// Leaves weights where they were loaded, usually in a memory-mapped file, and packs them a few rows at a time on each
@@ -143,11 +155,14 @@ impl Backend for Cpu {
 
 impl Cpu {
     fn take(self, graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<CpuModel, Error> {
-        let Cpu { kernels, options, pool } = self;
+        let Cpu { kernels, options, pool, memory_limit } = self;
         let model = Arc::new(BoundModel::new(graph, weights, kv_layout)?);
         let weights = Arc::new(ModelWeights::new(&model, kernels, options));
+        let mut budget = HostBudget::new(memory_limit);
+        budget.take(PACKED_WEIGHTS, weights.memory().weights_owned, Remedy::LeaveWeightsInFile)?;
+        budget.take("the K/V cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
-        let state = Arc::new(Mutex::new(State { pool, stores, activation_bytes: 0 }));
+        let state = Arc::new(Mutex::new(State { pool, stores, budget, activation_bytes: 0 }));
         Ok(CpuModel { kernels, options, model, weights, state })
     }
 }
@@ -159,7 +174,7 @@ impl LoadedModel for CpuModel {
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let bound = BoundProgram::new(self.model.clone(), bucket, taps)?;
-        Ok(Box::new(CpuProgram::new(bound, self.weights.clone(), self.kernels, self.state.clone())))
+        Ok(Box::new(CpuProgram::new(bound, self.weights.clone(), self.kernels, self.state.clone())?))
     }
 
     fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {

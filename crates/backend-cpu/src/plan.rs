@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Bucket};
-use graph::{LiveRange, Op, Rows, StoreId, ValueId, WeightId, assign_buffers};
+use backend::{BoundProgram, Bucket, PAGE};
+use graph::{LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
+use crate::attention::TOGETHER;
+use crate::lanes::LANES;
 use crate::packed::activations::Form;
 
 /// A unit of computation.
@@ -67,6 +69,8 @@ pub(crate) struct Shape {
 pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) buffers: Vec<Shape>,
+    /// The distinct RoPE parameters.
+    pub(crate) ropes: Vec<Rope>,
     /// By value: the buffers of its items, except for rows that only their own phase reads.
     places: Vec<Vec<(Item, usize)>>,
 }
@@ -125,6 +129,13 @@ impl Plan {
         let places = vec![Vec::new(); bound.graph().values().len()];
         let mut plan = Plan { phases: order.phases, places, ..Plan::default() };
         plan.place(bound, &order.last_read);
+        for (_, value) in bound.graph().values() {
+            if let Op::Rope { rope, .. } = value.op
+                && !plan.ropes.contains(&rope)
+            {
+                plan.ropes.push(rope);
+            }
+        }
         plan
     }
 
@@ -167,7 +178,39 @@ impl Plan {
             Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
             Rows::Output => bucket.outputs.saturating_mul(shape.words) as u64,
         });
-        words.fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
+        // Of RoPE, a cosine and a sine for each pair.
+        let angles = self.ropes.iter().map(|rope| bucket.rows.saturating_mul(rope.dims) as u64);
+        words.chain(angles).fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
+    }
+
+    /// Bytes that a thread keeps to work in, at most, when it takes `tile` rows at a time.
+    pub(crate) fn scratch_bytes(&self, bound: &BoundProgram, tile: usize) -> u64 {
+        let words = |phase: &Phase| match phase.kind {
+            // Rows that only their own phase reads.
+            Kind::Rows(_) => {
+                let passing = phase.items.iter().filter(|&&item| self.buffer_of(item).is_none());
+                passing
+                    .fold(0, |all: usize, &item| all.saturating_add(words_of(bound, item)))
+                    .saturating_mul(tile)
+            }
+            // A strip of a matrix that is packed whenever it is read, and rows of experts before they are packed.
+            Kind::Linear | Kind::Experts => {
+                let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
+                let widest = weights.map(|(id, _)| bound.weight(id).cols);
+                widest.max().unwrap_or(0).saturating_mul(LANES.max(tile))
+            }
+            // Means of some queries, and a page.
+            Kind::Attention => {
+                let stores = phase.items.iter().filter_map(|&item| match bound.value(value_of(item)).op {
+                    Op::Attention { store, .. } => Some(bound.graph().store(store)),
+                    _ => None,
+                });
+                let widest = stores.map(|store| store.k_dim.max(store.v_dim)).max();
+                widest.unwrap_or(0).saturating_mul(TOGETHER + PAGE)
+            }
+        };
+        let most = self.phases.iter().map(words).max().unwrap_or(0);
+        (most as u64).saturating_mul(size_of::<f32>() as u64)
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct CpuProgram {
     state: Arc<Mutex<State>>,
     plan: Plan,
     buffers: Vec<Buffer>,
+    /// What the program has taken of the model's budget: buffers, and what threads work in.
+    taken: u64,
     weights: Arc<ModelWeights>,
     angles: Vec<Angles>,
     /// The routing of the current step, by value.
@@ -56,22 +58,24 @@ impl CpuProgram {
         weights: Arc<ModelWeights>,
         kernels: Kernels,
         state: Arc<Mutex<State>>,
-    ) -> CpuProgram {
+    ) -> Result<CpuProgram, Error> {
         let plan = Plan::new(&bound, |weight| weights.form(weight));
-        let mut angles = Vec::<Angles>::new();
-        for (_, value) in bound.graph().values() {
-            if let Op::Rope { rope, .. } = value.op
-                && !angles.iter().any(|angles| angles.rope == rope)
-            {
-                let factors = rope.factors.map(|id| weights.vector(id));
-                angles.push(Angles::new(rope, factors));
-            }
-        }
+        let taken = {
+            let (bytes, state) = (plan.bytes(bound.bucket()), &mut *lock(&state));
+            let scratch =
+                plan.scratch_bytes(&bound, kernels.tile).saturating_mul(state.pool.threads() as u64);
+            let remedy = if bound.bucket().rows > 1 { Remedy::SmallerBatch } else { Remedy::SmallerModel };
+            let taken = bytes.saturating_add(scratch);
+            state.budget.take("activations", taken, remedy)?;
+            state.activation_bytes += bytes;
+            taken
+        };
+        let factors = |rope: &Rope| rope.factors.map(|id| weights.vector(id));
+        let angles = plan.ropes.iter().map(|rope| Angles::new(*rope, factors(rope))).collect();
         let mut buffers = Vec::new();
         buffers.resize_with(plan.buffers.len(), Buffer::default);
-        lock(&state).activation_bytes += plan.bytes(bound.bucket());
         let (routings, pending) = (HashMap::new(), Pending::default());
-        CpuProgram { buffers, plan, weights, angles, routings, kernels, state, bound, pending }
+        Ok(CpuProgram { taken, buffers, plan, weights, angles, routings, kernels, state, bound, pending })
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -81,7 +85,9 @@ impl CpuProgram {
 
 impl Drop for CpuProgram {
     fn drop(&mut self) {
-        lock(&self.state).activation_bytes -= self.plan.bytes(self.bound.bucket());
+        let state = &mut *lock(&self.state);
+        state.activation_bytes -= self.plan.bytes(self.bound.bucket());
+        state.budget.give_back(self.taken);
     }
 }
 

@@ -6,11 +6,11 @@ use backend::{BoundModel, Error, Memory, MemoryKind, Remedy, Weight};
 use graph::{Role, WeightId};
 use quant::Format;
 
-use crate::Options;
 use crate::kernels::{Kernels, Linear};
 use crate::packed::Packed;
 use crate::packed::activations::Form;
 use crate::pool::Pool;
+use crate::{Options, PACKED_WEIGHTS};
 
 /// The weights of a model, by [`WeightId`].
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Matrix {
         let Weight { count, rows, cols, ref bytes, .. } = self.weight;
         let packed =
             (self.linear.pack)(pool, bytes, [count, rows, cols]).map_err(|_| Error::OutOfMemory {
-                what: "weights, packed for vector kernels",
+                what: PACKED_WEIGHTS,
                 bytes: self.bytes(),
                 memory: MemoryKind::Host,
                 remedy: Remedy::LeaveWeightsInFile,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use backend::{Backend, Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, Error, OpenOptions};
+use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, host_memory};
 
-use crate::Reference;
+use crate::{Reference, describe};
 
 /// The driver of the reference backend, which is always available.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,19 +30,19 @@ impl Device for ReferenceDevice {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             backend: "reference",
-            name: Reference.describe().device,
+            name: describe().device,
             kind: DeviceKind::Reference,
             address: None,
-            memory: DeviceMemory::default(),
+            memory: host_memory(),
             instruction_sets: Vec::new(),
         }
     }
 
     fn facts(&self, _: &OpenOptions) -> Vec<(&'static str, String)> {
-        Reference.describe().facts
+        describe().facts
     }
 
-    fn open(&self, _: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
-        Ok(Box::new(Reference))
+    fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
+        Ok(Box::new(Reference { memory_limit: options.memory }))
     }
 }

@@ -8,24 +8,33 @@ mod devices;
 mod ops;
 mod sums;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use attention::Store;
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory,
-    Outputs, Pending, Program, Step, Taps, Ticket, Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvFormat, KvLayout,
+    LoadedModel, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
 };
 pub use devices::ReferenceDriver;
-use graph::Graph;
+use graph::{Graph, Rows, ValueId};
 
 /// The reference backend.
 #[derive(Debug, Default)]
-pub struct Reference;
+pub struct Reference {
+    /// Bytes of memory that a model may use; by default what is available.
+    memory_limit: Option<u64>,
+}
 
 impl Reference {
     /// A backend without a model.
     pub fn new() -> Reference {
-        Reference
+        Reference::default()
+    }
+
+    /// Sets the memory that a model may use besides its mapped file; by default what is available when it is loaded.
+    pub fn with_memory_limit(self, bytes: u64) -> Reference {
+        Reference { memory_limit: Some(bytes) }
     }
 
     fn bind(graph: &Graph, weights: &dyn Weights, kv_layout: &KvLayout) -> Result<BoundModel, Error> {
@@ -35,11 +44,7 @@ impl Reference {
 
 impl Backend for Reference {
     fn describe(&self) -> Description {
-        Description {
-            name: "reference",
-            device: "CPU".into(),
-            facts: vec![("arithmetic", "weights dequantised to f32, sums in f64, K/V in f32".into())],
-        }
+        describe()
     }
 
     fn requirements(
@@ -51,10 +56,11 @@ impl Backend for Reference {
         taps: Taps<'_>,
     ) -> Result<Memory, Error> {
         let model = Arc::new(Reference::bind(graph, weights, kv_layout)?);
+        let mut needed: u64 = 0;
         for &bucket in buckets {
-            BoundProgram::new(model.clone(), bucket, taps)?;
+            needed = needed.saturating_add(activations(&BoundProgram::new(model.clone(), bucket, taps)?));
         }
-        Ok(memory(&model))
+        Ok(memory(&model, needed))
     }
 
     fn load(
@@ -64,30 +70,53 @@ impl Backend for Reference {
         kv_layout: &KvLayout,
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let model = Reference::bind(graph, weights, kv_layout)?;
+        let mut budget = HostBudget::new(self.memory_limit);
+        budget.take("the K/V cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
-        Ok(Box::new(Loaded { model: Arc::new(model), stores: Arc::new(Mutex::new(stores)) }))
+        let state = State { stores, budget, activation_bytes: 0 };
+        Ok(Box::new(Loaded { model: Arc::new(model), state: Arc::new(Mutex::new(state)) }))
     }
 }
 
-/// A model and its KV stores.
+fn describe() -> Description {
+    Description {
+        name: "reference",
+        device: "CPU".into(),
+        facts: vec![("arithmetic", "weights dequantised to f32, sums in f64, K/V in f32".into())],
+    }
+}
+
+/// A model and what its programs share.
 struct Loaded {
     model: Arc<BoundModel>,
-    stores: Arc<Mutex<Vec<Store>>>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    /// KV stores, by [`graph::StoreId`].
+    stores: Vec<Store>,
+    budget: HostBudget,
+    /// Bytes of the values of all programs.
+    activation_bytes: u64,
 }
 
 impl LoadedModel for Loaded {
     fn describe(&self) -> Description {
-        Reference.describe()
+        describe()
     }
 
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
         let bound = BoundProgram::new(self.model.clone(), bucket, taps)?;
+        let bytes = activations(&bound);
+        let state = &mut *lock(&self.state);
+        state.budget.take("activations", bytes, Remedy::SmallerBatch)?;
+        state.activation_bytes += bytes;
         let results = vec![Vec::new(); bound.graph().values().len()];
-        Ok(Box::new(Interpreter { bound, results, stores: self.stores.clone(), pending: Pending::default() }))
+        Ok(Box::new(Interpreter { bound, results, state: self.state.clone(), pending: Pending::default() }))
     }
 
     fn memory(&self) -> Memory {
-        memory(&self.model)
+        memory(&self.model, lock(&self.state).activation_bytes)
     }
 
     fn kv_format(&self, _asked: KvFormat) -> KvFormat {
@@ -95,28 +124,57 @@ impl LoadedModel for Loaded {
     }
 }
 
-fn memory(model: &BoundModel) -> Memory {
+fn memory(model: &BoundModel, activations: u64) -> Memory {
     Memory {
         weights_mapped: model.weights().iter().map(|weight| weight.bytes.len() as u64).sum(),
         kv: model.kv_bytes(),
+        activations,
         ..Memory::default()
     }
+}
+
+/// Peak bytes of the values when the bucket is full.
+fn activations(bound: &BoundProgram) -> u64 {
+    let bytes = |id: ValueId| {
+        let (value, bucket) = (bound.value(id), bound.bucket());
+        let rows = if value.rows == Rows::Step { bucket.rows } else { bucket.outputs };
+        (rows.saturating_mul(value.cols) as u64).saturating_mul(size_of::<f32>() as u64)
+    };
+    let (mut held, mut most): (u64, u64) = (0, 0);
+    for (id, value) in bound.graph().values() {
+        held = held.saturating_add(bytes(id));
+        most = most.max(held);
+        for read in BTreeSet::from_iter(value.op.inputs().chain([id])) {
+            if bound.last_read(read) == Some(id.index()) {
+                held = held.saturating_sub(bytes(read));
+            }
+        }
+    }
+    most
 }
 
 /// Computes the values of a graph one after the other.
 struct Interpreter {
     bound: BoundProgram,
     results: Vec<Vec<f32>>,
-    stores: Arc<Mutex<Vec<Store>>>,
+    state: Arc<Mutex<State>>,
     pending: Pending,
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        let (bytes, state) = (activations(&self.bound), &mut *lock(&self.state));
+        state.activation_bytes -= bytes;
+        state.budget.give_back(bytes);
+    }
 }
 
 impl Program for Interpreter {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
         self.bound.check(step)?;
-        let mut stores = lock(&self.stores);
+        let stores = &mut lock(&self.state).stores;
         for (id, value) in self.bound.graph().values() {
-            self.results[id.index()] = ops::compute(&self.bound, value, &self.results, step, &mut stores);
+            self.results[id.index()] = ops::compute(&self.bound, value, &self.results, step, stores);
             for read in value.op.inputs().chain([id]) {
                 if self.bound.last_read(read) == Some(id.index()) {
                     self.results[read.index()] = Vec::new();
@@ -137,6 +195,6 @@ impl Program for Interpreter {
 }
 
 /// Ignores poisoning: a step that panicked leaves only rows that the next step overwrites.
-fn lock(stores: &Mutex<Vec<Store>>) -> MutexGuard<'_, Vec<Store>> {
-    stores.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

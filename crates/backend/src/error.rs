@@ -1,5 +1,7 @@
 //! Errors of backends.
 
+use crate::registry::readable_size;
+
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -88,6 +90,23 @@ pub enum Error {
         bytes: u64,
         /// Host or device memory.
         memory: MemoryKind,
+        /// Suggested fix.
+        remedy: Remedy,
+    },
+    /// The model needs more host memory than it may use.
+    #[error(
+        "no memory for {what}: {} needed, and of the {} that may be used {} are taken; {remedy}",
+        readable_size(*bytes), readable_size(*limit), readable_size(*taken)
+    )]
+    OverBudget {
+        /// What was to be stored.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+        /// Bytes that the model uses already.
+        taken: u64,
+        /// Bytes that it may use.
+        limit: u64,
         /// Suggested fix.
         remedy: Remedy,
     },

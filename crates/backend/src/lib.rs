@@ -8,6 +8,7 @@
 mod bind;
 mod block_table;
 mod error;
+mod host;
 mod kv_layout;
 mod outputs;
 mod registry;
@@ -20,6 +21,7 @@ use quant::Format;
 pub use bind::{BoundModel, BoundProgram};
 pub use block_table::BlockTable;
 pub use error::{Error, MemoryKind, Remedy};
+pub use host::{HostBudget, host_memory};
 pub use kv_layout::{KvFormat, KvLayout, PAGE, StoreLayout, first_needed_page};
 pub use outputs::{
     Outputs, Pending, Ticket, are_tokens_only, arg_max, greedy_token, log_sum_exp, top_log_probabilities,

@@ -43,7 +43,7 @@ pub struct DeviceInfo {
     pub kind: DeviceKind,
     /// Hardware address, such as a PCI address, to recognise a device that two drivers find; `None` if unknown.
     pub address: Option<String>,
-    /// Device memory; unknown for the CPU.
+    /// Device memory; the host's for the CPU.
     pub memory: DeviceMemory,
     /// Instruction sets with kernels, from the most basic to the best; empty if there is no choice.
     pub instruction_sets: Vec<&'static str>,
@@ -60,7 +60,8 @@ pub struct OpenOptions {
     pub leave_weights_in_file: bool,
     /// Whether activations stay f32 instead of being quantised.
     pub f32_activations: bool,
-    /// Device memory limit in bytes; exceeding it is [`Error::OutOfMemory`].
+    /// Memory limit in bytes; exceeding it is [`Error::OutOfMemory`], on the CPU [`Error::OverBudget`]. By default the
+    /// memory that is available when the model is loaded.
     pub memory: Option<u64>,
     /// Whether kernels are timed, if the device supports it; slower.
     pub timed: bool,

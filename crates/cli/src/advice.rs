@@ -66,6 +66,10 @@ fn advice_on_insufficient_memory(insufficient_memory: &InsufficientMemory) -> St
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {
     Some(match fault {
         backend::Error::OutOfMemory { remedy, .. } => return of_remedy(*remedy),
+        backend::Error::OverBudget { remedy: Remedy::SmallerContext | Remedy::SmallerBatch, .. } => {
+            "-c N with fewer tokens of context and -b N with fewer rows take less memory; --memory SIZE allows more"
+        }
+        backend::Error::OverBudget { remedy, .. } => return of_remedy(*remedy),
         backend::Error::Device { .. } => {
             "--backend cpu needs no such device; in a chat, /backend cpu goes on with the conversation"
         }

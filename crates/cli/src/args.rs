@@ -86,9 +86,13 @@ pub(crate) struct CpuArgs {
     pub(crate) weights: WeightsArgs,
 }
 
-/// Where the CPU has weights.
+/// Where the CPU has weights, and the memory that it may take.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct WeightsArgs {
+    /// Memory that a model may take on the CPU, besides its file, such as 8GiB: a larger context, batch or model is
+    /// refused [default: what is available]
+    #[arg(long, value_name = "SIZE", env = "RUSTORCH_MEMORY")]
+    pub(crate) memory: Option<Size>,
     /// Use weights where they lie in the file, without a copy packed for the CPU's kernels: for models that
     /// memory has room for once; answers are the same, and come more slowly
     #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new())]

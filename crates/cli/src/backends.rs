@@ -12,6 +12,7 @@ use runner::placement::accelerators;
 use crate::args::{CpuArgs, WeightsArgs};
 use crate::output;
 use crate::registry::{BackendName, LEFT_OUT, registry};
+use crate::values::Size;
 
 /// The backends of graphics processors that this build has.
 pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
@@ -79,7 +80,11 @@ impl From<CpuArgs> for OpenOptions {
 
 impl From<WeightsArgs> for OpenOptions {
     fn from(weights: WeightsArgs) -> OpenOptions {
-        OpenOptions { leave_weights_in_file: weights.no_repack, ..OpenOptions::default() }
+        OpenOptions {
+            leave_weights_in_file: weights.no_repack,
+            memory: weights.memory.map(|Size(bytes)| bytes),
+            ..OpenOptions::default()
+        }
     }
 }
 

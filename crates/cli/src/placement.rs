@@ -41,7 +41,6 @@ impl BackendChoice {
     fn options(self) -> OpenOptions {
         OpenOptions {
             f32_activations: self.name == BackendName::HybridF32,
-            memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes),
             timed: self.is_timed,
             ..OpenOptions::from(self.cpu)
         }
@@ -52,13 +51,14 @@ impl BackendChoice {
     /// # Errors
     /// When a device that was asked for is not there.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
-        let (options, requested) = (self.options(), self.gpu.gpu_layers.into());
+        let (of_host, requested) = (self.options(), self.gpu.gpu_layers.into());
+        let options = OpenOptions { memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes), ..of_host };
         let devices = match requested {
             Layers::Last(0) => Vec::new(),
             Layers::Auto | Layers::All | Layers::Last(_) => backends::graphics_of(self.name)?,
         };
         let devices = devices.into_iter().map(|device| DeviceConfig { device, options }).collect();
-        let host = backends::host(self.name, options);
+        let host = backends::host(self.name, of_host);
         Ok(Deployment { host, devices, requested, fallback: self.name == BackendName::Auto })
     }
 }

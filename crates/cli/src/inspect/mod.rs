@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use backend::{KvLayout, PAGE, Taps};
+use backend::{KvLayout, PAGE, Taps, host_memory};
 use engine::Model;
 use gguf::Gguf;
 use graph::{Graph, Group};
@@ -141,6 +141,10 @@ struct MemoryNeeded {
     kv_groups: Vec<KvGroup>,
     activations: u64,
     total: u64,
+    /// What of it is not in the file's map: what has to fit.
+    allocated: u64,
+    /// What it may take, as far as the system says.
+    available: Option<u64>,
     /// How much of it graphics processors have room for.
     devices: Vec<Fit>,
 }
@@ -239,14 +243,16 @@ impl From<Choice> for Decision {
 /// What an engine on the CPU backend would hold.
 fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
-    let cpu = backends::host(BackendName::CPU, args.weights.into()).open()?;
+    let host = backends::host(BackendName::CPU, args.weights.into());
+    let cpu = host.open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
     let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {
         let Workload { weights, graph, kv_layout, buckets, .. } = workload;
         let held = cpu.requirements(graph, *weights, kv_layout, buckets, Taps::None)?;
         Ok((held, kv_groups(graph, kv_layout)))
     })?;
-    let parts = [held.weights_mapped, held.weights_owned, held.kv, held.activations];
+    let parts = [held.weights_owned, held.kv, held.activations];
+    let allocated = parts.into_iter().fold(0, u64::saturating_add);
     Ok(MemoryNeeded {
         n_ctx,
         weights_mapped: held.weights_mapped,
@@ -254,7 +260,9 @@ fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
         kv_cache: held.kv,
         kv_groups,
         activations: held.activations,
-        total: parts.into_iter().fold(0, u64::saturating_add),
+        total: held.weights_mapped.saturating_add(allocated),
+        allocated,
+        available: host.options.memory.or_else(|| host_memory().free),
         devices: fits::all(model, &options, args.backend, args.gpu_memory)?,
     })
 }

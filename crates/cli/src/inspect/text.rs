@@ -48,6 +48,13 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
                 parts.extend(memory.kv_groups.iter().map(|group| ("", of_group(group))));
             }
             parts.extend([("activations", size(memory.activations)), ("together", size(memory.total))]);
+            parts.extend(memory.available.map(|available| {
+                let fits = if memory.allocated <= available { "fits" } else { "does not fit" };
+                (
+                    fits,
+                    format!("{} besides the file, of {} available", size(memory.allocated), size(available)),
+                )
+            }));
             write!(out, "{}", pairs(parts))?;
             if !memory.devices.is_empty() {
                 heading(&mut out, "On graphics processors")?;

@@ -28,3 +28,53 @@ fn a_model_truncated_in_use_ends_with_a_sentence() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("model.gguf: the file was truncated while in use"), "{ran:?}");
 }
+
+/// What is refused is what `inspect` says does not fit, before anything is taken, with the limit and what to do.
+#[test]
+fn a_context_beyond_the_memory_is_refused_by_name() {
+    let home = Home::new();
+    let inspected = home.run("inspect MODEL -c 100000000 --json").json();
+    let memory = &inspected["memory"];
+    let [allocated, available] =
+        ["allocated", "available"].map(|key| memory[key].as_u64().expect("a number"));
+    assert!(allocated > 1 << 32 && allocated > available, "{memory}");
+    let said = home.run("inspect MODEL -c 100000000").ok();
+    assert!(said.contains("does not fit"), "{said}");
+    let refused = home.run("run -m MODEL -p x -n 1 -c 100000000").failed(1);
+    for part in ["the K/V cache", "GiB", "-c N", "--memory"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    let kv = memory["kv_cache"].as_u64().expect("a number");
+    let limited = home.run(&format!("run -m MODEL -p x -n 1 -c 100000000 --memory {}", kv / 2)).failed(1);
+    assert!(limited.contains("the K/V cache"), "{limited}");
+}
+
+/// Copies of weights, the K/V cache and activations count, what is in the file's map does not.
+#[test]
+fn a_limit_holds_for_all_that_is_taken() {
+    let home = Home::new();
+    let memory = home.run("inspect MODEL -c 64 --json").json()["memory"].clone();
+    let bytes = |key: &str| memory[key].as_u64().expect("a number");
+    let (weights, kv) = (bytes("weights_copied"), bytes("kv_cache"));
+    let run =
+        |more: &str, limit: u64| home.run(&format!("run -m MODEL -p x -n 1 -c 64 {more} --memory {limit}"));
+    for (limit, refused) in [
+        (weights - 1, "weights packed for vector kernels"),
+        (weights + kv - 1, "the K/V cache"),
+        (bytes("allocated") - 1, "activations"),
+    ] {
+        let said = run("", limit).failed(1);
+        assert!(said.contains(refused), "{refused} in {said}");
+    }
+    run("", bytes("allocated") + (64 << 20)).ok();
+    run("--no-repack", kv + bytes("activations") + (64 << 20)).ok();
+}
+
+/// A model may be small as a file and take more than the machine has: a width of 2^18 in 512 rows.
+#[test]
+fn activations_beyond_the_memory_are_refused_by_name() {
+    let wide = Spec { layers: 1, hidden: 32, heads: 1, kv_heads: 1, ffn: 1 << 18, ..Spec::new(Format::Q4_0) };
+    let home = Home::with(&wide);
+    let refused = home.run("run -m MODEL -p x -n 1 --memory 512MiB").failed(1);
+    assert!(refused.contains("activations") && refused.contains("-b N"), "{refused}");
+}
