@@ -17,7 +17,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         return Some("`rustorch verify` says whether weights or kernels are to blame".to_owned());
     }
     let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
-        Error::Prompt(Refusal::TooLong { .. }) => "-c N makes the context larger",
+        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N makes the context larger",
         Error::ConversationFull { .. } => {
             "-c N makes the context larger; in a chat, /clear begins a new conversation"
         }

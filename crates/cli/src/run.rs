@@ -1,5 +1,6 @@
 //! `rustorch run`: continues one prompt.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,12 +57,13 @@ pub(crate) struct SourceArgs {
 
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.template.read_escapes()?;
-    let text = match (&args.source.prompt, &args.source.file) {
-        (Some(text), _) => Some(args.template.read(text)?),
-        (None, Some(file)) => Some(read_prompt(file)?),
-        (None, None) => None,
-    };
+    let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
+    let file = args.source.file.as_deref().map(PromptFile::open).transpose()?;
     let mut engine = load::engine(&args.model, &args.engine, LogitRows::Last)?;
+    let text = match (typed, file) {
+        (None, Some(file)) => Some(file.read(Some(&engine))?),
+        (typed, _) => typed,
+    };
     let (id, prompt) = submit(&mut engine, &args, text)?;
 
     interrupt::install()?;
@@ -100,6 +102,7 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
                 output::note(format_args!("{why}: the prompt is taken as it is"));
             }
             generate::say_system_is_unused(&args.template);
+            engine.admits_text(text.len())?;
             engine.model().encode_prompt(&text, args.parse_special)
         }
         (None, _) => {
@@ -112,21 +115,42 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
     Ok((engine.submit(request)?, prompt))
 }
 
-/// The prompt in a file, `-` for stdin, without a newline at its end.
-/// The text of a prompt's file, or of stdin, without a newline at its end.
-pub(crate) fn read_prompt(file: &Path) -> anyhow::Result<String> {
-    let text = if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text).context("cannot read the prompt from stdin")?;
-        text
-    } else {
-        std::fs::read_to_string(file).with_context(|| format!("cannot read the prompt {}", file.display()))?
-    };
-    Ok(text
-        .strip_suffix('\n')
-        .map(|text| text.strip_suffix('\r').unwrap_or(text))
-        .unwrap_or(&text)
-        .to_owned())
+/// A prompt that is read once the model says how long it may be.
+pub(crate) struct PromptFile<'a> {
+    name: &'a Path,
+    content: Box<dyn Read>,
+}
+
+impl PromptFile<'_> {
+    /// Opens a file, `-` for stdin.
+    pub(crate) fn open(name: &Path) -> anyhow::Result<PromptFile<'_>> {
+        let content: Box<dyn Read> = match name == Path::new("-") {
+            true => Box::new(io::stdin()),
+            false => Box::new(File::open(name).with_context(|| PromptFile::unreadable(name))?),
+        };
+        Ok(PromptFile { name, content })
+    }
+
+    fn unreadable(name: &Path) -> String {
+        match name == Path::new("-") {
+            true => "cannot read the prompt from stdin".to_owned(),
+            false => format!("cannot read the prompt {}", name.display()),
+        }
+    }
+
+    /// The text without a newline at its end. No more is read than can fit the context of `engine`, if there is one.
+    pub(crate) fn read(self, engine: Option<&Engine>) -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        // One byte more than fits, and a newline, which does not count.
+        let most = engine.map_or(usize::MAX, Engine::max_text_bytes).saturating_add(1 + "\r\n".len());
+        let unreadable = || PromptFile::unreadable(self.name);
+        self.content.take(most as u64).read_to_end(&mut text).with_context(unreadable)?;
+        if text.ends_with(b"\n") {
+            text.truncate(text.len() - if text.ends_with(b"\r\n") { 2 } else { 1 });
+        }
+        engine.map_or(Ok(()), |engine| engine.admits_text(text.len()))?;
+        String::from_utf8(text).with_context(unreadable)
+    }
 }
 
 /// What `--json` prints.

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use gguf::Gguf;
 
+use crate::load;
+use crate::run::PromptFile;
 use crate::values::TokenIds;
-use crate::{load, run};
 
 /// A sequence of tokens: one of these.
 #[derive(Debug, clap::Args)]
@@ -29,7 +30,7 @@ impl SequenceArgs {
         match (&self.tokens, &self.prompt, &self.file) {
             (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
             (_, Some(text), _) => load::raw_tokens(model, text),
-            (.., Some(file)) => load::raw_tokens(model, &run::read_prompt(file)?),
+            (.., Some(file)) => load::raw_tokens(model, &PromptFile::open(file)?.read(None)?),
             (None, None, None) => Ok(Vec::new()),
         }
     }

@@ -141,6 +141,8 @@ impl Chat {
         if self.pending.is_some() {
             return Err(Error::Answering);
         }
+        let text = text.into();
+        engine.admits_text(text.len())?;
         self.messages.push(Message::new("user", text));
         let submitted = self.submit(engine);
         match submitted {

@@ -142,6 +142,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Bytes of text that can fit the context, were each token the longest of the vocabulary: whoever reads or encodes text
+    /// of others looks here before.
+    pub fn max_text_bytes(&self) -> usize {
+        self.limits().n_ctx.saturating_mul(self.model.tokenizer().longest_token())
+    }
+
+    /// Whether `bytes` of text can fit the context.
+    ///
+    /// # Errors
+    /// When they are more than [`Engine::max_text_bytes`].
+    pub fn admits_text(&self, bytes: usize) -> Result<(), Error> {
+        let (most, n_ctx) = (self.max_text_bytes(), self.limits().n_ctx);
+        if bytes > most { Err(Error::TextTooLong { most, n_ctx }) } else { Ok(()) }
+    }
+
     /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it. Calling
     /// it early detects a lack of memory early.
     ///

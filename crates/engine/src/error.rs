@@ -52,6 +52,17 @@ pub enum Error {
     /// The prompt was refused.
     #[error(transparent)]
     Prompt(#[from] Refusal),
+    /// The text is too long for the context, whatever its tokens are.
+    #[error(
+        "the text is longer than the {most} bytes that a context of {n_ctx} tokens can hold at most; shorten it \
+         or make the context larger (`n_ctx`)"
+    )]
+    TextTooLong {
+        /// Bytes of text that can fit.
+        most: usize,
+        /// Tokens of the context.
+        n_ctx: usize,
+    },
     /// An id of the prompt is not in the vocabulary.
     #[error("token {position} of the prompt has id {id}, but the vocabulary has {n_vocab} tokens")]
     Token {

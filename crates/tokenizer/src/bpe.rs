@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::Error;
 use crate::alphabet::Alphabet;
-use crate::merge::{Join, Merger, Symbol};
+use crate::merge::{Join, MAX_WORD, Merger, Symbol};
 use crate::pretokenize::PreTokenizer;
 use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
@@ -78,7 +78,7 @@ impl BytePair {
     /// Appends the tokens of `text`.
     pub(crate) fn encode(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         for word in self.pre_tokenizer.words(text) {
-            self.encode_word(word.as_bytes(), merger, ids);
+            word.as_bytes().chunks(MAX_WORD).for_each(|word| self.encode_word(word, merger, ids));
         }
     }
 
@@ -102,7 +102,7 @@ impl BytePair {
                 ids.push(symbol.id);
             } else {
                 // Spelled in bytes; a byte without a token is lost, as in llama.cpp.
-                let bytes = &word[symbol.start..symbol.end];
+                let bytes = &word[symbol.range()];
                 let tokens = bytes.iter().map(|&byte| self.bytes[usize::from(byte)]);
                 ids.extend(tokens.filter(|&id| id < self.n_tokens));
             }

@@ -128,3 +128,26 @@ impl Encoder<'_> {
         self.strip = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gguf::{Array, Metadata, Value};
+
+    use super::*;
+
+    /// A word that is too long to merge as a whole is cut between characters, and nothing of it is lost.
+    #[test]
+    fn a_long_word_is_cut_between_characters() {
+        let tokens = ["<unk>", "<s>", "</s>", "▁", "a", "aa", "é", "😀"].map(str::to_owned);
+        let mut metadata: Metadata = [("tokenizer.ggml.model", "llama")].into_iter().collect();
+        metadata.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens.into())));
+        metadata.insert("tokenizer.ggml.add_space_prefix", Value::Bool(false));
+        let tokenizer = Tokenizer::from_metadata(&metadata).expect("a good tokenizer");
+        for text in ["a".repeat(15), "aé".repeat(9), "😀".repeat(5), "aa😀".repeat(8)] {
+            let ids = tokenizer.encode(&text, Encode::default());
+            assert_eq!(tokenizer.decode(&ids), text);
+        }
+        // 7 and 7 and 1.
+        assert_eq!(tokenizer.encode(&"a".repeat(15), Encode::default()), [5, 5, 5, 4, 5, 5, 5, 4, 4]);
+    }
+}

@@ -1,22 +1,41 @@
 //! Merging neighbouring symbols, best pair first: the loop that SentencePiece and BPE share.
 //!
+//! A text is taken in pieces of up to [`MAX_WORD`] bytes, so that positions are 32 bits wide.
+//!
 //! Both of llama.cpp's tokenizers (`llm_tokenizer_spm`, `llm_tokenizer_bpe`) keep the symbols in a
 //! linked list and the pairs that could merge in a priority queue. A queued pair whose symbols have
 //! changed since is recognised by its length and dropped, so n symbols take O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 /// A stretch of text and the id it has so far; the meaning of `id` is the caller's.
 #[derive(Clone, Copy)]
 pub(crate) struct Symbol {
     pub(crate) id: u32,
-    pub(crate) start: usize,
+    start: u32,
     /// Equal to `start` once the symbol was merged into the one before it.
-    pub(crate) end: usize,
-    prev: usize,
-    next: usize,
+    end: u32,
+    prev: u32,
+    next: u32,
 }
+
+impl Symbol {
+    /// Its bytes of the text.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The bytes of both of two neighbours.
+pub(crate) fn both(left: &Symbol, right: &Symbol) -> Range<usize> {
+    left.start as usize..right.end as usize
+}
+
+/// Bytes that are merged as one word, at most: a longer word is cut here, so that text without any space takes bounded
+/// memory, about 40 bytes a byte. (llama.cpp does not cut.) Tests of this crate cut early.
+pub(crate) const MAX_WORD: usize = if cfg!(test) { 7 } else { 16 << 20 };
 
 /// What two symbols become; the lowest rank merges first.
 pub(crate) struct Join {
@@ -28,15 +47,15 @@ pub(crate) struct Join {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     rank: u32,
-    left: usize,
-    right: usize,
+    left: u32,
+    right: u32,
     /// Bytes of both symbols when the pair was queued.
-    len: usize,
+    len: u32,
     id: u32,
 }
 
 /// Marks the ends of the list.
-const NONE: usize = usize::MAX;
+const NONE: u32 = u32::MAX;
 
 /// The buffers of the merge loop, kept between words.
 #[derive(Default)]
@@ -46,9 +65,9 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// Appends the symbol that ends at byte `end`; it begins where the last one ended.
+    /// Appends the symbol that ends at byte `end`, at most [`MAX_WORD`]; it begins where the last one ended.
     pub(crate) fn push(&mut self, id: u32, end: usize) {
-        let index = self.symbols.len();
+        let (index, end) = (self.symbols.len() as u32, end as u32);
         let (prev, start) = match self.symbols.last_mut() {
             Some(last) => {
                 last.next = index;
@@ -66,19 +85,19 @@ impl Merger {
         join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
         mut emit: impl FnMut(&Symbol),
     ) {
-        for right in 1..self.symbols.len() {
+        for right in 1..self.symbols.len() as u32 {
             self.consider(right - 1, right, &join);
         }
         while let Some(Reverse(best)) = self.queue.pop() {
-            let (left, right) = (self.symbols[best.left], self.symbols[best.right]);
+            let (left, right) = (*self.at(best.left), *self.at(best.right));
             let merged_away = |symbol: Symbol| symbol.start == symbol.end;
             if merged_away(left) || merged_away(right) || right.end - left.start != best.len {
                 continue;
             }
-            self.symbols[best.left] = Symbol { id: best.id, end: right.end, next: right.next, ..left };
-            self.symbols[best.right].end = right.start;
+            *self.at(best.left) = Symbol { id: best.id, end: right.end, next: right.next, ..left };
+            self.at(best.right).end = right.start;
             if right.next != NONE {
-                self.symbols[right.next].prev = best.left;
+                self.at(right.next).prev = best.left;
                 self.consider(best.left, right.next, &join);
             }
             if left.prev != NONE {
@@ -88,9 +107,13 @@ impl Merger {
         self.symbols.drain(..).filter(|symbol| symbol.start != symbol.end).for_each(|symbol| emit(&symbol));
     }
 
+    fn at(&mut self, index: u32) -> &mut Symbol {
+        &mut self.symbols[index as usize]
+    }
+
     /// Queues the neighbours `left` and `right` when they can merge.
-    fn consider(&mut self, left: usize, right: usize, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
-        let (l, r) = (&self.symbols[left], &self.symbols[right]);
+    fn consider(&mut self, left: u32, right: u32, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+        let (l, r) = (&self.symbols[left as usize], &self.symbols[right as usize]);
         if let Some(Join { rank, id }) = join(l, r) {
             let len = r.end - l.start;
             self.queue.push(Reverse(Candidate { rank, left, right, len, id }));

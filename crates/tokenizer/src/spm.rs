@@ -7,7 +7,7 @@
 use gguf::Metadata;
 
 use crate::Error;
-use crate::merge::{Join, Merger, Symbol};
+use crate::merge::{Join, MAX_WORD, Merger, Symbol, both};
 use crate::vocab::{Pieces, Vocab, byte_written};
 
 /// How tokens write a space (U+0020 and nothing else).
@@ -77,6 +77,7 @@ impl SentencePiece {
         let mut rest = spelled.as_str();
         while !rest.is_empty() {
             let end = if self.words_stand_alone { word_end(rest) } else { rest.len() };
+            let end = rest.floor_char_boundary(end.min(MAX_WORD));
             let (word, after) = rest.split_at(end);
             self.encode_word(word, merger, ids);
             rest = after;
@@ -91,12 +92,12 @@ impl SentencePiece {
             merger.push(self.pieces.get(piece).unwrap_or(NO_TOKEN), end);
         }
         let join = |left: &Symbol, right: &Symbol| {
-            let id = self.pieces.get(&word.as_bytes()[left.start..right.end])?;
+            let id = self.pieces.get(&word.as_bytes()[both(left, right)])?;
             Some(Join { rank: self.ranks[id as usize], id })
         };
         merger.merge(join, |symbol| {
             if symbol.id == NO_TOKEN {
-                let bytes = &word.as_bytes()[symbol.start..symbol.end];
+                let bytes = &word.as_bytes()[symbol.range()];
                 ids.extend(bytes.iter().filter_map(|&byte| self.bytes[usize::from(byte)]));
             } else {
                 ids.push(symbol.id);

@@ -115,6 +115,12 @@ impl Tokenizer {
         self.vocab.len()
     }
 
+    /// Bytes of text that a token stands for, at most, so that text of more than `n` times as many has more than `n`
+    /// tokens. (But for white space that a token swallows, and bytes that the vocabulary cannot spell.)
+    pub fn longest_token(&self) -> usize {
+        self.vocab.longest_text()
+    }
+
     /// Ids of the tokens with a task.
     pub fn special_ids(&self) -> &SpecialIds {
         &self.ids

@@ -105,6 +105,19 @@ impl Vocab {
         self.kinds.len()
     }
 
+    /// Bytes of the longest text; at least 1.
+    pub(crate) fn longest_text(&self) -> usize {
+        let starts = std::iter::once(0).chain(self.texts.ends.iter().copied());
+        self.texts
+            .ends
+            .iter()
+            .zip(starts)
+            .map(|(end, start)| (end - start) as usize)
+            .max()
+            .unwrap_or(0)
+            .max(1)
+    }
+
     /// The text of token `id`; `None` outside the vocabulary.
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
         std::str::from_utf8(self.texts.get(id)?).ok()

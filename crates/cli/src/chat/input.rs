@@ -1,10 +1,10 @@
 //! Where a chat's lines come from: a line editor on a terminal, else stdin as it is.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
@@ -44,13 +44,18 @@ impl Input {
         matches!(self, Input::Terminal(_))
     }
 
-    pub(super) fn next(&mut self) -> anyhow::Result<Line> {
+    /// The next line. Of a pipe, no more than `most` bytes are read for it.
+    pub(super) fn next(&mut self, most: usize) -> anyhow::Result<Line> {
         match self {
             Input::Terminal(prompt) => prompt.next(),
             Input::Pipe => {
                 let mut line = Vec::new();
-                if io::stdin().lock().read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
+                let mut stdin = io::stdin().lock().take(most.saturating_add(1) as u64);
+                if stdin.read_until(b'\n', &mut line).context("cannot read stdin")? == 0 {
                     return Ok(Line::End);
+                }
+                if line.len() > most {
+                    bail!("it has more than {most} bytes, which no prompt can");
                 }
                 let line = String::from_utf8(line).map_err(|error| {
                     let good = error.utf8_error().valid_up_to();

@@ -90,7 +90,9 @@ impl Session {
         loop {
             number += 1;
             let place = || format!("line {number} of stdin, where the chat ends");
-            let line = match input.next().with_context(place)? {
+            // A message of as many bytes as can fit, and room for a command and the newline.
+            let most = self.engine.max_text_bytes().saturating_add(4096);
+            let line = match input.next(most).with_context(place)? {
                 Line::Text(line) => line,
                 Line::End => return Ok(ExitCode::SUCCESS),
                 Line::Interrupted if interrupted => return Ok(ExitCode::from(INTERRUPTED)),

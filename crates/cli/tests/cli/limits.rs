@@ -78,3 +78,23 @@ fn activations_beyond_the_memory_are_refused_by_name() {
     let refused = home.run("run -m MODEL -p x -n 1 --memory 512MiB").failed(1);
     assert!(refused.contains("activations") && refused.contains("-b N"), "{refused}");
 }
+
+/// Text that no context can hold is neither read to its end nor encoded.
+#[test]
+fn endless_text_is_refused_early() {
+    let home = Home::new();
+    let endless = "one word and another ".repeat(1 << 19);
+    for args in
+        ["run -m MODEL -f - -n 1", "run -m MODEL --raw -f - -n 1", "chat -m MODEL", "chat -m MODEL --raw"]
+    {
+        let refused = home.pipe(args, &endless).failed(1);
+        assert!(refused.contains("bytes"), "{args}: {refused}");
+    }
+    std::fs::write(home.path("endless.txt"), &endless).expect("the file is written");
+    let refused = home.run("run -m MODEL -f endless.txt -n 1").failed(1);
+    assert!(refused.contains("-c N"), "{refused}");
+    // What may fit is encoded, and counted in tokens.
+    let refused =
+        home.run_with("run -m MODEL --raw -c 8 -n 1 -p", &["one word and another, and more"]).failed(1);
+    assert!(refused.contains("tokens, but the context holds 8"), "{refused}");
+}

@@ -54,6 +54,14 @@ proptest! {
     }
 
     #[test]
+    fn no_token_stands_for_more_than_the_longest(text in text()) {
+        for tokenizer in tokenizers() {
+            let tokens = tokenizer.encode(&text, Encode { parse_special: true, ..Encode::default() }).len();
+            prop_assert!(text.len() <= tokens * tokenizer.longest_token(), "{tokens}");
+        }
+    }
+
+    #[test]
     fn typed_text_never_becomes_a_control_token(text in text()) {
         for tokenizer in tokenizers() {
             for id in tokenizer.encode(&text, Encode::default()) {
