@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use backend::{BoundProgram, Bucket, PAGE};
 use graph::{LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
-use crate::attention::TOGETHER;
+use crate::attention::QUERY_TILE;
 use crate::lanes::LANES;
 use crate::packed::activations::Form;
 
@@ -206,7 +206,7 @@ impl Plan {
                     _ => None,
                 });
                 let widest = stores.map(|store| store.k_dim.max(store.v_dim)).max();
-                widest.unwrap_or(0).saturating_mul(TOGETHER + PAGE)
+                widest.unwrap_or(0).saturating_mul(QUERY_TILE + PAGE)
             }
         };
         let most = self.phases.iter().map(words).max().unwrap_or(0);

@@ -1,5 +1,6 @@
 //! GGUF files for tests, expected values for them, and access to shared material.
 
+pub mod any_model;
 mod cases;
 pub mod conformance;
 pub mod families;
