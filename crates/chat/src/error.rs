@@ -1,81 +1,81 @@
-//! Why a template cannot be used or rendered.
+//! Errors of chat templates.
 
 use std::error::Error as _;
 
 use crate::limits::Exhausted;
 use crate::{MAX_OUTPUT_BYTES, MAX_SOURCE_BYTES, MAX_STEPS, MAX_WORK_BYTES};
 
-/// Why a template cannot be used or rendered.
+/// Why a template cannot be compiled or rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The metadata holds something else than a template.
+    /// The metadata key does not hold a template.
     #[error(transparent)]
     WrongType(#[from] gguf::WrongType),
-    /// The template is too long to be one.
+    /// The template is too long.
     #[error("the chat template has {found} bytes, expected at most {MAX_SOURCE_BYTES}")]
     SourceTooLong {
-        /// Bytes of the template.
+        /// Length in bytes.
         found: usize,
     },
-    /// The template is not Jinja.
+    /// A Jinja syntax error.
     #[error("line {line} of the chat template: {message}")]
     Syntax {
         /// Line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The cause.
         message: String,
     },
-    /// The template refused the conversation with `raise_exception`.
+    /// The template rejected the conversation with `raise_exception`.
     #[error("the chat template refuses this conversation (line {line}): {message}")]
     Raised {
-        /// Line, from 1; 0 when it is not known.
+        /// Line, from 1; 0 if unknown.
         line: usize,
-        /// The template's own words.
+        /// The message of `raise_exception`.
         message: String,
     },
-    /// The template failed.
+    /// Rendering failed.
     #[error("line {line} of the chat template: {message}")]
     Render {
-        /// Line, from 1; 0 when it is not known.
+        /// Line, from 1; 0 if unknown.
         line: usize,
-        /// What is wrong.
+        /// The cause.
         message: String,
     },
-    /// The template does not come to an end.
+    /// Rendering took too many steps.
     #[error("the chat template took more than {MAX_STEPS} steps (stopped at line {line})")]
     TooManySteps {
-        /// Line, from 1; 0 when it is not known.
+        /// Line, from 1; 0 if unknown.
         line: usize,
     },
-    /// The template makes or reads too much text within, or takes too long.
+    /// Rendering read or produced too much intermediate data, or took too long.
     #[error(
         "the chat template reads and makes more than {MAX_WORK_BYTES} bytes of text and lists, or takes more than ten \
          seconds (stopped at line {line}): it is damaged or hostile, use a prompt without it"
     )]
     TooMuchWork {
-        /// Line, from 1; 0 when it is not known.
+        /// Line, from 1; 0 if unknown.
         line: usize,
     },
-    /// The template produces too much.
+    /// The output is too long.
     #[error("the chat template produced more than {MAX_OUTPUT_BYTES} bytes")]
     TooMuchOutput,
-    /// The template writes no system message, neither as such nor within a user message.
+    /// The template drops the system message, even as part of a user message.
     #[error(
         "the chat template leaves out the system message: remove it, or use a prompt without the template"
     )]
     SystemLeftOut,
-    /// The special tokens are too many or too long to search for.
+    /// The special tokens are too many or too long for the search automaton.
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),
-    /// The conversation uses every character that could separate its text from the template's.
+    /// The conversation contains every guard character.
     #[error("the conversation uses all {tried} characters that could mark special tokens in it")]
     NoGuard {
-        /// Number of characters tried.
+        /// Number of guard characters.
         tried: usize,
     },
 }
 
-/// What `raise_exception` was called with, carried as the source of minijinja's error.
+/// Argument of `raise_exception`, as the source of minijinja's error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Raised(pub(crate) String);

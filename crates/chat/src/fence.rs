@@ -1,29 +1,29 @@
-//! Puts calls of the [limits](crate::limits) into a template before minijinja compiles it.
+//! Instruments a template with [limit](crate::limits) checks before minijinja compiles it.
 //!
-//! minijinja counts the steps of a rendering, but one step can double a text, multiply it, or compare
-//! lists that hold themselves many times over. The source that is compiled is therefore not the template's
-//! own: every value that is read passes a filter that charges for its size, and the operators that make
-//! texts (`~`, `*`, `%`) and the beginning of a loop are calls of functions that do so first. So the result of any
-//! expression is at most as large as what was charged for it. Line numbers stay.
+//! minijinja limits the number of steps, but a single step can double a string, multiply it, or compare
+//! self-referential lists many times over. The template is therefore rewritten: every value that is read passes a
+//! filter that charges for its size, and the operators that build strings (`~`, `*`, `%`) and loop headers become
+//! function calls that charge first. Thus no expression can be larger than what was charged for it. Line numbers are
+//! preserved.
 //!
-//! Nesting, over which minijinja's compiler recurses, is bounded here too.
+//! Nesting is limited here as well, because minijinja's compiler recurses over it.
 
 use crate::Error;
 use crate::lexer::{Kind, Piece, Token, lex, normalize};
 
-/// Deepest nesting of an expression: brackets, and operators one after the other.
+/// Maximum nesting of an expression: brackets and chained operators.
 const MAX_NESTING: usize = 200;
 
-/// Deepest nesting of blocks; every `elif` is one level deeper.
+/// Maximum nesting of blocks; every `elif` adds a level.
 const MAX_BLOCKS: usize = 100;
 
-/// Most parameters of a macro.
+/// Maximum number of macro parameters.
 const MAX_PARAMETERS: usize = 64;
 
-/// Longest literal that is copied without being charged for.
+/// Literals up to this length are free.
 const SHORT: usize = 32;
 
-/// The source to compile for the template `source`.
+/// Rewrites the template `source`.
 pub(crate) fn fence(source: &str) -> Result<String, Error> {
     let source = normalize(source);
     let mut out = Output { text: String::with_capacity(2 * source.len()), line: 1 };
@@ -56,7 +56,7 @@ fn refused(token: Option<&Token>, message: &str) -> Error {
     Error::Syntax { line: token.map_or(0, |token| token.line), message: message.to_owned() }
 }
 
-/// Counts the levels of open blocks: `blocks` has an entry for each, with its branches.
+/// Tracks nesting: `blocks` has an entry per open block, counting its branches.
 fn nest(blocks: &mut Vec<usize>, tokens: &[Token]) -> Result<(), Error> {
     let Some(head) = tokens.first() else { return Ok(()) };
     match head.text {
@@ -82,15 +82,15 @@ fn nest(blocks: &mut Vec<usize>, tokens: &[Token]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The source in the making.
+/// The rewritten source.
 struct Output {
     text: String,
-    /// The line that its end is on.
+    /// Line at its end.
     line: usize,
 }
 
 impl Output {
-    /// Adds line ends, within a tag, up to `line` of the template.
+    /// Adds line breaks inside a tag, up to `line` of the template.
     fn line_up(&mut self, line: usize) {
         while self.line < line {
             self.text.push('\n');
@@ -104,13 +104,13 @@ impl Output {
         self.text.push(' ');
     }
 
-    /// Adds a string whose value is `text`.
+    /// Adds a string literal with the value `text`.
     fn literal(&mut self, text: &str) {
         self.text.push('\'');
         for c in text.chars() {
             match c {
                 '\'' | '\\' => self.text.extend(['\\', c]),
-                // A line end that the template spells `\n` is not one of its lines.
+                // An escaped `\n` in the template is not a line break of it.
                 '\n' => self.text.push_str("\\n"),
                 '\0' => self.text.push_str("\\u0000"),
                 c => self.text.push(c),
@@ -120,7 +120,7 @@ impl Output {
     }
 }
 
-/// Rewrites the tokens of a tag.
+/// Rewrites the tokens of one tag.
 struct Tag<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
@@ -133,7 +133,7 @@ impl<'a> Tag<'a> {
         Tag { tokens, at: 0, out, depth: 0 }
     }
 
-    /// An expression, or a tuple without brackets, which minijinja does not know.
+    /// An expression, or a tuple without brackets, which minijinja does not support.
     fn values(&mut self) -> Result<(), Error> {
         let start = self.out.text.len();
         if self.expression(&[], false)? {
@@ -143,7 +143,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// A tag that begins with the name of a statement.
+    /// A tag that starts with a statement keyword.
     fn block(&mut self) -> Result<(), Error> {
         let Some(head) = self.peek() else { return Ok(()) };
         match head.text {
@@ -176,7 +176,7 @@ impl<'a> Tag<'a> {
             "call" => {
                 self.copy();
                 self.parameters()?;
-                // The compiler takes nothing but a call here.
+                // The compiler accepts only a call here.
                 self.chain()?;
             }
             "filter" => {
@@ -219,7 +219,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// The parameters of a macro or of a call's block.
+    /// Parameters of a macro or a call block.
     fn parameters(&mut self) -> Result<(), Error> {
         if !self.peek().is_some_and(|token| token.is("(")) {
             return Ok(());
@@ -243,8 +243,8 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// Expressions up to a closing bracket, one of the names `until`, or the end. With `named`, as in a
-    /// call, `name =` may come before each. Whether there was a comma.
+    /// Expressions up to a closing bracket, a keyword in `until`, or the end of the tag. With `named`, each may be
+    /// preceded by `name =`, as in a call. Returns whether there was a comma.
     fn expression(&mut self, until: &[&str], named: bool) -> Result<bool, Error> {
         let depth = self.depth;
         let mut commas = false;
@@ -274,7 +274,7 @@ impl<'a> Tag<'a> {
         Ok(commas)
     }
 
-    /// Operands with the operators between them that need no function: `a + b if c and not d else e`.
+    /// Operands with operators that need no function: `a + b if c and not d else e`.
     fn conditional(&mut self, until: &[&str]) -> Result<(), Error> {
         loop {
             while self.peek().is_some_and(|token| token.is_name("not")) {
@@ -356,7 +356,7 @@ impl<'a> Tag<'a> {
         let depth = self.depth;
         while let Some(sign) = self.peek().filter(|token| token.is("-") || token.is("+")) {
             self.deeper()?;
-            // The compiler does not know a plus.
+            // The compiler has no unary plus.
             if sign.is("+") { self.at += 1 } else { self.copy() }
         }
         self.value()?;
@@ -370,7 +370,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// A name, a literal or something in brackets, and what is looked up in it or called.
+    /// A name, a literal or a bracketed expression, with lookups and calls.
     fn value(&mut self) -> Result<(), Error> {
         if self.chain()? {
             self.out.text.push_str("|_read ");
@@ -378,7 +378,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// A value that is not charged for yet. Whether it should be.
+    /// A value that is not charged yet. Returns whether it must be.
     fn chain(&mut self) -> Result<bool, Error> {
         let start = self.out.text.len();
         let Some(token) = self.peek() else { return Ok(false) };
@@ -412,7 +412,7 @@ impl<'a> Tag<'a> {
         Ok(charged)
     }
 
-    /// Whether the brackets that come next hold a `:` of their own.
+    /// Whether the next brackets contain a `:` at their own level.
     fn is_slice(&self) -> bool {
         let mut open = 0;
         for token in self.tokens[self.at..].iter().filter(|token| token.kind == Kind::Operator) {
@@ -429,7 +429,7 @@ impl<'a> Tag<'a> {
         false
     }
 
-    /// `[a:b:c]` after the value that begins at byte `start`.
+    /// `[a:b:c]` after the value that starts at byte `start`.
     fn slice(&mut self, start: usize) -> Result<(), Error> {
         self.deeper()?;
         self.out.text.insert_str(start, "_slice(");
@@ -475,7 +475,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// The name of a filter and its arguments.
+    /// Name and arguments of a filter.
     fn filter_call(&mut self, charged: bool) -> Result<(), Error> {
         self.copy();
         if self.peek().is_some_and(|token| token.is("(")) {
@@ -487,7 +487,7 @@ impl<'a> Tag<'a> {
         Ok(())
     }
 
-    /// The name of a test and its argument, which needs no brackets.
+    /// Name of a test and its argument, which needs no brackets.
     fn test(&mut self) -> Result<(), Error> {
         self.copy();
         match self.peek() {

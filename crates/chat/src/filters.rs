@@ -1,4 +1,4 @@
-//! Jinja2's filters where minijinja's own differ, or have no limit.
+//! Jinja2's filters, where minijinja's differ or lack limits.
 
 use minijinja::functions::Function;
 use minijinja::value::{FunctionArgs, FunctionResult, Kwargs, Rest, ValueKind, ValueOrKwargs};
@@ -9,11 +9,11 @@ use crate::json::tojson;
 use crate::limits::{Budget, ITEM, Use, failed};
 use crate::text::{Text, text_of};
 
-/// Widest field of a format, and most characters to strip.
+/// Maximum field width of a format, and maximum number of characters to strip.
 const MAX_WIDTH: usize = 1000;
 
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
-    // Those not of Jinja2; some have no limit.
+    // Filters that Jinja2 does not have; some lack limits.
     ["bool", "chain", "lines", "split", "zip"].into_iter().for_each(|name| environment.remove_filter(name));
     environment.remove_global("debug");
 
@@ -50,7 +50,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     ["escape", "e", "forceescape"].into_iter().for_each(|name| own(name, escape));
     own("trim", |state, args| strip(state, args, |text, set| text.trim_matches(set)));
 
-    // minijinja's own make as much as what they are given is worth, or compare all of it.
+    // minijinja's own filters whose cost is proportional to the size of their input.
     let mut charged = |name, function: Value| {
         environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
@@ -91,7 +91,7 @@ where
     Value::from_function(function)
 }
 
-/// The arguments of a call, by position or by the `names` of parameters.
+/// Binds the arguments of a call, positional or by the parameter `names`.
 pub(crate) fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[Option<Value>; N], Error> {
     let (args, named) = match args.split_last() {
         Some((last, args)) if last.is_kwargs() => (args, Some(Kwargs::try_from(last.clone())?)),
@@ -113,7 +113,7 @@ pub(crate) fn bind<const N: usize>(args: &[Value], names: [&str; N]) -> Result<[
     Ok(values)
 }
 
-/// A number of characters or items, at least 0.
+/// A count of characters or items, at least 0.
 pub(crate) fn count(value: Option<&Value>, default: usize) -> Result<usize, Error> {
     let Some(value) = value else { return Ok(default) };
     Ok(usize::try_from(i64::try_from(value.clone())?.max(0)).unwrap_or(0))
@@ -127,12 +127,12 @@ fn first(args: &[Value]) -> Value {
     args.first().cloned().unwrap_or_default()
 }
 
-/// As minijinja's own, but what is undefined is empty, as in Jinja2.
+/// Like minijinja's, but undefined has length 0, as in Jinja2.
 fn length(value: &Value) -> Result<usize, Error> {
     if value.is_undefined() { Ok(0) } else { filters::length(value) }
 }
 
-/// `replace(old, new, count=none)`, also the method of strings.
+/// `replace(old, new, count=none)`, also a string method.
 pub(crate) fn replace(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     let [value, old, new, limit] = bind(args, ["s", "old", "new", "count"])?;
     let [text, old, new] = [value, old, new].map(|value| text_of(state, &value.unwrap_or_default()));
@@ -194,14 +194,14 @@ fn indent(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(out.text))
 }
 
-/// The lines of `text` without their ends, as Python's `splitlines` cuts them.
+/// Lines of `text` without line breaks, like Python's `splitlines`.
 pub(crate) fn lines(text: &str) -> Vec<&str> {
     lines_with_ends(text)
         .map(|line| line.strip_suffix("\r\n").unwrap_or(line.trim_end_matches(is_line_end)))
         .collect()
 }
 
-/// The lines of `text` with their ends.
+/// Lines of `text` with line breaks.
 pub(crate) fn lines_with_ends(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -323,7 +323,7 @@ fn urlencode(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(pairs.join("&")))
 }
 
-/// `value` for an address; within a `form`, a space is a plus.
+/// URL-encodes `value`; in a `form`, a space becomes a plus.
 fn quoted(state: &mut State, value: &Value, form: bool) -> Result<String, Error> {
     let text = text_of(state, value)?;
     let mut out = Text::new(state);
@@ -346,7 +346,7 @@ fn center(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     pad(state, &text, count(width.as_ref(), 80)?, ' ', Side::Both)
 }
 
-/// Where a text is padded.
+/// The side to pad.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
@@ -354,7 +354,7 @@ pub(crate) enum Side {
     Both,
 }
 
-/// `text` with `fill` up to `width` characters.
+/// Pads `text` with `fill` to `width` characters.
 pub(crate) fn pad(
     state: &mut State,
     text: &str,
@@ -366,7 +366,7 @@ pub(crate) fn pad(
     let left = match side {
         Side::Left => missing,
         Side::Right => 0,
-        // Python puts the odd one to the left of a text of odd width only.
+        // As in Python, the odd character is on the left only for odd widths.
         Side::Both => missing / 2 + (missing & width & 1),
     };
     let mut out = Text::new(state);
@@ -396,7 +396,7 @@ fn truncate(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from([cut, &end].concat()))
 }
 
-/// `wordwrap(width=79, break_long_words=true, wrapstring='\n')`, between words at white space.
+/// `wordwrap(width=79, break_long_words=true, wrapstring='\n')`, breaking at white space.
 fn wordwrap(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     let names = ["s", "width", "break_long_words", "wrapstring", "break_on_hyphens"];
     let [value, width, long, between, _] = bind(args, names)?;
@@ -454,7 +454,7 @@ fn file_size(state: &mut State, args: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(format!("{scaled:.1} {prefix}{infix}B")))
 }
 
-/// The words of `text` with a capital at the start; Jinja2 begins one after white space and `-({[<`.
+/// Title case; as in Jinja2, words start after white space and `-({[<`.
 fn title(text: String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut starts = true;
@@ -483,7 +483,7 @@ fn slice(state: &mut State, value: Value, count: usize, fill: Option<Value>) -> 
     filters::slice(state, value, count, fill)
 }
 
-/// As minijinja's own, but of numbers only.
+/// Like minijinja's, but for numbers only.
 fn sum(state: &State, values: Value, attribute: Option<Value>, options: Kwargs) -> Result<Value, Error> {
     let start: Option<Value> = options.peek("start")?;
     if start.is_some_and(|start| start.kind() != ValueKind::Number) {
@@ -500,10 +500,9 @@ pub(crate) fn format(state: &mut State, args: &[Value]) -> Result<Value, Error> 
     filters::format(state, template, Rest(values.into_iter().map(ValueOrKwargs::from).collect()))
 }
 
-/// The arguments of a format as minijinja's own writes them as Python does: floats and lists as text.
+/// Prepares the arguments for minijinja's formatting so that floats and lists print as in Python.
 ///
-/// Fails when a field, each of which begins with `mark`, could be wider than [`MAX_WIDTH`]; charges for the
-/// fields.
+/// Fails if a field, each of which starts with `mark`, could be wider than [`MAX_WIDTH`]; charges for the fields.
 pub(crate) fn formatted(
     state: &mut State,
     format: &str,
@@ -543,7 +542,7 @@ pub(crate) fn formatted(
         .collect()
 }
 
-/// A `strip` by `trim`, of white space or of the characters that the second argument holds.
+/// Strips with `trim`: white space, or the characters in the second argument.
 pub(crate) fn strip(
     state: &mut State,
     args: &[Value],

@@ -1,10 +1,9 @@
-//! Keeping what people typed from being read as special tokens.
+//! Keeps user text from being read as special tokens.
 //!
-//! A template returns one string in which its own special tokens and the text of the messages can no
-//! longer be told apart. Therefore a character that occurs nowhere else, the guard, is put into the
-//! messages wherever they spell a special token, after its first character. It stays there through
-//! the rendering and while special tokens are looked for, and is then dropped, so text comes out as
-//! it went in.
+//! A template returns one string, in which its own special tokens look the same as message text. A guard character
+//! that occurs nowhere else is therefore inserted into messages wherever they spell a special token, after its first
+//! character. It stays during rendering and the search for special tokens, and is then removed, so that the text is
+//! unchanged.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
@@ -15,19 +14,19 @@ use crate::prompt::Segment;
 #[derive(Debug)]
 pub(crate) struct SpecialTokens {
     tokens: Vec<(u32, String)>,
-    /// Finds all of them, also where they overlap; patterns are numbered as `tokens`.
+    /// Finds all matches, overlapping ones included; pattern indices are those of `tokens`.
     every: AhoCorasick,
-    /// Finds the leftmost, and of those the longest.
+    /// Finds leftmost-longest matches.
     longest: AhoCorasick,
 }
 
-/// How much the guard guards.
+/// What is guarded.
 #[derive(Clone, Copy)]
 pub(crate) enum Strength {
-    /// What spells a special token.
+    /// Text that spells a special token.
     Tokens,
-    /// Every character that a special token begins with. No template can make a special token of such
-    /// text, whatever it takes out of it; but it no longer finds a `</think>` in it either.
+    /// Every character that can start a special token. No template can turn such text into a special token, whatever
+    /// it removes; but it cannot find a `</think>` in it either.
     Characters,
 }
 
@@ -35,7 +34,7 @@ impl SpecialTokens {
     pub(crate) fn new(mut tokens: Vec<(u32, String)>) -> Result<SpecialTokens, Error> {
         tokens.retain(|(_, text)| !text.is_empty());
         let texts = || tokens.iter().map(|(_, text)| text);
-        // This kind is built in time linear in the texts, which come from a file.
+        // An automaton that is built in linear time: the tokens come from the file.
         let build = |kind| {
             let mut builder = AhoCorasick::builder();
             builder.match_kind(kind).kind(Some(AhoCorasickKind::ContiguousNFA)).build(texts())
@@ -46,7 +45,7 @@ impl SpecialTokens {
 
     /// A character that occurs in none of `texts`.
     pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
-        // Noncharacters, which no text should hold, then private use.
+        // Noncharacters first, then private use characters.
         let candidates = || ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
         let used: std::collections::HashSet<char> =
             texts.into_iter().flat_map(str::chars).filter(|&c| c >= '\u{fdd0}').collect();
@@ -54,7 +53,7 @@ impl SpecialTokens {
         free.ok_or_else(|| Error::NoGuard { tried: candidates().count() })
     }
 
-    /// `text` with `guard` in it.
+    /// Inserts `guard` into `text`.
     pub(crate) fn guard(&self, text: &str, guard: char, strength: Strength) -> String {
         let mut starts: Vec<usize> = match strength {
             Strength::Tokens => self.every.find_overlapping_iter(text).map(|found| found.start()).collect(),
@@ -78,7 +77,7 @@ impl SpecialTokens {
         guarded
     }
 
-    /// Cuts `text` at the special tokens and drops `guard`.
+    /// Splits `text` at special tokens and removes `guard`.
     pub(crate) fn split(&self, text: &str, guard: char) -> Vec<Segment> {
         let mut segments = Vec::new();
         let push_text = |segments: &mut Vec<Segment>, text: &str| {

@@ -1,7 +1,7 @@
 //! The environment that templates are written for: that of Hugging Face's `transformers`.
 //!
-//! Source: `_compile_jinja_template` in its `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
-//! `lstrip_blocks`, `break` and `continue`, and a few functions of its own.
+//! Reference: `_compile_jinja_template` in `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
+//! `lstrip_blocks`, `break` and `continue`, and a few functions.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,14 +17,12 @@ use crate::limits::{Budget, RUN, Run, failed};
 use crate::text::text_of;
 use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, methods, operators};
 
-/// The name of the one template.
 const NAME: &str = "chat_template";
 
-/// Deepest nesting of loops and blocks while rendering; a call of a macro counts as four. On the stack, one takes
-/// a few kilobytes.
+/// Maximum nesting of loops and blocks at run time; a macro call counts as four. Each takes a few kilobytes of stack.
 const MAX_RECURSION: usize = 200;
 
-/// An environment that holds the template `source`.
+/// Compiles the template `source`.
 pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
@@ -49,13 +47,13 @@ pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// What `work` returns. A panic, which only a fault of the template engine can cause, becomes an error.
+/// Converts a panic, which only a bug in the template engine can cause, to an error.
 fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let failed = |_| Error::Render { line: 0, message: "the template engine panicked".to_owned() };
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|why| Err(failed(why)))
 }
 
-/// What the template of `environment` writes for `context`.
+/// Renders the template of `environment` with `context`.
 pub(crate) fn render(environment: &Environment, context: Value) -> Result<String, Error> {
     let mut output = Bounded(Vec::new());
     let rendered = unpanicked(|| {
@@ -69,7 +67,7 @@ pub(crate) fn render(environment: &Environment, context: Value) -> Result<String
     String::from_utf8(output.0).map_err(|_| Error::Render { line: 0, message: "not UTF-8".to_owned() })
 }
 
-/// Output up to [`MAX_OUTPUT_BYTES`]; what is more is left out but for a byte.
+/// Output limited to [`MAX_OUTPUT_BYTES`] plus one byte.
 struct Bounded(Vec<u8>);
 
 impl io::Write for &mut Bounded {
@@ -87,11 +85,11 @@ impl io::Write for &mut Bounded {
     }
 }
 
-/// Writes a value as Python does, here or into a variable.
+/// Formats a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
     if !matches!(state.auto_escape(), AutoEscape::None) {
         let text = Value::from(text_of(state, value)?);
-        // The most that escaping can make of a character.
+        // Upper bound of escaping a character.
         Budget::of(state).charge(text.as_str().map_or(0, str::len).saturating_mul(6))?;
         let value = if value.is_safe() { value } else { &text };
         return minijinja::escape_formatter(out, state, value);

@@ -1,4 +1,4 @@
-//! The `tojson` filter: Python's `json.dumps`, as `transformers` gives it to templates.
+//! The `tojson` filter: Python's `json.dumps`, as in `transformers`.
 
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -7,10 +7,10 @@ use crate::MAX_OUTPUT_BYTES;
 use crate::limits::MAX_DEPTH;
 use crate::text::float;
 
-/// Longest indentation and longest separator.
+/// Maximum indentation and separator length.
 const MAX_WIDTH: usize = 64;
 
-/// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`; nothing is escaped for HTML.
+/// `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, without HTML escaping.
 pub(crate) fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<Value> = options.get("indent")?;
     let separators: Option<Vec<String>> = options.get("separators")?;
@@ -122,7 +122,7 @@ impl Writer {
         }
     }
 
-    /// A number as Python's `repr` writes it.
+    /// A number in the format of Python's `repr`.
     fn number(&mut self, value: &Value) {
         if value.is_integer() {
             self.out.push_str(&value.to_string());

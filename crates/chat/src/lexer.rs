@@ -1,14 +1,14 @@
-//! From a template's source to text and tags, as Jinja2's lexer does with `trim_blocks` and `lstrip_blocks`.
+//! Splits a template into text and tags, like Jinja2's lexer with `trim_blocks` and `lstrip_blocks`.
 
 use crate::Error;
 
-/// Longest name. The template engine compares names whenever it uses them.
+/// Maximum length of a name: the template engine compares names on every use.
 const MAX_NAME_BYTES: usize = 255;
 
 /// A part of a template.
 #[derive(Debug)]
 pub(crate) enum Piece<'a> {
-    /// Text to be written as it is; white space control is done.
+    /// Literal text, after white space control.
     Text {
         /// The text.
         text: &'a str,
@@ -21,11 +21,11 @@ pub(crate) enum Piece<'a> {
     Block(Vec<Token<'a>>),
 }
 
-/// A token within a tag.
+/// A token of a tag.
 #[derive(Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
-    /// As the source spells it.
+    /// As spelled in the source.
     pub(crate) text: &'a str,
     /// Its line, from 1.
     pub(crate) line: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Token<'a> {
 pub(crate) enum Kind {
     Name,
     Number,
-    /// A string, with its value.
+    /// A string literal's value.
     String(String),
     Operator,
 }
@@ -50,7 +50,7 @@ impl Token<'_> {
     }
 }
 
-/// `source` with every line end as `\n`, without the last.
+/// Normalises line breaks to `\n` and removes the last one.
 pub(crate) fn normalize(source: &str) -> String {
     let mut source = source.replace("\r\n", "\n").replace('\r', "\n");
     if source.ends_with('\n') {
@@ -59,7 +59,7 @@ pub(crate) fn normalize(source: &str) -> String {
     source
 }
 
-/// Cuts a [normalized](normalize) source into its pieces.
+/// Splits a [normalized](normalize) source into pieces.
 pub(crate) fn lex(source: &str) -> Result<Vec<Piece<'_>>, Error> {
     Lexer { source, at: 0, line: 1, line_at: 0 }.pieces()
 }
@@ -67,7 +67,7 @@ pub(crate) fn lex(source: &str) -> Result<Vec<Piece<'_>>, Error> {
 struct Lexer<'a> {
     source: &'a str,
     at: usize,
-    /// The line that holds byte `line_at`.
+    /// Line of byte `line_at`.
     line: usize,
     line_at: usize,
 }
@@ -98,7 +98,7 @@ impl<'a> Lexer<'a> {
                     self.close(&["-#}", "+#}", "#}"]);
                 }
                 _ if self.raw_tag("raw", &["-%}", "%}"]) => {
-                    // Unlike other tags, this one keeps a line end after it.
+                    // Unlike after other tags, a line break after this one is kept.
                     if self.source[..self.at].ends_with("%}\n") {
                         self.at -= 1;
                     }
@@ -109,7 +109,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where the text from `start` to the tag at `end` ends when white space before the tag is gone.
+    /// End of the text from `start` to the tag at `end`, after stripping white space before the tag.
     fn strip(&self, start: usize, end: usize, delimiter: &str, sign: Option<&str>) -> usize {
         let text = &self.source[start..end];
         if sign == Some("-") {
@@ -125,7 +125,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What stands between `{% raw %}` and `{% endraw %}`.
+    /// The text between `{% raw %}` and `{% endraw %}`.
     fn raw(&mut self, pieces: &mut Vec<Piece<'a>>, tag: usize) -> Result<(), Error> {
         let start = self.at;
         loop {
@@ -142,7 +142,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes `name` and one of `ends` if they come next.
+    /// Consumes `name` and one of `ends` if they are next.
     fn raw_tag(&mut self, name: &str, ends: &[&str]) -> bool {
         let start = self.at;
         self.at = self.skip_space();
@@ -210,7 +210,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The string that begins here with `quote`, with Python's escapes.
+    /// The string literal that starts here with `quote`, with Python's escapes.
     fn string(&mut self, quote: char) -> Result<Kind, Error> {
         let start = self.at;
         let mut value = String::new();
@@ -254,7 +254,7 @@ impl<'a> Lexer<'a> {
         Err(self.fail(start, "a string that does not end"))
     }
 
-    /// Takes the end of a tag with the white space that goes with it.
+    /// Consumes the end of a tag and the white space it strips.
     fn close(&mut self, ends: &[&str]) -> bool {
         match self.take_any(ends) {
             None => return false,
@@ -286,7 +286,7 @@ impl<'a> Lexer<'a> {
         &self.source[self.at..]
     }
 
-    /// The line of byte `at`, which is not before the last one asked for.
+    /// Line of byte `at`, which must not precede the last query.
     fn line_of(&mut self, at: usize) -> usize {
         self.line += self.source[self.line_at..at].matches('\n').count();
         self.line_at = at;
@@ -299,7 +299,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The character that a backslash before `escape` stands for.
+/// The character of a single-character escape.
 fn simple_escape(escape: char) -> Option<char> {
     Some(match escape {
         '\\' | '\'' | '"' => escape,
@@ -314,7 +314,7 @@ fn simple_escape(escape: char) -> Option<char> {
     })
 }
 
-/// Bytes of the number that `text` begins with.
+/// Length in bytes of the number at the start of `text`.
 fn number(text: &str, whole: bool) -> usize {
     let run = |from: usize| {
         let rest = &text[from..];

@@ -1,56 +1,56 @@
-//! What one rendering may cost.
+//! Limits on the cost of a rendering.
 
 use std::time::{Duration, Instant};
 
 use minijinja::value::{Object, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-/// Most that a rendering may take, as [`Options::now`](crate::Options::now) and what it may be charged for.
+/// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) now: jiff::Zoned,
     pub(crate) bytes: u64,
 }
 
-/// The variable that holds the [`Run`]; no template can spell it.
+/// The variable that holds the [`Run`]; no template can spell its name.
 pub(crate) const RUN: &str = " run";
 
 impl Object for Run {}
 
-/// Longest time that a rendering may take.
+/// Maximum time per rendering.
 const MAX_TIME: Duration = Duration::from_secs(10);
 
-/// Deepest nesting of a value.
+/// Maximum nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 64;
 
-/// What an item of a list takes, in bytes.
+/// Bytes charged per list item.
 pub(crate) const ITEM: usize = 32;
 
-/// Text within a list is charged for at a fraction of its bytes when only the list is read.
+/// When only a list is read, text inside it is charged at this fraction of its length.
 const WITHIN: usize = 64;
 
-/// What is left of a rendering's bytes. Lives in minijinja's [`State`].
+/// The remaining budget of a rendering, held in minijinja's [`State`].
 pub(crate) struct Budget {
     left: u64,
     end: Instant,
-    /// How much may be left when the time is looked at next.
+    /// Budget at which the clock is checked next.
     next_look: u64,
 }
 
-/// The time is looked at each time that so many bytes are gone.
+/// The clock is checked each time this many bytes are charged.
 const LOOK: u64 = 4096;
 
-/// The cause of minijinja's error when nothing is left.
+/// The source of minijinja's error when the budget is exhausted.
 #[derive(Debug, thiserror::Error)]
 #[error("too much work")]
 pub(crate) struct Exhausted;
 
-/// Why a value is walked through.
+/// How a value is charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It is looked up; what may follow is comparing it.
+    /// It is looked up, and may then be compared.
     Read,
-    /// It was made, with all that is in it, or something as large is about to be.
+    /// It was made with all its contents, or something as large is about to be.
     Make,
 }
 
@@ -70,9 +70,9 @@ impl Budget {
         state.get_or_insert_extension_with(|| new.unwrap_or_else(none))
     }
 
-    /// Takes `bytes`.
+    /// Charges `bytes`.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
-        // A call of a function takes time as well.
+        // A call costs time, too.
         self.left = self.left.saturating_sub(bytes as u64 + 1);
         if self.left <= self.next_look {
             self.next_look = self.left.saturating_sub(LOOK);
@@ -86,7 +86,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes what `value` is worth.
+    /// Charges for `value`.
     pub(crate) fn charge_for(&mut self, value: &Value, uses: Use) -> Result<(), Error> {
         match value.as_str() {
             Some(text) => self.charge(text.len() + 1),
@@ -100,7 +100,7 @@ impl Budget {
         }
         let item = match (uses, value.kind()) {
             (Use::Make, _) => ITEM,
-            // Operators copy what is in a tuple, and run through what is only made when it is asked for.
+            // Operators copy tuples, and run lazy iterators.
             (_, ValueKind::Iterable) => ITEM / 2,
             _ if value.is_tuple() => ITEM,
             _ => 2,
@@ -134,15 +134,15 @@ impl Budget {
     }
 }
 
-/// The filter that every value passes that is looked up or returned by a function.
+/// The filter applied to every value that is looked up or returned by a function.
 ///
-/// What minijinja would make at each use, such as a slice of a list, is made once.
+/// Lazy values, such as a slice of a list, are materialised once.
 pub(crate) fn read(state: &mut State, value: Value) -> Result<Value, Error> {
     Budget::of(state).charge_for(&value, Use::Read)?;
     Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })
 }
 
-/// The filter that the results of filters pass.
+/// The filter applied to results of filters.
 pub(crate) fn made(state: &mut State, value: Value) -> Result<Value, Error> {
     Budget::of(state).charge_for(&value, Use::Make)?;
     Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })

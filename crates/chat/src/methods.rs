@@ -1,4 +1,4 @@
-//! The methods of Python's types that templates may call; pycompat of minijinja has the others.
+//! Methods of Python's types for templates; minijinja's pycompat provides the others.
 
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, State, Value};
@@ -8,7 +8,7 @@ use crate::filters::{Side, bind, count, formatted, lines, lines_with_ends, pad, 
 use crate::limits::{Budget, ITEM, Use, failed};
 use crate::text::{Text, is_printable, text_of};
 
-/// Calls the method `name`, which minijinja does not know.
+/// Calls the method `name`, which minijinja does not provide.
 pub(crate) fn call(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     Budget::of(state).charge_for(value, Use::Read)?;
     let with_self = || [std::slice::from_ref(value), args].concat();
@@ -31,7 +31,7 @@ pub(crate) fn call(state: &mut State, value: &Value, name: &str, args: &[Value])
     }
 }
 
-/// A method of the string `text`; `with_self` are its arguments with the string before.
+/// A method of the string `text`; `with_self` are its arguments, preceded by the string.
 fn string(
     state: &mut State,
     text: &str,
@@ -137,7 +137,7 @@ fn string(
     })
 }
 
-/// `split(sep=none, maxsplit=-1)` from the left or from the right.
+/// `split(sep=none, maxsplit=-1)`, from the left or the right.
 fn split(state: &mut State, text: &str, args: &[Value], right: bool) -> Result<Value, Error> {
     let [separator, limit] = bind(args, ["sep", "maxsplit"])?;
     let limit = limit.map(i64::try_from).transpose()?.unwrap_or(-1);
@@ -161,7 +161,7 @@ fn split(state: &mut State, text: &str, args: &[Value], right: bool) -> Result<V
     Ok(Value::from_iter(items.into_iter().map(Value::from)))
 }
 
-/// At most `limit` words; the last holds the rest of `text`. From the right, the last word comes first.
+/// Up to `limit` words; the last is the rest of `text`. From the right, the last word comes first.
 fn words(text: &str, limit: usize, right: bool) -> Vec<&str> {
     let mut rest = text.trim();
     let mut words = Vec::new();
@@ -182,7 +182,7 @@ fn words(text: &str, limit: usize, right: bool) -> Vec<&str> {
     words
 }
 
-/// The methods that look for texts between two positions, which count characters.
+/// Methods that search between two positions, counted in characters.
 fn search(text: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
     let [wanted, start, end] = bind(args, ["sub", "start", "end"])?;
     let wanted = wanted.unwrap_or_default();
@@ -251,7 +251,7 @@ fn capitalize(text: &str) -> String {
     first + &chars.as_str().to_lowercase()
 }
 
-/// `text` with a capital after every character that is no letter.
+/// Title case: a capital after every character that is not a letter.
 fn title(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut within = false;

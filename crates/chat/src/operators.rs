@@ -1,4 +1,4 @@
-//! The functions that stand for operators; see [`fence`](crate::fence).
+//! Functions that replace operators; see [`fence`](crate::fence).
 
 use minijinja::value::{Rest, Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
@@ -17,7 +17,7 @@ pub(crate) fn add_to(environment: &mut Environment) {
     environment.add_function("_slice", slice);
 }
 
-/// What a loop runs through: not `none`, which minijinja takes for nothing.
+/// The iterable of a loop. Rejects `none`, which minijinja treats as empty.
 fn each(state: &mut State, value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None | ValueKind::Number | ValueKind::Bool => {
@@ -120,7 +120,7 @@ fn slice(
     }
 }
 
-/// The indices of a slice of `length` items, as Python has it.
+/// The indices of a slice of `length` items, with Python's rules.
 fn indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> impl Iterator<Item = usize> {
     let length = i64::try_from(length).unwrap_or(i64::MAX);
     let (least, most) = if step > 0 { (0, length) } else { (-1, length - 1) };
@@ -137,7 +137,7 @@ fn is_whole(value: &Value) -> bool {
     value.is_integer() || value.kind() == ValueKind::Bool
 }
 
-/// `sign` on numbers: integers stay integers.
+/// Arithmetic with the operator `sign`; integers stay integers.
 fn arithmetic(
     sign: &str,
     a: &Value,

@@ -1,4 +1,4 @@
-//! What goes into a template and what comes out.
+//! Messages, and the rendered prompt.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant` or what else the template knows.
+    /// `system`, `user`, `assistant` or another role that the template supports.
     pub role: String,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
 impl Message {
-    /// A message of `role`.
+    /// A message with this role.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
         Message { role: role.into(), content: content.into() }
     }
@@ -23,9 +23,9 @@ impl Message {
 /// A piece of a rendered conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Text, in which no special token is to be looked for.
+    /// Text, not to be searched for special tokens.
     Text(String),
-    /// A special token that the template wrote.
+    /// A special token of the template.
     Token {
         /// Its id.
         id: u32,
@@ -34,8 +34,8 @@ pub enum Segment {
     },
 }
 
-/// A rendered conversation. Its [`Display`](fmt::Display) is the text that the template produced;
-/// only [`segments`](Prompt::segments) tell its special tokens from text that looks like them.
+/// A rendered conversation. [`Display`](fmt::Display) gives the template's output; only
+/// [`segments`](Prompt::segments) distinguish special tokens from text that looks like them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub(crate) segments: Vec<Segment>,
@@ -43,12 +43,12 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// The pieces in order. Two texts never follow each other and none is empty.
+    /// The pieces in order. No text is empty or follows another.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Whether the template knows no system messages, so that their text stands before the first user message.
+    /// Whether system messages were merged into user messages, because the template does not support them.
     pub fn merged_system(&self) -> bool {
         self.merged_system
     }

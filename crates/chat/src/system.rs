@@ -1,18 +1,17 @@
-//! System messages for templates that know none.
+//! System messages for templates that do not support them.
 
 use crate::prompt::{Message, Prompt};
 
-/// A word that no conversation holds.
+/// A word that occurs in no conversation.
 const MARK: &str = "Eighteen-Badgers";
 
 pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
 }
 
-/// `messages` with the text of system messages put before the next user message, or in a user message of its own
-/// where none follows.
+/// Merges each system message into the next user message, or into a user message of its own at the end.
 ///
-/// With a line end between, as llama.cpp's `system_message_not_supported` in `chat.cpp`.
+/// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
 pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
     let mut merged: Vec<Message> = Vec::new();
     let mut system: Vec<&str> = Vec::new();
@@ -35,7 +34,7 @@ pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
     merged
 }
 
-/// `messages` with a mark at the end of each system message.
+/// Appends a mark to each system message.
 pub(crate) fn marked(messages: &[Message]) -> Vec<Message> {
     let mark = |(index, message): (usize, &Message)| {
         let mut message = message.clone();
@@ -51,7 +50,7 @@ fn mark(index: usize) -> String {
     format!("{MARK}-{index}.")
 }
 
-/// Whether a prompt of [`marked`] messages holds each mark.
+/// Whether a prompt for [`marked`] messages contains every mark.
 pub(crate) fn holds_marks(prompt: &Prompt, marked: &[Message]) -> bool {
     let text = prompt.to_string();
     let mut system = marked.iter().enumerate().filter(|(_, message)| is_system(message));

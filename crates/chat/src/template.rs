@@ -1,4 +1,4 @@
-//! A file's chat template.
+//! The chat template of a file.
 
 use minijinja::{Environment, Value};
 
@@ -7,36 +7,36 @@ use crate::limits::{RUN, Run};
 use crate::prompt::{Message, Prompt, Segment};
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, system};
 
-/// What a template needs to know about the vocabulary.
+/// Parts of the vocabulary that a template needs.
 #[derive(Clone, Debug, Default)]
 pub struct Specials {
     /// Text of the BOS token, the template's `bos_token`.
     pub bos: Option<String>,
     /// Text of the EOS token, the template's `eos_token`.
     pub eos: Option<String>,
-    /// Ids and texts of all tokens that only a template may write, not a user.
+    /// Ids and texts of tokens that only the template may produce, never a user.
     pub tokens: Vec<(u32, String)>,
 }
 
-/// How to render.
+/// Options of a rendering.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// End with what makes the model answer.
+    /// Append the prompt for an answer.
     pub add_generation_prompt: bool,
-    /// What `strftime_now` tells.
+    /// The time that `strftime_now` formats.
     pub now: jiff::Zoned,
-    /// Further variables, such as `enable_thinking`. Their texts are guarded as messages are.
+    /// More variables, such as `enable_thinking`. Their texts are guarded like messages.
     pub variables: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Default for Options {
-    /// For an answer, now.
+    /// With the prompt for an answer, and the current time.
     fn default() -> Options {
         Options { add_generation_prompt: true, now: jiff::Zoned::now(), variables: serde_json::Map::new() }
     }
 }
 
-/// What a template writes after an answer.
+/// What a template appends to an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEnd {
     /// A special token.
@@ -56,7 +56,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// The template of a file; `None` when it has none.
+    /// The template of a file; `None` without one.
     pub fn from_metadata(metadata: &gguf::Metadata, specials: Specials) -> Result<Option<Template>, Error> {
         let source = metadata.str("tokenizer.chat_template")?;
         source.map(|source| Template::new(source, specials)).transpose()
@@ -76,18 +76,18 @@ impl Template {
         })
     }
 
-    /// The template as the file holds it.
+    /// The template source.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The prompt for a conversation.
+    /// Renders a conversation.
     ///
-    /// Where the template refuses system messages or leaves them out, their text is put before the next user message, as
-    /// llama.cpp does; [`Prompt::merged_system`] says so.
+    /// If the template rejects or drops system messages, they are merged into user messages as in llama.cpp, and
+    /// [`Prompt::merged_system`] is set.
     ///
-    /// Fails when the template refuses the conversation or uses what is not supported, and when it
-    /// exceeds [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], ten seconds or
+    /// Fails when the template rejects the conversation or uses unsupported features, and when it exceeds
+    /// [`MAX_STEPS`](crate::MAX_STEPS), [`MAX_WORK_BYTES`], ten seconds or
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let prompt = self.render_exactly(messages, options);
@@ -110,7 +110,7 @@ impl Template {
         }
     }
 
-    /// Whether the text of system messages comes into the prompt for what `arrange` makes of the messages.
+    /// Whether system messages reach the prompt when `arrange` is applied to the messages.
     fn writes_system(
         &self,
         messages: &[Message],
@@ -122,7 +122,7 @@ impl Template {
         prompt.is_ok_and(|prompt| system::holds_marks(&prompt, &marked))
     }
 
-    /// The prompt for just these messages.
+    /// Renders just these messages.
     fn render_exactly(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let mut texts = vec![self.source.as_str()];
         texts.extend(messages.iter().flat_map(|message| [message.role.as_str(), message.content.as_str()]));
@@ -146,17 +146,16 @@ impl Template {
         if !texts[1..].iter().any(changes) {
             return Ok(Prompt { segments, merged_system: false });
         }
-        // A template that takes something out of a message, or puts two side by side, may join a special
-        // token from what they hold.
+        // A template that removes or joins parts of messages could assemble a special token from them.
         let strict = render(Strength::Characters)?;
         let same = token_ids(&segments).eq(token_ids(&strict));
         Ok(Prompt { segments: if same { segments } else { strict }, merged_system: false })
     }
 
-    /// What the template writes after an answer, found by rendering some: a special token, or a text
-    /// that follows the last answer as well as one before it. `None` when there is neither.
+    /// What the template appends to an answer, found by rendering samples: a special token, or text that follows
+    /// every answer. `None` if there is neither.
     ///
-    /// A hint for where to stop, to be used beside the vocabulary's own ends of generation.
+    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens.
     pub fn turn_end(&self) -> Option<TurnEnd> {
         let (first, last) = ("Nineteen-Hedgehogs", "Twenty-Porcupines");
         let options = Options { add_generation_prompt: false, ..Options::default() };
@@ -207,8 +206,8 @@ impl Template {
     }
 
     fn render_text(&self, context: Vec<(String, Value)>) -> Result<String, Error> {
-        // There are no tools, which `transformers` says with `none`. Some templates loop over them
-        // without asking, which Jinja does only with what is undefined.
+        // `transformers` passes `none` for no tools. Some templates loop over it unconditionally, which Jinja allows
+        // only for undefined.
         let none = ["tools", "documents"].map(|name| (name.to_owned(), Value::from(())));
         match self.render_with(none.into_iter().chain(context.clone())) {
             Err(Error::Render { .. }) => self.render_with(context.into_iter()),
@@ -238,7 +237,7 @@ fn after(prompt: &Prompt, answer: &str) -> Option<Vec<Segment>> {
     Some(rest.into_iter().chain(prompt.segments.iter().skip(index + 1).cloned()).collect())
 }
 
-/// Adds all texts within `value`.
+/// Collects all texts in `value`.
 fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
     match value {
         serde_json::Value::String(text) => texts.push(text),
@@ -251,7 +250,7 @@ fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
     }
 }
 
-/// `value` for a template, with `guarded` applied to all texts within.
+/// Converts `value`, with `guarded` applied to all texts.
 fn to_value(value: &serde_json::Value, guarded: &impl Fn(&str) -> String) -> Value {
     match value {
         serde_json::Value::Null => Value::from(()),

@@ -1,17 +1,17 @@
-//! Values as text, as Python's `str` and `repr` write them.
+//! Formats values like Python's `str` and `repr`.
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, State, Value};
 
 use crate::limits::{Budget, MAX_DEPTH, failed};
 
-/// A text in the making, each byte of which is charged for.
+/// Text under construction; every byte is charged.
 pub(crate) struct Text<'a> {
     pub(crate) text: String,
     budget: &'a mut Budget,
 }
 
-/// `value` as text.
+/// Formats `value`.
 pub(crate) fn text_of(state: &mut State, value: &Value) -> Result<String, Error> {
     let mut text = Text::new(state);
     text.value(value)?;
@@ -29,7 +29,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Adds `text` many times.
+    /// Adds `text` repeatedly.
     pub(crate) fn repeat(&mut self, text: &str, times: usize) -> Result<(), Error> {
         self.budget.charge(text.len().saturating_mul(times))?;
         self.text.extend(std::iter::repeat_n(text, times));
@@ -45,7 +45,7 @@ impl Text<'_> {
         }
     }
 
-    /// Adds `repr(value)`, which is within `depth` others.
+    /// Adds `repr(value)`, nested `depth` deep.
     pub(crate) fn repr(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(failed("value is nested too deeply"));
@@ -115,14 +115,14 @@ impl Text<'_> {
     }
 }
 
-/// Whether Python's `repr` writes `c` as it is.
+/// Whether Python's `repr` prints `c` unescaped.
 pub(crate) fn is_printable(c: char) -> bool {
     let invisible = c.is_control() || (c.is_whitespace() && c != ' ');
     !invisible
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..)
 }
 
-/// A number as Python's `repr` writes it.
+/// A number in the format of Python's `repr`.
 pub(crate) fn float(number: f64) -> String {
     if number.is_nan() {
         "nan".to_owned()
