@@ -142,16 +142,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Bytes of text that can fit the context, were each token the longest of the vocabulary: whoever reads or encodes text
-    /// of others looks here before.
+    /// Upper bound for text that fits the context, in bytes: as if every token were the longest of the vocabulary. Check it
+    /// before reading or encoding untrusted text.
     pub fn max_text_bytes(&self) -> usize {
         self.limits().n_ctx.saturating_mul(self.model.tokenizer().longest_token())
     }
 
-    /// Whether `bytes` of text can fit the context.
+    /// Checks whether `bytes` of text can fit the context.
     ///
     /// # Errors
-    /// When they are more than [`Engine::max_text_bytes`].
+    /// When `bytes` exceeds [`Engine::max_text_bytes`].
     pub fn admits_text(&self, bytes: usize) -> Result<(), Error> {
         let (most, n_ctx) = (self.max_text_bytes(), self.limits().n_ctx);
         if bytes > most { Err(Error::TextTooLong { most, n_ctx }) } else { Ok(()) }

@@ -52,15 +52,15 @@ pub enum Error {
     /// The prompt was refused.
     #[error(transparent)]
     Prompt(#[from] Refusal),
-    /// The text is too long for the context, whatever its tokens are.
+    /// The text is too long for the context, however it is tokenised.
     #[error(
-        "the text is longer than the {most} bytes that a context of {n_ctx} tokens can hold at most; shorten it \
-         or make the context larger (`n_ctx`)"
+        "the text is longer than {most} bytes, the most that a context of {n_ctx} tokens can hold; shorten it \
+         or increase the context (`n_ctx`)"
     )]
     TextTooLong {
-        /// Bytes of text that can fit.
+        /// Maximum length in bytes.
         most: usize,
-        /// Tokens of the context.
+        /// Context size in tokens.
         n_ctx: usize,
     },
     /// An id of the prompt is not in the vocabulary.
