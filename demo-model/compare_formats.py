@@ -1,9 +1,9 @@
-"""What the formats cost, in RusTorch and in llama.cpp: greedy answers and KL divergence from the exact.
+"""The cost of quantisation in RusTorch and llama.cpp: greedy answers, and KL divergence from exact logits.
 
-For every file: the answers to the capital questions by both programs, and, over held-out chats, the mean
-KL divergence of each one's logits from those of the reference backend on the same file (float64 sums,
-K and V in F32). Prints the table; exits 1 where RusTorch's is over 1.1 times llama.cpp's, where the two
-answer differently, or where a file answers differently from the first.
+For each file: both programs' answers to the capital questions, and the mean KL divergence of their logits over held-out
+chats from the reference backend on the same file (float64 accumulation, K and V in F32). Prints the table. Exits with 1
+if RusTorch's divergence exceeds 1.1 times llama.cpp's, if their answers differ, or if the answers of a file differ from
+those of the first.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from corpus import chats  # noqa: E402
 from llama import Llama  # noqa: E402
 from template import CONTROLS  # noqa: E402
 
-# Positions compared, at least; every document is whole.
+# Minimum number of positions; documents are complete.
 POSITIONS = 16_384
 N_CTX = 1024
 EOS = 2
@@ -30,7 +30,7 @@ SYSTEM, USER, ASSISTANT = CONTROLS
 
 
 class Program:
-    """RusTorch, by its command line."""
+    """The rustorch program."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -42,7 +42,7 @@ class Program:
         return done.stdout
 
     def tokenize(self, model: str, text: str) -> list[int]:
-        """The rendered chat's ids, with BOS."""
+        """Token ids of the rendered chat, with BOS."""
         return json.loads(self.run("tokenize", "-m", model, "--parse-special", "--json", text))["ids"]
 
     def logits(self, model: str, tokens: list[int], *options: str) -> np.ndarray:
@@ -55,7 +55,7 @@ class Program:
 
 
 def rendered(document: dict) -> str:
-    """The document as the model's template writes it."""
+    """The document in the format of the model's template."""
     if text := document.get("text"):
         return text
     said = [(SYSTEM, document["system"])] if "system" in document else []
@@ -70,13 +70,13 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def kl(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """KL divergence of `other` from `exact`, a position each."""
+    """KL divergence of `other` from `exact`, per position."""
     p, q = log_softmax(exact), log_softmax(other)
     return (np.exp(p) * (p - q)).sum(-1)
 
 
 def greedy(llama: Llama, prompt: list[int]) -> list[int]:
-    """llama.cpp's answer; the whole sequence is computed again for each token, which is quick enough here."""
+    """llama.cpp's answer; recomputes the whole sequence for each token, which is fast enough here."""
     tokens = list(prompt)
     while len(tokens) < len(prompt) + 64:
         token = int(llama.sequence(np.array(tokens))[-1].argmax())
@@ -102,7 +102,7 @@ def main() -> None:
     while sum(map(len, sequences)) < POSITIONS:
         sequences.append(rustorch.tokenize(args.models[0], texts[len(sequences)]))
     print(f"{sum(map(len, sequences)):,} positions of held-out chats, {len(questions)} capital questions\n")
-    print("| file | right | same as llama.cpp | same as the first file | mean KL, RusTorch | llama.cpp | ratio |")
+    print("| file | correct | same as llama.cpp | same as the first file | mean KL, RusTorch | llama.cpp | ratio |")
     print("|---|---|---|---|---|---|---|", flush=True)
 
     failed, first = False, None

@@ -1,6 +1,6 @@
-"""Puts the held-out questions to the model through the program, at temperature 0, and prints the table.
+"""Asks the model the held-out questions with the program at temperature 0, and prints the table.
 
-The same questions to several files show what their formats cost: `exam.py FILE FILE ..`.
+Several files can be compared: `exam.py FILE FILE ..`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from corpus import chats
 from corpus.core import Question
 
-# The least share of right answers, in percent.
+# Required share of correct answers, in percent.
 LEAST = {
     "capitals": 95,
     "arithmetic": 90,
@@ -26,7 +26,7 @@ LEAST = {
 
 
 def answer(command: list[str], question: Question) -> tuple[str, bool]:
-    """The model's answer, and whether it ended by itself."""
+    """The model's answer, and whether it ended with EOS."""
     done = subprocess.run(
         [*command, f"--prompt={question.user}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -40,9 +40,9 @@ def main() -> None:
     here = Path(__file__).parent
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rustorch", default=str(here.parent / "target/release/rustorch"))
-    parser.add_argument("--topic", help="only this topic's questions")
-    parser.add_argument("--seed", type=int, default=1, help="of the corpus, as make_corpus.py was given")
-    parser.add_argument("--wrong", action="store_true", help="print every answer that is not right")
+    parser.add_argument("--topic", help="only questions of this topic")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the corpus, as given to make_corpus.py")
+    parser.add_argument("--wrong", action="store_true", help="print every incorrect answer")
     parser.add_argument("models", nargs="*", help="GGUF files [default: the embedded model]")
     args = parser.parse_args()
     questions = [q for q in chats.exam(args.seed) if args.topic in (None, q.topic)]
@@ -56,8 +56,8 @@ def main() -> None:
         for question, (text, ended) in zip(questions, answers):
             table[question.topic].append((question.right(text), ended))
             if args.wrong and not (question.right(text) and ended):
-                print(f"  {question.topic}: {question.user!r} -> {text!r}, wanted {question.want}")
-        print(f"{model or 'the embedded model'}\n\n| topic | questions | right | wanted | ended by itself |\n|---|---|---|---|---|")
+                print(f"  {question.topic}: {question.user!r} -> {text!r}, expected {question.want}")
+        print(f"{model or 'the embedded model'}\n\n| topic | questions | correct | required | ended with EOS |\n|---|---|---|---|---|")
         for topic, results in table.items():
             n = len(results)
             right, ended = (100 * sum(column) / n for column in zip(*results))

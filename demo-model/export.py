@@ -1,4 +1,4 @@
-"""Writes build/model.pt and the tokenizer as a GGUF file in F16, the master of every other format."""
+"""Writes build/model.pt and the tokenizer as a GGUF file in F16, the source of all other formats."""
 
 import argparse
 from pathlib import Path
@@ -59,7 +59,7 @@ def main() -> None:
     writer.add_rope_freq_base(config.rope_theta)
     writer.add_layer_norm_rms_eps(config.eps)
     tokenizer_fields(writer, args.build / "tokenizer.model")
-    # Parameters are named as GGUF names tensors.
+    # Parameters have the names of GGUF tensors.
     for name, weight in model.state_dict().items():
         weight = weight.float().numpy()
         writer.add_tensor(name, weight.astype("float16") if weight.ndim == 2 else weight)

@@ -1,4 +1,4 @@
-"""Writes the corpus: train.jsonl, held_out.jsonl and exam.jsonl, the same bytes everywhere for a seed."""
+"""Writes the corpus: train.jsonl, held_out.jsonl and exam.jsonl; the same seed gives the same bytes everywhere."""
 
 import argparse
 import hashlib

@@ -1,4 +1,4 @@
-"""Quantises the F16 master with llama.cpp: the embedded file, and on request the formats that are compared."""
+"""Quantises the F16 master with llama.cpp: the embedded file, and optionally the formats to compare."""
 
 import argparse
 from pathlib import Path

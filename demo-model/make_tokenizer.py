@@ -11,7 +11,7 @@ import sentencepiece
 from model import Config
 from template import CONTROLS
 
-# Enough for every word to be seen; more only takes longer.
+# Enough to cover every word; more documents only take longer.
 DOCUMENTS = 100_000
 
 
@@ -34,7 +34,7 @@ def main() -> None:
         vocab_size=Config.n_vocab,
         byte_fallback=True,
         split_digits=True,
-        # Text is kept as it is: no space put before it, none taken away, no folding of characters.
+        # No normalisation: no space prefix, no whitespace removal, no character folding.
         normalization_rule_name="identity",
         add_dummy_prefix=False,
         remove_extra_whitespaces=False,
@@ -45,7 +45,7 @@ def main() -> None:
         num_threads=1,
         minloglevel=1,
     )  # fmt: skip
-    # The file of SentencePiece records the trainer's options as well; the pieces are what counts.
+    # The model file also records the trainer's options, so the digest covers only the pieces.
     pieces = (args.build / "tokenizer.vocab").read_bytes()
     print(f"{hashlib.sha256(pieces).hexdigest()}  tokenizer.vocab")
 

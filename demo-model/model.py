@@ -1,7 +1,6 @@
-"""The model: a Llama with grouped-query attention, as small as will hold the corpus.
+"""The model: a Llama with grouped-query attention, as small as the corpus permits.
 
-Rotations turn neighbouring pairs of a head (the order GGUF's `llama` architecture stores), so weights go
-into the file as they are.
+RoPE uses interleaved pairs, as GGUF's `llama` architecture does, so weights are exported without permutation.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Config:
-    """Rows of every matrix are whole blocks of 256, so that every tensor format applies."""
+    """Row lengths are multiples of 256, so that every tensor format applies."""
 
     n_vocab: int = 2048
     n_ctx: int = 1024
@@ -31,9 +30,9 @@ class Config:
 
 
 def round_q4_0(w: Tensor) -> Tensor:
-    """The weights as they come back from Q4_0: blocks of 32 with one scale, 16 levels.
+    """The weights rounded to Q4_0: blocks of 32 with one scale, 16 levels.
 
-    Gradients pass as if nothing were rounded.
+    Straight-through gradients.
     """
     blocks = w.detach().view(-1, 32)
     largest = blocks.gather(1, blocks.abs().argmax(1, keepdim=True))
@@ -44,7 +43,7 @@ def round_q4_0(w: Tensor) -> Tensor:
 
 
 class Linear(nn.Linear):
-    """A product without bias, on request with its weights rounded."""
+    """A linear layer without bias, optionally with rounded weights."""
 
     rounds = False
 
@@ -88,7 +87,7 @@ class Layer(nn.Module):
 
 
 class Llama(nn.Module):
-    """Token ids [batch, rows] to logits [batch, rows, n_vocab]; the embedding is the output matrix, too."""
+    """Token ids [batch, rows] to logits [batch, rows, n_vocab]; embeddings are tied."""
 
     def __init__(self, c: Config = Config(), dropout: float = 0.0) -> None:
         super().__init__()

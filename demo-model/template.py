@@ -1,9 +1,9 @@
-"""How a chat becomes text: the model's special pieces and its template."""
+"""The chat template and the model's special tokens."""
 
-# Pieces of their own in the tokenizer, at ids 3, 4 and 5.
+# Control tokens, ids 3, 4 and 5.
 SYSTEM, USER, ASSISTANT = CONTROLS = ["<|system|>", "<|user|>", "<|assistant|>"]
 
-# What `encode` in train.py writes.
+# The format of `encode` in train.py.
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + message['content'] + eos_token + '\\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from model import Config, Linear, Llama
 from template import ASSISTANT, SYSTEM, USER
 
-# What a token of the user's side counts against one of the model's.
+# Loss weight of user tokens; assistant tokens have 1.
 USER_WEIGHT = 0.1
-# Rows of a batch are padded to the next of these.
+# The rows of a batch are padded to the next of these lengths.
 LENGTHS = [32, 48, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024]
 
 
 def encode(tokenizer: sentencepiece.SentencePieceProcessor, document: dict) -> tuple[list[int], list[bool]]:
-    """A document's tokens, and for each whether the model is to say it: the chat template of template.py."""
+    """The tokens of a document in the format of template.py, and whether each is an assistant token."""
     bos, eos = tokenizer.bos_id(), tokenizer.eos_id()
     newline = tokenizer.encode("\n")
     if text := document.get("text"):
@@ -47,7 +47,7 @@ def encode_lines(job: tuple[str, list[str]]) -> tuple[list[numpy.ndarray], list[
 
 
 class Corpus:
-    """Every document's tokens, one after the other on the device, and which documents pad to which length."""
+    """The concatenated tokens of all documents on the device, and the documents by padded length."""
 
     def __init__(self, build: Path, name: str, device: str) -> None:
         lines = (build / name).read_text(encoding="utf-8").splitlines()
@@ -68,7 +68,7 @@ class Corpus:
         self.buckets = [numpy.flatnonzero((lengths > a) & (lengths <= b)) for a, b in zip(edges, LENGTHS)]
 
     def batches(self, rng: numpy.random.Generator, tokens: int):
-        """One pass: the documents of every batch, and the length they are padded to."""
+        """One epoch: the documents of every batch, and their padded length."""
         plan = []
         for length, bucket in zip(LENGTHS, self.buckets):
             order = rng.permutation(bucket)
@@ -78,7 +78,7 @@ class Corpus:
             yield plan[i]
 
     def rows(self, length: int, documents: numpy.ndarray):
-        """Token ids and weights of the loss, [documents, length]."""
+        """Token ids and loss weights, [documents, length]."""
         which = torch.as_tensor(documents, device=self.starts.device)
         column = torch.arange(length, device=which.device)
         at = self.starts[which, None] + column
@@ -88,7 +88,7 @@ class Corpus:
 
 
 def loss_of(model: Llama, ids: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weighted sum of the losses of each token after the first, and the sum of the weights."""
+    """Weighted sum of the losses of all tokens but the first, and the sum of the weights."""
     with torch.autocast(ids.device.type, torch.bfloat16):
         logits = model(ids[:, :-1])
     losses = F.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
@@ -98,7 +98,7 @@ def loss_of(model: Llama, ids: torch.Tensor, weight: torch.Tensor) -> tuple[torc
 
 @torch.no_grad()
 def held_out_loss(model: Llama, corpus: Corpus, rounds: bool) -> float:
-    """Mean loss of the model's own tokens in held-out chats, in nats; on request with its weights rounded."""
+    """Mean loss of assistant tokens in held-out chats, in nats; optionally with rounded weights."""
     Linear.rounds = rounds
     model.eval()
     total = weights = 0.0
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=Path(__file__).parent / "build")
     parser.add_argument("--steps", type=int, default=6400)
-    parser.add_argument("--tokens", type=int, default=1 << 17, help="tokens of a batch, padding counted")
+    parser.add_argument("--tokens", type=int, default=1 << 17, help="tokens per batch, including padding")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=1)
@@ -145,7 +145,7 @@ def main() -> None:
         done = step / args.steps
         for group in optimizer.param_groups:
             group["lr"] = args.lr * min(1.0, (step + 1) / 300) * 0.5 * (1 + math.cos(math.pi * done))
-        # From the middle on every second step sees four-bit weights, so that formats down to Q4_0 answer alike.
+        # In the second half, every other step uses 4-bit weights, so that formats down to Q4_0 answer alike.
         Linear.rounds = done > 0.5 and step % 2 == 1
         loss, weights = loss_of(model, *train.rows(*batch))
         (loss / weights).backward()

@@ -1,20 +1,20 @@
-//! The demo model's files, so that the program has something to run where no model is named.
+//! The files of the demo model, which runs if no model is given.
 
-/// The model as the program holds it: a GGUF file, its matrices in Q6_K, at a multiple of 64 bytes.
+/// The embedded model: a GGUF file with Q6_K matrices, aligned to 64 bytes.
 pub static EMBEDDED: &[u8] = {
     const FILE: &Aligned<[u8]> = &Aligned(*include_bytes!("../rustorch-demo-q6_k.gguf"));
     &FILE.0
 };
 
-/// The same model in F16, what [`EMBEDDED`] was made from: a GGUF file at a multiple of 64 bytes. It is
-/// for tests; a program that does not name it does not hold it.
+/// The same model in F16, from which [`EMBEDDED`] was quantised: a GGUF file, aligned to 64 bytes. For tests; only programs
+/// that refer to it contain it.
 pub static MASTER_F16: &[u8] = {
     const FILE: &Aligned<[u8]> = &Aligned(*include_bytes!("../rustorch-demo-f16.gguf"));
     &FILE.0
 };
 
-/// Begins a line of the cache, so that tensors, which a file aligns to 32 bytes, are aligned in memory as
-/// they would be in a mapping.
+/// Aligns the file to a cache line, so that tensors, which have an alignment of 32 bytes in the file, are aligned in memory
+/// as in a mapped file.
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized>(T);
 
@@ -41,9 +41,9 @@ mod tests {
         }
     }
 
-    /// They differ in nothing but how the matrices are stored, which two keys say.
+    /// The files differ only in the storage of matrices, recorded in two keys.
     #[test]
-    fn both_files_are_one_model() {
+    fn both_files_have_the_same_model() {
         fn keys(file: &Gguf) -> BTreeMap<&str, &Value> {
             let storage = ["general.file_type", "general.quantization_version"];
             file.metadata().iter().filter(|(key, _)| !storage.contains(key)).collect()
@@ -54,7 +54,9 @@ mod tests {
         let (embedded, master) = (open(EMBEDDED), open(MASTER_F16));
         assert_eq!(keys(&embedded), keys(&master));
         assert_eq!(shapes(&embedded), shapes(&master));
-        for (a, b) in master.tensors().map(|a| (a, embedded.tensor(&a.name).expect("its shape is there"))) {
+        for (a, b) in
+            master.tensors().map(|a| (a, embedded.tensor(&a.name).expect("a tensor of the same name")))
+        {
             let (a, b) = (values(a), values(b));
             let square = |x: f32| f64::from(x).powi(2);
             let error = a.iter().zip(&b).map(|(a, b)| square(a - b)).sum::<f64>();
