@@ -6,15 +6,15 @@ pub static EMBEDDED: &[u8] = {
     &FILE.0
 };
 
-/// The same model in F16, from which [`EMBEDDED`] was quantised: a GGUF file, aligned to 64 bytes. For tests; only programs
-/// that refer to it contain it.
+/// The same model in F16, from which [`EMBEDDED`] was quantised: a GGUF file, aligned to 64 bytes. For tests; only
+/// programs that refer to it contain it.
 pub static MASTER_F16: &[u8] = {
     const FILE: &Aligned<[u8]> = &Aligned(*include_bytes!("../rustorch-demo-f16.gguf"));
     &FILE.0
 };
 
-/// Aligns the file to a cache line, so that tensors, which have an alignment of 32 bytes in the file, are aligned in memory
-/// as in a mapped file.
+/// Aligns the file to a cache line, so that tensors, which have an alignment of 32 bytes in the file, are aligned in
+/// memory as in a mapped file.
 #[repr(C, align(64))]
 struct Aligned<T: ?Sized>(T);
 

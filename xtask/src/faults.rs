@@ -1,5 +1,5 @@
-//! `cargo xtask faults`: mutation testing with hand-written faults. Each fault is applied to a copy of the checkout, and its
-//! tests must fail. A test that never failed proves nothing.
+//! `cargo xtask faults`: mutation testing with hand-written faults. Each fault is applied to a copy of the checkout,
+//! and its tests must fail. A test that never failed proves nothing.
 //!
 //! The copy has no `../shared` beside it, so tests run as in a plain checkout.
 
@@ -106,8 +106,8 @@ fn plant_all(workspace: &Workspace, faults: &[&Fault]) -> Result<bool> {
     eprintln!("without faults:");
     run_healthy(&cargo, faults)?;
 
-    // Crates with many dependents come last, so that few crates are rebuilt per fault. Faults of the same file are adjacent,
-    // because removing a fault rebuilds the crate, too.
+    // Crates with many dependents come last, so that few crates are rebuilt per fault. Faults of the same file are
+    // adjacent, because removing a fault rebuilds the crate, too.
     let mut order: Vec<usize> = (0..faults.len()).collect();
     order.sort_by_key(|&at| (Reverse(faults[at].row), &faults[at].changed));
     let mut outcomes: Vec<Option<Outcome>> = faults.iter().map(|_| None).collect();

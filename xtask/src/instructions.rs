@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: instruction counts of small runs, compared with committed ones.
 //!
-//! Wall time on a shared machine is too noisy for changes of a few percent; the instruction count of a single-threaded run is
-//! nearly constant. Valgrind counts instructions with the AVX2 kernels, the best set that it supports. Start-up and model
-//! loading are excluded by counting the difference between a long run and a short one.
+//! Wall time on a shared machine is too noisy for changes of a few percent; the instruction count of a single-threaded
+//! run is nearly constant. Valgrind counts instructions with the AVX2 kernels, the best set that it supports. Start-up
+//! and model loading are excluded by counting the difference between a long run and a short one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -133,15 +133,16 @@ fn instructions(program: &Path, model: Option<&Path>, home: &Path, prompt: usize
     }
     let ran =
         run.output().context("valgrind, which counts the instructions (Debian: apt-get install valgrind)")?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.success(), "{run:?}: {}\n{said}", ran.status);
-    collected(&said).with_context(|| format!("{run:?} says no count:\n{said}"))
+    let output_text = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.success(), "{run:?}: {}\n{output_text}", ran.status);
+    parse_count(&output_text)
+        .with_context(|| format!("no instruction count in the output of {run:?}:\n{output_text}"))
 }
 
 /// Parses the count in callgrind's output.
-fn collected(said: &str) -> Option<u64> {
+fn parse_count(output_text: &str) -> Option<u64> {
     let line = Regex::new(r"(?m)^==\d+== I +refs: +([\d,]+)$").ok()?;
-    line.captures(said)?.get(1)?.as_str().replace(',', "").parse().ok()
+    line.captures(output_text)?.get(1)?.as_str().replace(',', "").parse().ok()
 }
 
 #[cfg(test)]
@@ -163,9 +164,9 @@ mod tests {
     #[test]
     fn the_count_is_parsed() {
         assert_eq!(
-            collected("==7== Events    : Ir\n==7== \n==7== I   refs:      1,234,567\n"),
+            parse_count("==7== Events    : Ir\n==7== \n==7== I   refs:      1,234,567\n"),
             Some(1_234_567)
         );
-        assert_eq!(collected("==7== I   refs:"), None);
+        assert_eq!(parse_count("==7== I   refs:"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The reference backend: f32 values, f64 accumulation.
 //!
-//! The oracle for every other backend: slow, short and evidently correct. Each operation is a direct transcription of its
-//! formula in [`graph::Op`]. Intermediate values, K and V are f32, whatever format is requested.
+//! The oracle for every other backend: slow, short and evidently correct. Each operation is a direct transcription of
+//! its formula in [`graph::Op`]. Intermediate values, K and V are f32, whatever format is requested.
 
 mod attention;
 mod devices;

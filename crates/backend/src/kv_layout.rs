@@ -89,8 +89,8 @@ pub fn first_needed_page(group: Group, cached: usize) -> usize {
     (group.first_visible(cached) / PAGE).saturating_sub(SLACK)
 }
 
-/// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and `heads`
-/// values of `v_dim` columns. The order within a page is up to the backend.
+/// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and
+/// `heads` values of `v_dim` columns. The order within a page is up to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLayout {
     /// The declaration in the graph.

@@ -1,9 +1,9 @@
 //! The interface of backends: traits, steps and their outputs, KV cache layout, devices.
 //!
-//! A [`Backend`] is a device without a model. It [loads](Backend::load) a model, given as a [`graph::Graph`], weights by
-//! name and a [`KvLayout`]. The [`LoadedModel`] compiles a program per bucket of rows, and a [`Program`] runs steps. Each
-//! object is created by the previous one, which rules out calls in the wrong order. Backends know nothing of files, model
-//! families or requests.
+//! A [`Backend`] is a device without a model. It [loads](Backend::load) a model, given as a [`graph::Graph`], weights
+//! by name and a [`KvLayout`]. The [`LoadedModel`] compiles a program per bucket of rows, and a [`Program`] runs steps.
+//! Each object is created by the previous one, which rules out calls in the wrong order. Backends know nothing of
+//! files, model families or requests.
 
 mod bind;
 mod block_table;
@@ -120,8 +120,8 @@ pub trait Backend: Send {
     /// The backend and its device.
     fn describe(&self) -> Description;
 
-    /// Memory that the model, its KV cache and programs for `buckets` with `taps` would take: a dry run of [`Backend::load`]
-    /// and [`LoadedModel::compile`], which share the code.
+    /// Memory that the model, its KV cache and programs for `buckets` with `taps` would take: a dry run of
+    /// [`Backend::load`] and [`LoadedModel::compile`], which share the code.
     ///
     /// # Errors
     /// As [`Backend::load`] and [`LoadedModel::compile`].
@@ -157,8 +157,8 @@ pub trait LoadedModel: Send {
     /// If a tapped value is not in the graph, or if memory is exhausted.
     fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error>;
 
-    /// Does slow work ahead of the first step, such as packing weights. `copied` is called with the name of each tensor whose
-    /// bytes in the file are no longer needed.
+    /// Does slow work ahead of the first step, such as packing weights. `copied` is called with the name of each tensor
+    /// whose bytes in the file are no longer needed.
     ///
     /// # Errors
     /// If memory is exhausted.

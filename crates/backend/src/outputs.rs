@@ -54,8 +54,8 @@ impl<'a> Outputs<'a> {
     /// Device token id of a row without a valid greedy token.
     pub const NO_TOKEN: u32 = u32::MAX;
 
-    /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for a
-    /// non-final pipeline stage, the input rows of the next stage.
+    /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for
+    /// a non-final pipeline stage, the input rows of the next stage.
     pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
         let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
         let chosen = chosen.map(|(output, logits)| Chosen {
@@ -97,8 +97,8 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The token with the largest logit, the lowest id among equals. `None` if any logit is NaN or +∞, which makes all of them
-/// untrustworthy, or if all are -∞.
+/// The token with the largest logit, the lowest id among equals. `None` if any logit is NaN or +∞, which makes all of
+/// them untrustworthy, or if all are -∞.
 pub fn greedy_token(logits: &[f32]) -> Option<u32> {
     let is_invalid = logits.iter().any(|logit| logit.is_nan() || *logit == f32::INFINITY);
     if is_invalid { None } else { arg_max(logits) }

@@ -1,7 +1,7 @@
 //! Device discovery: drivers, devices, their memory, and how they are opened.
 //!
-//! Each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its drivers; no
-//! other code names a concrete backend.
+//! Each backend crate has a [`Driver`], which finds its [`Device`]s. A program builds one [`Registry`] of its drivers;
+//! no other code names a concrete backend.
 
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -87,7 +87,8 @@ pub trait Driver: Send + Sync {
     /// The names of the backends.
     fn backends(&self) -> &'static [&'static str];
 
-    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that no other device takes.
+    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that no other device
+    /// takes.
     fn is_host(&self) -> bool {
         false
     }

@@ -23,8 +23,8 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Maps and validates the file at `path`. If it is the first part of a split model, also opens the other parts in the
-    /// same folder; the result is the whole model.
+    /// Maps and validates the file at `path`. If it is the first part of a split model, also opens the other parts in
+    /// the same folder; the result is the whole model.
     ///
     /// If another program truncates the mapped file, SIGBUS kills the process, unless the program has
     /// called [`survive_truncation`](crate::survive_truncation). [`Gguf::read`] avoids this risk.
@@ -35,8 +35,8 @@ impl Gguf {
         Gguf::load(path.as_ref(), Loaded::map)
     }
 
-    /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files have no
-    /// effect.
+    /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files
+    /// have no effect.
     ///
     /// # Errors
     /// As [`Gguf::open`], and if memory is exhausted.
@@ -111,8 +111,8 @@ impl Gguf {
         self.alignment
     }
 
-    /// Keys and values; for a split model those of the first part, without the keys `split.*`, which describe files and not
-    /// the model.
+    /// Keys and values; for a split model those of the first part, without the keys `split.*`, which describe files and
+    /// not the model.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -149,8 +149,8 @@ impl Gguf {
 
     /// Checks that the bytes read so far were those of the original file.
     ///
-    /// Another program may truncate a mapped file, which then reads as zeros, or write to it. A long-running process must call
-    /// this before it trusts results.
+    /// Another program may truncate a mapped file, which then reads as zeros, or write to it. A long-running process
+    /// must call this before it trusts results.
     ///
     /// # Errors
     /// [`Error::TruncatedInUse`] or [`Error::ModifiedInUse`].
@@ -158,8 +158,8 @@ impl Gguf {
         self.parts.iter().try_for_each(Part::check_intact)
     }
 
-    /// Returns the resident pages of `data`, the bytes of a mapped tensor, to the system. Later reads load them from the file
-    /// again.
+    /// Returns the resident pages of `data`, the bytes of a mapped tensor, to the system. Later reads load them from
+    /// the file again.
     pub fn release(&self, data: &[u8]) {
         let start = |bytes: &[u8]| bytes.as_ptr().addr();
         for part in &self.parts {

@@ -1,11 +1,11 @@
 //! Reading and writing GGUF files.
 //!
-//! [`Gguf::open`] maps a file (and the other parts of a split model), validates everything except tensor values, and gives
-//! access to typed [`Metadata`] and to [`Tensor`]s, whose bytes are slices of the mapping. [`Layout`] and [`Writer`] write
-//! version 3 files without holding tensor data in memory.
+//! [`Gguf::open`] maps a file (and the other parts of a split model), validates everything except tensor values, and
+//! gives access to typed [`Metadata`] and to [`Tensor`]s, whose bytes are slices of the mapping. [`Layout`] and
+//! [`Writer`] write version 3 files without holding tensor data in memory.
 //!
-//! Files are untrusted: an invalid file gives an [`Error`] that names the key or tensor and its offset, in bounded time and
-//! memory.
+//! Files are untrusted: an invalid file gives an [`Error`] that names the key or tensor and its offset, in bounded time
+//! and memory.
 
 mod cursor;
 mod error;

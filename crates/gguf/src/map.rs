@@ -1,7 +1,7 @@
 //! A read-only file mapping that can survive truncation of the file.
 //!
-//! Reading a mapped page beyond the end of a truncated file raises SIGBUS, which kills the process by default. On Unix the
-//! handler in [`guard`], if installed, maps a zero page in its place and marks the mapping as lost.
+//! Reading a mapped page beyond the end of a truncated file raises SIGBUS, which kills the process by default. On Unix
+//! the handler in [`guard`], if installed, maps a zero page in its place and marks the mapping as lost.
 #![expect(unsafe_code, reason = "mapping files and handling the signal that a truncated one raises")]
 
 #[cfg(unix)]
@@ -18,9 +18,9 @@ use memmap2::Mmap;
 /// Installs a SIGBUS handler, so that this process survives the truncation of a mapped model file: lost pages read as
 /// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
 ///
-/// The handler is installed once per process and forwards unrelated signals to the previous one. Signal handlers belong to
-/// the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the model was
-/// opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
+/// The handler is installed once per process and forwards unrelated signals to the previous one. Signal handlers belong
+/// to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
+/// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
 ///
 /// # Errors
 /// If the system call fails.
@@ -66,9 +66,9 @@ impl Map {
         }
         let file = File::open(path)?;
         let stamp = Stamp::of(&file)?;
-        // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so concurrent
-        // writes change values but break no invariant of safe code. Reading a lost page runs nothing but the SIGBUS
-        // handler.
+        // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so
+        // concurrent writes change values but break no invariant of safe code. Reading a lost page runs nothing but the
+        // SIGBUS handler.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Some(Map {
             #[cfg(unix)]

@@ -19,8 +19,8 @@ pub struct WrongType {
 
 /// Keys and values in file order; keys are unique.
 ///
-/// Typed getters return `Ok(None)` for an absent key and [`WrongType`] for a value of another type. Integers of any width
-/// are accepted, because writers differ.
+/// Typed getters return `Ok(None)` for an absent key and [`WrongType`] for a value of another type. Integers of any
+/// width are accepted, because writers differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: IndexMap<String, Value>,

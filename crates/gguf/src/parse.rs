@@ -1,10 +1,9 @@
 //! The header of a GGUF file: counts, metadata and tensor list.
 //!
-//! Layout (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>), all little-endian:
-//! magic `GGUF`, version u32, tensor count, key count; the keys, each with name, value type u32 and value; the tensor list,
-//! each entry with name, number of dimensions u32, dimensions (fastest first), type u32 and data offset u64; zero padding
-//! to the alignment; the data, with each tensor at its offset. Counts, lengths and dimensions are u32 in version 1, else
-//! u64.
+//! Layout (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>), all little-endian: magic `GGUF`, version u32,
+//! tensor count, key count; the keys, each with name, value type u32 and value; the tensor list, each entry with name,
+//! number of dimensions u32, dimensions (fastest first), type u32 and data offset u64; zero padding to the alignment;
+//! the data, with each tensor at its offset. Counts, lengths and dimensions are u32 in version 1, else u64.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Models split into several files named `NAME-00001-of-00003.gguf` and so on.
 //!
-//! Every part is a complete GGUF file with `split.no` (from 0) and `split.count`. The first part has the model's metadata
-//! and `split.tensors.count`, the total number of tensors. Merging tools leave a count of 0 or 1.
+//! Every part is a complete GGUF file with `split.no` (from 0) and `split.count`. The first part has the model's
+//! metadata and `split.tensors.count`, the total number of tensors. Merging tools leave a count of 0 or 1.
 
 use std::path::{Path, PathBuf};
 

@@ -253,7 +253,7 @@ impl Builder {
         let name = name.into().to_string();
         let id = ValueId(self.values.len() as u32);
         let taken = self.by_name.insert(name.clone(), id);
-        assert!(taken.is_none(), "the name `{name}` is taken");
+        assert!(taken.is_none(), "the name `{name}` is already used");
         self.values.push(Value { name, op, rows, cols, location: Location::caller() });
         id
     }

@@ -101,8 +101,8 @@ impl Graph {
         &self.groups
     }
 
-    /// The result of the graph: logits, one row per output row; for a non-final part of a cut graph, the input rows of the
-    /// next part.
+    /// The result of the graph: logits, one row per output row; for a non-final part of a cut graph, the input rows of
+    /// the next part.
     pub fn output(&self) -> ValueId {
         self.output
     }

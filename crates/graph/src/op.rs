@@ -74,8 +74,8 @@ pub enum Op {
         /// The weight matrix.
         weight: WeightId,
     },
-    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a whole row or one head
-    /// (Zhang and Sennrich 2019).
+    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a whole row or one
+    /// head (Zhang and Sennrich 2019).
     RmsNorm {
         /// `[rows, groups * w.cols]`.
         x: ValueId,
@@ -93,12 +93,13 @@ pub enum Op {
     },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
-    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads * v_dim]`.
+    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
+    /// v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,
-        /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; `None` to reuse the store that an
-        /// earlier attention operation wrote.
+        /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; `None` to reuse the store that
+        /// an earlier attention operation wrote.
         kv: Option<[ValueId; 2]>,
         /// The KV store.
         store: StoreId,
@@ -116,9 +117,9 @@ pub enum Op {
         /// Activation of the gate.
         act: Activation,
     },
-    /// Routing weights of the experts: the softmax over the `used` largest logits of a row, 0 for all others (Jiang et al.
-    /// 2024): `[rows, experts]`. Of equal logits, the lower index ranks first. NaN of either sign ranks above all; if the
-    /// largest logit is NaN or infinite, the weights of all chosen experts are NaN.
+    /// Routing weights of the experts: the softmax over the `used` largest logits of a row, 0 for all others (Jiang et
+    /// al. 2024): `[rows, experts]`. Of equal logits, the lower index ranks first. NaN of either sign ranks above all;
+    /// if the largest logit is NaN or infinite, the weights of all chosen experts are NaN.
     Route {
         /// `[rows, experts]`.
         logits: ValueId,

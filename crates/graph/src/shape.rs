@@ -84,7 +84,7 @@ impl Op {
             }
             Op::OutputRows { x } => {
                 let (rows, cols) = g.shape_of(x);
-                assert_eq!(rows, Rows::Step, "output rows are taken once");
+                assert_eq!(rows, Rows::Step, "output rows are gathered once");
                 (Rows::Output, cols)
             }
         }

@@ -9,8 +9,8 @@ pub struct Store {
     pub k_dim: usize,
     /// Columns of a value.
     pub v_dim: usize,
-    /// Sliding window: the number of visible positions, including the row's own; `None` without one. Pages that fell out of
-    /// the window are freed.
+    /// Sliding window: the number of visible positions, including the row's own; `None` without one. Pages that fell
+    /// out of the window are freed.
     pub window: Option<usize>,
 }
 

@@ -144,7 +144,7 @@ fn shape_mismatches_panic() {
     refused("a weight has one shape", |g, _| {
         g.weight("table", 4, 10);
     });
-    refused("the name `x` is taken", |g, x| {
+    refused("the name `x` is already used", |g, x| {
         g.add("x", x, x);
     });
     refused("`w`", |g, x| {

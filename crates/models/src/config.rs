@@ -17,8 +17,8 @@ pub struct Config {
     pub block_count: usize,
     /// Vocabulary size: the length of `tokenizer.ggml.tokens`, or `vocab_size` in a file without a tokenizer.
     pub vocab_size: usize,
-    /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order; such as
-    /// `attention.head_count` and a u32.
+    /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order;
+    /// such as `attention.head_count` and a u32.
     pub hyper_parameters: Vec<(&'static str, Value)>,
 }
 

@@ -15,8 +15,8 @@ const HARMLESS: [&str; 4] = [
     "vocab_size",
 ];
 
-/// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that do
-/// not read the key.
+/// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that
+/// do not read the key.
 const NEUTRAL: [(&str, f32, &str); 25] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),
@@ -162,8 +162,8 @@ impl<'a> Keys<'a> {
         Ok(default.to_vec())
     }
 
-    /// Reads which layers are of the first of two kinds: either a period, where the last of every `period` layers is of the
-    /// second kind and 0 means none, or an array of booleans or integers, one per layer.
+    /// Reads which layers are of the first of two kinds: either a period, where the last of every `period` layers is of
+    /// the second kind and 0 means none, or an array of booleans or integers, one per layer.
     pub(crate) fn pattern(
         &mut self,
         name: &'static str,
@@ -220,8 +220,8 @@ impl<'a> Keys<'a> {
         Ok(epsilon)
     }
 
-    /// Reads the RoPE position scale (Chen et al. 2023) as llama.cpp does: linear scaling unless the type key says otherwise,
-    /// with the factor of the current or the legacy key; a factor of 0 means no scaling.
+    /// Reads the RoPE position scale (Chen et al. 2023) as llama.cpp does: linear scaling unless the type key says
+    /// otherwise, with the factor of the current or the legacy key; a factor of 0 means no scaling.
     pub(crate) fn rope_scale(&mut self) -> Result<f32, Error> {
         let name = "rope.scaling.type";
         let kind = self.metadata.str(&self.key(name))?.unwrap_or("linear").to_owned();

@@ -1,8 +1,8 @@
 //! Model families: from the metadata of a file to hyper-parameters and a graph.
 //!
 //! A [`Model`] has validated hyper-parameters and the graph that computes its logits. Each [`Family`] is one file under
-//! `families` that reads like its paper, built from the shared `blocks`; weights are named as in the file. Every metadata
-//! key of the architecture is read by its family, declared harmless by it, or refused by name.
+//! `families` that reads like its paper, built from the shared `blocks`; weights are named as in the file. Every
+//! metadata key of the architecture is read by its family, declared harmless by it, or refused by name.
 
 mod blocks;
 mod config;
@@ -34,7 +34,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the graph.
+    /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the
+    /// graph.
     ///
     /// # Errors
     /// If the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is missing, has another

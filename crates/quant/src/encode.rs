@@ -55,8 +55,8 @@ const MIN_WEIGHT: f32 = 1e-6;
 const MIN_IMPORTANCE: f32 = 0.1;
 
 impl ErrorWeights {
-    /// The weights of `x`; `row` is the mean square of its row. Both are in multiples of the block's [`Unit`]. The largest
-    /// weight is about 1, none is 0.
+    /// The weights of `x`; `row` is the mean square of its row. Both are in multiples of the block's [`Unit`]. The
+    /// largest weight is about 1, none is 0.
     fn weights<const N: usize>(self, x: &[f32; N], importance: Option<&[f32; N]>, row: f32) -> [f32; N] {
         let mut weights = [1.0; N];
         match importance {
@@ -125,12 +125,12 @@ impl Weighted {
 impl Format {
     /// Quantises `x` to `out`; the inverse of [`Format::dequantize`].
     ///
-    /// Each block minimises a weighted squared error. Without `importance` the weights depend on the values alone, by the
-    /// format's usual rule. With `importance`, the weight of column `i` of every row is also multiplied by
-    /// `importance[i]`, the mean square of the activations of that column. `importance` has one entry per column, finite
-    /// and non-negative, and `x` consists of whole rows. A tenth of the block's mean weight is added to each weight; a
-    /// block whose importance is 0 throughout is weighted uniformly. F32, F16, BF16 and Q8_0 only round and ignore
-    /// `importance`.
+    /// Each block minimises a weighted squared error. Without `importance` the weights depend on the values alone, by
+    /// the format's usual rule. With `importance`, the weight of column `i` of every row is also multiplied by
+    /// `importance[i]`, the mean square of the activations of that column. `importance` has one entry per column,
+    /// finite and non-negative, and `x` consists of whole rows. A tenth of the block's mean weight is added to each
+    /// weight; a block whose importance is 0 throughout is weighted uniformly. F32, F16, BF16 and Q8_0 only round and
+    /// ignore `importance`.
     ///
     /// Values must be finite; a block with NaN or infinity gets unspecified values. Scales are F16 and saturate: values
     /// out of their range become the largest representable ones, never infinite.

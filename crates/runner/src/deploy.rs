@@ -237,9 +237,9 @@ impl Deployed {
         }
     }
 
-    /// Changes the placement after an `error` of loading, compiling or running the model: offloads fewer layers after a failed
-    /// allocation, none after a device failure. Returns false if nothing can be reduced, or if the user requested a fixed
-    /// number of layers.
+    /// Changes the placement after an `error` of loading, compiling or running the model: offloads fewer layers after a
+    /// failed allocation, none after a device failure. Returns false if nothing can be reduced, or if the user
+    /// requested a fixed number of layers.
     pub fn fall_back(&mut self, error: &Error) -> bool {
         let fewer = match error {
             Error::OutOfMemory { memory: MemoryKind::Device, .. }

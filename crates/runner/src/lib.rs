@@ -1,7 +1,7 @@
 //! Running a model on one or more devices.
 //!
-//! A [`ModelRunner`] is the only way to put a model on a backend: it owns the loaded weights, the KV cache and a table of
-//! programs by bucket. Engine, traces and checks all run steps on it.
+//! A [`ModelRunner`] is the only way to put a model on a backend: it owns the loaded weights, the KV cache and a table
+//! of programs by bucket. Engine, traces and checks all run steps on it.
 
 mod deploy;
 mod pipeline;

@@ -64,8 +64,8 @@ impl fmt::Display for Budget {
 }
 
 /// The indices of the devices to offload layers to, in the order in which they are filled: all devices of the best
-/// available kind. A software GPU qualifies only if `is_named`, that is, if the user chose the backend by name; without a
-/// GPU, the host is faster.
+/// available kind. A software GPU qualifies only if `is_named`, that is, if the user chose the backend by name; without
+/// a GPU, the host is faster.
 ///
 /// Devices without a hardware address may be the same device twice, so only one of them is used.
 pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {
@@ -181,12 +181,12 @@ pub struct DeviceBudget {
     pub budget: Budget,
 }
 
-/// Returns the memory in bytes that a range of layers needs on a device, given by index. [`Error::OutOfMemory`] means that
-/// they do not fit.
+/// Returns the memory in bytes that a range of layers needs on a device, given by index. [`Error::OutOfMemory`] means
+/// that they do not fit.
 pub type Needs<'a> = dyn FnMut(usize, Range<usize>) -> Result<u64, Error> + 'a;
 
-/// The first layer of the longest stage in `floor..end` that ends at `end` and fits `available` bytes on `device`; `None`
-/// if no stage fits.
+/// The first layer of the longest stage in `floor..end` that ends at `end` and fits `available` bytes on `device`;
+/// `None` if no stage fits.
 ///
 /// # Errors
 /// Errors of `needs` other than out-of-memory, if nothing fits.
@@ -215,8 +215,8 @@ pub fn fitting(
     }
 }
 
-/// Assigns layers to devices. The first device gets the last layers and the output, the next device the layers before, and
-/// the host the rest.
+/// Assigns layers to devices. The first device gets the last layers and the output, the next device the layers before,
+/// and the host the rest.
 ///
 /// # Errors
 /// If a requested number of layers is known not to fit, or if the model cannot be cut there.

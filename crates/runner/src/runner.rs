@@ -22,8 +22,8 @@ pub struct ModelRunner {
 }
 
 impl ModelRunner {
-    /// Loads the model of `file`, whose graph is `graph`, on `backend`, allocates its KV cache, and compiles programs for
-    /// `buckets`.
+    /// Loads the model of `file`, whose graph is `graph`, on `backend`, allocates its KV cache, and compiles programs
+    /// for `buckets`.
     ///
     /// # Errors
     /// If the file lacks a weight, or the backend cannot load or compile the model.
@@ -61,8 +61,8 @@ impl ModelRunner {
         self.loaded.timings()
     }
 
-    /// Does slow work ahead of the first step, such as packing weights, and releases the mapped pages of tensors that were
-    /// copied.
+    /// Does slow work ahead of the first step, such as packing weights, and releases the mapped pages of tensors that
+    /// were copied.
     ///
     /// # Errors
     /// If memory is exhausted.

@@ -1,5 +1,5 @@
-//! Writes the test models: `cargo run -p rustorch-testkit --example models -- DIR`. The models of the 300-token goldens are
-//! written to its subfolder `long`.
+//! Writes the test models: `cargo run -p rustorch-testkit --example models -- DIR`. The models of the 300-token goldens
+//! are written to its subfolder `long`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

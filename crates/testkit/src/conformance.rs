@@ -14,8 +14,8 @@ use backend::Backend;
 /// Creates a backend without a model.
 pub type Make<'a> = &'a dyn Fn() -> Box<dyn Backend>;
 
-/// Mounts the suite: `conformance!(candidate, oracle)`. Both are expressions of type `Box<dyn Backend>`; the oracle is the
-/// reference backend.
+/// Mounts the suite: `conformance!(candidate, oracle)`. Both are expressions of type `Box<dyn Backend>`; the oracle is
+/// the reference backend.
 #[macro_export]
 macro_rules! conformance {
     ($candidate:expr, $oracle:expr) => {

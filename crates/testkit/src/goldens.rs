@@ -1,5 +1,5 @@
-//! Committed results of external implementations for all [`cases`](crate::cases()): an exact forward pass in float64, and
-//! llama.cpp. `tools/oracle/README.md` tells how they were made.
+//! Committed results of external implementations for all [`cases`](crate::cases()): an exact forward pass in float64,
+//! and llama.cpp. `tools/oracle/README.md` tells how they were made.
 //!
 //! All functions panic if a file, which is part of the checkout, is missing or invalid.
 
@@ -60,8 +60,8 @@ pub fn exact_logits(model: &str) -> Vec<[f32; COLUMNS]> {
     logits.as_chunks().0.to_vec()
 }
 
-/// The tokens, out of `n_vocab`, whose logits [`exact_logits`] has at a position of a sequence. Each sequence covers every
-/// token of a random model, at positions that differ between sequences.
+/// The tokens, out of `n_vocab`, whose logits [`exact_logits`] has at a position of a sequence. Each sequence covers
+/// every token of a random model, at positions that differ between sequences.
 pub fn columns(sequence: usize, position: usize, n_vocab: usize) -> [usize; COLUMNS] {
     std::array::from_fn(|j| (37 * position + 31 * sequence + 256 * j) % n_vocab)
 }

@@ -36,7 +36,8 @@ use std::path::PathBuf;
 
 /// A file or folder of the optional material beside a checkout (`../shared`), if it exists.
 ///
-/// Tests that need it print that they are skipped and pass without it. With `RUSTORCH_REQUIRE_SHARED=1` they fail instead.
+/// Tests that need it print that they are skipped and pass without it. With `RUSTORCH_REQUIRE_SHARED=1` they fail
+/// instead.
 pub fn shared(path: &str) -> Option<PathBuf> {
     let found = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     if found.exists() {

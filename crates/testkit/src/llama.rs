@@ -1,7 +1,8 @@
 //! Small models with random weights, of every family: complete GGUF files, the same bytes on every machine.
 //!
-//! The metadata follow from a [`Spec`], the graph from the metadata, and the tensors from the weights of the graph. Logits
-//! have a standard deviation of about 2.5 and attention is not uniform, so that an error anywhere shows in the output.
+//! The metadata follow from a [`Spec`], the graph from the metadata, and the tensors from the weights of the graph.
+//! Logits have a standard deviation of about 2.5 and attention is not uniform, so that an error anywhere shows in the
+//! output.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,16 +23,16 @@ const LOGIT_DEVIATION: f32 = 2.5;
 /// stream then exceed 10, which reveals clipping.
 const RESIDUAL_DEVIATION: f32 = 4.0;
 
-/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings would
-/// otherwise always repeat the last token.
+/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings
+/// would otherwise always repeat the last token.
 const EMBEDDING_DEVIATION: f32 = 1.0;
 
-/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all positions;
-/// if they were larger, few tokens would ever be the top token.
+/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all
+/// positions; if they were larger, few tokens would ever be the top token.
 const BIAS_DEVIATION: f32 = 0.25;
 
-/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one changes
-/// little.
+/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one
+/// changes little.
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
@@ -328,8 +329,8 @@ pub fn models() -> Vec<(String, Spec)> {
     formats.into_iter().chain(variants.map(|(name, spec)| (name.to_owned(), spec))).collect()
 }
 
-/// The models with goldens over 300 tokens: the families after Llama and Qwen2. Their seeds avoid near ties between the last
-/// chosen expert and the next one, so that rounding does not change the choice.
+/// The models with goldens over 300 tokens: the families after Llama and Qwen2. Their seeds avoid near ties between the
+/// last chosen expert and the next one, so that rounding does not change the choice.
 pub fn families() -> Vec<(String, Spec)> {
     let families = [
         ("F32-qwen3", qwen3(Format::F32)),

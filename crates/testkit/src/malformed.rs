@@ -1,7 +1,7 @@
 //! Malformed GGUF files, the stage that must refuse each, and what its message must contain.
 //!
-//! The files are built byte by byte ([`raw`]), independently of the project's writer, which would refuse to write most of
-//! them. Each case differs from a valid file ([`valid`]) in one aspect.
+//! The files are built byte by byte ([`raw`]), independently of the project's writer, which would refuse to write most
+//! of them. Each case differs from a valid file ([`valid`]) in one aspect.
 
 mod arrays;
 mod header;

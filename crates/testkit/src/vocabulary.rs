@@ -25,8 +25,8 @@ const TEMPLATE: &str = r"{% for message in messages %}
 {% endif %}
 ";
 
-/// Sets all `tokenizer.*` keys. Tokens are in the order of real Llama files: `<unk>`, BOS, EOS, 256 bytes, merged pieces by
-/// rank, single characters.
+/// Sets all `tokenizer.*` keys. Tokens are in the order of real Llama files: `<unk>`, BOS, EOS, 256 bytes, merged
+/// pieces by rank, single characters.
 pub(crate) fn describe(metadata: &mut Metadata) {
     let [normal, unknown, control, byte]: [i32; 4] = [1, 2, 3, 6];
     let (mut tokens, mut scores, mut types) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
 //! Random weights in every format, without a quantiser.
 //!
-//! A quantised matrix consists of random blocks whose F16 scales are then set such that the values have mean 0 and the given
-//! standard deviation. All bit patterns of quants occur.
+//! A quantised matrix consists of random blocks whose F16 scales are then set such that the values have mean 0 and the
+//! given standard deviation. All bit patterns of quants occur.
 
 use quant::Format;
 
@@ -50,8 +50,8 @@ pub(crate) fn matrix(format: Format, values: usize, deviation: f32, random: Rand
     };
     let mut bytes = random.bytes(values.div_ceil(format.block_len()) * format.block_bytes());
     for block in bytes.chunks_exact_mut(format.block_bytes()) {
-        // The random bytes in place of the scale vary it between blocks, and its sign, so that the mean is 0 where the values of
-        // a block are biased.
+        // The random bytes in place of the scale vary it between blocks, and its sign, so that the mean is 0 where the
+        // values of a block are biased.
         let spread = (0.75 + f32::from(block[d]) / 512.0) * if block[d + 1] < 128 { 1.0 } else { -1.0 };
         let scale = half::f16::from_f32(deviation / rms * spread);
         block[d..d + 2].copy_from_slice(&scale.to_le_bytes());

@@ -45,8 +45,8 @@ impl Checkout {
         Ok(Checkout { root, target: folder.join("target"), _lock: lock })
     }
 
-    /// Cargo in the copy, set up for fast incremental builds: thin-local LTO, on by default, would process all codegen units
-    /// of a crate after every change.
+    /// Cargo in the copy, set up for fast incremental builds: thin-local LTO, on by default, would process all codegen
+    /// units of a crate after every change.
     pub(super) fn cargo(&self) -> Command {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);

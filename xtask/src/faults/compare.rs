@@ -1,5 +1,5 @@
-//! `cargo xtask faults compare`: each fault is applied to a copy of the checkout, the faulty program records a trace, and the
-//! correct program must find the first wrong value and the cause.
+//! `cargo xtask faults compare`: each fault is applied to a copy of the checkout, the faulty program records a trace,
+//! and the correct program must find the first wrong value and the cause.
 //!
 //! A fault is a patch in `tools/faults/compare`, with this header before the diff:
 //!

@@ -21,8 +21,8 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Findi
     Ok(check_text(&fs::read_to_string(path)?, &dirs, files)?.into_iter().map(finding).collect())
 }
 
-/// A crate is named by its folder or the last component of it. Text in backticks is a path if it contains a slash or has a
-/// file extension; paths are relative to the root, or a file name alone.
+/// A crate is named by its folder or the last component of it. Text in backticks is a path if it contains a slash or
+/// has a file extension; paths are relative to the root, or a file name alone.
 fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize, String)>> {
     let quoted = Regex::new("`([^`]+)`")?;
     let path = Regex::new(r"^[\w-][\w.-]*(/[\w.-]+)+/?$|^[\w-]+\.(rs|md|toml|py|patch)$")?;

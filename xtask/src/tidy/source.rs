@@ -12,8 +12,8 @@ use crate::workspace::Workspace;
 /// Maximum length of a file in lines.
 const MAX_LINES: usize = 600;
 
-/// Files that may use `unsafe`: kernels, thread pool, file mappings, guard pages of tests, GPU shader compilation, and driver
-/// queries beyond wgpu.
+/// Files that may use `unsafe`: kernels, thread pool, file mappings, guard pages of tests, GPU shader compilation, and
+/// driver queries beyond wgpu.
 const UNSAFE: [&str; 6] = [
     "crates/backend-cpu/src/guard.rs",
     "crates/backend-cpu/src/lanes/",

@@ -1,8 +1,8 @@
 //! The SIGBUS handler and its registry of mappings.
 //!
 //! The handler is async-signal-safe: it uses only atomic loads and stores and the system calls `mmap`, `sigaction` and
-//! `raise`, takes no lock and does not allocate. Registry entries are reused but never freed, so the list can be traversed
-//! without synchronisation.
+//! `raise`, takes no lock and does not allocate. Registry entries are reused but never freed, so the list can be
+//! traversed without synchronisation.
 
 use std::io;
 use std::ptr;
@@ -122,7 +122,7 @@ fn page_size() -> io::Result<usize> {
 
 fn try_install() -> io::Result<()> {
     let page = page_size()?;
-    // SAFETY: a sigaction is plain data for which zeroes are valid (no flags, empty mask, default).
+    // SAFETY: a sigaction is plain data for which zeros are valid (no flags, empty mask, default).
     let (mut previous, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
     // The previous disposition must be stored before the new handler can receive a signal.
     // SAFETY: `previous` is valid for writing; a null new action changes nothing.
@@ -157,8 +157,8 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_voi
 /// Maps a zero page at `start`, a page of a registered mapping.
 fn zero_page(start: usize, page: usize) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the interrupted instruction reads this page, so its mapping is alive, and it is read-only. A successful call
-    // does not change `errno`.
+    // SAFETY: the interrupted instruction reads this page, so its mapping is alive, and it is read-only. A successful
+    // call does not change `errno`.
     let mapped = unsafe { libc::mmap(start as *mut c_void, page, libc::PROT_READ, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }
@@ -170,7 +170,7 @@ fn forward(installed: &Installed, fault: bool, signal: c_int, info: *mut siginfo
         // An ignored signal that was sent is dropped; the kernel lets no fault be ignored.
         libc::SIG_IGN if !fault => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: zeroes are the default disposition; both calls are async-signal-safe. A faulting
+            // SAFETY: zeros are the default disposition; both calls are async-signal-safe. A faulting
             // instruction runs again and ends the process; a sent signal is sent again.
             unsafe {
                 let default: libc::sigaction = std::mem::zeroed();
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn other_faults_reach_the_previous_handler() {
         let status = in_child("other_faults_reach_the_previous_handler", || {
-            // SAFETY: zeroes are a valid sigaction; the handler has the signature asked for.
+            // SAFETY: zeros are a valid sigaction; the handler has the signature asked for.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = exit_42 as *const () as usize;
@@ -260,7 +260,7 @@ mod tests {
     fn a_sent_signal_still_kills() {
         let status = in_child("a_sent_signal_still_kills", || {
             // The runtime has a handler for SIGBUS; without it the disposition is the default.
-            // SAFETY: zeroes are a valid sigaction, the default.
+            // SAFETY: zeros are a valid sigaction, the default.
             unsafe {
                 let action: libc::sigaction = std::mem::zeroed();
                 assert_eq!(libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()), 0);
@@ -276,7 +276,7 @@ mod tests {
     fn opening_a_file_installs_no_handler() {
         let status = in_child("opening_a_file_installs_no_handler", || {
             let disposition = || {
-                // SAFETY: zeroes are a valid sigaction; a null new action changes nothing.
+                // SAFETY: zeros are a valid sigaction; a null new action changes nothing.
                 unsafe {
                     let mut action: libc::sigaction = std::mem::zeroed();
                     assert_eq!(libc::sigaction(libc::SIGBUS, ptr::null(), &mut action), 0);

@@ -121,8 +121,8 @@ impl<'a> GraphContext<'a> {
         self.g.add_bias((sum, il), x, bias)
     }
 
-    /// In the last layer, reduces the attention output and the residual stream to the output rows; attention itself needs
-    /// every row.
+    /// In the last layer, reduces the attention output and the residual stream to the output rows; attention itself
+    /// needs every row.
     #[track_caller]
     pub(crate) fn keep_outputs(&mut self, il: usize, a: ValueId, x: ValueId) -> (ValueId, ValueId) {
         if il + 1 < self.c.block_count {

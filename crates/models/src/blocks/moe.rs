@@ -29,7 +29,8 @@ impl Moe {
         Ok(Some(Moe { count, used }))
     }
 
-    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per row.
+    /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per
+    /// row.
     pub(crate) fn widths(&self, keys: &mut Keys<'_>, layers: usize) -> Result<Vec<usize>, Error> {
         let (own, whole) = ("expert_feed_forward_length", "feed_forward_length");
         if keys.has(own) || !keys.has(whole) {

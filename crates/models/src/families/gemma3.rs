@@ -1,6 +1,6 @@
-//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE base;
-//! every sixth layer has global attention. The outputs of attention and feed-forward network are normed before they are
-//! added.
+//! Architecture `gemma3`: Gemma 3, text only (Gemma Team 2025). Most layers have a sliding window and their own RoPE
+//! base; every sixth layer has global attention. The outputs of attention and feed-forward network are normed before
+//! they are added.
 
 use graph::{Activation, Graph, Pairing, Rope};
 

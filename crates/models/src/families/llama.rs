@@ -1,5 +1,5 @@
-//! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors; with
-//! experts, Mixtral (Jiang et al. 2024).
+//! Architecture `llama`: Llama 1 to 3 (Touvron et al. 2023), TinyLlama, Mistral 7B and models with the same tensors;
+//! with experts, Mixtral (Jiang et al. 2024).
 
 use graph::{Activation, Graph, Pairing};
 

@@ -7,8 +7,8 @@ pub(crate) trait Levels {
     /// Initial scales to try, as the (fractional) level that the value of largest magnitude maps to.
     const GUESSES: &'static [f32];
 
-    /// How far from the nearest integer the search for a group's integer scale extends. With fewer levels the error is less
-    /// smooth in the scale.
+    /// How far from the nearest integer the search for a group's integer scale extends. With fewer levels the error is
+    /// less smooth in the scale.
     const REACH: i32;
 
     /// Rounds `v` to the nearest level.

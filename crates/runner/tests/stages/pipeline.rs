@@ -32,8 +32,8 @@ fn pipeline(layers: &[usize], stage: impl Fn(usize) -> Box<dyn Backend>) -> Box<
     Box::new(Pipeline::new(stages.collect()))
 }
 
-/// Runs three steps (prompts of two sequences, the rest of one of them, one token of each) and collects their outputs and
-/// tapped values.
+/// Runs three steps (prompts of two sequences, the rest of one of them, one token of each) and collects their outputs
+/// and tapped values.
 fn run(
     backend: Box<dyn Backend>,
     graph: &Graph,

@@ -27,8 +27,8 @@ pub fn weights_must_exist_and_match(make: Make<'_>) {
     assert_eq!(error(Some(weight(2, 32, 68))), None);
 }
 
-/// Too many rows, tokens outside the vocabulary, pages out of range, and block tables without the pages that rows see. The
-/// program stays usable.
+/// Too many rows, tokens outside the vocabulary, pages out of range, and block tables without the pages that rows see.
+/// The program stays usable.
 pub fn steps_must_fit(make: Make<'_>) {
     let mut net = Net::with_kv(2, KvFormat::F32);
     let x = net.input("x", 40, &[1.0; 40]);

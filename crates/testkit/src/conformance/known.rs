@@ -272,8 +272,8 @@ pub fn experts_are_weighted_by_routes(make: Make<'_>) {
     close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
 }
 
-/// Zero queries weigh all visible positions equally, so row `p` is the mean of the values of the last three positions, in
-/// one step and position by position, across page boundaries.
+/// Zero queries weigh all visible positions equally, so row `p` is the mean of the values of the last three positions,
+/// in one step and position by position, across page boundaries.
 pub fn attention_respects_its_window(make: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         let net = || {
@@ -299,7 +299,8 @@ pub fn attention_respects_its_window(make: Make<'_>) {
     }
 }
 
-/// A second attention operation reads the store that the first writes. With zero queries both return the mean of its values.
+/// A second attention operation reads the store that the first writes. With zero queries both return the mean of its
+/// values.
 pub fn attention_reads_a_shared_store(make: Make<'_>) {
     let mut net = Net::with_kv(2, KvFormat::F32);
     let zero = net.input("zero", 40, &[0.0; 40]);

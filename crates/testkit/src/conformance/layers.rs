@@ -220,8 +220,8 @@ pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Eight sequences whose cache ends before, at and after page boundaries, in one step: compared with the reference, and with
-/// each sequence alone.
+/// Eight sequences whose cache ends before, at and after page boundaries, in one step: compared with the reference, and
+/// with each sequence alone.
 pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
     for layer in [ODD] {
         let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, PAGES, None, Taps::None));

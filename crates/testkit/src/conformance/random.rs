@@ -141,8 +141,8 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Windows shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of the
-/// same steps.
+/// Windows shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of
+/// the same steps.
 pub fn attention_with_windows(make: Make<'_>, oracle: Make<'_>) {
     for (window, dims, format) in [
         (1, 32, KvFormat::F32),
@@ -156,8 +156,8 @@ pub fn attention_with_windows(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages outside the window, which are reused
-/// at once.
+/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages outside the window, which are
+/// reused at once.
 fn windowed_steps(window: usize) -> Vec<Step> {
     let mut free: Vec<u32> = (0..PAGES as u32).rev().collect();
     let mut tables = [BlockTable::default(), BlockTable::default()];
