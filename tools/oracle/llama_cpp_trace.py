@@ -13,8 +13,8 @@ on a GPU. Kept are the named tensors with a row for each position, under llama.c
   have no row for each position or no name of their own, the cache, views with derived names and
   tensors without a name (`node_101`).
 
-`l_inp_outputs` and `kqv_out_outputs` are RusTorch's alone: llama.cpp takes the wanted rows after the
-product `attn_out`, not before. All rows being wanted, they equal `l_out` of the layer before and `kqv_out`.
+`l_inp_outputs` and `kqv_out_outputs` exist in RusTorch only: llama.cpp gathers output rows after the `attn_out` matmul,
+not before. If all rows are output rows, they equal `l_out` of the previous layer and `kqv_out`.
 """
 
 import argparse
