@@ -10,8 +10,8 @@ use testkit::any_model::{odd_model, two_steps};
 /// Bytes that a model may take, besides the file.
 const MEMORY: u64 = 64 << 20;
 
-/// Files, of which each takes some milliseconds.
-const FILES: u64 = 1500;
+/// Files, of which each takes some ten milliseconds.
+const FILES: u64 = 400;
 
 #[test]
 fn odd_models_give_an_error_or_numbers() {

@@ -91,12 +91,9 @@ fn odd_spec(dice: &mut Dice) -> Spec {
     // Rows are whole blocks.
     let block = format.block_len() as u32;
     let kv_heads = dice.one_of(&[1, 2, 3]);
+    let is_dense_llama = spec.architecture == "llama" && spec.experts.is_none();
     Spec {
-        architecture: if spec.architecture == "llama" {
-            dice.one_of(&["llama", "qwen2"])
-        } else {
-            spec.architecture
-        },
+        architecture: if is_dense_llama { dice.one_of(&["llama", "qwen2"]) } else { spec.architecture },
         experts: spec.experts.map(|_| dice.one_of(&[[1, 1], [2, 1], [3, 3], [5, 2]])),
         layers: dice.one_of(&[1, 2]),
         hidden: block.max(2) * dice.one_of(&[1, 2]),

@@ -55,7 +55,9 @@ impl Input {
                     return Ok(Line::End);
                 }
                 if line.len() > most {
-                    bail!("it has more than {most} bytes, which no prompt can");
+                    bail!(
+                        "it has more than {most} bytes, more than the context can hold; -c N makes it larger"
+                    );
                 }
                 let line = String::from_utf8(line).map_err(|error| {
                     let good = error.utf8_error().valid_up_to();
