@@ -92,11 +92,17 @@ class Llama:
 
         self.rotated = model.get("rope.dimension_count", self.key_length)
         self.theta = model.get("rope.freq_base", 10000.0)
-        scaling = model.get("rope.scaling.type", "linear")
-        if scaling not in ("none", "linear") or model.get("rope.scaling.attn_factor", 1.0) != 1:
-            raise SystemExit(f"rope.scaling.type {scaling} or its attn_factor is not in this reference")
-        factor = model.get("rope.scaling.factor", model.get("rope.scale_linear", 1.0))
-        self.position_scale = 1 / factor if scaling == "linear" else 1.0
+        self.scaling = model.get("rope.scaling.type", "linear")
+        if self.scaling not in ("none", "linear", "yarn", "longrope"):
+            raise SystemExit(f"rope.scaling.type {self.scaling} is not in this reference")
+        factor = model.get("rope.scaling.factor", model.get("rope.scale_linear", 0.0)) or 1.0
+        self.position_scale = 1.0 if self.scaling == "none" else 1 / factor
+        self.magnitude = model.get("rope.scaling.attn_factor", 1.0)
+        self.original_context = model.get("rope.scaling.original_context_length", model.get("context_length"))
+        self.unscaled = np.zeros(self.rotated // 2)
+        if self.scaling == "yarn":
+            self.unscaled = self.pairs_beyond_scaling(32.0, 1.0)
+            self.magnitude *= max(1, 1 + 0.1 * np.log(factor))
 
         self.experts = model.get("expert_count", 0)
         self.experts_used = model.get("expert_used_count", 0)
@@ -144,17 +150,38 @@ class Llama:
         """Queries or keys [b, n, h, d], made by the weight `name`, as they enter the product of layer i."""
         return self.rope(x, self.theta, self.position_scale)
 
+    def pairs_beyond_scaling(self, fast: float, slow: float) -> np.ndarray:
+        """YaRN (Peng et al. 2023): the share of each pair's frequency that is not scaled.
+
+        All of it for pairs that turn more than `fast` times within the original context, nothing for
+        those that turn less than `slow` times, and a ramp over the pairs between.
+        """
+        pairs = self.rotated // 2
+
+        def pair(turns: float) -> float:
+            return pairs * np.log(self.original_context / (2 * np.pi * turns)) / np.log(self.theta)
+
+        low, high = max(0, np.floor(pair(fast))), min(self.rotated - 1, np.ceil(pair(slow)))
+        return 1 - np.clip((np.arange(pairs) - low) / max(1e-3, high - low), 0, 1)
+
     def rope(self, x: np.ndarray, theta: float, position_scale: float) -> np.ndarray:
         """Turns each pair of columns by its angle; x [b, n, h, d]."""
         pairs = self.rotated // 2
-        frequency = theta ** (-np.arange(pairs) / pairs)
-        frequency = frequency / self.weights.get("rope_freqs.weight", np.ones(pairs))
-        angle = np.outer(np.arange(x.shape[1]) * position_scale, frequency)[:, None, :]  # [n, 1, pairs]
+        frequency = theta ** (-np.arange(pairs) / pairs) / self.frequency_divisors(x.shape[1])
+        frequency = frequency * (position_scale + (1 - position_scale) * self.unscaled)
+        angle = np.outer(np.arange(x.shape[1]), frequency)[:, None, :]  # [n, 1, pairs]
         first, second = self.columns(pairs)
-        z = (x[..., first] + 1j * x[..., second]) * np.exp(1j * angle)
+        z = (x[..., first] + 1j * x[..., second]) * self.magnitude * np.exp(1j * angle)
         out = x.copy()
         out[..., first], out[..., second] = z.real, z.imag
         return out
+
+    def frequency_divisors(self, context: int) -> np.ndarray:
+        """LongRoPE (Ding et al. 2024) has some for the original context and others for longer ones."""
+        name = "rope_freqs"
+        if self.scaling == "longrope":
+            name = "rope_factors_long" if context > self.original_context else "rope_factors_short"
+        return self.weights.get(f"{name}.weight", np.ones(self.rotated // 2))
 
     def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
         """Whether a query at one position sees a key at the other, in layer i."""

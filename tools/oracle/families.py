@@ -45,6 +45,7 @@ class Small:
     tied: bool = False
     steep: bool = False
     rope_freqs: bool = False
+    longrope: bool = False
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape."""
@@ -59,6 +60,8 @@ class Small:
             shapes["output.weight"] = (VOCABULARY, self.hidden)
         if self.rope_freqs:
             shapes["rope_freqs.weight"] = (self.key_length // 2,)
+        if self.longrope:
+            shapes |= {f"rope_factors_{kind}.weight": (self.key_length // 2,) for kind in ("short", "long")}
         for i in range(self.layers):
             shapes |= {f"blk.{i}.{part}": shape for part, shape in (attention | self.parts).items()}
         return shapes
@@ -102,12 +105,26 @@ def gemma3(layers: int = 8, steep: bool = False, **keys) -> Small:
 
 
 GOOGLE = {"attention__sliding_window": 24, "rope__scaling__type": "linear", "rope__scaling__factor": 8.0}
+
+
+def llama(rope_freqs: bool = False, longrope: bool = False, **keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()} | {"feed_forward_length": 100}
+    return Small("llama", 3, 72, 6, 2, 20, keys, dense(72, 100), rope_freqs=rope_freqs, longrope=longrope)
+
+
+def qwen(architecture: str, parts: dict, **keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()} | {"feed_forward_length": 100}
+    return Small(architecture, 3, 84, 6, 2, 14, keys, parts | dense(84, 100))
+
+
+YARN = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 128}
+LONG = {"rope__scaling__type": "longrope", "rope__scaling__attn_factor": 1.2}
 MODELS = {
-    "llama": Small("llama", 3, 72, 6, 2, 20, {"feed_forward_length": 100}, dense(72, 100), rope_freqs=True),
+    "llama": llama(rope_freqs=True),
     "mixtral": Small("llama", 3, 72, 6, 2, 20,
                      {"feed_forward_length": 52, "expert_count": 7, "expert_used_count": 3, "rope.freq_base": 1e6},
                      experts(72, 52, 7)),
-    "qwen2": Small("qwen2", 3, 84, 6, 2, 14, {"feed_forward_length": 100}, biases(84, 28) | dense(84, 100)),
+    "qwen2": qwen("qwen2", biases(84, 28)),
     "qwen3": Small("qwen3", 4, 80, 6, 3, 24, {"feed_forward_length": 108, "rope.freq_base": 1e6},
                    head_norms(24) | dense(80, 108), tied=True),
     "qwen3moe": Small("qwen3moe", 3, 88, 6, 2, 18,
@@ -125,7 +142,14 @@ MODELS = {
     "gemma3, 62 layers": gemma3(layers=62, steep=True, **GOOGLE),
     "llama, biases": Small("llama", 3, 72, 6, 2, 20, {"feed_forward_length": 100},
                            dense(72, 100) | biases(120, 40) | more_biases(72, 100)),
-    "qwen2, no biases": Small("qwen2", 3, 84, 6, 2, 14, {"feed_forward_length": 100}, dense(84, 100)),
+    "qwen2, no biases": qwen("qwen2", {}),
+    "llama, YaRN": llama(**YARN),
+    "llama, YaRN, factors": llama(rope_freqs=True, rope__scaling__attn_factor=1.3, **YARN),
+    "llama, linear, attn_factor": llama(rope__scaling__factor=4.0, rope__scaling__attn_factor=1.3),
+    "qwen2, YaRN": qwen("qwen2", biases(84, 28), **YARN),
+    "qwen3, YaRN": qwen("qwen3", head_norms(14), **YARN | {"rope__scaling__original_context_length": 2048}),
+    "llama, LongRoPE": llama(longrope=True, rope__scaling__original_context_length=128, **LONG),
+    "llama, LongRoPE, short": llama(longrope=True, rope__scaling__original_context_length=512, **LONG),
 }  # fmt: skip
 
 
@@ -136,7 +160,7 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
     match part:
         case "attn_q_norm" | "attn_k_norm":
             values = 1.6 + 0.3 * unit
-        case "rope_freqs":
+        case "rope_freqs" | "rope_factors_short" | "rope_factors_long":
             values = np.exp(np.abs(unit))
         case "token_embd" | "output":
             values = SPREAD * small.hidden**-0.5 * unit
@@ -215,6 +239,9 @@ def sets(**values):
 
 
 MISTAKES = {
+    "llama, YaRN": {"all pairs scaled": sets(unscaled=0), "no pair scaled": sets(position_scale=1.0),
+                    "no magnitude": sets(magnitude=1.0)},
+    "llama, LongRoPE": {"short factors": sets(original_context=512), "no magnitude": sets(magnitude=1.0)},
     "llama": {"halves": sets(columns=halves)},
     "mixtral": {"one expert fewer": sets(experts_used=2), "one expert more": sets(experts_used=4),
                 "weights not over their sum": not_renormalised},

@@ -70,8 +70,12 @@ impl CpuProgram {
             state.activation_bytes += bytes;
             taken
         };
-        let factors = |rope: &Rope| rope.factors.map(|id| weights.vector(id));
-        let angles = plan.ropes.iter().map(|rope| Angles::new(*rope, factors(rope))).collect();
+        let angles = plan.ropes.iter().map(|&rope| {
+            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| weights.vector(id));
+            let frequencies = rope.frequencies(factors);
+            Angles { rope, frequencies, cos_sin: Vec::new() }
+        });
+        let angles = angles.collect();
         let mut buffers = Vec::new();
         buffers.resize_with(plan.buffers.len(), Buffer::default);
         let (routings, pending) = (HashMap::new(), Pending::default());
@@ -433,20 +437,12 @@ fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])
 }
 
 impl Angles {
-    fn new(rope: Rope, factors: Option<&[f32]>) -> Angles {
-        let frequency = |i: usize| {
-            let factor = factors.map_or(1.0, |factors| f64::from(factors[i]));
-            f64::from(rope.scale) * f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64) / factor
-        };
-        Angles { frequencies: (0..rope.dims / 2).map(frequency).collect(), cos_sin: Vec::new(), rope }
-    }
-
     /// Makes those of the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();
         for (_, position) in step.rows() {
-            let angles = self.frequencies.iter().map(|frequency| position as f64 * frequency);
-            self.cos_sin.extend(angles.map(|angle| [angle.cos() as f32, angle.sin() as f32]));
+            let cos_sin = |&frequency: &f64| self.rope.cos_sin(position, frequency).map(|value| value as f32);
+            self.cos_sin.extend(self.frequencies.iter().map(cos_sin));
         }
     }
 

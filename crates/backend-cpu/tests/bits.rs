@@ -138,8 +138,7 @@ fn newer(format: Format) -> Net {
         let q = project(&mut g, "q", COLS);
         let kv = is_written.then(|| ["k", "v"].map(|name| project(&mut g, name, 64)));
         let q = g.rms_norm(("q_norm", layer), q, norm, 1e-6);
-        let rope =
-            Rope { head_dim: 32, dims: 32, pairing: Pairing::Halves, theta: 1e4, scale: 1.0, factors: None };
+        let rope = Rope::new(32, Pairing::Halves, 1e4);
         let q = g.rope(("q_rope", layer), q, &rope);
         let a = g.attention(("a", layer), q, kv, store, 8, 0.3);
         x = g.add(("sum", layer), a, x);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::thread;
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Op, Pairing, Rope, Rows, Value, ValueId};
+use graph::{Activation, Op, Pairing, Rows, Value, ValueId};
 
 use crate::attention::{self, Store};
 use crate::sums::{dot, f64s};
@@ -43,11 +43,13 @@ pub(crate) fn compute(
             }
         }
         Op::Rope { x, ref rope } => {
-            let factors = rope.factors.map(|id| vector(bound.weight(id)));
+            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| vector(bound.weight(id)));
+            let frequencies = rope.frequencies(factors.as_deref());
             out.copy_from_slice(result(x));
             for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.rows()) {
+                let cos_sin: Vec<_> = frequencies.iter().map(|&f| rope.cos_sin(position, f)).collect();
                 for head in row.chunks_exact_mut(rope.head_dim) {
-                    rotate(head, position, rope, factors.as_deref());
+                    rotate(head, rope.pairing, &cos_sin);
                 }
             }
         }
@@ -184,15 +186,12 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     }
 }
 
-/// RoPE of one head: rotates pair `i` by `position * scale * theta^(-2i/dims) / factors[i]`.
-fn rotate(head: &mut [f32], position: usize, rope: &Rope, factors: Option<&[f32]>) {
-    for i in 0..rope.dims / 2 {
-        let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
-        let factor = factors.map_or(1.0, |factors| f64::from(factors[i]));
-        let (sin, cos) = (position as f64 * f64::from(rope.scale) * frequency / factor).sin_cos();
-        let (i, j) = match rope.pairing {
+/// RoPE of one head.
+fn rotate(head: &mut [f32], pairing: Pairing, cos_sin: &[[f64; 2]]) {
+    for (i, [cos, sin]) in cos_sin.iter().enumerate() {
+        let (i, j) = match pairing {
             Pairing::Interleaved => (2 * i, 2 * i + 1),
-            Pairing::Halves => (i, i + rope.dims / 2),
+            Pairing::Halves => (i, i + cos_sin.len()),
         };
         let (a, b) = (f64::from(head[i]), f64::from(head[j]));
         head[i] = (a * cos - b * sin) as f32;

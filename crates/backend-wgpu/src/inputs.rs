@@ -67,13 +67,8 @@ impl Inputs {
             if rope_tables.iter().any(|known| known.rope == rope) {
                 continue;
             }
-            let factors = rope.factors.map(|id| vector(bound, id));
-            let frequency = |i: usize| {
-                let frequency = f64::from(rope.theta).powf(-2.0 * i as f64 / rope.dims as f64);
-                let factor = factors.as_ref().map_or(1.0, |factors| f64::from(factors[i]));
-                f64::from(rope.scale) * frequency / factor
-            };
-            let frequencies: Vec<f64> = (0..rope.dims / 2).map(frequency).collect();
+            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| vector(bound, id));
+            let frequencies = rope.frequencies(factors.as_deref());
             let words = 2 * frequencies.len() * bucket.rows;
             rope_tables.push(RopeTable { rope, frequencies, at: end });
             end += words;
@@ -163,9 +158,8 @@ impl Inputs {
             let pairs = table.frequencies.len();
             let row_chunks = self.words[table.at..].chunks_exact_mut(2 * pairs.max(1));
             for (row, (_, position)) in row_chunks.zip(step.rows()) {
-                for (pair, frequency) in row.as_chunks_mut::<2>().0.iter_mut().zip(&table.frequencies) {
-                    let (sine, cosine) = (position as f64 * frequency).sin_cos();
-                    *pair = [(cosine as f32).to_bits(), (sine as f32).to_bits()];
+                for (pair, &frequency) in row.as_chunks_mut::<2>().0.iter_mut().zip(&table.frequencies) {
+                    *pair = table.rope.cos_sin(position, frequency).map(|value| (value as f32).to_bits());
                 }
             }
         }

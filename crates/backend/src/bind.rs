@@ -13,6 +13,7 @@ pub struct BoundModel {
     weights: Vec<Weight>,
     stores: Vec<StoreLayout>,
     groups: Vec<(Group, usize)>,
+    n_ctx: usize,
     n_vocab: usize,
 }
 
@@ -43,7 +44,8 @@ impl BoundModel {
             graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
         let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
         let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
-        Ok(BoundModel { graph: graph.clone(), stores: kv_layout.stores(graph), weights, groups, n_vocab })
+        let (graph, stores, n_ctx) = (graph.clone(), kv_layout.stores(graph), kv_layout.n_ctx);
+        Ok(BoundModel { graph, stores, weights, groups, n_ctx, n_vocab })
     }
 
     /// The graph.
@@ -69,6 +71,11 @@ impl BoundModel {
     /// Total size of the KV stores in bytes, saturating.
     pub fn kv_bytes(&self) -> u64 {
         self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
+    }
+
+    /// Positions per sequence, at most.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
     }
 
     /// Upper bound of the pages in all block tables of a sequence, saturating.

@@ -31,6 +31,8 @@ impl KvFormat {
 /// Size and format of the KV cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvLayout {
+    /// Maximum positions per sequence.
+    pub n_ctx: usize,
     /// Pages per group of [`Graph::groups`], shared by all sequences.
     pub pages: Vec<usize>,
     /// Storage format.
@@ -46,12 +48,13 @@ impl KvLayout {
     /// window get pages for all positions; groups with one get pages for the windows and the rows of a step.
     pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
         let pages = graph.groups().iter().map(|group| pages_for(*group, n_ctx, sequences, n_batch));
-        KvLayout { pages: pages.collect(), format }
+        KvLayout { n_ctx, pages: pages.collect(), format }
     }
 
-    /// The same number of pages for every group.
+    /// The same number of pages for every group, which one sequence may fill.
     pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
-        KvLayout { pages: vec![pages; graph.groups().len()], format }
+        let n_ctx = pages.saturating_mul(PAGE);
+        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], format }
     }
 
     /// The layout of each store of `graph`.

@@ -146,5 +146,5 @@ fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
         None => pages,
         Some(_) => needed.min(pages),
     };
-    KvLayout { pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), format }
+    KvLayout { n_ctx, pages: graph.groups().iter().zip(needed.pages).map(of_group).collect(), format }
 }

@@ -53,7 +53,7 @@ fn file(graph: &Graph) -> Gguf {
 
 /// The model with so many pages of each group, for steps of any rows.
 fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
-    let kv_layout = KvLayout { pages, format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
     ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }

@@ -14,6 +14,7 @@ mod ids;
 mod liveness;
 mod op;
 mod print;
+mod rope;
 mod shape;
 mod store;
 mod value;
@@ -25,7 +26,8 @@ pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{Activation, Op, Operand, Pairing, Role, Rope};
+pub use op::{Activation, Op, Operand, Role};
+pub use rope::{LongFactors, Pairing, Rope, Yarn};
 pub use store::{Group, Store};
 pub use value::{Rows, Value, Weight};
 

@@ -4,36 +4,7 @@
 //! [`Op::parameters`]), shape (`shape.rs`) and cost (`cost.rs`). Printing, cutting, liveness, binding, benchmarks and
 //! traces derive from these, without lists of operations of their own.
 
-use std::fmt;
-
-use crate::{StoreId, ValueId, WeightId};
-
-/// Which columns of a head form a RoPE pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pairing {
-    /// Adjacent columns, `(x[2i], x[2i + 1])`: architecture `llama` in GGUF files.
-    Interleaved,
-    /// `(x[i], x[i + d/2])`, also known as NeoX style: architecture `qwen2` in GGUF files.
-    Halves,
-}
-
-/// Rotary position embedding (Su et al. 2021): pair `i` of each head rotates by
-/// `position * scale * theta^(-2i/dims) / factors[i]`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rope {
-    /// Columns per head.
-    pub head_dim: usize,
-    /// Rotated columns, even and at most `head_dim`; the others are copied.
-    pub dims: usize,
-    /// Which columns form a pair.
-    pub pairing: Pairing,
-    /// Frequency base.
-    pub theta: f32,
-    /// Position scale: `1 / factor` with linear scaling, otherwise 1.
-    pub scale: f32,
-    /// Frequency divisors, one per pair (`rope_freqs.weight`).
-    pub factors: Option<WeightId>,
-}
+use crate::{Rope, StoreId, ValueId, WeightId};
 
 /// An element-wise activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -211,7 +182,8 @@ impl Op {
             }
             Op::Rope { x, rope } => {
                 each(Value(x));
-                rope.factors.iter_mut().for_each(|factors| each(Weight(factors, Role::Vector)));
+                let long = rope.long_factors.as_mut().map(|long| &mut long.factors);
+                rope.factors.iter_mut().chain(long).for_each(|factors| each(Weight(factors, Role::Vector)));
             }
             Op::Attention { q, kv, store, heads: _, scale: _ } => {
                 each(Value(q));
@@ -307,17 +279,5 @@ impl Op {
             | Op::AddBias { .. }
             | Op::OutputRows { .. } => None,
         }
-    }
-}
-
-impl fmt::Display for Rope {
-    /// Such as `Halves, 64 of 64, theta 10000`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Rope { head_dim, dims, pairing, theta, scale, factors: _ } = self;
-        write!(f, "{pairing:?}, {dims} of {head_dim}, theta {theta}")?;
-        if *scale != 1.0 {
-            write!(f, ", scale {scale}")?;
-        }
-        Ok(())
     }
 }

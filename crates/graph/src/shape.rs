@@ -26,12 +26,12 @@ impl Op {
                 assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of rms_norm and `{}`", w.name);
                 (rows, cols)
             }
-            Op::Rope { x, rope: Rope { head_dim, dims, factors, .. } } => {
+            Op::Rope { x, rope: Rope { head_dim, dims, factors, long_factors, .. } } => {
                 let (rows, cols) = g.shape_of(x);
                 assert_eq!(rows, Rows::Step, "rope needs the positions of the step's rows");
                 assert!(cols.is_multiple_of(head_dim), "{cols} columns are not heads of {head_dim}");
                 assert!(dims.is_multiple_of(2) && dims <= head_dim, "{dims} columns rotate");
-                if let Some(factors) = factors {
+                for factors in factors.into_iter().chain(long_factors.map(|long| long.factors)) {
                     let w = g.weight_of(factors);
                     assert_eq!((1, dims / 2), (w.rows, w.cols), "pairs of rope and `{}`", w.name);
                 }

@@ -135,8 +135,7 @@ fn shape_mismatches_panic() {
         let message = message.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
         assert!(message.contains(what), "`{message}` does not say `{what}`");
     }
-    let rope =
-        Rope { head_dim: 4, dims: 4, pairing: Pairing::Interleaved, theta: 1e4, scale: 1.0, factors: None };
+    let rope = Rope::new(4, Pairing::Interleaved, 1e4);
     refused("columns of `w`", |g, x| {
         let w = g.weight("w", 4, 5);
         g.linear("y", x, w);

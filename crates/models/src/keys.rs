@@ -46,10 +46,12 @@ const NEUTRAL: [(&str, f32, &str); 25] = [
 ];
 
 /// The same for RoPE.
-const NEUTRAL_ROPE: [(&str, f32, &str); 3] = [
-    ("rope.scaling.attn_factor", 1.0, "scaling of attention with the context"),
+const NEUTRAL_ROPE: [(&str, f32, &str); 5] = [
     ("rope.scaling.yarn_log_multiplier", 0.0, "YaRN scaling"),
     ("rope.scaling.yarn_ext_factor", 0.0, "YaRN scaling"),
+    ("rope.scaling.yarn_attn_factor", 1.0, "an attention factor of YaRN beside rope.scaling.attn_factor"),
+    ("rope.scaling.yarn_beta_fast", 32.0, "YaRN scaling"),
+    ("rope.scaling.yarn_beta_slow", 1.0, "YaRN scaling"),
 ];
 
 /// Names of the standard layout in `tensor_data_layout`.
@@ -98,7 +100,8 @@ impl<'a> Keys<'a> {
         Error::MissingKey { key: self.key(name), what }
     }
 
-    fn mark(&mut self, name: &'static str, value: impl Into<Value>) {
+    /// Takes note of a key that was read, and its value or default.
+    pub(crate) fn mark(&mut self, name: &'static str, value: impl Into<Value>) {
         self.read.push((name, value.into()));
     }
 
@@ -197,12 +200,22 @@ impl<'a> Keys<'a> {
         Ok(found)
     }
 
+    /// Reads a float, with a default.
+    pub(crate) fn float_or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
+        if !self.has(name) {
+            self.mark(name, default);
+        }
+        Ok(self.float(name)?.unwrap_or(default))
+    }
+
+    /// Reads a string; the caller marks the key as read.
+    pub(crate) fn string(&self, name: &str) -> Result<Option<&'a str>, Error> {
+        Ok(self.metadata.str(&self.key(name))?)
+    }
+
     /// Reads a finite, positive float, with a default.
     pub(crate) fn positive_or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
-        let Some(value) = self.float(name)? else {
-            self.mark(name, default);
-            return Ok(default);
-        };
+        let value = self.float_or(name, default)?;
         if !(value.is_finite() && value > 0.0) {
             return Err(self.bad(name, value, "a finite, positive number"));
         }
@@ -218,34 +231,6 @@ impl<'a> Keys<'a> {
             return Err(self.bad(name, epsilon, "a finite, non-negative number"));
         }
         Ok(epsilon)
-    }
-
-    /// Reads the RoPE position scale (Chen et al. 2023) as llama.cpp does: linear scaling unless the type key says
-    /// otherwise, with the factor of the current or the legacy key; a factor of 0 means no scaling.
-    pub(crate) fn rope_scale(&mut self) -> Result<f32, Error> {
-        let name = "rope.scaling.type";
-        let kind = self.metadata.str(&self.key(name))?.unwrap_or("linear").to_owned();
-        let [new, old] = ["rope.scaling.factor", "rope.scale_linear"];
-        let older = self.float(old)?;
-        let (name_of_factor, factor) = match self.float(new)? {
-            Some(factor) => (new, factor),
-            None => (old, older.unwrap_or(0.0)),
-        };
-        let scale = match &*kind {
-            "none" => 1.0,
-            "linear" if factor == 0.0 => 1.0,
-            "linear" if !(factor.is_finite() && factor > 0.0 && (1.0 / factor).is_finite()) => {
-                let expected = "0, or a finite, positive number with a finite inverse";
-                return Err(self.bad(name_of_factor, factor, expected));
-            }
-            "linear" => 1.0 / factor,
-            _ => {
-                let found = Value::String(kind).to_string();
-                return Err(self.unsupported(name, found, "this type of RoPE scaling"));
-            }
-        };
-        self.mark(name, if scale == 1.0 { "none" } else { "linear" });
-        Ok(scale)
     }
 
     /// Reads the vocabulary size.
@@ -311,7 +296,8 @@ impl<'a> Keys<'a> {
         self.bad(name, found, format!("one value for each of the {layers} layers"))
     }
 
-    fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {
+    /// An unsupported value of a key.
+    pub(crate) fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {
         // The name is untrusted: it may be long or contain control characters.
         let key = self.key(quoted(name).trim_matches('"'));
         Error::Unsupported { key, found, what, architecture: self.architecture }

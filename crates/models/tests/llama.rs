@@ -4,7 +4,7 @@ use gguf::{Gguf, Value};
 use graph::{Op, Rope};
 use models::{Error, Model};
 use quant::Format;
-use testkit::llama::Spec;
+use testkit::llama::{RopeScaling, Spec};
 
 /// The model of `spec` with metadata changed by `change`; `None` removes a key.
 fn model(spec: &Spec, change: &[(&str, Option<Value>)]) -> Result<Model, Error> {
@@ -100,8 +100,72 @@ fn rope_scaling_is_read_as_in_llama_cpp() {
         let model = model(&f32_spec(), &change).expect("a good model");
         assert!(ropes(&model).iter().all(|rope| rope.scale == expected), "{change:?}");
     }
-    let error = model(&f32_spec(), &[kind("yarn")]).expect_err("not supported").to_string();
-    assert!(error.contains("llama.rope.scaling.type") && error.contains("yarn"), "{error}");
+    let error = model(&f32_spec(), &[kind("su")]).expect_err("unknown").to_string();
+    assert!(error.contains("llama.rope.scaling.type") && error.contains("su"), "{error}");
+    let factor = [key("llama.rope.scaling.attn_factor", Value::F32(1.2))];
+    let model = model(&f32_spec(), &factor).expect("it holds without scaling, too");
+    assert!(ropes(&model).iter().all(|rope| rope.magnitude == 1.2));
+}
+
+/// `rope_yarn_corr_dims` of ggml and `yarn_attn_factor` of llama.cpp by hand, for heads of 32 columns: the pair of wavelength
+/// 4096 / r is 32 ln(4096 / 2 pi r) / (2 ln 10^4), which is 5.23 for 32 rotations, 7.64 for 8, and 11.26 for 1; ln 4 is 1.386.
+#[test]
+fn yarn_scales_the_pairs_between_its_bounds() {
+    let key = |name: &'static str, value: Value| (name, Some(value));
+    let float = |name: &'static str, value: f32| key(name, Value::F32(value));
+    let base = || {
+        vec![
+            key("llama.rope.scaling.type", Value::String("yarn".into())),
+            float("llama.rope.scaling.factor", 4.0),
+            key("llama.rope.scaling.original_context_length", Value::U32(4096)),
+        ]
+    };
+    let rope = |more: &[(&'static str, Option<Value>)]| {
+        let rope = ropes(&model(&f32_spec(), &[&base(), more].concat()).expect("a good model"))[0];
+        let yarn = rope.yarn.expect("yarn");
+        (rope.scale, yarn.low, yarn.high, yarn.ext_factor, (rope.magnitude * 1e4).round() / 1e4)
+    };
+    assert_eq!(rope(&[]), (0.25, 5.0, 12.0, 1.0, 1.1386));
+    let betas =
+        [float("llama.rope.scaling.yarn_beta_fast", 8.0), float("llama.rope.scaling.yarn_beta_slow", 8.0)];
+    assert_eq!(rope(&betas), (0.25, 7.0, 8.0, 1.0, 1.1386));
+    assert_eq!(rope(&[float("llama.rope.scaling.attn_factor", 2.0)]).4, 2.2773);
+    assert_eq!(rope(&[float("llama.rope.scaling.yarn_log_multiplier", 1.0)]).4, 1.0);
+    assert_eq!(rope(&[float("llama.rope.scaling.yarn_ext_factor", 0.0)]), (0.25, 5.0, 12.0, 0.0, 1.0));
+    assert_eq!(rope(&[float("llama.rope.scaling.factor", 0.5)]).4, 1.0);
+    // Without a key of its own, the context is that of the model.
+    let context = "llama.rope.scaling.original_context_length";
+    assert_eq!(rope(&[(context, None)]), rope(&[key(context, Value::U32(f32_spec().context))]));
+    for (name, wrong) in [
+        ("llama.rope.scaling.yarn_ext_factor", 1.5),
+        ("llama.rope.scaling.yarn_ext_factor", f32::NAN),
+        ("llama.rope.scaling.yarn_beta_fast", 0.0),
+        ("llama.rope.scaling.yarn_beta_slow", f32::INFINITY),
+        ("llama.rope.scaling.yarn_log_multiplier", -1.0),
+        ("llama.rope.scaling.yarn_attn_factor", 1.5),
+        ("llama.rope.scaling.attn_factor", 0.0),
+        ("llama.rope.scaling.factor", -4.0),
+    ] {
+        let change = [&base()[..], &[float(name, wrong)]].concat();
+        let error = model(&f32_spec(), &change).expect_err(name).to_string();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+/// As in `llama.cpp`: there are two tensors of factors, and `rope_freqs.weight` is none of them.
+#[test]
+fn longrope_needs_its_factors() {
+    let spec = Spec { rope_scaling: Some(RopeScaling::LongRope(64)), ..f32_spec() };
+    let rope = ropes(&model(&spec, &[]).expect("a good model"))[0];
+    let long = rope.long_factors.expect("longrope");
+    assert_eq!((long.original_context, rope.magnitude), (64, 1.19));
+    assert_eq!((rope.factors_for(64), rope.factors_for(65)), (rope.factors, Some(long.factors)));
+    for name in ["rope_factors_short.weight", "rope_factors_long.weight"] {
+        let tensors: Vec<_> = spec.tensors().into_iter().filter(|tensor| tensor.name != name).collect();
+        let file = gguf::write(Vec::new(), &spec.metadata(), &tensors).expect("a vector takes everything");
+        let error = Model::new(&Gguf::from_bytes(file.into()).expect("a good file")).expect_err("missing");
+        assert_eq!(error, Error::MissingTensor { name: name.into(), expected: vec![16] });
+    }
 }
 
 #[test]
@@ -124,7 +188,7 @@ fn unsupported_features_are_refused_by_name() {
         ("llama.attention.sliding_window", Value::U32(0), Value::U32(4096)),
         ("llama.logit_scale", Value::F32(1.0), Value::F32(0.5)),
         ("llama.attention.causal", Value::Bool(true), Value::Bool(false)),
-        ("llama.rope.scaling.attn_factor", Value::F32(1.0), Value::F32(1.2)),
+        ("llama.rope.scaling.yarn_beta_fast", Value::F32(32.0), Value::F32(16.0)),
     ] {
         assert!(model(&f32_spec(), &[(key, Some(neutral))]).is_ok(), "{key}");
         let error = model(&f32_spec(), &[(key, Some(other))]).expect_err(key).to_string();

@@ -92,7 +92,7 @@ fn unsupported_features_are_refused_by_name() {
         Model::new(&Gguf::from_bytes(file.into()).expect("a good file"))
     };
     for (key, value) in [
-        ("qwen2.rope.scaling.type", Value::String("yarn".into())),
+        ("qwen2.rope.scaling.type", Value::String("longrope".into())),
         ("qwen2.attention.causal", Value::Bool(false)),
         ("qwen2.expert_count", Value::U32(60)),
         ("qwen2.attention.sliding_window", Value::U32(32768)),

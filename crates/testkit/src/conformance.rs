@@ -26,6 +26,8 @@ macro_rules! conformance {
             rope_interleaved
             rope_halves
             rope_with_scale_and_factors
+            rope_with_yarn_and_magnitude
+            rope_with_long_factors
             rope_copies_the_other_columns
             attention_is_causal_and_uses_cached_positions
             attention_ignores_later_positions

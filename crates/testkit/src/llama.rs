@@ -81,14 +81,25 @@ pub struct Spec {
     pub rms_eps: f32,
     /// `rope.freq_base`
     pub rope_base: f32,
-    /// `rope.scaling.factor` of linear scaling; omitted if `None`.
-    pub rope_linear: Option<f32>,
+    /// `rope.scaling.type` and its parameters; omitted if `None`.
+    pub rope_scaling: Option<RopeScaling>,
     /// Whether to add tensor `rope_freqs.weight` with factors 1, 1.5, 2, ….
     pub rope_freqs: bool,
     /// Linear layers with a bias, such as `attn_q`.
     pub biases: &'static [&'static str],
     /// Seed of the random weights.
     pub seed: u64,
+}
+
+/// RoPE scaling for contexts longer than the original one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Linear, by this factor.
+    Linear(f32),
+    /// YaRN, by this factor from this `original_context_length`.
+    Yarn(f32, u32),
+    /// LongRoPE from this `original_context_length`, with tensors `rope_factors_short.weight` and `rope_factors_long.weight`.
+    LongRope(u32),
 }
 
 impl Spec {
@@ -109,7 +120,7 @@ impl Spec {
             context: 2048,
             rms_eps: 1e-5,
             rope_base: 10000.0,
-            rope_linear: None,
+            rope_scaling: None,
             rope_freqs: false,
             biases: &[],
             seed: 1,
@@ -168,9 +179,23 @@ impl Spec {
         }
         set("rope.dimension_count", Value::U32(self.head()));
         set("rope.freq_base", Value::F32(self.rope_base));
-        if let Some(factor) = self.rope_linear {
-            set("rope.scaling.type", Value::String("linear".into()));
+        let (kind, factor, original) = match self.rope_scaling {
+            None => ("none", None, None),
+            Some(RopeScaling::Linear(factor)) => ("linear", Some(factor), None),
+            Some(RopeScaling::Yarn(factor, original)) => ("yarn", Some(factor), Some(original)),
+            Some(RopeScaling::LongRope(original)) => {
+                set("rope.scaling.attn_factor", Value::F32(1.19));
+                ("longrope", None, Some(original))
+            }
+        };
+        if self.rope_scaling.is_some() {
+            set("rope.scaling.type", Value::String(kind.into()));
+        }
+        if let Some(factor) = factor {
             set("rope.scaling.factor", Value::F32(factor));
+        }
+        if let Some(original) = original {
+            set("rope.scaling.original_context_length", Value::U32(original));
         }
         set("vocab_size", Value::U32(VOCAB as u32));
         vocabulary::describe(&mut metadata);
@@ -215,8 +240,13 @@ impl Spec {
         let inner = deviation(weight.cols as u32);
         let values = weight.count * weight.rows * weight.cols;
         let (format, data) = match roles {
-            [Role::Vector, ..] if name == "rope_freqs.weight" => {
-                let factors = (0..weight.cols).flat_map(|i| (1.0 + i as f32 / 2.0).to_le_bytes());
+            [Role::Vector, ..] if name.starts_with("rope_") => {
+                let (first, step) = match &**name {
+                    "rope_factors_short.weight" => (1.0, 0.125),
+                    "rope_factors_long.weight" => (2.0, 1.0),
+                    _ => (1.0, 0.5),
+                };
+                let factors = (0..weight.cols).flat_map(|i| (first + i as f32 * step).to_le_bytes());
                 (Format::F32, factors.collect())
             }
             [Role::Vector, ..] if name.ends_with(".bias") => {
@@ -263,6 +293,11 @@ pub fn small() -> Spec {
     Spec { layers: 2, hidden: 64, heads: 4, kv_heads: 2, ffn: 96, rope_freqs: true, ..Spec::new(Format::F32) }
 }
 
+/// A model of the same size with RoPE scaling.
+fn scaled(scaling: RopeScaling) -> Spec {
+    Spec { rope_freqs: false, rope_scaling: Some(scaling), ..small() }
+}
+
 /// A model of the same size, of architecture `qwen2`.
 pub fn small_qwen2() -> Spec {
     Spec { rope_freqs: false, ..qwen2(small()) }
@@ -307,7 +342,7 @@ pub fn gemma3(format: Format) -> Spec {
         head_length: Some(48),
         ffn: 192,
         window: Some(40),
-        rope_linear: Some(8.0),
+        rope_scaling: Some(RopeScaling::Linear(8.0)),
         ..qwen(Spec::new(format))
     }
 }
@@ -317,7 +352,15 @@ pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
     let variants = [
         ("F32-tied", Spec { tied: true, ..f32() }),
-        ("F32-rope", Spec { rope_freqs: true, rope_linear: Some(4.0), rope_base: 500.0, ..f32() }),
+        (
+            "F32-rope",
+            Spec {
+                rope_freqs: true,
+                rope_scaling: Some(RopeScaling::Linear(4.0)),
+                rope_base: 500.0,
+                ..f32()
+            },
+        ),
         ("F32-heads", Spec { head_length: Some(48), rms_eps: 0.5, ..f32() }),
         ("F32-qwen2", qwen2(f32())),
         ("Q8_0-qwen2", qwen2(Spec::new(Format::Q8_0))),
@@ -339,6 +382,11 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-gemma3", gemma3(Format::F32)),
         ("F32-llama-biases", Spec { biases: &ALL_LINEARS, ..small() }),
         ("F32-qwen2-no-biases", Spec { biases: &[], ..small_qwen2() }),
+        ("F32-llama-yarn", scaled(RopeScaling::Yarn(8.0, 64))),
+        ("F32-qwen2-yarn", Spec { heads: 2, ..qwen2(scaled(RopeScaling::Yarn(4.0, 2048))) }),
+        // Of 300 positions, once in a long context and once in one that is not.
+        ("F32-longrope", scaled(RopeScaling::LongRope(128))),
+        ("F32-longrope-short", scaled(RopeScaling::LongRope(512))),
     ];
     families.map(|(name, spec)| (name.to_owned(), spec)).into()
 }

@@ -26,7 +26,8 @@ impl Whole {
     ) -> Whole {
         let file = Gguf::from_bytes(file.into()).expect("a good file");
         let Model { graph, .. } = Model::new(&file).expect("a good model");
-        let kv_layout = KvLayout::uniform(&graph, positions.div_ceil(PAGE), kv);
+        let pages = positions.div_ceil(PAGE);
+        let kv_layout = KvLayout { n_ctx: positions, ..KvLayout::uniform(&graph, pages, kv) };
         let runner = ModelRunner::new(&file, &graph, backend, &kv_layout, &[Bucket { rows, outputs: rows }]);
         Whole { runner: runner.expect("a good graph"), n_vocab: graph.value(graph.output()).cols }
     }

@@ -63,6 +63,9 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         }
         _ => oracle,
     };
+    let mut judged = |name: &str, trace: &Trace| {
+        judged(name, trace).map(|oracle| oracle.for_context(trace.meta().tokens.len()))
+    };
     let oracles = [judged("A", a), judged("B", b)];
     let method = match (same_bits_expected(a, b), oracles.iter().any(Option::is_some)) {
         (true, _) => Method::Bits,

@@ -21,6 +21,8 @@ pub struct Oracle<'a> {
     file: &'a Gguf,
     graph: &'a Graph,
     make: MakeBackend<'a>,
+    /// Positions of the recorded sequence, which may decide how it is roped.
+    n_ctx: usize,
 }
 
 /// An operation without its inputs: what a replay or a hypothesis runs.
@@ -55,7 +57,12 @@ impl Call {
 impl<'a> Oracle<'a> {
     /// An oracle for the model whose file and graph these are, on backends that `make` makes.
     pub fn new(file: &'a Gguf, graph: &'a Graph, make: MakeBackend<'a>) -> Oracle<'a> {
-        Oracle { file, graph, make }
+        Oracle { file, graph, make, n_ctx: 0 }
+    }
+
+    /// The same for a sequence of so many positions.
+    pub(crate) fn for_context(self, n_ctx: usize) -> Oracle<'a> {
+        Oracle { n_ctx, ..self }
     }
 
     /// The identity of the model's files: see [`crate::digest`].
@@ -143,7 +150,7 @@ impl<'a> Oracle<'a> {
         let rows = tokens.len();
         let first = if op.store().is_some() { 0 } else { call.first };
         let pages = (first + rows).div_ceil(PAGE);
-        let kv_layout = KvLayout::uniform(&graph, pages, KvFormat::F32);
+        let kv_layout = KvLayout { n_ctx: self.n_ctx, ..KvLayout::uniform(&graph, pages, KvFormat::F32) };
         let mut loaded = (self.make)().load(&graph, &weights, &kv_layout)?;
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None)?;
         let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..pages as u32);

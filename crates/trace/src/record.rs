@@ -74,7 +74,8 @@ impl Recording<'_> {
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
-        let kv_layout = KvLayout::uniform(graph, self.tokens.len().div_ceil(PAGE), self.kv);
+        let n_ctx = self.tokens.len();
+        let kv_layout = KvLayout { n_ctx, ..KvLayout::uniform(graph, n_ctx.div_ceil(PAGE), self.kv) };
         let mut runner = ModelRunner::new(self.file, graph, backend, &kv_layout, &[])?;
 
         let rows = self.tokens.len();

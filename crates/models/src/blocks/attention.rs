@@ -2,7 +2,7 @@
 
 use graph::{Pairing, Rope, Store, ValueId, WeightId};
 
-use super::{GraphContext, Linear};
+use super::{GraphContext, Linear, Scaling, rope};
 use crate::{Config, Error, Keys};
 
 /// The output projection.
@@ -26,6 +26,8 @@ pub(crate) struct Attention {
     pub(crate) value_length: usize,
     /// RoPE of queries and keys.
     pub(crate) rope: Rope,
+    /// The original context with LongRoPE scaling.
+    pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
     /// Sliding window: visible positions, including the row's own; `None` without one.
@@ -35,8 +37,14 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Reads the common keys; the other parameters get their defaults.
-    pub(crate) fn read(c: &Config, keys: &mut Keys<'_>, pairing: Pairing) -> Result<Attention, Error> {
+    /// Reads the common keys; the other parameters get their defaults. `supported` are the kinds of RoPE scaling that the
+    /// family supports.
+    pub(crate) fn read(
+        c: &Config,
+        keys: &mut Keys<'_>,
+        pairing: Pairing,
+        supported: &[Scaling],
+    ) -> Result<Attention, Error> {
         let hidden = c.embedding_length;
         let heads = keys.sizes("attention.head_count", "the number of query heads", c.block_count)?;
         let kv_heads = keys.sizes_or("attention.head_count_kv", &heads)?;
@@ -55,19 +63,14 @@ impl Attention {
         }
         let [key_length, value_length] = widths.map(|key| keys.size_or(key, hidden / heads[0]));
         let (key_length, value_length) = (key_length?, value_length?);
-        let dims = keys.size_or("rope.dimension_count", key_length)?;
-        if !dims.is_multiple_of(2) || dims > key_length {
-            let expected = format!("an even number up to attention.key_length {key_length}");
-            return Err(keys.bad("rope.dimension_count", dims, expected));
-        }
-        let theta = keys.positive_or("rope.freq_base", 10_000.0)?;
-        let scale = keys.rope_scale()?;
+        let (rope, long_rope) = rope::read(c, keys, key_length, pairing, supported)?;
         Ok(Attention {
             heads,
             kv_heads,
             key_length,
             value_length,
-            rope: Rope { head_dim: key_length, dims, pairing, theta, scale, factors: None },
+            rope,
+            long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
             window: None,
             has_qk_norm: false,

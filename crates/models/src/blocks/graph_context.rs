@@ -63,12 +63,6 @@ impl<'a> GraphContext<'a> {
         self.g.embed(name, table)
     }
 
-    /// RoPE frequency divisors for `dims` columns, if the file has them.
-    pub(crate) fn rope_factors(&mut self, dims: usize) -> Option<WeightId> {
-        let name = "rope_freqs.weight";
-        self.has(name).then(|| self.g.weight(name, 1, dims / 2))
-    }
-
     /// RMS norm of rows with weight `blk.N.{tensor}.weight`: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn norm(&mut self, (name, il): (&'static str, usize), x: ValueId, tensor: &str) -> ValueId {

@@ -5,9 +5,11 @@ mod ffn;
 mod graph_context;
 mod layer;
 mod moe;
+mod rope;
 
 pub(crate) use attention::{ATTN_OUTPUT, Attention};
 pub(crate) use ffn::feed_forward;
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use layer::pre_norm_layer;
 pub(crate) use moe::Moe;
+pub(crate) use rope::{LINEAR_OR_YARN, Scaling};

@@ -5,7 +5,7 @@
 use graph::{Activation, Graph, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, feed_forward};
+use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, Scaling, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -31,7 +31,8 @@ const LAYERS_OF_27B: usize = 62;
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let hidden = c.embedding_length;
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let mut global = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
+    let mut global =
+        Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }

@@ -4,19 +4,21 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Moe, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, Moe, Scaling, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
+
+const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
 
 pub(super) const FAMILY: Family = Family { name: "llama", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let moe = Moe::read(keys)?;
-    let mut attention = Attention::read(c, keys, Pairing::Interleaved)?;
+    let mut attention = Attention::read(c, keys, Pairing::Interleaved, SCALINGS)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
-    attention.rope.factors = ctx.rope_factors(attention.rope.dims); // Llama 3.1 and later
+    attention.add_rope_factors(&mut ctx); // Llama 3.1 and later
     for (il, ffn) in widths.into_iter().enumerate() {
         x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| match &moe {
             None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),

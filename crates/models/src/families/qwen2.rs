@@ -3,14 +3,14 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, feed_forward, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "qwen2", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let attention = Attention::read(c, keys, Pairing::Halves)?;
+    let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

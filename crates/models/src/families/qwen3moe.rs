@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Moe, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, pre_norm_layer};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -17,7 +17,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let none = keys.missing("expert_count", "the number of experts");
     let moe = Moe::read(keys)?.ok_or(none)?;
     let widths = moe.widths(keys, c.block_count)?;
-    let attention = Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves)? };
+    let attention =
+        Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]

@@ -148,7 +148,7 @@ fn stages_must_cover_all_layers() {
 #[test]
 fn memory_is_the_sum_of_all_stages() {
     let (graph, weights) = windowed();
-    let kv_layout = KvLayout { pages: vec![3, 6, 4], format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
     let backend = pipeline(&[2, 1, 2], reference);
     let needed =

@@ -86,7 +86,7 @@ pub fn the_kv_layout_must_match_the_graph(make: Make<'_>) {
     let y = net.attention("z", [y, x, x], Store { window: Some(3), ..store(1, 1, 1) }, 1, 1.0);
     let y = net.graph.output_rows("outputs", y);
     let graph = net.graph.finish(y);
-    let kv_layout = KvLayout { pages: vec![2], format: KvFormat::F16 };
+    let kv_layout = KvLayout { n_ctx: 64, pages: vec![2], format: KvFormat::F16 };
     let error = make().load(&graph, &net.weights, &kv_layout).err();
     assert_eq!(error, Some(Error::Stores { found: 1, expected: 2 }));
 }

@@ -1,7 +1,7 @@
 //! Hand-computed answers.
 
 use backend::{KvFormat, OutputRow, Sequence, Step};
-use graph::{Activation, Pairing, Rope, Store};
+use graph::{Activation, LongFactors, Pairing, Rope, Store, Yarn};
 
 use super::Make;
 use super::net::{Net, rows, sequence, store};
@@ -65,6 +65,39 @@ pub fn rope_with_scale_and_factors(make: Make<'_>) {
     close(&y[64..68], &[0.540302, 0.841471, half.cos(), half.sin()], 2e-6);
 }
 
+/// YaRN from pair 1 to pair 3 with scale 1/4: pairs 0 and 1 keep their frequencies, pair 2 has half of each, pair 3 and
+/// later ones a quarter; all are twice as long.
+pub fn rope_with_yarn_and_magnitude(make: Make<'_>) {
+    let yarn = |ext_factor| Some(Yarn { low: 1.0, high: 3.0, ext_factor });
+    let rope = Rope {
+        scale: 0.25,
+        magnitude: 2.0,
+        yarn: yarn(1.0),
+        ..Rope::new(64, Pairing::Interleaved, 10_000.0)
+    };
+    let y = rope_rows(make, |_| rope);
+    // 10^-i/8 is the frequency of pair i.
+    let angles = [1.0, 0.749_894_2, 0.562_341_3 * 0.625, 0.421_696_5 * 0.25, 0.316_227_8 * 0.25_f32];
+    let expected: Vec<f32> = angles.iter().flat_map(|angle| [2.0 * angle.cos(), 2.0 * angle.sin()]).collect();
+    close(&y[..4], &[2.0, 0.0, 2.0, 0.0], 0.0);
+    close(&y[64..74], &expected, 2e-6);
+    // With half of it, pair 0 has the mean of both frequencies.
+    let y = rope_rows(make, |_| Rope { yarn: yarn(0.5), ..rope });
+    close(&y[64..66], &[2.0 * 0.625_f32.cos(), 2.0 * 0.625_f32.sin()], 2e-6);
+}
+
+/// A context of 64 positions is longer than 63, and not longer than 64.
+pub fn rope_with_long_factors(make: Make<'_>) {
+    for (original_context, factor) in [(64, 0.5_f32), (63, 2.0)] {
+        let y = rope_rows(make, |net| Rope {
+            factors: Some(net.matrix("short", 1, &[0.5; 32])),
+            long_factors: Some(LongFactors { original_context, factors: net.matrix("long", 1, &[2.0; 32]) }),
+            ..Rope::new(64, Pairing::Interleaved, 10_000.0)
+        });
+        close(&y[64..66], &[(1.0 / factor).cos(), (1.0 / factor).sin()], 2e-6);
+    }
+}
+
 /// Two columns of heads of four rotate, by 90 degrees at position 1 with scale pi / 2.
 pub fn rope_copies_the_other_columns(make: Make<'_>) {
     for (pairing, expected) in [
@@ -75,7 +108,7 @@ pub fn rope_copies_the_other_columns(make: Make<'_>) {
         let row = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         let x = net.input("x", 2, &[row, row].concat());
         let scale = std::f32::consts::FRAC_PI_2;
-        let rope = Rope { head_dim: 4, dims: 2, pairing, theta: 10_000.0, scale, factors: None };
+        let rope = Rope { dims: 2, scale, ..Rope::new(4, pairing, 10_000.0) };
         let y = net.graph.rope("y", x, &rope);
         let found = net.run(y, make(), &[rows(2)]);
         close(&found[..8], &row, 0.0);
@@ -85,11 +118,18 @@ pub fn rope_copies_the_other_columns(make: Make<'_>) {
 
 /// Two rows of one head, (1, 0) in every neighbouring pair, at positions 0 and 1.
 fn roped(make: Make<'_>, pairing: Pairing, scale: f32, factors: Option<&[f32]>) -> Vec<f32> {
+    rope_rows(make, |net| {
+        let factors = factors.map(|factors| net.matrix("factors", 1, factors));
+        Rope { scale, factors, ..Rope::new(64, pairing, 10_000.0) }
+    })
+}
+
+/// The same rows by any RoPE.
+fn rope_rows(make: Make<'_>, rope: impl FnOnce(&mut Net) -> Rope) -> Vec<f32> {
     let mut net = Net::default();
     let ones: Vec<f32> = (0..128).map(|i| ((i + 1) % 2) as f32).collect();
     let x = net.input("x", 2, &ones);
-    let factors = factors.map(|factors| net.matrix("factors", 1, factors));
-    let rope = Rope { head_dim: 64, dims: 64, pairing, theta: 10_000.0, scale, factors };
+    let rope = rope(&mut net);
     let y = net.graph.rope("y", x, &rope);
     net.run(y, make(), &[rows(2)])
 }

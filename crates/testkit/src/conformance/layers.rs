@@ -108,14 +108,7 @@ impl Layer {
             let weight = net.matrix(&format!("{name}.weight"), 1, &normal(name, self.hidden, 1.0));
             (net.graph.rms_norm(name, x, weight, 1e-5), self.hidden)
         };
-        let rope = Rope {
-            head_dim: self.head,
-            dims: self.head,
-            pairing: self.pairing,
-            theta: 10_000.0,
-            scale: 1.0,
-            factors: None,
-        };
+        let rope = Rope::new(self.head, self.pairing, 10_000.0);
         let (q_cols, kv_cols) = (self.heads * self.head, self.kv_heads * self.head);
         let x = net.input("embd", self.vocab, &table);
         let normed = norm(&mut net, "attn_norm", x);

@@ -93,14 +93,7 @@ impl Model {
             true => g.rms_norm(("Qcur_normed", layer), q, norm, 1e-5),
             false => g.scale(("Qcur_normed", layer), q, 1.0),
         };
-        let rope = Rope {
-            head_dim: HEAD,
-            dims: HEAD,
-            pairing: Pairing::Halves,
-            theta: 1e4,
-            scale: 1.0,
-            factors: None,
-        };
+        let rope = Rope::new(HEAD, Pairing::Halves, 1e4);
         g.rope(("Qcur_pos", layer), q, &rope)
     }
 }
