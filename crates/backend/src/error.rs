@@ -93,19 +93,19 @@ pub enum Error {
         /// Suggested fix.
         remedy: Remedy,
     },
-    /// The model needs more host memory than it may use.
+    /// The host memory budget would be exceeded.
     #[error(
-        "no memory for {what}: {} needed, and of the {} that may be used {} are taken; {remedy}",
-        readable_size(*bytes), readable_size(*limit), readable_size(*taken)
+        "out of memory: {what} needs {}, but {} of the limit of {} are in use; {remedy}",
+        readable_size(*bytes), readable_size(*taken), readable_size(*limit)
     )]
     OverBudget {
-        /// What was to be stored.
+        /// Purpose of the allocation.
         what: &'static str,
         /// Its size.
         bytes: u64,
-        /// Bytes that the model uses already.
+        /// Bytes charged so far.
         taken: u64,
-        /// Bytes that it may use.
+        /// Limit in bytes.
         limit: u64,
         /// Suggested fix.
         remedy: Remedy,

@@ -1,19 +1,19 @@
-//! The memory of the machine that runs the program: what is available, and a model's budget of it.
+//! Host memory: the available amount, and a model's budget.
 
 use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
 use crate::{DeviceMemory, Error, Remedy};
 
-/// What this process may have of the host's memory. Free is the least of what the system has available, what the limits of
-/// the process's cgroups leave, where page cache counts as free, and what its own limits (`ulimit -v`, `ulimit -d`) leave.
-/// Unknown where the system does not say.
+/// Host memory of this process. `free` is the minimum of the memory that the system reports as available, the remainder of
+/// the cgroup limits (page cache counts as free), and the remainder of the resource limits (`ulimit -v`, `ulimit -d`).
+/// Unknown on systems that do not report it.
 pub fn host_memory() -> DeviceMemory {
     let memory = RefreshKind::nothing().with_memory(MemoryRefreshKind::nothing().with_ram());
     let Ok(mut system) = System::new_with_specifics(memory) else { return DeviceMemory::default() };
     let pid = Pid::from_u32(std::process::id());
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, ProcessRefreshKind::nothing());
     let of_cgroup = system.process(pid).and_then(|process| process.cgroup_limits());
-    // On some systems 0 stands for "not known".
+    // Some systems report unknown values as 0.
     let known = |bytes: u64| (bytes > 0).then_some(bytes);
     let (total, available) = (known(system.total_memory()), known(system.available_memory()));
     let cgroup_left = of_cgroup.as_ref().map(|limits| limits.total_memory.saturating_sub(limits.rss));
@@ -23,14 +23,14 @@ pub fn host_memory() -> DeviceMemory {
     }
 }
 
-/// Bytes that the process's own limits leave.
+/// Bytes left by the resource limits of the process.
 #[cfg(target_os = "linux")]
 fn left_by_rlimits() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let page = rustix::param::page_size() as u64;
     let used = |field| Some(statm.split(' ').nth(field)?.parse::<u64>().ok()?.saturating_mul(page));
-    // Its fields 0 and 5 are the sizes of all memory and of data with stack.
+    // Field 0 is the total size, field 5 the size of data and stack, in pages.
     let left = |(resource, field)| Some(getrlimit(resource).current?.saturating_sub(used(field)?));
     [(Resource::As, 0), (Resource::Data, 5)].into_iter().filter_map(left).min()
 }
@@ -40,25 +40,25 @@ fn left_by_rlimits() -> Option<u64> {
     None
 }
 
-/// The host's memory that a model may take, and what it has taken. The system gives memory when it is written to and ends
-/// a process that has none left to write to, so a backend of the host asks here before it allocates.
+/// The host memory budget of a model. The system commits memory on first write and kills the process if none is left, so
+/// host backends charge the budget before they allocate.
 #[derive(Debug)]
 pub struct HostBudget {
-    /// None when nobody knows.
+    /// `None` if unknown.
     limit: Option<u64>,
     taken: u64,
 }
 
 impl HostBudget {
-    /// For a model that may take so many bytes; without a limit, what is available now.
+    /// A budget with this limit, by default the memory available now.
     pub fn new(limit: Option<u64>) -> HostBudget {
         HostBudget { limit: limit.or_else(|| host_memory().free), taken: 0 }
     }
 
-    /// Takes `bytes` for `what`.
+    /// Charges `bytes` for `what`.
     ///
     /// # Errors
-    /// When that is more than is left; nothing is taken then.
+    /// If the limit would be exceeded; nothing is charged then.
     pub fn take(&mut self, what: &'static str, bytes: u64, remedy: Remedy) -> Result<(), Error> {
         let taken = self.taken.saturating_add(bytes);
         match self.limit {
@@ -72,7 +72,7 @@ impl HostBudget {
         }
     }
 
-    /// Gives `bytes` back.
+    /// Returns `bytes` to the budget.
     pub fn give_back(&mut self, bytes: u64) {
         self.taken = self.taken.saturating_sub(bytes);
     }
@@ -101,7 +101,7 @@ mod tests {
         budget.take("activations", u64::MAX, Remedy::SmallerBatch).expect_err("no overflow");
     }
 
-    /// Linux says what there is; a limit of the process lowers it.
+    /// On Linux the available memory is known; process limits lower it.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_host_says_what_it_has() {

@@ -170,7 +170,7 @@ pub trait LoadedModel: Send {
     /// Memory in use, or once the model is prepared.
     fn memory(&self) -> Memory;
 
-    /// The format in which it stores keys and values where `asked` was asked for: a backend may have but one.
+    /// The K/V format in use if `asked` is requested; a backend may support only one.
     fn kv_format(&self, asked: KvFormat) -> KvFormat {
         asked
     }
