@@ -170,6 +170,7 @@ MADE = {
     "spm-phi3": made_spm(**{"general.name": "My Phi3 Tune"}),
     "bpe-gpt-2": made_bpe("gpt-2"),
     "bpe-llama-bpe": made_bpe("llama-bpe"),
+    "bpe-deepseek-coder": made_bpe("deepseek-coder"),
     "bpe-qwen2": made_bpe("qwen2", **{"tokenizer.ggml.add_bos_token": True, "tokenizer.ggml.add_eos_token": True}),
 }
 
@@ -195,7 +196,7 @@ def save_llama_excerpt(path):
 def main():
     folder = Path(sys.argv[1])
     save_llama_excerpt(folder / "ggml-vocab-llama-spm.gguf")
-    for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2"]:
+    for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2", "deepseek-coder"]:
         save(name, Vocabulary(folder / f"ggml-vocab-{name}.gguf").goldens(TEXTS + random_texts(60)))
     for name, metadata in MADE.items():
         with tempfile.TemporaryDirectory() as folder:

@@ -525,6 +525,16 @@ pub(crate) fn formatted(
             field.split(|c: char| c.is_alphabetic()).next().unwrap_or(field)
         }
     });
+    // minijinja cuts within a character here.
+    let odd = |field: &str| {
+        let conversion = field.trim_start_matches(|c: char| c.is_ascii_digit() || "#- +.".contains(c));
+        !conversion.starts_with('(')
+            && !conversion.is_empty()
+            && !conversion.starts_with(|c: char| c.is_ascii())
+    };
+    if mark == '%' && fields.clone().any(odd) {
+        return Err(failed("a format with a conversion that does not exist"));
+    }
     if specs.any(wide) {
         return Err(failed("a field of a format that may be wider than 999"));
     }

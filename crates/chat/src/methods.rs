@@ -125,7 +125,8 @@ fn string(
             let args = formatted(state, text, '{', args)?;
             pycompat::unknown_method_callback(state, &with_self[0], name, &args)?
         }
-        "isdigit" => all(|c| c.is_numeric() && (c.to_digit(10).is_some() || "²³¹⁰⁴⁵⁶⁷⁸⁹".contains(c))),
+        // Neither fractions nor Roman numerals.
+        "isdigit" => all(|c| c.is_numeric() && !matches!(c, '¼'..='¾' | '\u{2150}'..='\u{218b}')),
         "isdecimal" => all(|c| c.is_ascii_digit()),
         "istitle" => Value::from(title(text) == text && text.chars().any(char::is_alphabetic)),
         "isprintable" => Value::from(text.chars().all(is_printable)),

@@ -117,3 +117,10 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     };
     format!("prompt: {prefill}{reused}; answer: {decode}; ended by {reason}; seed {}", usage.seed)
 }
+
+/// Says what became of the system message when the chat template knows none.
+pub(crate) fn note_merged_system() {
+    note(format_args!(
+        "the chat template has no system messages: its text is put before the first user message"
+    ));
+}

@@ -95,6 +95,9 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
         (Some(text), Ok(_)) if !args.template.raw => {
             chat.set_system(args.template.system.clone());
             let id = chat.say(engine, text)?;
+            if chat.merged_system() {
+                generate::note_merged_system();
+            }
             return Ok((id, chat.prompt(engine.model())?));
         }
         (Some(text), template) => {

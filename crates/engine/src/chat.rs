@@ -38,6 +38,7 @@ pub struct Chat {
     templated: bool,
     has_template: bool,
     turn_end: Option<TurnEnd>,
+    merged_system: bool,
     pending: Option<Pending>,
 }
 
@@ -69,6 +70,7 @@ impl Chat {
             templated: true,
             has_template: template.is_some(),
             turn_end: template.and_then(::chat::Template::turn_end),
+            merged_system: false,
             pending: None,
             sequence: engine.new_sequence(),
         }
@@ -154,8 +156,15 @@ impl Chat {
         submitted
     }
 
-    fn submit(&self, engine: &mut Engine) -> Result<RequestId, Error> {
-        let request = Request::new(self.prompt(engine.model())?)
+    /// Whether the system message was last put before the first user message, because the template knows none.
+    pub fn merged_system(&self) -> bool {
+        self.merged_system
+    }
+
+    fn submit(&mut self, engine: &mut Engine) -> Result<RequestId, Error> {
+        let (prompt, merged_system) = self.rendered(engine.model())?;
+        self.merged_system = merged_system;
+        let request = Request::new(prompt)
             .sampling(self.sampling.clone())
             .stop(self.stops())
             .max_tokens(self.max_tokens)
@@ -206,16 +215,21 @@ impl Chat {
     /// # Errors
     /// When the template rejects the conversation.
     pub fn prompt(&self, model: &Model) -> Result<Vec<u32>, Error> {
-        let Ok(template) = model.template() else { return Ok(self.raw_prompt(model)) };
-        if !self.templated {
-            return Ok(self.raw_prompt(model));
-        }
+        self.rendered(model).map(|(prompt, _)| prompt)
+    }
+
+    /// The prompt, and whether the template knows no system message.
+    fn rendered(&self, model: &Model) -> Result<(Vec<u32>, bool), Error> {
+        let Some(template) = model.template().ok().filter(|_| self.templated) else {
+            return Ok((self.raw_prompt(model), false));
+        };
         let rendered = template.render(&self.messages, &self.template_options)?;
         let parts = rendered.segments().iter().map(|segment| match segment {
             Segment::Text(text) => Part::Text(text),
             Segment::Token { id, .. } => Part::Token(*id),
         });
-        Ok(model.tokenizer().with_bos(model.tokenizer().encode_parts(parts, false)))
+        let prompt = model.tokenizer().with_bos(model.tokenizer().encode_parts(parts, false));
+        Ok((prompt, rendered.merged_system()))
     }
 
     fn raw_prompt(&self, model: &Model) -> Vec<u32> {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::Error;
 use crate::alphabet::Alphabet;
 use crate::merge::{Join, MAX_WORD, Merger, Symbol};
-use crate::pretokenize::PreTokenizer;
+use crate::pretokenize::{Matching, PreTokenizer};
 use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
 pub(crate) struct BytePair {
@@ -30,7 +30,7 @@ impl BytePair {
         let pre_tokenizer = match metadata.str("tokenizer.ggml.pre")? {
             None => return Err(Error::MissingPreTokenizer),
             Some(name) => PreTokenizer::from_name(name)
-                .ok_or_else(|| Error::UnsupportedPreTokenizer { found: name.to_owned() })?,
+                .ok_or_else(|| Error::UnsupportedPreTokenizer { found: name.to_owned() })??,
         };
         let rules = strings(metadata, MERGES)?;
 
@@ -72,19 +72,30 @@ impl BytePair {
 
     /// Whether a file that does not say so wants a BOS token.
     pub(crate) fn adds_bos_by_default(&self) -> bool {
-        self.pre_tokenizer == PreTokenizer::Llama3
+        self.pre_tokenizer.adds_bos_by_default()
+    }
+
+    /// What [`BytePair::encode`] keeps from text to text.
+    pub(crate) fn matching(&self) -> Matching {
+        self.pre_tokenizer.matching()
     }
 
     /// Appends the tokens of `text`.
-    pub(crate) fn encode(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
-        for word in self.pre_tokenizer.words(text) {
+    pub(crate) fn encode(
+        &self,
+        text: &str,
+        matching: &mut Matching,
+        merger: &mut Merger,
+        ids: &mut Vec<u32>,
+    ) {
+        let mut encode = |word: &str| {
             word.as_bytes().chunks(MAX_WORD).for_each(|word| self.encode_word(word, merger, ids));
-        }
+        };
+        self.pre_tokenizer.words(text, matching, &mut encode);
     }
 
     fn encode_word(&self, word: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
-        // These vocabularies take a word that is a token as it is (`ignore_merges`).
-        if self.pre_tokenizer == PreTokenizer::Llama3
+        if self.pre_tokenizer.keeps_whole_words()
             && let Some(id) = self.symbols.get(word)
             && id < self.n_tokens
         {

@@ -4,6 +4,7 @@ use crate::Tokenizer;
 use crate::finder::TokenFinder;
 use crate::merge::Merger;
 use crate::model::Model;
+use crate::pretokenize::Matching;
 
 /// How to encode a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,8 @@ impl Tokenizer {
 /// The state between the parts of a text.
 struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
+    /// Of byte-level BPE.
+    matching: Option<Matching>,
     merger: Merger,
     ids: Vec<u32>,
     /// A token came last, or nothing yet: SentencePiece puts a space before text here.
@@ -85,7 +88,14 @@ struct Encoder<'a> {
 
 impl Encoder<'_> {
     fn new(tokenizer: &Tokenizer) -> Encoder<'_> {
-        Encoder { tokenizer, merger: Merger::default(), ids: Vec::new(), after_token: true, strip: false }
+        Encoder {
+            tokenizer,
+            matching: None,
+            merger: Merger::default(),
+            ids: Vec::new(),
+            after_token: true,
+            strip: false,
+        }
     }
 
     fn token(&mut self, id: u32) {
@@ -122,7 +132,10 @@ impl Encoder<'_> {
                 let space_before = self.after_token && self.tokenizer.add_space_prefix.value();
                 model.encode(text, space_before, merger, ids);
             }
-            Model::BytePair(model) => model.encode(text, merger, ids),
+            Model::BytePair(model) => {
+                let matching = self.matching.get_or_insert_with(|| model.matching());
+                model.encode(text, matching, merger, ids);
+            }
         }
         self.after_token = false;
         self.strip = false;

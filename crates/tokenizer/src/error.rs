@@ -2,6 +2,8 @@
 
 use gguf::quoted;
 
+use crate::pretokenize::PreTokenizer;
+
 /// Why a file's tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -70,14 +72,18 @@ pub enum Error {
     },
     /// A pre-tokenizer that is not supported.
     #[error(
-        "pre-tokenizer {} (metadata key `tokenizer.ggml.pre`) is not supported, expected `llama-bpe`, \
-         `qwen2`, `gpt-2` or another name of one of these",
-        quoted(found)
+        "pre-tokenizer {} (metadata key `tokenizer.ggml.pre`) is not supported, expected {} or another name of \
+         one of these",
+        quoted(found),
+        PreTokenizer::known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     )]
     UnsupportedPreTokenizer {
         /// The value of `tokenizer.ggml.pre`.
         found: String,
     },
+    /// A pattern of a pre-tokenizer is too large for this machine.
+    #[error("cannot build the pre-tokenizer: {0}")]
+    PreTokenizer(#[from] Box<regex_automata::meta::BuildError>),
     /// A BPE file does not name its pre-tokenizer.
     #[error(
         "metadata key `tokenizer.ggml.pre` is missing: how text is split before merging is unknown, \

@@ -116,6 +116,13 @@ fn an_empty_list_can_be_reversed() {
     assert_eq!(render("{% for x in [][::-1] %}{{ x }}{% endfor %}.").expect("fine"), ".");
 }
 
+/// Nor can it cut within a character.
+#[test]
+fn a_format_without_a_conversion_is_refused() {
+    assert!(matches!(render("{{ '%é' | format(1) }}"), Err(Error::Render { line: 1, .. })));
+    assert_eq!(render("{{ 'é%sé%%é' | format(1) }}").expect("fine"), "é1é%é");
+}
+
 #[test]
 fn a_file_may_have_no_template() {
     let mut metadata = gguf::Metadata::default();

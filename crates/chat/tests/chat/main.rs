@@ -1,6 +1,7 @@
 //! Tests of chat templates from outside.
 
 mod bombs;
+mod fuzzed;
 mod goldens;
 mod limits;
 mod marks;

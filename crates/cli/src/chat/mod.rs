@@ -131,7 +131,11 @@ impl Session {
 
     fn answer(&mut self, text: &str, input: &Input) -> anyhow::Result<StopReason> {
         let text = self.read(text)?;
+        let known = self.chat.merged_system();
         let id = self.chat.say(&mut self.engine, text)?;
+        if self.chat.merged_system() && !known {
+            generate::note_merged_system();
+        }
         let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
         let mut out = TextOut::new();
         let chat = &mut self.chat;

@@ -165,6 +165,11 @@ fn made_bpe_qwen2() {
 }
 
 #[test]
+fn made_bpe_deepseek_coder() {
+    check_made("made-bpe-deepseek-coder");
+}
+
+#[test]
 fn llama_spm() {
     check_shared("llama-spm");
 }
@@ -187,4 +192,9 @@ fn qwen2() {
 #[test]
 fn gpt_2() {
     check_shared("gpt-2");
+}
+
+#[test]
+fn deepseek_coder() {
+    check_shared("deepseek-coder");
 }
