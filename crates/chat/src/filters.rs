@@ -509,6 +509,8 @@ pub(crate) fn formatted(
     mark: char,
     values: &[Value],
 ) -> Result<Vec<Value>, Error> {
+    // `%%` is no field.
+    let format = format.replace("%%", "");
     let fields = format.split(mark).skip(1);
     let wide = |spec: &str| {
         let mut runs = spec.split(|c: char| !c.is_ascii_digit());
