@@ -66,12 +66,12 @@ impl PreTokenizer {
     /// The pre-tokenizer a file names in `tokenizer.ggml.pre`; `None` when it is not in the table.
     pub(crate) fn from_name(name: &str) -> Option<Result<PreTokenizer, Box<BuildError>>> {
         let row = TABLE.iter().find(|row| row.names.contains(&name))?;
-        let patterns = row.patterns.iter().map(|pattern| match pattern.strip_suffix(SPACES) {
-            Some(pattern) => Regex::new_many(&[pattern, r"\s+"]),
-            None => Regex::new(pattern),
-        });
-        let patterns: Result<_, _> = patterns.collect();
-        Some(patterns.map(|patterns| PreTokenizer { row, patterns }).map_err(Box::new))
+        let compile = |pattern: &&str| match pattern.strip_suffix(SPACES) {
+            Some(pattern) => Regex::new_many(&[pattern, r"\s+"]).map_err(Box::new),
+            None => Regex::new(pattern).map_err(Box::new),
+        };
+        let patterns: Result<_, _> = row.patterns.iter().map(compile).collect();
+        Some(patterns.map(|patterns| PreTokenizer { row, patterns }))
     }
 
     /// A name of each row.
@@ -104,7 +104,10 @@ fn split(patterns: &[Regex], caches: &mut [Cache], text: &str, each: &mut impl F
     let (Some((pattern, patterns)), Some((cache, caches))) =
         (patterns.split_first(), caches.split_first_mut())
     else {
-        return if text.is_empty() { () } else { each(text) };
+        if !text.is_empty() {
+            each(text);
+        }
+        return;
     };
     let mut rest = 0;
     while let Some(found) = pattern.search_with(cache, &Input::new(text).range(rest..)) {
