@@ -86,7 +86,7 @@ pub enum Error {
         why: String,
     },
     /// The chat template rejected the conversation.
-    #[error("{0}; raw mode does not use the template")]
+    #[error("{0}; raw mode works without the template")]
     Template(#[from] chat::Error),
     /// The conversation fills the context.
     #[error(

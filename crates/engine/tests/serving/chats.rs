@@ -186,16 +186,14 @@ fn a_model_without_a_usable_template_says_why() {
 
 #[test]
 fn a_template_that_refuses_a_conversation_leaves_it_as_it_was() {
-    let template = "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}\
+    let template = "{% if messages[-1].content == 'Refuse' %}{{ raise_exception('not this') }}{% endif %}\
                     {{ messages[-1].content }}";
     let model = with_template(Some(template));
     let mut engine = serve(&model, 1, Options::default());
     let mut chat = chat(&mut engine);
-    chat.set_system(Some("Be brief.".into()));
-    let error = chat.say(&mut engine, "Hello").unwrap_err().to_string();
-    assert!(error.contains("no system role") && error.contains("without the template"), "{error}");
-    assert_eq!((chat.messages().len(), chat.pending()), (1, None));
-    chat.set_system(None);
+    let error = chat.say(&mut engine, "Refuse").unwrap_err().to_string();
+    assert!(error.contains("not this") && error.contains("without the template"), "{error}");
+    assert_eq!((chat.messages().len(), chat.pending()), (0, None));
     ask(&mut engine, &mut chat, "Hello");
 }
 
@@ -246,7 +244,10 @@ fn a_full_context_says_what_to_do() {
     let error = chat.say(&mut engine, "More").unwrap_err();
     assert!(matches!(error, Error::ConversationFull { n_ctx: 60, .. }), "{error}");
     let error = error.to_string();
-    assert!(error.contains("holds 60") && error.contains("new one") && error.contains("`n_ctx`"), "{error}");
+    assert!(
+        error.contains("context of 60") && error.contains("new one") && error.contains("`n_ctx`"),
+        "{error}"
+    );
     assert_eq!((chat.messages(), chat.pending()), (&*messages, None));
     chat.clear(&mut engine);
     ask(&mut engine, &mut chat, "Hi");
