@@ -1,4 +1,4 @@
-// What the fuzz target `chat_template` does with bytes, and a test of the chat crate with many of them.
+//! What the fuzz target `chat_template` does with bytes, and a test of the chat crate with many of them.
 
 use std::time::{Duration, Instant};
 

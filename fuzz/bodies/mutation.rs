@@ -1,4 +1,4 @@
-// Inputs for the bodies where no fuzzer runs: pieces of a corpus, put together and changed at random.
+//! Inputs for the bodies where no fuzzer runs: pieces of a corpus, put together and changed at random.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-// What the fuzz target `tokenizer` does with bytes, and a test of the tokenizer crate with many of them.
+//! What the fuzz target `tokenizer` does with bytes, and a test of the tokenizer crate with many of them.
 
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Encode, Tokenizer};
