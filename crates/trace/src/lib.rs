@@ -19,6 +19,7 @@ mod oracle;
 mod record;
 mod replay;
 mod report;
+mod sides;
 mod stats;
 mod trace;
 mod unfit;

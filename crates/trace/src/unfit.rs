@@ -4,9 +4,9 @@ use backend::Weight;
 use graph::{Graph, ValueId};
 
 use crate::causes::words;
-use crate::compare::Sides;
 use crate::judge::{Judgement, Region, chunks};
 use crate::report::Own;
+use crate::sides::Sides;
 use crate::trace::Shape;
 use crate::{Cause, Error, First, Oracle, Verdict, tapped_name};
 

@@ -144,23 +144,26 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let (mut values, mut causes, mut expected) = (0, 0, 0);
     for fault in &faults {
         let found = plant(&checkout, &work, &good, fault);
-        let (line, value, cause) = match &found {
+        let (line, wrong) = match &found {
             Ok(found) => {
-                let cause = found.cause.as_ref();
-                let cause =
-                    cause.map_or("no likely cause".to_owned(), |(kind, text)| format!("{kind}: {text}"));
+                let cause = match &found.cause {
+                    Some((kind, text)) => format!("{kind}: {text}"),
+                    None => "no likely cause".to_owned(),
+                };
                 let line = format!("{}, position {}; {cause}", found.value, found.position);
-                (line, fault.judge_value(found), fault.judge_cause(found))
+                (line, [fault.judge_value(found), fault.judge_cause(found)])
             }
-            Err(error) => (format!("{error:#}"), Some("it must be found".to_owned()), Some(String::new())),
+            Err(error) => {
+                let nothing = ["expected a value", "expected a cause"];
+                (format!("{error:#}"), nothing.map(|text| Some(text.to_owned())))
+            }
         };
-        values += usize::from(value.is_none());
-        expected += usize::from(cause.is_none());
-        causes += usize::from(cause.is_none() && !fault.is_unexplained);
+        let [value, cause] = wrong.each_ref().map(Option::is_none);
+        values += usize::from(value);
+        expected += usize::from(cause);
+        causes += usize::from(cause && !fault.is_unexplained);
         println!("{:width$}  {line}", fault.name);
-        for trouble in [value, cause].iter().flatten().filter(|trouble| !trouble.is_empty()) {
-            println!("{:width$}  WRONG: {trouble}", "");
-        }
+        wrong.iter().flatten().for_each(|wrong| println!("{:width$}  WRONG: {wrong}", ""));
     }
     let (all, seconds) = (faults.len(), start.elapsed().as_secs());
     println!("first value right: {values} of {all}; first cause right: {causes} of {all}; {seconds} s");

@@ -13,7 +13,7 @@ use crate::metrics::difference;
 const OTHERS: usize = 60;
 
 /// Elements of a matrix up to which it is tried in the other orientation.
-const LARGEST: usize = 1 << 26;
+const LARGEST: usize = 1 << 24;
 
 /// Inputs that are left out together, at least.
 const PART: usize = 32;

@@ -9,13 +9,15 @@ use graph::Role;
 use half::{bf16, f16};
 use quant::Format;
 
-use super::ROWS;
 use crate::metrics::ratio;
 use crate::oracle::Call;
 use crate::{Error, Matrix, Oracle};
 
 /// Inputs that are rounded together where weights are in blocks of as many, and by some engines always.
 const BLOCK: usize = 32;
+
+/// Rows from which an error to one side is no chance.
+pub(super) const ROWS: usize = 4;
 
 /// Ways of rounding.
 pub(super) const WAYS: usize = 2;

@@ -1,0 +1,202 @@
+//! A value beside what it should be: sums over its rows and columns, and which of them are beyond their limits.
+
+use super::drift::{self, Drift};
+use super::region::{self, Region, Row};
+use super::rounding::{ROWS, Rounding};
+use super::slice::Slice;
+use crate::Matrix;
+use crate::metrics::{difference, ratio};
+
+/// The part of the limit that right rows are within as a rule.
+const USUAL: f64 = 1.0 / 16.0;
+
+/// A value, or rows of it, beside what it should be.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair<'a> {
+    pub(crate) expected: &'a Matrix,
+    pub(crate) found: &'a Matrix,
+    pub(crate) limit: f64,
+    /// What rounding the inputs adds; not given until it is needed.
+    pub(crate) rounding: Option<&'a Rounding>,
+    /// Whether error to one side is a fault within the limit: that of a product whose very inputs are known.
+    pub(crate) is_directed: bool,
+}
+
+/// Sums over rows and columns.
+struct Sums {
+    rows: Vec<Slice>,
+    cols: Vec<Slice>,
+    row_drifts: Vec<Drift>,
+    col_drifts: Vec<Drift>,
+    drift: Drift,
+}
+
+impl<'a> Pair<'a> {
+    /// A value that must be within `limit` as it is.
+    pub(crate) fn plain(expected: &'a Matrix, found: &'a Matrix, limit: f64) -> Pair<'a> {
+        Pair { expected, found, limit, rounding: None, is_directed: false }
+    }
+
+    fn error(&self, r: usize, c: usize) -> f64 {
+        difference(self.expected.at(r, c), self.found.at(r, c)).powi(2)
+    }
+
+    fn square(&self, r: usize, c: usize) -> f64 {
+        self.rounding.map_or(0.0, |rounding| rounding.square(r, c))
+    }
+
+    /// The square error that rounding explains of a number beside those of other rows.
+    fn usual_square(&self, r: usize, c: usize) -> f64 {
+        self.rounding.map_or(0.0, |rounding| rounding.square(r, c).max(rounding.usual(r, c)))
+    }
+
+    /// Sums over `rows`, which count `weights` in a column.
+    fn sums(&self, rows: &[usize], weights: &[f64]) -> Sums {
+        let cols = self.found.cols;
+        let mut sums = Sums {
+            rows: vec![Slice::default(); rows.len()],
+            cols: vec![Slice::default(); cols],
+            row_drifts: vec![Drift::default(); rows.len()],
+            col_drifts: vec![Drift::default(); cols],
+            drift: Drift::default(),
+        };
+        for (i, &r) in rows.iter().enumerate() {
+            for (c, col) in sums.cols.iter_mut().enumerate() {
+                let (y, error, square) = (self.expected.at(r, c), self.error(r, c), self.square(r, c));
+                sums.rows[i].add(y, error, square, 1.0);
+                col.add(y, error, self.usual_square(r, c), weights[r]);
+            }
+        }
+        if self.is_directed {
+            self.drifts(&mut sums, rows, weights);
+        }
+        sums
+    }
+
+    /// Adds what is off to one side. All numbers of a row share the errors of its inputs, so how far its sums stray is
+    /// measured by those that rounding makes of rows; a row that repeats another is no news to a column.
+    fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
+        let cols = self.found.cols;
+        let is_new: Vec<bool> = (0..rows.len())
+            .map(|i| (0..i).all(|j| self.expected.row(rows[j]) != self.expected.row(rows[i])))
+            .collect();
+        let mut aligned = [0.0; 2];
+        for (i, &r) in rows.iter().enumerate() {
+            for c in 0..cols {
+                let (y, found) = (self.expected.at(r, c), self.found.at(r, c));
+                if !(y.is_finite() && found.is_finite()) {
+                    continue;
+                }
+                let number = (f64::from(y), f64::from(found) - f64::from(y));
+                let added = self.rounding.map_or_else(Default::default, |rounding| rounding.at(r, c));
+                let usual = self.rounding.map_or(0.0, |rounding| rounding.usual(r, c));
+                sums.row_drifts[i].add(number, added, 0.0, 1.0);
+                if is_new[i] {
+                    sums.col_drifts[c].add(number, added, usual, weights[r]);
+                }
+            }
+            let drift = &sums.row_drifts[i];
+            for along in (0..2).filter(|_| is_new[i]) {
+                let squares: f64 = drift.added[along].iter().map(|added| added * added).sum();
+                aligned[along] += ratio(squares / 2.0, drift.along()[along] * sums.rows[i].rounding);
+            }
+        }
+        let new = is_new.iter().filter(|new| **new).count() as f64;
+        // The mean of few is less certain.
+        let part = aligned.map(|sum| (sum / new).max(1.0 / cols as f64) * (1.0 + 8.0 / new));
+        for (i, drift) in sums.row_drifts.iter_mut().enumerate() {
+            drift.variance = [0, 1].map(|along| part[along] * drift.along()[along] * sums.rows[i].rounding);
+            if is_new[i] {
+                sums.drift.join(drift, weights[rows[i]]);
+            }
+        }
+    }
+
+    /// Whether anything may be wrong, before anything is known of rounding.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        self.found.rows >= ROWS && self.is_directed && {
+            let (rows, weights, _) = self.weights();
+            let sums = self.sums(&rows, &weights);
+            let mut drifts = sums.row_drifts.iter().chain(&sums.col_drifts).chain([&sums.drift]);
+            drifts.any(Drift::is_suspicious)
+        }
+    }
+
+    /// All rows, what each counts in a column, and its energy. Of a row that is next to nothing, nothing can be said
+    /// beside rows that are not: it is taken to have a millionth of their mean.
+    fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
+        let rows: Vec<usize> = (0..self.found.rows).collect();
+        let energy = |&r: &usize| {
+            let finite = self.expected.row(r).iter().filter(|x| x.is_finite());
+            finite.map(|&x| f64::from(x).powi(2)).sum::<f64>()
+        };
+        let energies: Vec<f64> = rows.iter().map(energy).collect();
+        let floor = energies.iter().sum::<f64>() / energies.len() as f64 * 1e-6;
+        let energies: Vec<f64> = energies.into_iter().map(|energy| energy.max(floor)).collect();
+        let weights = energies.iter().map(|&energy| if energy > 0.0 { 1.0 / energy } else { 1.0 }).collect();
+        (rows, weights, energies)
+    }
+
+    /// Where it is wrong; `None` when it is right.
+    pub(crate) fn wrong(&self) -> Option<Region> {
+        let pair = Pair { is_directed: self.is_directed && self.found.rows >= ROWS, ..*self };
+        let (n, cols) = (self.found.rows, self.found.cols);
+        let (all, weights, energies) = self.weights();
+        let sums = pair.sums(&all, &weights);
+        // What a column would have of the rows, whose energies are 1 there, if all had the same.
+        let share = n as f64 / cols as f64;
+        // What a number of a row and a column has as a rule.
+        let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
+        let mut bad_rows = drift::wrong(&sums.row_drifts, &sums.drift);
+        let mut bad_cols = vec![false; cols];
+        for r in 0..n {
+            bad_rows[r] |= sums.rows[r].beside(energies[r]).is_wrong(self.limit);
+            for (c, bad_col) in bad_cols.iter_mut().enumerate() {
+                let mut number = Slice::default();
+                number.add(self.expected.at(r, c), self.error(r, c), self.usual_square(r, c), 1.0);
+                if number.beside(usual(r, c)).is_wrong(self.limit) {
+                    (bad_rows[r], *bad_col) = (true, true);
+                }
+            }
+        }
+        let by_numbers = bad_cols.clone();
+        mark(&mut bad_cols, &sums, self.limit, |_| share * 1e-6);
+        let whole = sums.rows.iter().fold(Slice::default(), |whole, row| whole.joined(row));
+        let is_wrong = whole.is_wrong(self.limit) || sums.drift.is_wrong();
+        let wrong_rows: Vec<usize> = (0..n).filter(|&r| bad_rows[r]).collect();
+        if !is_wrong && wrong_rows.is_empty() && !bad_cols.contains(&true) {
+            return None;
+        }
+        // Where some rows are wrong, what the others are like says nothing of columns.
+        if !wrong_rows.is_empty() && wrong_rows.len() < n {
+            bad_cols = by_numbers;
+            let part = wrong_rows.len() as f64 / n as f64;
+            let least = |c: usize| part * sums.cols[c].energy.max(share);
+            mark(&mut bad_cols, &pair.sums(&wrong_rows, &weights), self.limit, least);
+        }
+        let wrong_cols = region::cols(&bad_cols);
+        let row = |r: usize| {
+            let (mut slice, mut least) = (Slice::default(), 0.0);
+            for &c in &wrong_cols {
+                slice.add(self.expected.at(r, c), self.error(r, c), self.square(r, c), 1.0);
+                least += usual(r, c);
+            }
+            let slice = slice.beside(least);
+            match () {
+                () if bad_rows[r] || slice.is_wrong(self.limit) => Row::Wrong,
+                () if slice.is_wrong(self.limit * USUAL) => Row::Open,
+                () => Row::Right,
+            }
+        };
+        let rows: Vec<Row> = (0..n).map(row).collect();
+        Some(Region { rows: region::rows(&rows, wrong_cols.len()), cols: wrong_cols })
+    }
+}
+
+/// Marks the columns that are wrong; each is taken to have an energy of `least` at least.
+fn mark(bad: &mut [bool], sums: &Sums, limit: f64, least: impl Fn(usize) -> f64) {
+    let drifts = drift::wrong(&sums.col_drifts, &sums.drift);
+    for (c, bad) in bad.iter_mut().enumerate() {
+        *bad |= drifts[c] || sums.cols[c].beside(least(c)).is_wrong(limit);
+    }
+}
