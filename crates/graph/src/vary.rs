@@ -37,8 +37,14 @@ impl Op {
                 };
                 // Factors are one a pair, so they do not fit other dimensions.
                 let dims = if rope.dims == rope.head_dim { rope.dims / 4 * 2 } else { rope.head_dim };
-                let ropes = [Rope { pairing, ..rope }, Rope { dims, factors: None, ..rope }];
-                ropes.into_iter().filter(|rope| rope.dims > 0).map(|rope| Op::Rope { x, rope }).collect()
+                let ropes = [
+                    Rope { pairing, ..rope },
+                    Rope { dims, factors: None, long_factors: None, ..rope },
+                    Rope { yarn: None, ..rope },
+                    Rope { long_factors: None, ..rope },
+                ];
+                let others = ropes.into_iter().filter(|other| other.dims > 0 && *other != rope);
+                others.map(|rope| Op::Rope { x, rope }).collect()
             }
             Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: act.other() }],
             Op::Experts { x, routes, gate, up, down, act } => {

@@ -7,7 +7,7 @@ use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT, chunks};
 use crate::metrics::Measure;
 use crate::replay::Replay;
 use crate::report::Own;
-use crate::{Compared, Error, First, Matrix, Method, Metrics, Oracle, Trace, Verdict};
+use crate::{Compared, Error, First, Matrix, Metrics, Oracle, Trace, Verdict};
 
 /// The largest error of a whole model with weights of BF16, where engines cut activations to 8 bits, too.
 const WHOLE_BF16: f64 = 1e-3;
