@@ -115,14 +115,7 @@ mod tests {
 
     fn with_window(window: Option<usize>) -> Graph {
         let mut g = Builder::new();
-        let rope = Rope {
-            head_dim: 16,
-            dims: 16,
-            pairing: Pairing::Interleaved,
-            theta: 1e4,
-            scale: 1.0,
-            factors: None,
-        };
+        let rope = Rope::new(16, Pairing::Interleaved, 1e4);
         let table = g.weight("table", 100, 64);
         let x = g.embed("x", table);
         let [q, k, v] = [("q", 64), ("k", 32), ("v", 32)].map(|(name, rows)| {
