@@ -105,6 +105,7 @@ impl Program for CpuProgram {
             angles.fill(step);
         }
         for phase in 0..self.plan.phases.len() {
+            step.check_interrupt()?;
             // Takes the phase's output buffers; no input of the phase is in them.
             let mut out = self.take(phase, step)?;
             match self.plan.phases[phase].kind {

@@ -174,6 +174,7 @@ impl Program for Interpreter {
         self.bound.check(step)?;
         let stores = &mut lock(&self.state).stores;
         for (id, value) in self.bound.graph().values() {
+            step.check_interrupt()?;
             self.results[id.index()] = ops::compute(&self.bound, value, &self.results, step, stores);
             for read in value.op.inputs().chain([id]) {
                 if self.bound.last_read(read) == Some(id.index()) {

@@ -73,6 +73,9 @@ pub enum Error {
     /// An invalid step.
     #[error("step: {0}")]
     Step(String),
+    /// A step that [`Interrupt`](crate::Interrupt) has ended early.
+    #[error("the step was interrupted")]
+    Interrupted,
     /// A value cannot be read.
     #[error("value `{name}` {why}")]
     Value {

@@ -29,7 +29,7 @@ pub use outputs::{
 pub use registry::{
     Device, DeviceInfo, DeviceKind, DeviceMemory, Driver, OpenOptions, Registry, readable_size,
 };
-pub use step::{OutputRow, Sequence, Step};
+pub use step::{Interrupt, OutputRow, Sequence, Step};
 pub use weight::{Weight, Weights};
 
 /// The maximum size of the steps of a compiled program.

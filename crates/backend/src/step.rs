@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::Group;
 
@@ -71,6 +72,29 @@ impl OutputRow {
     }
 }
 
+/// Asks, from any thread, that the step that runs end early.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Has the step that runs, or the next one, end with [`Error::Interrupted`], unless its device has taken all of it.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes it back; returns whether it was raised.
+    pub fn lower(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Who may interrupt a step is no part of what it computes.
+impl PartialEq for Interrupt {
+    fn eq(&self, _: &Interrupt) -> bool {
+        true
+    }
+}
+
 /// One step: tokens of one or more sequences, and its output rows.
 ///
 /// The rows of a sequence are contiguous, and positions derive from sequences. Validated on construction.
@@ -80,6 +104,7 @@ pub struct Step {
     sequences: Vec<Sequence>,
     outputs: Vec<OutputRow>,
     input: Vec<f32>,
+    interrupt: Interrupt,
 }
 
 impl Step {
@@ -123,7 +148,7 @@ impl Step {
         if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
             return Err(Error::Step(format!("output rows must be strictly increasing and less than {rows}")));
         }
-        Ok(Step { tokens, sequences, outputs, input: Vec::new() })
+        Ok(Step { tokens, sequences, outputs, input: Vec::new(), interrupt: Interrupt::default() })
     }
 
     /// Sets the rows of the graph's [`graph::Op::Input`], `[rows, cols]`.
@@ -134,13 +159,27 @@ impl Step {
     /// The step without outputs, for pipeline stages before the last.
     pub fn without_outputs(&self) -> Step {
         let (tokens, sequences) = (self.tokens.clone(), self.sequences.clone());
-        Step { tokens, sequences, outputs: Vec::new(), input: Vec::new() }
+        Step { tokens, sequences, outputs: Vec::new(), input: Vec::new(), interrupt: self.interrupt.clone() }
     }
 
     /// Copies the output rows of `whole`, a step with the same rows.
     pub fn with_outputs_of(self, whole: &Step) -> Step {
         debug_assert_eq!(self.tokens.len(), whole.tokens.len(), "a stage has the rows of the whole step");
         Step { outputs: whole.outputs.clone(), ..self }
+    }
+
+    /// The same, which `interrupt` ends early.
+    pub fn with_interrupt(self, interrupt: Interrupt) -> Step {
+        Step { interrupt, ..self }
+    }
+
+    /// To be asked by backends between operations. A step that ends early has written nothing but keys and values at
+    /// its own positions.
+    ///
+    /// # Errors
+    /// When the step is to end.
+    pub fn check_interrupt(&self) -> Result<(), Error> {
+        if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// The tokens, one per row.

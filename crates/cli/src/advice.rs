@@ -19,7 +19,8 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N makes the context larger",
         Error::ConversationFull { .. } => {
-            "-c N makes the context larger; in a chat, /clear begins a new conversation"
+            "-c N makes the context larger; in a chat, /drop forgets the oldest message, /clear all of them, and \
+             --context-shift does so by itself"
         }
         Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
         Error::Template(_) => "--raw sends text without the template; in a chat, /toggle does",

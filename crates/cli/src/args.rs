@@ -3,14 +3,17 @@
 use std::num::NonZero;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use backend_cpu::Isa;
 use clap::ValueEnum;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
-use engine::KvFormat;
+use engine::{KvFormat, Model};
 
 use crate::output::Usage;
 use crate::registry::BackendName;
-use crate::values::{GpuLayers, LogitBias, Size, factor, finite, from_1_to, penalty, probability, unescape};
+use crate::values::{
+    GpuLayers, LogitBias, Size, factor, finite, from_1_to, max_tokens, n_ctx, penalty, probability, unescape,
+};
 
 /// How the help of `--escape` begins.
 pub(crate) const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;
@@ -55,7 +58,7 @@ pub(crate) struct BackendArgs {
     pub(crate) cpu: CpuArgs,
     /// Tokens of a prompt that are computed at once
     #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
-    #[arg(value_parser = from_1_to::<65536>)]
+    #[arg(aliases = ["ub", "ubatch-size"], value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
 }
 
@@ -117,7 +120,7 @@ pub(crate) fn isa(name: &str) -> Result<Isa, String> {
 pub(crate) struct ContextArgs {
     /// Tokens of context, prompt and answer together; 0 is what the model was trained on
     /// [default: that, but at most 4096]
-    #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE")]
+    #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE", value_parser = n_ctx)]
     pub(crate) ctx_size: Option<usize>,
     #[command(flatten)]
     pub(crate) cache: CacheArgs,
@@ -128,6 +131,7 @@ pub(crate) struct ContextArgs {
 pub(crate) struct CacheArgs {
     /// How the KV cache is stored: f16 takes half the memory; the reference backend always takes f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
+    #[arg(aliases = ["cache-type-k", "cache-type-v", "ctk", "ctv"])]
     #[arg(env = "RUSTORCH_CACHE_TYPE")]
     pub(crate) cache_type: CacheType,
 }
@@ -155,51 +159,44 @@ pub(crate) enum CacheType {
 pub(crate) struct SamplingArgs {
     /// 0 takes the most probable token, more takes others more often [short: --temp]
     #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
-    #[arg(allow_negative_numbers = true, value_parser = finite)]
+    #[arg(value_parser = finite)]
     pub(crate) temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 40,
-        env = "RUSTORCH_TOP_K",
-        allow_negative_numbers = true
-    )]
+    #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K")]
     pub(crate) top_k: i64,
     /// Keep the most probable tokens up to probability P; 1 keeps all
     #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
-    #[arg(allow_negative_numbers = true, value_parser = probability)]
+    #[arg(value_parser = probability)]
     pub(crate) top_p: f32,
     /// Keep tokens at least P times as probable as the best; 0 keeps all
     #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
-    #[arg(allow_negative_numbers = true, value_parser = probability)]
+    #[arg(value_parser = probability)]
     pub(crate) min_p: f32,
     /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
     #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
-    #[arg(allow_negative_numbers = true, value_parser = probability)]
+    #[arg(value_parser = probability)]
     pub(crate) typical_p: f32,
     /// Make tokens that were there before less probable; 1 is off
     #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
-    #[arg(allow_negative_numbers = true, value_parser = factor)]
+    #[arg(value_parser = factor)]
     pub(crate) repeat_penalty: f32,
     /// The same, more for each time they were there; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
-    #[arg(allow_negative_numbers = true, value_parser = penalty)]
+    #[arg(value_parser = penalty)]
     pub(crate) frequency_penalty: f32,
     /// The same, once; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
-    #[arg(allow_negative_numbers = true, value_parser = penalty)]
+    #[arg(value_parser = penalty)]
     pub(crate) presence_penalty: f32,
     /// How many of the last tokens the penalties look at; -1 is all, 0 none
     #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
-    #[arg(allow_negative_numbers = true, value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
     pub(crate) repeat_last_n: i64,
     /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
     #[arg(short = 'l', long, value_name = "ID+BIAS")]
     pub(crate) logit_bias: Vec<LogitBias>,
     /// Seed of the draws; -1 is a random one
     #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
-    #[arg(allow_negative_numbers = true)]
     #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
     pub(crate) seed: i64,
 }
@@ -219,8 +216,7 @@ pub(crate) struct AnswerArgs {
 pub(crate) struct LengthArgs {
     /// Tokens to generate, at most; -1 goes on until the model stops
     #[arg(short = 'n', long, aliases = ["n-predict", "predict"], value_name = "N", default_value_t = -1)]
-    #[arg(allow_negative_numbers = true, value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
-    #[arg(env = "RUSTORCH_MAX_TOKENS")]
+    #[arg(value_parser = max_tokens, env = "RUSTORCH_MAX_TOKENS")]
     pub(crate) max_tokens: i64,
     /// Stop before this text; may be repeated
     #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
@@ -240,16 +236,43 @@ pub(crate) struct TemplateArgs {
     #[arg(env = "RUSTORCH_SYSTEM")]
     pub(crate) system: Option<String>,
     /// No chat template and no system message, only the text; '' starts from BOS alone
-    #[arg(long, env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
+    #[arg(long, aliases = ["no-cnv", "no-conversation"])]
+    #[arg(env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
     #[arg(short, long, help = format!("{ESCAPES} in -p and --system as characters"))]
     pub(crate) escape: bool,
+    /// Chat template in place of the file's, as Jinja text
+    #[arg(long, value_name = "JINJA", conflicts_with = "chat_template_file", hide_short_help = true)]
+    chat_template: Option<String>,
+    /// Chat template in place of the file's, read from this file
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    chat_template_file: Option<PathBuf>,
 }
 
 impl TemplateArgs {
     /// What `text`, which the user wrote, stands for.
     pub(crate) fn read(&self, text: &str) -> Result<String, Usage> {
         if self.escape { unescape(text).map_err(Usage) } else { Ok(text.to_owned()) }
+    }
+
+    /// `model` with the template that is asked for.
+    pub(crate) fn apply(&self, model: Model) -> anyhow::Result<Model> {
+        let source = match (&self.chat_template, &self.chat_template_file) {
+            (None, None) => return Ok(model),
+            (Some(text), _) if text.contains('{') => text.clone(),
+            (Some(text), _) => {
+                let why = "expected a template's Jinja text; --chat-template-file reads one from a file";
+                return Err(Usage(format!("--chat-template {text:?}: {why}")).into());
+            }
+            (None, Some(file)) => std::fs::read_to_string(file)
+                .with_context(|| format!("cannot read the chat template {}", file.display()))?,
+        };
+        Ok(model.with_template(&source)?)
+    }
+
+    /// The same with the template of the model's file.
+    pub(crate) fn of_the_file(&self) -> TemplateArgs {
+        TemplateArgs { chat_template: None, chat_template_file: None, ..self.clone() }
     }
 
     /// Makes the system message what its text stands for. To be called once.

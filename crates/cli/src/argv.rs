@@ -15,16 +15,22 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 
+use crate::llama_cpp::SWITCH;
+
 /// The names of the options that give a prompt.
 const PROMPTS: [&str; 3] = ["prompt", "file", "tokens"];
+
+/// llama.cpp's option for a chat, even where there is a prompt.
+const CHAT: &str = "conversation";
 
 /// The arguments as clap is to read them; the first is the program.
 pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Command) -> Vec<OsString> {
     let flags = Flags::new(command);
-    let mut args = args.into_iter();
+    let mut args = args.into_iter().peekable();
     let mut rewritten: Vec<OsString> = args.next().into_iter().collect();
     let start = rewritten.len();
     let (mut named, mut question, mut has_prompt, mut unknown) = (None, None, false, Vec::new());
+    let mut is_chat = false;
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().filter(|text| text.len() > 1 && text.starts_with('-')) else {
             // After an option that is not known, it may be the option's value.
@@ -42,10 +48,18 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
             question = question.or(Some(arg.clone()));
         }
         match flags.find(text) {
-            Some(Typed { text, id, value_follows }) => {
+            Some(Typed { text, id, takes }) => {
                 has_prompt |= PROMPTS.contains(&id);
+                is_chat |= id == CHAT;
                 rewritten.push(text.into());
-                rewritten.extend(args.by_ref().take(usize::from(value_follows)));
+                let is_switch =
+                    |value: &OsString| value.to_str().is_some_and(|value| SWITCH.contains(&value));
+                let has_value = match takes {
+                    Takes::Nothing => false,
+                    Takes::Switch => args.peek().is_some_and(is_switch),
+                    Takes::Text | Takes::Number => true,
+                };
+                rewritten.extend(args.by_ref().take(usize::from(has_value)));
             }
             None => {
                 unknown.push(rewritten.len());
@@ -61,7 +75,7 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     match (named, question) {
         (Some(at), _) => rewritten[start..=at].rotate_right(1),
         (None, Some(question)) => rewritten.splice(start.., [question]).for_each(drop),
-        (None, None) => rewritten.insert(start, if has_prompt { "run" } else { "chat" }.into()),
+        (None, None) => rewritten.insert(start, if has_prompt && !is_chat { "run" } else { "chat" }.into()),
     }
     rewritten
 }
@@ -96,6 +110,8 @@ struct Flag<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
+    /// One of [`SWITCH`], or nothing.
+    Switch,
     Text,
     Number,
 }
@@ -105,6 +121,8 @@ impl Takes {
         let value = arg.get_value_parser().type_id();
         if !arg.get_action().takes_values() {
             Takes::Nothing
+        } else if arg.get_num_args().is_some_and(|values| values.min_values() == 0) {
+            Takes::Switch
         } else if value == TypeId::of::<String>() || value == TypeId::of::<PathBuf>() {
             Takes::Text
         } else {
@@ -116,7 +134,7 @@ impl Takes {
     /// the rest of a word, such as an option of llama.cpp that is not known here, it is none.
     fn begins(self, rest: &str) -> bool {
         match self {
-            Takes::Nothing => false,
+            Takes::Nothing | Takes::Switch => false,
             Takes::Text => !rest.chars().all(|c| c.is_alphabetic() || c == '-'),
             Takes::Number => rest.starts_with(|c: char| c.is_ascii_digit() || "=-+[".contains(c)),
         }
@@ -128,8 +146,8 @@ struct Typed<'a> {
     id: &'a str,
     /// How clap is to read it.
     text: String,
-    /// The next argument is its value.
-    value_follows: bool,
+    /// What follows in the next argument.
+    takes: Takes,
 }
 
 struct Flags<'a> {
@@ -170,20 +188,20 @@ impl<'a> Flags<'a> {
         };
         let single = text.len() - name.len() == 1;
         if let Some(flag) = self.long.get(long).filter(|_| !single || long.chars().nth(1).is_some()) {
-            let value_follows = flag.takes != Takes::Nothing && !has_value;
-            return Some(Typed { id: flag.id, text: format!("--{name}"), value_follows });
+            let takes = if has_value { Takes::Nothing } else { flag.takes };
+            return Some(Typed { id: flag.id, text: format!("--{name}"), takes });
         }
         let mut shorts = name.chars();
         let mut last = None;
         while let Some(short) = shorts.next() {
             let flag = self.short.get(&short).filter(|_| single)?;
-            let (rest, value_follows) = (shorts.as_str(), flag.takes != Takes::Nothing);
-            last = Some(Typed { id: flag.id, text: text.to_owned(), value_follows });
-            if flag.takes.begins(rest) {
-                return last.map(|last| Typed { value_follows: false, ..last });
+            let (rest, takes) = (shorts.as_str(), flag.takes);
+            last = Some(Typed { id: flag.id, text: text.to_owned(), takes });
+            if takes.begins(rest) {
+                return last.map(|last| Typed { takes: Takes::Nothing, ..last });
             }
             // Nothing follows a question: `-hf` is an option of llama.cpp.
-            if (value_follows || ["help", "version"].contains(&flag.id)) && !rest.is_empty() {
+            if (takes != Takes::Nothing || ["help", "version"].contains(&flag.id)) && !rest.is_empty() {
                 return None;
             }
         }
@@ -193,15 +211,13 @@ impl<'a> Flags<'a> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-    use crate::command::Cli;
+    use crate::command;
 
     #[track_caller]
     fn check(typed: &[&str], expected: &[&str]) {
         let args = std::iter::once("rustorch").chain(typed.iter().copied()).map(OsString::from);
-        let rewritten = rewrite(args, &Cli::command());
+        let rewritten = rewrite(args, &command::all());
         assert_eq!(rewritten[0], "rustorch");
         assert_eq!(rewritten[1..], expected.iter().map(OsString::from).collect::<Vec<_>>(), "{typed:?}");
     }
@@ -217,7 +233,7 @@ mod tests {
 
     #[test]
     fn words_that_are_no_options_stay_whole() {
-        for word in ["nosuch", "no-cnv", "cnv", "fa", "hf", "mg", "vx"] {
+        for word in ["nosuch", "hf", "mg", "vx"] {
             let (typed, spelt) = (format!("-{word}"), format!("--{word}"));
             check(&["run", &typed, "9"], &["run", &spelt, "9"]);
             check(&["-m", "x", "-p", "hi", &typed, "9"], &["run", "-m", "x", "-p", "hi", &spelt, "9"]);
@@ -226,6 +242,15 @@ mod tests {
             check(&["tokenize", &typed], &["tokenize", &typed]);
         }
         check(&["run", "-x", "-5"], &["run", "-x", "-5"]);
+    }
+
+    #[test]
+    fn options_of_llama_cpp_may_have_values() {
+        check(&["-fa", "-p", "x"], &["run", "--fa", "-p", "x"]);
+        check(&["-fa", "on", "-p", "x"], &["run", "--fa", "on", "-p", "x"]);
+        check(&["-fa", "inspect"], &["inspect", "--fa"]);
+        check(&["-cnv", "-p", "x"], &["chat", "--cnv", "-p", "x"]);
+        check(&["-tb", "-1", "-i"], &["chat", "--tb", "-1", "-i"]);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 use clap::builder::FalseyValueParser;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::output::note;
 use crate::{
-    argv, bench, chat, compare, completions, devices, inspect, logits, mistakes, perplexity, quantize, run,
-    settings, synth, tokenize, trace, verify,
+    argv, bench, chat, compare, completions, devices, inspect, llama_cpp, logits, mistakes, perplexity,
+    quantize, run, settings, synth, tokenize, trace, verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -39,8 +40,21 @@ pub(crate) struct Cli {
     /// Says on stderr what is being done and how long it took
     #[arg(short, long, global = true, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
+    /// When to use colours: auto is on a terminal
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
+    #[arg(num_args = 0..=1, default_missing_value = "on", hide_short_help = true)]
+    color: Color,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Color {
+    Auto,
+    #[value(alias = "always")]
+    On,
+    #[value(alias = "never")]
+    Off,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,35 +94,52 @@ pub(crate) enum Command {
     Completions(completions::Args),
 }
 
+/// The command line with those of llama.cpp's options that change nothing.
+pub(crate) fn all() -> clap::Command {
+    llama_cpp::accept(Cli::command())
+}
+
 /// Reads command line, variables and configuration file. Asking for help ends the program here, whatever
 /// is in the file, and so does a wrong command line.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let (command, fault) = match settings::apply(Cli::command()) {
-        Ok(command) => (command, None),
-        Err(fault) => (Cli::command(), Some(fault)),
+    let (command, read) = match settings::apply(all()) {
+        Ok((command, unknown)) => (command, Ok(unknown)),
+        Err(fault) => (all(), Err(fault)),
     };
-    let mut command = tend_env(command);
+    let variables = settings::unknown_variables(&command);
+    let mut command = tend(command);
     let args = argv::rewrite(std::env::args_os(), &command);
-    let matches = command.try_get_matches_from_mut(&args);
-    let parsed = matches.and_then(|matches| {
+    let parsed = command.try_get_matches_from_mut(&args).and_then(|matches| {
         bench::check(&matches)?;
-        Cli::from_arg_matches(&matches)
+        Ok((Cli::from_arg_matches(&matches)?, matches))
     });
     let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
-    match (parsed, fault) {
+    let ((cli, matches), unknown) = match (parsed, read) {
         (Err(help), _) if help.exit_code() == 0 => help.exit(),
-        (_, Some(fault)) => Err(fault),
-        (parsed, None) => parsed.or_else(|error| error.exit()),
+        (_, Err(fault)) => return Err(fault),
+        (Err(error), _) => error.exit(),
+        (Ok(parsed), Ok(unknown)) => (parsed, unknown),
+    };
+    match cli.color {
+        Color::Auto => {}
+        Color::On => anstream::ColorChoice::Always.write_global(),
+        Color::Off => anstream::ColorChoice::Never.write_global(),
     }
+    unknown.iter().chain(&variables).for_each(|unknown| note(format_args!("warning: {unknown}")));
+    llama_cpp::explain(&matches);
+    Ok(cli)
 }
 
 /// An empty variable counts as unset. The rule of their names is said once in the help of the program,
-/// not at each option.
-fn tend_env(command: clap::Command) -> clap::Command {
+/// not at each option. What begins with a dash and is a number is a value.
+fn tend(command: clap::Command) -> clap::Command {
     let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
-    command
-        .mut_args(|arg| if is_empty(&arg) { arg.env(None) } else { arg.hide_env(true) })
-        .mut_subcommands(tend_env)
+    let tend_arg = |arg: Arg| {
+        let takes_numbers = arg.get_action().takes_values() && !arg.is_positional();
+        let arg = if takes_numbers { arg.allow_negative_numbers(true) } else { arg };
+        if is_empty(&arg) { arg.env(None) } else { arg.hide_env(true) }
+    };
+    command.mut_args(tend_arg).mut_subcommands(tend)
 }
 
 #[cfg(test)]
@@ -117,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_table_is_consistent() {
-        Cli::command().debug_assert();
+        tend(all()).debug_assert();
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The user's folders: `~/.rustorch/models`, and those of the XDG Base Directory Specification.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// For the configuration file.
 pub(crate) fn config() -> Option<PathBuf> {
@@ -15,6 +15,12 @@ pub(crate) fn data() -> Option<PathBuf> {
 /// For models that are called by name.
 pub(crate) fn models() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".rustorch").join("models"))
+}
+
+/// `path` as a shell would read it: `~` at its begin is the user's home.
+pub(crate) fn expand(path: &Path) -> PathBuf {
+    let expanded = path.strip_prefix("~").ok().and_then(|rest| Some(std::env::home_dir()?.join(rest)));
+    expanded.unwrap_or_else(|| path.to_owned())
 }
 
 /// Our folder in the one that `variable` names, or under home; the specification ignores relative paths.

@@ -34,7 +34,7 @@ pub(crate) fn follow(
     prompt_tokens: usize,
     mut each: impl FnMut(&Event) -> io::Result<()>,
 ) -> anyhow::Result<Outcome> {
-    let answering = Answering::begin();
+    let answering = Answering::begin(engine.interrupt());
     let mut progress = Some(prefill_bar(prompt_tokens, engine.limits().n_batch));
     let (mut ids, mut answer) = (Vec::new(), String::new());
     loop {

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use backend::Interrupt;
+
 use crate::output::INTERRUPTED;
 use crate::terminal;
 
@@ -11,8 +13,8 @@ use crate::terminal;
 enum State {
     /// The program.
     Idle,
-    /// An answer.
-    Answering,
+    /// An answer, at once: its step is not waited for.
+    Answering(Interrupt),
     /// The program; the answer is ending already.
     Stopping,
 }
@@ -29,7 +31,8 @@ static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 pub(crate) fn install() -> anyhow::Result<()> {
     listen(|code| {
         let mut state = lock(&STATE);
-        if code == INTERRUPTED && matches!(*state, State::Answering) {
+        if let (INTERRUPTED, State::Answering(step)) = (code, &*state) {
+            step.raise();
             *state = State::Stopping;
             return;
         }
@@ -64,8 +67,9 @@ fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
 pub(crate) struct Answering(());
 
 impl Answering {
-    pub(crate) fn begin() -> Answering {
-        *lock(&STATE) = State::Answering;
+    /// Ctrl-C is to end a step, too.
+    pub(crate) fn begin(step: Interrupt) -> Answering {
+        *lock(&STATE) = State::Answering(step);
         Answering(())
     }
 

@@ -47,11 +47,11 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
     Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
 }
 
-/// Opens the model, introduces it and puts it on its backend, for such logits.
-pub(crate) fn engine(model: &ModelArgs, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
-    let file = file(model)?;
-    introduce(model, &file);
-    on_backend(Model::new(file)?, args, logits)
+/// Opens the model and introduces it.
+pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
+    let file = file(args)?;
+    introduce(args, &file);
+    Ok(Model::new(file)?)
 }
 
 /// Puts a model that has been read on its backend, for such logits.
@@ -111,6 +111,7 @@ pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
 
 /// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.
 fn find(named: &Path) -> anyhow::Result<PathBuf> {
+    let named = &*folders::expand(named);
     let has_path = named.to_string_lossy().contains(std::path::is_separator);
     let folder = folders::models().filter(|_| !has_path && !named.exists());
     let Some(folder) = folder else { return Ok(named.to_owned()) };

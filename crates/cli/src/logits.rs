@@ -43,7 +43,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let logit_rows = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
-    let mut engine = load::engine(&args.model, &args.engine, logit_rows)?;
+    let mut engine = load::on_backend(load::model(&args.model)?, &args.engine, logit_rows)?;
     let tokens = &args.sequence.tokens(engine.model().file())?;
     if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
         outfile::spare("-o", path, &outfile::of(engine.model().file()))?;

@@ -15,6 +15,7 @@ mod folders;
 mod generate;
 mod inspect;
 mod interrupt;
+mod llama_cpp;
 mod load;
 mod logits;
 mod mistakes;

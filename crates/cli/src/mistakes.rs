@@ -7,6 +7,8 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, Error};
 
+use crate::llama_cpp;
+
 /// What to do about a word too many.
 const QUOTES: &str = "to give several words as one text, put quotes around them";
 
@@ -18,7 +20,7 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         ErrorKind::UnknownArgument => {
             name_as_typed(&mut error);
             match string(&error, ContextKind::InvalidArg) {
-                Some(word) if word.starts_with('-') => {}
+                Some(word) if word.starts_with('-') => advise(&mut error, &word),
                 Some(name) if is_model(Path::new(&name)) => suggest_model(&mut error, &name),
                 Some(_) if takes_text(command, args) => suggest(&mut error, QUOTES.to_owned()),
                 _ => {}
@@ -40,6 +42,23 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         _ => {}
     }
     error
+}
+
+/// Suggests what to use in place of `option`: what llama.cpp's users may, or an option that differs by a slip.
+fn advise(error: &mut Error, option: &str) {
+    let name = |option: &str| option.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
+    let typed = name(option);
+    if let Some(instead) = llama_cpp::instead_of(&typed) {
+        error.remove(ContextKind::SuggestedArg);
+        suggest(error, instead.to_owned());
+    } else if string(error, ContextKind::SuggestedArg).is_some_and(|near| !is_near(&typed, &name(&near))) {
+        error.remove(ContextKind::SuggestedArg);
+    }
+}
+
+/// Whether one name may have been typed for the other.
+pub(crate) fn is_near(typed: &str, name: &str) -> bool {
+    strsim::damerau_levenshtein(typed, name) <= 1 + typed.len() / 6
 }
 
 /// Undoes what [`crate::argv`] did: names `-mg`, not `--mg`.
@@ -70,7 +89,8 @@ fn name_variable(error: &mut Error, command: &Command) {
 /// Whether the command that `args` begin with takes a text of words.
 fn takes_text(command: &Command, args: &[OsString]) -> bool {
     let named = args.get(1).and_then(|name| command.find_subcommand(name));
-    let is_text = |arg: &Arg| ["text", "prompt"].contains(&arg.get_id().as_str());
+    let has_prompt = args.iter().any(|arg| arg == "-p" || arg == "--prompt");
+    let is_text = |arg: &Arg| arg.get_id() == "text" || has_prompt && arg.get_id() == "prompt";
     named.is_some_and(|command| command.get_arguments().any(is_text))
 }
 

@@ -162,36 +162,6 @@ impl TextOut {
     pub(crate) fn end_line(&mut self) -> io::Result<()> {
         if self.at_line_start { Ok(()) } else { self.push("\n") }
     }
-
-    /// Ends the text before something is said on stderr, so that this begins a line of its own: on a
-    /// terminal by ending the line there. Where both streams are one pipe or file, stdout still gets
-    /// nothing but the text, so the newline goes to stderr.
-    pub(crate) fn end(mut self, says_more: bool) -> io::Result<()> {
-        if self.terminal {
-            return self.end_line();
-        }
-        if says_more && !self.at_line_start && is_one_stream(&self.stdout, &io::stderr()) {
-            note(format_args!(""));
-        }
-        Ok(())
-    }
-}
-
-/// Whether what is written to the one comes out between what is written to the other.
-#[cfg(unix)]
-fn is_one_stream(a: &impl std::os::fd::AsFd, b: &impl std::os::fd::AsFd) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let identity = |stream: std::os::fd::BorrowedFd<'_>| {
-        let file = std::fs::File::from(stream.try_clone_to_owned()?);
-        file.metadata().map(|metadata| (metadata.dev(), metadata.ino()))
-    };
-    matches!((identity(a.as_fd()), identity(b.as_fd())), (Ok(a), Ok(b)) if a == b)
-}
-
-/// Whether what is written to the one comes out between what is written to the other: not known here.
-#[cfg(not(unix))]
-fn is_one_stream<A, B>(_: &A, _: &B) -> bool {
-    false
 }
 
 /// Two columns, such as `name  value`, one a line.

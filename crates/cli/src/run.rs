@@ -59,7 +59,8 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.template.read_escapes()?;
     let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(PromptFile::open).transpose()?;
-    let mut engine = load::engine(&args.model, &args.engine, LogitRows::Last)?;
+    let model = args.template.apply(load::model(&args.model)?)?;
+    let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
     let text = match (typed, file) {
         (None, Some(file)) => Some(file.read(Some(&engine))?),
         (typed, _) => typed,
@@ -73,7 +74,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
         _ => Ok(()),
     })?;
     let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
-    out.end(verbose || full.is_some())?;
+    out.end_line()?;
     if args.json {
         output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
     }

@@ -14,20 +14,23 @@ use toml::de::{DeTable, DeValue};
 
 use crate::args::CacheType;
 use crate::folders;
+use crate::mistakes::is_near;
 use crate::registry::BackendName;
 use crate::values::{GpuLayers, Size};
 
-/// Puts the values of the user's file, if there is one, into `command`.
-pub(crate) fn apply(command: Command) -> anyhow::Result<Command> {
-    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else { return Ok(command) };
+/// Puts the values of the user's file, if there is one, into `command`; returns what is said of unknown keys, too.
+pub(crate) fn apply(command: Command) -> anyhow::Result<(Command, Vec<String>)> {
+    let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else {
+        return Ok((command, Vec::new()));
+    };
     match std::fs::read_to_string(&path) {
         Ok(text) => apply_text(command, &path, &text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(command),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((command, Vec::new())),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<Command> {
+fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<(Command, Vec<String>)> {
     let place = |at: usize| {
         let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
         format!("{}:{line}", path.display())
@@ -36,32 +39,49 @@ fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<C
         let at = error.span().map_or(0, |span| span.start);
         anyhow::anyhow!("{}: {}", place(at), error.message())
     })?;
-    for (key, value) in table.get_ref() {
+    let mut unknown = Vec::new();
+    let mut entries: Vec<_> = table.get_ref().iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
         let place = place(key.span().start);
         let name = key.get_ref().replace('_', "-");
-        let arg = find(&command, &name).with_context(|| {
-            let known = known(&command).join(", ");
-            format!("{place}: unknown key `{}`; known are {known}", key.get_ref())
-        })?;
+        let Some(arg) = find(&command, &name) else {
+            let near = nearest(&name, settings(&command).filter_map(Arg::get_long));
+            unknown.push(format!("{place}: unknown key `{}` is ignored{near}", key.get_ref()));
+            continue;
+        };
         let value = check(arg, value.get_ref())
             .map_err(|why| anyhow::anyhow!("{place}: key `{}`: {why}", key.get_ref()))?;
         let id = arg.get_id().to_string();
         command = set_default(command, &id, &value);
     }
-    Ok(command)
+    Ok((command, unknown))
+}
+
+/// What is said of variables that are named like ours and are none.
+pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
+    let known: Vec<&str> = settings(command).filter_map(|arg| arg.get_env()?.to_str()).collect();
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let unknown = set.filter(|name| name.starts_with("RUSTORCH_") && !known.contains(&name.as_str()));
+    unknown
+        .map(|name| {
+            let near = nearest(&name, known.iter().copied());
+            format!("unknown variable {name} is ignored{near}")
+        })
+        .collect()
+}
+
+/// The name that was probably meant, in words.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = known.filter(|known| is_near(name, known));
+    let nearest = near.min_by_key(|known| strsim::damerau_levenshtein(name, known));
+    nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
 /// The options a file can set.
 fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     let args = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
     args.filter(|arg| arg.get_env().is_some())
-}
-
-fn known(command: &Command) -> Vec<&str> {
-    let mut known: Vec<&str> = settings(command).filter_map(Arg::get_long).collect();
-    known.sort_unstable();
-    known.dedup();
-    known
 }
 
 fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
@@ -134,7 +154,8 @@ mod tests {
     use crate::command::{self, Cli};
 
     fn run(text: &str, args: &[&str]) -> crate::run::Args {
-        let command = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
+        let (command, unknown) = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
+        assert_eq!(unknown, [""; 0]);
         let args = ["rustorch", "run", "-p", "x"].iter().chain(args);
         let cli = Cli::from_arg_matches(&command.get_matches_from(args)).expect("good arguments");
         match cli.command {
@@ -161,7 +182,6 @@ mod tests {
 
     #[test]
     fn faults_name_file_line_and_key() {
-        refused("temp = 0.5\nbogus = 1\n", "c.toml:2: unknown key `bogus`; known are backend, batch-size, ");
         refused(
             "\n\ntop-k = \"many\"",
             "c.toml:3: key `top-k`: expected a number, found the string \"many\"",
@@ -175,6 +195,18 @@ mod tests {
         );
         refused("temp = 1\n[model]\nx = 1", "c.toml:2: key `model`: expected a string, found a table");
         refused("temp = 1\ntop-k 3", "c.toml:2: ");
-        refused("prompt = \"x\"", "c.toml:1: unknown key `prompt`");
+    }
+
+    #[test]
+    fn unknown_keys_are_named_and_change_nothing() {
+        let text = "prompt = 1\ntopk = 3\nseed = 7\n";
+        let (_, unknown) = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
+        assert_eq!(
+            unknown,
+            [
+                "c.toml:1: unknown key `prompt` is ignored",
+                "c.toml:2: unknown key `topk` is ignored; did you mean top-k?"
+            ]
+        );
     }
 }

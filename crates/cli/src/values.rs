@@ -10,6 +10,17 @@ pub(crate) fn from_1_to<const MOST: usize>(text: &str) -> Result<NonZero<usize>,
     number.ok_or_else(|| format!("expected a number from 1 to {MOST}"))
 }
 
+/// Tokens of context.
+pub(crate) fn n_ctx(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "expected a number of tokens, or 0 for what the model was trained on".to_owned())
+}
+
+/// Tokens of an answer, at most.
+pub(crate) fn max_tokens(text: &str) -> Result<i64, String> {
+    let number = text.parse().ok().filter(|&number| number >= -1);
+    number.ok_or_else(|| "expected a number of tokens, or -1 for no limit".to_owned())
+}
+
 /// A temperature; below 0 is as 0.
 pub(crate) fn finite(text: &str) -> Result<f32, String> {
     number(text, f32::is_finite, "a finite number")
@@ -184,7 +195,8 @@ impl FromStr for GpuLayers {
 
     fn from_str(text: &str) -> Result<GpuLayers, String> {
         match text {
-            "auto" => Ok(GpuLayers::Auto),
+            // -1 as in llama.cpp.
+            "auto" | "-1" => Ok(GpuLayers::Auto),
             "all" => Ok(GpuLayers::All),
             number => {
                 number.parse().map(GpuLayers::Last).map_err(|_| "expected a number, auto or all".to_owned())

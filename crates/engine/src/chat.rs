@@ -133,6 +133,40 @@ impl Chat {
         self.messages.retain(|message| message.role == SYSTEM);
     }
 
+    /// Forgets the oldest turn: what the user said and what followed. Returns whether there was one.
+    pub fn drop_oldest(&mut self) -> bool {
+        let first = usize::from(self.messages.first().is_some_and(|message| message.role == SYSTEM));
+        if self.pending.is_some() || self.messages.len() <= first {
+            return false;
+        }
+        let is_user = |message: &Message| message.role == "user";
+        let next = self.messages.iter().skip(first + 1).position(is_user);
+        let end = next.map_or(self.messages.len(), |next| first + 1 + next);
+        self.messages.drain(first..end);
+        true
+    }
+
+    /// Forgets the oldest turns until `text` can be said next and `free` tokens of the context are left for the answer.
+    /// Returns how many were forgotten: all, where even that does not suffice.
+    ///
+    /// # Errors
+    /// When `text` alone cannot fit, or the template rejects the conversation.
+    pub fn make_room(&mut self, engine: &Engine, text: &str, free: usize) -> Result<usize, Error> {
+        engine.admits_text(text.len())?;
+        let n_ctx = engine.limits().n_ctx;
+        let mut dropped = 0;
+        loop {
+            self.messages.push(Message::new("user", text));
+            let prompt = self.prompt(engine.model());
+            self.messages.pop();
+            let fits = prompt?.len().saturating_add(free) <= n_ctx;
+            if fits || !self.drop_oldest() {
+                return Ok(dropped);
+            }
+            dropped += 1;
+        }
+    }
+
     /// Submits `text` as the user's message. Step the engine and pass its events to [`on_event`](Chat::on_event)
     /// until the answer ends.
     ///

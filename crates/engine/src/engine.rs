@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use backend::{Backend, Memory, OutputRow, Outputs, Sequence, Step, Taps};
+use backend::{Backend, Interrupt, Memory, OutputRow, Outputs, Sequence, Step, Taps};
 use runner::{FileWeights, ModelRunner};
 
 use crate::Error;
@@ -35,6 +35,7 @@ pub struct Engine {
     pending: PendingEvents,
     sampling_threads: usize,
     observer: Option<StepObserver>,
+    interrupt: Interrupt,
     next_request: u64,
     next_sequence: u64,
 }
@@ -63,6 +64,7 @@ impl PendingEvents {
 /// The output rows of a request in a step.
 struct Slice {
     id: RequestId,
+    n_past: usize,
     /// Position of its first output row.
     position: usize,
     /// Indices among the output rows of the step.
@@ -93,6 +95,7 @@ impl Engine {
             // Cached: the system call takes as long as sampling a token.
             sampling_threads: sampling_threads.map_or(1, NonZero::get),
             observer: None,
+            interrupt: Interrupt::default(),
             next_request: 0,
             next_sequence: 0,
         })
@@ -240,6 +243,12 @@ impl Engine {
         }
     }
 
+    /// What ends the step that runs, from another thread: it is as if it had not been, and [`Engine::step`] returns
+    /// without an event of it. The next step begins it again, unless its requests are cancelled.
+    pub fn interrupt(&self) -> Interrupt {
+        self.interrupt.clone()
+    }
+
     /// Tokens of a request that are in the cache, computed or reused: the progress of its prefill. 0 while it waits
     /// and after it has ended.
     pub fn cached(&self, id: RequestId) -> usize {
@@ -290,6 +299,12 @@ impl Engine {
     fn run(&mut self, chunks: Vec<Chunk>, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
         let slices = slices(&chunks);
         match self.run_step(chunks, &slices, caller) {
+            Err(Error::Backend(backend::Error::Interrupted)) => {
+                self.interrupt.lower();
+                let rewind = |slice: Slice| scheduler::Event::Rewind { id: slice.id, n_past: slice.n_past };
+                self.pending.of_scheduler.extend(slices.into_iter().map(rewind));
+                Ok(())
+            }
             Err(Error::Backend(error)) => {
                 for Slice { id, .. } in slices {
                     if self.requests.remove(&id).is_some() {
@@ -308,7 +323,7 @@ impl Engine {
         slices: &[Slice],
         mut caller: Option<&mut OnLogits<'_>>,
     ) -> Result<(), Error> {
-        let mut step = self.build_step(chunks, slices)?;
+        let mut step = self.build_step(chunks, slices)?.with_interrupt(self.interrupt.clone());
         let Engine { model, runner, scheduler, requests, pending, sampling_threads, .. } = self;
         let ran = runner.run(&step);
         model.file().check_intact()?;
@@ -442,6 +457,7 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
         outputs += chunk.outputs;
         Slice {
             id: chunk.id,
+            n_past: chunk.n_past,
             position: chunk.n_past + chunk.tokens.len() - chunk.outputs,
             outputs: from..outputs,
             is_last: chunk.is_last,

@@ -55,6 +55,15 @@ impl Model {
         Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
     }
 
+    /// The same with another chat template, in Jinja, in place of the file's.
+    ///
+    /// # Errors
+    /// When it is damaged or uses what is not supported.
+    pub fn with_template(self, source: &str) -> Result<Model, Error> {
+        let template = Template::new(source, specials(&self.tokenizer))?;
+        Ok(Model { template: Ok(template), ..self })
+    }
+
     /// Metadata and tensors.
     pub fn file(&self) -> &Gguf {
         &self.file
@@ -95,11 +104,15 @@ impl Model {
 
 /// Loads the file's template with the special tokens that only it may write.
 fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
+    Template::from_metadata(file.metadata(), specials(tokenizer))?.ok_or(NoTemplate::Absent)
+}
+
+/// The special tokens that only a template may write.
+fn specials(tokenizer: &Tokenizer) -> Specials {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).map(str::to_owned);
     let tokens = tokenizer.special_tokens().map(|(id, text)| (id, text.to_owned())).collect();
-    let specials = Specials { bos: text(ids.bos), eos: text(ids.eos), tokens };
-    Template::from_metadata(file.metadata(), specials)?.ok_or(NoTemplate::Absent)
+    Specials { bos: text(ids.bos), eos: text(ids.eos), tokens }
 }
 
 impl std::fmt::Debug for Model {

@@ -62,6 +62,13 @@ pub enum Event {
         /// The token.
         token: u32,
     },
+    /// The step that was planned last has not run: the cache holds so many of a request's tokens, as before.
+    Rewind {
+        /// Whose.
+        id: RequestId,
+        /// Tokens in the cache.
+        n_past: usize,
+    },
     /// A request ended.
     End {
         /// The request.
@@ -354,6 +361,11 @@ impl Scheduler {
             Event::Token { id, token } => {
                 if let Some(request) = self.running.get_mut(&id) {
                     request.tokens.push(token);
+                }
+            }
+            Event::Rewind { id, n_past } => {
+                if let Some(request) = self.running.get_mut(&id) {
+                    request.cached = n_past;
                 }
             }
             Event::End { id, intact } => {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use backend::Backend;
+use backend::{Backend, Interrupt};
 use backend_cpu::{Ceilings, Cpu, Isa};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -136,7 +136,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         .clone()
         .unwrap_or_else(|| Threads(vec![std::thread::available_parallelism().map_or(1, NonZero::get)]));
 
-    let answering = Answering::begin();
+    let answering = Answering::begin(Interrupt::default());
     let bar = progress(threads.0.len() * tests.len() * (1 + args.repetitions.get()));
     let mut rows = Vec::new();
     for threads in threads.0.into_iter().filter_map(NonZero::new) {

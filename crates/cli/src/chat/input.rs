@@ -1,15 +1,17 @@
 //! Where a chat's lines come from: a line editor on a terminal, else stdin as it is.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, IsTerminal, Read};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use clap::builder::styling::Style;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
 
 use crate::folders;
+use crate::output::GREEN;
 use crate::terminal::Quiet;
 
 /// Lines of a chat.
@@ -70,6 +72,11 @@ impl Input {
     }
 }
 
+/// Whether typed text has a colour of its own.
+fn has_colours() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never && io::stdout().is_terminal()
+}
+
 impl Prompt {
     fn new() -> anyhow::Result<Prompt> {
         let config = Config::builder().auto_add_history(true).max_history_size(1000)?;
@@ -91,7 +98,10 @@ impl Prompt {
 
     fn next(&mut self) -> anyhow::Result<Line> {
         self.quiet = None;
-        let read = self.editor.readline("> ");
+        let colour = if has_colours() { GREEN } else { Style::new() };
+        let read = self.editor.readline(&("> ", format!("{colour}> ")));
+        anstream::print!("{colour:#}");
+        let _ = io::stdout().flush();
         self.quiet = Some(Quiet::begin());
         match read {
             Ok(line) => {

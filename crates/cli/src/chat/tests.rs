@@ -8,11 +8,13 @@ use backend::{
 };
 use backend_cpu::Cpu;
 use clap::Parser;
-use engine::{Model, Options};
+use engine::{Engine, Model, Options};
 use graph::Graph;
 
-use super::*;
+use super::{Args, Command, Session};
 use crate::advice::advice;
+use crate::args::ModelArgs;
+use crate::{load, output};
 
 /// A device that can be put to use, and is lost with the first step.
 struct Lost(Cpu);
@@ -84,19 +86,19 @@ struct Line {
 #[test]
 fn a_conversation_goes_on_without_a_device_that_was_lost() {
     let args = ["chat", "--backend", "cpu", "--temp", "0", "-n", "2"];
-    let mut session = Session::new(Line::parse_from(args).args, false).expect("the embedded model");
-    session.answer("Hi", &Input::Pipe).expect("the CPU answers");
+    let mut session = Session::new(Line::parse_from(args).args, false, false).expect("the embedded model");
+    session.answer("Hi").expect("the CPU answers");
     let model =
         Arc::new(Model::new(load::file(&ModelArgs { model: None }).expect("a file")).expect("a model"));
     let lost = Engine::new(model, Box::new(Lost(Cpu::new(None))), Options::default()).expect("room");
     session.go_on(lost).expect("it takes the conversation");
     for _ in 0..2 {
-        let error = session.answer("Ho", &Input::Pipe).expect_err("a step fails");
+        let error = session.answer("Ho").expect_err("a step fails");
         assert!(output::message(&error).contains("a card: it was lost"), "{error:#}");
         assert!(advice(&error).is_some_and(|advice| advice.contains("/backend cpu")));
     }
     session.obey(Command::Backend, "cpu").expect("the CPU is there");
-    session.answer("Hey", &Input::Pipe).expect("the CPU answers");
+    session.answer("Hey").expect("the CPU answers");
     let said = session.chat.messages().iter().filter(|message| message.role == "user");
     let said: Vec<&str> = said.map(|message| &*message.content).collect();
     assert_eq!(said, ["Hi", "Hey"]);

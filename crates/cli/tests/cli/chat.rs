@@ -9,9 +9,9 @@ fn a_line_is_a_message() {
     let home = Home::new();
     let ran = home.pipe("chat -m MODEL --max-tokens 1 --temp 0", "1\n");
     let answer = home.run("run -m MODEL -p 1 -n 1 --temp 0").quiet();
-    assert_eq!(ran.quiet(), answer.clone() + "\n");
+    assert_eq!(ran.quiet(), answer);
     let plain = home.pipe("-m MODEL --max-tokens 1 --temp 0", "1");
-    assert_eq!(plain.quiet(), answer + "\n", "without a command, without a newline");
+    assert_eq!(plain.quiet(), answer, "without a command, without a newline");
     assert_eq!(home.pipe("chat -m MODEL", "").quiet(), "");
 }
 
@@ -37,7 +37,8 @@ fn commands_change_the_chat_and_say_so_on_stderr() {
         "/set temp 0\n/set seed 7\n/system Be brief\nHi\n/stats\n/save talk.json\n/backend reference\nHi\n/toggle\n/help\n/set\n/exit\nnever\n",
     );
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    for said in ["temp: 0", "system message set", "prefilled", "reused", "context used", "chat template: off"]
+    for said in
+        ["temperature: 0", "system message set", "prefilled", "reused", "context used", "chat template: off"]
     {
         assert!(ran.stderr.contains(said), "{said} in {}", ran.stderr);
     }
@@ -53,6 +54,48 @@ fn commands_change_the_chat_and_say_so_on_stderr() {
     let loaded = home.pipe("chat -m MODEL -n 3 --temp 0 --seed 7", "/load talk.json\nHi\n");
     assert!(loaded.stderr.contains("3 messages loaded"), "{}", loaded.stderr);
     assert!(ran.stdout.ends_with(&loaded.stdout) && !loaded.stdout.trim().is_empty(), "{ran:?} {loaded:?}");
+}
+
+#[test]
+fn a_chat_can_begin_with_a_message_and_end_after_one() {
+    let home = Home::new();
+    let args = "-m MODEL -n 4 --temp 0";
+    let two = home.pipe(&format!("chat {args}"), "Hello\nHi\n").quiet();
+    let one = home.pipe(&format!("chat {args}"), "Hello\n").quiet();
+    assert_eq!(home.pipe(&format!("chat {args} -p Hello"), "Hi\n").quiet(), two);
+    assert_eq!(home.pipe(&format!("{args} -cnv -p Hello"), "Hi\n").quiet(), two);
+    for args in [format!("chat {args} -st"), format!("{args} --single-turn")] {
+        assert_eq!(home.pipe(&args, "/set top-k 1\nHello\nHi\n").stdout, one);
+    }
+    assert_eq!(home.pipe(&format!("chat {args} -p Hello -st"), "Hi\n").quiet(), one);
+}
+
+/// A full context is refused, and the conversation goes on when its oldest messages are forgotten.
+#[test]
+fn a_full_context_is_no_dead_end() {
+    let home = Home::new();
+    let args = "chat -m MODEL -n 8 --temp 0 -c 128";
+    let lines = "Hello once more\n".repeat(8);
+    let full = home.pipe(args, &lines);
+    assert!(full.code == Some(1) && full.stderr.contains("/drop"), "{full:?}");
+    let answered = full.stdout.lines().count();
+    assert!((1..8).contains(&answered), "{full:?}");
+    let lines = "Hello once more\n".repeat(answered) + "/drop 2\nHello once more\n/drop 99\n/stats\n";
+    let dropped = home.pipe(args, &lines);
+    assert_eq!((dropped.code, dropped.stdout.lines().count()), (Some(0), answered + 1), "{dropped:?}");
+    assert_eq!(home.pipe(args, "/drop\n").code, Some(1), "there is nothing to forget");
+    let shifted = home.pipe(&format!("{args} --context-shift"), "Hello once more\n".repeat(8));
+    assert_eq!((shifted.code, shifted.stdout.lines().count()), (Some(0), 8), "{shifted:?}");
+    assert!(shifted.stderr.contains("forgotten"), "{shifted:?}");
+}
+
+#[test]
+fn files_may_be_in_the_users_home() {
+    let home = Home::new();
+    let ran =
+        home.pipe("chat -m MODEL -n 2", "Hi\n/save ~/talk.json\n/load ~/talk.json\n/model ~/model.gguf\n");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(home.path("talk.json").exists());
 }
 
 #[test]

@@ -58,14 +58,33 @@ fn faults_in_variables_name_them() {
 #[test]
 fn faults_in_the_file_are_named() {
     let home = Home::new();
-    let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\nbogus = 1\n");
-    let error = home.run("devices").failed(1);
-    assert!(error.contains(&format!("{}:2: unknown key `bogus`", file.display())), "{error}");
-    let error = home.run("run --no-such-flag").failed(1);
-    assert!(error.contains("unknown key `bogus`"), "{error}");
+    let file = write(&home.path(".config/rustorch/config.toml"), "temp = 0.5\ntop-k = true\n");
+    let place = format!("{}:2: ", file.display());
+    for args in ["devices", "run --no-such-flag"] {
+        let error = home.run(args).failed(1);
+        assert!(error.contains(&place) && error.contains("top-k"), "{error}");
+    }
     for help in ["--help", "-h", "--version", "-V", "run --help", "chat -h"] {
         assert!(home.run(help).quiet().contains("rustorch"), "{help}");
     }
+}
+
+/// What is unknown is named, with what was probably meant, and the rest holds.
+#[test]
+fn unknown_names_change_nothing() {
+    let home = Home::new();
+    let model = home.model.display();
+    let text = format!("model = '{model}'\nmax-token = 9\nmax-tokens = 3\nbogus = 1\n");
+    let file = write(&home.path(".config/rustorch/config.toml"), text);
+    let mut command = home.command("run --raw -p Hi --ignore-eos --json");
+    let ran = Ran::from(command.env("RUSTORCH_TOPK", "1").output().expect("the program starts"));
+    let said = ran.stderr.replace(&file.display().to_string(), "config.toml");
+    insta::assert_snapshot!(said, @r"
+    warning: config.toml:2: unknown key `max-token` is ignored; did you mean max-tokens?
+    warning: config.toml:4: unknown key `bogus` is ignored
+    warning: unknown variable RUSTORCH_TOPK is ignored; did you mean RUSTORCH_TOP_K?
+    ");
+    assert_eq!(generated(ran), 3);
 }
 
 #[test]

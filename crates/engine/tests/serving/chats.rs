@@ -254,6 +254,26 @@ fn a_full_context_says_what_to_do() {
 }
 
 #[test]
+fn the_oldest_turns_make_room() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options { n_ctx: Some(160), ..Options::default() });
+    let mut chat = chat(&mut engine);
+    chat.set_system(Some("Be brief".into()));
+    let mut forgotten = 0;
+    for turn in 0..8 {
+        forgotten += chat.make_room(&engine, "Hello again", 20).expect("a template");
+        ask(&mut engine, &mut chat, "Hello again");
+        let roles: Vec<&str> = chat.messages().iter().map(|message| &*message.role).collect();
+        assert_eq!(roles[0], "system");
+        assert_eq!(roles[1..], ["user", "assistant"].repeat(turn + 1 - forgotten));
+    }
+    assert!((1..8).contains(&forgotten), "{forgotten}");
+    assert!(chat.drop_oldest());
+    chat.make_room(&engine, &"long ".repeat(200), 1).expect("a template");
+    assert_eq!((chat.messages().len(), chat.drop_oldest()), (1, false));
+}
+
+#[test]
 fn a_cancelled_answer_stays_as_far_as_it_came() {
     let model = model(Format::F32);
     let mut engine = serve(&model, 1, Options::default());

@@ -7,11 +7,13 @@ use backend::{
     Backend, Bucket, Description, KvLayout, LoadedModel, Memory, OutputRow, Outputs, Program, Step, Taps,
     Ticket, Weights, are_tokens_only, greedy_token,
 };
-use engine::{Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop};
+use engine::{
+    Engine, Error, Event, Model, Options, Request, RequestError, Sampling, SamplingError, Stop, StopReason,
+};
 use graph::Graph;
 use quant::Format;
 
-use crate::common::{cpu, eight, finish, model, prompt, run, serve, spec};
+use crate::common::{cpu, eight, finish, model, prompt, reference, run, serve, spec};
 
 /// What a [`Faulty`] backend does wrong.
 #[derive(Clone, Copy)]
@@ -130,6 +132,53 @@ fn faulty(fault: Fault, steps: usize) -> (Box<Faulty>, Arc<AtomicUsize>) {
 
 fn greedy(seed: u32) -> Request {
     Request::new(prompt(seed, 20)).sampling(Sampling::greedy()).max_tokens(10)
+}
+
+/// It is as if it had not been, however far it came, and whatever else was in it.
+#[test]
+fn an_interrupted_step_is_run_again() {
+    let model = model(Format::F32);
+    for backend in [cpu, |_| reference()] {
+        let options = Options { n_batch: 16, ..eight() };
+        let engine = || Engine::new(model.clone(), backend(1), options).expect("room");
+        let requests = || (0..3).map(greedy);
+        let expected = run(&mut engine(), requests());
+        let mut engine = engine();
+        let ids: Vec<_> = requests().map(|request| engine.submit(request).expect("room")).collect();
+        let interrupt = engine.interrupt();
+        interrupt.raise();
+        assert!(engine.step().expect("nothing fails").is_empty());
+        let raising = std::thread::spawn(move || {
+            for _ in 0..200 {
+                interrupt.raise();
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        });
+        let answers = finish(&mut engine);
+        raising.join().expect("it ends");
+        for (id, expected) in ids.iter().zip(expected) {
+            assert_eq!(answers[id].content(), expected.content());
+        }
+    }
+}
+
+/// Ctrl-C in a long prompt: what the cache held before stays.
+#[test]
+fn a_prompt_is_cancelled_within_a_step() {
+    let model = model(Format::F32);
+    let mut engine = serve(&model, 1, Options { n_batch: 16, ..Options::default() });
+    let sequence = engine.new_sequence();
+    let long = || Request::new(prompt(1, 64)).sampling(Sampling::greedy()).max_tokens(4).sequence(sequence);
+    let id = engine.submit(long()).expect("room");
+    assert!(engine.step().expect("nothing fails").is_empty());
+    engine.interrupt().raise();
+    assert!(engine.step().expect("nothing fails").is_empty());
+    engine.cancel(id);
+    assert!(matches!(engine.step().as_deref(), Ok([Event::Done { reason: StopReason::Cancelled, .. }])));
+    let again = run(&mut engine, [long()]);
+    assert_eq!(again[0].usage.reused_tokens, 16);
+    let fresh = run(&mut serve(&model, 1, Options::default()), [long()]);
+    assert_eq!(again[0].tokens, fresh[0].tokens);
 }
 
 /// Steps until a step fails; which requests failed, in order.

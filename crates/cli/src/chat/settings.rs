@@ -1,0 +1,148 @@
+//! What `/set` changes: the options of answers, by the names and rules of the command line.
+
+use std::error::Error as _;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
+use indexmap::IndexMap;
+
+use crate::args::AnswerArgs;
+use crate::output;
+
+/// The options of answers, and by name the values that they were given.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    given: IndexMap<String, Vec<String>>,
+    pub(super) answers: AnswerArgs,
+}
+
+impl Settings {
+    /// Sets what `words` say, such as `temp 0.5`; returns what to show, which is everything where they say nothing.
+    pub(super) fn set(&mut self, words: &str) -> Result<String, String> {
+        if words.is_empty() {
+            return Ok(self.show());
+        }
+        let (name, value) = words.split_once([' ', '=']).unwrap_or((words, ""));
+        let (name, value) = (name.trim_start_matches('-').replace('_', "-"), value.trim());
+        let parser = parser();
+        let arg = parser.get_arguments().find(|arg| is_called(arg, &name));
+        let arg = arg.ok_or_else(|| format!("there is no setting {name:?}; /set shows all"))?;
+        let name = arg.get_long().unwrap_or_default();
+        let values = match (arg.get_action(), value) {
+            (ArgAction::SetTrue, "" | "on" | "true") => vec!["true".to_owned()],
+            (ArgAction::SetTrue, "off" | "false") => vec!["false".to_owned()],
+            (ArgAction::SetTrue, _) => return Err(format!("{name} is on or off, not {value:?}")),
+            (ArgAction::Append, "") => Vec::new(),
+            (_, "") => {
+                return Err(format!("expected a value, as in /set {name} {}", self.given[name].join(" ")));
+            }
+            _ => vec![value.to_owned()],
+        };
+        let mut given = self.given.clone();
+        given.insert(name.to_owned(), values);
+        let words = parser.get_arguments().flat_map(|arg| {
+            let (name, takes_values) = (arg.get_long().unwrap_or_default(), arg.get_action().takes_values());
+            let values = given[name].iter().filter(move |value| takes_values || *value == "true");
+            values.map(
+                move |value| if takes_values { format!("--{name}={value}") } else { format!("--{name}") },
+            )
+        });
+        let words: Vec<String> = words.collect();
+        let matches = parser.clone().try_get_matches_from(words);
+        let answers = matches.and_then(|matches| AnswerArgs::from_arg_matches(&matches));
+        // The source says what was expected; the rest speaks of a command line.
+        self.answers = answers.map_err(|error| {
+            let why = error.source().map_or(String::new(), |why| format!(": {why}"));
+            format!("{name} cannot be {value:?}{why}")
+        })?;
+        self.given = given;
+        Ok(format!("{name}: {}", shown(&self.given[name])))
+    }
+
+    fn show(&self) -> String {
+        let rows = self.given.iter().map(|(name, values)| (name.as_str(), shown(values)));
+        output::pairs(rows).trim_end().to_owned()
+    }
+}
+
+fn parser() -> Command {
+    let parser = AnswerArgs::augment_args(Command::new("").no_binary_name(true).disable_help_flag(true));
+    parser.mut_args(|arg| arg.env(None))
+}
+
+fn is_called(arg: &Arg, name: &str) -> bool {
+    arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+}
+
+fn shown(values: &[String]) -> String {
+    match values {
+        [] => "none".to_owned(),
+        [value] if value == "true" => "on".to_owned(),
+        [value] if value == "false" => "off".to_owned(),
+        values => values.join(" "),
+    }
+}
+
+impl Args for Settings {
+    fn augment_args(command: Command) -> Command {
+        AnswerArgs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        AnswerArgs::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Settings, Error> {
+        let values = |arg: &Arg| {
+            let raw = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
+            let name = arg.get_long().unwrap_or_default().to_owned();
+            (name, raw.map(|value| value.to_string_lossy().into_owned()).collect())
+        };
+        let given = parser().get_arguments().map(values).collect();
+        Ok(Settings { given, answers: AnswerArgs::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Settings::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct All {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    #[test]
+    fn one_thing_is_set_and_cleared() {
+        let All { mut settings } = All::parse_from(["x", "--top-k=7", "-r", "a", "-r", "b", "-l", "7-inf"]);
+        settings.set("temp 0.5").expect("a good value");
+        assert_eq!((settings.answers.sampling.temperature, settings.answers.sampling.top_k), (0.5, 7));
+        settings.set("max_tokens=-1").expect("a good value");
+        assert_eq!(settings.answers.length.stop, ["a", "b"]);
+        settings.set("stop User:").expect("a good value");
+        assert_eq!(settings.answers.length.stop, ["User:"]);
+        settings.set("stop").expect("nothing is needed");
+        settings.set("logit-bias").expect("nothing is needed");
+        assert!(settings.answers.length.stop.is_empty() && settings.answers.sampling.logit_bias.is_empty());
+        for (flag, on) in [("ignore-eos", true), ("ignore-eos off", false)] {
+            settings.set(flag).expect("a good value");
+            assert_eq!(settings.answers.length.ignore_eos, on);
+        }
+        for wrong in ["temp hot", "temp", "heat 1", "ignore-eos 7", "logit-bias 5"] {
+            let error = settings.set(wrong).expect_err("wrong");
+            assert!(!error.contains("--") && !error.contains("argument"), "{error}");
+        }
+        assert_eq!((settings.answers.sampling.temperature, settings.answers.sampling.top_k), (0.5, 7));
+        let shown = settings.set("").expect("all");
+        assert!(shown.contains("top-k") && shown.lines().any(|line| line.ends_with("none")), "{shown}");
+    }
+}

@@ -1,0 +1,115 @@
+//! Options of llama.cpp in people's scripts that are none of ours: those that change nothing here, and those that have
+//! no counterpart.
+
+use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::output::note;
+
+/// What follows an option.
+#[derive(Clone, Copy)]
+enum Value {
+    Nothing,
+    /// One of [`SWITCH`], or nothing.
+    Switch,
+    Anything,
+}
+
+use Value::{Anything, Nothing, Switch};
+
+/// Values of options that may also do without.
+pub(crate) const SWITCH: [&str; 7] = ["on", "off", "auto", "1", "0", "true", "false"];
+
+/// Options that change nothing: names, what follows, and what to say of it, which is nothing where the same happens
+/// anyway.
+const HARMLESS: &[(&[&str], Value, &str)] = &[
+    (&["conversation", "cnv"], Nothing, ""),
+    (&["single-turn", "st"], Nothing, ""),
+    (&["flash-attn", "fa"], Switch, ""),
+    (&["jinja"], Nothing, ""),
+    (&["no-jinja"], Nothing, "chat templates are always Jinja"),
+    (&["mmap"], Nothing, ""),
+    (&["no-mmap"], Nothing, ""),
+    (&["mlock"], Nothing, "memory is not locked: the system may swap it out"),
+    (&["interactive", "interactive-first", "if", "i"], Nothing, ""),
+    (&["multiline-input", "mli"], Nothing, "Alt-Enter begins a new line"),
+    (&["display-prompt"], Nothing, "the prompt is not repeated"),
+    (&["no-display-prompt"], Nothing, ""),
+    (&["verbose-prompt"], Nothing, "`rustorch tokenize` shows the tokens of a text"),
+    (&["warmup"], Nothing, ""),
+    (&["no-warmup"], Nothing, ""),
+    (&["simple-io"], Nothing, ""),
+    (&["no-escape"], Nothing, ""),
+    (&["context-shift"], Nothing, ""),
+    (&["no-context-shift"], Nothing, ""),
+    (&["keep"], Anything, "the system message is always kept"),
+    (&["log-disable"], Nothing, ""),
+    (&["log-colors"], Switch, ""),
+    (&["log-prefix"], Nothing, ""),
+    (&["log-timestamps"], Nothing, ""),
+    (&["log-verbosity", "verbosity", "lv"], Anything, "-v says more"),
+    (&["log-file"], Anything, "no log is written; -v says more on stderr"),
+    (&["perf"], Nothing, ""),
+    (&["no-perf"], Nothing, ""),
+    (&["threads-batch", "tb"], Anything, "-t holds for prompts as well"),
+    (&["numa"], Anything, "threads are placed by the system"),
+    (&["prio", "prio-batch"], Anything, "threads keep the priority that the system gave them"),
+    (&["poll", "poll-batch"], Anything, ""),
+    (&["cont-batching", "cb"], Nothing, ""),
+    (&["kv-unified", "kvu"], Nothing, ""),
+    (&["check-tensors"], Nothing, "`rustorch verify` checks a model"),
+    (&["offline"], Nothing, ""),
+];
+
+/// Options without a counterpart, and what to do instead.
+const ABSENT: &[(&[&str], &str)] = &[
+    (
+        &["hf", "hf-repo", "hfr", "hff", "hf-file", "mu", "model-url"],
+        "to use a model, download its file and name it with '-m FILE'",
+    ),
+    (
+        &["mg", "main-gpu", "dev", "device", "sm", "split-mode", "ts", "tensor-split"],
+        "layers are placed by '-ngl N'",
+    ),
+    (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
+    (&["lora", "lora-scaled", "mmproj", "grammar", "grammar-file", "json-schema"], "this is not supported"),
+];
+
+/// Has `chat` and `run` accept options that change nothing.
+pub(crate) fn accept(command: Command) -> Command {
+    command.mut_subcommands(|command| {
+        if ["chat", "run"].contains(&command.get_name()) { add(command) } else { command }
+    })
+}
+
+fn add(command: Command) -> Command {
+    HARMLESS.iter().fold(command, |command, &(names, value, _)| {
+        let own = command.get_arguments().any(|arg| arg.get_long() == Some(names[0]));
+        let (letters, words): (Vec<&str>, Vec<&str>) = names[1..].iter().partition(|name| name.len() == 1);
+        let arg = Arg::new(names[0]).long(names[0]).aliases(words).hide(true);
+        let arg = letters.iter().filter_map(|name| name.chars().next()).fold(arg, Arg::short);
+        let arg = match value {
+            Nothing => arg.action(ArgAction::SetTrue),
+            Switch => arg.num_args(0..=1).value_parser(PossibleValuesParser::new(SWITCH)),
+            Anything => arg.allow_hyphen_values(true),
+        };
+        if own { command } else { command.arg(arg) }
+    })
+}
+
+/// Says what came of options that change nothing.
+pub(crate) fn explain(matches: &ArgMatches) {
+    let Some((_, given)) = matches.subcommand() else { return };
+    for &(names, _, why) in HARMLESS.iter().filter(|(_, _, why)| !why.is_empty()) {
+        let is_known = given.try_contains_id(names[0]).is_ok();
+        if is_known && given.value_source(names[0]) == Some(ValueSource::CommandLine) {
+            note(format_args!("--{} changes nothing: {why}", names[0]));
+        }
+    }
+}
+
+/// What to do instead of using `name`, which has no dashes.
+pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
+    ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, advice)| *advice)
+}
