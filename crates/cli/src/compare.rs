@@ -11,17 +11,17 @@ use backend::Backend;
 use backend_reference::Reference;
 use gguf::Gguf;
 use models::Model;
-use tempfile::TempDir;
-use trace::{Draft, Oracle, Recording, Report, Trace};
+use outfile::{Target, TempFolder};
+use trace::{Oracle, Recording, Report, Trace};
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
-use crate::interrupt::Unfinished;
+use crate::interrupt;
 use crate::output::Usage;
 use crate::placement::BackendChoice;
 use crate::registry::BackendName;
 use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
-use crate::{load, outfile, output};
+use crate::{files, load, output};
 
 /// The exit status when the runs differ.
 const DIFFER: u8 = 1;
@@ -108,13 +108,12 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         load::introduce(&args.model, file);
     }
     if let Some(path) = &args.html {
-        let model = file.iter().flat_map(outfile::of);
+        let model = file.iter().flat_map(files::of);
         let read: Vec<&Path> = model.chain(args.traces.iter().map(PathBuf::as_path)).collect();
-        outfile::check("--html", path, &read)?;
-        page(path)?;
+        page(path, &read)?;
     }
-    let folder = TempDir::new().context("cannot make a folder for traces")?;
-    let _unfinished = Unfinished::begin(folder.path())?;
+    interrupt::install()?;
+    let folder = TempFolder::new().context("cannot make a folder for traces")?;
     let tokens = tokens(args, &sides, file.as_ref())?;
     let mut traces = Vec::new();
     for (name, side) in ["a", "b"].into_iter().zip(&sides) {
@@ -236,8 +235,8 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     let printed = print(args, report);
     // The page is written whether or not anybody reads what is printed, and the other way about.
     if let Some(path) = &args.html {
-        let mut page = page(path)?;
-        let written = page.begin()?.write_all(report.html().as_bytes());
+        let mut page = page(path, &[])?.create()?;
+        let written = page.write_all(report.html().as_bytes());
         written.with_context(|| format!("cannot write {}", path.display()))?;
         page.finish()?;
     }
@@ -247,9 +246,9 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     }
 }
 
-/// The page at `path`, which replaces nothing but pages.
-fn page(path: &Path) -> Result<Draft, trace::Error> {
-    Draft::new(path, "page", |path| {
+/// The name `path` for a page, which replaces nothing but pages.
+fn page(path: &Path, read: &[&Path]) -> anyhow::Result<Target> {
+    files::target("--html", path, read, "page", |path| {
         let mut head = Vec::new();
         let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut head));
         read.is_ok() && head.trim_ascii_start().to_ascii_lowercase().starts_with(b"<!doctype html")

@@ -1,8 +1,7 @@
 //! Signals: Ctrl-C ends an answer first, then the program, which leaves nothing half done behind. Others that ask
 //! the program to end do so at once, and as cleanly.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use backend::Interrupt;
 
@@ -21,14 +20,15 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
-/// What is removed before the program ends.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
-
-/// Takes signals over from the system, which would end the program at once.
+/// Takes signals over from the system, which would end the program at once. Once is enough.
 ///
 /// # Errors
 /// When the system refuses.
 pub(crate) fn install() -> anyhow::Result<()> {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    if INSTALLED.set(()).is_err() {
+        return Ok(());
+    }
     listen(|code| {
         let mut state = lock(&STATE);
         if let (INTERRUPTED, State::Answering(step)) = (code, &*state) {
@@ -36,9 +36,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
             *state = State::Stopping;
             return;
         }
-        if let Some(path) = &*lock(&UNFINISHED) {
-            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-        }
+        let _kept = outfile::remove_unfinished();
         terminal::restore();
         std::process::exit(code.into());
     })
@@ -82,25 +80,6 @@ impl Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         *lock(&STATE) = State::Idle;
-    }
-}
-
-/// While it lives, a signal that ends the program removes a file or a folder, if it is there.
-pub(crate) struct Unfinished(());
-
-impl Unfinished {
-    /// # Errors
-    /// As [`install`], which nobody else may have called.
-    pub(crate) fn begin(path: &Path) -> anyhow::Result<Unfinished> {
-        *lock(&UNFINISHED) = Some(path.to_owned());
-        install()?;
-        Ok(Unfinished(()))
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        *lock(&UNFINISHED) = None;
     }
 }
 

@@ -1,25 +1,22 @@
 //! `rustorch logits`: what the model says after each token of a sequence.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use engine::{Engine, LogitRows};
+use outfile::Target;
 use serde::Serialize;
 use tokenizer::Tokenizer;
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::sequence::SequenceArgs;
-use crate::{load, npy, outfile, output};
+use crate::{files, load, npy, output};
 
 /// Tokens that are printed.
 const TOP: usize = 10;
-
-/// The name that means no file.
-const STDOUT: &str = "-";
 
 /// The arguments of `logits`.
 #[derive(Debug, clap::Args)]
@@ -45,51 +42,45 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let logit_rows = if args.last || args.output.is_none() { LogitRows::Last } else { LogitRows::All };
     let mut engine = load::on_backend(load::model(&args.model)?, &args.engine, logit_rows)?;
     let tokens = &args.sequence.tokens(engine.model().file())?;
-    if let Some(path) = args.output.as_deref().filter(|path| *path != Path::new(STDOUT)) {
-        outfile::spare("-o", path, &outfile::of(engine.model().file()))?;
-    }
+    let read = files::of(engine.model().file());
+    let is_array = |path: &Path| files::begins_with(path, npy::MAGIC);
+    let target = args.output.as_deref();
+    let target = target.map(|path| files::target("-o", path, &read, "NumPy array", is_array)).transpose()?;
     let prints = args.json || args.output.is_none();
-    let last = compute(&mut engine, tokens, logit_rows, args.output.as_deref())?;
+    let last = compute(&mut engine, tokens, logit_rows, target.as_ref())?;
     if prints {
         print(&engine, tokens, &last, args.json)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the rows as they come to `path`, if there is one; returns the last. The file is made when
-/// there is a row, so that one that is there outlives tokens that cannot be computed.
+/// Writes the rows as they come to `target`, if there is one; returns the last.
 fn compute(
     engine: &mut Engine,
     tokens: &[u32],
     logit_rows: LogitRows,
-    path: Option<&Path>,
+    target: Option<&Target>,
 ) -> anyhow::Result<Vec<f32>> {
     let rows = if logit_rows == LogitRows::Last { 1 } else { tokens.len() };
-    let mut out = None;
+    let mut out = target.map(Target::create).transpose()?.map(|out| BufWriter::with_capacity(1 << 20, out));
     let mut written = Ok(());
-    let mut last = Vec::new();
+    let (mut is_first, mut last) = (true, Vec::new());
     engine.logits(tokens, logit_rows, |position, row| {
         if position + 1 == tokens.len() {
             last = row.to_vec();
         }
-        written = path.map_or(Ok(()), |path| {
-            if out.is_none() {
-                npy::write_header(out.insert(create(path)?), rows, row.len())?;
-            }
-            out.as_mut().map_or(Ok(()), |out| npy::write_row(out, row))
-        });
+        if let Some(out) = &mut out {
+            let head = if is_first { npy::write_header(out, rows, row.len()) } else { Ok(()) };
+            written = head.and_then(|()| npy::write_row(out, row));
+            is_first = false;
+        }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    written = written.and_then(|()| out.map_or(Ok(()), |mut out| out.flush()));
-    written.with_context(|| format!("cannot write {}", path.unwrap_or(Path::new("")).display()))?;
+    written.context("cannot write the logits")?;
+    if let Some(out) = out {
+        out.into_inner().map_err(|error| error.into_error()).context("cannot write the logits")?.finish()?;
+    }
     Ok(last)
-}
-
-/// The file at `path`, emptied; `-` is stdout.
-fn create(path: &Path) -> io::Result<BufWriter<Box<dyn Write>>> {
-    let out: Box<dyn Write> =
-        if path == Path::new(STDOUT) { Box::new(io::stdout()) } else { Box::new(File::create(path)?) };
-    Ok(BufWriter::with_capacity(1 << 20, out))
 }
 
 /// One of the most probable tokens.

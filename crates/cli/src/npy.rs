@@ -11,7 +11,8 @@
 
 use std::io::{self, Write};
 
-const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
+/// What such a file begins with.
+pub(crate) const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 
 /// Writes the head of a float32 array `[rows, cols]` in C order; the values follow, little-endian.
 pub(crate) fn write_header(out: &mut impl Write, rows: usize, cols: usize) -> io::Result<()> {

@@ -8,14 +8,13 @@ use backend::{KvLayout, PAGE, Taps};
 use models::Model;
 use runner::{FileWeights, Workload};
 use serde::Serialize;
-use trace::{Recording, Summary};
+use trace::{Recording, Summary, Trace};
 
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
-use crate::interrupt::Unfinished;
 use crate::placement::{BackendChoice, Placement};
 use crate::sequence::SequenceArgs;
 use crate::values::Layers;
-use crate::{load, outfile, output};
+use crate::{files, load, output};
 
 /// What traces name as their producer.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
@@ -54,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
     if let Some(path) = &args.output {
-        outfile::check("-o", path, &outfile::of(&file))?;
+        files::target("-o", path, &files::of(&file), "trace", |path| Trace::open(path).is_ok())?;
     }
     let model = Model::new(&file)?;
     let tokens = args.sequence.tokens(&file)?;
@@ -74,7 +73,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         select: &select,
         producer: PRODUCER,
     };
-    let _unfinished = args.output.as_deref().map(|path| Unfinished::begin(&trace::part(path))).transpose()?;
     let values = record(&recording, BackendChoice::from(&args.backend), args.output.as_deref())?;
     if args.json {
         output::json(&Report::new(&tokens, &values))?;

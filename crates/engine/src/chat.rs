@@ -1,8 +1,10 @@
 //! A conversation: messages, chat template, and a KV cache that is reused across turns.
 
+use std::io::Write;
 use std::path::Path;
 
 use ::chat::{Message, Segment, TurnEnd};
+use outfile::Target;
 use serde::{Deserialize, Serialize};
 use tokenizer::Part;
 
@@ -289,13 +291,18 @@ impl Chat {
     /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or another is there that is no saved conversation.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
+        let is_saved = |path: &Path| {
+            std::fs::read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok())
+        };
+        let mut file = Target::new(path, "saved conversation", is_saved)?.create()?;
         let messages = self.messages.clone();
         let json = serde_json::to_string_pretty(&Saved { messages })
             .map_err(|error| Error::conversation(path, error.into()))?;
-        std::fs::write(path, json + "\n").map_err(|error| Error::conversation(path, error))
+        file.write_all((json + "\n").as_bytes()).map_err(|error| Error::conversation(path, error))?;
+        Ok(file.finish()?)
     }
 
     /// Replaces the conversation with a saved one.

@@ -102,6 +102,9 @@ pub enum Error {
     /// A turn was started before the previous one ended.
     #[error("an answer is in progress; wait for its end or cancel it")]
     Answering,
+    /// A conversation cannot be saved there.
+    #[error(transparent)]
+    Output(#[from] outfile::Error),
     /// A saved conversation cannot be written or read.
     #[error("{path}: {source}")]
     Conversation {

@@ -3,7 +3,7 @@
 use gguf::{Gguf, Tensor, Value};
 use graph::{Op, Pairing};
 use models::{Error, Model};
-use testkit::llama::{Spec, small, small_qwen2};
+use testkit::llama::{RopeFreqs, Spec, small, small_qwen2};
 
 /// The small model with changed tensors.
 fn model(change: impl FnOnce(&mut Vec<Tensor>)) -> Result<Model, Error> {
@@ -69,7 +69,7 @@ fn the_architecture_key_decides() {
     let graph = opened(&llama, &small_qwen2().tensors()).expect("biases are optional there").graph;
     assert!(graph.to_string().contains("Interleaved") && graph.find("Qcur_mm-0").is_some());
 
-    let qwen2 = Spec { architecture: "qwen2", rope_freqs: false, ..small() };
+    let qwen2 = Spec { architecture: "qwen2", rope_freqs: RopeFreqs::None, ..small() };
     let graph = opened(&qwen2, &Spec { architecture: "llama", ..qwen2.clone() }.tensors());
     let graph = graph.expect("biases are optional here, too").graph;
     assert!(graph.to_string().contains("Halves") && graph.find("Qcur_mm-0").is_none());

@@ -5,9 +5,9 @@ use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use models::Model;
 use quant::Format;
 use runner::ModelRunner;
+use synth::{Random, RopeFreqs};
 
 use crate::llama::{self, Spec};
-use crate::random::Random;
 
 /// Rows of the first step; the second has one.
 const ROWS: usize = 3;
@@ -101,7 +101,11 @@ fn odd_spec(dice: &mut Dice) -> Spec {
         kv_heads,
         head_length: Some(if block > 1 { block } else { dice.one_of(&[2, 6, 34]) }),
         ffn: if block > 1 { block } else { dice.one_of(&[1, 3, 33]) },
-        rope_freqs: spec.architecture == "llama" && dice.below(2) == 0,
+        rope_freqs: if spec.architecture == "llama" && dice.below(2) == 0 {
+            RopeFreqs::Rising
+        } else {
+            RopeFreqs::None
+        },
         tied: dice.below(2) == 0,
         ..spec
     }

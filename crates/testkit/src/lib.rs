@@ -8,27 +8,24 @@ pub mod goldens;
 pub mod judge;
 pub mod llama;
 pub mod malformed;
-mod random;
-mod vocabulary;
-mod weights;
 pub mod whole;
 
 pub use cases::{Case, cases};
-pub use vocabulary::VOCAB;
+pub use synth::SMALL_VOCAB as VOCAB;
 
 /// Random values in `format` with approximately this standard deviation, determined by `seed`.
 ///
 /// # Panics
 /// If `values` is not a multiple of the block length.
 pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed: u64) -> Vec<u8> {
-    weights::matrix(format, values, deviation, random::Random::new(seed, format.name()))
+    synth::matrix(format, values, deviation, synth::Random::new(seed, format.name()))
 }
 
 /// A random matrix whose rows from `first` on have maximum F16 scales, or values beyond F16.
 pub fn random_matrix_beyond_f16(format: quant::Format, rows: usize, cols: usize, first: usize) -> Vec<u8> {
     let mut bytes = random_matrix(format, rows * cols, 0.1, 3);
     let at = bytes.len() / rows * first;
-    weights::enlarge(format, &mut bytes[at..]);
+    synth::enlarge(format, &mut bytes[at..]);
     bytes
 }
 

@@ -25,14 +25,9 @@ pub enum Error {
         /// What was found and what was expected.
         why: String,
     },
-    /// Something that is not to be replaced has the name that a file was to get.
-    #[error("{}: is there and is no {what}; it is not replaced: remove it, or name another file", path.display())]
-    Occupied {
-        /// What is there.
-        path: PathBuf,
-        /// What the file was to be, such as `trace`.
-        what: &'static str,
-    },
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Output(#[from] outfile::Error),
     /// A value or rows of it that the trace does not hold.
     #[error("{}: value `{name}` {why}", path.display())]
     Value {

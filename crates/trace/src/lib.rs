@@ -8,7 +8,6 @@
 mod causes;
 mod compare;
 mod digest;
-mod draft;
 mod error;
 mod html;
 mod judge;
@@ -28,7 +27,6 @@ mod writer;
 pub use causes::Cause;
 pub use compare::compare;
 pub use digest::digest;
-pub use draft::{Draft, part};
 pub use error::Error;
 pub use judge::Region;
 pub use matrix::Matrix;

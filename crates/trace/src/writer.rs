@@ -1,24 +1,23 @@
 //! Writing a trace as its values come.
 
-use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use outfile::{OutFile, Target};
 
 use crate::trace::{Entry, Header};
-use crate::{Draft, Error, Meta, Shape, Trace};
+use crate::{Error, Meta, Shape, Trace};
 
 /// A trace being written. The values' shapes are known before their numbers, so rows go to their places
 /// as they come, in any order; nothing is held in memory.
 ///
-/// Until [`Writer::finish`] the file is a [`Draft`]: one of the name asked for is a whole trace.
+/// It is an [`OutFile`]: one of the name asked for is a whole trace.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    draft: Draft,
-    file: File,
+    file: OutFile,
     values: IndexMap<String, Written>,
 }
 
@@ -58,6 +57,14 @@ impl Written {
 }
 
 impl Writer {
+    /// The name `path` for a trace: nothing is there, or another trace.
+    ///
+    /// # Errors
+    /// When there is something else.
+    pub fn target(path: &Path) -> Result<Target, outfile::Error> {
+        Target::new(path, "trace", |path| Trace::open(path).is_ok())
+    }
+
     /// Begins a trace at `path` that will hold `values`, in this order.
     ///
     /// # Errors
@@ -68,7 +75,7 @@ impl Writer {
         values: impl IntoIterator<Item = Shape>,
     ) -> Result<Writer, Error> {
         let path = path.as_ref();
-        let mut draft = Draft::new(path, "trace", |path| Trace::open(path).is_ok())?;
+        let target = Writer::target(path)?;
         let mut tensors = IndexMap::new();
         let mut written = IndexMap::new();
         let mut end = 0u64;
@@ -93,8 +100,8 @@ impl Writer {
         let start = 8 + header.len() as u64;
         written.values_mut().for_each(|value: &mut Written| value.start += start);
 
-        let file = draft.begin()?;
-        let mut writer = Writer { path: path.to_owned(), draft, file, values: written };
+        let file = target.create_seekable()?;
+        let mut writer = Writer { path: path.to_owned(), file, values: written };
         writer.write_at(0, &(header.len() as u64).to_le_bytes())?;
         writer.write_at(8, &header)?;
         Ok(writer)
@@ -133,13 +140,13 @@ impl Writer {
             let why = format!("has {rows} rows, but {} were written", value.count());
             return Err(Error::value(&self.path, name, why));
         }
-        self.draft.finish()
+        Ok(self.file.finish()?)
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         self.file
             .seek(SeekFrom::Start(at))
             .and_then(|_| self.file.write_all(bytes))
-            .map_err(|error| Error::io(self.draft.part(), "write it", error))
+            .map_err(|error| Error::io(&self.path, "write it", error))
     }
 }

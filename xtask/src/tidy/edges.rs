@@ -8,7 +8,8 @@ use super::{Finding, line_of};
 use crate::workspace::Workspace;
 
 /// Every crate with its permitted dependencies, except for tests; lower rows use upper ones.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
+    ("outfile", &[]),
     ("quant", &[]),
     ("gguf", &["quant"]),
     ("tokenizer", &["gguf"]),
@@ -16,19 +17,21 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("graph", &["quant"]),
     ("models", &["gguf", "graph"]),
     ("quantize", &["gguf", "models", "quant"]),
+    ("synth", &["gguf", "graph", "models", "quant", "quantize"]),
     ("backend", &["graph", "quant"]),
     ("backend-reference", &["backend", "graph", "quant"]),
     ("backend-cpu", &["backend", "graph", "quant"]),
     ("backend-wgpu", &["backend", "graph", "quant"]),
     ("runner", &["backend", "gguf", "graph"]),
-    ("engine", &["models", "backend", "runner", "tokenizer", "chat", "gguf", "graph"]),
+    ("engine", &["outfile", "models", "backend", "runner", "tokenizer", "chat", "gguf", "graph"]),
     ("eval", &["engine"]),
-    ("trace", &["models", "backend", "runner", "gguf", "graph", "quant"]),
+    ("trace", &["outfile", "models", "backend", "runner", "gguf", "graph", "quant"]),
     ("demo-model", &[]),
-    ("testkit", &["backend", "runner", "demo-model", "gguf", "graph", "models", "quant"]),
+    ("testkit", &["backend", "runner", "demo-model", "gguf", "graph", "models", "quant", "synth"]),
     (
         "cli",
         &[
+            "outfile",
             "quant",
             "gguf",
             "tokenizer",
@@ -36,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "graph",
             "models",
             "quantize",
+            "synth",
             "backend",
             "backend-reference",
             "backend-cpu",

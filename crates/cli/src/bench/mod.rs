@@ -12,6 +12,8 @@ mod table;
 mod work;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,15 +29,15 @@ use clap::{ArgMatches, Args as _, Command};
 use engine::{Engine, Model, Options};
 use gguf::Gguf;
 use indicatif::ProgressBar;
+use outfile::TempFolder;
 use quantize::Mix;
-use tempfile::TempDir;
+use synth::Synth;
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs, WeightsArgs, isa};
-use crate::interrupt::{Answering, Unfinished};
+use crate::interrupt::Answering;
 use crate::output::{self, INTERRUPTED, Usage, counted, note};
 use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::registry::BackendName;
-use crate::synth::Synth;
 use crate::values::from_1_to;
 use crate::{interrupt, load};
 use measure::Stopwatch;
@@ -120,11 +122,10 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if tests.is_empty() {
         return Err(Usage("there is nothing to measure: -p and -n are 0".to_owned()).into());
     }
+    interrupt::install()?;
     let made = args.synth.as_ref().map(Made::new).transpose()?;
     if let Some(made) = &made {
         args.model.model = Some(made.file.clone());
-    } else {
-        interrupt::install()?;
     }
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
@@ -153,18 +154,17 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 /// A model made for this run; goes with it.
 struct Made {
     file: PathBuf,
-    // In the order in which they go: signals are left to the folder until it is not there.
-    _folder: TempDir,
-    _unfinished: Unfinished,
+    _folder: TempFolder,
 }
 
 impl Made {
     fn new(synth: &Synth) -> anyhow::Result<Made> {
-        let folder = TempDir::with_prefix("rustorch-bench-").context("no folder for a model")?;
-        let unfinished = Unfinished::begin(folder.path())?;
+        let folder = TempFolder::new().context("no folder for a model")?;
         let file = folder.path().join("model.gguf");
-        synth.write_to(&file)?;
-        Ok(Made { file, _folder: folder, _unfinished: unfinished })
+        let cannot_write = || format!("cannot write {}", file.display());
+        let out = BufWriter::with_capacity(1 << 20, File::create(&file).with_context(cannot_write)?);
+        synth.write(out).with_context(cannot_write)?;
+        Ok(Made { file, _folder: folder })
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod report;
 
-use std::fs::File;
 use std::io::{self, BufWriter, Read};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,13 +13,12 @@ use engine::{LogitRows, Model};
 use eval::base::{MAGIC, Reader, Writer};
 use eval::{Beside, Error, Windows};
 use indicatif::ProgressBar;
-use trace::Draft;
+use outfile::{OutFile, Target};
 
 use crate::args::{EngineArgs, ModelArgs};
-use crate::interrupt::Unfinished;
 use crate::output::{self, Usage};
 use crate::values::from_1_to;
-use crate::{load, outfile};
+use crate::{files, load};
 
 /// Tokens a window where neither the command line nor a base says.
 const N_CTX: usize = 512;
@@ -70,11 +68,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let mut base = args.kl_base.as_deref().map(Reader::open).transpose()?;
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
-    if let Some(path) = &args.save_logits {
-        let mut read = outfile::of(&file);
-        read.extend(args.file.as_deref());
-        outfile::check("--save-logits", path, &read)?;
-    }
+    let mut read_files = files::of(&file);
+    read_files.extend(args.file.as_deref());
+    let is_base = |path: &Path| files::begins_with(path, MAGIC);
+    let target = |path| files::target("--save-logits", path, &read_files, "base", is_base);
+    let target = args.save_logits.as_deref().map(target).transpose()?;
     let model = Model::new(file)?;
     let (n_vocab, of_base) = (model.tokenizer().vocab_size(), base.as_ref().map(|base| base.windows()));
     let n_ctx = match args.engine.context.ctx_size {
@@ -98,8 +96,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.engine.context.ctx_size = Some(n_ctx);
     let mut engine = load::on_backend(model, &args.engine, LogitRows::All)?;
 
-    let mut save = args.save_logits.as_deref().map(|path| Save::begin(path, &windows)).transpose()?;
-    let mut push = save.as_mut().map(|save| |row: &[f32]| save.writer.push(row));
+    let mut save = target.map(|target| begin(&target, &windows)).transpose()?;
+    let mut push = save.as_mut().map(|save| |row: &[f32]| save.push(row));
     let beside = match (&mut base, &mut push) {
         (Some(base), _) => Beside::Base(base),
         (None, Some(push)) => Beside::Rows(push),
@@ -114,38 +112,16 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     })?;
     bar.finish_and_clear();
     if let Some(save) = save {
-        save.finish()?;
+        save.finish().and_then(|out| Ok(out.into_inner()?)).context("cannot write the base")?.finish()?;
     }
     report::print(&report::Report::new(engine.model().file().file(), &windows, score), args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A base that is being written.
-struct Save {
-    draft: Draft,
-    writer: Writer<BufWriter<File>>,
-    _unfinished: Unfinished,
-}
-
-impl Save {
-    fn begin(path: &Path, windows: &Windows) -> anyhow::Result<Save> {
-        let mut draft = Draft::new(path, "base", is_base)?;
-        let _unfinished = Unfinished::begin(draft.part())?;
-        let out = BufWriter::with_capacity(1 << 20, draft.begin()?);
-        let writer = Writer::new(out, windows).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Save { draft, writer, _unfinished })
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        self.writer.finish()?;
-        Ok(self.draft.finish()?)
-    }
-}
-
-/// Whether a file begins as a base does.
-fn is_base(path: &Path) -> bool {
-    let mut magic = [0; MAGIC.len()];
-    File::open(path).is_ok_and(|mut file| file.read_exact(&mut magic).is_ok()) && magic == *MAGIC
+/// Begins a base.
+fn begin(target: &Target, windows: &Windows) -> anyhow::Result<Writer<BufWriter<OutFile>>> {
+    let out = BufWriter::with_capacity(1 << 20, target.create()?);
+    Writer::new(out, windows).context("cannot write the base")
 }
 
 /// A bar on stderr, when that is a terminal.

@@ -6,22 +6,20 @@
 mod report;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gguf::Gguf;
 use indicatif::ProgressBar;
+use outfile::Target;
 use quantize::{Error, Imatrix, Mix, Plan, Recipe, Warning};
-use trace::Draft;
 
 use crate::args::ModelArgs;
-use crate::interrupt::Unfinished;
 use crate::output::{self, Usage, note};
 use crate::values::from_1_to;
-use crate::{load, outfile};
+use crate::{files, load};
 use report::Report;
 
 /// What `quantize` is told.
@@ -68,9 +66,12 @@ pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&ModelArgs { model: Some(args.input) })?;
-    let mut read = outfile::of(&file);
+    let mut read = files::of(&file);
     read.extend(args.imatrix.as_deref());
-    outfile::check("OUT", &args.output, &read)?;
+    let is_quantised = |path: &Path| {
+        Gguf::open(path).is_ok_and(|file| file.tensors().any(|tensor| tensor.format.block_len() > 1))
+    };
+    let target = files::target("OUT", &args.output, &read, "quantised GGUF file", is_quantised)?;
     let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose()?;
     let named = args.imatrix.as_deref().map(|path| path.display().to_string());
     let recipe = Recipe {
@@ -84,15 +85,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         error => anyhow::Error::from(error),
     })?;
     plan.warnings.iter().for_each(warn);
-    let is_quantised = |file: Gguf| file.tensors().any(|tensor| tensor.format.block_len() > 1);
-    let draft =
-        Draft::new(&args.output, "quantised GGUF file", |path| Gguf::open(path).is_ok_and(is_quantised))?;
 
     let begin = Instant::now();
     if !args.dry_run {
         let threads =
             args.threads.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
-        write(&plan, draft, threads)?;
+        write(&plan, &target, threads)?;
     }
     let output = args.output.display().to_string();
     let report = Report::new(&file, output, &recipe, &plan, (!args.dry_run).then(|| begin.elapsed()))?;
@@ -111,18 +109,16 @@ fn warn(warning: &Warning) {
     note(format_args!("warning: {warning}"));
 }
 
-fn write(plan: &Plan<'_>, mut draft: Draft, threads: NonZero<usize>) -> anyhow::Result<()> {
+fn write(plan: &Plan<'_>, target: &Target, threads: NonZero<usize>) -> anyhow::Result<()> {
     let bar = progress("checking", plan);
     let warnings = plan.check(threads, &|bytes| bar.inc(bytes))?;
     bar.finish_and_clear();
     warnings.iter().for_each(warn);
-    let _unfinished = Unfinished::begin(draft.part())?;
-    let out = draft.begin()?;
+    let mut out = target.create()?;
     let bar = progress("quantising", plan);
-    let written = plan.write(out, threads, &|bytes| bar.inc(bytes));
-    written.with_context(|| format!("cannot write {}", draft.part().display()))?;
+    plan.write(&mut out, threads, &|bytes| bar.inc(bytes))?;
     bar.finish_and_clear();
-    Ok(draft.finish()?)
+    Ok(out.finish()?)
 }
 
 /// A bar on stderr, when that is a terminal.

@@ -87,7 +87,7 @@ fn trouble_is_neither() {
         ("compare a.safetensors", "was recorded from another model file"),
         ("compare demo.safetensors -m MODEL", "was recorded from another model file"),
         ("compare large.safetensors -m MODEL", "was recorded from another model file"),
-        ("compare a.safetensors -m MODEL --html no/page.html", "no/page.html.part: cannot create it"),
+        ("compare a.safetensors -m MODEL --html no/page.html", "no/page.html: cannot create it"),
     ] {
         let ran = home.run(args);
         assert_eq!(ran.code, Some(2), "{args}: {ran:?}");

@@ -7,9 +7,19 @@ use trace::Trace;
 use crate::common::{Home, write};
 
 const TRACE: &str = "trace -m MODEL --tokens 1,300,7 -o";
-#[cfg(unix)]
 const BASE: &str = "perplexity -m MODEL -f text.txt -c 8 --save-logits";
 const PAGE: &str = "compare a.safetensors -m MODEL --html";
+const LOGITS: &str = "logits -m MODEL --tokens 1,300,7 -o";
+
+/// All commands that write a file, but for its name.
+const ALL: [(&str, &str); 6] = [
+    (TRACE, ""),
+    (BASE, ""),
+    (PAGE, ""),
+    (LOGITS, ""),
+    ("quantize MODEL", "Q8_0"),
+    ("synth stories260k", "Q8_0"),
+];
 
 /// A home with what the commands read.
 fn home() -> Home {
@@ -28,8 +38,6 @@ fn a_page_replaces_only_pages() {
         ("compare a.safetensors -m MODEL --html a.safetensors", "--html would write to a.safetensors"),
         ("compare a.safetensors -m MODEL --html MODEL", "model.gguf is read; name another file"),
         ("compare a.safetensors b.part --html ./b.part", "but b.part is read"),
-        ("compare a.safetensors b.part --html b", "--html would write to b.part"),
-        ("compare a.safetensors -m MODEL --html -", "--html takes the name of a file"),
         ("compare a.safetensors -m MODEL --html notes.txt", "notes.txt: is there and is no page"),
         ("compare a.safetensors -m MODEL --html .", "is there and is no page"),
     ] {
@@ -46,6 +54,64 @@ fn a_page_replaces_only_pages() {
         let page = fs::read_to_string(home.path(page)).expect("a page");
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
     }
+}
+
+/// A file of another kind stays, and so does one that is read-only; what is of the kind is replaced, with its
+/// permissions.
+#[cfg(unix)]
+#[test]
+fn only_a_commands_own_files_are_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = home();
+    for (number, (command, more)) in ALL.into_iter().enumerate() {
+        write(&home.path("notes.txt"), "not to be lost");
+        let ran = home.run(&format!("{command} notes.txt {more}"));
+        assert!(ran.code != Some(0) && ran.stderr.contains("is there and is no "), "{command}: {ran:?}");
+        let out = format!("out{number}");
+        home.run(&format!("{command} {out} {more}")).ok();
+        let set = |mode| {
+            fs::set_permissions(home.path(&out), PermissionsExt::from_mode(mode)).expect("it is ours");
+        };
+        let first = fs::read(home.path(&out)).expect("a file");
+        set(0o444);
+        let ran = home.run(&format!("{command} {out} {more}"));
+        assert!(ran.code != Some(0) && ran.stderr.contains("is read-only"), "{command}: {ran:?}");
+        set(0o640);
+        home.run(&format!("{command} {out} {more}")).ok();
+        let mode = fs::metadata(home.path(&out)).expect("a file").permissions().mode();
+        assert_eq!((mode & 0o777, fs::read(home.path(&out)).expect("a file")), (0o640, first), "{command}");
+    }
+    assert_eq!(fs::read(home.path("notes.txt")).expect("it is there"), b"not to be lost");
+    no_temporary_files(&home);
+}
+
+#[track_caller]
+fn no_temporary_files(home: &Home) {
+    let names =
+        fs::read_dir(home.folder.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(".rustorch-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A file that would be larger than the process may write is an error, and nothing is left behind.
+#[cfg(unix)]
+#[test]
+fn a_limit_of_file_sizes_is_an_error() {
+    let home = home();
+    let limited = |args: &str| {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_rustorch")]);
+        command.args(args.split_whitespace()).current_dir(home.folder.path()).env("RUSTORCH_BACKEND", "cpu");
+        command.output().expect("it runs")
+    };
+    for (command, more) in ALL {
+        let ended = limited(&format!("{command} out {more}").replace("MODEL", "model.gguf"));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code().is_some_and(|code| code > 0), "{command}: {ended:?}");
+        assert!(said.contains("arge"), "File too large: {command}: {said}");
+        assert!(!home.path("out").exists(), "{command}");
+    }
+    no_temporary_files(&home);
 }
 
 /// What a link leads to is written, whether or not it is there; the link stays.
@@ -72,33 +138,46 @@ fn links_stay_links() {
     home.run(&format!("{TRACE} loop")).failed(1);
 }
 
-/// What stdout goes to looks like an empty file where that is what it goes to.
+/// Pipes and what stdout goes to get the bytes that a file would get.
 #[cfg(target_os = "linux")]
 #[test]
-fn descriptors_are_not_replaced() {
+fn pipes_and_descriptors_take_the_bytes() {
+    use std::io::Read;
     let home = home();
-    std::os::unix::fs::symlink("/proc/self/fd/1", home.path("link")).expect("a link");
-    for (command, code) in [(TRACE, 1), (BASE, 1), (PAGE, 2)] {
-        let stdout = fs::File::create(home.path("stdout")).expect("a file");
-        let mut child = home.command(&format!("{command} link"));
+    for (number, (command, more)) in ALL.into_iter().enumerate() {
+        home.run(&format!("{command} file{number} {more}")).ok();
+        let expected = fs::read(home.path(&format!("file{number}"))).expect("a file");
+        let pipe = home.path(&format!("pipe{number}"));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            fs::File::open(pipe).and_then(|mut pipe| pipe.read_to_end(&mut all)).map(|_| all)
+        });
+        home.run(&format!("{command} pipe{number} {more}")).ok();
+        assert!(reader.join().expect("it ends").expect("a pipe") == expected, "{command}");
+    }
+    // What was there before stays, and what is printed beside it follows.
+    for (command, more) in [(LOGITS, ""), ("quantize MODEL", "Q8_0")] {
+        fs::write(home.path("stdout"), "before").expect("a file");
+        let stdout = fs::OpenOptions::new().append(true).open(home.path("stdout")).expect("a file");
+        let mut child = home.command(&format!("{command} /dev/stdout {more}"));
         let status = child.stdout(stdout).stderr(std::process::Stdio::null()).status().expect("it runs");
-        assert_eq!(status.code(), Some(code), "{command}");
-        assert!(home.path("link").is_symlink(), "{command}");
-        assert!(fs::read(home.path("stdout")).expect("a file").is_empty(), "{command}");
+        assert_eq!(status.code(), Some(0), "{command}");
+        let file = if command == LOGITS { "file3" } else { "file4" };
+        let expected = [&b"before"[..], &fs::read(home.path(file)).expect("a file")].concat();
+        assert!(fs::read(home.path("stdout")).expect("a file") == expected, "{command}");
     }
 }
 
-/// Nobody reads from the pipe, so whoever opened it to write would wait.
+/// A trace that nobody writes to a pipe would be waited for.
 #[cfg(unix)]
 #[test]
-fn pipes_are_refused() {
+fn pipes_are_no_traces() {
     use std::time::{Duration, Instant};
     let home = home();
-    for name in ["pipe", "b.part"] {
-        nix::unistd::mkfifo(&home.path(name), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
-    }
-    for (command, code) in [(TRACE, 1), (BASE, 1), (PAGE, 2), ("compare -m MODEL", 2)] {
-        for name in ["pipe", "b"] {
+    nix::unistd::mkfifo(&home.path("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    for (command, code) in [("compare -m MODEL", 2)] {
+        for name in ["pipe"] {
             let mut child = home.command(&format!("{command} {name}"));
             let mut child = child.stdout(std::process::Stdio::null()).spawn().expect("it runs");
             let begin = Instant::now();

@@ -141,7 +141,6 @@ fn a_saved_base_is_the_models_own() {
     let head = 20 + 4 * 6 * N_CTX;
     assert_eq!(file[..head], BASE[..head]);
     assert_eq!(file.len(), BASE.len());
-    assert!(!goldens.home.path("saved.bin.part").exists());
 
     let found = goldens.json("--kl-base saved.bin");
     assert_eq!(found["perplexity"], saved["perplexity"]);
@@ -171,7 +170,6 @@ fn the_windows_are_this_commands_own() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let goldens = Goldens::new();
-    write(&goldens.home.path("text.part"), TEXT);
     let model = std::fs::read(&goldens.home.model).expect("it is there");
     for (args, said) in [
         ("", "required arguments were not provided"),
@@ -179,16 +177,11 @@ fn what_makes_no_sense_is_refused() {
         ("-f text.txt --kl-base base.bin --save-logits x", "cannot be used with"),
         ("-f text.txt --chunks 0", "expected a number from 1"),
         ("--kl-base base.bin --save-logits base.bin", "cannot be used with"),
-        ("-f text.txt -c 24 --save-logits -", "--save-logits takes the name of a file"),
         (
             "-f text.txt -c 24 --save-logits ./text.txt",
             "--save-logits would write to ./text.txt, but text.txt is",
         ),
         ("-f text.txt -c 24 --save-logits MODEL", "model.gguf is read; name another file"),
-        (
-            "-f text.part -c 24 --save-logits text",
-            "--save-logits would write to text.part, but text.part is read",
-        ),
     ] {
         let error = goldens.home.run(&format!("perplexity -m MODEL {args}")).failed(2);
         assert!(error.contains(said), "{args}: {error}");
@@ -202,7 +195,7 @@ fn what_makes_no_sense_is_refused() {
         ("--kl-base no.bin", "base no.bin: cannot read it"),
         ("--kl-base text.txt", "text.txt: no file of log-probabilities: it does not begin"),
         ("--kl-base .", ".: no file of log-probabilities: it is no regular file"),
-        ("-f text.txt -c 24 --save-logits no/where.bin", "no/where.bin.part: cannot create it"),
+        ("-f text.txt -c 24 --save-logits no/where.bin", "no/where.bin: cannot create it"),
         ("-f text.txt -c 24 --save-logits other.txt", "other.txt: is there and is no base"),
         ("-f text.txt -c 24 --save-logits .", "is there and is no base"),
     ] {
@@ -210,7 +203,6 @@ fn what_makes_no_sense_is_refused() {
         assert!(error.contains(said), "{args}: {error}");
     }
     assert_eq!(std::fs::read(&goldens.home.model).unwrap(), model);
-    assert_eq!(std::fs::read(goldens.home.path("text.part")).unwrap(), TEXT);
     assert_eq!(std::fs::read(&goldens.text).unwrap(), TEXT);
     assert_eq!(std::fs::read(&goldens.base).unwrap(), BASE);
 }
@@ -267,5 +259,5 @@ fn logits_that_are_no_numbers_have_no_perplexity() {
     write(&goldens.home.model, file);
     let error = goldens.home.run("perplexity -m MODEL -f text.txt -c 24 --save-logits nan.bin").failed(1);
     assert!(error.contains("window 1, position 12: the logit of token 0 is NaN"), "{error}");
-    assert!(!goldens.home.path("nan.bin").exists() && !goldens.home.path("nan.bin.part").exists());
+    assert!(!goldens.home.path("nan.bin").exists());
 }

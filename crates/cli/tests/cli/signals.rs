@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::common::{Home, write};
 
-/// Both signals end the program while it writes, with the code that shells have for them.
+/// Signals end the program while it writes, with the code that shells have for them.
 #[test]
 fn a_signal_leaves_no_half_written_file() {
     let home = Home::new();
@@ -19,19 +19,29 @@ fn a_signal_leaves_no_half_written_file() {
     for args in [
         "perplexity -m MODEL -f text.txt -c 512 --save-logits out".to_owned(),
         format!("trace -m MODEL --tokens {tokens} -o out"),
+        format!("logits -m MODEL --tokens {tokens} -c 20000 -o out"),
         "quantize demo.gguf out IQ4_XS -t 1".to_owned(),
     ] {
-        for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
+        for (signal, code) in
+            [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGHUP, 129), (Signal::SIGQUIT, 131)]
+        {
             let mut command = home.command(&args);
             let mut child = command.stdout(Stdio::null()).spawn().expect("the program starts");
-            let part = home.path("out.part");
-            wait_for(&mut child, || part.exists());
+            wait_for(&mut child, || temporary(&home) == 1);
             kill(Pid::from_raw(child.id().try_into().expect("an id")), signal).expect("it is there");
             let status = child.wait().expect("the program ends");
             assert_eq!(status.code(), Some(code), "{signal}: {status}");
-            assert!(!part.exists() && !home.path("out").exists(), "{signal}: nothing is left");
+            assert!(temporary(&home) == 0 && !home.path("out").exists(), "{signal}: nothing is left");
         }
     }
+}
+
+/// How many temporary files there are.
+fn temporary(home: &Home) -> usize {
+    let names = std::fs::read_dir(home.folder.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name());
+    names.filter(|name| name.to_string_lossy().starts_with(".rustorch-")).count()
 }
 
 /// What was measured before Ctrl-C is printed.

@@ -53,7 +53,6 @@ fn mistakes_name_the_choices() {
         ("synth llama out.gguf Q8_0", "no shape \"llama\"; there are stories260k, stories15m, qwen2.5-0.5b"),
         ("synth tinyllama out.gguf Q9", "possible values: F32, F16, BF16, Q4_0"),
         ("synth tinyllama out.gguf", "<TYPE>"),
-        ("synth stories260k - Q8_0", "`-` for stdout is none"),
         ("bench --synth tinyllama", "expected SHAPE:TYPE, such as llama-3.2-1b:Q8_0"),
         ("bench --synth llama:Q8_0", "there are stories260k"),
         ("bench -m some.gguf --synth tinyllama:Q8_0", "'--model <FILE>' cannot be used with '--synth"),

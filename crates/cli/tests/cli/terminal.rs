@@ -207,7 +207,7 @@ fn checks_have_colours_and_long_work_has_a_bar() {
     assert!(ended(&mut session).ends_with(" 0)"));
 }
 
-/// Nothing half written stays: no `.part` beside the trace, no folder of traces that were to be compared.
+/// Nothing half written stays: no temporary file beside the trace, no folder of traces that were to be compared.
 #[test]
 fn ctrl_c_leaves_no_half_traces() {
     let home = Home::new();
@@ -218,7 +218,12 @@ fn ctrl_c_leaves_no_half_traces() {
         std::fs::create_dir_all(&temporary).expect("a folder");
         command.env("TMPDIR", &temporary).env("TERM", "xterm-256color").stdin(Stdio::inherit());
         let mut session = spawn_command(command, Some(60_000)).expect("a terminal");
-        let begun = || home.path("t.safetensors.part").exists() || files(&temporary) > 0;
+        let temporary_traces = || {
+            let names = std::fs::read_dir(home.folder.path()).expect("a folder");
+            let names = names.map(|entry| entry.expect("an entry").file_name());
+            names.filter(|name| name.to_string_lossy().starts_with(".rustorch-")).count()
+        };
+        let begun = || temporary_traces() + files(&temporary) > 0;
         for _ in 0..6000 {
             if begun() {
                 break;

@@ -4,10 +4,10 @@
 use backend::{Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, Step, Taps};
 use graph::{Activation, Graph, Pairing, Rope, ValueId};
 use quant::Format;
+use synth::Random;
 
 use super::Make;
 use super::net::{Net, nmse, rows, sequence, store};
-use crate::random::Random;
 
 /// NMSE limit of a layer with floating-point weights.
 const FLOAT: f64 = 1e-6;

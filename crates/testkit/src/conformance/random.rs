@@ -3,11 +3,11 @@
 use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
 use graph::{Activation, Store};
 use quant::Format;
+use synth::Random;
 
 use super::Make;
 pub use super::net::nmse;
 use super::net::{Net, rows, store};
-use crate::random::Random;
 
 /// NMSE limit of one operation with 8-bit activations.
 const QUANTIZED: f64 = 5e-4;

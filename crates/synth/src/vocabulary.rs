@@ -1,6 +1,7 @@
 //! Tokenizers of the right kind and size: any text becomes tokens, and the same text again.
 //!
-//! Words are put together from what there is, letters first; which words these are does not matter.
+//! Words are put together from what there is, letters first; which words these are does not matter. Tests have a small
+//! vocabulary of their own, with every kind of token.
 
 use std::collections::HashSet;
 
@@ -8,7 +9,9 @@ use gguf::{Array, Metadata, Value};
 
 /// Whose tokenizer it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Family {
+pub enum Vocabulary {
+    /// SentencePiece with bytes, [`SMALL_VOCAB`] tokens: pieces of some English and single characters.
+    Small,
     /// SentencePiece with bytes.
     Llama2,
     /// Byte-level BPE; the last 256 tokens are special.
@@ -17,6 +20,20 @@ pub(super) enum Family {
     /// embedding.
     Qwen2,
 }
+
+/// Tokens of [`Vocabulary::Small`].
+pub const SMALL_VOCAB: usize = 512;
+
+/// Pieces made of two shorter ones, best first.
+const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is it an ed es ▁c ▁o ou al ar ing ▁f ▁p ▁m nd ▁h \
+    ▁d st ▁to ▁and ▁in le ▁of ▁n ▁l ll om ent ic ▁is ▁g ▁e as ro ve ion ▁it et ▁be ▁re ▁th ▁y el \
+    ow ay ▁I ▁u ▁on ▁you ▁wh ot id ut ur ac ▁for ▁st ver ▁we ▁was ▁he ld ad ig ▁an ▁that im \
+    ith ▁with ce gh ▁not ▁no ir ▁are ▁as ch us ke ▁at av ave ▁have ly ▁one igh ight ter ▁or ▁do \
+    ▁can ai aid ▁said ▁but oul ould ▁so ▁by and all ill out ▁my ▁go ▁up 世界 你好 ▁H ▁T ▁Hel lo \
+    ▁Hello ▁wor ▁world ▁The ▁▁ ▁▁▁▁";
+
+/// Pieces of one character.
+const CHARACTERS: &str = "▁eatonishrdlucmfwgypbvkxjqzETAOINSHRDLUCMFWGYPBVKXJQZ0123456789.,!?'\"-:;()[]{}<>/\\|@#$%&*+=_~^`éèüöäñçßøåαβγδабвд你好世界日本語🙂";
 
 // Kinds of tokens, as `tokenizer.ggml.token_type` numbers them.
 const NORMAL: i32 = 1;
@@ -27,7 +44,16 @@ const BYTE: i32 = 6;
 
 const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
 
-/// In the manner of Zephyr.
+/// In the manner of Zephyr: each message under its role, ended by EOS.
+const TEMPLATE_SMALL: &str = r"{% for message in messages %}
+{{ '<|' + message['role'] + '|>\n' + message['content'] + eos_token }}
+{% endfor %}
+{% if add_generation_prompt %}
+{{ '<|assistant|>' }}
+{% endif %}
+";
+
+/// The same, one line a message.
 const TEMPLATE_2: &str = "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + \
     message['content'] + eos_token + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
     {{ '<|assistant|>\\n' }}{% endif %}";
@@ -42,27 +68,38 @@ const TEMPLATE_QWEN: &str = "{% for message in messages %}{{ '<|im_start|>' + me
     message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}\
     {{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-impl Family {
+impl Vocabulary {
     /// Sets all `tokenizer.*` keys for a vocabulary of `size` tokens.
-    pub(super) fn describe(self, size: usize, metadata: &mut Metadata) {
+    pub(crate) fn describe(self, size: usize, metadata: &mut Metadata) {
         match self {
-            Family::Llama2 => sentence_piece(size, metadata),
-            Family::Llama3 => byte_pairs(size, &LLAMA_3, metadata),
-            Family::Qwen2 => byte_pairs(size, &QWEN_2, metadata),
+            Vocabulary::Small => {
+                assert_eq!(size, SMALL_VOCAB, "it has no other size");
+                let pieces = MERGED.split_whitespace().map(str::to_owned);
+                let pieces = pieces.chain(CHARACTERS.chars().map(String::from));
+                sentence_piece(pieces, metadata);
+                metadata.insert("tokenizer.ggml.add_space_prefix", true);
+                metadata.insert("tokenizer.chat_template", TEMPLATE_SMALL);
+            }
+            Vocabulary::Llama2 => {
+                let characters = "▁".chars().chain((0x21..0x7f_u8).map(char::from)).map(String::from);
+                let pieces = characters.chain(words("▁").into_iter().map(|[left, right]| left + &right));
+                sentence_piece(pieces.take(size.saturating_sub(3 + 256)), metadata);
+                metadata.insert("tokenizer.chat_template", TEMPLATE_2);
+            }
+            Vocabulary::Llama3 => byte_pairs(size, &LLAMA_3, metadata),
+            Vocabulary::Qwen2 => byte_pairs(size, &QWEN_2, metadata),
         }
     }
 }
 
-/// `<unk>`, BOS, EOS, the bytes, characters, then what words of Latin letters are made of, short ones first.
-fn sentence_piece(size: usize, metadata: &mut Metadata) {
+/// `<unk>`, BOS, EOS, the bytes, and pieces by rank.
+fn sentence_piece(pieces: impl Iterator<Item = String>, metadata: &mut Metadata) {
     let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).into();
     let mut kinds = vec![UNKNOWN, CONTROL, CONTROL];
     tokens.extend((0..=255u8).map(|byte| format!("<0x{byte:02X}>")));
     kinds.resize(tokens.len(), BYTE);
     let mut scores = vec![0.0; tokens.len()];
-    let characters = "▁".chars().chain((0x21..0x7f_u8).map(char::from)).map(String::from);
-    let pieces = characters.chain(words("▁").into_iter().map(|[left, right]| left + &right));
-    tokens.extend(pieces.take(size.saturating_sub(tokens.len())));
+    tokens.extend(pieces);
     kinds.resize(tokens.len(), NORMAL);
     scores.extend((0..tokens.len() - scores.len()).map(|rank| -(rank as f32)));
     for (key, value) in [
@@ -79,7 +116,6 @@ fn sentence_piece(size: usize, metadata: &mut Metadata) {
     ] {
         metadata.insert(format!("tokenizer.ggml.{key}"), value);
     }
-    metadata.insert("tokenizer.chat_template", Value::String(TEMPLATE_2.into()));
 }
 
 /// What byte-level tokenizers differ in.
@@ -203,15 +239,15 @@ mod tests {
 
     #[test]
     fn every_text_comes_back() {
-        for (family, size, bos) in [
-            (Family::Llama2, 512, 1),
-            (Family::Llama2, 32000, 1),
-            (Family::Llama2, 262_144, 1),
-            (Family::Llama3, 128_256, 128_000),
-            (Family::Qwen2, 151_936, 151_643),
+        for (vocabulary, size, bos) in [
+            (Vocabulary::Llama2, 512, 1),
+            (Vocabulary::Llama2, 32000, 1),
+            (Vocabulary::Llama2, 262_144, 1),
+            (Vocabulary::Llama3, 128_256, 128_000),
+            (Vocabulary::Qwen2, 151_936, 151_643),
         ] {
             let mut metadata = Metadata::default();
-            family.describe(size, &mut metadata);
+            vocabulary.describe(size, &mut metadata);
             let tokenizer = Tokenizer::from_metadata(&metadata).expect("a tokenizer");
             assert_eq!(tokenizer.vocab_size(), size);
             assert_eq!(tokenizer.special_ids().bos, Some(bos));
@@ -223,7 +259,7 @@ mod tests {
                 "\u{0}\u{7f}",
             ] {
                 let ids = tokenizer.encode(text, Encode { add_special: false, parse_special: false });
-                assert_eq!(tokenizer.decode(&ids), text, "{family:?}, {size}: {ids:?}");
+                assert_eq!(tokenizer.decode(&ids), text, "{vocabulary:?}, {size}: {ids:?}");
             }
             let words = "the rain in Spain stays mainly in the plain and nobody seems to mind";
             let ids = tokenizer.encode(words, Encode { add_special: false, parse_special: false });

@@ -1,0 +1,48 @@
+//! `rustorch synth`: a model of random weights in the shape of a real one.
+//!
+//! Speed and memory do not depend on what a model has learnt, so such a file measures as the real one does, and everything
+//! else about it is real: names, formats of tensors, a tokenizer that takes any text.
+
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::Context;
+use gguf::Gguf;
+use quantize::Mix;
+use synth::{Shape, Synth};
+
+use crate::files;
+use crate::output::{count, note, size};
+use crate::quantize::mix;
+
+/// What `synth` is told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Shapes are those of the models of these names, to the parameter; formats of tensors are those that
+`rustorch quantize` chooses. The weights are random: the file is made in seconds, says nothing
+sensible, and is as fast and as large as the real one.")]
+pub(crate) struct Args {
+    #[arg(value_name = "SHAPE", value_parser = <&Shape>::from_str, help = format!("The shape: {}", Shape::names()))]
+    shape: &'static Shape,
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// Formats of the weights, such as Q4_K_M
+    #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
+    mix: Mix,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let synth = Synth { shape: args.shape, mix: args.mix };
+    let is_random = |path: &Path| Gguf::open(path).is_ok_and(|file| Synth::wrote(&file));
+    let target = files::target("OUT", &args.output, &[], "GGUF file of random weights", is_random)?;
+    let mut out = BufWriter::with_capacity(1 << 20, target.create()?);
+    synth.write(&mut out)?;
+    out.into_inner().map_err(|error| error.into_error()).context("cannot write the file")?.finish()?;
+    let written = std::fs::metadata(&args.output).map_or(0, |metadata| metadata.len());
+    let (name, parameters) = (args.output.display(), count(synth.parameters()));
+    note(format_args!("{name}: {synth}, {parameters} parameters of random weights, {}", size(written)));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,386 @@
+//! The shapes of real models: hyper-parameters as their authors published them.
+
+use std::fmt;
+use std::io::Write;
+use std::str::FromStr;
+
+use gguf::{Gguf, Metadata, WriteError};
+use models::Family;
+use quant::Format;
+use quantize::{Facts, Mix};
+
+use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
+use crate::vocabulary::Vocabulary;
+
+/// What the names of models of random weights end in.
+const RANDOM: &str = ", random weights";
+
+/// The shape of a real model.
+#[derive(Debug, PartialEq)]
+pub struct Shape {
+    /// Its name.
+    pub name: &'static str,
+    spec: Spec,
+}
+
+/// All of them, by size.
+static SHAPES: [Shape; 12] = [
+    Shape {
+        name: "stories260k",
+        spec: Spec {
+            hidden: 64,
+            ffn: 172,
+            layers: 5,
+            heads: 8,
+            kv_heads: 4,
+            head_length: Some(8),
+            vocab: 512,
+            context: 512,
+            tied: true,
+            ..LLAMA_2
+        },
+    },
+    Shape {
+        name: "stories15m",
+        spec: Spec {
+            hidden: 288,
+            ffn: 768,
+            layers: 6,
+            heads: 6,
+            kv_heads: 6,
+            head_length: Some(48),
+            context: 256,
+            tied: true,
+            ..LLAMA_2
+        },
+    },
+    Shape { name: "qwen2.5-0.5b", spec: QWEN_2_5 },
+    Shape { name: "qwen3-0.6b", spec: QWEN_3 },
+    Shape { name: "gemma-3-1b", spec: GEMMA_3 },
+    Shape {
+        name: "tinyllama-1.1b",
+        spec: Spec {
+            hidden: 2048,
+            ffn: 5632,
+            layers: 22,
+            kv_heads: 4,
+            head_length: Some(64),
+            context: 2048,
+            ..LLAMA_2
+        },
+    },
+    Shape {
+        name: "llama-3.2-1b",
+        spec: Spec {
+            hidden: 2048,
+            ffn: 8192,
+            layers: 16,
+            head_length: Some(64),
+            context: 131_072,
+            tied: true,
+            rope_freqs: RopeFreqs::Llama3(32.0),
+            ..LLAMA_3
+        },
+    },
+    Shape {
+        name: "llama-3.2-3b",
+        spec: Spec {
+            hidden: 3072,
+            ffn: 8192,
+            layers: 28,
+            heads: 24,
+            context: 131_072,
+            tied: true,
+            rope_freqs: RopeFreqs::Llama3(32.0),
+            ..LLAMA_3
+        },
+    },
+    Shape {
+        name: "gemma-3-4b",
+        spec: Spec {
+            layers: 34,
+            hidden: 2560,
+            ffn: 10240,
+            heads: 8,
+            kv_heads: 4,
+            context: 131_072,
+            rope_scaling: Some(RopeScaling::Linear(8.0)),
+            window: Some(1024),
+            ..GEMMA_3
+        },
+    },
+    Shape { name: "llama-2-7b", spec: LLAMA_2 },
+    Shape { name: "llama-3-8b", spec: LLAMA_3 },
+    Shape {
+        name: "qwen3-30b-a3b",
+        spec: Spec {
+            architecture: "qwen3moe",
+            layers: 48,
+            hidden: 2048,
+            ffn: 768,
+            heads: 32,
+            kv_heads: 4,
+            experts: Some([128, 8]),
+            tied: false,
+            ..QWEN_3
+        },
+    },
+];
+
+/// Llama 2, 7B (Touvron et al. 2023).
+const LLAMA_2: Spec = Spec {
+    layers: 32,
+    hidden: 4096,
+    ffn: 11008,
+    heads: 32,
+    kv_heads: 32,
+    head_length: Some(128),
+    vocab: 32000,
+    context: 4096,
+    vocabulary: Vocabulary::Llama2,
+    ..Spec::new(Format::F32)
+};
+
+/// Llama 3, 8B (Grattafiori et al. 2024).
+const LLAMA_3: Spec = Spec {
+    ffn: 14336,
+    kv_heads: 8,
+    vocab: 128_256,
+    context: 8192,
+    rope_base: 500_000.0,
+    vocabulary: Vocabulary::Llama3,
+    ..LLAMA_2
+};
+
+/// Qwen 2.5, 0.5B (Yang et al. 2024).
+const QWEN_2_5: Spec = Spec {
+    architecture: "qwen2",
+    layers: 24,
+    hidden: 896,
+    ffn: 4864,
+    heads: 14,
+    kv_heads: 2,
+    head_length: Some(64),
+    vocab: 151_936,
+    context: 32768,
+    rms_eps: 1e-6,
+    rope_base: 1e6,
+    tied: true,
+    biases: &["attn_q", "attn_k", "attn_v"],
+    vocabulary: Vocabulary::Qwen2,
+    ..Spec::new(Format::F32)
+};
+
+/// Qwen 3, 0.6B (Yang et al. 2025).
+const QWEN_3: Spec = Spec {
+    architecture: "qwen3",
+    layers: 28,
+    hidden: 1024,
+    ffn: 3072,
+    heads: 16,
+    kv_heads: 8,
+    head_length: Some(128),
+    context: 40960,
+    biases: &[],
+    ..QWEN_2_5
+};
+
+/// Gemma 3, 1B (Gemma Team 2025).
+const GEMMA_3: Spec = Spec {
+    architecture: "gemma3",
+    layers: 26,
+    hidden: 1152,
+    ffn: 6912,
+    heads: 4,
+    kv_heads: 1,
+    head_length: Some(256),
+    vocab: 262_144,
+    context: 32768,
+    window: Some(512),
+    biases: &[],
+    vocabulary: Vocabulary::Llama2,
+    ..QWEN_2_5
+};
+
+/// What else shapes are called.
+const ALIASES: [(&str, &str); 3] =
+    [("llama-8b", "llama-3-8b"), ("llama-7b", "llama-2-7b"), ("tinyllama", "tinyllama-1.1b")];
+
+impl Shape {
+    /// The names, for people.
+    pub fn names() -> String {
+        SHAPES.iter().map(|shape| shape.name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl FromStr for &'static Shape {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<&'static Shape, String> {
+        let lower = name.to_lowercase();
+        let full = ALIASES.iter().find(|(alias, _)| *alias == lower).map_or(&*lower, |(_, full)| *full);
+        let found = SHAPES.iter().find(|shape| shape.name == full);
+        found.ok_or_else(|| format!("no shape {name:?}; there are {}", Shape::names()))
+    }
+}
+
+/// A shape and the formats of its weights, such as `llama-3.2-1b:Q8_0`.
+#[derive(Clone, Copy, Debug)]
+pub struct Synth {
+    /// The shape.
+    pub shape: &'static Shape,
+    /// Which formats its tensors have.
+    pub mix: Mix,
+}
+
+impl fmt::Display for Synth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.shape.name, self.mix)
+    }
+}
+
+impl FromStr for Synth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Synth, String> {
+        let example = "such as llama-3.2-1b:Q8_0";
+        let (shape, mix) = text.split_once(':').ok_or_else(|| format!("expected SHAPE:TYPE, {example}"))?;
+        Ok(Synth {
+            mix: mix.parse().map_err(|error: quantize::UnknownMix| error.to_string())?,
+            shape: shape.parse()?,
+        })
+    }
+}
+
+impl Synth {
+    /// Parameters, as models are named by them.
+    pub fn parameters(&self) -> usize {
+        let tensors = self.shape.spec.plan().into_iter().filter(|tensor| tensor.name != ROPE_FREQS);
+        tensors.map(|tensor| tensor.values()).sum()
+    }
+
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: impl Write) -> Result<(), WriteError> {
+        write(&self.metadata(), &self.tensors(), out).map(drop)
+    }
+
+    /// Whether `file` was written by [`Synth::write`].
+    pub fn wrote(file: &Gguf) -> bool {
+        let name = file.metadata().str("general.name");
+        name.is_ok_and(|name| name.is_some_and(|name| name.ends_with(RANDOM)))
+    }
+
+    /// The tensors in the order of the file.
+    fn tensors(&self) -> Vec<Planned> {
+        let spec = &self.shape.spec;
+        let facts = Facts {
+            architecture: Family::from_name(spec.architecture)
+                .expect("shapes are of families that are built"),
+            layers: spec.layers as usize,
+            heads: spec.heads as usize,
+            kv_heads: spec.kv_heads as usize,
+            tied: spec.tied,
+            imatrix: false,
+            pure: false,
+        };
+        let mut tensors = spec.plan();
+        for tensor in &mut tensors {
+            tensor.format =
+                quantize::choose(self.mix, &tensor.name, &tensor.shape, &facts).unwrap_or(tensor.format);
+        }
+        tensors
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut metadata = self.shape.spec.metadata();
+        metadata.insert("general.name", format!("{}{RANDOM}", self.shape.name));
+        metadata.insert("general.file_type", self.mix.file_type());
+        metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn shape(name: &str) -> &'static Shape {
+        name.parse().expect("a shape")
+    }
+
+    fn synth(name: &str, mix: Mix) -> Synth {
+        Synth { shape: shape(name), mix }
+    }
+
+    /// As the model cards count them, and for the two `stories` karpathy/llama2.c's checkpoints do; of Gemma 3 4B the text
+    /// alone.
+    #[test]
+    fn shapes_have_as_many_parameters_as_was_published() {
+        for (name, parameters) in [
+            ("stories260k", 260_032),
+            ("stories15m", 15_191_712),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("tinyllama-1.1b", 1_100_048_384),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("llama-3.2-3b", 3_212_749_824),
+            ("llama-2-7b", 6_738_415_616),
+            ("llama-3-8b", 8_030_261_248),
+            ("qwen3-0.6b", 596_049_920),
+            ("qwen3-30b-a3b", 30_532_122_624),
+            ("gemma-3-1b", 999_885_952),
+            ("gemma-3-4b", 3_880_099_328),
+        ] {
+            assert_eq!(synth(name, Mix::F32).parameters(), parameters, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_and_mistakes_answered() {
+        assert_eq!(shape("llama-8b"), shape("llama-3-8b"));
+        assert_eq!(shape("TinyLlama-1.1B").name, "tinyllama-1.1b");
+        let error = <&Shape>::from_str("gemma-2b").expect_err("is not there");
+        assert!(
+            error.contains("\"gemma-2b\"; there are stories260k, stories15m, qwen2.5-0.5b, qwen3-0.6b"),
+            "{error}"
+        );
+    }
+
+    /// transformers' `_compute_llama3_parameters` for Llama 3.2 1B: the first 15 waves are short enough, the
+    /// last 13 or so too long.
+    #[test]
+    fn long_waves_are_stretched() {
+        let factors = shape("llama-3.2-1b").spec.rope_factors(ROPE_FREQS);
+        assert_eq!(factors.len(), 32);
+        assert_eq!((factors[0], factors[31]), (1.0, 32.0));
+        assert!(factors.is_sorted(), "{factors:?}");
+        // theta^(-30/64) makes waves of 2 pi * 500000^(30/64) = 2948 tokens, 8192 / 2948 = 2.779 a context:
+        // smooth = 1.779 / 3 = 0.593, divisor 1 / (0.407 / 32 + 0.593) = 1.651.
+        assert!((factors[15] - 1.651).abs() < 2e-3, "{factors:?}");
+    }
+
+    /// llama.cpp's `llama_model_quantize` makes so many bytes of tensors of these shapes, and of the second in these
+    /// formats: rows of 896 values are no whole blocks of 256.
+    #[test]
+    fn a_mix_has_the_formats_of_the_real_file() {
+        let tensors = synth("tinyllama-1.1b", Mix::Q4_K_M).tensors();
+        let bytes = |tensor: &Planned| tensor.format.bytes_for(tensor.values() as u64).expect("whole blocks");
+        assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 667_078_656);
+        assert_eq!(tensors.last().map(|tensor| tensor.format), Some(Format::Q6_K));
+
+        let tensors = synth("qwen2.5-0.5b", Mix::Q4_K_M).tensors();
+        assert_eq!(tensors.iter().map(bytes).sum::<u64>(), 391_859_712);
+        for (format, expected) in [
+            (Format::Q5_0, 132),
+            (Format::F32, 121),
+            (Format::Q8_0, 13),
+            (Format::Q6_K, 12),
+            (Format::Q4_K, 12),
+        ] {
+            let found = tensors.iter().filter(|tensor| tensor.format == format).count();
+            assert_eq!(found, expected, "{format}");
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A model by its hyper-parameters: metadata, graph and tensors of random weights.
+//!
+//! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere shows in the output.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use gguf::{Layout, Metadata, Tensor, Value, WriteError};
+use graph::{Graph, Op, Role, Weight};
+use models::Model;
+use quant::Format;
+
+use crate::random::Random;
+use crate::vocabulary::{SMALL_VOCAB, Vocabulary};
+use crate::weights::write_matrix;
+
+/// Approximate standard deviation of the logits.
+const LOGIT_DEVIATION: f32 = 2.5;
+
+/// Approximate standard deviation of the output of a layer before the residual addition. Many values of the residual
+/// stream then exceed 10, which reveals clipping.
+const RESIDUAL_DEVIATION: f32 = 4.0;
+
+/// Standard deviation of the embedding: small compared with the layers' outputs, because a model with tied embeddings
+/// would otherwise always repeat the last token.
+const EMBEDDING_DEVIATION: f32 = 1.0;
+
+/// Standard deviation of biases, a quarter of that of the values they are added to. Value biases are equal at all
+/// positions; if they were larger, few tokens would ever be the top token.
+const BIAS_DEVIATION: f32 = 0.25;
+
+/// Standard deviation of router logits: the first expert of a row dominates, and a different choice of the last one
+/// changes little.
+const ROUTER_DEVIATION: f32 = 3.0;
+
+/// Matrices whose outputs are added to the residual stream.
+const LAST: [&str; 3] = ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight"];
+
+/// Norms before the residual addition.
+const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
+
+/// The parameters of a model, named after the metadata keys.
+///
+/// `Spec { tied: true, ..Spec::new(Format::F32) }` changes a single parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    /// `general.architecture`
+    pub architecture: &'static str,
+    /// Format of all matrices; vectors are F32.
+    pub format: Format,
+    /// Whether the embedding is also the output matrix.
+    pub tied: bool,
+    /// `block_count`
+    pub layers: u32,
+    /// `embedding_length`
+    pub hidden: u32,
+    /// `attention.head_count`
+    pub heads: u32,
+    /// `attention.head_count_kv`
+    pub kv_heads: u32,
+    /// `attention.key_length` and `attention.value_length`; omitted if `None`, which means `hidden / heads`.
+    pub head_length: Option<u32>,
+    /// `feed_forward_length`, and the hidden size of experts.
+    pub ffn: u32,
+    /// `expert_count` and `expert_used_count`; omitted if `None`.
+    pub experts: Option<[u32; 2]>,
+    /// `attention.sliding_window`; omitted if `None`.
+    pub window: Option<u32>,
+    /// `context_length`
+    pub context: u32,
+    /// `attention.layer_norm_rms_epsilon`
+    pub rms_eps: f32,
+    /// `rope.freq_base`
+    pub rope_base: f32,
+    /// `rope.scaling.type` and its parameters; omitted if `None`.
+    pub rope_scaling: Option<RopeScaling>,
+    /// The tensor `rope_freqs.weight`.
+    pub rope_freqs: RopeFreqs,
+    /// Linear layers with a bias, such as `attn_q`.
+    pub biases: &'static [&'static str],
+    /// Tokens of the vocabulary.
+    pub vocab: usize,
+    /// Which tokens these are.
+    pub vocabulary: Vocabulary,
+    /// Seed of the random weights.
+    pub seed: u64,
+}
+
+/// Divisors of RoPE's frequencies, one per pair.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeFreqs {
+    /// There is no such tensor.
+    None,
+    /// 1, 1.5, 2, …
+    Rising,
+    /// Those of Llama 3.1 and 3.2: 1 for short wavelengths, this factor for wavelengths above the 8192 tokens that the
+    /// model was first trained on, and interpolated between a quarter of these and all (`llama3` of
+    /// `modeling_rope_utils` in transformers).
+    Llama3(f64),
+}
+
+/// RoPE scaling for contexts longer than the original one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Linear, by this factor.
+    Linear(f32),
+    /// YaRN, by this factor from this `original_context_length`.
+    Yarn(f32, u32),
+    /// LongRoPE from this `original_context_length`, with tensors `rope_factors_short.weight` and `rope_factors_long.weight`.
+    LongRope(u32),
+}
+
+impl Spec {
+    /// The default model: 3 layers, hidden size 256, 8 heads of 32 and 2 KV heads, 512 tokens.
+    pub const fn new(format: Format) -> Spec {
+        Spec {
+            architecture: "llama",
+            format,
+            tied: false,
+            layers: 3,
+            hidden: 256,
+            heads: 8,
+            kv_heads: 2,
+            head_length: None,
+            ffn: 512,
+            experts: None,
+            window: None,
+            context: 2048,
+            rms_eps: 1e-5,
+            rope_base: 10000.0,
+            rope_scaling: None,
+            rope_freqs: RopeFreqs::None,
+            biases: &[],
+            vocab: SMALL_VOCAB,
+            vocabulary: Vocabulary::Small,
+            seed: 1,
+        }
+    }
+
+    /// Columns per head.
+    fn head(&self) -> u32 {
+        self.head_length.unwrap_or(self.hidden / self.heads)
+    }
+
+    /// The metadata of the file.
+    pub fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::default();
+        metadata.insert("general.architecture", Value::String(self.architecture.into()));
+        metadata.insert("general.name", Value::String(format!("random {}", self.format)));
+        metadata.insert("general.quantization_version", Value::U32(2));
+        let mut set = |key: &str, value| metadata.insert(format!("{}.{key}", self.architecture), value);
+        set("block_count", Value::U32(self.layers));
+        set("context_length", Value::U32(self.context));
+        set("embedding_length", Value::U32(self.hidden));
+        set("feed_forward_length", Value::U32(self.ffn));
+        set("attention.head_count", Value::U32(self.heads));
+        set("attention.head_count_kv", Value::U32(self.kv_heads));
+        set("attention.layer_norm_rms_epsilon", Value::F32(self.rms_eps));
+        if let Some(length) = self.head_length {
+            set("attention.key_length", Value::U32(length));
+            set("attention.value_length", Value::U32(length));
+        }
+        if let Some([count, used]) = self.experts {
+            set("expert_count", Value::U32(count));
+            set("expert_used_count", Value::U32(used));
+            if self.architecture != "llama" {
+                set("expert_feed_forward_length", Value::U32(self.ffn));
+            }
+        }
+        if let Some(window) = self.window {
+            set("attention.sliding_window", Value::U32(window));
+        }
+        set("rope.dimension_count", Value::U32(self.head()));
+        set("rope.freq_base", Value::F32(self.rope_base));
+        let (kind, factor, original) = match self.rope_scaling {
+            None => ("none", None, None),
+            Some(RopeScaling::Linear(factor)) => ("linear", Some(factor), None),
+            Some(RopeScaling::Yarn(factor, original)) => ("yarn", Some(factor), Some(original)),
+            Some(RopeScaling::LongRope(original)) => {
+                set("rope.scaling.attn_factor", Value::F32(1.19));
+                ("longrope", None, Some(original))
+            }
+        };
+        if self.rope_scaling.is_some() {
+            set("rope.scaling.type", Value::String(kind.into()));
+        }
+        if let Some(factor) = factor {
+            set("rope.scaling.factor", Value::F32(factor));
+        }
+        if let Some(original) = original {
+            set("rope.scaling.original_context_length", Value::U32(original));
+        }
+        set("vocab_size", Value::U32(self.vocab as u32));
+        self.vocabulary.describe(self.vocab, &mut metadata);
+        metadata
+    }
+
+    /// The graph of the model.
+    ///
+    /// # Panics
+    /// If the model is invalid.
+    pub fn graph(&self) -> Graph {
+        let has = |name: &str| match name {
+            "output.weight" => !self.tied,
+            ROPE_FREQS => self.rope_freqs != RopeFreqs::None,
+            _ => match name.strip_suffix(".bias").and_then(|name| name.rsplit_once('.')) {
+                Some((_, linear)) => self.biases.contains(&linear),
+                None => name.ends_with(".attn_norm.weight"),
+            },
+        };
+        let model = Model::of(&self.metadata(), &has);
+        model.unwrap_or_else(|error| panic!("{self:?}: {error}")).graph
+    }
+
+    /// The tensors in the order of the file.
+    ///
+    /// # Panics
+    /// When there is no such model.
+    pub fn plan(&self) -> Vec<Planned> {
+        let graph = self.graph();
+        let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
+        let weights = graph.weights().zip(graph.roles());
+        weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding)).collect()
+    }
+
+    /// The tensor of `weight`, random by its name, its use and its shape; `embedding` is the deviation of the embedding.
+    fn planned(&self, weight: &Weight, roles: &[Role], embedding: f32) -> Planned {
+        let name = &weight.tensor;
+        let base = name.strip_suffix(".weight").unwrap_or(name);
+        let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
+        let output = if self.tied { embedding } else { deviation(self.hidden) };
+        let inner = deviation(weight.cols as u32);
+        let normal = |deviation| Content::Normal { deviation };
+        let (format, content) = match roles {
+            [Role::Vector, ..] if name.starts_with("rope_") => {
+                (Format::F32, Content::Values(self.rope_factors(name)))
+            }
+            [Role::Vector, ..] if name.ends_with(".bias") => (Format::F32, normal(BIAS_DEVIATION)),
+            [Role::Vector, ..] => {
+                let mean = match &**name {
+                    "output_norm.weight" => LOGIT_DEVIATION / (output / deviation(self.hidden)),
+                    _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
+                    _ => 1.0,
+                };
+                (Format::F32, Content::Even { mean })
+            }
+            [Role::Table, ..] => (self.format, normal(embedding)),
+            // Real files have routers in F32, too.
+            _ if base.ends_with("ffn_gate_inp") => (Format::F32, normal(ROUTER_DEVIATION * inner)),
+            _ if name == "output.weight" => (self.format, normal(output)),
+            _ if is_last(&LAST) => (self.format, normal(RESIDUAL_DEVIATION * inner)),
+            _ => (self.format, normal(inner)),
+        };
+        let random = Random::new(self.seed, base);
+        Planned { name: name.clone(), shape: weight.tensor_shape(), format, content, random }
+    }
+
+    /// The values of a tensor of RoPE factors.
+    pub(crate) fn rope_factors(&self, name: &str) -> Vec<f32> {
+        let of_pair = |pair: u32| match (name, self.rope_freqs) {
+            ("rope_factors_short.weight", _) => 1.0 + pair as f32 * 0.125,
+            ("rope_factors_long.weight", _) => 2.0 + pair as f32,
+            (_, RopeFreqs::Llama3(factor)) => {
+                let exponent = 2.0 * f64::from(pair) / f64::from(self.head());
+                let waves = 8192.0 / (std::f64::consts::TAU * f64::from(self.rope_base).powf(exponent));
+                let smooth = ((waves - 1.0) / 3.0).clamp(0.0, 1.0);
+                (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+            }
+            (_, RopeFreqs::None | RopeFreqs::Rising) => 1.0 + pair as f32 / 2.0,
+        };
+        (0..self.head() / 2).map(of_pair).collect()
+    }
+
+    /// The tensors with their data.
+    ///
+    /// # Panics
+    /// When there is no such model, or a row is not whole blocks.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let tensor = |planned: Planned| {
+            let mut data = Vec::new();
+            planned.write(&mut data).expect("a vector takes all");
+            Tensor { name: planned.name, format: planned.format, shape: planned.shape, data: data.into() }
+        };
+        self.plan().into_iter().map(tensor).collect()
+    }
+
+    /// The complete file.
+    ///
+    /// # Panics
+    /// When there is no such model, or a row is not whole blocks.
+    pub fn file(&self) -> Vec<u8> {
+        write(&self.metadata(), &self.plan(), Vec::new()).expect("a model made of valid sizes")
+    }
+
+    /// Writes the complete file.
+    ///
+    /// # Errors
+    /// Those of the file system, and a row that is not whole blocks.
+    pub fn write_to(&self, path: &Path) -> Result<(), WriteError> {
+        write(&self.metadata(), &self.plan(), io::BufWriter::new(File::create(path)?)).map(drop)
+    }
+}
+
+/// Writes a file of `tensors`.
+pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) -> Result<W, WriteError> {
+    let mut layout = Layout::new(metadata)?;
+    for tensor in tensors {
+        layout.tensor(tensor.name.as_str(), &tensor.shape, tensor.format)?;
+    }
+    let mut writer = layout.begin(out)?;
+    for tensor in tensors {
+        writer.tensor_with(&tensor.name, |out| tensor.write(out))?;
+    }
+    writer.finish()
+}
+
+/// The tensor of [`RopeFreqs`].
+pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
+
+/// A tensor of random values.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Its name.
+    pub name: String,
+    /// Fastest dimension first.
+    pub shape: Vec<usize>,
+    /// Its format.
+    pub format: Format,
+    content: Content,
+    random: Random,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    /// Normally distributed around 0.
+    Normal { deviation: f32 },
+    /// Evenly distributed over a quarter of the mean to either side of it.
+    Even { mean: f32 },
+    /// These.
+    Values(Vec<f32>),
+}
+
+impl Planned {
+    /// How many values it has.
+    pub fn values(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Writes its data, a piece at a time.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Planned { format, random, .. } = *self;
+        match &self.content {
+            Content::Normal { deviation } => write_matrix(format, self.values(), *deviation, random, out),
+            Content::Even { mean } => (0..self.values() as u64)
+                .try_for_each(|i| out.write_all(&(mean * (0.75 + random.uniform(i) / 2.0)).to_le_bytes())),
+            Content::Values(values) => {
+                values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))
+            }
+        }
+    }
+}
+
+/// The factor that the graph applies to embeddings.
+fn embedding_scale(graph: &Graph) -> f32 {
+    let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
+    let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
+    graph.values().filter_map(|(_, value)| factor(value.op)).product()
+}
+
+/// The standard deviation of a matrix that preserves the scale of its input.
+fn deviation(inputs: u32) -> f32 {
+    1.0 / (inputs as f32).sqrt()
+}

@@ -1,0 +1,139 @@
+//! Random weights in every format, made without a quantiser.
+//!
+//! A quantised matrix is random block bytes whose F16 scales are then set, so that the values have
+//! mean about 0 and the standard deviation asked for. All bit patterns of a block occur.
+
+use std::io::{self, Write};
+
+use quant::Format;
+
+use crate::random::Random;
+
+/// What sets the size of a format's random values.
+struct Scales {
+    /// Offset of the F16 scale `d` in a block.
+    d: usize,
+    /// Root mean square of the values when `d` is 1 and all other bits are random.
+    rms: f32,
+    /// Offset of a second F16 scale, and its ratio to `d` for which the values have mean 0.
+    min: Option<(usize, f32)>,
+}
+
+/// `None` for the formats that have no blocks.
+fn scales(format: Format) -> Option<Scales> {
+    let (d, rms, min) = match format {
+        Format::F32 | Format::F16 | Format::BF16 => return None,
+        Format::Q4_0 => (0, 4.637, None),
+        Format::Q4_1 => (0, 4.610, Some((2, -7.5))),
+        Format::Q5_0 => (0, 9.247, None),
+        Format::Q5_1 => (0, 9.233, Some((2, -15.5))),
+        Format::Q8_0 => (0, 73.9, None),
+        Format::Q2_K => (80, 13.87, Some((82, 1.5))),
+        Format::Q3_K => (108, 43.34, None),
+        Format::Q4_K => (0, 258.3, Some((2, 7.5))),
+        Format::Q5_K => (0, 526.9, Some((2, 15.5))),
+        Format::Q6_K => (208, 1366.0, None),
+        Format::IQ4_NL => (0, 67.44, None),
+        Format::IQ4_XS => (0, 1246.0, None),
+    };
+    Some(Scales { d, rms, min })
+}
+
+/// Blocks that are made at once.
+const RUN: usize = 1 << 14;
+
+/// Writes `values` random values of standard deviation about `deviation`, as stored in `format`; the last block is
+/// whole.
+pub(crate) fn write_matrix(
+    format: Format,
+    values: usize,
+    deviation: f32,
+    random: Random,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (block_len, block_bytes) = (format.block_len(), format.block_bytes());
+    let blocks = values.div_ceil(block_len);
+    let mut bytes = vec![0; blocks.min(RUN) * block_bytes];
+    for first in (0..blocks).step_by(RUN) {
+        let bytes = &mut bytes[..(blocks - first).min(RUN) * block_bytes];
+        match scales(format) {
+            // Runs are whole words.
+            Some(scales) => {
+                random.fill((first * block_bytes / 8) as u64, bytes);
+                bytes.chunks_exact_mut(block_bytes).for_each(|block| scales.set(block, deviation));
+            }
+            None => {
+                let normal = (first as u64..).map(|i| random.normal(i) * deviation);
+                for (value, bytes) in normal.zip(bytes.chunks_exact_mut(block_bytes)) {
+                    match format {
+                        Format::F16 => bytes.copy_from_slice(&half::f16::from_f32(value).to_le_bytes()),
+                        Format::BF16 => bytes.copy_from_slice(&half::bf16::from_f32(value).to_le_bytes()),
+                        _ => bytes.copy_from_slice(&value.to_le_bytes()),
+                    }
+                }
+            }
+        }
+        out.write_all(bytes)?;
+    }
+    Ok(())
+}
+
+/// `values` random values of standard deviation about `deviation`, as stored in `format`; the last block is whole.
+pub fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_matrix(format, values, deviation, random, &mut bytes).expect("a vector takes all");
+    bytes
+}
+
+impl Scales {
+    /// Sets the scales of a block of random bytes.
+    fn set(&self, block: &mut [u8], deviation: f32) {
+        let Scales { d, rms, min } = *self;
+        // The bytes that stood in the scale's place make it differ from block to block, and its sign makes the mean 0
+        // where the values of a block lean to one side.
+        let spread = (0.75 + f32::from(block[d]) / 512.0) * if block[d + 1] < 128 { 1.0 } else { -1.0 };
+        let scale = half::f16::from_f32(deviation / rms * spread);
+        block[d..d + 2].copy_from_slice(&scale.to_le_bytes());
+        if let Some((min, ratio)) = min {
+            let scale = half::f16::from_f32(scale.to_f32() * ratio);
+            block[min..min + 2].copy_from_slice(&scale.to_le_bytes());
+        }
+    }
+}
+
+/// Makes the values in `bytes` as large as the scales of `format` allow, or larger than any F16; those of F16 stay.
+pub fn enlarge(format: Format, bytes: &mut [u8]) {
+    let (at, large): (usize, Vec<u8>) = match (scales(format), format) {
+        (Some(Scales { d, .. }), _) => (d, half::f16::MAX.to_le_bytes().into()),
+        (None, Format::F32) => (0, 1e5_f32.to_le_bytes().into()),
+        (None, Format::BF16) => (0, half::bf16::from_f32(1e5).to_le_bytes().into()),
+        (None, _) => return,
+    };
+    // Of plain numbers every third.
+    let step = if format.block_len() == 1 { 3 } else { 1 };
+    for block in bytes.chunks_exact_mut(format.block_bytes()).step_by(step) {
+        block[at..][..large.len()].copy_from_slice(&large);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_the_spread_asked_for() {
+        for format in Format::ALL {
+            let random = Random::new(7, format.name());
+            let mut values = vec![0.0; 1 << 16];
+            format.dequantize(&matrix(format, values.len(), 0.25, random), &mut values);
+            let mean = values.iter().map(|x| f64::from(*x)).sum::<f64>() / values.len() as f64;
+            let square = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / values.len() as f64;
+            assert!(mean.abs() < 0.01, "{format}: mean {mean}");
+            assert!(
+                (square.sqrt() / 0.25 - 1.0).abs() < 0.05,
+                "{format}: root mean square {}",
+                square.sqrt()
+            );
+        }
+    }
+}
