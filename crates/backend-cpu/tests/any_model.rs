@@ -13,9 +13,11 @@ const MEMORY: u64 = 64 << 20;
 /// Files, of which each takes some ten milliseconds.
 const FILES: u64 = 400;
 
+type MakeBackend = fn() -> Box<dyn Backend>;
+
 #[test]
 fn odd_models_give_an_error_or_numbers() {
-    let backends: [(&str, fn() -> Box<dyn Backend>); 3] = [
+    let backends: [(&str, MakeBackend); 3] = [
         ("cpu", || Box::new(Cpu::new(2.try_into().ok()).with_memory_limit(MEMORY))),
         ("cpu without repacking", || Box::new(Cpu::new(None).without_repacking().with_memory_limit(MEMORY))),
         ("reference", || Box::new(Reference::new().with_memory_limit(MEMORY))),
