@@ -166,11 +166,10 @@ fn help_speaks_of_its_own_command() {
 #[test]
 fn advice_can_be_followed() {
     let home = Home::new();
-    assert!(home.run("run -m MODEL").failed(2).contains("use '-f -'"));
-    for command in ["trace -m MODEL", "trace"] {
-        let error = home.run(command).failed(2);
-        assert!(error.contains("--prompt") && !error.contains("-f"), "{error}");
+    for command in ["run -m MODEL", "trace -m MODEL", "trace", "logits"] {
+        assert!(home.run(command).failed(2).contains("use '-f -'"), "{command}");
     }
+    assert!(!home.run("quantize").failed(2).contains("-f -"));
 }
 
 /// Nobody can be told that stderr is closed, so that is no error.
