@@ -178,12 +178,12 @@ impl Plan {
             Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
             Rows::Output => bucket.outputs.saturating_mul(shape.words) as u64,
         });
-        // Of RoPE, a cosine and a sine for each pair.
-        let angles = self.ropes.iter().map(|rope| bucket.rows.saturating_mul(rope.dims) as u64);
-        words.chain(angles).fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
+        // The cos/sin tables.
+        let tables = self.ropes.iter().map(|rope| bucket.rows.saturating_mul(rope.dims) as u64);
+        words.chain(tables).fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)
     }
 
-    /// Bytes that a thread keeps to work in, at most, when it takes `tile` rows at a time.
+    /// Maximum scratch bytes per thread with tiles of `tile` rows.
     pub(crate) fn scratch_bytes(&self, bound: &BoundProgram, tile: usize) -> u64 {
         let words = |phase: &Phase| match phase.kind {
             // Rows that only their own phase reads.
@@ -193,18 +193,16 @@ impl Plan {
                     .fold(0, |all: usize, &item| all.saturating_add(words_of(bound, item)))
                     .saturating_mul(tile)
             }
-            // A strip of a matrix that is packed whenever it is read, and rows of experts before they are packed.
+            // A strip packed on the fly, and rows of experts before packing.
             Kind::Linear | Kind::Experts => {
                 let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
                 let widest = weights.map(|(id, _)| bound.weight(id).cols);
                 widest.max().unwrap_or(0).saturating_mul(LANES.max(tile))
             }
-            // Means of some queries, and a page.
+            // PV of a query tile, and a page converted to f32.
             Kind::Attention => {
-                let stores = phase.items.iter().filter_map(|&item| match bound.value(value_of(item)).op {
-                    Op::Attention { store, .. } => Some(bound.graph().store(store)),
-                    _ => None,
-                });
+                let stores = phase.items.iter().filter_map(|&item| bound.value(value_of(item)).op.store());
+                let stores = stores.map(|(id, _)| bound.graph().store(id));
                 let widest = stores.map(|store| store.k_dim.max(store.v_dim)).max();
                 widest.unwrap_or(0).saturating_mul(QUERY_TILE + PAGE)
             }

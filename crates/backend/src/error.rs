@@ -1,7 +1,5 @@
 //! Errors of backends.
 
-use crate::registry::readable_size;
-
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -165,5 +163,31 @@ impl std::fmt::Display for Remedy {
             Remedy::UseCpu => "the device does not support this model; use the CPU",
             Remedy::RaiseLimit => "raise the device memory limit or offload fewer layers",
         })
+    }
+}
+
+/// A human-readable size, such as `1.2 MiB`.
+pub fn readable_size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    match bytes {
+        1 => "1 byte".to_owned(),
+        ..1024 => format!("{bytes} bytes"),
+        _ => {
+            let power = (1..units.len()).take_while(|&power| bytes >> (10 * power) >= 1024).count() + 1;
+            format!("{:.1} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power - 1])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_human_readable() {
+        let sizes = [0, 1, 1023, 1024, 1_500_000, (1 << 20) - 1, 1 << 50, u64::MAX].map(readable_size);
+        let expected =
+            ["0 bytes", "1 byte", "1023 bytes", "1.0 KiB", "1.4 MiB", "1024.0 KiB", "1.0 PiB", "16384.0 PiB"];
+        assert_eq!(sizes, expected);
     }
 }
