@@ -5,6 +5,7 @@
 //! are in `f64`.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 
 /// A token and its logit, never NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,9 +21,6 @@ pub(crate) fn top_k(all: impl Iterator<Item = Candidate>, k: usize, kept: &mut V
         kept.extend(all);
         return;
     }
-    let falling = |a: &Candidate, b: &Candidate| {
-        b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
-    };
     // Nearly all candidates fall to one comparison with the worst that was kept at the last cut.
     let room = k.saturating_mul(4).max(256);
     let mut least = f32::NEG_INFINITY;
@@ -39,6 +37,89 @@ pub(crate) fn top_k(all: impl Iterator<Item = Candidate>, k: usize, kept: &mut V
     }
     kept.sort_unstable_by(falling);
     kept.truncate(k);
+}
+
+/// The most probable first, the lower id of equals first.
+fn falling(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
+}
+
+/// Sorts the most probable first.
+pub(crate) fn sort_by_logit(candidates: &mut [Candidate]) {
+    candidates.sort_unstable_by(falling);
+}
+
+/// The most probable.
+pub(crate) fn best(candidates: &[Candidate]) -> Option<u32> {
+    candidates.iter().min_by(|a, b| falling(a, b)).map(|candidate| candidate.id)
+}
+
+/// Changes the logits of the tokens in `of`; what becomes infinite is made finite, so that no token is ruled out.
+pub(crate) fn change<T>(candidates: &mut [Candidate], of: &HashMap<u32, T>, by: impl Fn(f32, &T) -> f32) {
+    let change = |candidate: &mut Candidate, of: &T| {
+        candidate.logit = by(candidate.logit, of).clamp(f32::MIN, f32::MAX);
+    };
+    if of.len() < candidates.len() && candidates.is_sorted_by_key(|candidate| candidate.id) {
+        for (id, of) in of {
+            if let Ok(at) = candidates.binary_search_by_key(id, |candidate| candidate.id) {
+                change(&mut candidates[at], of);
+            }
+        }
+        return;
+    }
+    for candidate in candidates {
+        if let Some(of) = of.get(&candidate.id) {
+            change(candidate, of);
+        }
+    }
+}
+
+/// Keeps those whose logit is at most `n` standard deviations below the largest (Tang et al. 2024, top-nσ).
+pub(crate) fn top_n_sigma(candidates: &mut Vec<Candidate>, n: f32) {
+    let count = candidates.len() as f64;
+    let mean = candidates.iter().map(|c| f64::from(c.logit)).sum::<f64>() / count;
+    let squares = candidates.iter().map(|c| (f64::from(c.logit) - mean).powi(2)).sum::<f64>();
+    let least = f64::from(best_logit(candidates)) - f64::from(n) * (squares / count).sqrt();
+    candidates.retain(|candidate| f64::from(candidate.logit) >= least);
+}
+
+/// Of those with a probability of at least `threshold`, keeps only the least probable (XTC).
+pub(crate) fn exclude_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
+    sort_by_logit(candidates);
+    let (weights, total) = weights(candidates);
+    let top = weights.iter().take_while(|&weight| weight / total >= f64::from(threshold)).count();
+    candidates.drain(..top.saturating_sub(1));
+}
+
+/// Divides the logits by the temperature, after the largest was taken from them. With a range above 0 it goes from
+/// `temperature - range` to `temperature + range` as the entropy, relative to the largest possible, to the `exponent`
+/// goes from 0 to 1.
+pub(crate) fn temperature(candidates: &mut Vec<Candidate>, [temperature, range, exponent]: [f64; 3]) {
+    if candidates.len() <= 1 {
+        return;
+    }
+    let mut temperature = temperature;
+    if range > 0.0 {
+        let (weights, total) = weights(candidates);
+        let possible = weights.iter().filter(|&&weight| weight > 0.0);
+        let entropy: f64 = possible.map(|weight| -(weight / total) * (weight / total).ln()).sum();
+        let (least, most) = ((temperature - range).max(0.0), temperature + range);
+        temperature = least + (most - least) * (entropy / (candidates.len() as f64).ln()).powf(exponent);
+    }
+    let best = f64::from(best_logit(candidates));
+    for candidate in candidates.iter_mut() {
+        let below = f64::from(candidate.logit) - best;
+        // At temperature 0 the others are impossible.
+        candidate.logit = if below == 0.0 { 0.0 } else { (below / temperature) as f32 };
+    }
+    candidates.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
+}
+
+/// The probability of a token.
+pub(crate) fn probability(candidates: &[Candidate], id: u32) -> f64 {
+    let (weights, total) = weights(candidates);
+    let found = candidates.iter().zip(weights).find(|(candidate, _)| candidate.id == id);
+    found.map_or(0.0, |(_, weight)| weight / total)
 }
 
 /// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020); 1 keeps all.
@@ -77,14 +158,13 @@ pub(crate) fn min_p(candidates: &mut Vec<Candidate>, p: f32) {
     candidates.retain(|candidate| candidate.logit >= least);
 }
 
-/// Draws a token with probability proportional to `exp(logit / temperature)`; `u` lies in `[0, 1)`.
+/// Draws a token with probability proportional to `exp(logit)`; `u` is from `[0, 1)`.
 ///
 /// The tokens are laid out by id, so `u` names the same token whatever the filters did before.
-pub(crate) fn draw(candidates: &mut [Candidate], temperature: f32, u: f64) -> Option<u32> {
+pub(crate) fn draw(candidates: &mut [Candidate], u: f64) -> Option<u32> {
     candidates.sort_unstable_by_key(|candidate| candidate.id);
     let best = f64::from(best_logit(candidates));
-    let temperature = f64::from(temperature);
-    let weigh = |candidate: &Candidate| ((f64::from(candidate.logit) - best) / temperature).exp();
+    let weigh = |candidate: &Candidate| (f64::from(candidate.logit) - best).exp();
     let target = u * candidates.iter().map(weigh).sum::<f64>();
     let mut sum = 0.0;
     let mut last = None;
@@ -102,7 +182,7 @@ pub(crate) fn draw(candidates: &mut [Candidate], temperature: f32, u: f64) -> Op
 }
 
 /// Probability of each candidate up to a common factor, and their sum.
-fn weights(candidates: &[Candidate]) -> (Vec<f64>, f64) {
+pub(crate) fn weights(candidates: &[Candidate]) -> (Vec<f64>, f64) {
     let best = f64::from(best_logit(candidates));
     let weights: Vec<f64> = candidates.iter().map(|c| (f64::from(c.logit) - best).exp()).collect();
     let total = weights.iter().sum();

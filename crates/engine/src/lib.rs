@@ -71,6 +71,17 @@
 //!
 //! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
 //!
+//! A crate that depends on this one reaches all types of its public items: those of the crates below are in
+//! [`backend`], [`gguf`], [`graph`], [`models`], [`runner`], [`tokenizer`] and [`template`]. Its `Cargo.toml` needs
+//!
+//! ```toml
+//! [profile.dev.package."*"]
+//! opt-level = 3
+//! ```
+//!
+//! because development builds compile the kernels of `backend-cpu` without optimisation otherwise, which makes them ten to
+//! twenty times slower. A warning says so.
+//!
 //! Call order: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; bookkeeping only) and [`ModelRunner`] (the
 //! computation) → [`Sampler`] → [`Stop`]. The engine names no concrete backend.
 
@@ -90,6 +101,10 @@ mod sampling;
 pub mod scheduler;
 mod stop;
 
+// The crates whose types this one's fields, arguments and errors have.
+pub use ::chat as template;
+pub use {::backend, ::gguf, ::graph, ::models, ::runner, ::tokenizer};
+
 pub use self::chat::Chat;
 pub use self::engine::Engine;
 pub use ::chat::Message;
@@ -100,6 +115,9 @@ pub use model::{Model, NoTemplate};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
 pub use request::{Event, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;
-pub use sampling::{Logprobs, Processor, Sampler, Sampling, SamplingError};
+pub use sampling::{
+    Dry, DynamicTemperature, Logprobs, Mirostat, MirostatVersion, Processor, Sampler, SamplerKind, Sampling,
+    SamplingError, UnknownSampler, Xtc,
+};
 pub use scheduler::{Limits, Refusal};
 pub use stop::{Stop, StopReason};

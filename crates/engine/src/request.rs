@@ -28,7 +28,7 @@ pub struct Request {
     pub sequence: Option<SequenceId>,
     /// Return the log-probability of each token, and of this many most likely tokens.
     pub logprobs: Option<usize>,
-    /// Logit processors, such as a grammar. They run in this order, after the penalties of [`Request::sampling`].
+    /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Request::sampling`].
     pub processors: Vec<Box<dyn Processor>>,
 }
 

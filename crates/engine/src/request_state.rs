@@ -76,7 +76,7 @@ impl RequestState {
             let ends = tokenizer.special_ids().end_of_generation.iter();
             sampling.logit_bias.extend(ends.map(|&id| (id, f32::NEG_INFINITY)));
         }
-        let sampler = Sampler::new(sampling)?.with(processors);
+        let sampler = Sampler::new(sampling, &tokenizer)?.with(processors);
         let seed = sampler.seed();
         // After nothing but special tokens the answer is the start of the text: SentencePiece's leading space is not
         // part of it.

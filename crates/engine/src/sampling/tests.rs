@@ -1,8 +1,20 @@
 //! The sampler against llama.cpp's (`tools/goldens/sampling.py`), and what has no counterpart there.
 
+use std::str::FromStr;
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 use super::*;
+use crate::candidates::{self, Candidate};
+
+/// The vocabulary of the test models, 512 tokens.
+static TOKENIZER: LazyLock<Tokenizer> =
+    LazyLock::new(|| Tokenizer::from_metadata(&testkit::llama::small().metadata()).expect("a good file"));
+
+fn sampler(sampling: Sampling) -> Result<Sampler, SamplingError> {
+    Sampler::new(sampling, &TOKENIZER)
+}
 
 #[derive(Deserialize)]
 struct Case {
@@ -43,6 +55,28 @@ fn sampling(options: &serde_json::Map<String, serde_json::Value>) -> Sampling {
             "repeat_penalty" => sampling.repeat_penalty = number,
             "frequency_penalty" => sampling.frequency_penalty = number,
             "presence_penalty" => sampling.presence_penalty = number,
+            "temperature" => sampling.temperature = number,
+            "top_n_sigma" => sampling.top_n_sigma = number,
+            "dynamic_temperature.range" => sampling.dynamic_temperature.range = number,
+            "dynamic_temperature.exponent" => sampling.dynamic_temperature.exponent = number,
+            "xtc.probability" => sampling.xtc.probability = number,
+            "xtc.threshold" => sampling.xtc.threshold = number,
+            "dry.multiplier" => sampling.dry.multiplier = number,
+            "dry.base" => sampling.dry.base = number,
+            "dry.allowed_length" => sampling.dry.allowed_length = number as usize,
+            "dry.penalty_last_n" => sampling.dry.penalty_last_n = number as usize,
+            "dry.sequence_breakers" => {
+                sampling.dry.sequence_breakers = serde_json::from_value(value.clone()).unwrap();
+            }
+            "samplers" => {
+                let names = value.as_str().unwrap().split(';');
+                sampling.samplers = names.map(|name| SamplerKind::from_str(name).unwrap()).collect();
+            }
+            "mirostat" => {
+                let (version, tau, eta): (u32, f32, f32) = serde_json::from_value(value.clone()).unwrap();
+                let version = if version == 1 { MirostatVersion::V1 } else { MirostatVersion::V2 };
+                sampling.mirostat = Some(Mirostat { version, tau, eta });
+            }
             "logit_bias" => sampling.logit_bias = serde_json::from_value(value.clone()).unwrap(),
             other => panic!("unknown option {other}"),
         }
@@ -58,7 +92,7 @@ fn off() -> Sampling {
 fn with_any_seed(logits: &[f32], tokens: &[u32], sampling: Sampling) -> Result<u32, SamplingError> {
     let sample = |seed| {
         let seed = Some(seed);
-        Sampler::new(Sampling { seed, ..sampling.clone() })?.sample(logits, tokens)
+        sampler(Sampling { seed, ..sampling.clone() })?.sample(logits, tokens)
     };
     let first = sample(0);
     (1..64).for_each(|seed| assert_eq!(sample(seed), first, "seed {seed}"));
@@ -72,7 +106,7 @@ fn every_filter_keeps_what_llama_cpp_keeps() {
     for case in cases {
         let what = format!("seed {}, n {}, {:?}", case.seed, case.n, case.options);
         let before = logits(case.seed, case.n);
-        let mut sampler = Sampler::new(sampling(&case.options)).unwrap();
+        let mut sampler = sampler(sampling(&case.options)).unwrap();
         sampler.sample(&before, &case.history).unwrap();
         let mut kept: Vec<u32> = sampler.candidates.iter().map(|candidate| candidate.id).collect();
         kept.sort_unstable();
@@ -111,7 +145,7 @@ fn draws_follow_the_softmax() {
     let temperature = 0.5;
     let weights = logits.map(|logit: f64| (logit / f64::from(temperature)).exp());
     let total: f64 = weights.iter().sum();
-    let mut sampler = Sampler::new(Sampling { temperature, ..off() }).unwrap();
+    let mut sampler = sampler(Sampling { temperature, ..off() }).unwrap();
     let mut counts = [0; 4];
     for _ in 0..100_000 {
         counts[sampler.sample(&logits.map(|logit| logit as f32), &[]).unwrap() as usize] += 1;
@@ -126,7 +160,7 @@ fn draws_follow_the_softmax() {
 #[test]
 fn a_seed_gives_the_same_tokens_for_ever() {
     let logits = logits(3, 1000);
-    let mut sampler = Sampler::new(Sampling { seed: Some(42), ..Sampling::default() }).unwrap();
+    let mut sampler = sampler(Sampling { seed: Some(42), ..Sampling::default() }).unwrap();
     let tokens: Vec<u32> = (0..8).map(|_| sampler.sample(&logits, &[]).unwrap()).collect();
     assert_eq!(tokens, FOR_EVER);
 }
@@ -137,18 +171,18 @@ const FOR_EVER: [u32; 8] = [701, 299, 397, 430, 108, 865, 323, 787];
 #[test]
 fn a_random_seed_is_reported() {
     for seed in [None, Some(u32::MAX)] {
-        let sampler = || Sampler::new(Sampling { seed, ..off() }).unwrap().seed();
-        let seeds = [sampler(), sampler(), sampler()];
+        let seed = || sampler(Sampling { seed, ..off() }).unwrap().seed();
+        let seeds = [seed(), seed(), seed()];
         assert!(!seeds.contains(&u32::MAX) && seeds != [seeds[0]; 3]);
     }
-    assert_eq!(Sampler::new(Sampling { seed: Some(7), ..off() }).unwrap().seed(), 7);
+    assert_eq!(sampler(Sampling { seed: Some(7), ..off() }).unwrap().seed(), 7);
 }
 
 #[test]
 fn impossible_logits_are_errors() {
     let none = [f32::NEG_INFINITY; 3];
     for temperature in [0.0, 1.0] {
-        let mut sampler = Sampler::new(Sampling { temperature, ..off() }).unwrap();
+        let mut sampler = sampler(Sampling { temperature, ..off() }).unwrap();
         assert_eq!(sampler.sample(&none, &[]), Err(SamplingError::NoToken { biased: false }));
         assert_eq!(sampler.sample(&[], &[]), Err(SamplingError::NoToken { biased: false }));
         for broken in [f32::NAN, f32::INFINITY] {
@@ -175,7 +209,7 @@ fn a_banned_token_stays_banned_whatever_the_penalties_are() {
                 logit_bias: vec![(2, f32::NEG_INFINITY)],
                 ..off()
             };
-            let token = Sampler::new(sampling).unwrap().sample(&logits, &[2, 2]);
+            let token = sampler(sampling).unwrap().sample(&logits, &[2, 2]);
             assert!(matches!(token, Ok(0 | 1)), "{token:?}");
         }
     }
@@ -195,13 +229,29 @@ fn parameters_outside_their_range_are_refused() {
         Sampling { frequency_penalty: -3e38, ..off() },
         Sampling { frequency_penalty: f32::INFINITY, ..off() },
         Sampling { logit_bias: vec![(0, f32::NAN)], ..off() },
+        Sampling { top_n_sigma: f32::NAN, ..off() },
+        Sampling { xtc: Xtc { probability: 1.1, threshold: 0.1 }, ..off() },
+        Sampling { xtc: Xtc { probability: 1.0, threshold: f32::NAN }, ..off() },
+        Sampling { dry: Dry { base: 0.9, ..Dry::default() }, ..off() },
+        Sampling { dry: Dry { multiplier: -1.0, ..Dry::default() }, ..off() },
+        Sampling { dynamic_temperature: DynamicTemperature { range: -1.0, exponent: 1.0 }, ..off() },
+        Sampling { dynamic_temperature: DynamicTemperature { range: 1.0, exponent: f32::INFINITY }, ..off() },
+        Sampling {
+            mirostat: Some(Mirostat { version: MirostatVersion::V2, tau: f32::NAN, eta: 0.1 }),
+            ..off()
+        },
     ];
     for sampling in wrong {
-        let error = Sampler::new(sampling.clone()).unwrap_err();
+        let error = sampler(sampling.clone()).unwrap_err();
         assert!(matches!(error, SamplingError::Parameter { .. }), "{sampling:?}");
     }
-    let message = Sampler::new(Sampling { top_p: 1.5, ..off() }).unwrap_err().to_string();
+    let message = sampler(Sampling { top_p: 1.5, ..off() }).unwrap_err().to_string();
     assert_eq!(message, "sampling parameter `top_p` is 1.5, expected a number from 0 to 1");
+    for breaker in [String::new(), "x".repeat(41)] {
+        let dry = Dry { sequence_breakers: vec![breaker], ..Dry::default() };
+        let error = sampler(Sampling { dry, ..off() }).unwrap_err();
+        assert!(matches!(error, SamplingError::SequenceBreaker { .. }), "{error}");
+    }
 }
 
 #[test]
@@ -217,16 +267,174 @@ fn no_parameters_in_range_break_a_draw() {
             min_p: pick(&[0.0, 0.1, 1.0]),
             repeat_penalty: pick(&[1e-6, 0.5, 1.0, 1e6]),
             frequency_penalty: pick(&[-1e6, 0.0, 1e6]),
+            top_n_sigma: pick(&[-1.0, 1e-30, 1.0, 1e30]),
+            xtc: Xtc { probability: pick(&[0.0, 0.5, 1.0]), threshold: pick(&[0.0, 0.1, 0.5]) },
+            dynamic_temperature: DynamicTemperature {
+                range: pick(&[0.0, 1e-6, 1e6]),
+                exponent: pick(&[0.0, 1.0, 1e6]),
+            },
+            dry: Dry {
+                multiplier: pick(&[0.0, 1e-30, 1e6]),
+                base: pick(&[1.0, 1.75, 1e6]),
+                allowed_length: pick(&[0.0, 2.0]) as usize,
+                ..Dry::default()
+            },
+            mirostat: match pick(&[0.0, 0.0, 0.0, 1.0, 2.0]) {
+                0.0 => None,
+                version => Some(Mirostat {
+                    version: if version == 1.0 { MirostatVersion::V1 } else { MirostatVersion::V2 },
+                    tau: pick(&[0.0, 5.0, 1e6]),
+                    eta: pick(&[0.0, 0.1, 1e6]),
+                }),
+            },
+            samplers: {
+                let first = pick(&[0.0, 3.0, 6.0, 8.0]) as usize;
+                let (end, start) = SamplerKind::DEFAULT.split_at(first);
+                [start, end].concat()
+            },
             ..off()
         };
         let values: Vec<f32> = (0..200)
             .map(|_| pick(&[0.0, -0.0, 1.0, -3.5, 80.0, f32::MAX, f32::MIN, f32::NEG_INFINITY]))
             .collect();
-        let token = Sampler::new(sampling.clone()).unwrap().sample(&values, &[1, 2, 2, 500]);
+        let mut drawn = sampler(sampling.clone()).unwrap();
+        drawn.sample(&values, &[1, 2, 2, 500]).unwrap();
+        let token = drawn.sample(&values, &[1, 2, 1, 2, 2, 500]);
         let possible = |token: u32| values[token as usize] > f32::NEG_INFINITY;
         assert!(
             token.as_ref().is_ok_and(|&token| possible(token)),
             "round {round}: {token:?} with {sampling:?}"
         );
     }
+}
+
+/// A case of `tools/goldens/samplers.py`, of one of three kinds.
+#[derive(Deserialize)]
+struct Other {
+    seed: u64,
+    n: usize,
+    #[serde(default)]
+    history: Vec<u32>,
+    options: serde_json::Map<String, serde_json::Value>,
+    #[serde(flatten)]
+    expected: Expected,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Expected {
+    /// Tokens that are possible, and how probable.
+    Kept { ids: Vec<u32>, probabilities: Vec<f64> },
+    /// Logits that DRY changes.
+    Changed { changed: Vec<(u32, f32)> },
+    /// How many tokens Mirostat keeps, and which is drawn.
+    Steps { steps: Vec<(usize, u32)> },
+}
+
+#[test]
+fn every_other_sampler_does_what_llama_cpp_does() {
+    let cases: Vec<Other> = serde_json::from_str(include_str!("../../goldens/samplers.json")).unwrap();
+    assert_eq!(cases.len(), 178);
+    for case in cases {
+        let what = format!("seed {}, n {}, {:?}", case.seed, case.n, case.options);
+        let sampling = sampling(&case.options);
+        let before = logits(case.seed, case.n);
+        let mut drawn = sampler(sampling.clone()).unwrap();
+        match case.expected {
+            Expected::Kept { ids, probabilities } => {
+                drawn.sample(&before, &case.history).unwrap();
+                let kept = &mut drawn.candidates;
+                kept.sort_unstable_by_key(|candidate| candidate.id);
+                assert_eq!(kept.iter().map(|candidate| candidate.id).collect::<Vec<_>>(), ids, "{what}");
+                let (weights, total) = candidates::weights(kept);
+                for (weight, expected) in weights.iter().zip(probabilities) {
+                    let found = weight / total;
+                    assert!((found - expected).abs() < 2e-6, "{what}: {found} for {expected}");
+                }
+            }
+            Expected::Changed { changed } => {
+                drawn.sample(&before, &case.history).unwrap();
+                let is_changed = |c: &&Candidate| c.logit != before[c.id as usize];
+                let found: Vec<&Candidate> = drawn.candidates.iter().filter(is_changed).collect();
+                assert_eq!(found.len(), changed.len(), "{what}");
+                for (found, (id, expected)) in found.into_iter().zip(changed) {
+                    assert_eq!(found.id, id, "{what}");
+                    let error = (found.logit - expected).abs() / expected.abs().max(1.0);
+                    assert!(error < 1e-6, "{what}: {} for {expected}", found.logit);
+                }
+            }
+            // The draws are ours, so those of llama.cpp are observed in their place.
+            Expected::Steps { steps } => {
+                let mut state = mirostat::MirostatState::new(sampling.mirostat.unwrap());
+                for (step, (size, token)) in steps.into_iter().enumerate() {
+                    let uneven = |logit: f32| logit * logit.abs() / 8.0;
+                    let values = logits(case.seed + step as u64, case.n).into_iter().map(uneven);
+                    let mut kept: Vec<Candidate> =
+                        values.zip(0..).map(|(logit, id)| Candidate { id, logit }).collect();
+                    state.truncate(&mut kept, case.n);
+                    assert_eq!(kept.len(), size, "{what}, step {step}");
+                    state.observe(candidates::probability(&kept, token));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn xtc_acts_as_often_as_it_is_asked_to() {
+    let xtc = Xtc { probability: 0.3, threshold: 0.2 };
+    let mut drawn = sampler(Sampling { xtc, ..off() }).unwrap();
+    let acted = (0..10_000).filter(|_| {
+        drawn.sample(&[1.0, 0.9, -3.0], &[]).unwrap();
+        drawn.candidates.len() == 2
+    });
+    let share = acted.count() as f64 / 10_000.0;
+    assert!((share - 0.3).abs() < 0.023, "{share}");
+}
+
+#[test]
+fn mirostat_holds_the_surprise() {
+    for version in [MirostatVersion::V1, MirostatVersion::V2] {
+        let mirostat = Some(Mirostat { version, tau: 2.0, eta: 0.1 });
+        let mut drawn = sampler(Sampling { mirostat, top_k: 1, ..off() }).unwrap();
+        let values: Vec<f32> = logits(7, 512).into_iter().map(|logit| logit * logit.abs() / 8.0).collect();
+        let surprise = |_| {
+            let token = drawn.sample(&values, &[]).unwrap();
+            -candidates::probability(&drawn.candidates, token).log2()
+        };
+        let mean = (0..2_000).map(surprise).skip(200).sum::<f64>() / 1_800.0;
+        assert!((mean - 2.0).abs() < 0.15, "{version:?}: {mean} bits");
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_tokens_with_every_sampler() {
+    let sampling = Sampling {
+        seed: Some(5),
+        xtc: Xtc { probability: 0.5, threshold: 0.1 },
+        dynamic_temperature: DynamicTemperature { range: 0.5, exponent: 1.0 },
+        dry: Dry { multiplier: 0.8, ..Dry::default() },
+        ..Sampling::default()
+    };
+    let run = || {
+        let (mut drawn, mut tokens) = (sampler(sampling.clone()).unwrap(), vec![1, 2]);
+        for step in 0..50 {
+            let token = drawn.sample(&logits(step % 3, 512), &tokens).unwrap();
+            tokens.push(token);
+        }
+        tokens
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn samplers_have_names_and_letters() {
+    for kind in SamplerKind::DEFAULT {
+        assert_eq!(kind.name().parse(), Ok(kind));
+        assert_eq!(SamplerKind::from_letter(kind.letter()), Ok(kind));
+    }
+    assert_eq!("top-n-sigma".parse(), Ok(SamplerKind::TopNSigma));
+    assert_eq!("typical_p".parse(), Ok(SamplerKind::TypicalP));
+    let error = "infill".parse::<SamplerKind>().unwrap_err().to_string();
+    assert!(error.contains("infill") && error.contains("top_k (k)") && error.contains("xtc (x)"), "{error}");
 }

@@ -1,0 +1,126 @@
+//! DRY, "don't repeat yourself": a penalty of tokens that would extend a repeated sequence, which grows with its length.
+
+use std::collections::HashMap;
+
+use tokenizer::{Encode, Tokenizer};
+
+use super::Dry;
+use crate::candidates::{self, Candidate};
+
+/// The logarithm of the largest f32, as llama.cpp has it: bounds the exponent of the penalty.
+const MAX_LOG: f64 = 88.722_84;
+
+/// Tokens after the first one of a sequence breaker, at most.
+const MAX_TAIL: usize = 20;
+
+/// The penalty with its sequence breakers as tokens.
+#[derive(Clone, Debug)]
+pub(super) struct DryPenalty {
+    multiplier: f64,
+    base: f64,
+    allowed_length: usize,
+    last_n: usize,
+    /// By a token in which a breaker begins, the tokens in which it may end.
+    breakers: HashMap<u32, Vec<Vec<u32>>>,
+}
+
+impl DryPenalty {
+    /// `None` if it would change nothing.
+    pub(super) fn new(dry: &Dry, tokenizer: &Tokenizer) -> Option<DryPenalty> {
+        let is_off = dry.multiplier == 0.0 || dry.penalty_last_n == 0;
+        (!is_off).then(|| DryPenalty {
+            multiplier: dry.multiplier.into(),
+            base: dry.base.into(),
+            allowed_length: dry.allowed_length,
+            last_n: dry.penalty_last_n,
+            breakers: breakers(&dry.sequence_breakers, tokenizer),
+        })
+    }
+
+    pub(super) fn apply(&mut self, tokens: &[u32], kept: &mut [Candidate]) {
+        let tokens = &tokens[tokens.len().saturating_sub(self.last_n)..];
+        if tokens.len() <= self.allowed_length {
+            return;
+        }
+        let limit = self.after_breaker(tokens);
+        if limit < self.allowed_length {
+            return;
+        }
+        let mut longest: HashMap<u32, usize> = HashMap::new();
+        for (k, repeated) in suffix_lengths(tokens).into_iter().enumerate().skip(1) {
+            let (repeated, next) = (repeated.min(limit), tokens[tokens.len() - k]);
+            if repeated >= self.allowed_length && !self.is_breaker(next) {
+                let length = longest.entry(next).or_default();
+                *length = repeated.max(*length);
+            }
+        }
+        let max_exponent =
+            if self.base > 1.000_001 { (MAX_LOG / self.base.ln()) as usize } else { usize::MAX };
+        candidates::change(kept, &longest, |logit, &length| {
+            let exponent = (length - self.allowed_length).min(max_exponent);
+            (f64::from(logit) - self.multiplier * self.base.powf(exponent as f64)) as f32
+        });
+    }
+
+    /// Whether the token contains a sequence breaker.
+    fn is_breaker(&self, token: u32) -> bool {
+        self.breakers.get(&token).is_some_and(|tails| tails.iter().any(Vec::is_empty))
+    }
+
+    /// How many tokens are after the last sequence breaker; all where there is none.
+    fn after_breaker(&self, tokens: &[u32]) -> usize {
+        let ends = |(i, token): (usize, &u32)| {
+            let rest = &tokens[i + 1..];
+            let tails = self.breakers.get(token)?.iter().filter(|tail| rest.starts_with(tail));
+            Some(rest.len() - tails.map(Vec::len).max()?)
+        };
+        tokens.iter().enumerate().rev().find_map(ends).unwrap_or(tokens.len())
+    }
+}
+
+/// By `k`, how many tokens before the last `k` ones are the same as the last tokens of all (Z-algorithm on the reversed
+/// sequence).
+fn suffix_lengths(tokens: &[u32]) -> Vec<usize> {
+    let n = tokens.len();
+    let back = |i: usize| tokens[n - 1 - i];
+    let mut lengths = vec![n; n];
+    let (mut left, mut right) = (0, 0);
+    for k in 1..n {
+        let mut length = if k < right { lengths[k - left].min(right - k) } else { 0 };
+        while k + length < n && back(length) == back(k + length) {
+            length += 1;
+        }
+        if k + length > right {
+            (left, right) = (k, k + length);
+        }
+        lengths[k] = length;
+    }
+    lengths
+}
+
+/// The tokens in which each of `texts` can begin, and those in which it can end then: none where the token contains all
+/// of it.
+fn breakers(texts: &[String], tokenizer: &Tokenizer) -> HashMap<u32, Vec<Vec<u32>>> {
+    let mut breakers: HashMap<u32, Vec<Vec<u32>>> = HashMap::new();
+    for text in texts {
+        for id in 0..tokenizer.vocab_size() as u32 {
+            let piece = tokenizer.token_bytes(id).unwrap_or_default();
+            let tails = breakers.entry(id).or_default();
+            if piece.windows(text.len()).any(|window| window == text.as_bytes()) {
+                tails.push(Vec::new());
+                continue;
+            }
+            // The ends of the piece that are beginnings of the text.
+            for len in (1..text.len().min(piece.len() + 1)).filter(|&len| text.is_char_boundary(len)) {
+                if piece.ends_with(&text.as_bytes()[..len]) {
+                    let options = Encode { add_special: false, parse_special: false };
+                    let mut tail = tokenizer.encode(&text[len..], options);
+                    tail.truncate(MAX_TAIL);
+                    tails.push(tail);
+                }
+            }
+        }
+    }
+    breakers.retain(|_, tails| !tails.is_empty());
+    breakers
+}

@@ -1,0 +1,54 @@
+//! Mirostat (Basu et al. 2020, "Mirostat: a neural text decoding algorithm that directly controls perplexity").
+
+use super::{Mirostat, MirostatVersion};
+use crate::candidates::{self, Candidate};
+
+/// The most probable tokens from which version 1 estimates the exponent of Zipf's law.
+const MOST_PROBABLE: usize = 100;
+
+/// What a request's draws have learnt.
+#[derive(Clone, Debug)]
+pub(super) struct MirostatState {
+    parameters: Mirostat,
+    /// The maximum surprise in bits.
+    mu: f64,
+}
+
+impl MirostatState {
+    pub(super) fn new(parameters: Mirostat) -> MirostatState {
+        MirostatState { parameters, mu: 2.0 * f64::from(parameters.tau) }
+    }
+
+    /// Keeps the tokens that are not too surprising, at least one.
+    pub(super) fn truncate(&self, kept: &mut Vec<Candidate>, n_vocab: usize) {
+        candidates::sort_by_logit(kept);
+        let (weights, total) = candidates::weights(kept);
+        let most = match self.parameters.version {
+            MirostatVersion::V1 => self.most_by_zipf(&weights, n_vocab),
+            MirostatVersion::V2 => {
+                weights.iter().take_while(|&weight| -(weight / total).log2() <= self.mu).count()
+            }
+        };
+        kept.truncate(most.max(1));
+    }
+
+    /// How many of the most probable tokens have the expected surprise, by Zipf's law with the exponent estimated.
+    fn most_by_zipf(&self, weights: &[f64], n_vocab: usize) -> usize {
+        let (mut products, mut squares) = (0.0, 0.0);
+        for (i, pair) in weights.windows(2).take(MOST_PROBABLE - 1).enumerate() {
+            let t = ((i + 2) as f64 / (i + 1) as f64).ln();
+            products += t * (pair[0] / pair[1]).ln();
+            squares += t * t;
+        }
+        let s = products / squares;
+        let epsilon = s - 1.0;
+        let k = epsilon * self.mu.exp2() / (1.0 - (n_vocab as f64).powf(-epsilon));
+        k.powf(1.0 / s) as usize
+    }
+
+    /// Takes note of the probability that a drawn token had.
+    pub(super) fn observe(&mut self, probability: f64) {
+        let error = -probability.log2() - f64::from(self.parameters.tau);
+        self.mu -= f64::from(self.parameters.eta) * error;
+    }
+}
