@@ -86,6 +86,19 @@ struct State {
     activation_bytes: u64,
 }
 
+/// Says once that the kernels were compiled without optimisation.
+fn warn_of_slow_kernels() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    if cfg!(slow_kernels) {
+        ONCE.call_once(|| {
+            tracing::warn!(
+                "the CPU kernels are compiled without optimisation, which makes them ten to twenty times slower: add \
+                 `[profile.dev.package.\"*\"] opt-level = 3` to Cargo.toml"
+            );
+        });
+    }
+}
+
 impl Cpu {
     /// An instance with `threads` threads, by default the system's available parallelism.
     pub fn new(threads: Option<NonZero<usize>>) -> Cpu {
@@ -95,6 +108,7 @@ impl Cpu {
     /// An instance that uses the kernels of `isa`; `None` if this CPU lacks it.
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let kernels = Kernels::new(isa)?;
+        warn_of_slow_kernels();
         let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
         let options = Options { is_repacking: true, f32_activations: false };
         Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None })

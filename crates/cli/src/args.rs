@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 use backend_cpu::Isa;
 use clap::ValueEnum;
-use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, RangedI64ValueParser};
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use engine::{KvFormat, Model};
 
 use crate::output::Usage;
 use crate::registry::BackendName;
-use crate::values::{
-    GpuLayers, LogitBias, Size, factor, finite, from_1_to, max_tokens, n_ctx, penalty, probability, unescape,
-};
+use crate::sampling::SamplingArgs;
+use crate::values::{GpuLayers, Size, from_1_to, max_tokens, n_ctx, unescape};
 
 /// How the help of `--escape` begins.
 pub(crate) const ESCAPES: &str = r#"Read \n, \t, \r, \", \', \\ and \xHH"#;
@@ -151,54 +150,6 @@ impl CacheArgs {
 pub(crate) enum CacheType {
     F16,
     F32,
-}
-
-/// How tokens are chosen.
-#[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct SamplingArgs {
-    /// 0 takes the most probable token, more takes others more often [short: --temp]
-    #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
-    #[arg(value_parser = finite)]
-    pub(crate) temperature: f32,
-    /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K")]
-    pub(crate) top_k: i64,
-    /// Keep the most probable tokens up to probability P; 1 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
-    #[arg(value_parser = probability)]
-    pub(crate) top_p: f32,
-    /// Keep tokens at least P times as probable as the best; 0 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
-    #[arg(value_parser = probability)]
-    pub(crate) min_p: f32,
-    /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
-    #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
-    #[arg(value_parser = probability)]
-    pub(crate) typical_p: f32,
-    /// Make tokens that were there before less probable; 1 is off
-    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
-    #[arg(value_parser = factor)]
-    pub(crate) repeat_penalty: f32,
-    /// The same, more for each time they were there; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
-    #[arg(value_parser = penalty)]
-    pub(crate) frequency_penalty: f32,
-    /// The same, once; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
-    #[arg(value_parser = penalty)]
-    pub(crate) presence_penalty: f32,
-    /// How many of the last tokens the penalties look at; -1 is all, 0 none
-    #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
-    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
-    pub(crate) repeat_last_n: i64,
-    /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
-    #[arg(short = 'l', long, value_name = "ID+BIAS")]
-    pub(crate) logit_bias: Vec<LogitBias>,
-    /// Seed of the draws; -1 is a random one
-    #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
-    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
-    pub(crate) seed: i64,
 }
 
 /// How answers come about; a chat can change it.

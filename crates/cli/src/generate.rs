@@ -4,13 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::bail;
-use engine::{Chat, Engine, Event, RequestId, Sampling, Stop, StopReason, Usage};
+use engine::{Chat, Engine, Event, RequestId, Stop, StopReason, Usage};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{AnswerArgs, TemplateArgs};
 use crate::interrupt::Answering;
 use crate::output::{counted, note};
-use crate::values::LogitBias;
 
 /// How a request went.
 pub(crate) struct Outcome {
@@ -81,19 +80,7 @@ pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
     // -1 goes on until the model stops.
     chat.max_tokens = usize::try_from(length.max_tokens).ok();
     chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
-    chat.sampling = Sampling {
-        temperature: sampling.temperature,
-        top_k: usize::try_from(sampling.top_k).unwrap_or(0),
-        typical_p: sampling.typical_p,
-        top_p: sampling.top_p,
-        min_p: sampling.min_p,
-        repeat_penalty: sampling.repeat_penalty,
-        frequency_penalty: sampling.frequency_penalty,
-        presence_penalty: sampling.presence_penalty,
-        penalty_last_n: usize::try_from(sampling.repeat_last_n).unwrap_or(usize::MAX),
-        logit_bias: sampling.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
-        seed: u32::try_from(sampling.seed).ok(),
-    };
+    chat.sampling = sampling.sampling();
 }
 
 /// Says when there is a system message, but no template that would put it anywhere.

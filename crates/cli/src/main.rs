@@ -27,6 +27,7 @@ mod placement;
 mod quantize;
 mod registry;
 mod run;
+mod sampling;
 mod sequence;
 mod settings;
 mod synth;

@@ -41,6 +41,16 @@ pub(crate) fn penalty(text: &str) -> Result<f32, String> {
     number(text, |value| value.abs() <= 1e6, "a number from -1000000 to 1000000")
 }
 
+/// A factor or width that may be 0.
+pub(crate) fn positive(text: &str) -> Result<f32, String> {
+    number(text, |value| (0.0..=1e6).contains(&value), "a number from 0 to 1000000")
+}
+
+/// The base of a power that grows.
+pub(crate) fn from_1(text: &str) -> Result<f32, String> {
+    number(text, |value| (1.0..=1e6).contains(&value), "a number from 1 to 1000000")
+}
+
 /// The ranges are those that the engine takes; here they are checked before a model is loaded.
 fn number(text: &str, is_fine: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
     text.parse().ok().filter(|&value| is_fine(value)).ok_or_else(|| format!("expected {expected}"))

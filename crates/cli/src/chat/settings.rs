@@ -48,13 +48,12 @@ impl Settings {
         });
         let words: Vec<String> = words.collect();
         let matches = parser.clone().try_get_matches_from(words);
-        let answers = matches.and_then(|matches| AnswerArgs::from_arg_matches(&matches));
+        let changed = matches.and_then(|matches| Settings::from_arg_matches(&matches));
         // The source says what was expected; the rest speaks of a command line.
-        self.answers = answers.map_err(|error| {
+        *self = changed.map_err(|error| {
             let why = error.source().map_or(String::new(), |why| format!(": {why}"));
             format!("{name} cannot be {value:?}{why}")
         })?;
-        self.given = given;
         Ok(format!("{name}: {}", shown(&self.given[name])))
     }
 

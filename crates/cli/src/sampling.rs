@@ -1,0 +1,214 @@
+//! How tokens are chosen: the options of the samplers, which a chat can set, too.
+
+use std::str::FromStr;
+
+use clap::builder::RangedI64ValueParser;
+use engine::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerKind, Sampling, Xtc};
+
+use crate::values::{LogitBias, factor, finite, from_1, penalty, positive, probability, unescape};
+
+/// How tokens are chosen.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// 0 takes the most probable token, more takes others more often [short: --temp]
+    #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
+    #[arg(value_parser = finite)]
+    pub(crate) temperature: f32,
+    /// Keep the K most probable tokens; 0 keeps all
+    #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K")]
+    pub(crate) top_k: i64,
+    /// Keep the most probable tokens up to probability P; 1 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
+    #[arg(value_parser = probability)]
+    pub(crate) top_p: f32,
+    /// Keep tokens at least P times as probable as the best; 0 keeps all
+    #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
+    #[arg(value_parser = probability)]
+    pub(crate) min_p: f32,
+    /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
+    #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
+    #[arg(value_parser = probability)]
+    pub(crate) typical_p: f32,
+    /// Make tokens that were there before less probable; 1 is off
+    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
+    #[arg(value_parser = factor)]
+    pub(crate) repeat_penalty: f32,
+    /// The same, more for each time they were there; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
+    #[arg(value_parser = penalty)]
+    pub(crate) frequency_penalty: f32,
+    /// The same, once; 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
+    #[arg(value_parser = penalty)]
+    pub(crate) presence_penalty: f32,
+    /// How many of the last tokens the penalties look at; -1 is all, 0 none
+    #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
+    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    pub(crate) repeat_last_n: i64,
+    /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
+    #[arg(short = 'l', long, value_name = "ID+BIAS")]
+    pub(crate) logit_bias: Vec<LogitBias>,
+    /// Seed of the draws; -1 is a random one
+    #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
+    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
+    pub(crate) seed: i64,
+    /// Keep tokens whose logit is at most N standard deviations below the largest; 0 or less keeps all
+    #[arg(long, alias = "top-n-sigma", value_name = "N", default_value_t = -1.0, env = "RUSTORCH_TOP_NSIGMA")]
+    #[arg(value_parser = finite)]
+    pub(crate) top_nsigma: f32,
+    /// Exclude top choices with probability P; 0 is off
+    #[arg(long, value_name = "P", default_value_t = 0.0, env = "RUSTORCH_XTC_PROBABILITY")]
+    #[arg(value_parser = probability)]
+    pub(crate) xtc_probability: f32,
+    /// How probable a top choice is; above 0.5 is off
+    #[arg(long, value_name = "P", default_value_t = 0.1, env = "RUSTORCH_XTC_THRESHOLD")]
+    #[arg(value_parser = probability)]
+    pub(crate) xtc_threshold: f32,
+    /// Penalise tokens that extend a repeated sequence (DRY); 0 is off
+    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_DRY_MULTIPLIER")]
+    #[arg(value_parser = positive)]
+    pub(crate) dry_multiplier: f32,
+    /// How the penalty grows with each repeated token
+    #[arg(long, value_name = "X", default_value_t = 1.75, env = "RUSTORCH_DRY_BASE")]
+    #[arg(value_parser = from_1)]
+    pub(crate) dry_base: f32,
+    /// Repeated tokens without a penalty
+    #[arg(long, value_name = "N", default_value_t = 2, env = "RUSTORCH_DRY_ALLOWED_LENGTH")]
+    pub(crate) dry_allowed_length: usize,
+    /// How many of the last tokens DRY looks at; -1 is all, 0 none
+    #[arg(long, value_name = "N", default_value_t = -1, env = "RUSTORCH_DRY_PENALTY_LAST_N")]
+    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    pub(crate) dry_penalty_last_n: i64,
+    /// Text that repetitions do not extend across, with escapes such as \n; may be repeated; none is none
+    #[arg(long, value_name = "TEXT", value_parser = breaker, default_values = ["\\n", ":", "\"", "*"])]
+    pub(crate) dry_sequence_breaker: Vec<String>,
+    /// Let the temperature follow the entropy, from T - R to T + R; 0 is off
+    #[arg(long, value_name = "R", default_value_t = 0.0, env = "RUSTORCH_DYNATEMP_RANGE")]
+    #[arg(value_parser = positive)]
+    pub(crate) dynatemp_range: f32,
+    /// Exponent of the entropy
+    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_DYNATEMP_EXP")]
+    #[arg(value_parser = positive)]
+    pub(crate) dynatemp_exp: f32,
+    /// Hold the surprise of tokens by Mirostat 1 or 2, with the temperature and no other sampler; 0 is off
+    #[arg(long, value_name = "N", default_value_t = 0, env = "RUSTORCH_MIROSTAT")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) mirostat: u8,
+    /// Learning rate of Mirostat
+    #[arg(long, value_name = "X", default_value_t = 0.1, env = "RUSTORCH_MIROSTAT_LR")]
+    #[arg(value_parser = positive)]
+    pub(crate) mirostat_lr: f32,
+    /// Surprise that Mirostat holds, in bits
+    #[arg(long, value_name = "BITS", default_value_t = 5.0, env = "RUSTORCH_MIROSTAT_ENT")]
+    #[arg(value_parser = positive)]
+    pub(crate) mirostat_ent: f32,
+    /// The order of the samplers, by names with ; between, or by letters, such as edskypmxt; others do not run
+    #[arg(long, aliases = ["sampling-seq", "sampler-seq"], value_name = "NAMES")]
+    #[arg(default_value = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature")]
+    pub(crate) samplers: Samplers,
+}
+
+/// Samplers in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Samplers(Vec<SamplerKind>);
+
+impl FromStr for Samplers {
+    type Err = String;
+
+    /// Names with `;` between, or letters, which are no name.
+    fn from_str(text: &str) -> Result<Samplers, String> {
+        let names = text.split(';').filter(|name| !name.trim().is_empty());
+        let named: Result<Vec<SamplerKind>, _> = names.map(str::parse).collect();
+        let letters: Result<Vec<SamplerKind>, _> = text.chars().map(SamplerKind::from_letter).collect();
+        let found = if letters.is_ok() { named.or(letters) } else { named };
+        found.map(Samplers).map_err(|error| error.to_string())
+    }
+}
+
+/// A sequence breaker of DRY.
+fn breaker(text: &str) -> Result<String, String> {
+    let text = unescape(text)?;
+    let is_fine = (1..=40).contains(&text.len());
+    is_fine.then_some(text).ok_or_else(|| "expected a text of 1 to 40 bytes".to_owned())
+}
+
+impl SamplingArgs {
+    /// What the engine is asked for.
+    pub(crate) fn sampling(&self) -> Sampling {
+        let last = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+        let breakers = match &self.dry_sequence_breaker[..] {
+            [none] if none == "none" => Vec::new(),
+            given => given.to_vec(),
+        };
+        let version = match self.mirostat {
+            0 => None,
+            1 => Some(MirostatVersion::V1),
+            _ => Some(MirostatVersion::V2),
+        };
+        let (range, exponent) = (self.dynatemp_range, self.dynatemp_exp);
+        Sampling {
+            temperature: self.temperature,
+            dynamic_temperature: DynamicTemperature { range, exponent },
+            top_k: usize::try_from(self.top_k).unwrap_or(0),
+            typical_p: self.typical_p,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            top_n_sigma: self.top_nsigma,
+            xtc: Xtc { probability: self.xtc_probability, threshold: self.xtc_threshold },
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            penalty_last_n: last(self.repeat_last_n),
+            dry: Dry {
+                multiplier: self.dry_multiplier,
+                base: self.dry_base,
+                allowed_length: self.dry_allowed_length,
+                penalty_last_n: last(self.dry_penalty_last_n),
+                sequence_breakers: breakers,
+            },
+            mirostat: version.map(|version| Mirostat {
+                version,
+                tau: self.mirostat_ent,
+                eta: self.mirostat_lr,
+            }),
+            samplers: self.samplers.0.clone(),
+            logit_bias: self.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
+            seed: u32::try_from(self.seed).ok(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct All {
+        #[command(flatten)]
+        sampling: SamplingArgs,
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_engine() {
+        use clap::Parser as _;
+        assert_eq!(All::parse_from(["x"]).sampling.sampling(), Sampling::default());
+        let none = All::parse_from(["x", "--dry-sequence-breaker", "none"]).sampling.sampling();
+        assert!(none.dry.sequence_breakers.is_empty());
+    }
+
+    #[test]
+    fn samplers_are_named_or_have_letters() {
+        let order = |text: &str| text.parse().map(|Samplers(kinds)| kinds);
+        let expected = Ok(vec![SamplerKind::TopK, SamplerKind::Temperature]);
+        for text in ["top_k;temperature", "top-k; temp", "kt"] {
+            assert_eq!(order(text), expected, "{text}");
+        }
+        assert_eq!(order("temp"), Ok(vec![SamplerKind::Temperature]));
+        assert_eq!(order(""), Ok(vec![]));
+        for text in ["top_k;infill", "kq", "top_q"] {
+            let error = order(text).expect_err(text);
+            assert!(error.contains("top_k (k)") && error.contains("xtc (x)"), "{error}");
+        }
+    }
+}
