@@ -19,6 +19,7 @@ TYPES = {
     "Q5_1": 9,
     "Q8_0": 7,
     "Q2_K": 10,
+    "Q2_K_S": 21,
     "Q3_K_S": 11,
     "Q3_K_M": 12,
     "Q3_K_L": 13,
@@ -42,8 +43,13 @@ def quantize(
     imatrix: dict[str, np.ndarray] | None = None,
     pure: bool = False,
     dry_run: bool = False,
+    overrides: tuple[tuple[str, str], ...] = (),
 ) -> None:
-    """Writes `source` as `out`; `imatrix` has a weight for each column of a tensor."""
+    """Writes `source` as `out`.
+
+    `imatrix` has a weight for each column of a tensor, `overrides` pairs of a pattern and a format for the tensors whose
+    names it matches.
+    """
     # Whoever loaded a model since may have set another.
     lib.llama_log_set(_log, ctypes.c_void_p(0))
     _said.clear()
@@ -57,14 +63,25 @@ def quantize(
             entry.data = weights.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
             entry.size = len(weights)
         params.imatrix = entries
+    if overrides:
+        entries = (lib.llama_model_tensor_override * (len(overrides) + 1))()
+        for entry, (pattern, format_) in zip(entries, overrides):
+            entry.pattern, entry.type = pattern.encode(), int(gguf.GGMLQuantizationType[format_])
+        params.tt_overrides = entries
     status = lib.llama_model_quantize(str(source).encode(), str(out).encode(), params)
     if status != 0:
         raise RuntimeError(f"llama.cpp does not quantise {source} to {type_}")
 
 
-def formats(source: Path, type_: str, imatrix: dict[str, np.ndarray] | None = None, pure: bool = False) -> dict[str, str]:
+def formats(
+    source: Path,
+    type_: str,
+    imatrix: dict[str, np.ndarray] | None = None,
+    pure: bool = False,
+    overrides: tuple[tuple[str, str], ...] = (),
+) -> dict[str, str]:
     """The format of each tensor, as a dry run tells it."""
-    quantize(source, Path("unwritten"), type_, imatrix, pure, dry_run=True)
+    quantize(source, Path("unwritten"), type_, imatrix, pure, dry_run=True, overrides=overrides)
     line = re.compile(r"\[ *\d+/ *\d+\] +(\S+) .* type = +(\w+), size = .*?(?:\((\w+)\))?$", re.MULTILINE)
     return {name: (after or before).upper() for name, before, after in line.findall("".join(_said))}
 

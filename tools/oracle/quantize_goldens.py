@@ -1,7 +1,7 @@
 """Goldens of quantisation, by llama.cpp: made by `quantize.py --goldens`.
 
     crates/quant/goldens/quantize.json     squared errors of each format on values that tests make themselves
-    crates/quantize/goldens/mixes.json formats of tensors by type, for models of several shapes
+    crates/quantize/goldens/mixes.json     formats of tensors by type, for models of several shapes
 """
 
 import itertools
@@ -29,6 +29,10 @@ MODELS = {
     "Qwen2.5 0.5B": Shape(24, 224, heads=7, kv_heads=1, feed_forward=512, tied=True, architecture="qwen2"),
     "Qwen1.5 72B": Shape(80, 256, heads=4, kv_heads=4, feed_forward=256, vocabulary=260, architecture="qwen2"),
 }
+
+
+# Formats that are asked for by name, as `--tensor-type PATTERN=TYPE` does.
+OVERRIDES = (("attn_k", "Q8_0"), (r"blk\.[01]\.ffn_up", "Q6_K"), ("^output", "Q5_K"), ("attn_", "F16"), ("norm", "Q8_0"))
 
 
 def splitmix(count: int, seed: int) -> np.ndarray:
@@ -71,7 +75,7 @@ def errors() -> dict:
 
 
 def mixes(folder: Path) -> dict:
-    found = {"formats": NAMES, "models": {}}
+    found = {"formats": NAMES, "overrides": OVERRIDES, "models": {}}
     for name, shape in MODELS.items():
         source = folder / "source.gguf"
         write(source, shape, 1)
@@ -85,6 +89,10 @@ def mixes(folder: Path) -> dict:
             # A digit for each tensor, in the order below.
             digits = "".join(f"{NAMES.index(formats[tensor]):x}" for tensor in matrices)
             runs[type_ + (" imatrix" if imatrix else "") + (" pure" if pure else "")] = digits
+        # Of F16 and other floats llama.cpp takes no other formats, without a word.
+        for type_ in ("Q4_K_M", "Q8_0", "Q2_K_S"):
+            formats = llama_quantize.formats(source, type_, overrides=OVERRIDES)
+            runs[type_ + " overrides"] = "".join(f"{NAMES.index(formats[tensor]):x}" for tensor in matrices)
         facts = {"architecture": shape.architecture, "layers": shape.layers, "heads": shape.heads,
                  "kv_heads": shape.kv_heads, "tied": shape.tied}  # fmt: skip
         tensors = [[tensor, *reversed(dims)] for tensor, dims in matrices.items()]

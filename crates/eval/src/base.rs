@@ -138,7 +138,7 @@ fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), BaseError> 
         }
     }
     let wide = |x: i64| u128::from(x.unsigned_abs());
-    let positions = wide(n_ctx) - 1 - wide(n_ctx) / 2;
+    let positions = wide(n_ctx).saturating_sub(1) / 2;
     let row_bytes = 8 + 4 * wide(n_vocab).div_ceil(2);
     let expected = u128::from(HEAD) + wide(n_chunk) * (4 * wide(n_ctx) + positions * row_bytes);
     if is_short || u128::from(len) != expected {
@@ -246,5 +246,44 @@ mod tests {
             }
         }
         reader.next_row(&mut row).expect_err("there are two");
+    }
+
+    /// As `fuzz/fuzz_targets/kl_base.rs` does.
+    #[test]
+    fn any_bytes_are_log_probabilities_or_an_error() {
+        let (begin, mut read) = (std::time::Instant::now(), [0; 2]);
+        let mut seed = 1u64;
+        let mut random = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed as usize
+        };
+        while begin.elapsed().as_secs() < 2 {
+            let mut bytes = ODD.to_vec();
+            for _ in 0..1 + random() % 3 {
+                let at = random() % bytes.len();
+                match random() % 4 {
+                    0 => bytes[at] = random() as u8,
+                    1 => bytes[at] ^= 1 << (random() % 8),
+                    2 => bytes[at.min(19)] = random() as u8 % 8,
+                    _ => bytes.truncate(at.max(1)),
+                }
+            }
+            let len = bytes.len() as u64;
+            let mut found = Reader::new("base", Box::new(io::Cursor::new(bytes)), len).map(|mut base| {
+                let (rows, mut row) = (base.windows().len() * base.windows().positions().len(), Vec::new());
+                (0..rows).try_for_each(|_| {
+                    base.next_row(&mut row)?;
+                    assert!(row.iter().all(|log_prob| log_prob.is_finite() && *log_prob < 1.0));
+                    Ok::<(), Error>(())
+                })
+            });
+            if let Ok(Err(error)) = found {
+                found = Err(error);
+            }
+            read[usize::from(found.is_err())] += 1;
+        }
+        assert!(read.iter().all(|count| *count > 100), "both happen: {read:?}");
     }
 }

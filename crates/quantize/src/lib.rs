@@ -14,4 +14,4 @@ pub use convert::scan;
 pub use error::{Error, NotFinite, Warning};
 pub use imatrix::Imatrix;
 pub use mix::{Facts, Mix, UnknownMix, choose};
-pub use plan::{Plan, Planned, Recipe};
+pub use plan::{Override, Plan, Planned, Recipe};

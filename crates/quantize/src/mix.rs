@@ -23,6 +23,7 @@ pub enum Mix {
     Q5_1,
     Q8_0,
     Q2_K,
+    Q2_K_S,
     Q3_K_S,
     Q3_K_M,
     Q3_K_L,
@@ -36,7 +37,7 @@ pub enum Mix {
 }
 
 /// One line a mix: name, `general.file_type`, the format of most tensors.
-const TABLE: [(Mix, &str, u32, Format); 19] = [
+const TABLE: [(Mix, &str, u32, Format); 20] = [
     (Mix::F32, "F32", 0, Format::F32),
     (Mix::F16, "F16", 1, Format::F16),
     (Mix::BF16, "BF16", 32, Format::BF16),
@@ -46,6 +47,7 @@ const TABLE: [(Mix, &str, u32, Format); 19] = [
     (Mix::Q5_1, "Q5_1", 9, Format::Q5_1),
     (Mix::Q8_0, "Q8_0", 7, Format::Q8_0),
     (Mix::Q2_K, "Q2_K", 10, Format::Q2_K),
+    (Mix::Q2_K_S, "Q2_K_S", 21, Format::Q2_K),
     (Mix::Q3_K_S, "Q3_K_S", 11, Format::Q3_K),
     (Mix::Q3_K_M, "Q3_K_M", 12, Format::Q3_K),
     (Mix::Q3_K_L, "Q3_K_L", 13, Format::Q3_K),
@@ -150,14 +152,19 @@ impl Facts {
 /// The format of a tensor in `mix`; `None` when it stays as it is, as norms do. `shape` is fastest
 /// dimension first.
 pub fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Format> {
-    let is_matrix = name.ends_with("weight") && shape.len() > 1;
-    if !is_matrix || name.contains("_norm.weight") || name.contains("ffn_gate_inp.weight") {
+    if !is_quantised(name, shape) {
         return None;
     }
     let row_len = shape.first().copied().unwrap_or(1);
     let is_float = matches!(mix, Mix::F32 | Mix::F16 | Mix::BF16);
     let wanted = if facts.pure || is_float { mix.format() } else { by_name(mix, name, row_len, facts) };
     Some(fitting(wanted, row_len))
+}
+
+/// Whether the tensor gets another format at all: norms, biases and routers stay as they are.
+pub(crate) fn is_quantised(name: &str, shape: &[usize]) -> bool {
+    let is_matrix = name.ends_with("weight") && shape.len() > 1;
+    is_matrix && !name.contains("_norm.weight") && !name.contains("ffn_gate_inp.weight")
 }
 
 /// Before it is known whether rows are whole blocks.
@@ -185,7 +192,7 @@ fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
 
 fn values(mix: Mix, layer: usize, facts: &Facts) -> Format {
     let format = match mix {
-        Mix::Q2_K if facts.shared() >= 4 => Format::Q4_K,
+        Mix::Q2_K | Mix::Q2_K_S if facts.shared() >= 4 => Format::Q4_K,
         Mix::Q2_K => Format::Q3_K,
         Mix::Q3_K_M if layer < 2 => Format::Q5_K,
         Mix::Q3_K_M => Format::Q4_K,
@@ -208,6 +215,7 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
         Mix::Q3_K_L => Format::Q5_K,
         Mix::Q4_K_M | Mix::Q5_K_M if facts.is_worth_more(layer) => Format::Q6_K,
         Mix::IQ4_NL | Mix::IQ4_XS if is_first && !facts.imatrix => Format::Q5_K,
+        Mix::Q2_K_S if is_first => Format::Q4_K,
         Mix::Q4_K_S if is_first => Format::Q5_K,
         Mix::Q4_0 if is_first && facts.imatrix => Format::Q4_1,
         Mix::Q5_0 if is_first && facts.imatrix => Format::Q5_1,
@@ -216,7 +224,7 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
 }
 
 /// `wanted`, or one with blocks of 32 where rows are no whole blocks of it, or F16.
-fn fitting(wanted: Format, row_len: usize) -> Format {
+pub(crate) fn fitting(wanted: Format, row_len: usize) -> Format {
     let smaller = match wanted {
         Format::Q2_K | Format::Q3_K => Format::Q4_0,
         Format::Q4_K => Format::Q5_0,

@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::num::NonZero;
+use std::str::FromStr;
 
 use gguf::{Gguf, Layout, Metadata, Tensor, quoted};
 use models::Family;
 use quant::Format;
+use regex::Regex;
 
 use crate::convert::{convert, scan};
 use crate::error::{LARGEST_F16, listed};
+use crate::mix::{fitting, is_quantised};
 use crate::{Error, Facts, Imatrix, Mix, Warning, choose};
 
 /// What files of these formats say of the layout of blocks: ggml's `GGML_QNT_VERSION`.
@@ -18,14 +21,41 @@ const QUANTIZATION_VERSION: u32 = 2;
 /// How a model is to be quantised.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe<'a> {
-    /// Formats of the tensors.
-    pub mix: Mix,
+    /// Formats of the tensors; none copies them.
+    pub mix: Option<Mix>,
+    /// Other formats for the matrices whose names a pattern matches: the first that does.
+    pub overrides: &'a [Override],
     /// All matrices get the mix's main format, as far as their rows allow.
     pub pure: bool,
     /// The importance of columns, and the name of its file.
     pub imatrix: Option<(&'a str, &'a Imatrix)>,
     /// What is quantised already is quantised again.
     pub requantize: bool,
+}
+
+/// A format for the matrices whose names match a pattern, such as `attn_v=Q8_0`.
+#[derive(Clone, Debug)]
+pub struct Override {
+    /// Found anywhere in a name.
+    pub pattern: Regex,
+    /// What they get, as far as their rows allow.
+    pub format: Format,
+}
+
+impl FromStr for Override {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Override, String> {
+        let example = "such as attn_v=Q8_0";
+        let (pattern, name) =
+            text.rsplit_once('=').ok_or_else(|| format!("expected PATTERN=TYPE, {example}"))?;
+        let format = Format::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name));
+        let format = format.ok_or_else(|| {
+            let all = Format::ALL.map(Format::name).join(", ");
+            format!("no format {name:?}; there are {all}")
+        })?;
+        Ok(Override { pattern: Regex::new(pattern).map_err(|error| error.to_string())?, format })
+    }
 }
 
 /// A tensor and what becomes of it.
@@ -72,10 +102,18 @@ impl<'a> Plan<'a> {
     /// # Errors
     /// When it is not known which formats suit the model, or the recipe does not suit it.
     pub fn new(file: &'a Gguf, recipe: &Recipe<'a>) -> Result<Plan<'a>, Error> {
-        let facts = facts(file, recipe)?;
+        let chosen = recipe.mix.map(|mix| Ok::<_, Error>((mix, facts(file, recipe)?))).transpose()?;
         let mut tensors = Vec::with_capacity(file.tensors().len());
         for tensor in file.tensors() {
-            let format = choose(recipe.mix, &tensor.name, &tensor.shape, &facts).unwrap_or(tensor.format);
+            let matches = |other: &&Override| other.pattern.is_match(&tensor.name);
+            let format = match (recipe.overrides.iter().find(matches), &chosen) {
+                (Some(other), _) if is_quantised(&tensor.name, &tensor.shape) => {
+                    Some(fitting(other.format, tensor.row_len()))
+                }
+                (_, Some((mix, facts))) => choose(*mix, &tensor.name, &tensor.shape, facts),
+                (_, None) => None,
+            };
+            let format = format.unwrap_or(tensor.format);
             let loses = format != tensor.format && format != Format::F32 && !is_float(tensor.format);
             if loses && !recipe.requantize {
                 let (file, tensor, format) = (file.file().to_owned(), tensor.name.clone(), tensor.format);
@@ -238,7 +276,9 @@ fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<
 fn metadata(file: &Gguf, recipe: &Recipe<'_>) -> Metadata {
     let mut metadata = file.metadata().clone();
     metadata.insert("general.quantization_version", QUANTIZATION_VERSION);
-    metadata.insert("general.file_type", recipe.mix.file_type());
+    if let Some(mix) = recipe.mix {
+        metadata.insert("general.file_type", mix.file_type());
+    }
     // As llama-quantize names them; the file may have others, of the imatrix that it was made with.
     for key in ["file", "dataset", "entries_count", "chunks_count"] {
         metadata.remove(&format!("quantize.imatrix.{key}"));

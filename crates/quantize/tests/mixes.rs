@@ -1,9 +1,11 @@
 //! The mixes beside llama.cpp's choices (`tools/oracle/quantize.py --goldens`).
 
+use gguf::{Gguf, Metadata, Tensor};
 use models::Family;
 use quant::Format;
-use quantize::{Facts, Mix, choose};
+use quantize::{Facts, Mix, Override, Plan, Recipe, choose};
 use serde_json::Value;
+use synth::Spec;
 
 #[test]
 fn mixes_are_llama_cpps() {
@@ -18,6 +20,9 @@ fn mixes_are_llama_cpps() {
             let mut words = name.split(' ');
             let mix: Mix = words.next().expect("a type").parse().expect("a type");
             let options: Vec<&str> = words.collect();
+            if options.contains(&"overrides") {
+                continue;
+            }
             let architecture = golden["architecture"].as_str().and_then(Family::from_name);
             let facts = Facts {
                 architecture: architecture.expect("an architecture that is built"),
@@ -39,6 +44,70 @@ fn mixes_are_llama_cpps() {
         }
     }
     assert!(compared > 50_000, "{compared}");
+}
+
+/// The same for whole plans with formats by name, on files of the goldens' models.
+#[test]
+fn formats_by_name_are_llama_cpps() {
+    let goldens: Value = serde_json::from_str(include_str!("../goldens/mixes.json")).expect("JSON");
+    let formats: Vec<&str> = strings(&goldens["formats"]).collect();
+    let overrides: Vec<Override> = goldens["overrides"]
+        .as_array()
+        .expect("pairs")
+        .iter()
+        .map(|pair| strings(pair).collect::<Vec<_>>().join("=").parse().expect("an override"))
+        .collect();
+    let mut compared = 0;
+    for (model, golden) in goldens["models"].as_object().expect("models") {
+        let number = |key: &str| golden[key].as_u64().expect("a number") as u32;
+        let architecture = golden["architecture"].as_str().expect("a name");
+        let mut metadata = Metadata::default();
+        metadata.insert("general.architecture", architecture);
+        for (key, number) in [
+            ("block_count", number("layers")),
+            ("attention.head_count", number("heads")),
+            ("attention.head_count_kv", number("kv_heads")),
+        ] {
+            metadata.insert(format!("{architecture}.{key}"), number);
+        }
+        let listed: Vec<(&str, Vec<usize>)> =
+            golden["tensors"].as_array().expect("tensors").iter().map(tensor).collect();
+        let tensors: Vec<Tensor> = listed
+            .iter()
+            .map(|(name, shape)| Tensor {
+                name: (*name).to_owned(),
+                shape: shape.clone(),
+                format: Format::F32,
+                data: vec![0; 4 * shape.iter().product::<usize>()].into(),
+            })
+            .collect();
+        let file = gguf::write(Vec::new(), &metadata, &tensors).expect("a file");
+        let file = Gguf::from_bytes(file.into()).expect("a file");
+        for (name, digits) in golden["types"].as_object().expect("types") {
+            let Some(mix) = name.strip_suffix(" overrides") else { continue };
+            let mix = Some(mix.parse().expect("a type"));
+            let recipe = Recipe { mix, overrides: &overrides, pure: false, imatrix: None, requantize: false };
+            let plan = Plan::new(&file, &recipe).expect("a plan");
+            let digits = digits.as_str().expect("digits");
+            for (planned, digit) in plan.tensors().iter().zip(digits.chars()) {
+                let expected = formats[digit.to_digit(16).expect("a digit") as usize];
+                assert_eq!(planned.format.name(), expected, "{model}, {name}: {}", planned.tensor.name);
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 3_000, "{compared}");
+}
+
+#[test]
+fn a_copy_is_the_same_file() {
+    let spec = Spec { layers: 1, ..Spec::new(Format::Q4_K) };
+    let file = Gguf::from_bytes(spec.file().into()).expect("a file");
+    let recipe = Recipe { mix: None, overrides: &[], pure: false, imatrix: None, requantize: false };
+    let plan = Plan::new(&file, &recipe).expect("a plan");
+    let mut copy = Vec::new();
+    plan.write(&mut copy, 1.try_into().expect("one"), &|_| ()).expect("a vector takes all");
+    assert!(copy == spec.file());
 }
 
 #[test]

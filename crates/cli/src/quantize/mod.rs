@@ -14,7 +14,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gguf::Gguf;
 use indicatif::ProgressBar;
 use outfile::Target;
-use quantize::{Error, Imatrix, Mix, Plan, Recipe, Warning};
+use quantize::{Error, Imatrix, Mix, Override, Plan, Recipe, Warning};
 
 use crate::args::ModelArgs;
 use crate::output::{self, Usage, note};
@@ -35,12 +35,16 @@ pub(crate) struct Args {
     /// The file to write
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// What to make of it, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M
-    #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
-    mix: Mix,
+    /// What to make of it, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M, COPY changes nothing
+    #[arg(value_name = "TYPE", value_parser = mix_or_copy(), ignore_case = true)]
+    mix: MixOrCopy,
     /// Importance of columns, of llama-imatrix: a GGUF file or the older .dat
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
+    /// Give matrices whose names match a regular expression another format, such as attn_v=Q8_0; of several the first
+    /// that matches counts
+    #[arg(long, value_name = "PATTERN=TYPE")]
+    tensor_type: Vec<Override>,
     /// The same format for every matrix
     #[arg(long)]
     pure: bool,
@@ -64,6 +68,22 @@ pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
 }
 
+/// What TYPE means; none is COPY.
+#[derive(Clone, Copy, Debug)]
+struct MixOrCopy(Option<Mix>);
+
+/// What COPY is called.
+const COPY: &str = "COPY";
+
+fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
+    let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
+    let names = PossibleValuesParser::new(names.chain([PossibleValue::new(COPY)]));
+    names.try_map(|name| match name.eq_ignore_ascii_case(COPY) {
+        true => Ok(MixOrCopy(None)),
+        false => name.parse().map(|mix| MixOrCopy(Some(mix))),
+    })
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = load::file(&ModelArgs { model: Some(args.input) })?;
     let mut read = files::of(&file);
@@ -75,7 +95,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let imatrix = args.imatrix.as_deref().map(Imatrix::open).transpose()?;
     let named = args.imatrix.as_deref().map(|path| path.display().to_string());
     let recipe = Recipe {
-        mix: args.mix,
+        mix: args.mix.0,
+        overrides: &args.tensor_type,
         pure: args.pure,
         imatrix: named.as_deref().zip(imatrix.as_ref()),
         requantize: args.allow_requantize,

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use gguf::Gguf;
-use quantize::{Plan, Planned, Recipe};
+use quantize::{Mix, Plan, Planned, Recipe};
 use serde::Serialize;
 
 use crate::output::{self, counted, note, size};
@@ -70,7 +70,7 @@ impl<'a> Report<'a> {
         Ok(Report {
             input: file.file(),
             output,
-            r#type: recipe.mix.name(),
+            r#type: recipe.mix.map_or(super::COPY, Mix::name),
             pure: recipe.pure,
             imatrix: recipe.imatrix.map(|(path, _)| path.to_owned()),
             dry_run: took.is_none(),

@@ -134,6 +134,31 @@ fn pure_is_one_format_and_rows_that_do_not_fit_get_another() {
 }
 
 #[test]
+fn formats_can_be_named_and_a_copy_changes_nothing() {
+    let home = demo();
+    home.run("quantize MODEL q.gguf q8_0 --tensor-type attn_v=q4_0 --tensor-type ^blk.0=F32").ok();
+    for (name, format) in
+        formats(&open(&home.path("q.gguf"))).iter().filter(|(name, _)| !name.contains("norm"))
+    {
+        let expected = match name.as_str() {
+            name if name.contains("attn_v") => Format::Q4_0,
+            name if name.starts_with("blk.0") => Format::F32,
+            _ => Format::Q8_0,
+        };
+        assert_eq!(*format, expected, "{name}");
+    }
+    let report = home.run("quantize q.gguf copy.gguf COPY --json").json();
+    assert_eq!(report["type"], "COPY");
+    assert!(open(&home.path("q.gguf")).tensors().eq(open(&home.path("copy.gguf")).tensors()));
+    for (args, said) in
+        [("attn_v", "expected PATTERN=TYPE"), ("a=Q9", "no format \"Q9\""), ("(=F16", "unclosed")]
+    {
+        let error = home.run(&format!("quantize MODEL x.gguf F16 --tensor-type {args}")).failed(2);
+        assert!(error.contains(said), "{args}: {error}");
+    }
+}
+
+#[test]
 fn what_is_quantized_is_not_quantized_again_unless_told() {
     let home = demo();
     home.run("quantize MODEL q8.gguf Q8_0").ok();
