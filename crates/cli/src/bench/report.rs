@@ -5,6 +5,7 @@ use std::io::Write;
 use backend::Timing;
 use backend_cpu::Ceilings;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::plan::{Kind, Test};
 use super::table::markdown;
@@ -102,7 +103,7 @@ pub(super) fn print(subject: &Subject, rows: &[Row], style: Style) -> anyhow::Re
             let mut out = output::stdout();
             writeln!(out, "{}", COLUMNS.join(","))?;
             for row in rows {
-                writeln!(out, "{}", fields(subject, row).map(|field| quoted(&field)).join(","))?;
+                writeln!(out, "{}", fields(subject, row)?.map(|field| quoted(&field)).join(","))?;
             }
             out.flush()?;
         }
@@ -235,32 +236,15 @@ const COLUMNS: [&str; 20] = [
     "gpu_layers",
 ];
 
-fn fields(subject: &Subject, row: &Row) -> [String; 20] {
-    let number = |number: f64| format!("{number:.4}");
-    let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, |bytes| bytes.to_string());
-    [
-        subject.model.clone(),
-        subject.kind.clone(),
-        subject.size_bytes.to_string(),
-        subject.parameters.to_string(),
-        subject.isa.to_owned(),
-        subject.batch_size.to_string(),
-        subject.cache_type.to_owned(),
-        subject.no_repack.to_string(),
-        row.threads.to_string(),
-        row.test.to_string(),
-        number(row.median()),
-        number(row.mean()),
-        number(row.deviation()),
-        maybe(row.ceiling),
-        maybe(row.share()),
-        number(row.load_seconds),
-        bytes(row.peak_memory_bytes),
-        bytes(row.anonymous_memory_bytes),
-        row.backend.clone(),
-        row.gpu_layers.to_string(),
-    ]
+/// The columns of a row: what JSON has under these names.
+fn fields(subject: &Subject, row: &Row) -> anyhow::Result<[String; COLUMNS.len()]> {
+    let object = serde_json::to_value(Object::new(subject, row))?;
+    Ok(COLUMNS.map(|name| match &object[name] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => format!("{:.4}", number.as_f64().unwrap_or(f64::NAN)),
+        other => other.to_string(),
+    }))
 }
 
 /// A field of CSV (RFC 4180).
@@ -410,7 +394,7 @@ mod tests {
 
     #[test]
     fn fields_with_commas_are_quoted() {
-        let fields = fields(&subject(), &row(&[1.0], None));
+        let fields = fields(&subject(), &row(&[1.0], None)).expect("JSON");
         assert_eq!(quoted(&fields[0]), "\"a, \"\"b\"\"|.gguf\"");
         assert_eq!(fields[6], "f16");
         assert_eq!(fields[9], "pp512 @ d4096");
