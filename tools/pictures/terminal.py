@@ -2,7 +2,7 @@
 
     pip install -r requirements.txt
     cargo build --release
-    python terminal.py chat       # docs/pictures/chat.svg: two questions to the embedded model
+    python terminal.py chat       # docs/pictures/chat.svg: a chat with the embedded model
     python terminal.py compare    # docs/pictures/compare.svg: builds a program with a planted mistake and finds it
 """
 
@@ -135,7 +135,7 @@ def chat(program: Path) -> None:
     session = Session([str(program), "chat", "--temp", "0"], 40)
     prompt_line(session.screen, "rustorch")
     session.read()
-    for question in ("What is the capital of France?", "What colour is a ripe banana?"):
+    for question in ("What is the capital of France?", "And of Italy?", "Tell me a very short story about a cat."):
         session.type(question + "\r")
         session.read()
     write("chat.svg", session.screen, "A chat with the embedded model")

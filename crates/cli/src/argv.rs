@@ -47,7 +47,9 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
         if ["-h", "--help", "-V", "--version"].contains(&text) {
             question = question.or(Some(arg.clone()));
         }
-        match flags.find(text) {
+        let name = named.and_then(|at: usize| rewritten.get(at));
+        let is_text = |id: &str| name.is_some_and(|name| takes_as_text(name, id, command));
+        match flags.find(text).filter(|typed| !is_text(typed.id)) {
             Some(Typed { text, id, takes }) => {
                 has_prompt |= PROMPTS.contains(&id);
                 is_chat |= id == CHAT;
@@ -97,6 +99,15 @@ fn is_command(name: &OsStr, command: &Command) -> bool {
 fn takes_dashes(name: &OsStr, command: &Command) -> bool {
     let command = name.to_str().and_then(|name| command.find_subcommand(name));
     command.is_some_and(|command| command.get_positionals().any(Arg::is_allow_hyphen_values_set))
+}
+
+/// Whether the command `name` takes text that may begin with a dash, and has no option `id`.
+fn takes_as_text(name: &OsStr, id: &str, command: &Command) -> bool {
+    let own = name.to_str().and_then(|name| command.find_subcommand(name));
+    takes_dashes(name, command)
+        && own.is_some_and(|own| {
+            own.get_arguments().chain(command.get_arguments()).all(|arg| arg.get_id() != id)
+        })
 }
 
 /// What must be known of an option to tell it from a value.

@@ -30,7 +30,11 @@ fn small_parent() {
     let Ok(args) = std::env::var(ARGS) else { return };
     let file = |name: &str| File::create(name).expect("the file is made");
     let mut command = Command::new(env!("CARGO_BIN_EXE_rustorch"));
-    command.args(args.split(' ')).env_remove(ARGS).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    command.args(args.split(' ')).env_remove("XDG_CONFIG_HOME").stdin(Stdio::null());
+    let ours = |name: &std::ffi::OsString| name.to_string_lossy().starts_with("RUSTORCH_");
+    std::env::vars_os().map(|(name, _)| name).filter(ours).for_each(|name| {
+        command.env_remove(name);
+    });
     let mut child =
         command.stdout(file("stdout")).stderr(file("stderr")).spawn().expect("the program starts");
     let started = Instant::now();

@@ -153,7 +153,8 @@ fn memory_is_the_sum_of_all_stages() {
     let backend = pipeline(&[2, 1, 2], reference);
     let needed =
         backend.requirements(&graph, &weights, &kv_layout, &buckets, Taps::All).expect("a good model");
-    let loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
+    let mut loaded = backend.load(&graph, &weights, &kv_layout).expect("a good model");
+    let _programs = buckets.map(|bucket| loaded.compile(bucket, Taps::All).expect("a good model"));
     assert_eq!(loaded.memory(), needed);
     // Per position: keys and values of 2 heads of 4 f32 values. Groups are in the order of their first store.
     let kv = |pages: usize| (pages * PAGE * 2 * 8 * 4) as u64;
