@@ -243,8 +243,8 @@ impl Engine {
         }
     }
 
-    /// What ends the step that runs, from another thread: it is as if it had not been, and [`Engine::step`] returns
-    /// without an event of it. The next step begins it again, unless its requests are cancelled.
+    /// A handle that interrupts the running step from another thread. The step is rolled back and [`Engine::step`] returns
+    /// no event for it. The next call repeats it, unless its requests were cancelled.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
