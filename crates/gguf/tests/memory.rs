@@ -36,7 +36,7 @@ impl Case {
 /// A file with one key, an array that claims `count` elements, zero-padded to `len` bytes.
 fn array(name: &'static str, accepted: bool, element: u32, count: u64, len: u64) -> Case {
     let value = [le(element), le(count)].concat();
-    Case::new(name, accepted, Raw::new().key("k", id::ARRAY, value).bytes(), len)
+    Case::new(name, accepted, Raw::new().key("k", (id::ARRAY, value)).bytes(), len)
 }
 
 /// A file with eight keys, each an array of 40 million zeros.
@@ -44,7 +44,7 @@ fn several_arrays(name: &'static str) -> Case {
     const EACH: u64 = 40_000_000;
     let head = |key: &str| {
         let file = Raw { key_count: Some(8), ..Raw::new() };
-        file.key(key, id::ARRAY, [le(id::U8), le(EACH)].concat()).bytes()
+        file.key(key, (id::ARRAY, [le(id::U8), le(EACH)].concat())).bytes()
     };
     let mut pieces = vec![(0, head("0"))];
     let mut len = pieces[0].1.len() as u64 + EACH;
@@ -58,10 +58,10 @@ fn several_arrays(name: &'static str) -> Case {
 
 fn cases() -> Vec<Case> {
     const GIB: u64 = 1 << 30;
-    let keys = (0..400_000).fold(Raw::new(), |file, i| file.key(&format!("{i:08}"), id::U8, [7]));
+    let keys = (0..400_000).fold(Raw::new(), |file, i| file.key(&format!("{i:08}"), 7u8));
     let tensors =
         (0..175_000u64).fold(Raw::new(), |file, i| file.tensor(&format!("{i:08}"), &[8], 0, 32 * i));
-    let long_string = Raw::new().key("k", id::STRING, le(GIB));
+    let long_string = Raw::new().key("k", (id::STRING, le(GIB)));
     let many_tensors = Raw { tensor_count: Some(GIB / 64), ..Raw::new() };
     let many_keys = Raw { key_count: Some(GIB / 64), ..Raw::new() };
     vec![

@@ -33,7 +33,7 @@ pub struct Malformed {
     /// The stage that must refuse it.
     pub stage: Stage,
     /// Parts of the message: what is wrong, and where.
-    pub expect: &'static [&'static str],
+    pub expect: Vec<&'static str>,
 }
 
 /// All cases.
@@ -44,10 +44,20 @@ pub fn cases() -> Vec<Malformed> {
 
 /// The valid base files of the cases, with names; every stage accepts the second.
 pub fn valid() -> [(&'static str, Vec<u8>); 2] {
-    [("small file", tensors::base().bytes()), ("tiny llama", llama::Llama::new().bytes())]
+    [("small file", tensors::base().bytes()), ("tiny llama", llama::Llama::new().into())]
 }
 
-/// A case that parsing must refuse.
-fn file(name: &'static str, bytes: Vec<u8>, expect: &'static [&'static str]) -> Malformed {
-    Malformed { name, bytes, stage: Stage::File, expect }
+/// Cases that `stage` must refuse: name, file, and the parts of the message besides `place`.
+fn refused<F: Into<Vec<u8>>, const N: usize>(
+    stage: Stage,
+    place: &'static str,
+    cases: [(&'static str, F, &[&'static str]); N],
+) -> Vec<Malformed> {
+    let case = |(name, file, expect): (&'static str, F, &[&'static str])| Malformed {
+        name,
+        bytes: file.into(),
+        stage,
+        expect: [&[place], expect].concat(),
+    };
+    cases.into_iter().map(case).collect()
 }

@@ -18,6 +18,56 @@ pub mod id {
     pub const F64: u32 = 12;
 }
 
+/// A value type id, and the bytes that follow it.
+#[derive(Clone, Debug)]
+pub struct Value(u32, Vec<u8>);
+
+/// A Rust type that stands for a GGUF value type.
+pub trait Element {
+    #[expect(missing_docs, reason = "the id of the value type")]
+    const ID: u32;
+    #[expect(missing_docs, reason = "little-endian bytes, or a string with its length")]
+    fn bytes(&self) -> Vec<u8>;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $id:ident),+) => {$(
+        impl Element for $type {
+            const ID: u32 = id::$id;
+            fn bytes(&self) -> Vec<u8> {
+                self.to_le_bytes().to_vec()
+            }
+        }
+    )+};
+}
+
+numbers!(u8: U8, i8: I8, u16: U16, i16: I16, u32: U32, i32: I32, u64: U64, i64: I64, f32: F32, f64: F64);
+
+impl Element for &str {
+    const ID: u32 = id::STRING;
+    fn bytes(&self) -> Vec<u8> {
+        string(self)
+    }
+}
+
+impl<T: Element> From<T> for Value {
+    fn from(value: T) -> Value {
+        Value(T::ID, value.bytes())
+    }
+}
+
+impl<T: Element> From<Vec<T>> for Value {
+    fn from(elements: Vec<T>) -> Value {
+        Value(id::ARRAY, array(T::ID, &elements.iter().map(T::bytes).collect::<Vec<_>>()))
+    }
+}
+
+impl<B: Into<Vec<u8>>> From<(u32, B)> for Value {
+    fn from((id, bytes): (u32, B)) -> Value {
+        Value(id, bytes.into())
+    }
+}
+
 /// A file under construction. Counts and padding are correct unless overridden.
 #[derive(Clone, Debug)]
 pub struct Raw {
@@ -39,9 +89,8 @@ pub struct Raw {
     pub data: Vec<u8>,
 }
 
-impl Raw {
-    /// An empty version 3 file.
-    pub fn new() -> Raw {
+impl Default for Raw {
+    fn default() -> Raw {
         Raw {
             magic: *b"GGUF",
             version: 3,
@@ -53,37 +102,42 @@ impl Raw {
             data: Vec::new(),
         }
     }
+}
 
-    /// Adds a key with a value of type `id`.
-    pub fn key(mut self, name: &str, id: u32, value: impl AsRef<[u8]>) -> Raw {
-        self.keys.push([string(name), le(id), value.as_ref().to_vec()].concat());
-        self
+impl Raw {
+    /// An empty version 3 file.
+    pub fn new() -> Raw {
+        Raw::default()
+    }
+
+    /// Adds a key.
+    pub fn key(self, name: &str, value: impl Into<Value>) -> Raw {
+        let Value(id, bytes) = value.into();
+        self.raw_key([string(name), le(id), bytes].concat())
     }
 
     /// Adds an encoded key of arbitrary bytes.
-    pub fn raw_key(mut self, bytes: impl AsRef<[u8]>) -> Raw {
-        self.keys.push(bytes.as_ref().to_vec());
+    pub fn raw_key(mut self, bytes: Vec<u8>) -> Raw {
+        self.keys.push(bytes);
         self
     }
 
     /// Adds an entry to the tensor list, without data.
-    pub fn tensor(mut self, name: &str, dims: &[u64], format: u32, offset: u64) -> Raw {
+    pub fn tensor(self, name: &str, dims: &[u64], format: u32, offset: u64) -> Raw {
         let mut info = [string(name), le(dims.len() as u32)].concat();
         dims.iter().for_each(|&dim| info.extend(le(dim)));
-        self.infos.push([info, le(format), le(offset)].concat());
-        self
+        self.raw_tensor([info, le(format), le(offset)].concat())
     }
 
     /// Adds an entry of arbitrary bytes to the tensor list.
-    pub fn raw_tensor(mut self, bytes: impl AsRef<[u8]>) -> Raw {
-        self.infos.push(bytes.as_ref().to_vec());
+    pub fn raw_tensor(mut self, bytes: Vec<u8>) -> Raw {
+        self.infos.push(bytes);
         self
     }
 
     /// Sets the data.
-    pub fn data(mut self, data: impl Into<Vec<u8>>) -> Raw {
-        self.data = data.into();
-        self
+    pub fn data(self, data: impl Into<Vec<u8>>) -> Raw {
+        Raw { data: data.into(), ..self }
     }
 
     /// The file. Without tensors and data, nothing follows the keys.
@@ -114,34 +168,16 @@ impl Raw {
     }
 }
 
-impl Default for Raw {
-    fn default() -> Raw {
-        Raw::new()
+impl From<Raw> for Vec<u8> {
+    fn from(file: Raw) -> Vec<u8> {
+        file.bytes()
     }
 }
 
 /// Encodes a number as little-endian bytes.
-pub fn le<T: Number>(value: T) -> Vec<u8> {
+pub fn le<T: Element>(value: T) -> Vec<u8> {
     value.bytes()
 }
-
-/// Number types of [`le`].
-pub trait Number {
-    /// Little-endian bytes.
-    fn bytes(self) -> Vec<u8>;
-}
-
-macro_rules! numbers {
-    ($($type:ty),+) => {$(
-        impl Number for $type {
-            fn bytes(self) -> Vec<u8> {
-                self.to_le_bytes().to_vec()
-            }
-        }
-    )+};
-}
-
-numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
 /// Encodes a string: length as u64, then the bytes, which may be invalid UTF-8.
 pub fn string(text: impl AsRef<[u8]>) -> Vec<u8> {

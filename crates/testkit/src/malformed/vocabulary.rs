@@ -1,154 +1,75 @@
 //! Valid files with an invalid tokenizer.
 
 use super::llama::{Llama, VOCABULARY};
-use super::raw::{array, id, le, string};
-use super::{Malformed, Stage};
+use super::raw::Value;
+use super::{Malformed, Stage, refused};
 
+const MODEL: &str = "tokenizer.ggml.model";
+const PRE: &str = "tokenizer.ggml.pre";
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const SCORES: &str = "tokenizer.ggml.scores";
 const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
-
-fn case(name: &'static str, model: Llama, expect: &'static [&'static str]) -> Malformed {
-    Malformed { name, bytes: model.bytes(), stage: Stage::Tokenizer, expect }
-}
+const EOS: &str = "tokenizer.ggml.eos_token_id";
+const ADD_BOS: &str = "tokenizer.ggml.add_bos_token";
+const ADD_SPACE: &str = "tokenizer.ggml.add_space_prefix";
 
 /// The base model with one key changed.
-fn with(key: &str, id: u32, value: Vec<u8>) -> Llama {
-    Llama::new().set(key, id, value)
+fn with(key: &str, value: impl Into<Value>) -> Llama {
+    Llama::new().set(key, value)
 }
 
 /// The base model with a byte-level BPE tokenizer: the same tokens, with these merges.
 fn bpe(merges: &[&str]) -> Llama {
-    Llama::new()
-        .without(SCORES)
-        .set("tokenizer.ggml.model", id::STRING, string("gpt2"))
-        .set("tokenizer.ggml.pre", id::STRING, string("llama-bpe"))
-        .set(MERGES, id::ARRAY, strings(merges))
-}
-
-fn strings(texts: &[&str]) -> Vec<u8> {
-    array(id::STRING, &texts.iter().map(string).collect::<Vec<_>>())
-}
-
-fn f32s(count: u64, value: f32) -> Vec<u8> {
-    array(id::F32, &vec![le(value); count as usize])
-}
-
-fn i32s(count: u64, value: i32) -> Vec<u8> {
-    array(id::I32, &vec![le(value); count as usize])
+    let model = Llama::new().without(SCORES).set(MODEL, "gpt2").set(PRE, "llama-bpe");
+    model.set(MERGES, merges.to_vec())
 }
 
 pub(super) fn cases() -> Vec<Malformed> {
-    vec![
-        case("no tokenizer model", Llama::new().without("tokenizer.ggml.model"), &["tokenizer.ggml.model"]),
-        case(
-            "unknown tokenizer model",
-            with("tokenizer.ggml.model", id::STRING, string("abacus")),
-            &["tokenizer.ggml.model", "abacus"],
+    let f32s = |count: u64, value: f32| vec![value; count as usize];
+    let i32s = |count: u64, value: i32| vec![value; count as usize];
+    let pre = |value: &str| bpe(&["a b"]).set(PRE, value);
+    let cases = [
+        ("no tokenizer model", Llama::new().without(MODEL), &[MODEL][..]),
+        ("unknown tokenizer model", with(MODEL, "abacus"), &[MODEL, "abacus"]),
+        ("tokenizer model as number", with(MODEL, 1u32), &[MODEL, "u32 1"]),
+        ("no tokens", Llama::new().without(TOKENS), &[TOKENS]),
+        ("empty list of tokens", with(TOKENS, Vec::<&str>::new()), &[TOKENS]),
+        ("tokens as numbers", with(TOKENS, i32s(VOCABULARY, 1)), &[TOKENS, "array of 264 i32"]),
+        ("tokens as one string", with(TOKENS, "a b"), &[TOKENS, "string"]),
+        ("one score too few", with(SCORES, f32s(VOCABULARY - 1, 0.0)), &[SCORES, "263", "264"]),
+        ("one score too many", with(SCORES, f32s(VOCABULARY + 1, 0.0)), &[SCORES, "265", "264"]),
+        ("scores as integers", with(SCORES, i32s(VOCABULARY, 0)), &[SCORES, "i32"]),
+        ("scores not numbers", with(SCORES, f32s(VOCABULARY, f32::NAN)), &[SCORES]),
+        ("one token type too few", with(TYPES, i32s(VOCABULARY - 1, 1)), &[TYPES, "263", "264"]),
+        ("one token type too many", with(TYPES, i32s(VOCABULARY + 1, 1)), &[TYPES, "265", "264"]),
+        ("token types as strings", with(TYPES, vec!["a"; 264]), &[TYPES, "string"]),
+        ("EOS negative", with(EOS, -2i32), &[EOS, "-2"]),
+        ("add_bos_token as string", with(ADD_BOS, "yes"), &[ADD_BOS, "string \"yes\""]),
+        ("add_space_prefix as number", with(ADD_SPACE, 1u32), &[ADD_SPACE, "u32 1"]),
+        ("BPE without merges", bpe(&[]).without(MERGES), &[MERGES]),
+        ("merges as numbers", bpe(&[]).set(MERGES, i32s(3, 1)), &[MERGES, "i32"]),
+        ("merge of one part", bpe(&["a b", "ab"]), &[MERGES, "\"ab\""]),
+        ("unknown pre-tokenizer", pre("nonsense"), &[PRE, "nonsense"]),
+        ("pre-tokenizer as number", bpe(&["a b"]).set(PRE, 3u32), &[PRE, "u32 3"]),
+    ];
+    // Files that would cost time or memory, or reach a terminal.
+    let escapes = &*"\u{1b}[2J".repeat(250_000);
+    // The counter comes first: no two texts share a beginning.
+    let different = |i| format!("{i:05}").chars().rev().collect::<String>().repeat(20);
+    let user = |texts: Vec<String>| Llama::new().user_defined(&texts);
+    let hostile = [
+        (
+            "20,000 equal bytes in a token",
+            user(vec!["x".repeat(20_000)]),
+            &[TOKENS, "token 259", "20000"][..],
         ),
-        case(
-            "tokenizer model as number",
-            with("tokenizer.ggml.model", id::U32, le(1u32)),
-            &["tokenizer.ggml.model", "u32 1"],
-        ),
-        case("no tokens", Llama::new().without(TOKENS), &[TOKENS]),
-        case("empty list of tokens", with(TOKENS, id::ARRAY, strings(&[])), &[TOKENS]),
-        case(
-            "tokens as numbers",
-            with(TOKENS, id::ARRAY, i32s(VOCABULARY, 1)),
-            &[TOKENS, "array of 264 i32"],
-        ),
-        case("tokens as one string", with(TOKENS, id::STRING, string("a b")), &[TOKENS, "string"]),
-        case(
-            "one score too few",
-            with(SCORES, id::ARRAY, f32s(VOCABULARY - 1, 0.0)),
-            &[SCORES, "263", "264"],
-        ),
-        case(
-            "one score too many",
-            with(SCORES, id::ARRAY, f32s(VOCABULARY + 1, 0.0)),
-            &[SCORES, "265", "264"],
-        ),
-        case("scores as integers", with(SCORES, id::ARRAY, i32s(VOCABULARY, 0)), &[SCORES, "i32"]),
-        case("scores not numbers", with(SCORES, id::ARRAY, f32s(VOCABULARY, f32::NAN)), &[SCORES]),
-        case(
-            "one token type too few",
-            with(TYPES, id::ARRAY, i32s(VOCABULARY - 1, 1)),
-            &[TYPES, "263", "264"],
-        ),
-        case(
-            "one token type too many",
-            with(TYPES, id::ARRAY, i32s(VOCABULARY + 1, 1)),
-            &[TYPES, "265", "264"],
-        ),
-        case("token types as strings", with(TYPES, id::ARRAY, strings(&["a"; 264])), &[TYPES, "string"]),
-        case(
-            "EOS negative",
-            with("tokenizer.ggml.eos_token_id", id::I32, le(-2i32)),
-            &["tokenizer.ggml.eos_token_id", "-2"],
-        ),
-        case(
-            "add_bos_token as string",
-            with("tokenizer.ggml.add_bos_token", id::STRING, string("yes")),
-            &["tokenizer.ggml.add_bos_token", "string \"yes\""],
-        ),
-        case(
-            "add_space_prefix as number",
-            with("tokenizer.ggml.add_space_prefix", id::U32, le(1u32)),
-            &["tokenizer.ggml.add_space_prefix", "u32 1"],
-        ),
-        case("BPE without merges", bpe(&[]).without(MERGES), &[MERGES]),
-        case("merges as numbers", bpe(&[]).set(MERGES, id::ARRAY, i32s(3, 1)), &[MERGES, "i32"]),
-        case("merge of one part", bpe(&["a b", "ab"]), &[MERGES, "\"ab\""]),
-        case(
-            "unknown pre-tokenizer",
-            bpe(&["a b"]).set("tokenizer.ggml.pre", id::STRING, string("nonsense")),
-            &["tokenizer.ggml.pre", "nonsense"],
-        ),
-        case(
-            "pre-tokenizer as number",
-            bpe(&["a b"]).set("tokenizer.ggml.pre", id::U32, le(3u32)),
-            &["tokenizer.ggml.pre", "u32 3"],
-        ),
-    ]
-    .into_iter()
-    .chain(hostile())
-    .collect()
-}
-
-/// What would take time, memory or a terminal.
-fn hostile() -> Vec<Malformed> {
-    let long = || string("\u{1b}[2J".repeat(250_000));
-    // The counter comes first: the texts share no beginnings.
-    let different = (0..50_000).map(|i| format!("{i:05}").chars().rev().collect::<String>());
-    vec![
-        case(
-            "user-defined token of 20,000 equal bytes",
-            Llama::new().user_defined(["x".repeat(20_000)]),
-            &[TOKENS, "token 259", "20000"],
-        ),
-        case(
-            "user-defined token of 1 MB",
-            Llama::new().user_defined(["x".repeat(1_000_000)]),
-            &[TOKENS, "token 259", "1000000"],
-        ),
-        case(
-            "50,000 user-defined tokens of 100 bytes",
-            Llama::new().user_defined(different.map(|text| text.repeat(20))),
-            &[TOKENS, "user-defined"],
-        ),
-        case(
-            "tokens of 17 MiB",
-            Llama::new().user_defined((0..17).map(|_| "x".repeat(1 << 20))),
-            &[TOKENS, "17827340 bytes"],
-        ),
-        case("tokenizer model of 1 MB", with("tokenizer.ggml.model", id::STRING, long()), &[r"\u{1b}[2J"]),
-        case(
-            "pre-tokenizer of 1 MB",
-            bpe(&["a b"]).set("tokenizer.ggml.pre", id::STRING, long()),
-            &["tokenizer.ggml.pre", r"\u{1b}[2J"],
-        ),
-        case("merge of 1 MB", bpe(&[&"\u{1b}[2J".repeat(250_000)]), &[MERGES, r"\u{1b}[2J"]),
-    ]
+        ("user-defined token of 1 MB", user(vec!["x".repeat(1_000_000)]), &[TOKENS, "token 259", "1000000"]),
+        ("50,000 tokens of 100 bytes", user((0..50_000).map(different).collect()), &[TOKENS, "user-defined"]),
+        ("tokens of 17 MiB", user(vec!["x".repeat(1 << 20); 17]), &[TOKENS, "17827340 bytes"]),
+        ("tokenizer model of 1 MB", with(MODEL, escapes), &[r"\u{1b}[2J"]),
+        ("pre-tokenizer of 1 MB", pre(escapes), &[PRE, r"\u{1b}[2J"]),
+        ("merge of 1 MB", bpe(&[escapes]), &[MERGES, r"\u{1b}[2J"]),
+    ];
+    [refused(Stage::Tokenizer, "", cases), refused(Stage::Tokenizer, "", hostile)].concat()
 }
