@@ -1,12 +1,11 @@
 //! Jinja2's filters, where minijinja's differ or lack limits.
 
-use minijinja::functions::Function;
-use minijinja::value::{FunctionArgs, FunctionResult, Kwargs, Rest, ValueKind, ValueOrKwargs};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters};
 use minijinja_contrib::filters as contrib;
 
 use crate::json::tojson;
-use crate::limits::{Budget, ITEM, Use, failed};
+use crate::limits::{Budget, ITEM, failed};
 use crate::text::{Text, text_of};
 
 /// Maximum field width of a format, and maximum number of characters to strip.
@@ -50,45 +49,13 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     ["escape", "e", "forceescape"].into_iter().for_each(|name| own(name, escape));
     own("trim", |state, args| strip(state, args, |text, set| text.trim_matches(set)));
 
-    // minijinja's own filters whose cost is proportional to the size of their input.
-    let mut charged = |name, function: Value| {
-        environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
-            let args = args.into_values();
-            for arg in &args {
-                Budget::of(state).charge_for(arg, Use::Make)?;
-            }
-            // Each character may become an item.
-            let characters = args.first().and_then(Value::as_str).map_or(0, str::len);
-            Budget::of(state).charge(characters.saturating_mul(ITEM))?;
-            function.call(state, &args)
-        });
-    };
-    charged("sort", value(filters::sort));
-    charged("unique", value(filters::unique));
-    charged("min", value(filters::min));
-    charged("max", value(filters::max));
-    charged("dictsort", value(dictsort));
-    charged("groupby", value(filters::groupby));
-    charged("list", value(list));
-    charged("map", value(filters::map));
-    charged("batch", value(batch));
-    charged("slice", value(slice));
-    charged("sum", value(sum));
-    charged("upper", value(filters::upper));
-    charged("lower", value(filters::lower));
-    charged("title", value(title));
-    charged("capitalize", value(filters::capitalize));
-    charged("safe", value(filters::safe));
-    charged("striptags", value(striptags));
-}
-
-fn value<F, Rv, Args>(function: F) -> Value
-where
-    F: Function<Rv, Args>,
-    Rv: FunctionResult,
-    Args: for<'a> FunctionArgs<'a>,
-{
-    Value::from_function(function)
+    environment.add_filter("dictsort", dictsort);
+    environment.add_filter("list", list);
+    environment.add_filter("batch", batch);
+    environment.add_filter("slice", slice);
+    environment.add_filter("sum", sum);
+    environment.add_filter("title", title);
+    environment.add_filter("striptags", striptags);
 }
 
 /// Binds the arguments of a call, positional or by the parameter `names`.

@@ -13,17 +13,17 @@
 //! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
 //! - output length ([`MAX_OUTPUT_BYTES`]).
 
+mod code;
 mod error;
-mod fence;
 mod filters;
 mod guard;
 mod jinja;
 mod json;
-mod lexer;
 mod limits;
 mod methods;
 mod operators;
 mod prompt;
+mod source;
 mod system;
 mod template;
 mod text;

@@ -5,12 +5,11 @@ use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat;
 
 use crate::filters::{Side, bind, count, formatted, lines, lines_with_ends, pad, replace, strip};
-use crate::limits::{Budget, ITEM, Use, failed};
+use crate::limits::{Budget, ITEM, failed};
 use crate::text::{Text, is_printable, text_of};
 
 /// Calls the method `name`, which minijinja does not provide.
 pub(crate) fn call(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    Budget::of(state).charge_for(value, Use::Read)?;
     let with_self = || [std::slice::from_ref(value), args].concat();
     match value.as_str() {
         Some(text) => string(state, text, name, args, &with_self()),

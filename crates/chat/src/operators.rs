@@ -1,40 +1,24 @@
-//! Functions that replace operators; see [`fence`](crate::fence).
+//! Functions that replace operators; see [`code`](crate::code).
 
-use minijinja::value::{Rest, Tuple, ValueKind};
+use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use crate::filters::format;
-use crate::limits::{Budget, ITEM, failed, made, read};
+use crate::limits::{Budget, ITEM, failed};
 use crate::text::Text;
 
 pub(crate) fn add_to(environment: &mut Environment) {
-    environment.add_filter("_read", read);
-    environment.add_filter("_made", made);
-    environment.add_function("_each", each);
-    environment.add_function("_concat", concat);
-    environment.add_function("_multiply", multiply);
-    environment.add_function("_modulo", modulo);
-    environment.add_function("_slice", slice);
+    environment.add_filter("_concat", concat);
+    environment.add_filter("_multiply", multiply);
+    environment.add_filter("_modulo", modulo);
+    environment.add_filter("_slice", slice);
 }
 
-/// The iterable of a loop. Rejects `none`, which minijinja treats as empty.
-fn each(state: &mut State, value: Value) -> Result<Value, Error> {
-    match value.kind() {
-        ValueKind::None | ValueKind::Number | ValueKind::Bool => {
-            Err(failed(format!("a value of type {} is not iterable", value.kind())))
-        }
-        ValueKind::String => {
-            Budget::of(state).charge(value.as_str().map_or(0, str::len).saturating_mul(ITEM))?;
-            Ok(value)
-        }
-        _ => Ok(value),
-    }
-}
-
-/// `a ~ b ~ c`
-fn concat(state: &mut State, values: Rest<Value>) -> Result<String, Error> {
+/// `a ~ b`
+fn concat(state: &mut State, a: Value, b: Value) -> Result<String, Error> {
     let mut text = Text::new(state);
-    values.iter().try_for_each(|value| text.value(value))?;
+    text.value(&a)?;
+    text.value(&b)?;
     Ok(text.text)
 }
 

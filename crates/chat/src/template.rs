@@ -1,6 +1,6 @@
 //! The chat template of a file.
 
-use minijinja::{Environment, Value};
+use minijinja::Value;
 
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{RUN, Run};
@@ -48,8 +48,8 @@ pub enum TurnEnd {
 /// A chat template.
 #[derive(Debug)]
 pub struct Template {
-    environment: Environment<'static>,
     source: String,
+    prepared: String,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
@@ -68,8 +68,8 @@ impl Template {
             return Err(Error::SourceTooLong { found: source.len() });
         }
         Ok(Template {
-            environment: jinja::compile(source)?,
             source: source.to_owned(),
+            prepared: jinja::check(source)?,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
@@ -216,7 +216,7 @@ impl Template {
     }
 
     fn render_with(&self, context: impl Iterator<Item = (String, Value)>) -> Result<String, Error> {
-        jinja::render(&self.environment, Value::from_pairs(context))
+        jinja::render(&self.prepared, Value::from_pairs(context))
     }
 }
 

@@ -1,0 +1,195 @@
+//! Prepares a template's source for minijinja.
+//!
+//! minijinja's compiler recurses over nested expressions and blocks without a limit of its own for all of them, and
+//! multiplies constants. This pass over the tokens limits nesting, and rewrites what minijinja parses differently.
+
+use minijinja::machinery::{Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+use crate::Error;
+
+/// Maximum nesting of an expression: brackets and chained operators.
+const MAX_NESTING: usize = 200;
+
+/// Maximum nesting of blocks; every `elif` adds a level.
+const MAX_BLOCKS: usize = 100;
+
+/// Maximum length of a name: minijinja compares names on every use.
+const MAX_NAME_BYTES: usize = 255;
+
+/// A variable between two `*` or `~`, which keeps minijinja from computing constants. [`code`](crate::code) removes
+/// it.
+pub(crate) const NOT_CONSTANT: &str = "__not_constant";
+
+/// A replacement of some bytes of the source.
+struct Edit {
+    at: usize,
+    length: usize,
+    text: String,
+}
+
+/// White space control as in `transformers`.
+pub(crate) fn syntax() -> Result<SyntaxConfig, Error> {
+    let mut syntax = SyntaxConfig::builder();
+    Ok(syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build()?)
+}
+
+/// Rewrites `source`; its lines stay the same.
+pub(crate) fn prepare(source: &str) -> Result<String, Error> {
+    let mut source = source.replace("\r\n", "\n").replace('\r', "\n");
+    if source.ends_with('\n') {
+        source.pop();
+    }
+    let mut edits = Vec::new();
+    let mut blocks = Vec::new();
+    let mut tag = Tag::default();
+    let mut after_tag = false;
+    for token in tokenize(&source, false, syntax()?) {
+        let (token, span) = token?;
+        let place = span.start_offset as usize..span.end_offset as usize;
+        let is_text = matches!(token, Token::TemplateData(_));
+        let before = &source[..place.start];
+        if is_text && !after_tag && before.ends_with("%}") && !before.ends_with("-%}") {
+            // Unlike after other tags, a line break after `{% raw %}` is kept.
+            edits.push(Edit { at: place.start - 2, length: 0, text: "+".to_owned() });
+        }
+        after_tag = !is_text;
+        tag.token(&token, &source[place.clone()], place.start, &mut edits, &mut blocks)
+            .map_err(|message| Error::Syntax { line: span.start_line.into(), message })?;
+    }
+    edits.sort_by_key(|edit: &Edit| edit.at);
+    let mut prepared = String::with_capacity(2 * source.len());
+    let mut copied = 0;
+    for Edit { at, length, text } in &edits {
+        prepared.push_str(&source[copied..*at]);
+        prepared.push_str(text);
+        copied = at + length;
+    }
+    Ok(prepared + &source[copied..])
+}
+
+/// The tokens of a tag so far.
+#[derive(Default)]
+struct Tag {
+    /// The keyword of a block tag, empty before it.
+    keyword: Option<String>,
+    /// Nesting before each open bracket.
+    brackets: Vec<usize>,
+    nesting: usize,
+    /// Whether the last token ends a value.
+    after_value: bool,
+    /// Start of a tuple that may lack brackets.
+    tuple: Option<usize>,
+    has_comma: bool,
+    has_assignment: bool,
+}
+
+impl Tag {
+    fn token(
+        &mut self,
+        token: &Token,
+        text: &str,
+        at: usize,
+        edits: &mut Vec<Edit>,
+        blocks: &mut Vec<usize>,
+    ) -> Result<(), String> {
+        let mut edit = |at, length, text: &str| edits.push(Edit { at, length, text: text.to_owned() });
+        let outside = self.brackets.is_empty();
+        let after_value = std::mem::replace(&mut self.after_value, false);
+        match token {
+            Token::TemplateData(_) => {}
+            Token::VariableStart => *self = Tag { tuple: Some(at + text.len()), ..Tag::default() },
+            Token::BlockStart => *self = Tag { keyword: Some(String::new()), ..Tag::default() },
+            Token::VariableEnd if text.starts_with('+') => return Err("unexpected `+`".to_owned()),
+            Token::VariableEnd | Token::BlockEnd => {
+                self.end_tuple(at, edit);
+                if self.keyword.as_deref() == Some("set") && !self.has_assignment {
+                    blocks.push(1);
+                }
+            }
+            Token::Ident(name) if name.len() > MAX_NAME_BYTES || *name == NOT_CONSTANT => {
+                return Err(format!("a name of more than {MAX_NAME_BYTES} bytes, or a reserved one"));
+            }
+            Token::Ident(name) if self.keyword.as_deref() == Some("") => {
+                match *name {
+                    "generation" => edit(at, text.len(), "if true"),
+                    "endgeneration" => edit(at, text.len(), "endif"),
+                    _ => {}
+                }
+                self.keyword = Some((*name).to_owned());
+                open_or_close(name, blocks)?;
+            }
+            Token::Ident(name @ ("and" | "or" | "not" | "if" | "else" | "in" | "is" | "recursive")) => {
+                self.nesting += 1;
+                if outside && self.keyword.as_deref() == Some("for") {
+                    match *name {
+                        "in" => (self.tuple, self.has_comma) = (Some(at + text.len()), false),
+                        "if" | "recursive" => self.end_tuple(at, edit),
+                        _ => {}
+                    }
+                }
+            }
+            Token::Ident(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => self.after_value = true,
+            Token::Str(_) | Token::String(_) => {
+                self.after_value = true;
+                // Python's escapes that minijinja does not know.
+                let rest = text.replace(r"\\", "");
+                if rest.split('\\').skip(1).any(|rest| rest.starts_with(['a', 'v', 'U', 'N', '/', '\n'])) {
+                    return Err(format!("an escape that is not supported in {text}"));
+                }
+            }
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => {
+                self.brackets.push(self.nesting);
+                self.nesting += 1;
+            }
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => {
+                self.nesting = self.brackets.pop().unwrap_or(0) + 1;
+                self.after_value = true;
+            }
+            Token::Comma | Token::Colon => {
+                self.nesting = self.brackets.last().map_or(0, |nesting| nesting + 1);
+                self.has_comma |= outside;
+            }
+            Token::Mul | Token::Tilde if after_value => {
+                self.nesting += 1;
+                edit(at, 0, &format!("{text} {NOT_CONSTANT} "));
+            }
+            // minijinja has no unary plus.
+            Token::Plus if !after_value => edit(at, text.len(), " "),
+            Token::Assign => self.has_assignment |= outside,
+            _ => self.nesting += 1,
+        }
+        if self.nesting > MAX_NESTING {
+            return Err("an expression is nested too deeply".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds brackets to a tuple without, which minijinja does not support.
+    fn end_tuple(&mut self, end: usize, mut edit: impl FnMut(usize, usize, &str)) {
+        if let Some(start) = self.tuple.take().filter(|_| self.has_comma) {
+            edit(start, 0, "(");
+            edit(end, 0, ")");
+        }
+    }
+}
+
+/// Keeps count of the open `blocks` and their branches.
+fn open_or_close(keyword: &str, blocks: &mut Vec<usize>) -> Result<(), String> {
+    match keyword {
+        "include" | "import" | "from" | "extends" | "do" => {
+            return Err(format!("the tag `{keyword}` is not supported in chat templates"));
+        }
+        "else" | "break" | "continue" | "set" => {}
+        "elif" => match blocks.last_mut() {
+            Some(branches) => *branches += 1,
+            None => blocks.push(1),
+        },
+        end if end.starts_with("end") => drop(blocks.pop()),
+        _ => blocks.push(1),
+    }
+    if blocks.iter().sum::<usize>() > MAX_BLOCKS {
+        return Err("blocks are nested too deeply".to_owned());
+    }
+    Ok(())
+}
