@@ -4,10 +4,10 @@
 //! run is nearly constant. Valgrind counts instructions with the AVX2 kernels, the best set that it supports. Start-up
 //! and model loading are excluded by counting the difference between a long run and a short one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use regex::Regex;
@@ -69,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 
 /// One line per count, and whether it is within the limit; counts missing on one side are not.
 fn compare(accepted: &Counts, found: &Counts) -> Vec<(String, bool)> {
-    let names: BTreeMap<&String, ()> = accepted.keys().chain(found.keys()).map(|name| (name, ())).collect();
+    let names: BTreeSet<&String> = accepted.keys().chain(found.keys()).collect();
     let line = |name: &String| match (accepted.get(name), found.get(name)) {
         (Some(&old), Some(&new)) => {
             let rise = new as f64 / old as f64 - 1.0;
@@ -84,20 +84,24 @@ fn compare(accepted: &Counts, found: &Counts) -> Vec<(String, bool)> {
         (None, _) => (format!("{name:20} is not in {FILE}"), false),
         (_, None) => (format!("{name:20} is in {FILE}, but no longer counted"), false),
     };
-    names.keys().map(|name| line(name)).collect()
+    names.into_iter().map(line).collect()
 }
 
 /// Builds the program and the models, and counts instructions.
 fn count(workspace: &Workspace) -> Result<Counts> {
     let models = workspace.target.join("instructions");
     fs::create_dir_all(&models)?;
-    cargo(workspace, &["build", "--release", "--package", "rustorch"], &[])?;
-    let args = ["run", "--package", "rustorch-testkit", "--example", "models", "--"];
-    cargo(workspace, &args, &[&models])?;
+    let cargo = |args: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(args.split(' ')).current_dir(&workspace.root);
+        cargo
+    };
+    output(&mut cargo("build --release --package rustorch"))?;
+    output(cargo("run --package rustorch-testkit --example models --").arg(&models))?;
     let program = workspace.target.join("release/rustorch");
-    let random = RANDOM.map(|format| (format.to_owned(), Some(models.join(format!("{format}.gguf")))));
+    let random = RANDOM.map(|format| (format, Some(models.join(format!("{format}.gguf")))));
     let mut counts = Counts::new();
-    for (name, model) in [("demo".to_owned(), None)].into_iter().chain(random) {
+    for (name, model) in [("demo", None)].into_iter().chain(random) {
         let instructions = |prompt, new| instructions(&program, model.as_deref(), &models, prompt, new);
         let short = instructions(1, 1)?;
         // The `attention` run is dominated by attention, which does not depend on the weight format.
@@ -109,14 +113,6 @@ fn count(workspace: &Workspace) -> Result<Counts> {
         eprintln!("counted {name}");
     }
     Ok(counts)
-}
-
-fn cargo(workspace: &Workspace, args: &[&str], paths: &[&PathBuf]) -> Result<()> {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(args).args(paths).current_dir(&workspace.root).stdout(Stdio::null());
-    let status = cargo.status().with_context(|| format!("{cargo:?}"))?;
-    ensure!(status.success(), "{cargo:?}: {status}");
-    Ok(())
 }
 
 /// The instruction count of a run with a prompt of `prompt` tokens that generates `new` tokens.
@@ -133,16 +129,15 @@ fn instructions(program: &Path, model: Option<&Path>, home: &Path, prompt: usize
     }
     let ran =
         run.output().context("valgrind, which counts the instructions (Debian: apt-get install valgrind)")?;
-    let output_text = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.success(), "{run:?}: {}\n{output_text}", ran.status);
-    parse_count(&output_text)
-        .with_context(|| format!("no instruction count in the output of {run:?}:\n{output_text}"))
+    let text = String::from_utf8_lossy(&ran.stderr);
+    ensure!(ran.status.success(), "{run:?}: {}\n{text}", ran.status);
+    parse_count(&text).with_context(|| format!("no instruction count in the output of {run:?}:\n{text}"))
 }
 
 /// Parses the count in callgrind's output.
-fn parse_count(output_text: &str) -> Option<u64> {
+fn parse_count(text: &str) -> Option<u64> {
     let line = Regex::new(r"(?m)^==\d+== I +refs: +([\d,]+)$").ok()?;
-    line.captures(output_text)?.get(1)?.as_str().replace(',', "").parse().ok()
+    line.captures(text)?.get(1)?.as_str().replace(',', "").parse().ok()
 }
 
 #[cfg(test)]

@@ -34,12 +34,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
     }
     match findings.len() {
         0 => eprintln!("tidy"),
-        n => eprintln!("{n} to mend"),
+        n => eprintln!("{n} to fix"),
     }
     Ok(findings.is_empty())
-}
-
-/// The first line of `text` that contains `part`, counted from 1; 1 if none does.
-fn line_of(text: &str, part: &str) -> usize {
-    text.lines().position(|line| line.contains(part)).map_or(1, |at| at + 1)
 }

@@ -1,17 +1,16 @@
-//! A model's identity, cheap to compute and the same in every language.
+//! A model's identity, cheap to compute.
 
 use gguf::Gguf;
 use sha2::{Digest, Sha256};
 
-/// Bytes of a file's begin that count: the metadata and tensor table of every model there is.
+/// Bytes hashed at the start of a file: the metadata and tensor list of any real model.
 const HEAD: usize = 16 << 20;
 
-/// Bytes of a file's end that count: weights.
+/// Bytes hashed at the end of a file: weights.
 const TAIL: usize = 1 << 20;
 
-/// SHA-256 in hexadecimal of, for each of the model's files in order: its length in decimal and a
-/// newline, its first 16 MiB, its last 1 MiB (all of it when it is shorter). Two files that differ only
-/// in between are taken for the same. A model in memory counts as its file.
+/// SHA-256 in hexadecimal of, for each of the model's files in order, its length in decimal, a newline, its first 16 MiB
+/// and its last 1 MiB (at most the file). Files that differ only between these have the same digest.
 pub fn digest(model: &Gguf) -> String {
     digest_of(model.contents())
 }

@@ -1,43 +1,25 @@
-//! What can go wrong with a trace.
+//! Errors of recording, reading and comparing traces.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of recording or reading a trace.
+/// An error of a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
-    /// A file cannot be read or written.
+    /// A file cannot be read or written: what was tried.
     #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A file that is no trace, or a damaged one.
+    Io { path: PathBuf, action: &'static str, source: io::Error },
+    /// A file that is no trace, or a damaged one: what was found and expected.
     #[error("{}: not a trace that can be read: {why}; record it again", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What was found and what was expected.
-        why: String,
-    },
-    /// The trace cannot be written.
+    Format { path: PathBuf, why: String },
+    /// A trace cannot be written.
     #[error(transparent)]
     Output(#[from] outfile::Error),
-    /// A value or rows of it that the trace does not hold.
+    /// A value of a trace, by name, that does not exist or has another shape.
     #[error("{}: value `{name}` {why}", path.display())]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// The value asked for.
-        name: String,
-        /// What is not there.
-        why: String,
-    },
+    Value { path: PathBuf, name: String, why: String },
     /// Traces that cannot be compared.
     #[error("the traces cannot be compared: {0}")]
     Compare(String),
@@ -56,8 +38,9 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
-        Error::Io { path: path.to_owned(), action, source }
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io { path, action, source }
     }
 
     pub(crate) fn format(path: &Path, why: impl Into<String>) -> Error {

@@ -1,15 +1,13 @@
-//! Whether an operation's own error is within its limit, and where it is wrong when it is not.
+//! Whether an operation's own error is within its limit, and where it is wrong.
 //!
-//! The limit holds for the value as a whole and for each row and column of it, since one wrong row among
-//! many, or one wrong output of a matrix, hardly shows in the whole. Rows count alike in a column, whatever
-//! their size, since that of one token may be a thousand times that of the others. The mean of few squares strays
-//! further from its expectation than that of many, so a slice of `n` numbers is allowed
-//! `1 + 6 sqrt(2/n) + 20/n` times the limit: six standard deviations of a chi-square mean and its
-//! exponential tail.
+//! The limit holds for the value and for each row and column, since one wrong row among many hardly shows in the whole.
+//! Within a column, rows are normalised: those of one token may be a thousand times those of another. The mean of few
+//! squares varies more than that of many, so a slice of `n` numbers may have `1 + 6 sqrt(2/n) + 20/n` times the limit:
+//! six standard deviations of a chi-square mean, and its exponential tail.
 //!
-//! Where a product is beyond its limit, the rounding of its inputs may be why ([`Rounding`]): it is more than the limit
-//! where a block has an outlier, or where a product nearly cancels, as those of a trained model's first token do.
-//! Up to twice as much is no fault. What is less than the limit, but always to one side, is one (`drift.rs`).
+//! A matmul beyond its limit may only show the rounding of its inputs ([`Rounding`]), which is large where a block has
+//! an outlier or the result nearly cancels: up to twice as much is right. A bias is wrong even within the limit
+//! (`drift.rs`).
 
 mod drift;
 mod pair;
@@ -26,28 +24,27 @@ use crate::metrics::{Measure, Metrics, difference, ratio};
 use crate::{Error, Matrix, Oracle};
 
 pub(crate) use pair::Pair;
-pub use region::Region;
+pub(crate) use region::Region;
 pub(crate) use rounding::{Rounding, format};
 
-/// The largest error of one operation on f32.
+/// NMSE limit of one operation on f32.
 const FLOAT: f64 = 1e-6;
 
-/// The largest error of a product with a quantised weight, where activations are rounded to 8 bits.
-const QUANTIZED: f64 = 5e-4;
+/// NMSE limit of a matmul with a quantised weight: activations are rounded to 8 bits.
+pub(crate) const QUANTIZED: f64 = 5e-4;
 
-/// The largest error of attention over K and V in F16. Keys and values are rounded before the replay as
-/// the store rounds them; engines round queries, probabilities or sums to the same 11 bits, too, each
-/// with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows with its size in the softmax.
+/// NMSE limit of attention over K and V in F16. The replay rounds K and V as the store does; engines round queries,
+/// probabilities or sums to the same 11 bits, each with an NMSE of up to 2^-22 = 2.4e-7, and the error of a score grows
+/// with its size in the softmax.
 const ATTENTION_F16: f64 = 1e-5;
 
-/// The largest error of a whole model with weights of F32 or F16.
+/// NMSE limit of a whole model with F32 or F16 weights.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 
-/// Numbers of a value that are in memory at a time, about: 8 MB of f32. What is computed from them takes
-/// up to some 20 times that.
+/// Numbers of a value in memory at a time, about 8 MB of f32; the judgement needs some 20 times as much.
 const NUMBERS: usize = 1 << 21;
 
-/// The ranges of `rows` rows of `cols` columns that are taken together.
+/// Splits `rows` rows of `cols` columns into chunks that fit into memory.
 pub(crate) fn chunks(rows: usize, cols: usize) -> impl Iterator<Item = Range<usize>> {
     let at_once = (NUMBERS / cols.max(1)).max(1);
     (0..rows).step_by(at_once).map(move |first| first..rows.min(first + at_once))
@@ -66,19 +63,27 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
     }
 }
 
-/// What a replay says about a value, of which rows come one chunk after the other.
+/// The error of a value, of which rows come in chunks, and where it is wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
-    measure: Measure,
-    /// Where it is wrong; nowhere when it is right.
+    pub(crate) limit: f64,
+    /// Rows and columns.
+    pub(crate) shape: (usize, usize),
+    /// Empty when the value is right.
     pub(crate) region: Region,
+    measure: Measure,
     error: f64,
     energy: f64,
 }
 
 impl Judgement {
-    /// Takes in rows from `first` on, which are wrong in `region`, counted from there.
+    pub(crate) fn new(limit: f64) -> Judgement {
+        Judgement { limit, ..Judgement::default() }
+    }
+
+    /// Adds rows from `first` on, which are wrong in `region`, counted from there.
     pub(crate) fn add(&mut self, first: usize, expected: &Matrix, found: &Matrix, region: Option<Region>) {
+        self.shape = (self.shape.0 + expected.rows, expected.cols);
         self.measure.add(first, expected, found);
         let Some(region) = region else { return };
         self.error += region.sum(|r, c| difference(expected.at(r, c), found.at(r, c)).powi(2));
@@ -86,19 +91,20 @@ impl Judgement {
         self.region.extend(first, &region);
     }
 
-    /// That of a value of `shape`, rows and columns. `rows` makes a chunk, what should be and what was recorded, and
-    /// `wrong` says where it is wrong, counted from its first row.
+    /// Judges a value of `rows` and `cols`. `read` returns the expected and the found rows of a chunk, and `wrong` where
+    /// these are wrong, counted from the first.
     ///
     /// # Errors
-    /// When a chunk cannot be made.
+    /// When a chunk cannot be read.
     pub(crate) fn of(
-        shape: (usize, usize),
-        rows: impl Fn(Range<usize>) -> Result<[Matrix; 2], Error>,
+        limit: f64,
+        (rows, cols): (usize, usize),
+        read: impl Fn(Range<usize>) -> Result<[Matrix; 2], Error>,
         wrong: impl Fn(&Range<usize>, &Matrix, &Matrix) -> Option<Region>,
     ) -> Result<Judgement, Error> {
-        let mut judgement = Judgement::default();
-        for chunk in chunks(shape.0, shape.1) {
-            let [expected, found] = rows(chunk.clone())?;
+        let mut judgement = Judgement::new(limit);
+        for chunk in chunks(rows, cols) {
+            let [expected, found] = read(chunk.clone())?;
             judgement.add(chunk.start, &expected, &found, wrong(&chunk, &expected, &found));
         }
         Ok(judgement)

@@ -3,7 +3,7 @@
 use backend::Weight;
 use quant::Format;
 
-/// A matrix of f32, row after row.
+/// A row-major matrix of f32.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     /// Rows: positions.
@@ -15,17 +15,14 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The matrix of `cols` columns that `data` holds.
-    ///
-    /// # Panics
-    /// When `data` are not whole rows.
+    /// A matrix of `cols` columns; panics if `data` is not whole rows.
     pub fn new(cols: usize, data: Vec<f32>) -> Matrix {
         let rows = data.len() / cols.max(1);
         assert_eq!(rows * cols, data.len(), "whole rows of {cols}");
         Matrix { rows, cols, data }
     }
 
-    /// The matrix whose number at a row and a column is `value` of them.
+    /// A matrix of `value(row, column)`.
     pub fn from_fn(rows: usize, cols: usize, mut value: impl FnMut(usize, usize) -> f32) -> Matrix {
         let data = (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c))).map(|(r, c)| value(r, c)).collect();
         Matrix { rows, cols, data }
@@ -41,23 +38,21 @@ impl Matrix {
         self.data[row * self.cols + col]
     }
 
-    /// The same shape, each number changed.
+    /// A matrix of `change(number)`.
     pub fn map(&self, change: impl Fn(f32) -> f32) -> Matrix {
         Matrix { data: self.data.iter().copied().map(change).collect(), ..*self }
     }
 
-    /// Of two of one shape, number by number.
     pub(crate) fn zip(a: &Matrix, b: &Matrix, of: impl Fn(f32, f32) -> f32) -> Matrix {
         Matrix { data: a.data.iter().zip(&b.data).map(|(&a, &b)| of(a, b)).collect(), ..*a }
     }
 
-    /// Some rows, in the order asked for.
+    /// Some rows, in this order.
     pub fn take_rows(&self, rows: &[usize]) -> Matrix {
         let data = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
         Matrix { rows: rows.len(), cols: self.cols, data }
     }
 
-    /// As a weight of F32.
     pub(crate) fn weight(&self) -> Weight {
         let bytes: Vec<u8> = self.data.iter().flat_map(|x| x.to_le_bytes()).collect();
         Weight::matrix(Format::F32, self.rows, self.cols, bytes.into())

@@ -1,18 +1,5 @@
-//! How a trace came about: what a file's `__metadata__` says.
-//!
-//! | key | value |
-//! |---|---|
-//! | `format` | `rustorch-trace` |
-//! | `version` | `1` |
-//! | `producer` | the program, such as `rustorch 0.1.0` |
-//! | `backend` | `cpu`, `reference`, … |
-//! | `facts` | what the backend says of itself, for people |
-//! | `model` | the model's path or name |
-//! | `model_digest` | its identity ([`crate::digest`]); left out when it is not known |
-//! | `n_layer` | decoder layers |
-//! | `types` | formats of the weights and how many tensors have them, such as `F32 7, Q4_K 21` |
-//! | `kv` | how keys and values are stored: `f16` or `f32` |
-//! | `tokens` | the ids at positions 0, 1, …, such as `1,15043` |
+//! The metadata of a trace: strings in the file's `__metadata__`, under the names of the fields of [`Meta`], besides
+//! `format`, which is `rustorch-trace`, and `version`, which is `1`.
 
 use std::collections::BTreeMap;
 
@@ -21,26 +8,26 @@ use backend::KvFormat;
 const FORMAT: &str = "rustorch-trace";
 const VERSION: &str = "1";
 
-/// How a trace came about.
+/// How a trace was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// The program that made it, such as `rustorch 0.1.0`.
+    /// The program, such as `rustorch 0.1.0`.
     pub producer: String,
     /// The backend's name, such as `cpu`.
     pub backend: String,
-    /// What the backend says of itself, for people.
+    /// The backend's description of itself.
     pub facts: String,
     /// The model's path or name.
     pub model: String,
-    /// The identity of the model's files, when it has any: see [`crate::digest`].
+    /// The [`digest`](crate::digest) of the model's files; left out if unknown.
     pub model_digest: Option<String>,
     /// Decoder layers.
     pub n_layer: usize,
-    /// Formats of the weights, for people.
+    /// Formats of the weights and their numbers of tensors, such as `F32 7, Q4_K 21`.
     pub types: String,
-    /// How keys and values were stored.
+    /// The format of the KV cache: `f16` or `f32`.
     pub kv: KvFormat,
-    /// The ids at positions 0, 1, ….
+    /// The ids at positions 0, 1, …, such as `1,15043`.
     pub tokens: Vec<u32>,
 }
 
@@ -67,7 +54,7 @@ impl Meta {
         entries.into_iter().chain(digest).collect()
     }
 
-    /// Reads what [`Meta::to_map`] made, or says what is wrong with it.
+    /// The inverse of [`Meta::to_map`], or what is wrong.
     pub(crate) fn from_map(map: &BTreeMap<String, String>) -> Result<Meta, String> {
         let get = |key: &str| map.get(key).ok_or_else(|| format!("its metadata lack the key `{key}`"));
         let wrong = |key: &str, found: &str, expected: &str| {

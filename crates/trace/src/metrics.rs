@@ -1,4 +1,4 @@
-//! How far two matrices are apart.
+//! The distance of two matrices.
 
 use serde::Serialize;
 
@@ -7,29 +7,25 @@ use crate::Matrix;
 /// The distance of a matrix from its reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Metrics {
-    /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference; infinite where only
-    /// one side is a number (JSON has `null` then).
+    /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference; infinite (`null` in JSON) where only
+    /// one side is finite.
     pub nmse: f64,
     /// Cosine of the angle between them, as vectors.
     pub cosine: f64,
-    /// The largest difference.
     pub largest: Largest,
     /// Numbers that are NaN or infinite and differ from the reference.
     pub not_finite: usize,
 }
 
-/// The largest difference and its place.
+/// The largest `|a - b|` and its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Largest {
-    /// `|a - b|`.
     pub difference: f64,
-    /// Row.
     pub position: usize,
-    /// Column.
     pub column: usize,
 }
 
-/// Sums of which [`Metrics`] come, over rows that are seen one after the other.
+/// The sums of [`Metrics`], over rows in chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Measure {
     error: f64,
@@ -41,7 +37,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// Takes in rows of a value, of which `first` is the first; `reference` has the shape of `found`.
+    /// Adds rows from `first` on, in matrices of one shape.
     pub(crate) fn add(&mut self, first: usize, reference: &Matrix, found: &Matrix) {
         for (i, (&a, &b)) in reference.data.iter().zip(&found.data).enumerate() {
             let difference = difference(a, b);
@@ -61,7 +57,6 @@ impl Measure {
         }
     }
 
-    /// The distance of all rows that were seen.
     pub(crate) fn metrics(self) -> Metrics {
         let Measure { error, energy, found_energy, product, largest, not_finite } = self;
         let nmse = if not_finite > 0 { f64::INFINITY } else { ratio(error, energy) };
@@ -87,7 +82,7 @@ pub(crate) fn difference(a: f32, b: f32) -> f64 {
     }
 }
 
-/// An error relative to an energy; none is none, even of nothing.
+/// An error relative to an energy; 0 if there is no error, even without energy.
 pub(crate) fn ratio(error: f64, energy: f64) -> f64 {
     if error == 0.0 { 0.0 } else { error / energy }
 }

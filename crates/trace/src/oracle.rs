@@ -1,7 +1,7 @@
-//! One operation at a time on a reference backend, fed with tables: local replay.
+//! Replays one operation at a time on the reference backend.
 //!
-//! A replay is a graph of the operation itself, whose inputs are looked up in tables and whose weights and store are
-//! those of the model. [`Op::operands`] says what these are, so that nothing here lists operations.
+//! A replay is a graph of the operation itself: its inputs are rows of tables, its weights and store the model's.
+//! [`Op::operands`] says what these are, so nothing here lists operations.
 
 use std::collections::HashMap;
 
@@ -12,106 +12,89 @@ use runner::FileWeights;
 
 use crate::{Error, Matrix, digest};
 
-/// Makes an empty reference backend.
-pub type MakeBackend<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
+/// Creates a reference backend.
+type Make<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
 
 /// Computes single operations of a model exactly.
 #[derive(Clone, Copy)]
 pub struct Oracle<'a> {
     file: &'a Gguf,
     graph: &'a Graph,
-    make: MakeBackend<'a>,
-    /// Positions of the recorded sequence, which may decide how it is roped.
+    make: Make<'a>,
+    /// Positions of the recorded sequence, on which RoPE factors may depend.
     n_ctx: usize,
 }
 
-/// An operation without its inputs: what a replay or a hypothesis runs.
+/// An operation without its inputs, as a replay or a hypothesis runs it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// The operation, with the ids of the model's graph.
+    /// With the ids of the model's graph.
     pub(crate) op: Op,
-    /// The tokens of its rows, which it looks up if it has no inputs.
+    /// The tokens of its rows, for an operation without inputs.
     pub(crate) tokens: Vec<u32>,
     /// The position of its first row.
     pub(crate) first: usize,
-    /// Weights in place of the file's.
-    pub(crate) replaced: Vec<(WeightId, Weight)>,
-    /// What the store is like, in place of the model's.
+    /// A weight instead of the file's.
+    pub(crate) replaced: Option<(WeightId, Weight)>,
+    /// A store instead of the model's.
     pub(crate) store: Option<Store>,
 }
 
 impl Call {
-    /// Another operation on the same rows.
     pub(crate) fn with_op(&self, op: Op) -> Call {
         Call { op, ..self.clone() }
     }
 
-    /// The same with other values for a weight, in any shape that the operation can take.
+    /// The same with another weight, of any shape that the operation can take.
     pub(crate) fn with_weight(&self, id: WeightId, weight: Weight) -> Call {
-        let mut call = self.clone();
-        call.replaced.push((id, weight));
-        call
+        Call { replaced: Some((id, weight)), ..self.clone() }
     }
 }
 
 impl<'a> Oracle<'a> {
-    /// An oracle for the model whose file and graph these are, on backends that `make` makes.
-    pub fn new(file: &'a Gguf, graph: &'a Graph, make: MakeBackend<'a>) -> Oracle<'a> {
+    /// An oracle for the model of this file and graph; `make` creates a reference backend.
+    pub fn new(file: &'a Gguf, graph: &'a Graph, make: Make<'a>) -> Oracle<'a> {
         Oracle { file, graph, make, n_ctx: 0 }
     }
 
-    /// The same for a sequence of so many positions.
     pub(crate) fn for_context(self, n_ctx: usize) -> Oracle<'a> {
         Oracle { n_ctx, ..self }
     }
 
-    /// The identity of the model's files: see [`crate::digest`].
-    pub fn digest(&self) -> String {
+    pub(crate) fn digest(&self) -> String {
         digest(self.file)
     }
 
-    /// The model's graph.
-    pub fn graph(&self) -> &'a Graph {
+    pub(crate) fn graph(&self) -> &'a Graph {
         self.graph
     }
 
-    /// A weight of the model, in place.
-    ///
-    /// # Errors
-    /// When the file does not hold it.
     pub(crate) fn weight(&self, id: WeightId) -> Result<Weight, Error> {
         let weight = self.graph.weight(id);
         let missing = || backend::Error::MissingWeight { name: weight.name.clone() };
         Ok(FileWeights(self.file).weight(weight).ok_or_else(missing)?)
     }
 
-    /// What makes the value `id`. Attention over a store that another attention has written gets the keys and values
-    /// that were written.
+    /// The operation of the value `id`. Attention that reads another attention's store gets its keys and values.
     pub(crate) fn op(&self, id: ValueId) -> Op {
         let mut op = self.graph.value(id).op;
         if let Op::Attention { kv: kv @ None, store, .. } = &mut op {
             *kv = self.graph.values().find_map(|(_, value)| match value.op.store() {
-                Some((written, true)) if written == *store => keys_and_values(&value.op),
+                Some((written, true)) if written == *store => keys_and_values(value.op),
                 _ => None,
             });
         }
         op
     }
 
-    /// What makes rows of the value `id`: those of `tokens`, from position `first` on.
+    /// The operation of the value `id` on the rows of `tokens`, from position `first` on.
     pub(crate) fn call(&self, id: ValueId, tokens: &[u32], first: usize) -> Call {
-        Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: Vec::new(), store: None }
+        Call { op: self.op(id), tokens: tokens.to_vec(), first, replaced: None, store: None }
     }
 
-    /// The result of `call` on `inputs`, whose rows are those of one sequence from the call's first position on.
-    /// What reads a store sees these rows only.
-    ///
-    /// # Errors
-    /// When the file lacks a weight or the backend refuses the operation.
-    ///
-    /// # Panics
-    /// When the operation has another number of inputs.
-    pub(crate) fn run(&self, call: &Call, inputs: &[&Matrix]) -> Result<Matrix, Error> {
+    /// The result of `call` on `inputs`, rows of one sequence from the call's first position on; the store holds only
+    /// these.
+    pub(crate) fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
         assert_eq!(call.op.inputs().count(), inputs.len(), "inputs of {}", call.op.name());
         let (mut g, mut op, mut weights) = (Builder::new(), call.op, HashMap::new());
         let mut tables = inputs.iter().enumerate();
@@ -139,7 +122,6 @@ impl<'a> Oracle<'a> {
             return Err(error);
         }
         let y = g.op("y", op);
-        // These are output rows already.
         let y = if matches!(op, Op::OutputRows { .. }) { y } else { g.output_rows("outputs", y) };
         let graph = g.finish(y);
 
@@ -158,9 +140,9 @@ impl<'a> Oracle<'a> {
         Ok(Matrix::new(graph.value(y).cols, program.run(&step)?.values().to_vec()))
     }
 
-    /// A weight as `call` uses it, and its matrices, rows and columns.
+    /// A weight as `call` uses it, and its shape.
     fn weight_of(&self, call: &Call, id: WeightId) -> Result<([usize; 3], Weight), Error> {
-        if let Some((_, weight)) = call.replaced.iter().find(|(replaced, _)| *replaced == id) {
+        if let Some((_, weight)) = call.replaced.as_ref().filter(|(replaced, _)| *replaced == id) {
             return Ok(([weight.count, weight.rows, weight.cols], weight.clone()));
         }
         let declared = self.graph.weight(id);
@@ -169,6 +151,6 @@ impl<'a> Oracle<'a> {
 }
 
 /// The keys and values that an attention writes.
-fn keys_and_values(op: &Op) -> Option<[ValueId; 2]> {
-    if let Op::Attention { kv, .. } = op { *kv } else { None }
+fn keys_and_values(op: Op) -> Option<[ValueId; 2]> {
+    if let Op::Attention { kv, .. } = op { kv } else { None }
 }

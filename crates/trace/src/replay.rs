@@ -1,4 +1,4 @@
-//! Local replay: each operation of a trace again, on the inputs that were recorded.
+//! Local replay: computes each operation of a trace again, on its recorded inputs.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::oracle::Call;
 use crate::report::{First, Own};
 use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
 
-/// Operations that are replayed in a row where a trace lacks the values between, at most.
+/// The longest chain of operations that are replayed because values between them were not recorded.
 const CHAIN: usize = 4;
 
 /// The replay of one trace.
@@ -23,13 +23,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) oracle: Oracle<'a>,
 }
 
-/// What the replay of one operation said.
-pub(crate) struct Replayed {
-    judgement: Judgement,
-    limit: f64,
-}
-
-/// Rows of a value: how they are made, of what, what was recorded and what should be.
+/// Rows of a value: the operation, its inputs, what was recorded and what is expected.
 struct Rows {
     call: Call,
     inputs: Vec<Matrix>,
@@ -37,173 +31,150 @@ struct Rows {
     expected: Matrix,
 }
 
-/// Some rows of an operation's inputs and the largest limit of those that were computed, none when all
-/// were recorded; or the name of what is missing.
-type Inputs = Result<(Vec<Matrix>, f64), String>;
+/// Recorded or replayed rows and the largest limit of the replayed operations, 0 without any; or the name of a value
+/// that was not recorded.
+type Found<T> = Result<(T, f64), String>;
 
 impl Replay<'_> {
-    /// The name under which a value was recorded; of the output, what the tapped program computed.
+    /// The name of a recorded value; for the output, that of the tapped program.
     fn name(&self, id: ValueId) -> String {
         let name = &self.oracle.graph().value(id).name;
         let tapped = tapped_name(name);
         if self.trace.value(&tapped).is_some() { tapped } else { name.clone() }
     }
 
-    /// Whether a value was recorded.
     fn is_recorded(&self, id: ValueId) -> bool {
         let cols = self.oracle.graph().value(id).cols;
         let shape = self.trace.value(&self.name(id));
         shape.is_some_and(|shape| shape.cols == cols && shape.rows >= self.positions)
     }
 
-    /// Rows of a value that were recorded.
     fn recorded(&self, id: ValueId, rows: Range<usize>) -> Result<Option<Matrix>, Error> {
         self.is_recorded(id).then(|| self.trace.matrix(&self.name(id), rows)).transpose()
     }
 
-    /// The operation of `id` for `rows`.
     fn call(&self, id: ValueId, rows: &Range<usize>) -> Call {
         self.oracle.call(id, &self.trace.meta().tokens[rows.clone()], rows.start)
     }
 
-    /// An input of `op` as the operation reads it: what follows the first as the store holds it, if there is one.
-    fn as_read(&self, op: &Op, slot: usize, table: Matrix) -> Matrix {
+    /// An input as `op` reads it: keys and values rounded as the store rounds them.
+    fn as_read(&self, op: &Op, slot: usize, input: Matrix) -> Matrix {
         match op.store().is_some() && slot > 0 && self.trace.meta().kv == KvFormat::F16 {
-            true => table.map(|x| f16::from_f32(x).to_f32()),
-            false => table,
+            true => input.map(|x| f16::from_f32(x).to_f32()),
+            false => input,
         }
     }
 
-    /// What the operation of `id` computes `rows` from: recorded, or computed from what was, through
-    /// `depth` operations at most.
-    fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Inputs, Error> {
-        let (mut inputs, mut most) = (Vec::new(), 0.0f64);
+    /// The inputs of `rows` of `id`: recorded, or replayed through at most `depth` operations.
+    fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Found<Vec<Matrix>>, Error> {
+        let (mut inputs, mut limit) = (Vec::new(), 0.0f64);
         let op = self.oracle.op(id);
         for (slot, input) in op.inputs().enumerate() {
-            let table = match self.recorded(input, rows.clone())? {
-                Some(table) => table,
-                None if depth == 0 => return Ok(Err(self.oracle.graph().value(input).name.clone())),
-                None => match self.again(input, rows, depth - 1)? {
-                    Err(missing) => return Ok(Err(missing)),
-                    Ok((table, limit)) => {
-                        most = most.max(limit);
-                        table
-                    }
-                },
+            let found = match self.recorded(input, rows.clone())? {
+                Some(table) => Ok((table, 0.0)),
+                None if depth == 0 => Err(self.oracle.graph().value(input).name.clone()),
+                None => self.again(input, rows, depth - 1)?,
             };
-            inputs.push(self.as_read(&op, slot, table));
+            match found {
+                Ok((table, of_chain)) => {
+                    limit = limit.max(of_chain);
+                    inputs.push(self.as_read(&op, slot, table));
+                }
+                Err(missing) => return Ok(Err(missing)),
+            }
         }
-        Ok(Ok((inputs, most)))
+        Ok(Ok((inputs, limit)))
     }
 
-    /// `rows` of a value, computed again; with the largest limit of what was computed.
-    fn again(
-        &self,
-        id: ValueId,
-        rows: &Range<usize>,
-        depth: usize,
-    ) -> Result<Result<(Matrix, f64), String>, Error> {
-        // A row of what reads a store needs those before it.
+    /// `rows` of a value, computed again.
+    fn again(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Found<Matrix>, Error> {
+        // An operation that reads a store needs all rows before.
         let from = if self.oracle.op(id).store().is_some() { 0 } else { rows.start };
-        let (inputs, most) = match self.inputs(id, &(from..rows.end), depth)? {
-            Ok(inputs) => inputs,
+        let (inputs, limit) = match self.inputs(id, &(from..rows.end), depth)? {
+            Ok(found) => found,
             Err(missing) => return Ok(Err(missing)),
         };
         let call = self.call(id, &(from..rows.end));
-        // Output rows are what they were.
-        let limit = match matches!(call.op, Op::OutputRows { .. }) {
-            true => most,
-            false => most.max(self.limit(&call.op)),
-        };
-        let inputs: Vec<&Matrix> = inputs.iter().collect();
+        // Selecting rows has no error.
+        let own = if matches!(call.op, Op::OutputRows { .. }) { 0.0 } else { self.limit(&call.op) };
         let made = self.oracle.run(&call, &inputs)?;
         let asked: Vec<usize> = (rows.start - from..rows.end - from).collect();
-        Ok(Ok((if from < rows.start { made.take_rows(&asked) } else { made }, limit)))
+        Ok(Ok((made.take_rows(&asked), limit.max(own))))
     }
 
     fn limit(&self, op: &Op) -> f64 {
         judge::limit(&self.oracle, op, self.trace.meta().kv)
     }
 
-    /// The rows that are replayed together: all where positions count, since mistakes with them show in how rows hang
-    /// together.
-    fn chunks(&self, id: ValueId) -> Vec<Range<usize>> {
+    /// The rows that are replayed together: all of them where rows depend on each other.
+    fn chunks(&self, id: ValueId) -> impl Iterator<Item = Range<usize>> {
         let graph = self.oracle.graph();
         let op = self.oracle.op(id);
         let cols = op.inputs().map(|input| graph.value(input).cols).fold(graph.value(id).cols, usize::max);
-        let cols = if op.is_positional() { 0 } else { cols };
-        judge::chunks(self.positions, cols).collect()
+        judge::chunks(self.positions, if op.is_positional() { 0 } else { cols })
     }
 
-    /// `rows` of a value whose inputs are there.
+    /// `rows` of a value whose inputs are available.
     fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<Rows, Error> {
         let found = self.recorded(id, rows.clone())?.unwrap_or_default();
         let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
         let call = self.call(id, &rows);
-        let expected = self.oracle.run(&call, &inputs.iter().collect::<Vec<_>>())?;
+        let expected = self.oracle.run(&call, &inputs)?;
         Ok(Rows { call, inputs, found, expected })
     }
 
-    /// Replays what makes `id`; `None` when it was not recorded, and why it cannot be when its inputs were
-    /// not.
-    fn replay(&self, id: ValueId) -> Result<Option<Result<Replayed, String>>, Error> {
+    /// Replays the operation of `id`: its judgement, or why there is none; `None` if the value was not recorded.
+    fn replay(&self, id: ValueId) -> Result<Option<Result<Judgement, String>>, Error> {
         if !self.is_recorded(id) {
             return Ok(None);
         }
-        // What is missing is missing in all rows.
+        // An input that is missing in one row is missing in all.
         let chain = match self.inputs(id, &(0..1), CHAIN)? {
             Ok((_, chain)) => chain,
             Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
         };
         let limit = self.limit(&self.oracle.op(id)).max(chain);
-        let mut judgement = Judgement::default();
+        let mut judgement = Judgement::new(limit);
         for chunk in self.chunks(id) {
             let Rows { call, inputs, found, expected } = self.rows(id, chunk.clone())?;
-            let is_product = judge::format(&self.oracle, &call)?.is_some();
+            let is_matmul = judge::format(&self.oracle, &call)?.is_some();
             let plain = Pair::plain(&expected, &found, limit);
-            let directed = Pair { is_directed: is_product && chain == 0.0, ..plain };
+            let directed = Pair { is_directed: is_matmul && chain == 0.0, ..plain };
             let mut region = plain.wrong();
-            if is_product && (region.is_some() || directed.is_suspicious()) {
+            if is_matmul && (region.is_some() || directed.is_suspicious()) {
                 let rounding = Rounding::of(&self.oracle, &call, &inputs, &expected)?;
                 region = Pair { rounding: Some(&rounding), ..directed }.wrong();
             }
             judgement.add(chunk.start, &expected, &found, region);
         }
-        Ok(Some(Ok(Replayed { judgement, limit })))
+        Ok(Some(Ok(judgement)))
     }
 
-    /// Replays every operation; the first that is failing, with its causes. What each is like goes to `report`,
-    /// with its name.
+    /// Replays every operation and passes each verdict to `report`; returns the first wrong value with its causes.
     pub(crate) fn all(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
-        let mut first: Option<First> = None;
+        let mut first = None;
         for (id, _) in self.oracle.graph().values() {
-            let Some(replayed) = self.replay(id)? else { continue };
-            let own = match &replayed {
-                Err(why) => Own::not_judged(why.clone()),
-                Ok(Replayed { judgement, limit }) => Own::of(judgement, *limit),
-            };
-            report(&self.name(id), own);
-            if first.is_none()
-                && let Ok(replayed) = replayed
-            {
-                first = self.failing(id, replayed)?;
+            match self.replay(id)? {
+                None => {}
+                Some(Err(why)) => report(&self.name(id), Own::not_judged(why)),
+                Some(Ok(judgement)) => {
+                    report(&self.name(id), Own::of(&judgement));
+                    if first.is_none() && judgement.is_wrong() {
+                        first = Some(self.diagnose(id, &judgement)?);
+                    }
+                }
             }
         }
-        if first.is_none() {
-            first = self.untapped(report)?;
-        }
-        Ok(first)
+        if first.is_none() { self.untapped(report) } else { Ok(first) }
     }
 
-    /// The value `id`, if it is wrong.
+    /// The value `id` with its causes, if it is wrong.
     pub(crate) fn one(&self, id: ValueId) -> Result<Option<First>, Error> {
-        match self.replay(id)? {
-            Some(Ok(replayed)) => self.failing(id, replayed),
-            _ => Ok(None),
-        }
+        let judgement = self.replay(id)?.and_then(Result::ok).filter(Judgement::is_wrong);
+        judgement.map(|judgement| self.diagnose(id, &judgement)).transpose()
     }
 
-    /// Whether the untapped program computes the same output.
+    /// The output, if the program without taps computes another than the one with taps.
     fn untapped(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph();
         let name = &graph.value(graph.output()).name;
@@ -215,16 +186,14 @@ impl Replay<'_> {
         let quantized = graph
             .weights()
             .any(|(id, _)| self.oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1));
-        let limit = if quantized { 5e-4 } else { WHOLE_FLOAT };
+        let limit = if quantized { judge::QUANTIZED } else { WHOLE_FLOAT };
         let judgement = Judgement::of(
+            limit,
             (rows, plain.cols),
             |rows| Ok([self.trace.matrix(&tapped, rows.clone())?, self.trace.matrix(name, rows)?]),
             |_, expected, found| Pair::plain(expected, found, limit).wrong(),
         )?;
-        report(name, Own::of(&judgement, limit));
-        if !judgement.is_wrong() {
-            return Ok(None);
-        }
+        report(name, Own::of(&judgement));
         let cause = Cause::certain(
             "untapped",
             "the untapped program computes something else than the tapped one, whose values are recorded and whose \
@@ -232,23 +201,16 @@ impl Replay<'_> {
              is used again too early"
                 .to_owned(),
         );
-        let first =
-            First::new(name, Some(self.side), &judgement, (rows, plain.cols), limit, Some(&self.oracle));
-        Ok(Some(First { causes: vec![cause], ..first }))
+        let first = First::new(name, Some(self.side), &judgement, Some(self.oracle));
+        Ok(judgement.is_wrong().then_some(First { causes: vec![cause], ..first }))
     }
 
-    /// The value with its causes, if it is wrong.
-    fn failing(&self, id: ValueId, replayed: Replayed) -> Result<Option<First>, Error> {
-        let Replayed { judgement, limit } = replayed;
-        if !judgement.is_wrong() {
-            return Ok(None);
-        }
-        let value = self.oracle.graph().value(id);
-        let shape = (self.positions, value.cols);
-        let first = First::new(&value.name, Some(self.side), &judgement, shape, limit, Some(&self.oracle));
-        // Causes are looked for in the rows that are replayed together with the first wrong one.
-        let chunk = self.chunks(id).into_iter().find(|chunk| chunk.contains(&first.position));
-        let rows = chunk.unwrap_or(0..self.positions);
+    /// The wrong value `id` with its causes.
+    fn diagnose(&self, id: ValueId, judgement: &Judgement) -> Result<First, Error> {
+        let name = &self.oracle.graph().value(id).name;
+        let first = First::new(name, Some(self.side), judgement, Some(self.oracle));
+        // The rows that are replayed together with the first wrong one show the cause.
+        let rows = self.chunks(id).find(|chunk| chunk.contains(&first.position)).unwrap_or(0..self.positions);
         let Rows { call, inputs, found, expected } = self.rows(id, rows.clone())?;
         let rounding = Rounding::of(&self.oracle, &call, &inputs, &expected)?;
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
@@ -263,30 +225,30 @@ impl Replay<'_> {
             first: rows.start,
             region: first.region.within(rows.clone()),
             place: &first.place,
-            limit,
+            limit: judgement.limit,
             rounding,
             recorded: &recorded,
             again: &again,
         };
         let causes = causes::find(&candidate);
-        Ok(Some(First { causes, ..first }))
+        Ok(First { causes, ..first })
     }
 
-    /// An input that was recorded, computed again from its own.
+    /// A recorded input, computed again from its own inputs.
     fn input_again(&self, id: ValueId, slot: usize, rows: &Range<usize>) -> Result<Option<Matrix>, Error> {
         let op = self.oracle.op(id);
         let Some(input) = op.inputs().nth(slot).filter(|&input| self.is_recorded(input)) else {
             return Ok(None);
         };
-        let again = self.again(input, rows, CHAIN)?.ok().map(|(table, _)| table);
-        Ok(again.map(|table| self.as_read(&op, slot, table)))
+        let again = self.again(input, rows, CHAIN)?.ok();
+        Ok(again.map(|(table, _)| self.as_read(&op, slot, table)))
     }
 }
 
 impl Own {
-    fn of(judgement: &Judgement, limit: f64) -> Own {
+    pub(crate) fn of(judgement: &Judgement) -> Own {
         let verdict = if judgement.is_wrong() { Verdict::Wrong } else { Verdict::Right };
-        Own { metrics: Some(judgement.metrics()), limit: Some(limit), verdict }
+        Own { metrics: Some(judgement.metrics()), limit: Some(judgement.limit), verdict }
     }
 
     pub(crate) fn not_judged(why: String) -> Own {

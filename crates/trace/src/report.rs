@@ -1,48 +1,48 @@
-//! What came of a comparison, for people and for programs.
+//! The result of a comparison, as text and as JSON; `html.rs` shows the same as a page.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::Serialize;
 
-use crate::{Cause, Metrics, Region};
+use crate::causes::Cause;
+use crate::judge::Region;
+use crate::metrics::Metrics;
+use crate::tapped_name;
 
 /// How two traces were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// Each operation alone, on the inputs that were recorded.
+    /// Each operation alone, on its recorded inputs.
     Replay,
     /// Bit by bit: both come from one backend and one model.
     Bits,
-    /// By accumulated error alone: there is no model to replay operations with.
+    /// By accumulated error: there is no model to replay operations with.
     Accumulated,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
-    /// The file, or what was run.
+    /// The file, or `computed now`.
     pub trace: String,
-    /// The program that made it.
     pub producer: String,
-    /// The backend.
     pub backend: String,
-    /// The model's path or name.
     pub model: String,
-    /// Formats of its weights.
+    /// Formats of the weights.
     pub types: String,
 }
 
-/// What came of comparing two traces.
+/// The result of comparing trace A with trace B.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Whether nothing is wrong.
     pub alike: bool,
-    /// How it was found out.
+    /// How the traces were compared.
     pub method: Method,
-    /// The trace that is checked.
+    /// The trace to check.
     pub a: Side,
-    /// The one it is compared with.
+    /// The trace that it is compared with.
     pub b: Side,
     /// Positions compared.
     pub positions: usize,
@@ -50,7 +50,7 @@ pub struct Report {
     pub first: Option<First>,
     /// Every value of A, in the order of computation.
     pub values: Vec<Compared>,
-    /// What a reader must know besides.
+    /// What else a reader must know.
     pub notes: Vec<String>,
 }
 
@@ -59,59 +59,70 @@ pub struct Report {
 pub struct First {
     /// Its name.
     pub name: String,
-    /// The trace that it is wrong in, `a` or `b`; `None` where no replay shows which.
+    /// The trace in which it is wrong, `a` or `b`; `None` where no replay shows which.
     pub side: Option<&'static str>,
     /// The first wrong position.
     pub position: usize,
-    /// What makes it, as the graph says it.
+    /// Its operation, as the graph prints it.
     pub operation: Option<String>,
-    /// The line of the model that makes it.
+    /// The line of the model's source that adds the operation.
     pub line: Option<String>,
-    /// NMSE of its wrong rows and columns; accumulated where there was no replay.
+    /// NMSE of its wrong rows and columns; accumulated without a replay.
     pub nmse: f64,
-    /// NMSE of the value as a whole.
+    /// NMSE of the whole value.
     pub whole: f64,
-    /// The largest error allowed.
+    /// The largest permitted error.
     pub limit: f64,
     /// Where it is wrong, in words.
     pub place: String,
-    /// Rows and columns in which it is wrong.
+    /// The wrong rows and columns.
     pub region: Region,
-    /// What may be the cause, the most likely first.
+    /// Possible causes, the most likely first.
     pub causes: Vec<Cause>,
 }
 
 /// One value of both traces.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// Its name.
     pub name: String,
     /// Positions compared.
     pub rows: usize,
-    /// Columns.
     pub cols: usize,
-    /// A's operation alone against the reference's on A's inputs.
+    /// Error of A's operation alone, against the reference on A's inputs.
     pub own: Option<Metrics>,
-    /// The largest own error allowed.
+    /// The largest permitted own error.
     pub limit: Option<f64>,
-    /// A against B; `None` when B lacks it.
+    /// A against B; `None` when B lacks the value.
     pub accumulated: Option<Metrics>,
-    /// Whether it is right in A.
+    /// The verdict on A's operation.
     pub verdict: Verdict,
-    /// What is known of B's operation; `None` where A is failing or B is trusted.
+    /// The same of B's operation; `None` where A is wrong or B is trusted.
     pub b: Option<Own>,
 }
 
-/// What is known of one operation alone, on the inputs that were recorded.
+/// The verdict on one operation alone, on its recorded inputs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Own {
-    /// Its own error.
     pub metrics: Option<Metrics>,
-    /// The largest own error allowed.
     pub limit: Option<f64>,
-    /// Whether it is right.
     pub verdict: Verdict,
 }
+
+/// Whether an operation is within its limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Within the limit.
+    Right,
+    /// Beyond the limit.
+    Wrong,
+    /// Not judged, for this reason.
+    NotJudged(String),
+}
+
+/// What the numbers mean.
+const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against the reference backend on the recorded \
+                      inputs, accumulated against B";
 
 impl Compared {
     /// Whether it is wrong in A or B.
@@ -119,12 +130,11 @@ impl Compared {
         self.verdict == Verdict::Wrong || self.b.as_ref().is_some_and(|b| b.verdict == Verdict::Wrong)
     }
 
-    /// The own error of B's operation.
-    pub(crate) fn own_b(&self) -> Option<&Metrics> {
-        self.b.as_ref()?.metrics.as_ref()
+    pub(crate) fn own_b(&self) -> Option<Metrics> {
+        self.b.as_ref()?.metrics
     }
 
-    /// The numbers that are shown of it, as many as there are [`Report::columns`].
+    /// Its numbers, one per column of [`Report::columns`].
     pub(crate) fn numbers(&self) -> [Option<f64>; 6] {
         let accumulated = self.accumulated.as_ref();
         [
@@ -136,119 +146,73 @@ impl Compared {
             accumulated.map(|metrics| metrics.largest.difference),
         ]
     }
+
+    /// Position and column of the largest difference; empty without one.
+    pub(crate) fn largest(&self) -> String {
+        let largest = self.accumulated.map(|metrics| metrics.largest).filter(|at| at.difference > 0.0);
+        largest.map_or_else(String::new, |at| format!("({}, {})", at.position, at.column))
+    }
 }
-
-/// What errors are.
-pub(crate) const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against the reference backend on the \
-                                 recorded inputs, accumulated against B";
-
-/// What is known of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// Within the limit.
-    Right,
-    /// Beyond the limit.
-    Wrong,
-    /// Not judged, and why.
-    NotJudged(String),
-}
-
-/// Stands for causes where no side is known to be wrong.
-pub(crate) const NO_SIDE: &str = "no replay shows which of them is wrong, nor why";
 
 impl First {
-    /// What happens at the value: one side goes wrong, or both part.
-    pub(crate) fn verb(&self) -> String {
+    /// The value, and which trace is wrong there.
+    pub(crate) fn headline(&self) -> String {
         match self.side {
-            Some(side) => format!("{} first goes wrong", side.to_uppercase()),
-            None => "A and B first differ".to_owned(),
+            Some(side) => format!("{} first goes wrong at {}", side.to_uppercase(), self.name),
+            None => format!("A and B first differ at {}", self.name),
         }
     }
 
-    /// What its error is: its own, where a replay says so.
-    pub(crate) fn error(&self, method: Method) -> &'static str {
-        match method {
-            Method::Replay if self.side.is_some() => "own error",
-            Method::Replay | Method::Bits | Method::Accumulated => "accumulated error",
-        }
-    }
-
-    /// The verdict in a few lines.
-    fn write_to(&self, report: &Report, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = self.error(report.method);
-        writeln!(
-            f,
-            "{} at {}, position {}: {what} {} (limit {})",
-            self.verb(),
-            self.name,
-            self.position,
-            scientific(self.nmse),
-            scientific(self.limit)
-        )?;
+    /// The verdict in lines.
+    fn lines(&self, method: Method) -> Vec<String> {
+        let error = match self.side {
+            Some(_) if method == Method::Replay => "own error",
+            _ => "accumulated error",
+        };
+        let (nmse, limit) = (scientific(self.nmse), scientific(self.limit));
+        let headline = self.headline();
+        let mut lines =
+            vec![format!("{headline}, position {}: {error} {nmse} (limit {limit})", self.position)];
         if let (Some(operation), Some(line)) = (&self.operation, &self.line) {
-            writeln!(f, "  {operation}  ({line})")?;
+            lines.push(format!("{operation}  ({line})"));
         }
-        match self.place.as_str() {
-            "everywhere" => writeln!(f, "  wrong: everywhere")?,
-            place => {
-                writeln!(f, "  wrong: {place}; the error over the whole value is {}", scientific(self.whole))?
-            }
+        lines.push(match &*self.place {
+            "everywhere" => "wrong: everywhere".to_owned(),
+            place => format!("wrong: {place}; the error over the whole value is {}", scientific(self.whole)),
+        });
+        for (i, cause) in self.causes.iter().enumerate() {
+            let explained = format!(" (explains {:.1} %)", cause.explained * 100.0);
+            let (kind, explained) = match (i, cause.likely) {
+                (0, true) => ("likely cause", ""),
+                (0, false) => ("possible cause", &*explained),
+                (_, true) => ("as likely by the numbers", &*explained),
+                (_, false) => ("possible", &*explained),
+            };
+            lines.push(format!("{kind}: {}{explained}", cause.text));
         }
-        let likely = self.causes.iter().filter(|cause| cause.likely).count();
-        match self.causes.first() {
-            None if self.side.is_none() => writeln!(f, "  {NO_SIDE}")?,
-            None => writeln!(f, "  cause: none of the mistakes that are tried explains it")?,
-            Some(cause) if likely == 0 => writeln!(f, "  possible cause: {}", cause.text)?,
-            Some(cause) => writeln!(f, "  likely cause: {}", cause.text)?,
+        match (&self.causes[..], self.side) {
+            ([], None) => lines.push("no replay shows which of them is wrong, nor why".to_owned()),
+            ([], Some(_)) => lines.push("cause: no known mistake explains it".to_owned()),
+            _ => {}
         }
-        for cause in self.causes.iter().skip(1) {
-            let kind = if cause.likely { "as likely by the numbers" } else { "possible" };
-            writeln!(f, "  {kind}: {} (explains {:.1} %)", cause.text, cause.explained * 100.0)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Report {
-    /// The verdict, then a table of all values.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.first {
-            Some(first) => first.write_to(self, f)?,
-            None => writeln!(f, "{}", self.all_is_well())?,
-        }
-        writeln!(f, "A: {}", self.a)?;
-        writeln!(f, "B: {}", self.b)?;
-        for note in &self.notes {
-            writeln!(f, "note: {note}")?;
-        }
-        writeln!(f, "{ERRORS}\n")?;
-        let width = self.values.iter().map(|value| value.name.len()).max().unwrap_or(0).max(5);
-        let columns = self.columns();
-        let heading: String = columns.iter().flatten().map(|title| format!("  {title:>11}")).collect();
-        writeln!(f, "  {:width$}{heading}  at (position, column)", "value")?;
-        for value in &self.values {
-            let mut line = format!("{} {:width$}", if value.is_wrong() { "!" } else { " " }, value.name);
-            for (number, _) in value.numbers().into_iter().zip(columns).filter(|(_, title)| title.is_some()) {
-                write!(line, "  {:>11}", number.map_or("-".to_owned(), scientific))?;
-            }
-            let accumulated = value.accumulated.as_ref();
-            if let Some(largest) = accumulated.map(|metrics| metrics.largest).filter(|l| l.difference > 0.0) {
-                write!(line, "  ({}, {})", largest.position, largest.column)?;
-            }
-            if let Verdict::NotJudged(why) = &value.verdict
-                && self.method == Method::Replay
-            {
-                write!(line, "  not judged: {why}")?;
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        lines
     }
 }
 
 impl Report {
-    /// What the columns of numbers are called; that of B only where B's operations were judged.
+    /// The verdict in lines, the headline first.
+    pub(crate) fn verdict(&self) -> Vec<String> {
+        self.first.as_ref().map_or_else(|| vec![self.alike()], |first| first.lines(self.method))
+    }
+
+    /// Both sides, notes, and what the numbers mean, in lines.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let sides = [format!("A: {}", self.a), format!("B: {}", self.b)];
+        let notes = self.notes.iter().map(|note| format!("note: {note}"));
+        sides.into_iter().chain(notes).chain([ERRORS.to_owned()]).collect()
+    }
+
+    /// Titles of the columns of numbers; B has one only where its operations were judged.
     pub(crate) fn columns(&self) -> [Option<&'static str>; 6] {
         let (a, b) = match self.values.iter().any(|value| value.b.is_some()) {
             true => ("own error A", Some("own error B")),
@@ -257,8 +221,16 @@ impl Report {
         [Some(a), b, Some("limit"), Some("accumulated"), Some("1 − cosine"), Some("max |a − b|")]
     }
 
-    /// The verdict on traces that are alike, in a line.
-    pub(crate) fn all_is_well(&self) -> String {
+    /// The row of the first wrong value; of the output, that of the program that is wrong.
+    pub(crate) fn first_row(&self) -> Option<usize> {
+        let name = &self.first.as_ref()?.name;
+        let is_it = |value: &Compared| value.name == *name || value.name == tapped_name(name);
+        let wrong = |value: &Compared| is_it(value) && value.is_wrong();
+        self.values.iter().position(wrong).or_else(|| self.values.iter().position(is_it))
+    }
+
+    /// The verdict on traces that are alike.
+    fn alike(&self) -> String {
         let is_right = |value: &&Compared| {
             value.verdict == Verdict::Right && value.b.as_ref().is_none_or(|b| b.verdict == Verdict::Right)
         };
@@ -270,9 +242,7 @@ impl Report {
         };
         match self.method {
             Method::Bits => format!("alike: all bits of {judged} values at {positions} are equal"),
-            Method::Accumulated => {
-                format!("alike: {judged} values at {positions} are near each other")
-            }
+            Method::Accumulated => format!("alike: {judged} values at {positions} are near each other"),
             Method::Replay if judged == all => format!(
                 "alike: every operation is right on its own, {all} of {all} values judged at {positions}"
             ),
@@ -281,6 +251,29 @@ impl Report {
                  the others could not be judged; where both have them, they are near each other"
             ),
         }
+    }
+}
+
+impl fmt::Display for Report {
+    /// The verdict, then a table of all values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n{}\n", self.verdict().join("\n  "), self.remarks().join("\n"))?;
+        let width = self.values.iter().map(|value| value.name.len()).max().unwrap_or(0).max(5);
+        let columns = self.columns();
+        let heading: String = columns.iter().flatten().map(|title| format!("  {title:>11}")).collect();
+        writeln!(f, "  {:width$}{heading}  at (position, column)", "value")?;
+        for value in &self.values {
+            let mut line = format!("{} {:width$}", if value.is_wrong() { "!" } else { " " }, value.name);
+            for (number, _) in value.numbers().into_iter().zip(columns).filter(|(_, title)| title.is_some()) {
+                line += &format!("  {:>11}", number.map_or("-".to_owned(), scientific));
+            }
+            line += &format!("  {}", value.largest());
+            if let (Verdict::NotJudged(why), Method::Replay) = (&value.verdict, self.method) {
+                line = format!("{}  not judged: {why}", line.trim_end());
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
     }
 }
 
@@ -293,11 +286,9 @@ impl fmt::Display for Side {
 
 /// Such as `3.2e-7`; 0 is `0`.
 pub(crate) fn scientific(x: f64) -> String {
-    if x == 0.0 {
-        "0".to_owned()
-    } else if x.is_finite() {
-        format!("{x:.1e}")
-    } else {
-        "inf".to_owned()
+    match x {
+        0.0 => "0".to_owned(),
+        _ if x.is_finite() => format!("{x:.1e}"),
+        _ => "inf".to_owned(),
     }
 }

@@ -6,123 +6,132 @@ use crate::causes::{head_dim, words};
 use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT, chunks};
 use crate::metrics::Measure;
 use crate::replay::Replay;
-use crate::report::Own;
-use crate::{Compared, Error, First, Matrix, Metrics, Oracle, Trace, Verdict};
+use crate::report::{Compared, Own};
+use crate::{Error, First, Matrix, Oracle, Trace, Verdict};
 
-/// The largest error of a whole model with weights of BF16, where engines cut activations to 8 bits, too.
+/// NMSE limit of a whole model with BF16 weights, where engines round activations to 8 bits, too.
 const WHOLE_BF16: f64 = 1e-3;
 
-/// The largest error of a whole quantised model for which traces without a model count as alike. Rounding
-/// accumulates over layers, so this finds only gross errors.
+/// NMSE limit of a whole quantised model. Rounding errors accumulate over layers, so this finds only gross errors.
 const WHOLE_QUANTIZED: f64 = 1e-2;
+
+/// Names of the sides in a report.
+pub(crate) const SIDES: [&str; 2] = ["a", "b"];
 
 /// Two traces and what is known of their values.
 pub(crate) struct Sides<'a> {
-    pub(crate) a: &'a Trace,
-    pub(crate) b: &'a Trace,
+    pub(crate) traces: [&'a Trace; 2],
     pub(crate) positions: usize,
+    /// For each trace that can be judged.
+    pub(crate) oracles: [Option<Oracle<'a>>; 2],
     pub(crate) values: Vec<Compared>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl<'a> Sides<'a> {
-    /// The accumulated errors of the values of two traces.
+    /// Computes the accumulated errors of the values of two traces.
     ///
     /// # Errors
     /// When they have no value in common, or one cannot be read.
-    pub(crate) fn new(a: &'a Trace, b: &'a Trace, positions: usize) -> Result<Sides<'a>, Error> {
-        let mut sides = Sides { a, b, positions, values: Vec::new() };
-        for shape in a.values() {
-            let rows = shape.rows.min(positions);
-            let has_same_shape = b.value(&shape.name).is_some_and(|b| b.cols == shape.cols && b.rows >= rows);
-            let accumulated =
-                has_same_shape.then(|| sides.distance(&shape.name, rows, shape.cols)).transpose()?;
+    pub(crate) fn new(
+        traces: [&'a Trace; 2],
+        positions: usize,
+        oracles: [Option<Oracle<'a>>; 2],
+        notes: Vec<String>,
+    ) -> Result<Sides<'a>, Error> {
+        let mut sides = Sides { traces, positions, oracles, values: Vec::new(), notes };
+        let mut other_cols = None;
+        for shape in traces[0].values() {
+            let (name, cols, rows) = (&shape.name, shape.cols, shape.rows.min(positions));
+            let mut accumulated = None;
+            match traces[1].value(name) {
+                Some(b) if b.cols != cols => {
+                    let cols = format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols);
+                    other_cols.get_or_insert(cols);
+                }
+                Some(b) if b.rows >= rows => {
+                    let mut measure = Measure::default();
+                    for chunk in chunks(rows, cols) {
+                        let [expected, found] = sides.rows(name, chunk.clone())?;
+                        measure.add(chunk.start, &expected, &found);
+                    }
+                    accumulated = Some(measure.metrics());
+                }
+                _ => {}
+            }
+            let verdict = Verdict::NotJudged("it was not replayed".to_owned());
+            let name = name.clone();
             sides.values.push(Compared {
-                name: shape.name.clone(),
+                name,
                 rows,
-                cols: shape.cols,
+                cols,
                 own: None,
                 limit: None,
                 accumulated,
-                verdict: Verdict::NotJudged("it was not replayed".to_owned()),
+                verdict,
                 b: None,
             });
         }
         match sides.values.iter().any(|value| value.accumulated.is_some()) {
             true => Ok(sides),
-            false => Err(Error::Compare(sides.nothing_common())),
+            false => {
+                let nothing = || "the traces have no value in common".to_owned();
+                Err(Error::Compare(other_cols.unwrap_or_else(nothing)))
+            }
         }
     }
 
     /// Rows of a value that both have: B's, then A's.
-    pub(crate) fn rows(&self, name: &str, rows: Range<usize>) -> Result<[Matrix; 2], Error> {
-        Ok([self.b.matrix(name, rows.clone())?, self.a.matrix(name, rows)?])
+    fn rows(&self, name: &str, rows: Range<usize>) -> Result<[Matrix; 2], Error> {
+        let [a, b] = self.traces;
+        Ok([b.matrix(name, rows.clone())?, a.matrix(name, rows)?])
     }
 
-    /// How far A's first rows of a value are from B's.
-    fn distance(&self, name: &str, rows: usize, cols: usize) -> Result<Metrics, Error> {
-        let mut measure = Measure::default();
-        for chunk in chunks(rows, cols) {
-            let [expected, found] = self.rows(name, chunk.clone())?;
-            measure.add(chunk.start, &expected, &found);
-        }
-        Ok(measure.metrics())
-    }
-
-    /// A value that is wrong where `wrong` says so of a chunk of its rows.
-    pub(crate) fn value(
+    /// A value that is wrong where `wrong` says so of a chunk of B's and A's rows.
+    pub(crate) fn judge(
         &self,
         value: &Compared,
+        limit: f64,
         wrong: impl Fn(&Range<usize>, &Matrix, &Matrix) -> Option<Region>,
     ) -> Result<Judgement, Error> {
-        Judgement::of((value.rows, value.cols), |rows| self.rows(&value.name, rows), wrong)
+        Judgement::of(limit, (value.rows, value.cols), |rows| self.rows(&value.name, rows), wrong)
     }
 
-    /// Why no value can be measured.
-    fn nothing_common(&self) -> String {
-        let other = self.values.iter().find_map(|Compared { name, cols, .. }| {
-            let b = self.b.value(name).filter(|b| b.cols != *cols)?;
-            Some(format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols))
-        });
-        match other {
-            Some(other) => other,
-            None => "the traces have no value in common".to_owned(),
-        }
+    fn replay(&self, side: usize, oracle: Oracle<'a>) -> Replay<'a> {
+        Replay { trace: self.traces[side], side: SIDES[side], positions: self.positions, oracle }
     }
 
-    /// The first value that is wrong in itself, in A or else in B; or that is far apart and could not be
-    /// judged.
-    pub(crate) fn first_failing(
-        &mut self,
-        [a, b]: [Option<Oracle<'_>>; 2],
-        notes: &mut Vec<String>,
-    ) -> Result<Option<First>, Error> {
-        let positions = self.positions;
-        if let Some(oracle) = a {
-            let values = &mut self.values;
-            let first = Replay { trace: self.a, side: "a", positions, oracle }.all(&mut |name, own| {
-                if let Some(value) = values.iter_mut().find(|value| value.name == name) {
-                    (value.own, value.limit, value.verdict) = (own.metrics, own.limit, own.verdict);
-                }
-            })?;
-            if first.is_some() {
-                return Ok(first);
+    /// Replays all operations of a side; its first wrong value.
+    fn replay_all(&mut self, side: usize, oracle: Oracle<'a>) -> Result<Option<First>, Error> {
+        let replay = self.replay(side, oracle);
+        let values = &mut self.values;
+        replay.all(&mut |name, own| {
+            let Some(value) = values.iter_mut().find(|value| value.name == name) else { return };
+            match side {
+                0 => (value.own, value.limit, value.verdict) = (own.metrics, own.limit, own.verdict),
+                _ => value.b = Some(own),
             }
+        })
+    }
+
+    /// The first value that is wrong in itself, in A or else in B; or that differs and could not be judged.
+    pub(crate) fn first_failing(&mut self) -> Result<Option<First>, Error> {
+        if let Some(oracle) = self.oracles[0]
+            && let Some(first) = self.replay_all(0, oracle)?
+        {
+            return Ok(Some(first));
         }
-        if self.b.is_trusted() {
-            // It is right.
-        } else if let Some(oracle) = b {
-            let values = &mut self.values;
-            let first = Replay { trace: self.b, side: "b", positions, oracle }.all(&mut |name, own| {
-                if let Some(value) = values.iter_mut().find(|value| value.name == name) {
-                    value.b = Some(own);
+        match self.oracles[1] {
+            _ if self.traces[1].is_trusted() => {}
+            Some(oracle) => {
+                if let Some(first) = self.replay_all(1, oracle)? {
+                    return Ok(Some(first));
                 }
-            })?;
-            if first.is_some() {
-                return Ok(first);
             }
-        } else {
-            for value in self.values.iter_mut().filter(|value| value.accumulated.is_some()) {
-                value.b = Some(Own::not_judged("it comes from another model file".to_owned()));
+            None => {
+                for value in self.values.iter_mut().filter(|value| value.accumulated.is_some()) {
+                    value.b = Some(Own::not_judged("it comes from another model file".to_owned()));
+                }
             }
         }
         let limit = self.whole_limit();
@@ -135,26 +144,32 @@ impl<'a> Sides<'a> {
             if let (Some(metrics), Some((side, why))) = (value.accumulated, open)
                 && metrics.nmse > limit
             {
-                notes.push(format!("apart, cannot be judged: `{}` of {side}: {why}", value.name));
-                return self.apart(value, limit, a.or(b)).map(Some);
+                let note = format!("apart, cannot be judged: `{}` of {side}: {why}", value.name);
+                let first = self.apart(value, limit)?;
+                self.notes.push(note);
+                return Ok(Some(first));
             }
         }
         Ok(None)
     }
 
-    /// A value that is further apart than `limit`, of which no side is known to be wrong.
-    fn apart(&self, value: &Compared, limit: f64, oracle: Option<Oracle<'_>>) -> Result<First, Error> {
-        let mut judgement = self.value(value, |_, b, a| Pair::plain(b, a, limit).wrong())?;
+    /// A value that differs by more than `limit`; which side is wrong is not known.
+    fn apart(&self, value: &Compared, limit: f64) -> Result<First, Error> {
+        let mut judgement = self.judge(value, limit, |_, b, a| Pair::plain(b, a, limit).wrong())?;
         if !judgement.is_wrong() {
             judgement.region.rows.push(0);
         }
-        let shape = (value.rows, value.cols);
-        Ok(First::new(&value.name, None, &judgement, shape, limit, oracle.as_ref()))
+        Ok(self.first(value, None, &judgement))
     }
 
-    /// How far values may be apart after the whole model.
+    /// The value as the first wrong one, without causes.
+    pub(crate) fn first(&self, value: &Compared, side: Option<&'static str>, judgement: &Judgement) -> First {
+        First::new(&value.name, side, judgement, self.oracles[0].or(self.oracles[1]))
+    }
+
+    /// The limit of accumulated error.
     pub(crate) fn whole_limit(&self) -> f64 {
-        let types = [self.a, self.b].map(|trace| &*trace.meta().types);
+        let types = self.traces.map(|trace| &*trace.meta().types);
         let limit = |word: &str| match word {
             "BF16" => WHOLE_BF16,
             _ if word.starts_with(['Q', 'I']) => WHOLE_QUANTIZED,
@@ -164,41 +179,30 @@ impl<'a> Sides<'a> {
     }
 
     /// The first value whose bits differ.
-    pub(crate) fn first_unequal(&mut self, oracle: Option<Oracle<'_>>) -> Result<Option<First>, Error> {
+    pub(crate) fn first_unequal(&mut self) -> Result<Option<First>, Error> {
         let unequal = |_: &Range<usize>, b: &Matrix, a: &Matrix| {
-            let differs = |i: &usize| a.data[*i].to_bits() != b.data[*i].to_bits();
-            let which: Vec<usize> = (0..a.data.len()).filter(differs).collect();
-            let [mut rows, mut cols] = [0, 1].map(|_| which.clone());
-            rows.iter_mut().for_each(|i| *i /= a.cols);
-            cols.iter_mut().for_each(|i| *i %= a.cols);
-            rows.dedup();
-            cols.sort_unstable();
-            cols.dedup();
-            (!rows.is_empty()).then_some(Region { rows, cols })
+            let differ = |r: usize, c: usize| a.at(r, c).to_bits() != b.at(r, c).to_bits();
+            Region::of((a.rows, a.cols), differ)
         };
-        let (mut first, mut verdicts) = (None, Vec::new());
-        for value in self.values.iter().filter(|value| value.accumulated.is_some()) {
-            let judgement = self.value(value, unequal)?;
-            verdicts.push((value.name.clone(), judgement.is_wrong()));
+        let mut first: Option<First> = None;
+        for i in 0..self.values.len() {
+            let value = &self.values[i];
+            if value.accumulated.is_none() {
+                continue;
+            }
+            let judgement = self.judge(value, 0.0, unequal)?;
             if judgement.is_wrong() && first.is_none() {
-                let shape = (value.rows, value.cols);
-                first = Some(First::new(&value.name, None, &judgement, shape, 0.0, oracle.as_ref()));
+                first = Some(self.first(value, None, &judgement));
             }
+            (self.values[i].limit, self.values[i].verdict) = (Some(0.0), Own::of(&judgement).verdict);
         }
-        for value in &mut self.values {
-            if let Some((_, differs)) = verdicts.iter().find(|(name, _)| *name == value.name) {
-                value.limit = Some(0.0);
-                value.verdict = if *differs { Verdict::Wrong } else { Verdict::Right };
-            }
-        }
-        // Bits may differ for a reason: a replay of both sides finds which is wrong, and why.
-        if let (Some(first), Some(oracle)) = (&mut first, oracle) {
-            for (trace, side) in [(self.a, "a"), (self.b, "b")] {
-                let replay = Replay { trace, side, positions: self.positions, oracle };
-                if let Some(id) = oracle.graph().find(&first.name)
-                    && let Some(failing) = replay.one(id)?
-                {
-                    (first.side, first.causes) = (Some(side), failing.causes);
+        // A replay of both sides may find which is wrong, and why.
+        if let (Some(first), Some(oracle)) = (&mut first, self.oracles[0])
+            && let Some(id) = oracle.graph().find(&first.name)
+        {
+            for side in [0, 1] {
+                if let Some(failing) = self.replay(side, oracle).one(id)? {
+                    (first.side, first.causes) = (Some(SIDES[side]), failing.causes);
                     break;
                 }
             }
@@ -206,7 +210,7 @@ impl<'a> Sides<'a> {
         Ok(first)
     }
 
-    /// The first value that is further apart than a whole model may be.
+    /// The first value whose accumulated error exceeds the limit of a whole model.
     pub(crate) fn first_far(&mut self) -> Result<Option<First>, Error> {
         let limit = self.whole_limit();
         for value in &mut self.values {
@@ -215,24 +219,22 @@ impl<'a> Sides<'a> {
             value.verdict = if metrics.nmse > limit { Verdict::Wrong } else { Verdict::Right };
         }
         let first = self.values.iter().find(|value| value.verdict == Verdict::Wrong);
-        first.map(|value| self.apart(value, limit, None)).transpose()
+        first.map(|value| self.apart(value, limit)).transpose()
     }
 }
 
 impl First {
-    /// The value `name` of `shape`, rows and columns, and what is known of it, without causes.
+    /// The value `name` and what is known of it, without causes.
     pub(crate) fn new(
         name: &str,
         side: Option<&'static str>,
         judgement: &Judgement,
-        shape: (usize, usize),
-        limit: f64,
-        oracle: Option<&Oracle<'_>>,
+        oracle: Option<Oracle<'_>>,
     ) -> First {
-        let id = oracle.and_then(|oracle| oracle.graph().find(name).map(|id| (oracle, id)));
-        let dim = id.and_then(|(oracle, id)| head_dim(oracle, id));
-        let line = id.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
-        let operation = id.and_then(|(oracle, _)| {
+        let found = oracle.and_then(|oracle| Some((oracle, oracle.graph().find(name)?)));
+        let dim = found.and_then(|(oracle, id)| head_dim(&oracle, id));
+        let line = found.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
+        let operation = found.and_then(|(oracle, _)| {
             let text = oracle.graph().to_string();
             text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
         });
@@ -245,8 +247,8 @@ impl First {
             line,
             nmse: judgement.nmse(),
             whole: judgement.metrics().nmse,
-            limit,
-            place: words::place(&region, shape, dim),
+            limit: judgement.limit,
+            place: words::place(&region, judgement.shape, dim),
             region,
             causes: Vec::new(),
         }

@@ -1,24 +1,20 @@
-//! A few numbers that say what a value is like, and the table of them.
-
-use std::fmt::Write as _;
-
-use serde::Serialize;
+//! Statistics of a value, and the table of them.
 
 use crate::Shape;
 
-/// Values that are shown as they are.
+/// Numbers that are shown as they are.
 const FIRST: usize = 5;
 
-/// A value's numbers in short. NaNs are counted and nothing else; infinities count as numbers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Statistics of a value's numbers. NaNs are only counted; infinities count as numbers.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Numbers, NaNs among them.
+    /// Numbers, with NaNs.
     pub count: u64,
     /// NaNs.
     pub nan: u64,
-    /// The smallest; NaN when there are no numbers.
+    /// The smallest; NaN without numbers.
     pub min: f32,
-    /// The largest; NaN when there are no numbers.
+    /// The largest; NaN without numbers.
     pub max: f32,
     /// The first five of the first row.
     pub first: Vec<f32>,
@@ -33,7 +29,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Takes in more numbers.
+    /// Adds numbers.
     pub fn add(&mut self, data: &[f32]) {
         self.count += data.len() as u64;
         self.first.extend(data.iter().take(FIRST - self.first.len()));
@@ -50,23 +46,23 @@ impl Stats {
         }
     }
 
-    /// The mean; NaN when there are no numbers.
+    /// The mean; NaN without numbers.
     pub fn mean(&self) -> f64 {
         self.sum / (self.count - self.nan) as f64
     }
 
-    /// The root of the mean square; NaN when there are no numbers.
+    /// The root mean square; NaN without numbers.
     pub fn rms(&self) -> f64 {
         (self.squares / (self.count - self.nan) as f64).sqrt()
     }
 }
 
-/// A value and what it is like.
+/// A value and its statistics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Name, rows and columns.
     pub shape: Shape,
-    /// Its numbers.
+    /// Its statistics.
     pub stats: Stats,
 }
 
@@ -79,23 +75,21 @@ impl Summary {
     }
 }
 
-/// The values one a line, under a heading: name, shape, type, RMS, mean, smallest, largest, NaNs, and
-/// the first five numbers.
+/// One line per value, under a heading: name, shape, type, RMS, mean, smallest, largest, NaNs, first five numbers.
 pub fn table(values: &[Summary]) -> String {
     let width = values.iter().map(|value| value.shape.name.len()).max().unwrap_or(0).max(5);
-    let mut lines = String::new();
     let heading = ["rms", "mean", "min", "max"].map(|name| format!("{name:>11}")).concat();
-    let _ = writeln!(lines, "{:width$} {:>13} type{heading} {:>6}  first", "value", "shape", "NaN");
+    let mut lines = format!("{:width$} {:>13} type{heading} {:>6}  first\n", "value", "shape", "NaN");
     for Summary { shape, stats } in values {
         let size = format!("{} x {}", shape.rows, shape.cols);
         let numbers = [stats.rms(), stats.mean(), stats.min.into(), stats.max.into()].map(number).concat();
         let first: String = stats.first.iter().map(|&x| number(x.into())).collect();
-        let _ = writeln!(lines, "{:width$} {size:>13}  f32{numbers} {:>6} {first}", shape.name, stats.nan);
+        lines += &format!("{:width$} {size:>13}  f32{numbers} {:>6} {first}\n", shape.name, stats.nan);
     }
     lines
 }
 
-/// Five digits that matter, in 11 columns.
+/// Six significant digits, in 11 columns.
 fn number(x: f64) -> String {
     let size = x.abs();
     if size == 0.0 || (1e-3..1e5).contains(&size) {

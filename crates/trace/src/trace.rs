@@ -1,15 +1,9 @@
 //! Reading a trace, one value at a time.
 //!
-//! The file is in the safetensors format:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 8 | length of the header, little-endian |
-//! | … | a JSON object: for each tensor `dtype`, `shape` and `data_offsets` (begin and end after the header), and `__metadata__` with strings |
-//! | … | the data |
-//!
-//! <https://github.com/huggingface/safetensors#format>. Tensors of a trace are `F32` and have two
-//! dimensions: positions and columns.
+//! The file has the safetensors format: the header's length as a little-endian u64; the header, a JSON object with `dtype`,
+//! `shape` and `data_offsets` (from the end of the header) of each tensor and strings in `__metadata__`; then the data.
+//! <https://github.com/huggingface/safetensors#format>. Tensors of a trace are `F32` with two dimensions, positions and
+//! columns.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,21 +17,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Matrix, Meta};
 
-/// The longest header, as other readers of the format have it.
+/// The longest header, as in other readers of the format.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// A value of a trace: `rows` rows, one a position from 0 on, of `cols` columns.
+/// A value of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its name in the graph, such as `Qcur-0`.
     pub name: String,
-    /// Positions.
+    /// Positions, from 0 on.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
 }
 
-/// The head of a file.
+/// The header of a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Header<K: Ord> {
     #[serde(rename = "__metadata__")]
@@ -46,7 +40,6 @@ pub(crate) struct Header<K: Ord> {
     pub(crate) tensors: IndexMap<String, Entry>,
 }
 
-/// Where a tensor is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) dtype: String,
@@ -61,7 +54,7 @@ pub struct Trace {
     file: Mutex<File>,
     meta: Meta,
     is_trusted: bool,
-    /// By name, in the order of the file: shape, and where the data begins.
+    /// By name, in the order of the file: shape, and offset of the data.
     values: IndexMap<String, (Shape, u64)>,
 }
 
@@ -72,19 +65,17 @@ impl Trace {
     /// When the file cannot be read or is not a whole trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, Error> {
         let path = path.as_ref();
-        let io = |error| Error::io(path, "read it", error);
-        let open = |error| Error::io(path, "open it", error);
-        // Before it is opened: a pipe would wait for a writer.
-        if !std::fs::metadata(path).map_err(open)?.is_file() {
+        // Checked before opening: a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(Error::io(path, "open it"))?.is_file() {
             return Err(Error::format(path, "it is no regular file"));
         }
-        let mut file = File::open(path).map_err(open)?;
-        let len = file.metadata().map_err(io)?.len();
+        let mut file = File::open(path).map_err(Error::io(path, "open it"))?;
+        let len = file.metadata().map_err(Error::io(path, "read it"))?.len();
         let mut length = [0; 8];
         if len < 8 {
             return Err(Error::format(path, format!("it has {len} bytes, expected a header")));
         }
-        file.read_exact(&mut length).map_err(io)?;
+        file.read_exact(&mut length).map_err(Error::io(path, "read it"))?;
         let header_len = u64::from_le_bytes(length);
         if header_len > MAX_HEADER.min(len - 8) {
             let why =
@@ -92,44 +83,35 @@ impl Trace {
             return Err(Error::format(path, why));
         }
         let mut header = vec![0; header_len as usize];
-        file.read_exact(&mut header).map_err(io)?;
+        file.read_exact(&mut header).map_err(Error::io(path, "read it"))?;
         let header: Header<String> = serde_json::from_slice(&header)
             .map_err(|error| Error::format(path, format!("its header is not one of a trace: {error}")))?;
         let meta = Meta::from_map(&header.metadata).map_err(|why| Error::format(path, why))?;
 
         let start = 8 + header_len;
-        let mut values = Vec::with_capacity(header.tensors.len());
-        for (name, entry) in header.tensors {
-            let Some(shape) = entry.check(&name, len - start) else {
+        let value = |(name, entry): (String, Entry)| match entry.check(&name, len - start) {
+            Some(shape) => Ok((name, (shape, start + entry.data_offsets[0]))),
+            None => {
+                let Entry { dtype, shape, data_offsets } = entry;
                 let why = format!(
-                    "tensor `{name}` is {} {:?} at bytes {:?} of {}, expected F32, two dimensions and as many bytes as they take",
-                    entry.dtype,
-                    entry.shape,
-                    entry.data_offsets,
+                    "tensor `{name}` is {dtype} {shape:?} at bytes {data_offsets:?} of {}, expected F32, two \
+                     dimensions and as many bytes as they take",
                     len - start
                 );
-                return Err(Error::format(path, why));
-            };
-            values.push((name, (shape, start + entry.data_offsets[0])));
-        }
-        values.sort_by_key(|&(_, (_, at))| at);
-        Ok(Trace {
-            path: path.to_owned(),
-            file: Mutex::new(file),
-            meta,
-            is_trusted: false,
-            values: values.into_iter().collect(),
-        })
+                Err(Error::format(path, why))
+            }
+        };
+        let mut values = header.tensors.into_iter().map(value).collect::<Result<IndexMap<_, _>, _>>()?;
+        values.sort_by_key(|_, (_, at)| *at);
+        Ok(Trace { path: path.to_owned(), file: Mutex::new(file), meta, is_trusted: false, values })
     }
 
-    /// The same, known to be what this program's reference backend computed just now: what its metadata say
-    /// proves nothing.
+    /// Marks a trace that this program's reference backend has just recorded; metadata would prove nothing.
     #[must_use]
     pub fn trusted(self) -> Trace {
         Trace { is_trusted: true, ..self }
     }
 
-    /// Whether its operations need not be judged.
     pub(crate) fn is_trusted(&self) -> bool {
         self.is_trusted
     }
@@ -139,12 +121,12 @@ impl Trace {
         &self.path
     }
 
-    /// How it came about.
+    /// Its metadata.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Every value, in the order of the file: that in which they were computed.
+    /// All values, in the order of computation.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &Shape> {
         self.values.values().map(|(shape, _)| shape)
     }
@@ -179,11 +161,10 @@ impl Trace {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(start + (rows.start * row_bytes) as u64))
             .and_then(|_| file.read_exact(&mut bytes))
-            .map_err(|error| Error::io(&self.path, "read it", error))?;
+            .map_err(Error::io(&self.path, "read it"))?;
         Ok(bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect())
     }
 
-    /// [`Trace::read_rows`] as a matrix.
     pub(crate) fn matrix(&self, name: &str, rows: Range<usize>) -> Result<Matrix, Error> {
         let cols = self.value(name).map_or(1, |shape| shape.cols);
         Ok(Matrix::new(cols, self.read_rows(name, rows)?))
@@ -191,7 +172,7 @@ impl Trace {
 }
 
 impl Entry {
-    /// The shape of a tensor of a trace that is within `len` bytes.
+    /// The shape, if this is a tensor of a trace within `len` bytes of data.
     fn check(&self, name: &str, len: u64) -> Option<Shape> {
         let ([rows, cols], [begin, end]) = (self.shape[..].try_into().ok()?, self.data_offsets);
         let shape = Shape { name: name.to_owned(), rows, cols };
@@ -202,7 +183,7 @@ impl Entry {
 }
 
 impl Shape {
-    /// Bytes of the data, when there are any and they can be counted.
+    /// Bytes of the data; `None` for 0 and on overflow.
     pub(crate) fn bytes(&self) -> Option<u64> {
         let values = (self.rows as u64).checked_mul(self.cols as u64)?;
         values.checked_mul(size_of::<f32>() as u64).filter(|&bytes| bytes > 0)

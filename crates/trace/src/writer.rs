@@ -1,7 +1,6 @@
-//! Writing a trace as its values come.
+//! Writing a trace while its values are computed.
 
-use std::io::{Seek, SeekFrom, Write};
-use std::ops::Range;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -10,10 +9,9 @@ use outfile::{OutFile, Target};
 use crate::trace::{Entry, Header};
 use crate::{Error, Meta, Shape, Trace};
 
-/// A trace being written. The values' shapes are known before their numbers, so rows go to their places
-/// as they come, in any order; nothing is held in memory.
+/// A trace being written. The shapes are known first, so that rows can be written in any order.
 ///
-/// It is an [`OutFile`]: one of the name asked for is a whole trace.
+/// It is an [`OutFile`]: a file of the final name is a whole trace.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -21,46 +19,19 @@ pub struct Writer {
     values: IndexMap<String, Written>,
 }
 
-/// A value, where its data begins, and which of its rows are there: ranges, rising, none beside another.
+/// A value, the offset of its data, and the rows written so far: `true`, up to the last.
 #[derive(Debug)]
 struct Written {
     shape: Shape,
     start: u64,
-    rows: Vec<Range<usize>>,
-}
-
-impl Written {
-    /// Adds rows; whether none of them were there.
-    fn add(&mut self, rows: Range<usize>) -> bool {
-        if rows.is_empty() {
-            return true;
-        }
-        let at = self.rows.partition_point(|before| before.end <= rows.start);
-        if self.rows.get(at).is_some_and(|after| after.start < rows.end) {
-            return false;
-        }
-        self.rows.insert(at, rows);
-        // Those of one chunk follow those of the last.
-        self.rows.dedup_by(|next, last| {
-            let joined = last.end == next.start;
-            if joined {
-                last.end = next.end;
-            }
-            joined
-        });
-        true
-    }
-
-    fn count(&self) -> usize {
-        self.rows.iter().map(Range::len).sum()
-    }
+    rows: Vec<bool>,
 }
 
 impl Writer {
-    /// The name `path` for a trace: nothing is there, or another trace.
+    /// The target `path`, where only another trace may be replaced.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When there is another file.
     pub fn target(path: &Path) -> Result<Target, outfile::Error> {
         Target::new(path, "trace", |path| Trace::open(path).is_ok())
     }
@@ -68,7 +39,7 @@ impl Writer {
     /// Begins a trace at `path` that will hold `values`, in this order.
     ///
     /// # Errors
-    /// When the file cannot be written, there is another that is no trace, a value has no rows or no columns, or two have one name.
+    /// When the file cannot be written or is there and no trace, a value has no rows or columns, or two have one name.
     pub fn create(
         path: impl AsRef<Path>,
         meta: &Meta,
@@ -93,9 +64,9 @@ impl Writer {
             end = next;
         }
         let header = Header { metadata: meta.to_map(), tensors };
-        let mut header =
-            serde_json::to_vec(&header).map_err(|error| Error::io(path, "write its header", error.into()))?;
-        // Data is aligned to 8 bytes, as the format's other writers do.
+        let header = serde_json::to_vec(&header).map_err(io::Error::from);
+        let mut header = header.map_err(Error::io(path, "write its header"))?;
+        // Data is aligned to 8 bytes, as by other writers of the format.
         header.resize(header.len().next_multiple_of(8), b' ');
         let start = 8 + header.len() as u64;
         written.values_mut().for_each(|value: &mut Written| value.start += start);
@@ -107,10 +78,10 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes rows of the value called `name`, whole ones, from row `first` on.
+    /// Writes whole rows of the value `name`, from row `first` on.
     ///
     /// # Errors
-    /// When the value was not announced, has no such rows or was given them before, or the file cannot be written.
+    /// When the value or its rows were not announced, or were written before, or the file cannot be written.
     pub fn write(&mut self, name: &str, first: usize, data: &[f32]) -> Result<(), Error> {
         let Some(value) = self.values.get_mut(name) else {
             return Err(Error::value(&self.path, name, "was not announced"));
@@ -121,10 +92,14 @@ impl Writer {
             let why = format!("has {rows} rows of {cols}, not {} values from row {first} on", data.len());
             return Err(Error::value(&self.path, name, why));
         }
-        if !value.add(first..first + given) {
+        let end = value.rows.len().max(first + given);
+        value.rows.resize(end, false);
+        let rows = &mut value.rows[first..first + given];
+        if rows.contains(&true) {
             let why = format!("was given rows of {first} to {} before", first + given - 1);
             return Err(Error::value(&self.path, name, why));
         }
+        rows.fill(true);
         let at = value.start + (first * cols * size_of::<f32>()) as u64;
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.write_at(at, &bytes)
@@ -135,10 +110,12 @@ impl Writer {
     /// # Errors
     /// When rows are missing or the file cannot be written.
     pub fn finish(self) -> Result<(), Error> {
-        if let Some(value) = self.values.values().find(|value| value.count() != value.shape.rows) {
-            let Shape { name, rows, .. } = &value.shape;
-            let why = format!("has {rows} rows, but {} were written", value.count());
-            return Err(Error::value(&self.path, name, why));
+        for Written { shape: Shape { name, rows, .. }, rows: written, .. } in self.values.values() {
+            let count = written.iter().filter(|written| **written).count();
+            if count != *rows {
+                let why = format!("has {rows} rows, but {count} were written");
+                return Err(Error::value(&self.path, name, why));
+            }
         }
         Ok(self.file.finish()?)
     }
@@ -147,6 +124,6 @@ impl Writer {
         self.file
             .seek(SeekFrom::Start(at))
             .and_then(|_| self.file.write_all(bytes))
-            .map_err(|error| Error::io(&self.path, "write it", error))
+            .map_err(Error::io(&self.path, "write it"))
     }
 }

@@ -36,7 +36,7 @@ impl Cargo<'_> {
     pub(super) fn build(&self, tests: &Tests) -> Result<Result<Binary, String>> {
         let mut cargo = self.checkout.cargo();
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-        let output = cargo.args(tests.target().split(' ')).output().context("cargo")?;
+        let output = cargo.args(tests.target.split(' ')).output().context("cargo")?;
         if !output.status.success() {
             return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
         }
@@ -49,7 +49,7 @@ impl Cargo<'_> {
                 return Ok(Ok(Binary { executable: executable.into(), folder }));
             }
         }
-        bail!("cargo built no test binary for `{}`", tests.target())
+        bail!("cargo built no test binary for `{}`", tests.target)
     }
 
     /// Runs `tests` and returns the failed ones.
@@ -63,8 +63,9 @@ impl Cargo<'_> {
             .current_dir(&binary.folder)
             .env_remove("RUSTORCH_REQUIRE_SHARED");
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let status = wait(&mut command).with_context(|| tests.target())?;
-        failures(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target())
+        let status = wait(&mut command).with_context(|| tests.target.clone())?;
+        failures(&fs::read_to_string(&log)?, &tests.names, status.success())
+            .with_context(|| tests.target.clone())
     }
 }
 

@@ -55,18 +55,16 @@ impl Checkout {
         cargo
     }
 
-    /// Applies `patch`, or returns why it does not apply.
-    pub(super) fn apply(&self, patch: &Path) -> Result<Result<(), String>> {
+    /// Runs `run` with `patch` applied, or returns why it does not apply.
+    pub(super) fn with_patch<T>(&self, patch: &Path, run: impl FnOnce() -> T) -> Result<Result<T, String>> {
         let output = self.git_apply(patch).output()?;
-        let why = || String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Ok(if output.status.success() { Ok(()) } else { Err(why()) })
-    }
-
-    /// Reverts `patch`.
-    pub(super) fn revert(&self, patch: &Path) -> Result<()> {
+        if !output.status.success() {
+            return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        let result = run();
         let status = self.git_apply(patch).arg("--reverse").status()?;
         ensure!(status.success(), "cannot revert {} in {}", patch.display(), self.root.display());
-        Ok(())
+        Ok(Ok(result))
     }
 
     fn git_apply(&self, patch: &Path) -> Command {

@@ -22,9 +22,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::Selection;
 use super::checkout::Checkout;
-use super::fault::changed;
-use crate::workspace::Workspace;
+use super::fault::{changed, read_all};
+use crate::workspace::{Workspace, output};
 
 /// The folder of the patches.
 const FOLDER: &str = "tools/faults/compare";
@@ -40,14 +41,6 @@ const DEMO_TOKENS: [u32; POSITIONS] = [
 
 /// Of a hundred causes, those that must be found.
 const CAUSES: usize = 80;
-
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Faults to apply, by name prefix [default: all]
-    names: Vec<String>,
-    #[command(flatten)]
-    share: super::Share,
-}
 
 /// A fault and the expected findings.
 struct Fault {
@@ -74,8 +67,7 @@ struct Found {
 }
 
 impl Fault {
-    fn parse(patch: PathBuf) -> Result<Fault> {
-        let text = fs::read_to_string(&patch)?;
+    fn parse(patch: PathBuf, name: String, text: &str) -> Result<Fault> {
         let line = |key: &str| {
             let lines = text.lines().take_while(|line| line.starts_with('#'));
             lines.filter_map(|line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": ")).next()
@@ -87,12 +79,12 @@ impl Fault {
         let cause = needed("cause")?;
         let (kind, words) = cause.split_once(", ").unwrap_or((cause, ""));
         Ok(Fault {
-            name: patch.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            name,
             model: needed("model")?.to_owned(),
             steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
             value: value.to_owned(),
             position: position.parse()?,
-            changed: changed(&text),
+            changed: changed(text),
             cause: (!["none", "unexplained"].contains(&kind)).then(|| (kind.to_owned(), words.to_owned())),
             is_unexplained: kind == "unexplained",
             patch,
@@ -118,16 +110,11 @@ impl Fault {
 
 /// Applies the selected faults; returns whether each first value was found, and enough of the causes: of all faults
 /// [`CAUSES`] in a hundred, of a selection those that can be.
-pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
-    let faults = read_all(&workspace.root)?;
-    let is_selected = |fault: &&Fault| args.names.iter().any(|name| fault.name.starts_with(name.as_str()));
-    let mut faults: Vec<&Fault> = match &args.names[..] {
-        [] => args.share.of(workspace, &faults)?,
-        _ => faults.iter().filter(is_selected).collect(),
-    };
+pub(super) fn run(workspace: &Workspace, selection: &Selection) -> Result<bool> {
+    let faults = read_all(&workspace.root, FOLDER, Fault::parse)?;
+    let mut faults = selection.of(workspace, &faults, |fault| &fault.name)?;
     // Faults of the same file are adjacent, as in `plant_all`.
     faults.sort_by_key(|fault| &fault.changed);
-    ensure!(!faults.is_empty(), "no fault in {FOLDER} matches {:?}", args.names);
 
     let start = Instant::now();
     let checkout = Checkout::make(workspace)?;
@@ -137,54 +124,33 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let good = work.join("good");
     fs::copy(built, &good)?;
     let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
-    let status = checkout.cargo().args(models).arg(&work).stdout(std::process::Stdio::null()).status()?;
-    ensure!(status.success(), "cannot write the test models");
+    output(checkout.cargo().args(models).arg(&work)).context("cannot write the test models")?;
 
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
     let (mut values, mut causes, mut expected) = (0, 0, 0);
     for fault in &faults {
-        let found = plant(&checkout, &work, &good, fault);
-        let (line, wrong) = match &found {
+        let (line, [value, cause]) = match plant(&checkout, &work, &good, fault) {
             Ok(found) => {
-                let cause = match &found.cause {
-                    Some((kind, text)) => format!("{kind}: {text}"),
-                    None => "no likely cause".to_owned(),
-                };
+                let cause = found.cause.as_ref();
+                let cause = cause.map_or("no likely cause".into(), |(kind, text)| format!("{kind}: {text}"));
                 let line = format!("{}, position {}; {cause}", found.value, found.position);
-                (line, [fault.judge_value(found), fault.judge_cause(found)])
+                (line, [fault.judge_value(&found), fault.judge_cause(&found)])
             }
             Err(error) => {
                 let nothing = ["expected a value", "expected a cause"];
                 (format!("{error:#}"), nothing.map(|text| Some(text.to_owned())))
             }
         };
-        let [value, cause] = wrong.each_ref().map(Option::is_none);
-        values += usize::from(value);
-        expected += usize::from(cause);
-        causes += usize::from(cause && !fault.is_unexplained);
+        values += usize::from(value.is_none());
+        expected += usize::from(cause.is_none());
+        causes += usize::from(cause.is_none() && !fault.is_unexplained);
         println!("{:width$}  {line}", fault.name);
-        wrong.iter().flatten().for_each(|wrong| println!("{:width$}  WRONG: {wrong}", ""));
+        value.iter().chain(&cause).for_each(|wrong| println!("{:width$}  WRONG: {wrong}", ""));
     }
     let (all, seconds) = (faults.len(), start.elapsed().as_secs());
     println!("first value right: {values} of {all}; first cause right: {causes} of {all}; {seconds} s");
-    let is_whole = args.names.is_empty() && args.share.one_in == 1;
-    let are_enough = if is_whole { causes * 100 >= all * CAUSES } else { expected == all };
+    let are_enough = if selection.is_all() { causes * 100 >= all * CAUSES } else { expected == all };
     Ok(values == all && are_enough)
-}
-
-fn read_all(root: &Path) -> Result<Vec<Fault>> {
-    let mut patches = Vec::new();
-    for entry in fs::read_dir(root.join(FOLDER)).context(FOLDER)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "patch") {
-            patches.push(path);
-        }
-    }
-    patches.sort();
-    patches
-        .into_iter()
-        .map(|patch| Fault::parse(patch.clone()).with_context(|| patch.display().to_string()))
-        .collect()
 }
 
 /// Builds the program; returns its path or the compiler's errors.
@@ -198,9 +164,8 @@ fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
 
 /// Records a trace with the fault, and compares it with the correct program.
 fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result<Found> {
-    checkout.apply(&fault.patch)?.map_err(|why| anyhow::anyhow!("the patch no longer applies\n{why}"))?;
-    let built = build(checkout);
-    checkout.revert(&fault.patch)?;
+    let built = checkout.with_patch(&fault.patch, || build(checkout))?;
+    let built = built.map_err(|why| anyhow::anyhow!("the patch no longer applies\n{why}"))?;
     let program = built?.map_err(|errors| anyhow::anyhow!("does not compile\n{errors}"))?;
 
     let trace = work.join("trace.safetensors");

@@ -15,14 +15,11 @@ use crate::tidy::row;
 /// The folder of the patches.
 pub(super) const FOLDER: &str = "tools/faults";
 
-/// A fault.
 pub(super) struct Fault {
-    /// The patch's name without its extension.
     pub(super) name: String,
     pub(super) patch: PathBuf,
-    /// Number of the mistake.
+    /// Number and description of the mistake.
     pub(super) mistake: u32,
-    /// Description of the mistake.
     pub(super) what: String,
     pub(super) tests: Vec<Tests>,
     /// The smallest [`row`] of the changed crates: the smaller, the more crates depend on it.
@@ -32,36 +29,34 @@ pub(super) struct Fault {
 }
 
 /// Tests of one test binary.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone)]
 pub(super) struct Tests {
-    pub(super) package: String,
-    /// Name of the integration test; `None` for unit tests.
-    pub(super) test: Option<String>,
+    /// The binary as cargo arguments: `-p PACKAGE --test TARGET` or `-p PACKAGE --lib`.
+    pub(super) target: String,
     pub(super) names: Vec<String>,
 }
 
-/// All faults, by name.
-pub(super) fn read_all(root: &Path) -> Result<Vec<Fault>> {
-    let folder = root.join(FOLDER);
-    let mut patches = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "patch") {
-            patches.push(path);
-        }
-    }
-    patches.sort();
-    let read = |patch: PathBuf| {
-        let text = fs::read_to_string(&patch)?;
-        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let context = format!("{FOLDER}/{name}.patch");
-        Fault::parse(name, patch, &text).context(context)
+/// Parses all patches of a folder, in the order of their names: path, name and text.
+pub(super) fn read_all<T>(
+    root: &Path,
+    folder: &str,
+    parse: impl Fn(PathBuf, String, &str) -> Result<T>,
+) -> Result<Vec<T>> {
+    let entries = fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "patch"));
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let context = path.display().to_string();
+        parse(path, name, &text).context(context)
     };
-    patches.into_iter().map(read).collect()
+    paths.into_iter().map(read).collect()
 }
 
 impl Fault {
-    fn parse(name: String, patch: PathBuf, text: &str) -> Result<Fault> {
+    pub(super) fn parse(patch: PathBuf, name: String, text: &str) -> Result<Fault> {
         let header = text.lines().take_while(|line| line.starts_with('#'));
         let (mut mistake, mut tests) = (None, Vec::new());
         for line in header {
@@ -92,43 +87,31 @@ pub(super) fn changed(patch: &str) -> Vec<String> {
 impl Tests {
     fn parse(text: &str) -> Result<Tests> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let (package, test, names) = match words[..] {
-            ["-p", package, "--test", test, ref names @ ..] => (package, Some(test.to_owned()), names),
-            ["-p", package, "--lib", ref names @ ..] => (package, None, names),
+        let (target, names) = match words[..] {
+            ["-p", _, "--test", _, _, ..] => words.split_at(4),
+            ["-p", _, "--lib", _, ..] => words.split_at(3),
             _ => bail!("`-p PACKAGE --test TARGET NAME…` or `-p PACKAGE --lib NAME…` is expected"),
         };
-        ensure!(!names.is_empty(), "names no test");
-        let names = names.iter().copied().map(str::to_owned).collect();
-        Ok(Tests { package: package.to_owned(), test, names })
+        Ok(Tests { target: target.join(" "), names: names.iter().copied().map(str::to_owned).collect() })
     }
 
     /// Merges tests of the same binary.
     pub(super) fn by_target<'a>(tests: impl IntoIterator<Item = &'a Tests>) -> Vec<Tests> {
-        let mut targets: BTreeMap<(&str, Option<&str>), BTreeSet<&str>> = BTreeMap::new();
-        for tests in tests {
-            let target = (tests.package.as_str(), tests.test.as_deref());
-            targets.entry(target).or_default().extend(tests.names.iter().map(String::as_str));
+        let mut targets: BTreeMap<&str, BTreeSet<&String>> = BTreeMap::new();
+        for Tests { target, names } in tests {
+            targets.entry(target).or_default().extend(names);
         }
-        let gather = |((package, test), names): ((&str, Option<&str>), BTreeSet<&str>)| Tests {
-            package: package.to_owned(),
-            test: test.map(str::to_owned),
-            names: names.into_iter().map(str::to_owned).collect(),
+        let tests = |(target, names): (&str, BTreeSet<&String>)| Tests {
+            target: target.to_owned(),
+            names: names.into_iter().cloned().collect(),
         };
-        targets.into_iter().map(gather).collect()
-    }
-
-    /// The binary as cargo arguments.
-    pub(super) fn target(&self) -> String {
-        match &self.test {
-            Some(test) => format!("-p {} --test {test}", self.package),
-            None => format!("-p {} --lib", self.package),
-        }
+        targets.into_iter().map(tests).collect()
     }
 }
 
 impl fmt::Display for Tests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.target(), self.names.join(" "))
+        write!(f, "{} {}", self.target, self.names.join(" "))
     }
 }
 
@@ -140,7 +123,7 @@ mod tests {
         let text = format!(
             "{header}\n--- a/crates/gguf/src/x.rs\n+++ b/crates/gguf/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n"
         );
-        Fault::parse("06a-x".into(), PathBuf::new(), &text)
+        Fault::parse(PathBuf::new(), "06a-x".into(), &text)
     }
 
     #[test]

@@ -7,12 +7,12 @@ use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use super::Finding;
+use super::wildcards::is_punct;
 use crate::workspace::Workspace;
 
 /// The path of a module in its crate; empty for the root.
 type Module = Vec<String>;
 
-/// Finds import cycles between files.
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for package in &workspace.packages {
@@ -23,11 +23,11 @@ pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Findi
                 sources.insert(module(file), (path.clone(), fs::read_to_string(workspace.root.join(path))?));
             }
         }
-        findings.extend(circles(&sources).into_iter().map(|circle| {
-            let names: Vec<&str> = circle.iter().map(|&module| sources[module].0.as_str()).collect();
+        let names: Vec<&str> = circles(&sources).iter().map(|&module| sources[module].0.as_str()).collect();
+        if let Some(&first) = names.first() {
             let what = format!("import cycle: {}; move the shared items to another module", names.join(", "));
-            Finding { path: names[0].to_owned(), line: 1, what }
-        }));
+            findings.push(Finding { path: first.to_owned(), line: 1, what });
+        }
     }
     Ok(findings)
 }
@@ -39,43 +39,39 @@ fn module(file: &str) -> Module {
     if matches!(stem, "lib" | "main") { Vec::new() } else { stem.split('/').map(str::to_owned).collect() }
 }
 
-/// Sets of modules that are reachable from each other.
-fn circles(sources: &BTreeMap<Module, (String, String)>) -> Vec<BTreeSet<&Module>> {
-    let parsed = |source: &str| source.parse::<TokenStream>().unwrap_or_default();
+/// The modules on import cycles.
+fn circles(sources: &BTreeMap<Module, (String, String)>) -> BTreeSet<&Module> {
+    let named = |from: &Module| {
+        let (mut found, source) = (BTreeSet::new(), sources.get(from).map(|(_, source)| source.parse()));
+        paths(source.and_then(Result::ok).unwrap_or_default(), from, None, &mut found);
+        found
+    };
     // Names that the root re-exports.
-    let root = sources.get(&Vec::new()).map(|(_, source)| paths(parsed(source), &[])).unwrap_or_default();
-    let handed_on: BTreeMap<&String, Module> =
+    let root = named(&Module::new());
+    let exported: BTreeMap<&String, Module> =
         root.iter().filter_map(|path| Some((path.last()?, file_of(sources, path)?))).collect();
-    let mut edges: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
-    for (from, (_, source)) in sources {
-        for path in paths(parsed(source), from) {
+    let mut edges: BTreeSet<(&Module, &Module)> = BTreeSet::new();
+    for from in sources.keys() {
+        for path in named(from) {
             let direct = file_of(sources, &path).filter(|module| !module.is_empty());
-            let to = direct.or_else(|| handed_on.get(path.first()?).cloned());
+            let to = direct.or_else(|| exported.get(path.first()?).cloned());
             let Some((to, _)) = to.and_then(|to| sources.get_key_value(&to)) else { continue };
             let is_own = from.starts_with(to) || to.starts_with(from);
             if !is_own {
-                edges.entry(from).or_default().insert(to);
+                edges.insert((from, to));
             }
         }
     }
-    let reached: BTreeMap<&Module, BTreeSet<&Module>> =
-        sources.keys().map(|module| (module, reach(&edges, module))).collect();
-    let mut found: Vec<BTreeSet<&Module>> = Vec::new();
-    for (&module, seen) in reached.iter().filter(|(module, seen)| seen.contains(*module)) {
-        if !found.iter().any(|circle| circle.contains(module)) {
-            found.push(seen.iter().copied().filter(|other| reached[other].contains(module)).collect());
+    // Without the edges that begin or end a path, only cycles and paths between them remain.
+    loop {
+        let froms: BTreeSet<&Module> = edges.iter().map(|(from, _)| *from).collect();
+        let tos: BTreeSet<&Module> = edges.iter().map(|(_, to)| *to).collect();
+        let before = edges.len();
+        edges.retain(|(from, to)| tos.contains(from) && froms.contains(to));
+        if edges.len() == before {
+            return froms;
         }
     }
-    found
-}
-
-/// Modules reachable from `start`.
-fn reach<'a>(edges: &BTreeMap<&'a Module, BTreeSet<&'a Module>>, start: &'a Module) -> BTreeSet<&'a Module> {
-    let (mut seen, mut todo) = (BTreeSet::new(), vec![start]);
-    while let Some(next) = todo.pop() {
-        todo.extend(edges.get(next).into_iter().flatten().copied().filter(|&to| seen.insert(to)));
-    }
-    seen
 }
 
 /// The module whose file defines `path`.
@@ -83,88 +79,61 @@ fn file_of(sources: &BTreeMap<Module, (String, String)>, path: &[String]) -> Opt
     (0..=path.len()).rev().map(|len| path[..len].to_vec()).find(|module| sources.contains_key(module))
 }
 
-/// The crate paths named in a file of module `from`, without its inline modules.
-fn paths(tokens: TokenStream, from: &[String]) -> Vec<Module> {
-    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at < tokens.len() {
-        match &tokens[at] {
-            TokenTree::Ident(word) if word == "mod" => {
-                // `mod name { … }`, or `mod name;`
-                at += 3;
+/// Collects the crate paths named in a file of module `from`, without its inline modules. `base` is the path before a
+/// group of imports.
+fn paths(tokens: TokenStream, from: &[String], base: Option<&Module>, found: &mut BTreeSet<Module>) {
+    // The path being read, and whether a name may follow.
+    let (mut path, mut is_open) = (base.cloned(), true);
+    let (mut tokens, mut last_colon) = (tokens.into_iter(), false);
+    while let Some(token) = tokens.next() {
+        let is_colon = is_punct(&token, ':');
+        match (&token, &mut path) {
+            (TokenTree::Ident(name), Some(path)) if is_open => {
+                path.push(name.to_string());
+                is_open = false;
             }
-            TokenTree::Ident(word) if word == "crate" => at = path(&tokens, at + 1, Vec::new(), &mut found),
-            TokenTree::Ident(word) if word == "self" && from.is_empty() => {
-                at = path(&tokens, at + 1, Vec::new(), &mut found);
+            (TokenTree::Punct(_), Some(_)) if is_colon => is_open = last_colon,
+            (TokenTree::Group(group), Some(base)) if is_open && group.delimiter() == Delimiter::Brace => {
+                paths(group.stream(), from, Some(base), found);
+                path = None;
             }
-            TokenTree::Ident(word) if word == "super" => {
-                let mut base = from.to_vec();
-                base.pop();
-                at = path(&tokens, at + 1, base, &mut found);
+            (token, _) => {
+                found.extend(path.take());
+                (path, is_open) = (base.cloned(), is_punct(token, ','));
+                match token {
+                    TokenTree::Ident(word) => {
+                        let word = word.to_string();
+                        path = match &*word {
+                            "crate" => Some(Module::new()),
+                            "super" => Some(from[..from.len().saturating_sub(1)].to_vec()),
+                            // In the root, `self::module` and `use module::Name`.
+                            "self" | "use" if from.is_empty() => Some(Module::new()),
+                            _ => None,
+                        };
+                        is_open = word == "use";
+                        if word == "mod" {
+                            // `mod name { … }`, or `mod name;`
+                            tokens.nth(1);
+                        }
+                    }
+                    TokenTree::Group(group) => paths(group.stream(), from, None, found),
+                    TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+                }
             }
-            // In the root, `use module::Name`.
-            TokenTree::Ident(word) if word == "use" && from.is_empty() => {
-                at = tree(&tokens, at + 1, Vec::new(), &mut found);
-            }
-            TokenTree::Group(group) => {
-                found.extend(paths(group.stream(), from));
-                at += 1;
-            }
-            TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => at += 1,
         }
+        last_colon = is_colon;
     }
-    found
-}
-
-/// Parses the path after `base` at `at`: `::name::name`, or `::{…}`.
-fn path(tokens: &[TokenTree], at: usize, base: Module, found: &mut Vec<Module>) -> usize {
-    if is_colon(tokens.get(at)) && is_colon(tokens.get(at + 1)) {
-        return tree(tokens, at + 2, base, found);
-    }
-    at
-}
-
-/// Parses a name and its continuation, or several in braces.
-fn tree(tokens: &[TokenTree], at: usize, mut base: Module, found: &mut Vec<Module>) -> usize {
-    match tokens.get(at) {
-        Some(TokenTree::Ident(name)) => {
-            base.push(name.to_string());
-            let end = path(tokens, at + 1, base.clone(), found);
-            if end == at + 1 {
-                found.push(base);
-            }
-            end
-        }
-        Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
-            let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-            let is_comma =
-                |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ',');
-            for item in inner.split(is_comma) {
-                tree(item, 0, base.clone(), found);
-            }
-            at + 1
-        }
-        _ => {
-            found.push(base);
-            at + 1
-        }
-    }
-}
-
-fn is_colon(token: Option<&TokenTree>) -> bool {
-    matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == ':')
+    found.extend(path);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let sources =
             files.iter().map(|(file, text)| (module(file), ((*file).to_owned(), (*text).to_owned())));
-        let sources = sources.collect();
-        let names = |circle: BTreeSet<&Module>| circle.iter().map(|module| module.join("::")).collect();
-        circles(&sources).into_iter().map(names).collect()
+        circles(&sources.collect()).into_iter().map(|module| module.join("::")).collect()
     }
 
     #[test]
@@ -172,19 +141,19 @@ mod tests {
         let root = ("lib.rs", "mod a; mod b; pub use b::{self, Thing}; pub use a::Other;");
         assert_eq!(
             found(&[root, ("a.rs", "use crate::Thing;"), ("b.rs", "fn f() { crate::a::g() }")]),
-            [["a", "b"]]
+            ["a", "b"]
         );
         assert_eq!(
             found(&[root, ("a.rs", "use crate::{x::Y, b::Z};"), ("b.rs", "use super::a::{g};")]),
-            [["a", "b"]]
+            ["a", "b"]
         );
         let three = [("a.rs", "use crate::b;"), ("b.rs", "use crate::c::X;"), ("c.rs", "use crate::Other;")];
-        assert_eq!(found(&[&[root], &three[..]].concat()), [["a", "b", "c"]]);
+        assert_eq!(found(&[&[root], &three[..]].concat()), ["a", "b", "c"]);
     }
 
     #[test]
     fn acyclic_imports_and_submodules_are_accepted() {
-        let none: [Vec<String>; 0] = [];
+        let none: [String; 0] = [];
         let root = ("lib.rs", "mod a; mod b; pub use a::X; use b::Y;");
         assert_eq!(found(&[root, ("a.rs", "use crate::b::Y;"), ("b.rs", "use crate::Z; struct Y;")]), none);
         let parts =

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use anyhow::Result;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use super::{Finding, wildcards};
+use super::Finding;
+use super::wildcards::{self, is_punct};
 use crate::workspace::Workspace;
 
 /// Maximum length of a file in lines.
@@ -58,6 +59,7 @@ fn check_file(path: &str, source: &str) -> Vec<(usize, String)> {
 
 fn check_tokens(path: &str, tokens: TokenStream, found: &mut Vec<(usize, String)>) {
     let mut tokens = tokens.into_iter().peekable();
+    let is_bang = |token: &TokenTree| is_punct(token, '!');
     let mut after_hash = false;
     while let Some(token) = tokens.next() {
         let line = token.span().start().line;
@@ -69,7 +71,7 @@ fn check_tokens(path: &str, tokens: TokenStream, found: &mut Vec<(usize, String)
                 found.push((line, what));
             }
             TokenTree::Ident(word)
-                if UNFINISHED.iter().any(|name| word == name) && is_bang(tokens.peek()) =>
+                if UNFINISHED.iter().any(|name| word == name) && tokens.peek().is_some_and(is_bang) =>
             {
                 found.push((line, format!("`{word}!`: finish or remove it")));
             }
@@ -83,13 +85,8 @@ fn check_tokens(path: &str, tokens: TokenStream, found: &mut Vec<(usize, String)
             _ => {}
         }
         // `#[…]` and `#![…]`.
-        let is_hash = matches!(&token, TokenTree::Punct(mark) if mark.as_char() == '#');
-        after_hash = is_hash || after_hash && is_bang(Some(&token));
+        after_hash = is_punct(&token, '#') || after_hash && is_bang(&token);
     }
-}
-
-fn is_bang(token: Option<&TokenTree>) -> bool {
-    matches!(token, Some(TokenTree::Punct(mark)) if mark.as_char() == '!')
 }
 
 /// Whether an attribute is or contains `allow(…)`.

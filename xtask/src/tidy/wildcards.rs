@@ -1,8 +1,5 @@
 //! A `match` on operations must list them all: a wildcard would silently accept a new operation.
 
-use std::iter::Peekable;
-
-use proc_macro2::token_stream::IntoIter;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// The enum of operations.
@@ -35,32 +32,28 @@ fn search(tokens: TokenStream, found: &mut Vec<usize>) {
     }
 }
 
-/// The patterns of a match, with their guards.
+/// The patterns of a match, with their guards. The body of an arm is a block, or ends with a comma.
 fn patterns(arms: TokenStream) -> Vec<Vec<TokenTree>> {
-    let mut tokens = arms.into_iter().peekable();
-    let (mut patterns, mut pattern) = (Vec::new(), Vec::new());
-    while let Some(token) = tokens.next() {
-        if is_punct(&token, '=') && tokens.peek().is_some_and(|next| is_punct(next, '>')) {
-            tokens.next();
-            patterns.push(std::mem::take(&mut pattern));
-            skip_body(&mut tokens);
-        } else {
-            pattern.push(token);
-        }
+    let (mut patterns, mut pattern, mut body) = (Vec::new(), Vec::new(), None);
+    for token in arms {
+        let is_comma = is_punct(&token, ',');
+        let is_block = matches!(&token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
+        body = match body {
+            None if is_punct(&token, '>') && pattern.pop_if(|last| is_punct(last, '=')).is_some() => {
+                patterns.push(std::mem::take(&mut pattern));
+                Some(0)
+            }
+            None if is_comma && pattern.is_empty() => None,
+            None => {
+                pattern.push(token);
+                None
+            }
+            Some(_) if is_comma => None,
+            Some(0) if is_block => None,
+            Some(len) => Some(len + 1),
+        };
     }
     patterns
-}
-
-/// Skips the body of an arm: a block, or an expression up to a comma.
-fn skip_body(tokens: &mut Peekable<IntoIter>) {
-    let is_block =
-        |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
-    if tokens.peek().is_some_and(is_block) {
-        tokens.next();
-        tokens.next_if(|token| is_punct(token, ','));
-    } else {
-        while tokens.next().is_some_and(|token| !is_punct(&token, ',')) {}
-    }
 }
 
 fn names_operation(pattern: &[TokenTree]) -> bool {
@@ -86,7 +79,7 @@ fn wildcard_line(pattern: &[TokenTree]) -> Option<usize> {
     is_binding.then(|| name.span().start().line)
 }
 
-fn is_punct(token: &TokenTree, mark: char) -> bool {
+pub(super) fn is_punct(token: &TokenTree, mark: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
 }
 

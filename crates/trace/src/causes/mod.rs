@@ -1,15 +1,13 @@
-//! Why a value is wrong: hypotheses, each an alternative computation on the inputs that were recorded,
-//! whose result is held against what was recorded.
+//! Why a value is wrong: hypotheses, each an alternative computation on the recorded inputs, whose result is compared
+//! with the recorded one.
 //!
-//! Hypotheses know no operation. What an operation says of itself, its operands, numbers and choices, is what may be
-//! mistaken: another value or weight is read, in another order or direction, at another position, or not at all
-//! (`operands.rs`, `parameters.rs`, `positions.rs`). What a result looks like beside the right one is the same for all
-//! of them (`result.rs`).
+//! Hypotheses know no operation. They vary what an operation says of itself, its operands, numbers and choices: another
+//! value or weight is read, in another order, at another position, or not at all (`operands.rs`, `parameters.rs`,
+//! `positions.rs`). Patterns in the result are the same for all operations (`result.rs`).
 //!
-//! A hypothesis that the recorded value bears out within the one-operation limit is likely; one that takes
-//! away much of the error, but not all of it, is possible. What explains nothing is not reported: neither is
-//! what zero or a factor would explain as well, nor what is further from the value than zero is, nor what
-//! so few wrong numbers bear out by chance.
+//! A hypothesis that explains the recorded value within the one-operation limit is likely; one that explains much of the
+//! error is possible. Others are not reported, nor those that zero or a factor would explain as well, that are further
+//! from the value than zero, or that so few wrong numbers support by chance.
 
 mod consumed;
 mod diagnosis;
@@ -32,23 +30,23 @@ pub(crate) use heads::head_dim;
 
 use diagnosis::Diagnosis;
 
-/// What may have gone wrong.
+/// A possible cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// What kind of mistake it is, in a word or two for programs, such as `wrong-input`.
+    /// The kind of mistake, for programs, such as `wrong-input`.
     pub kind: &'static str,
-    /// What to look at, for people.
+    /// What to check, for people.
     pub text: String,
-    /// NMSE of the value against what this mistake would give.
+    /// NMSE of the value against the result of this mistake.
     pub nmse: f64,
     /// The part of the error that it explains, from 0 to 1.
     pub explained: f64,
-    /// Whether the value is, within the limit of one operation, what this mistake gives.
+    /// Whether it explains the value within the limit of one operation.
     pub likely: bool,
 }
 
 impl Cause {
-    /// What needs no hypothesis.
+    /// A cause that needs no hypothesis.
     pub(crate) fn certain(kind: &'static str, text: String) -> Cause {
         Cause { kind, text, nmse: 0.0, explained: 1.0, likely: true }
     }
@@ -59,24 +57,21 @@ pub(crate) struct Candidate<'a> {
     pub(crate) oracle: Oracle<'a>,
     pub(crate) id: ValueId,
     pub(crate) call: Call,
-    /// What it was computed from.
     pub(crate) inputs: Vec<Matrix>,
-    /// What was recorded.
+    /// The recorded rows.
     pub(crate) found: Matrix,
-    /// What it should be.
     pub(crate) expected: Matrix,
-    /// The position of its first row here: of a large value, there are not all.
+    /// The position of the first of these rows; a large value is not held whole.
     pub(crate) first: usize,
-    /// Where it is wrong in these rows, counted from the first.
+    /// Where these rows are wrong, counted from the first.
     pub(crate) region: Region,
-    /// Where it is wrong, in words.
+    /// The same in words.
     pub(crate) place: &'a str,
     pub(crate) limit: f64,
-    /// What rounding its inputs adds.
     pub(crate) rounding: Rounding,
-    /// These rows of any value that was recorded.
+    /// These rows of any recorded value.
     pub(crate) recorded: &'a dyn Fn(ValueId) -> Option<Matrix>,
-    /// These rows of an input by its number, computed again although they were recorded.
+    /// These rows of an input by its index, computed again although they were recorded.
     pub(crate) again: &'a dyn Fn(usize) -> Option<Matrix>,
 }
 
@@ -85,16 +80,15 @@ impl Candidate<'_> {
         &self.oracle.graph().value(id).name
     }
 
-    /// The values that it reads.
     fn ids(&self) -> Vec<ValueId> {
         self.call.op.inputs().collect()
     }
 
     fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
-        self.oracle.run(call, &inputs.iter().collect::<Vec<_>>())
+        self.oracle.run(call, inputs)
     }
 
-    /// The inputs with another in one place.
+    /// The inputs with another at `slot`.
     fn with_input(&self, slot: usize, input: Matrix) -> Vec<Matrix> {
         let mut inputs = self.inputs.clone();
         inputs[slot] = input;
@@ -109,12 +103,12 @@ impl Candidate<'_> {
         difference(made.at(r, c), self.found.at(r, c)).powi(2)
     }
 
-    /// Square errors of `made` over the whole value.
+    /// Squared error of `made` over the whole value.
     fn error(&self, made: &Matrix) -> f64 {
         made.data.iter().zip(&self.found.data).map(|(&a, &b)| difference(a, b).powi(2)).sum()
     }
 
-    /// Square errors of `made` over the wrong region.
+    /// Squared error of `made` over the wrong region.
     fn region_error(&self, made: &Matrix) -> f64 {
         self.region.sum(|r, c| self.square(made, r, c))
     }
@@ -124,8 +118,8 @@ impl Candidate<'_> {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, what should be elsewhere. A head is wrong as a whole where that is
-    /// nearer: columns that hardly change do not show it.
+    /// `inside` in the wrong region, the expected numbers elsewhere. Whole heads count as wrong where that is nearer:
+    /// columns that hardly change do not show it.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mixed = |cols: &[usize]| {
             let mut mixed = self.expected.clone();
@@ -142,7 +136,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The causes that the evidence supports, the best first.
+/// The causes that the numbers support, the best first.
 pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
     if let Some(cause) = result::not_finite(candidate) {
         return vec![cause];

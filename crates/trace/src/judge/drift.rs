@@ -1,26 +1,26 @@
-//! Error that has a direction: a gain or an offset, far within the limit.
+//! Error with a bias, a gain or an offset, far within the limit.
 //!
-//! Rounding strays to both sides, so over many numbers it cancels: `sum y d` and `sum d`, `y` being what should be and
-//! `d` the error, stay within a few of their standard errors. A product that is too small by 1.5 % has an NMSE of
-//! 2e-4, less than rounding to 8 bits may cost, and is a hundred standard errors away. How far the sums may stray
-//! follows from what rounding the same inputs makes of them; what it does to one side is allowed.
+//! Rounding errors have both signs, so over many numbers they cancel: `sum y d` and `sum d`, for results `y` with errors
+//! `d`, stay within a few of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than
+//! rounding to 8 bits may cost, but is a hundred standard errors away. The permitted size of the sums follows from
+//! rounding the same inputs; a bias of that rounding itself is permitted.
 
 use super::rounding::WAYS;
 
-/// Standard errors that are no fault: of the thousands of rows and columns of a model's values, none strays so far.
+/// Standard errors that are permitted: none of the thousands of rows and columns of a model's values reaches them.
 const STANDARD_ERRORS: f64 = 8.0;
 
-/// The gain of which nothing is said: engines keep the scale of a block of rounded inputs in F16, off by up to 2^-11.
+/// The gain that is permitted: engines keep the scale of a block of rounded inputs in F16, off by up to 2^-11.
 const GAIN: f64 = 1.0 / 1024.0;
 
-/// The part by which a deterministic error may be larger than it is made here.
+/// The factor by which an engine's rounding may exceed the one computed here.
 const SPARE: f64 = 1.5;
 
-/// Two sums, along what should be and along 1, and what is to be expected of them.
+/// The sums `sum y d` and `sum d`, and what is expected of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drift {
     sums: [f64; 2],
-    /// What rounding is expected to make of the squares of the sums.
+    /// Expected squares of the sums.
     pub(super) variance: [f64; 2],
     /// What each way of rounding adds to the sums.
     pub(super) added: [[f64; WAYS]; 2],
@@ -31,7 +31,7 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// Takes in a number that should be `y` and is `y + d`, times `weight`; rounding has the square error `square`.
+    /// Adds a result `y` with error `d`, times `weight`; rounding has the squared error `square`.
     pub(super) fn add(&mut self, (y, d): (f64, f64), added: [f64; WAYS], square: f64, weight: f64) {
         for (i, along) in [y, 1.0].into_iter().enumerate() {
             self.sums[i] += weight * along * d;
@@ -44,7 +44,7 @@ impl Drift {
         self.numbers += 1.0;
     }
 
-    /// Takes in other numbers, times `weight`, whose errors are independent of those so far.
+    /// Adds the sums of other numbers, times `weight`, whose errors are independent.
     pub(super) fn join(&mut self, other: &Drift, weight: f64) {
         for i in 0..2 {
             self.sums[i] += weight * other.sums[i];
@@ -57,7 +57,7 @@ impl Drift {
         self.numbers += other.numbers;
     }
 
-    /// The squares along which the sums are taken.
+    /// `sum y^2` and `sum 1`.
     pub(super) fn along(&self) -> [f64; 2] {
         [self.energy, self.weight]
     }
@@ -67,7 +67,7 @@ impl Drift {
         [self.energy, (self.energy * self.weight).sqrt()]
     }
 
-    /// What each sum is of the largest that is no fault.
+    /// Each sum relative to the largest permitted one.
     fn parts(&self) -> [f64; 2] {
         let usual = self.usual();
         [0, 1].map(|i| {
@@ -77,12 +77,11 @@ impl Drift {
         })
     }
 
-    /// Whether it is a fault.
     pub(super) fn is_wrong(&self) -> bool {
         self.parts().into_iter().any(|part| part > 1.0)
     }
 
-    /// Whether it may be one, by what strays about it, before anything is known of rounding.
+    /// Whether it may be wrong, judged by the variance of the errors, before rounding is computed.
     pub(super) fn is_suspicious(&self) -> bool {
         let usual = self.usual();
         self.along().into_iter().enumerate().any(|(i, along)| {
@@ -93,8 +92,8 @@ impl Drift {
     }
 }
 
-/// Of slices of a value, its rows or its columns, those that drift; `whole` is the drift of all. Where some do, or
-/// the whole does, so does every slice that is nearer to these than to none, or cannot be distinguished from them.
+/// Which rows or columns of a value drift; `whole` is the drift of all. Where some do, or the whole does, so does every
+/// slice that is nearer to these than to no drift, or cannot be distinguished from them.
 pub(super) fn wrong(slices: &[Drift], whole: &Drift) -> Vec<bool> {
     let mut all = Drift::default();
     let is_wrong: Vec<bool> = slices.iter().map(Drift::is_wrong).collect();

@@ -1,28 +1,27 @@
-//! A value beside what it should be: sums over its rows and columns, and which of them are beyond their limits.
+//! Compares a value with its expectation: sums over rows and columns, and which of them exceed their limits.
 
 use super::drift::{self, Drift};
 use super::region::{self, Region, Row};
-use super::rounding::{ROWS, Rounding};
+use super::rounding::{NONE, ROWS, Rounding};
 use super::slice::Slice;
 use crate::Matrix;
 use crate::metrics::{difference, ratio};
 
-/// The part of the limit that right rows are within as a rule.
+/// The part of the limit within which right rows usually are.
 const USUAL: f64 = 1.0 / 16.0;
 
-/// A value, or rows of it, beside what it should be.
+/// Rows of a value, and what they should be.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
     pub(crate) expected: &'a Matrix,
     pub(crate) found: &'a Matrix,
     pub(crate) limit: f64,
-    /// What rounding the inputs adds; not given until it is needed.
+    /// Given only once it is needed.
     pub(crate) rounding: Option<&'a Rounding>,
-    /// Whether error to one side is a fault within the limit: that of a product whose very inputs are known.
+    /// Whether a bias within the limit is wrong: in a matmul whose inputs were recorded.
     pub(crate) is_directed: bool,
 }
 
-/// Sums over rows and columns.
 struct Sums {
     rows: Vec<Slice>,
     cols: Vec<Slice>,
@@ -32,7 +31,7 @@ struct Sums {
 }
 
 impl<'a> Pair<'a> {
-    /// A value that must be within `limit` as it is.
+    /// Without rounding and bias.
     pub(crate) fn plain(expected: &'a Matrix, found: &'a Matrix, limit: f64) -> Pair<'a> {
         Pair { expected, found, limit, rounding: None, is_directed: false }
     }
@@ -41,16 +40,16 @@ impl<'a> Pair<'a> {
         difference(self.expected.at(r, c), self.found.at(r, c)).powi(2)
     }
 
-    fn square(&self, r: usize, c: usize) -> f64 {
-        self.rounding.map_or(0.0, |rounding| rounding.square(r, c))
+    fn rounding(&self) -> &Rounding {
+        self.rounding.unwrap_or(&NONE)
     }
 
-    /// The square error that rounding explains of a number beside those of other rows.
+    /// The squared error that rounding explains of a number in a column.
     fn usual_square(&self, r: usize, c: usize) -> f64 {
-        self.rounding.map_or(0.0, |rounding| rounding.square(r, c).max(rounding.usual(r, c)))
+        self.rounding().square(r, c).max(self.rounding().usual(r, c))
     }
 
-    /// Sums over `rows`, which count `weights` in a column.
+    /// Sums over `rows`, which have these `weights` in a column.
     fn sums(&self, rows: &[usize], weights: &[f64]) -> Sums {
         let cols = self.found.cols;
         let mut sums = Sums {
@@ -62,8 +61,8 @@ impl<'a> Pair<'a> {
         };
         for (i, &r) in rows.iter().enumerate() {
             for (c, col) in sums.cols.iter_mut().enumerate() {
-                let (y, error, square) = (self.expected.at(r, c), self.error(r, c), self.square(r, c));
-                sums.rows[i].add(y, error, square, 1.0);
+                let (y, error) = (self.expected.at(r, c), self.error(r, c));
+                sums.rows[i].add(y, error, self.rounding().square(r, c), 1.0);
                 col.add(y, error, self.usual_square(r, c), weights[r]);
             }
         }
@@ -73,8 +72,8 @@ impl<'a> Pair<'a> {
         sums
     }
 
-    /// Adds what is off to one side. All numbers of a row share the errors of its inputs, so how far its sums stray is
-    /// measured by those that rounding makes of rows; a row that repeats another is no news to a column.
+    /// Adds the sums that show a bias. The numbers of a row share the errors of its inputs, so the expected variance of
+    /// its sums comes from those of rounded rows; a row that repeats another adds nothing to a column.
     fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
         let cols = self.found.cols;
         let is_new: Vec<bool> = (0..rows.len())
@@ -88,11 +87,10 @@ impl<'a> Pair<'a> {
                     continue;
                 }
                 let number = (f64::from(y), f64::from(found) - f64::from(y));
-                let added = self.rounding.map_or_else(Default::default, |rounding| rounding.at(r, c));
-                let usual = self.rounding.map_or(0.0, |rounding| rounding.usual(r, c));
+                let added = self.rounding().at(r, c);
                 sums.row_drifts[i].add(number, added, 0.0, 1.0);
                 if is_new[i] {
-                    sums.col_drifts[c].add(number, added, usual, weights[r]);
+                    sums.col_drifts[c].add(number, added, self.rounding().usual(r, c), weights[r]);
                 }
             }
             let drift = &sums.row_drifts[i];
@@ -112,7 +110,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Whether anything may be wrong, before anything is known of rounding.
+    /// Whether there may be a bias, before rounding is computed.
     pub(crate) fn is_suspicious(&self) -> bool {
         self.found.rows >= ROWS && self.is_directed && {
             let (rows, weights, _) = self.weights();
@@ -122,8 +120,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// All rows, what each counts in a column, and its energy. Of a row that is next to nothing, nothing can be said
-    /// beside rows that are not: it is taken to have a millionth of their mean.
+    /// All rows, the weight of each in a column, and its energy: at least a millionth of the mean, since nothing can be
+    /// said of a row that is next to nothing beside others.
     fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
         let rows: Vec<usize> = (0..self.found.rows).collect();
         let energy = |&r: &usize| {
@@ -137,24 +135,24 @@ impl<'a> Pair<'a> {
         (rows, weights, energies)
     }
 
-    /// Where it is wrong; `None` when it is right.
+    /// Where the rows are wrong; `None` when they are right.
     pub(crate) fn wrong(&self) -> Option<Region> {
         let pair = Pair { is_directed: self.is_directed && self.found.rows >= ROWS, ..*self };
         let (n, cols) = (self.found.rows, self.found.cols);
         let (all, weights, energies) = self.weights();
         let sums = pair.sums(&all, &weights);
-        // What a column would have of the rows, whose energies are 1 there, if all had the same.
+        // The energy of a column if all had the same; that of each row is 1 there.
         let share = n as f64 / cols as f64;
-        // What a number of a row and a column has as a rule.
+        // The usual energy of a number.
         let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
         let mut bad_rows = drift::wrong(&sums.row_drifts, &sums.drift);
         let mut bad_cols = vec![false; cols];
         for r in 0..n {
-            bad_rows[r] |= sums.rows[r].beside(energies[r]).is_wrong(self.limit);
+            bad_rows[r] |= sums.rows[r].with_energy(energies[r]).is_wrong(self.limit);
             for (c, bad_col) in bad_cols.iter_mut().enumerate() {
                 let mut number = Slice::default();
                 number.add(self.expected.at(r, c), self.error(r, c), self.usual_square(r, c), 1.0);
-                if number.beside(usual(r, c)).is_wrong(self.limit) {
+                if number.with_energy(usual(r, c)).is_wrong(self.limit) {
                     (bad_rows[r], *bad_col) = (true, true);
                 }
             }
@@ -167,7 +165,7 @@ impl<'a> Pair<'a> {
         if !is_wrong && wrong_rows.is_empty() && !bad_cols.contains(&true) {
             return None;
         }
-        // Where some rows are wrong, what the others are like says nothing of columns.
+        // Where some rows are wrong, only they show which columns are.
         if !wrong_rows.is_empty() && wrong_rows.len() < n {
             bad_cols = by_numbers;
             let part = wrong_rows.len() as f64 / n as f64;
@@ -178,10 +176,10 @@ impl<'a> Pair<'a> {
         let row = |r: usize| {
             let (mut slice, mut least) = (Slice::default(), 0.0);
             for &c in &wrong_cols {
-                slice.add(self.expected.at(r, c), self.error(r, c), self.square(r, c), 1.0);
+                slice.add(self.expected.at(r, c), self.error(r, c), self.rounding().square(r, c), 1.0);
                 least += usual(r, c);
             }
-            let slice = slice.beside(least);
+            let slice = slice.with_energy(least);
             match () {
                 () if bad_rows[r] || slice.is_wrong(self.limit) => Row::Wrong,
                 () if slice.is_wrong(self.limit * USUAL) => Row::Open,
@@ -193,10 +191,10 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Marks the columns that are wrong; each is taken to have an energy of `least` at least.
+/// Marks the wrong columns; each has an energy of at least `least`.
 fn mark(bad: &mut [bool], sums: &Sums, limit: f64, least: impl Fn(usize) -> f64) {
     let drifts = drift::wrong(&sums.col_drifts, &sums.drift);
     for (c, bad) in bad.iter_mut().enumerate() {
-        *bad |= drifts[c] || sums.cols[c].beside(least(c)).is_wrong(limit);
+        *bad |= drifts[c] || sums.cols[c].with_energy(least(c)).is_wrong(limit);
     }
 }

@@ -4,32 +4,28 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-/// The rows and columns in which a value is wrong.
+/// Rows and columns, both ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Region {
-    /// Rows, rising.
     pub rows: Vec<usize>,
-    /// Columns, rising.
     pub cols: Vec<usize>,
 }
 
-/// What is known of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Row {
-    /// Beyond what it may show.
+    /// Beyond the limit.
     Wrong,
-    /// Within it, but further off than a right row is as a rule.
+    /// Within the limit, but with a larger error than right rows usually have.
     Open,
-    /// As good as any.
     Right,
 }
 
-/// Numbers of a row that are enough to say that it is right: one that is lost may be near 0 anyway.
+/// Numbers that a row must have to be called right: a single number may be near 0 anyway.
 const ENOUGH: usize = 8;
 
-/// The wrong rows, by `cols` numbers of each. Where a value is wrong throughout, some rows are within the
-/// limit by chance: such a row after the first wrong one counts as wrong if it is not as good as a right one,
-/// or if it has few numbers and stands among rows that are nearly all wrong.
+/// The wrong rows, judged by `cols` numbers of each. Where all of a value is wrong, some rows are within the limit by
+/// chance: after the first wrong row, a row that is open counts as wrong, and so does one with few numbers among rows
+/// that are nearly all wrong.
 pub(super) fn rows(rows: &[Row], cols: usize) -> Vec<usize> {
     let Some(first) = rows.iter().position(|&row| row == Row::Wrong) else {
         return (0..rows.len()).collect();
@@ -39,20 +35,27 @@ pub(super) fn rows(rows: &[Row], cols: usize) -> Vec<usize> {
     if cols < ENOUGH && wrong.len() * 4 >= (last + 1 - first) * 3 { (first..=last).collect() } else { wrong }
 }
 
-/// The wrong columns; all when nearly all are, or none stands out.
+/// The wrong columns; all of them when nearly all are wrong, or none stands out.
 pub(super) fn cols(bad: &[bool]) -> Vec<usize> {
     let wrong: Vec<usize> = (0..bad.len()).filter(|&c| bad[c]).collect();
     if wrong.is_empty() || wrong.len() > bad.len() * 9 / 10 { (0..bad.len()).collect() } else { wrong }
 }
 
 impl Region {
+    /// The rows and columns of a matrix in which a number is `bad`, if there are any.
+    pub(crate) fn of((rows, cols): (usize, usize), bad: impl Fn(usize, usize) -> bool) -> Option<Region> {
+        let rows = (0..rows).filter(|&r| (0..cols).any(|c| bad(r, c))).collect::<Vec<_>>();
+        let cols = (0..cols).filter(|&c| rows.iter().any(|&r| bad(r, c))).collect();
+        (!rows.is_empty()).then_some(Region { rows, cols })
+    }
+
     /// Its part in the rows of `range`, counted from there.
     pub(crate) fn within(&self, range: Range<usize>) -> Region {
         let rows = self.rows.iter().filter(|&r| range.contains(r)).map(|r| r - range.start);
         Region { rows: rows.collect(), cols: self.cols.clone() }
     }
 
-    /// Takes in what is wrong in later rows, counted from `first`.
+    /// Adds a region of later rows, counted from `first`.
     pub(crate) fn extend(&mut self, first: usize, other: &Region) {
         self.rows.extend(other.rows.iter().map(|r| first + r));
         self.cols.extend(&other.cols);
@@ -60,7 +63,6 @@ impl Region {
         self.cols.dedup();
     }
 
-    /// A sum over its rows and columns.
     pub(crate) fn sum(&self, of: impl Fn(usize, usize) -> f64) -> f64 {
         self.rows.iter().map(|&r| self.cols.iter().map(|&c| of(r, c)).sum::<f64>()).sum()
     }

@@ -1,10 +1,8 @@
-//! What rounding the inputs of a product adds to its result.
+//! The error that rounding the inputs of a matmul causes.
 //!
-//! Engines round the activations of a product: to 8 bits in blocks where the weights are quantised, to F16 or BF16
-//! where these are. The reference backend computes the operation on inputs that are rounded so, in each of the two
-//! ways that engines have; the differences say how far a result may be off, and to which side.
+//! Engines round activations to 8 bits in blocks for quantised weights, and to F16 or BF16 for weights of that format.
+//! The reference backend computes the matmul on inputs that are rounded in each of the two usual ways.
 
-use backend::Weight;
 use graph::Role;
 use half::{bf16, f16};
 use quant::Format;
@@ -13,10 +11,10 @@ use crate::metrics::ratio;
 use crate::oracle::Call;
 use crate::{Error, Matrix, Oracle};
 
-/// Inputs that are rounded together where weights are in blocks of as many, and by some engines always.
+/// Inputs per block of rounded activations, for weights in blocks of as many, and in some engines for all.
 const BLOCK: usize = 32;
 
-/// Rows from which an error to one side is no chance.
+/// Rows from which a bias is no coincidence.
 pub(super) const ROWS: usize = 4;
 
 /// Ways of rounding.
@@ -32,8 +30,10 @@ pub(crate) struct Rounding {
     shares: Vec<f64>,
 }
 
+/// No rounding.
+pub(super) static NONE: Rounding = Rounding { added: None, rows: Vec::new(), shares: Vec::new() };
+
 impl Rounding {
-    /// That where each way adds so much.
     pub(super) fn new(added: [Matrix; WAYS]) -> Rounding {
         let (n, cols) = (added[0].rows, added[0].cols);
         let size =
@@ -43,7 +43,7 @@ impl Rounding {
         let rounding = Rounding { added: Some(added), rows, shares: Vec::new() };
         let share = |c: usize| {
             let sum: f64 = (0..n).map(|r| ratio(rounding.square(r, c), rounding.rows[r].1)).sum();
-            // How far a single number strays says little.
+            // A single number says little.
             let least = if n < ROWS { 1.0 / cols as f64 } else { 0.0 };
             (sum / n as f64).max(least)
         };
@@ -51,10 +51,7 @@ impl Rounding {
         Rounding { shares, ..rounding }
     }
 
-    /// That of `call` on `inputs`, which makes `expected`.
-    ///
-    /// # Errors
-    /// When the operation cannot be computed.
+    /// The rounding of `call` on `inputs`, whose exact result is `expected`.
     pub(crate) fn of(
         oracle: &Oracle<'_>,
         call: &Call,
@@ -65,9 +62,7 @@ impl Rounding {
             return Ok(Rounding::default());
         };
         let added = |way: usize| -> Result<Matrix, Error> {
-            let x = rounded(x, format, way);
-            let inputs: Vec<&Matrix> = std::iter::once(&x).chain(rest).collect();
-            let made = oracle.run(call, &inputs)?;
+            let made = oracle.run(call, &[&[rounded(x, format, way)][..], rest].concat())?;
             Ok(Matrix::zip(&made, expected, |made, expected| made - expected))
         };
         Ok(Rounding::new([added(0)?, added(1)?]))
@@ -80,34 +75,33 @@ impl Rounding {
             .map_or([0.0; WAYS], |ways| ways.each_ref().map(|added| f64::from(added.at(row, col))))
     }
 
-    /// The square error of a number, in the way that adds more to its row.
+    /// The squared error of a number, in the way that adds more to its row.
     pub(super) fn square(&self, row: usize, col: usize) -> f64 {
         let way = self.rows.get(row).map_or(0, |(way, _)| *way);
         self.at(row, col)[way].powi(2)
     }
 
-    /// The square error that a number of a row and a column has as a rule.
+    /// The squared error that a number of this row and column usually has.
     pub(super) fn usual(&self, row: usize, col: usize) -> f64 {
         self.rows.get(row).map_or(0.0, |(_, sum)| sum * self.shares[col])
     }
 }
 
-/// The format of the weights that inputs are multiplied with, where inputs are rounded for them.
+/// The format of the weights of a matmul, unless it is F32.
 pub(crate) fn format(oracle: &Oracle<'_>, call: &Call) -> Result<Option<Format>, Error> {
     let mut matrices = call.op.weights().filter(|(_, role)| matches!(role, Role::Matrix | Role::Experts));
-    let weight: Option<Weight> = matrices.next().map(|(id, _)| oracle.weight(id)).transpose()?;
+    let weight = matrices.next().map(|(id, _)| oracle.weight(id)).transpose()?;
     Ok(weight.map(|weight| weight.format).filter(|&format| format != Format::F32))
 }
 
-/// Inputs as engines round them before a product with weights of `format`.
 pub(super) fn rounded(x: &Matrix, format: Format, way: usize) -> Matrix {
     let block = format.block_len().max(BLOCK);
     let row = |r: usize| x.row(r).chunks(block).flat_map(|x| rounded_block(x, format, way));
     Matrix::new(x.cols, (0..x.rows).flat_map(row).collect())
 }
 
-/// A block as engines round it: to 127 steps of the largest of 32 inputs, or else of as many as a block of
-/// the weight has; to F16 and BF16, to the nearest or else by cutting off.
+/// Rounds a block to 127 steps of the largest of 32 inputs, or of as many as a block of the weight has; to F16 and BF16
+/// to the nearest, or by truncation.
 fn rounded_block(x: &[f32], format: Format, way: usize) -> Vec<f32> {
     let cut = |x: f32, bits: u32| f32::from_bits(x.to_bits() & (u32::MAX << bits));
     match (format, way) {

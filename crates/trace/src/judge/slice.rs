@@ -1,24 +1,24 @@
-//! Sums over a row or a column, and how large its error may be.
+//! The error of a row or column, and how large it may be.
 
-/// How much more than the limit the mean of the squares of `n` numbers may show.
+/// The factor by which the mean of `n` squares may exceed the limit.
 fn allowance(n: f64) -> f64 {
     let n = n.max(1.0);
     1.0 + 6.0 * (2.0 / n).sqrt() + 20.0 / n
 }
 
-/// Some numbers: their errors, what these are relative to, and what rounding explains of them.
+/// Sums over the numbers of a row or column: squared errors, squares, and the errors that rounding explains.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slice {
     numbers: usize,
     pub(super) error: f64,
     pub(super) energy: f64,
-    /// The square errors that rounding makes, and the sum of their squares.
+    /// The squared errors of rounding, and the sum of their squares.
     pub(super) rounding: f64,
     squares: f64,
 }
 
 impl Slice {
-    /// Takes in a number `y` with a square error, times `weight`; rounding has the square error `rounding`.
+    /// Adds a number `y` with its squared error and that of rounding, times `weight`.
     pub(super) fn add(&mut self, y: f32, error: f64, rounding: f64, weight: f64) {
         self.numbers += 1;
         self.error += weight * error;
@@ -27,7 +27,6 @@ impl Slice {
         self.squares += (weight * rounding).powi(2);
     }
 
-    /// Both together.
     pub(super) fn joined(self, other: &Slice) -> Slice {
         Slice {
             numbers: self.numbers + other.numbers,
@@ -38,13 +37,13 @@ impl Slice {
         }
     }
 
-    /// The same beside an energy that is `least` at least.
-    pub(super) fn beside(self, least: f64) -> Slice {
+    /// The same with an energy of at least `least`.
+    pub(super) fn with_energy(self, least: f64) -> Slice {
         Slice { energy: self.energy.max(least), ..self }
     }
 
-    /// Whether its error is larger than it may be: beyond the limit, and more than twice what rounding explains. A few
-    /// numbers may make up most of that, and then it strays as that of few.
+    /// Whether its error exceeds the limit and twice what rounding explains. Where a few numbers make up most of the
+    /// rounding, it varies as that of few.
     pub(super) fn is_wrong(&self, limit: f64) -> bool {
         let few = if self.squares > 0.0 { self.rounding * self.rounding / self.squares } else { 1.0 };
         self.error > limit * allowance(self.numbers as f64) * self.energy
