@@ -40,8 +40,13 @@ pub(crate) fn tapped_name(output: &str) -> String {
 }
 
 impl Recording<'_> {
-    fn selected(&self) -> impl Iterator<Item = (ValueId, &Value)> {
+    fn values(&self) -> impl Iterator<Item = (ValueId, &Value)> {
         self.graph.values().filter(|(_, value)| (self.select)(&value.name))
+    }
+
+    /// The names of the selected values.
+    pub fn selected(&self) -> Vec<&str> {
+        self.values().map(|(_, value)| &*value.name).collect()
     }
 
     /// The size of its steps.
@@ -49,7 +54,7 @@ impl Recording<'_> {
         // The output is recorded twice.
         let cols =
             |(id, value): (ValueId, &Value)| value.cols * if id == self.graph.output() { 2 } else { 1 };
-        let row_bytes = self.selected().map(cols).sum::<usize>() * size_of::<f32>();
+        let row_bytes = self.values().map(cols).sum::<usize>() * size_of::<f32>();
         let rows = self.rows.min(self.tokens.len()).min(STEP_BYTES / row_bytes.max(1)).max(1);
         Bucket { rows, outputs: rows }
     }
@@ -67,7 +72,7 @@ impl Recording<'_> {
         }
         let graph = self.graph;
         let output = &*graph.value(graph.output()).name;
-        let taps: Vec<&str> = self.selected().map(|(_, value)| &*value.name).collect();
+        let taps = self.selected();
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
@@ -75,7 +80,7 @@ impl Recording<'_> {
         let mut runner = ModelRunner::new(self.file, graph, backend, &kv_layout, &[])?;
 
         let mut values = Vec::new();
-        for (id, value) in self.selected() {
+        for (id, value) in self.values() {
             let tapped = (id == graph.output()).then(|| tapped_name(output));
             values.extend(tapped.into_iter().chain([value.name.clone()]).map(|name| {
                 let shape = Shape { name, rows, cols: value.cols };
