@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use backend::{ConvertedWeights, Memory};
 use bytes::Bytes;
 use engine::{Engine, LogitRows, Model, Options};
-use gguf::Gguf;
+use gguf::{Gguf, UnsupportedTensor};
 use tokenizer::{Encode, Tokenizer};
 
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
@@ -20,6 +20,14 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     Ok(match &args.model {
         Some(named) => Gguf::open(find(named)?)?,
         None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
+    })
+}
+
+/// As [`file`], with tensors in unknown formats set aside.
+pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<UnsupportedTensor>)> {
+    Ok(match &args.model {
+        Some(named) => Gguf::inspect(find(named)?)?,
+        None => (file(args)?, Vec::new()),
     })
 }
 

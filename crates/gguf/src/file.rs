@@ -7,9 +7,10 @@ use indexmap::IndexMap;
 
 use crate::error::{Error, SplitProblem};
 use crate::metadata::Metadata;
+use crate::parse::Info;
 use crate::part::{Loaded, Part};
 use crate::split;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, UnsupportedTensor};
 use crate::version::Version;
 
 /// A model's metadata and tensors. Files stay mapped as long as this value or the data of any tensor lives.
@@ -32,7 +33,18 @@ impl Gguf {
     /// # Errors
     /// If the file cannot be read or is invalid, or if parts of a split model are missing or do not match.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        Gguf::load(path.as_ref(), Loaded::map)
+        Gguf::load(path.as_ref(), Loaded::map, None)
+    }
+
+    /// As [`Gguf::open`], but sets tensors in unknown formats aside. They are not among [`Gguf::tensors`], so that the result
+    /// is for listing what the file contains.
+    ///
+    /// # Errors
+    /// As [`Gguf::open`], except for tensors in unknown formats.
+    pub fn inspect(path: impl AsRef<Path>) -> Result<(Gguf, Vec<UnsupportedTensor>), Error> {
+        let mut unsupported = Vec::new();
+        let gguf = Gguf::load(path.as_ref(), Loaded::map, Some(&mut unsupported))?;
+        Ok((gguf, unsupported))
     }
 
     /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files
@@ -41,13 +53,17 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`], and if memory is exhausted.
     pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
-        Gguf::load(path.as_ref(), Loaded::read)
+        Gguf::load(path.as_ref(), Loaded::read, None)
     }
 
-    fn load(path: &Path, load: fn(&Path) -> Result<Loaded, Error>) -> Result<Gguf, Error> {
+    fn load(
+        path: &Path,
+        load: fn(&Path) -> Result<Loaded, Error>,
+        unsupported: Option<&mut Vec<UnsupportedTensor>>,
+    ) -> Result<Gguf, Error> {
         let first = load(path)?;
         let others = split::load_others(path, &first, load)?;
-        Gguf::assemble(first, others)
+        Gguf::assemble(first, others, unsupported)
     }
 
     /// Validates a file in memory; tensors are slices of `bytes`.
@@ -66,10 +82,15 @@ impl Gguf {
         let part = Part { file: name.to_owned(), bytes, map: None };
         let first = Loaded::parse(part)?;
         split::refuse(&first)?;
-        Gguf::assemble(first, Vec::new())
+        Gguf::assemble(first, Vec::new(), None)
     }
 
-    fn assemble(first: Loaded, others: Vec<Loaded>) -> Result<Gguf, Error> {
+    /// Tensors in unknown formats go to `unsupported`; without it, they are an error.
+    fn assemble(
+        first: Loaded,
+        others: Vec<Loaded>,
+        mut unsupported: Option<&mut Vec<UnsupportedTensor>>,
+    ) -> Result<Gguf, Error> {
         let mut gguf = Gguf {
             version: first.parsed.version,
             alignment: first.parsed.alignment,
@@ -81,8 +102,21 @@ impl Gguf {
         for Loaded { part, parsed } in std::iter::once(first).chain(others) {
             gguf.tensors.reserve(parsed.tensors.len());
             for info in parsed.tensors {
+                let format = match (&info.format, &mut unsupported) {
+                    (Ok(format), _) => *format,
+                    (Err(format), Some(unsupported)) => {
+                        let (index, format) = (gguf.tensors.len() + unsupported.len(), *format);
+                        let Info { name, shape, .. } = info;
+                        unsupported.push(UnsupportedTensor { index, name, shape, format });
+                        continue;
+                    }
+                    (Err(format), None) => {
+                        let fault = info.fault((*format).into());
+                        return Err(Error::Malformed { file: part.file, fault });
+                    }
+                };
                 let data = part.bytes.slice(info.range);
-                let tensor = Tensor { name: info.name, shape: info.shape, format: info.format, data };
+                let tensor = Tensor { name: info.name, shape: info.shape, format, data };
                 if let Some(twice) = gguf.tensors.insert(tensor.name.clone(), tensor) {
                     let problem = SplitProblem::Duplicate { name: twice.name };
                     return Err(Error::Split { file: part.file, problem });

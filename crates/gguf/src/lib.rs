@@ -24,7 +24,7 @@ pub use error::{Error, Fault, Item, Problem, SplitProblem};
 pub use file::Gguf;
 pub use map::survive_truncation;
 pub use metadata::{Metadata, WrongType};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, UnsupportedTensor};
 pub use value::{Array, Value, ValueType, quoted};
 pub use version::Version;
 pub use writer::{Layout, WriteError, Writer, write};

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use quant::Format;
+use quant::{Format, UnsupportedFormat};
 
 use crate::cursor::{At, Cursor};
 use crate::error::{Fault, Item, Problem};
@@ -29,13 +29,21 @@ pub(crate) struct Parsed {
     pub(crate) tensors: Vec<Info>,
 }
 
-/// A tensor and the byte range of its data in the file.
+/// A tensor and the byte range of its data in the file, which is empty if the format is unknown.
 #[derive(Debug)]
 pub(crate) struct Info {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
-    pub(crate) format: Format,
+    pub(crate) format: Result<Format, UnsupportedFormat>,
+    /// File offset of the entry in the tensor list.
+    pub(crate) at: u64,
     pub(crate) range: Range<usize>,
+}
+
+impl Info {
+    pub(crate) fn fault(&self, problem: Problem) -> Fault {
+        Fault { item: Item::Tensor(self.name.clone()), offset: self.at, problem }
+    }
 }
 
 impl Parsed {
@@ -212,18 +220,10 @@ pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
 /// An entry of the tensor list.
 struct Entry {
     info: Info,
-    /// File offset of the entry.
-    at: u64,
     /// Data offset, relative to the start of all data.
     start: u64,
     /// Size of the data in bytes.
     len: u64,
-}
-
-impl Entry {
-    fn fault(&self, problem: Problem) -> Fault {
-        Fault { item: Item::Tensor(self.info.name.clone()), offset: self.at, problem }
-    }
 }
 
 /// Reads the tensor list, without data ranges.
@@ -238,20 +238,23 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
         })?;
         entries.push(match layout(cursor) {
             Ok((shape, format, start, len)) => {
-                Entry { info: Info { name, shape, format, range: 0..0 }, at, start, len }
+                Entry { info: Info { name, shape, format, at, range: 0..0 }, start, len }
             }
             Err(At { problem, .. }) => return Err(Fault { item: Item::Tensor(name), offset: at, problem }),
         });
     }
     let mut names = HashSet::with_capacity(tensors);
     match entries.iter().find(|entry| !names.insert(&entry.info.name)) {
-        Some(twice) => Err(twice.fault(Problem::Duplicate)),
+        Some(twice) => Err(twice.info.fault(Problem::Duplicate)),
         None => Ok(entries),
     }
 }
 
-/// Reads the rest of an entry after its name: shape, format, start and length of the data.
-fn layout(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> {
+/// Shape, format, and start and length of the data; the length of data in an unknown format counts as 0.
+type TensorLayout = (Vec<usize>, Result<Format, UnsupportedFormat>, u64, u64);
+
+/// Reads the rest of an entry after its name.
+fn layout(cursor: &mut Cursor) -> Result<TensorLayout, At> {
     let dims = cursor.scalar::<u32>("the number of dimensions")?;
     if dims as usize > MAX_DIMS {
         return cursor.fail(Problem::TooManyDims(dims));
@@ -262,8 +265,8 @@ fn layout(cursor: &mut Cursor) -> Result<(Vec<usize>, Format, u64, u64), At> {
     }
     let format = Format::from_id(cursor.scalar("the tensor type")?);
     let start = cursor.scalar("the tensor offset")?;
-    let format = format.or_else(|unsupported| cursor.fail(unsupported.into()))?;
-    let len = byte_len(&shape, format).or_else(|problem| cursor.fail(problem))?;
+    let len = format.as_ref().map_or(Ok(0), |&format| byte_len(&shape, format));
+    let len = len.or_else(|problem| cursor.fail(problem))?;
     let Ok(shape) = shape.iter().map(|&dim| usize::try_from(dim)).collect() else {
         return cursor.fail(Problem::Overflow(shape));
     };
@@ -282,7 +285,7 @@ fn locate_data(
     for entry in &mut entries {
         let Entry { start: offset, len, .. } = *entry;
         if !offset.is_multiple_of(alignment) {
-            return Err(entry.fault(Problem::Misaligned { offset, alignment }));
+            return Err(entry.info.fault(Problem::Misaligned { offset, alignment }));
         }
         let start = data_start.saturating_add(offset);
         let end = start.saturating_add(len);
@@ -290,7 +293,7 @@ fn locate_data(
             (Ok(start), Ok(end)) if end <= file_len => entry.info.range = start..end,
             _ => {
                 let file_len = file_len as u64;
-                return Err(entry.fault(Problem::PastEnd { start, end, file_len }));
+                return Err(entry.info.fault(Problem::PastEnd { start, end, file_len }));
             }
         }
     }
@@ -298,7 +301,7 @@ fn locate_data(
     by_start.sort_by_key(|entry| entry.info.range.start);
     for (before, after) in by_start.iter().zip(by_start.iter().skip(1)) {
         if before.info.range.end > after.info.range.start {
-            return Err(after.fault(Problem::Overlap { other: before.info.name.clone() }));
+            return Err(after.info.fault(Problem::Overlap { other: before.info.name.clone() }));
         }
     }
     Ok(entries.into_iter().map(|entry| entry.info).collect())

@@ -1,7 +1,7 @@
 //! Tensors.
 
 use bytes::Bytes;
-use quant::Format;
+use quant::{Format, UnsupportedFormat};
 
 use crate::error::Problem;
 
@@ -40,6 +40,19 @@ impl Tensor {
         let start = row.checked_mul(self.row_bytes())?;
         self.data.get(start..start.checked_add(self.row_bytes())?)
     }
+}
+
+/// A tensor in an unknown format, whose size in bytes is unknown, too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnsupportedTensor {
+    /// Number of tensors before it in the file.
+    pub index: usize,
+    /// The name.
+    pub name: String,
+    /// Dimensions as in the file.
+    pub shape: Vec<usize>,
+    /// The GGUF type id.
+    pub format: UnsupportedFormat,
 }
 
 /// Size in bytes of a tensor of this shape; fails for invalid shapes.

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 
 use backend::{KvLayout, PAGE, Taps, host_memory};
 use engine::Model;
-use gguf::Gguf;
+use gguf::{Gguf, UnsupportedTensor};
 use graph::{Graph, Group};
+use quant::UnsupportedFormat;
 use runner::Workload;
 use serde::Serialize;
 use tokenizer::{Choice, SpecialIds, Tokenizer};
@@ -49,11 +50,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned() };
-    let file = load::file(&model)?;
+    let (file, unsupported) = load::inspect(&model)?;
     load::introduce(&model, &file);
-    // Opened again, since an engine takes its file and may refuse it.
-    let memory = Model::new(load::file(&model)?).map_err(Into::into).and_then(|model| memory(&model, &args));
-    let report = Report::new(&file, memory);
+    // Opened again: an engine takes its file, and refuses tensors in unknown formats.
+    let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
+    let report = Report::new(&file, &unsupported, memory.and_then(|model| memory_needed(&model, &args)));
     if args.json {
         output::json(&report)?
     } else {
@@ -74,7 +75,7 @@ struct Report<'a> {
     #[serde(serialize_with = "value::or_error")]
     tokenizer: Result<TokenizerFacts, String>,
     tensors: Vec<TensorFacts<'a>>,
-    formats: BTreeMap<&'static str, Total>,
+    formats: BTreeMap<String, Total>,
     total: Total,
     /// What it takes to run the model on the CPU, or why it cannot be run.
     #[serde(serialize_with = "value::or_error")]
@@ -90,17 +91,20 @@ struct File<'a> {
 #[derive(Serialize)]
 struct TensorFacts<'a> {
     name: &'a str,
-    format: &'static str,
+    /// Such as `Q4_K`, or `type 42 (unknown)`.
+    format: String,
     /// Fastest dimension first, as in the file.
     shape: &'a [usize],
-    bytes: usize,
+    /// Null if the format is unknown.
+    bytes: Option<usize>,
 }
 
-#[derive(Clone, Copy, Default, Serialize)]
+#[derive(Clone, Copy, Serialize)]
 struct Total {
     tensors: usize,
     values: usize,
-    bytes: usize,
+    /// Null if a format is unknown.
+    bytes: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -162,21 +166,34 @@ struct KvGroup {
 }
 
 impl<'a> Report<'a> {
-    fn new(file: &'a Gguf, memory: anyhow::Result<MemoryNeeded>) -> Report<'a> {
-        let (mut formats, mut total) = (BTreeMap::<_, Total>::new(), Total::default());
-        for tensor in file.tensors() {
-            for total in [formats.entry(tensor.format.name()).or_default(), &mut total] {
+    fn new(
+        file: &'a Gguf,
+        unsupported: &'a [UnsupportedTensor],
+        memory: anyhow::Result<MemoryNeeded>,
+    ) -> Report<'a> {
+        let known = file.tensors().map(|tensor| TensorFacts {
+            name: &tensor.name,
+            format: tensor.format.name().to_owned(),
+            shape: &tensor.shape,
+            bytes: Some(tensor.data.len()),
+        });
+        let mut tensors: Vec<TensorFacts<'_>> = known.collect();
+        for UnsupportedTensor { index, name, shape, format: UnsupportedFormat { id, name: format } } in
+            unsupported
+        {
+            let format = format!("type {id} ({})", format.unwrap_or("unknown"));
+            tensors.insert(*index, TensorFacts { name, format, shape, bytes: None });
+        }
+        let none = Total { tensors: 0, values: 0, bytes: Some(0) };
+        let (mut formats, mut total) = (BTreeMap::new(), none);
+        for TensorFacts { format, shape, bytes, .. } in &tensors {
+            for total in [formats.entry(format.clone()).or_insert(none), &mut total] {
+                let values = shape.iter().fold(1, |values: usize, &dim| values.saturating_mul(dim));
                 total.tensors += 1;
-                total.values += tensor.row_len() * tensor.rows();
-                total.bytes += tensor.data.len();
+                total.values = total.values.saturating_add(values);
+                total.bytes = total.bytes.zip(*bytes).map(|(sum, bytes)| sum + bytes);
             }
         }
-        let tensors = file.tensors().map(|tensor| TensorFacts {
-            name: &tensor.name,
-            format: tensor.format.name(),
-            shape: &tensor.shape,
-            bytes: tensor.data.len(),
-        });
         Report {
             files: file.files().map(|(path, bytes)| File { path, bytes }).collect(),
             version: file.version() as u32,
@@ -184,7 +201,7 @@ impl<'a> Report<'a> {
             metadata: Entries(file.metadata()),
             hyper_parameters: hyper_parameters(file),
             tokenizer: tokenizer_facts(file).map_err(|error| error.to_string()),
-            tensors: tensors.collect(),
+            tensors,
             formats,
             total,
             memory: memory.map_err(|error| error.to_string()),
@@ -241,7 +258,7 @@ impl From<Choice> for Decision {
 }
 
 /// What an engine on the CPU backend would hold.
-fn memory(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
+fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
     let host = backends::host(BackendName::CPU, args.weights.into());
     let cpu = host.open()?;

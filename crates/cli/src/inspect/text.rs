@@ -94,18 +94,23 @@ fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
         return heading(out, "No tensors: only a vocabulary");
     }
     let total = |&Total { tensors, values, bytes }: &Total| {
-        format!("{}, {}, {}", counted(tensors, "tensor"), counted(values, "value"), size(bytes as u64))
+        format!("{}, {}, {}", counted(tensors, "tensor"), counted(values, "value"), size_if_known(bytes))
     };
     heading(out, &total(&report.total))?;
     let shapes: Vec<String> = report.tensors.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
     let names: Vec<String> = report.tensors.iter().map(|tensor| printable(tensor.name, "")).collect();
     let (name_width, shape_width) = (width(&names), width(&shapes));
+    let format_width = width(report.formats.keys());
     for ((tensor, name), shape) in report.tensors.iter().zip(&names).zip(&shapes) {
-        let (format, bytes) = (tensor.format, size(tensor.bytes as u64));
-        writeln!(out, "  {name:name_width$}  {format:6}  {shape:shape_width$}  {bytes:>11}")?;
+        let (format, bytes) = (&tensor.format, size_if_known(tensor.bytes));
+        writeln!(out, "  {name:name_width$}  {format:format_width$}  {shape:shape_width$}  {bytes:>12}")?;
     }
     heading(out, "By format")?;
-    write!(out, "{}", pairs(report.formats.iter().map(|(format, sum)| (*format, total(sum)))))
+    write!(out, "{}", pairs(report.formats.iter().map(|(format, sum)| (format.as_str(), total(sum)))))
+}
+
+fn size_if_known(bytes: Option<usize>) -> String {
+    bytes.map_or("size unknown".to_owned(), |bytes| size(bytes as u64))
 }
 
 fn tokenizer(facts: &TokenizerFacts) -> String {

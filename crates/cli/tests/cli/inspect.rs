@@ -87,6 +87,52 @@ fn what_cannot_be_run_can_be_seen() {
     assert!(text.contains("cannot be used: tokenizer model \"bert\""), "{text}");
 }
 
+#[test]
+fn a_tensor_of_an_unknown_type_is_listed_and_not_computed() {
+    let home = Home::new();
+    let mut file = std::fs::read(&home.model).expect("it is there");
+    // After the name: the number of dimensions, two dimensions, the type.
+    let name = b"blk.0.attn_k.weight";
+    let at = file.windows(name.len()).position(|bytes| bytes == name).expect("it is there");
+    file[at + name.len() + 4 + 2 * 8..][..4].copy_from_slice(&99u32.to_le_bytes());
+    write(&home.path("unknown.gguf"), file);
+
+    let text = home.run("inspect unknown.gguf").quiet();
+    let line = text.lines().find(|line| line.contains("blk.0.attn_k.weight")).expect("it is listed");
+    assert!(line.contains("type 99 (unknown)") && line.ends_with("size unknown"), "{line}");
+    assert!(text.contains("Cannot be run"), "{text}");
+
+    let (json, whole) =
+        (home.run("inspect unknown.gguf --json").json(), home.run("inspect MODEL --json").json());
+    let names = |json: &serde_json::Value| {
+        let tensors = json["tensors"].as_array().expect("tensors").iter();
+        tensors.map(|tensor| tensor["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&json), names(&whole), "in the order of the file");
+    let tensor = json["tensors"].as_array().expect("tensors").iter().find(|tensor| tensor["bytes"].is_null());
+    let expected = serde_json::json!({
+        "name": "blk.0.attn_k.weight", "format": "type 99 (unknown)", "shape": [256, 64], "bytes": null
+    });
+    assert_eq!(tensor, Some(&expected));
+    assert_eq!(json["total"]["values"], whole["total"]["values"]);
+    assert!(json["total"]["bytes"].is_null() && json["formats"]["F32"]["bytes"].is_u64(), "{json}");
+
+    for command in [
+        "run -m unknown.gguf -p x",
+        "logits -m unknown.gguf --tokens 1",
+        "trace -m unknown.gguf --tokens 1",
+        "perplexity -m unknown.gguf -f MODEL",
+        "quantize unknown.gguf out.gguf Q8_0",
+        "bench -m unknown.gguf",
+        "verify -m unknown.gguf",
+    ] {
+        let ran = home.run(command);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, Some(1), "{command}: {said}");
+        assert!(said.contains("blk.0.attn_k.weight") && said.contains("type 99"), "{command}: {said}");
+    }
+}
+
 /// Between the CPU and the reference are graphics processors, where there are any.
 #[test]
 fn devices_names_backends_and_kernels() {
