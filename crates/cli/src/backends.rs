@@ -1,10 +1,9 @@
 //! The devices of this machine that a command computes with.
 
-use std::num::NonZero;
 use std::sync::Arc;
 
 use anyhow::bail;
-use backend::{Backend, Device, DeviceInfo, DeviceKind, OpenOptions};
+use backend::{Device, DeviceInfo, DeviceKind, OpenOptions};
 use backend_cpu::Isa;
 use runner::DeviceConfig;
 use runner::placement::accelerators;
@@ -86,43 +85,4 @@ impl From<WeightsArgs> for OpenOptions {
             ..OpenOptions::default()
         }
     }
-}
-
-/// A way to compute on this machine: a backend, or one of its kernel sets.
-pub(crate) struct Candidate {
-    /// For people, such as `cpu (avx2)`.
-    pub(crate) name: String,
-    /// Which backend it is.
-    pub(crate) backend: BackendName,
-    /// Makes an instance without a model.
-    pub(crate) make: Box<Make>,
-}
-
-/// Makes an instance of a backend, without a model.
-pub(crate) type Make = dyn Fn() -> anyhow::Result<Box<dyn Backend>>;
-
-impl Candidate {
-    fn new(name: String, backend: BackendName, config: DeviceConfig) -> Candidate {
-        Candidate { name, backend, make: Box::new(move || Ok(config.open()?)) }
-    }
-}
-
-/// All that can compute here, on so many threads: kernel sets of the CPU, plain Rust first and the best
-/// last, then the reference.
-pub(crate) fn candidates(threads: Option<NonZero<usize>>, weights: WeightsArgs) -> Vec<Candidate> {
-    let options = OpenOptions::from(CpuArgs { threads, isa: None, weights });
-    let cpu = host(BackendName::CPU, options);
-    let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
-        let options = OpenOptions { instruction_set: Some(set), ..options };
-        Candidate::new(format!("cpu ({set})"), BackendName::CPU, DeviceConfig { options, ..cpu.clone() })
-    });
-    let reference = host(BackendName::REFERENCE, options);
-    let reference = Candidate::new("reference".to_owned(), BackendName::REFERENCE, reference);
-    sets.chain([reference]).collect()
-}
-
-/// The graphics processor `device`, which is backend `name`.
-pub(crate) fn graphics(name: BackendName, device: Arc<dyn Device>) -> Candidate {
-    let backend = device.info().backend.to_owned();
-    Candidate::new(backend, name, DeviceConfig { device, options: OpenOptions::default() })
 }

@@ -59,7 +59,7 @@ impl BackendName {
         BackendName::value_variants().iter().map(|name| name.name())
     }
 
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             BackendName::Auto => "auto",
             BackendName::HybridF32 => "hybrid-f32",

@@ -1,42 +1,43 @@
-//! A base: the log-probabilities of a model on a text, in the file that `llama-perplexity --kl-divergence-base` reads and writes:
-//! little-endian, nothing between the fields.
+//! A base: the log-probabilities of a model on a text, in the file format of `llama-perplexity --kl-divergence-base`:
+//! little-endian, without padding between the fields.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 8 | `_logits_` |
-//! | 4 | u32: tokens a window, `n_ctx` |
-//! | 4 | i32: tokens of the vocabulary, `n_vocab` |
+//! | 4 | u32: tokens per window, `n_ctx` |
+//! | 4 | i32: size of the vocabulary, `n_vocab` |
 //! | 4 | i32: windows, `n_chunk` |
-//! | 4 · `n_chunk` · `n_ctx` | i32: the text's token ids, before BOS took the first place of a window |
-//! | … | for each window the rows of its scored positions, `n_ctx - 1 - n_ctx / 2` of them |
+//! | 4 · `n_chunk` · `n_ctx` | i32: the text's token ids, without the BOS that replaces the first of a window |
+//! | … | for each window the rows of its `n_ctx - 1 - n_ctx / 2` scored positions |
 //!
 //! | bytes of a row | what |
 //! |---|---|
 //! | 4 | f32: `scale` |
 //! | 4 | f32: `min` |
 //! | 2 · `n_vocab` | u16: `q`; the log-probability of a token is `scale * q + min` |
-//! | 0 or 2 | makes the row whole 4 bytes |
+//! | 0 or 2 | padding to a multiple of 4 bytes |
 //!
-//! A log-probability more than 16 below the highest is written as that. Source: llama.cpp,
+//! Log-probabilities are at least the highest minus 16. Source: llama.cpp,
 //! `tools/perplexity/perplexity.cpp`.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use crate::statistics::log_sum_exp;
-use crate::{BaseError, Error, Windows};
+use backend::log_sum_exp;
 
-/// What a base begins with.
+use crate::{Error, Windows};
+
+/// The first bytes of a base.
 pub const MAGIC: &[u8; 8] = b"_logits_";
 
 /// Bytes before the token ids.
 const HEAD: u64 = 20;
 
-/// How far below the highest log-probability the lowest is that the format can hold, in nats.
+/// The range of log-probabilities that a row stores, below the highest, in nats.
 const DEPTH: f32 = 16.0;
 
-/// A base that is read row by row.
+/// Reads a base row by row.
 pub struct Reader {
     name: String,
     input: Box<dyn Read>,
@@ -49,28 +50,31 @@ impl Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// As [`Reader::new`], and when it is no regular file.
+    /// As [`Reader::new`], and if it is not a regular file.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         let name = path.display().to_string();
-        let wrong = |source: BaseError| Error::Base { name: name.clone(), source };
-        let read = |error: io::Error| wrong(error.into());
-        // Before it is opened: a pipe would wait for a writer.
-        if !std::fs::metadata(path).map_err(read)?.is_file() {
-            return Err(wrong(BaseError::Kind));
+        let error = |why: String| Error::Base { name: name.clone(), why };
+        let unreadable = |source: io::Error| error(cannot_read(source));
+        // Checked before it is opened: a pipe would wait for a writer.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(error("no file of log-probabilities: it is no regular file".to_owned()));
         }
-        let file = File::open(path).map_err(read)?;
-        let len = file.metadata().map_err(read)?.len();
+        let file = File::open(path).map_err(unreadable)?;
+        let len = file.metadata().map_err(unreadable)?.len();
         Reader::new(&name, Box::new(BufReader::with_capacity(1 << 20, file)), len)
     }
 
-    /// Reads head and token ids from `input`, which has `len` bytes. Both are checked before memory is taken for them.
+    /// Reads head and token ids from `input`, which has `len` bytes, and checks both before it allocates memory. `name` is
+    /// for errors.
     ///
     /// # Errors
-    /// When it is no base, or not a whole one; `name` says which.
+    /// If it is not a complete base.
     pub fn new(name: &str, mut input: Box<dyn Read>, len: u64) -> Result<Reader, Error> {
-        let (windows, row_bytes) =
-            head(&mut input, len).map_err(|source| Error::Base { name: name.to_owned(), source })?;
-        Ok(Reader { name: name.to_owned(), input, bytes: vec![0; row_bytes], next_row: 0, windows })
+        let name = name.to_owned();
+        match head(&mut input, len) {
+            Ok((windows, row)) => Ok(Reader { name, input, bytes: vec![0; row], next_row: 0, windows }),
+            Err(why) => Err(Error::Base { name, why }),
+        }
     }
 
     /// The text that was scored.
@@ -81,34 +85,44 @@ impl Reader {
     /// Checks that the base is of a model with `n_vocab` tokens, of windows of `n_ctx`, and of `text`, if that is given.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is not.
     pub fn check(&self, n_vocab: usize, n_ctx: usize, text: Option<&[u32]>) -> Result<(), Error> {
         let Windows { n_vocab: found, n_ctx: window, tokens } = &self.windows;
-        let differs = text.and_then(|text| {
-            let whole = &text[..text.len() / window * window];
-            let same = tokens.iter().zip(whole).take_while(|(a, b)| a == b).count();
-            (same < tokens.len()).then_some(same)
-        });
-        Err(self.wrong(match differs {
-            _ if *found != n_vocab => BaseError::Vocabulary { found: *found, n_vocab },
-            _ if *window != n_ctx => BaseError::Window { found: *window, n_ctx },
-            Some(at) => BaseError::Text { at },
-            None => return Ok(()),
-        }))
+        if *found != n_vocab {
+            return Err(self.error(format!(
+                "it is of a model with {found} tokens, this one's vocabulary has {n_vocab}; only models of one \
+                 vocabulary can be compared"
+            )));
+        }
+        if *window != n_ctx {
+            return Err(self.error(format!("it has windows of {found} tokens, not {n_ctx}", found = window)));
+        }
+        let Some(text) = text else { return Ok(()) };
+        let whole = &text[..text.len() / window * window];
+        let same = tokens.iter().zip(whole).take_while(|(a, b)| a == b).count();
+        if same < tokens.len() {
+            let why = format!("it is of another text: token {same} is the first to differ");
+            return Err(self.error(why));
+        }
+        Ok(())
     }
 
-    /// The log-probabilities at the next scored position, one a token of the vocabulary.
+    /// Reads the log-probabilities of the next scored position, one per token of the vocabulary.
     ///
     /// # Errors
-    /// When there are no more rows, or the row holds no log-probabilities.
+    /// If there is no further row, or its values are not log-probabilities.
     pub fn next_row(&mut self, log_probs: &mut Vec<f32>) -> Result<(), Error> {
-        self.input.read_exact(&mut self.bytes).map_err(|error| self.wrong(error.into()))?;
-        let (numbers, quants) = self.bytes.split_at(8);
-        let number = |i: usize| f32::from_le_bytes(std::array::from_fn(|j| numbers[4 * i + j]));
-        let (scale, min) = (number(0), number(1));
-        // The highest log-probability is 0 at most, but for rounding.
+        self.input.read_exact(&mut self.bytes).map_err(|error| self.error(cannot_read(error)))?;
+        let (scale_and_min, quants) = self.bytes.split_at(8);
+        let float = |i: usize| f32::from_le_bytes(std::array::from_fn(|j| scale_and_min[4 * i + j]));
+        let (scale, min) = (float(0), float(1));
+        // The highest log-probability is at most 0, except for rounding.
         if !(scale.is_finite() && scale >= 0.0 && min.is_finite() && scale * 65535.0 + min < 1.0) {
-            return Err(self.wrong(BaseError::Row { row: self.next_row, scale, min }));
+            return Err(self.error(format!(
+                "row {} has scale {scale} and minimum {min}, expected log-probabilities: finite, the scale not \
+                 negative, none above 0",
+                self.next_row
+            )));
         }
         log_probs.clear();
         let quants = quants.as_chunks().0.iter().take(self.windows.n_vocab);
@@ -117,24 +131,28 @@ impl Reader {
         Ok(())
     }
 
-    fn wrong(&self, source: BaseError) -> Error {
-        Error::Base { name: self.name.clone(), source }
+    fn error(&self, why: String) -> Error {
+        Error::Base { name: self.name.clone(), why }
     }
 }
 
-/// What is before the rows, and how many bytes a row has.
-fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), BaseError> {
+fn cannot_read(error: io::Error) -> String {
+    format!("cannot read it: {error}")
+}
+
+/// Reads all that precedes the rows; returns the bytes of a row, too.
+fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), String> {
     let mut head = [0; HEAD as usize];
     let is_short = len < HEAD;
-    input.read_exact(&mut head[..len.min(HEAD) as usize])?;
+    input.read_exact(&mut head[..len.min(HEAD) as usize]).map_err(cannot_read)?;
     if !head.starts_with(MAGIC) {
-        return Err(BaseError::Magic);
+        return Err("no file of log-probabilities: it does not begin with `_logits_`".to_owned());
     }
     let field = |at: usize| i32::from_le_bytes(std::array::from_fn(|i| head[at + i]));
     let (n_ctx, n_vocab, n_chunk) = (i64::from(field(8) as u32), i64::from(field(12)), i64::from(field(16)));
     for (field, found, least) in [("n_ctx", n_ctx, 3), ("n_vocab", n_vocab, 1), ("n_chunk", n_chunk, 1)] {
         if found < least && !is_short {
-            return Err(BaseError::Size { field, found, least });
+            return Err(format!("{field} is {found}, expected at least {least}"));
         }
     }
     let wide = |x: i64| u128::from(x.unsigned_abs());
@@ -142,31 +160,34 @@ fn head(input: &mut impl Read, len: u64) -> Result<(Windows, usize), BaseError> 
     let row_bytes = 8 + 4 * wide(n_vocab).div_ceil(2);
     let expected = u128::from(HEAD) + wide(n_chunk) * (4 * wide(n_ctx) + positions * row_bytes);
     if is_short || u128::from(len) != expected {
-        return Err(BaseError::Length { found: len, expected, n_chunk, n_ctx, n_vocab });
+        return Err(format!(
+            "it has {len} bytes, but {n_chunk} windows of {n_ctx} tokens and a vocabulary of {n_vocab} take \
+             {expected}; it was cut short or is damaged"
+        ));
     }
-    // From here on the sizes are less than the file's, which fits the disk.
-    let size = |x: i64| usize::try_from(x).map_err(io::Error::other);
+    // The sizes are now known to be smaller than the file.
+    let size = |x: i64| usize::try_from(x).map_err(|error| error.to_string());
     let (n_ctx, n_vocab, n_chunk) = (size(n_ctx)?, size(n_vocab)?, size(n_chunk)?);
     let mut bytes = vec![0; 4 * n_ctx];
     let mut tokens = Vec::with_capacity(n_ctx * n_chunk);
     for _ in 0..n_chunk {
-        input.read_exact(&mut bytes)?;
+        input.read_exact(&mut bytes).map_err(cannot_read)?;
         tokens.extend(bytes.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)));
     }
-    if let Some(at) = tokens.iter().position(|&id| id as usize >= n_vocab) {
-        return Err(BaseError::Token { at, id: tokens[at], n_vocab });
+    match tokens.iter().position(|&id| id as usize >= n_vocab) {
+        Some(at) => Err(format!("token {at} is {}, but its vocabulary has {n_vocab} tokens", tokens[at])),
+        None => Ok((Windows { n_ctx, n_vocab, tokens }, row_bytes as usize)),
     }
-    Ok((Windows { n_ctx, n_vocab, tokens }, row_bytes as usize))
 }
 
-/// A base that is written row by row.
+/// Writes a base row by row.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes everything before the rows.
+    /// Writes all that precedes the rows.
     ///
     /// # Errors
     /// Those of `out`.
@@ -179,7 +200,7 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out })
     }
 
-    /// Writes the log-probabilities that `logits`, all finite, stand for.
+    /// Writes the log-probabilities of `logits`, all finite.
     ///
     /// # Errors
     /// Those of the sink.
@@ -187,10 +208,9 @@ impl<W: Write> Writer<W> {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let min = logits.iter().copied().fold(f32::INFINITY, f32::min).max(max - DEPTH);
         let scale = (max - min) / 65535.0;
-        // The sum is over logits less the highest, so its logarithm is what probabilities are less by.
-        let sum = log_sum_exp(logits, max) as f32;
+        let total = (log_sum_exp(logits) - f64::from(max)) as f32;
         self.out.write_all(&scale.to_le_bytes())?;
-        self.out.write_all(&(min - max - sum).to_le_bytes())?;
+        self.out.write_all(&(min - max - total).to_le_bytes())?;
         let steps = if scale > 0.0 { 1.0 / scale } else { 0.0 };
         for &logit in logits {
             let quant = if logit > min { (steps * (logit - min)).round_ties_even() as u16 } else { 0 };
@@ -202,7 +222,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Flushes the sink and gives it back.
+    /// Flushes the sink and returns it.
     ///
     /// # Errors
     /// Those of the sink.

@@ -1,15 +1,16 @@
-//! How well a model predicts a text.
+//! How well a model predicts a text, and whether this machine computes it correctly.
 //!
-//! [`perplexity`] scores [`Windows`] of a text as `llama-perplexity` does. Log-probabilities can be written as a [`base`],
-//! and compared with one of another model: the [`Divergence`].
+//! [`perplexity`] scores [`Windows`] of a text as `llama-perplexity` does. It writes log-probabilities as a [`base`], or
+//! compares them with the base of another model: the [`Divergence`]. [`verify`] compares backends with the reference.
 
 pub mod base;
 mod error;
 mod perplexity;
 mod statistics;
+pub mod verify;
 mod windows;
 
-pub use error::{BaseError, Error};
+pub use error::Error;
 pub use perplexity::{Beside, Score, perplexity};
-pub use statistics::{Divergence, Estimate, PERCENTILES, Spread};
+pub use statistics::{Divergence, Estimate, Spread};
 pub use windows::Windows;

@@ -1,8 +1,8 @@
 //! Perplexity, as `llama-perplexity` measures it.
 //!
-//! The text's tokens are cut into windows; the first token of each is replaced by BOS where the tokenizer puts one before
-//! a prompt. In the second half of a window each token is scored by the logits before it. Perplexity is `exp` of the mean
-//! negative log-likelihood of the scored tokens. No more than a row of logits is held at a time.
+//! The text's tokens are cut into windows, whose first token is replaced by BOS if the tokenizer adds BOS to prompts. In the
+//! second half of a window, each token is scored by the logits before it. Perplexity is `exp` of the mean negative
+//! log-likelihood of the scored tokens. Only one row of logits is in memory at a time.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,16 +10,16 @@ use std::ops::ControlFlow;
 use engine::{Engine, LogitRows};
 
 use crate::base::Reader;
-use crate::statistics::{Comparison, Likelihood};
+use crate::statistics::{Comparison, Sums, nll};
 use crate::{Divergence, Error, Estimate, Windows};
 
-/// What logits are for, besides the perplexity.
+/// A second use of the logits.
 pub enum Beside<'a> {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// They are given to this, such as [`Writer::push`](crate::base::Writer::push), which may refuse them.
+    /// Each row is passed to this, such as [`Writer::push`](crate::base::Writer::push).
     Rows(&'a mut dyn FnMut(&[f32]) -> io::Result<()>),
-    /// They are compared with a base, which is of the same windows or begins with them.
+    /// Each row is compared with a base that begins with the same windows.
     Base(&'a mut Reader),
 }
 
@@ -30,30 +30,44 @@ pub struct Score {
     pub perplexity: Estimate,
     /// Mean negative log-likelihood of a scored token, in nats.
     pub nll: Estimate,
-    /// That of each scored token, for paired comparisons.
+    /// The negative log-likelihood of each scored token, for paired comparisons.
     pub token_nll: Vec<f32>,
     /// How far the model is from the base.
     pub divergence: Option<Divergence>,
 }
 
-/// Runs all windows on `engine`, whose context has room for one. After each scored token `progress` is called with the
-/// tokens that are done and, after the first window, the perplexity so far.
+/// Scores all windows on `engine`, whose context must be at least as long as a window. After each scored token it calls
+/// `progress` with the number of tokens computed and, after the first window, the perplexity so far.
 ///
 /// # Errors
-/// When the engine cannot compute a window, logits are not finite, or the base cannot be read or written.
+/// If the engine cannot compute a window, logits are not finite, or the base cannot be read or written.
 pub fn perplexity(
     engine: &mut Engine,
     windows: &Windows,
-    beside: Beside<'_>,
+    mut beside: Beside<'_>,
     progress: &mut dyn FnMut(usize, Option<f64>),
 ) -> Result<Score, Error> {
     let tokenizer = engine.model().tokenizer();
     let bos = tokenizer.special_ids().bos.filter(|_| tokenizer.adds_bos());
-    let (likelihood, comparison) = (Likelihood::default(), Comparison::default());
-    let mut scoring = Scoring { likelihood, comparison, token_nll: Vec::new(), beside, base_row: Vec::new() };
+    let (mut sums, mut token_nll) = (Sums::default(), Vec::new());
+    let (mut comparison, mut base_row) = (Comparison::default(), Vec::new());
+    let mut score = |sums: &mut Sums, logits: &[f32], next: u32| {
+        let nll = nll(logits, next);
+        sums.add(nll);
+        token_nll.push(nll as f32);
+        match &mut beside {
+            Beside::Nothing => {}
+            Beside::Rows(take) => take(logits)?,
+            Beside::Base(reader) => {
+                reader.next_row(&mut base_row)?;
+                comparison.add(nll, logits, &base_row, next);
+            }
+        }
+        Ok(())
+    };
     let mut so_far = None;
     for (number, window) in windows.tokens.chunks_exact(windows.n_ctx).enumerate() {
-        // What follows the last token is not known.
+        // No token follows the last one.
         let mut tokens = window[..window.len() - 1].to_vec();
         if let Some(bos) = bos {
             tokens[0] = bos;
@@ -65,46 +79,15 @@ pub fn perplexity(
                     let (window, logit) = (number + 1, logits[token]);
                     Err(Error::NotFinite { window, position, token, logit })
                 }
-                None => scoring.add(logits, window[position + 1]),
+                None => score(&mut sums, logits, window[position + 1]),
             };
             progress(number * windows.n_ctx + position, so_far);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         result?;
-        so_far = Some(scoring.likelihood.perplexity().value);
+        so_far = Some(sums.mean().exp().value);
     }
-    Ok(scoring.finish())
-}
-
-/// Sums over scored positions.
-struct Scoring<'a> {
-    likelihood: Likelihood,
-    comparison: Comparison,
-    token_nll: Vec<f32>,
-    beside: Beside<'a>,
-    base_row: Vec<f32>,
-}
-
-impl Scoring<'_> {
-    /// Takes the logits of a scored position and the token after it.
-    fn add(&mut self, logits: &[f32], next: u32) -> Result<(), Error> {
-        let nll = self.likelihood.add(logits, next);
-        self.token_nll.push(nll as f32);
-        match &mut self.beside {
-            Beside::Nothing => {}
-            Beside::Rows(take) => take(logits)?,
-            Beside::Base(reader) => {
-                reader.next_row(&mut self.base_row)?;
-                self.comparison.add(nll, logits, &self.base_row, next);
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Score {
-        let has_base = matches!(self.beside, Beside::Base(_));
-        let divergence = has_base.then(|| self.comparison.divergence(&self.likelihood));
-        let (perplexity, nll) = (self.likelihood.perplexity(), self.likelihood.mean());
-        Score { perplexity, nll, token_nll: self.token_nll, divergence }
-    }
+    let nll = sums.mean();
+    let divergence = matches!(beside, Beside::Base(_)).then(|| comparison.divergence(&sums));
+    Ok(Score { perplexity: nll.exp(), nll, token_nll, divergence })
 }

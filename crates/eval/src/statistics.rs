@@ -1,27 +1,25 @@
-//! Figures of logits and of a base's log-probabilities, as `llama-perplexity` defines them. Sums are in f64.
+//! Statistics of logits and of a base's log-probabilities, as `llama-perplexity` defines them. Sums are in f64.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use backend::{arg_max, log_sum_exp};
+use serde::ser::{Serialize, Serializer};
 
-/// Base log-probabilities that are not more than this add nothing to a divergence.
-const LEAST_LOG_PROB: f32 = -16.0;
+/// Base log-probabilities up to this one add nothing to a divergence.
+const MIN_LOG_PROB: f32 = -16.0;
 
-/// A figure and its standard error.
+/// A value and its standard error, in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Estimate {
-    /// The figure.
     pub value: f64,
-    /// Its standard error, in the same unit.
     pub standard_error: f64,
 }
 
 impl Estimate {
-    /// `exp` of it.
-    fn exp(self) -> Estimate {
+    pub(crate) fn exp(self) -> Estimate {
         let value = self.value.exp();
         Estimate { value, standard_error: value * self.standard_error }
     }
 
-    /// Its square root.
     fn sqrt(self) -> Estimate {
         let value = self.value.sqrt();
         let standard_error = if value > 0.0 { 0.5 / value * self.standard_error } else { 0.0 };
@@ -29,9 +27,20 @@ impl Estimate {
     }
 }
 
-/// `ln(sum_i exp(logits[i] - max))`, `max` the highest of them.
-pub(crate) fn log_sum_exp(logits: &[f32], max: f32) -> f64 {
-    logits.iter().map(|&logit| (f64::from(logit) - f64::from(max)).exp()).sum::<f64>().ln()
+/// The negative log-likelihood of token `next`, in nats.
+pub(crate) fn nll(logits: &[f32], next: u32) -> f64 {
+    log_sum_exp(logits) - f64::from(logits[next as usize])
+}
+
+/// `sum p ln(p / q)` in nats: `p` by its log-probabilities, `q` by its logits.
+pub(crate) fn kl_divergence(base: &[f32], logits: &[f32]) -> f64 {
+    let total = log_sum_exp(logits);
+    let counted = base.iter().zip(logits).filter(|(base, _)| **base > MIN_LOG_PROB);
+    let terms = counted.map(|(&base, &logit)| {
+        let base = f64::from(base);
+        base.exp() * (base - (f64::from(logit) - total))
+    });
+    terms.sum()
 }
 
 /// Sums of a quantity over positions.
@@ -61,37 +70,7 @@ impl Sums {
     }
 }
 
-/// Negative log-likelihoods of a text's scored tokens, in nats.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Likelihood(Sums);
-
-impl Likelihood {
-    /// Takes the logits of a position and the token that follows it. Returns the token's negative
-    /// log-likelihood.
-    pub(crate) fn add(&mut self, logits: &[f32], next: u32) -> f64 {
-        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let nll = f64::from(max) + log_sum_exp(logits, max) - f64::from(logits[next as usize]);
-        self.0.add(nll);
-        nll
-    }
-
-    /// Scored tokens.
-    pub(crate) fn count(&self) -> usize {
-        self.0.count
-    }
-
-    /// Mean negative log-likelihood.
-    pub(crate) fn mean(&self) -> Estimate {
-        self.0.mean()
-    }
-
-    /// `exp` of the mean.
-    pub(crate) fn perplexity(&self) -> Estimate {
-        self.mean().exp()
-    }
-}
-
-/// A model's distributions beside a base's, over positions of a text.
+/// Compares a model with a base, over positions of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     base: Sums,
@@ -106,23 +85,15 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Takes the model's logits and the base's log-probabilities of a position, the token that follows
-    /// it, and the model's negative log-likelihood of that.
+    /// Adds a position: the model's logits, the base's log-probabilities, and the next token with its negative
+    /// log-likelihood.
     pub(crate) fn add(&mut self, nll: f64, logits: &[f32], base: &[f32], next: u32) {
         let base_nll = -f64::from(base[next as usize]);
         self.base.add(base_nll);
         self.products += nll * base_nll;
 
-        let (top, base_top) = (argmax(logits), argmax(base));
-        self.same_top += usize::from(top == base_top);
-        let max = logits[top];
-        let total = f64::from(max) + log_sum_exp(logits, max);
-        let counted = base.iter().zip(logits).filter(|(base, _)| **base > LEAST_LOG_PROB);
-        let kl = counted.map(|(&base, &logit)| {
-            let base = f64::from(base);
-            base.exp() * (base - (f64::from(logit) - total))
-        });
-        let kl: f64 = kl.sum();
+        self.same_top += usize::from(arg_max(logits) == arg_max(base));
+        let kl = kl_divergence(base, logits);
         self.kl.add(kl);
         self.kl_values.push(kl as f32);
 
@@ -132,10 +103,10 @@ impl Comparison {
         self.p_diff_values.push(p_diff as f32);
     }
 
-    /// All figures; `likelihood` is the model's, of the same positions.
-    pub(crate) fn divergence(mut self, likelihood: &Likelihood) -> Divergence {
-        let count = likelihood.count() as f64;
-        let (model, base) = (likelihood.mean(), self.base.mean());
+    /// `nll` sums the model's negative log-likelihoods at the same positions.
+    pub(crate) fn divergence(mut self, nll: &Sums) -> Divergence {
+        let count = nll.count as f64;
+        let (model, base) = (nll.mean(), self.base.mean());
         let covariance = if count > 1.0 {
             (self.products / count - model.value * base.value) / (count - 1.0)
         } else {
@@ -175,11 +146,6 @@ impl Comparison {
     }
 }
 
-/// The place of the highest; the first of equals.
-fn argmax(values: &[f32]) -> usize {
-    (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
-}
-
 /// How far a model is from a base. Divergences are in nats, probabilities from 0 to 1.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Divergence {
@@ -209,46 +175,47 @@ pub struct Divergence {
     pub same_top: Estimate,
 }
 
-/// The percentiles of a [`Spread`], the highest first, and their names in JSON.
-pub const PERCENTILES: [(&str, f64); 13] = [
-    ("maximum", 100.0),
-    ("p99_9", 99.9),
-    ("p99", 99.0),
-    ("p95", 95.0),
-    ("p90", 90.0),
-    ("p75", 75.0),
-    ("median", 50.0),
-    ("p25", 25.0),
-    ("p10", 10.0),
-    ("p5", 5.0),
-    ("p1", 1.0),
-    ("p0_1", 0.1),
-    ("minimum", 0.0),
+/// The percentiles of values, the highest first, interpolated between neighbouring values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread([f32; PERCENTILES.len()]);
+
+/// Names in JSON, names of `llama-perplexity`, and percents.
+const PERCENTILES: [(&str, &str, f64); 13] = [
+    ("maximum", "Maximum", 100.0),
+    ("p99_9", "99.9%", 99.9),
+    ("p99", "99.0%", 99.0),
+    ("p95", "95.0%", 95.0),
+    ("p90", "90.0%", 90.0),
+    ("p75", "75.0%", 75.0),
+    ("median", "Median", 50.0),
+    ("p25", "25.0%", 25.0),
+    ("p10", "10.0%", 10.0),
+    ("p5", " 5.0%", 5.0),
+    ("p1", " 1.0%", 1.0),
+    ("p0_1", " 0.1%", 0.1),
+    ("minimum", "Minimum", 0.0),
 ];
 
-/// The [`PERCENTILES`] of values, in that order, interpolated between neighbouring values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread(pub [f32; PERCENTILES.len()]);
-
 impl Spread {
-    /// Sorts `values`, of which there is one at least.
+    /// Sorts `values`, which must not be empty.
     fn of(values: &mut [f32]) -> Spread {
         values.sort_by(f32::total_cmp);
-        Spread(PERCENTILES.map(|(_, percent)| {
-            let place = percent / 100.0 * (values.len() - 1) as f64;
-            let (below, above) = (place.floor() as usize, place.ceil() as usize);
-            let part = place - place.floor();
+        Spread(PERCENTILES.map(|(.., percent)| {
+            let index = percent / 100.0 * (values.len() - 1) as f64;
+            let (below, above) = (index.floor() as usize, index.ceil() as usize);
+            let part = index - index.floor();
             ((1.0 - part) * f64::from(values[below]) + part * f64::from(values[above])) as f32
         }))
+    }
+
+    /// The values with the names that `llama-perplexity` prints.
+    pub fn labelled(&self) -> impl Iterator<Item = (&'static str, f32)> {
+        PERCENTILES.iter().zip(self.0).map(|(&(_, label, _), value)| (label, value))
     }
 }
 
 impl Serialize for Spread {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for ((name, _), value) in PERCENTILES.iter().zip(self.0) {
-            map.serialize_entry(name, &value)?;
-        }
-        map.end()
+        serializer.collect_map(PERCENTILES.iter().zip(self.0).map(|(&(name, ..), value)| (name, value)))
     }
 }

@@ -24,7 +24,7 @@ const MAY_USE: [(&str, &str); 20] = [
     ("backend-wgpu", "backend graph quant"),
     ("runner", "backend gguf graph"),
     ("engine", "outfile models backend runner tokenizer chat gguf graph"),
-    ("eval", "engine"),
+    ("eval", "quant gguf tokenizer graph models quantize backend runner engine"),
     ("trace", "outfile models backend runner gguf graph quant"),
     ("demo-model", ""),
     ("testkit", "backend runner demo-model gguf graph models quant synth"),

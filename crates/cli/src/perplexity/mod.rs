@@ -88,7 +88,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             base.windows().clone()
         }
         None => Windows::new(text.unwrap_or_default(), n_ctx, n_vocab).map_err(|error| match error {
-            Error::Window { .. } => Usage(error.to_string()).into(),
+            Error::Window(_) => Usage(error.to_string()).into(),
             error => anyhow::Error::from(error),
         })?,
     };

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use eval::{Divergence, Estimate, Score, Spread, Windows};
+use eval::{Divergence, Estimate, Score, Windows};
 use serde::Serialize;
 
 use crate::output::{self, counted};
@@ -74,7 +74,7 @@ fn print_divergence(out: &mut impl Write, found: &Divergence) -> std::io::Result
     let kl = found.kl_spread;
     writeln!(out, "\n====== KL divergence statistics ======")?;
     writeln!(out, "Mean    KLD: {:>10.6} ± {:>10.6}", found.kl.value, found.kl.standard_error)?;
-    for (name, value) in named(&kl).filter(|(name, _)| !["75.0%", "25.0%"].contains(name)) {
+    for (name, value) in kl.labelled().filter(|(name, _)| !["75.0%", "25.0%"].contains(name)) {
         writeln!(out, "{name:<7} KLD: {value:>10.6}")?;
     }
 
@@ -83,18 +83,9 @@ fn print_divergence(out: &mut impl Write, found: &Divergence) -> std::io::Result
     };
     writeln!(out, "\n====== Token probability statistics ======")?;
     writeln!(out, "Mean    Δp: {}", percent(found.p_diff))?;
-    for (name, value) in named(&found.p_diff_spread) {
+    for (name, value) in found.p_diff_spread.labelled() {
         writeln!(out, "{name:<7} Δp: {:>6.3}%", 100.0 * value)?;
     }
     writeln!(out, "RMS Δp    : {}", percent(found.p_diff_rms))?;
     writeln!(out, "Same top p: {}", percent(found.same_top))
-}
-
-/// A spread's values under llama.cpp's names, the highest first.
-fn named(spread: &Spread) -> impl Iterator<Item = (&'static str, f32)> {
-    const NAMES: [&str; 13] = [
-        "Maximum", "99.9%", "99.0%", "95.0%", "90.0%", "75.0%", "Median", "25.0%", "10.0%", " 5.0%", " 1.0%",
-        " 0.1%", "Minimum",
-    ];
-    NAMES.into_iter().zip(spread.0)
 }

@@ -1,6 +1,6 @@
 //! `verify`: good models are good, and each kind of damage is seen.
 
-use gguf::{Array, Gguf, Metadata, Tensor, Value};
+use gguf::{Array, Metadata, Tensor, Value};
 use quant::Format;
 use serde_json::Value as Json;
 use testkit::llama::Spec;
@@ -73,7 +73,7 @@ fn good_models_are_good() {
     }
     let home = Home::with(&spec(Format::F16));
     let all = checks(&home, "", 0);
-    assert_eq!(named(&all, "skipped"), ["known answers"]);
+    assert!(named(&all, "skipped").is_empty(), "{all:?}");
     let names = named(&all, "good");
     for name in [
         "file",
@@ -88,7 +88,7 @@ fn good_models_are_good() {
     }
     let reference = checks(&home, "--backend reference", 0);
     assert!(!named(&reference, "good").iter().any(|name| name.starts_with("cpu")), "{reference:?}");
-    assert!(named(&reference, "good").contains(&"reference: chunks"), "{reference:?}");
+    assert!(named(&reference, "good").contains(&"reference: steps"), "{reference:?}");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_weight_that_is_no_number_is_named() {
         data[400 * row..][..4].copy_from_slice(&f32::INFINITY.to_le_bytes());
         tensor.data = data.into();
     });
-    let said = "2 values not finite; the first is NaN in `blk.0.ffn_up.weight` (F32), row 3, column 5";
+    let said = "2 weights are not finite; the first is NaN in `blk.0.ffn_up.weight` (F32), row 3, column 5";
     let checks = is_bad(&home, "weights", said);
     assert!(named(&checks, "good").contains(&"tokenizer"), "what is good is still said to be");
     only_weights_are_bad(&checks);
@@ -158,8 +158,8 @@ fn a_template_that_makes_no_prompts_is_bad() {
     for (template, said) in [
         ("{% for message in messages %}{{ message.content }}", "expected"),
         ("{{ raise_exception('no') }}", "no"),
-        ("Say something: {{ messages[0].role }}", "what the user said is not in the prompt"),
-        ("{{ messages[0].content }}", "a second turn: what the assistant said is not in the prompt"),
+        ("Say something: {{ messages[0].role }}", "the user's message is not in the prompt"),
+        ("{{ messages[0].content }}", "two turns: the assistant's message is not in the prompt"),
     ] {
         let home = with(&spec(Format::F32), |metadata, _| {
             metadata.insert("tokenizer.chat_template", Value::String(template.into()));
@@ -185,32 +185,7 @@ fn a_tokenizer_that_loses_text_is_bad() {
         *token = "<0xE2>".into();
         metadata.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
     });
-    is_bad(&home, "tokenizer", "and these become");
-}
-
-#[test]
-fn a_model_that_forgot_its_answers_is_bad() {
-    let home = Home::new();
-    let demo = Gguf::from_bytes(demo_model::EMBEDDED.into()).expect("a good file");
-    let mut tensors: Vec<Tensor> = demo.tensors().cloned().collect();
-    let down = tensors.iter_mut().find(|tensor| tensor.name == "blk.0.ffn_down.weight");
-    let down = down.expect("it is there");
-    down.data = vec![0; down.data.len()].into();
-    write(&home.model, gguf::write(Vec::new(), demo.metadata(), &tensors).expect("it can be written"));
-    let checks = is_bad(&home, "known answers", "docs/debugging.md");
-    assert_eq!(named(&checks, "bad"), ["known answers"]);
-    let more = checks.iter().find_map(|check| check["more"].as_str()).expect("a command");
-    let command = format!("rustorch run -m {} -p 'What is the capital of ", home.model.display());
-    assert!(more.starts_with(&command), "{more}");
-
-    let home = with(&spec(Format::F32), |metadata, _| {
-        metadata.insert("general.name", Value::String("RusTorch demo".into()));
-    });
-    let skipped =
-        self::checks(&home, "--backend cpu", 0).into_iter().find(|check| check["name"] == "known answers");
-    let skipped = skipped.expect("it is said");
-    assert_eq!(skipped["outcome"], "skipped");
-    assert!(skipped["detail"].as_str().is_some_and(|why| why.contains("trained again")), "{skipped}");
+    is_bad(&home, "tokenizer", "which decodes to");
 }
 
 #[test]

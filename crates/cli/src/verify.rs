@@ -1,0 +1,226 @@
+//! `rustorch verify`: flags and output of [`eval::verify`].
+
+use std::io::{self, Write};
+use std::num::NonZero;
+use std::process::ExitCode;
+
+use backend::{DeviceKind, OpenOptions};
+use eval::verify::{Aspect, Candidate, Check, Event, Outcome, Verifier};
+use gguf::Gguf;
+use indicatif::ProgressBar;
+use runner::DeviceConfig;
+use serde::Serialize;
+
+use crate::args::{CpuArgs, ModelArgs, WeightsArgs};
+use crate::backends;
+use crate::load;
+use crate::output::{self, BOLD, GREEN, RED, Usage, size};
+use crate::registry::{BackendName, registry};
+use crate::values::from_1_to;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The exit code is 0 if all checks pass and 1 if one fails. Kernels multiply this model's own weights;
+each kernel set is compared with scalar code and with the reference backend, and the logits of each
+backend with the reference's. On the CPU, batches and chunks of prompts must not change any bit. A
+GPU has other kernels for other numbers of rows: its logits are checked for a prompt, token by
+token, and for a longer prompt. Large models are checked with fewer rows and tokens.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Check this backend, such as cpu or vulkan [default: all kernel sets of the CPU]
+    #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
+    backend: Option<BackendName>,
+    /// CPU threads [default: as many as the system suggests]
+    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    #[arg(help_heading = "Engine")]
+    threads: Option<NonZero<usize>>,
+    #[command(flatten, next_help_heading = "Engine")]
+    weights: WeightsArgs,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let [reference, candidates] = candidates(&args)?;
+    let model = args.model.model.as_ref().map(|path| path.display().to_string());
+    let backend = args.backend.unwrap_or(BackendName::CPU).name();
+    let (bar, failure) = (ProgressBar::hidden(), None);
+    let mut report = Report { model, backend, json: args.json, bar, checks: Vec::new(), failure };
+    report.begin("file");
+    match load::file(&args.model) {
+        Err(error) => report.end("file", "bad", &output::message(&error), Some("inspect".to_owned())),
+        Ok(file) => {
+            report.bar.suspend(|| load::introduce(&args.model, &file));
+            report.end("file", "good", &facts(&file), None);
+            let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+            let mut verifier = Verifier {
+                reference: &reference[0],
+                candidates: &candidates,
+                threads: threads.unwrap_or(NonZero::<usize>::MIN),
+                observe: &mut |event| match event {
+                    Event::Begin(name) => report.begin(name),
+                    Event::Progress(done, all) => report.progress(done, all),
+                    Event::End(check) => report.check(check),
+                },
+            };
+            verifier.run(file);
+        }
+    }
+    report.finish()
+}
+
+/// The reference backend, and the backends to check.
+fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
+    let cpu = CpuArgs { threads: args.threads, isa: None, weights: args.weights };
+    let options = OpenOptions::from(cpu);
+    let candidate = |name: String, config: DeviceConfig| {
+        let kind = config.device.info().kind;
+        Candidate { name, kind, open: Box::new(move || config.open()) }
+    };
+    let reference =
+        || vec![candidate("reference".to_owned(), backends::host(BackendName::REFERENCE, options))];
+    let candidates = match args.backend {
+        Some(BackendName::Auto | BackendName::HybridF32) => {
+            let backends: Vec<&str> = registry().backends().collect();
+            return Err(Usage(format!("one backend is verified at a time: {}", backends.join(", "))).into());
+        }
+        None | Some(BackendName::CPU) => {
+            let cpu = backends::host(BackendName::CPU, options);
+            let sets = cpu.device.info().instruction_sets.into_iter().map(|set| {
+                let options = OpenOptions { instruction_set: Some(set), ..options };
+                candidate(format!("cpu ({set})"), DeviceConfig { options, ..cpu.clone() })
+            });
+            sets.collect()
+        }
+        Some(BackendName::REFERENCE) => reference(),
+        Some(gpu) => {
+            let device = backends::graphics_of(gpu)?.into_iter().take(1);
+            let options = OpenOptions::default();
+            device.map(|device| candidate(gpu.name().to_owned(), DeviceConfig { device, options })).collect()
+        }
+    };
+    Ok([reference(), candidates])
+}
+
+fn facts(file: &Gguf) -> String {
+    let (files, bytes) = (file.files().len(), size(file.file_len()));
+    let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
+    format!("GGUF {}, {bytes}{parts}, {} tensors", file.version(), file.tensors().len())
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: String,
+    outcome: &'static str,
+    detail: String,
+    /// The command that shows more of what is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<String>,
+}
+
+/// Prints each check when it ends, or all as JSON.
+struct Report {
+    model: Option<String>,
+    backend: &'static str,
+    json: bool,
+    /// Shows the check that runs, on a terminal.
+    bar: ProgressBar,
+    checks: Vec<Line>,
+    /// After an output error nothing more is printed.
+    failure: Option<io::Error>,
+}
+
+impl Report {
+    fn begin(&mut self, name: &str) {
+        let bar = ProgressBar::new_spinner().with_message(name.to_owned());
+        self.bar = output::show(bar, "{spinner} {msg}, {elapsed}");
+    }
+
+    fn progress(&self, done: u64, all: u64) {
+        if self.bar.length().is_none() {
+            output::restyle(&self.bar, "{spinner} {msg} {bar:20} {percent}%, {eta} left");
+            self.bar.set_length(all);
+        }
+        self.bar.set_position(done);
+    }
+
+    fn check(&mut self, check: Check<'_>) {
+        match check.outcome {
+            Outcome::Good(detail) => self.end(check.name, "good", &detail, None),
+            Outcome::Skipped(why) => self.end(check.name, "skipped", why, None),
+            Outcome::Bad(failure) => {
+                let ids: Vec<String> = check.tokens.iter().map(u32::to_string).collect();
+                let (ids, backend) = (ids.join(","), self.backend);
+                let more = match (check.aspect, check.kind) {
+                    (Aspect::Weights, _) => "inspect --json".to_owned(),
+                    (Aspect::Model, _) => "inspect".to_owned(),
+                    (Aspect::Tokenizer, _) => "tokenize".to_owned(),
+                    (Aspect::ChatTemplate, _) => "run -p Hello -n 1".to_owned(),
+                    (_, Some(DeviceKind::Reference)) => format!("logits --tokens {ids} --backend reference"),
+                    (Aspect::TokenByToken | Aspect::Steps, _) => {
+                        format!("compare --a {backend} --b reference --tokens {ids} -b 1")
+                    }
+                    _ => format!("compare --a {backend} --b reference --tokens {ids}"),
+                };
+                let detail = output::message(&anyhow::Error::from_boxed(failure));
+                self.end(check.name, "bad", &detail, Some(more));
+            }
+        }
+    }
+
+    /// `more` is a command without the program and the model.
+    fn end(&mut self, name: &str, outcome: &'static str, detail: &str, more: Option<String>) {
+        self.bar.finish_and_clear();
+        let more = more.map(|more| self.command(&more));
+        let line = Line { name: name.to_owned(), outcome, detail: output::printable(detail, ""), more };
+        if !self.json && self.failure.is_none() {
+            self.failure = print(&line).err();
+        }
+        self.checks.push(line);
+    }
+
+    /// `rustorch COMMAND -m MODEL ARGUMENTS`, quoted for a shell.
+    fn command(&self, more: &str) -> String {
+        let (command, arguments) = more.split_once(' ').unwrap_or((more, ""));
+        let is_plain = |c: char| c.is_alphanumeric() || "._-/+:@".contains(c);
+        let model = self.model.as_ref().map_or(String::new(), |model| match model.chars().all(is_plain) {
+            true => format!(" -m {model}"),
+            false => format!(" -m '{}'", model.replace('\'', r"'\''")),
+        });
+        format!("rustorch {command}{model} {arguments}").trim_end().to_owned()
+    }
+
+    fn finish(self) -> anyhow::Result<ExitCode> {
+        if let Some(error) = self.failure {
+            return Err(error.into());
+        }
+        let count = |outcome| self.checks.iter().filter(|check| check.outcome == outcome).count();
+        let (good, bad) = (count("good"), count("bad"));
+        if self.json {
+            let model = self.model.as_deref().unwrap_or("embedded model");
+            let (good, checks) = (bad == 0, &self.checks);
+            output::json(&serde_json::json!({ "model": model, "good": good, "checks": checks }))?;
+        } else if bad == 0 {
+            output::write_all(format!("all {good} checks are good\n").as_bytes())?;
+        } else {
+            output::write_all(format!("{bad} of {} checks failed\n", good + bad).as_bytes())?;
+        }
+        Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn print(line: &Line) -> io::Result<()> {
+    let mut out = output::stdout();
+    let (style, word) = match line.outcome {
+        "good" => (GREEN, "ok  "),
+        "bad" => (RED, "FAIL"),
+        _ => (BOLD, "-   "),
+    };
+    writeln!(out, "{style}{word}{style:#}  {:<22}  {}", line.name, line.detail)?;
+    if let Some(more) = &line.more {
+        writeln!(out, "      more: {}", output::printable(more, ""))?;
+    }
+    out.flush()
+}

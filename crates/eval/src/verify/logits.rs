@@ -1,0 +1,285 @@
+//! Logits of the whole model: close to the reference's, and the same bits whatever shares a step.
+
+use backend::{Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max, log_sum_exp};
+use engine::Model;
+use runner::ModelRunner;
+
+use super::{Candidate, Failure};
+use crate::statistics::kl_divergence;
+
+const TEXT: &str = "The sun rose over the harbour, and 12 small boats went out to sea. \"What is the weather \
+    going to be like?\" asked the youngest of the sailors; nobody knew, and nobody minded.";
+
+/// Maximum length of the prompt in tokens.
+const MAX_TOKENS: usize = 32;
+
+/// Minimum length: enough to share steps and to be cut into chunks.
+const MIN_TOKENS: usize = 4;
+
+/// Length of the long prompt, which a GPU computes in several tiles of rows.
+const MANY: usize = 150;
+
+/// Parameters times tokens that the reference computes in about ten seconds on a small machine.
+const WORK: usize = 16_000_000_000;
+
+/// The same for the many steps whose bits are compared.
+const WORK_OF_STEPS: usize = WORK / 10;
+
+/// Parameters above which scalar kernels take minutes.
+const LARGE: usize = 2_000_000_000;
+
+/// NMSE limit of logits if all weights are floats.
+const FLOAT_NMSE: f64 = 1e-5;
+
+/// NMSE limit of logits if activations are quantised to 8 bits. That error grows with depth (six times from 1 layer to 48)
+/// and with outliers in the activations. Random models of two layers and the demo model reach 1.1e-3 in Q8_0, Q4_0, Q4_K,
+/// Q6_K, Q3_K and Q2_K; the limit is 18 times that. The two wrong kernels of `docs/debugging.md` have 1.2e-1 and 3.8e-1.
+const QUANTIZED_NMSE: f64 = 2e-2;
+
+/// Limit of the mean KL divergence from the reference, in nats: twelve times the largest of the same models, 4.0e-3.
+const MAX_KL: f64 = 5e-2;
+
+/// NMSE limit of a token's logits, of many rows beside single rows on a GPU, which rounds nothing to less than 11 bits. The
+/// demo model has 6e-7 over all tokens (`docs/gpu.md`); deep models and single tokens have more.
+const MANY_NMSE: f64 = 1e-3;
+
+/// The prompt: fewer tokens for a large model.
+pub(super) fn tokens(model: &Model) -> Vec<u32> {
+    let mut tokens = model.encode_prompt(TEXT, false);
+    tokens.truncate(affordable(model, WORK));
+    tokens.resize(tokens.len().max(MIN_TOKENS), 0);
+    tokens
+}
+
+fn affordable(model: &Model, work: usize) -> usize {
+    (work / parameters(model).max(1)).clamp(MIN_TOKENS, MAX_TOKENS)
+}
+
+fn parameters(model: &Model) -> usize {
+    model.graph().weights().map(|(_, weight)| weight.count * weight.rows * weight.cols).sum()
+}
+
+/// Whether even the shortest prompt takes minutes with scalar kernels.
+pub(super) fn is_large(model: &Model) -> bool {
+    parameters(model) > LARGE
+}
+
+/// The logits after each of `tokens`, computed `rows` at a time. Fails unless all are finite.
+pub(super) fn compute(
+    model: &Model,
+    candidate: &Candidate,
+    tokens: &[u32],
+    rows: usize,
+) -> Result<(String, Vec<f32>), Failure> {
+    let mut runner = Runner::new(model, candidate, [1, tokens.len()], tokens.len())?;
+    let mut logits = Vec::new();
+    for (i, tokens) in tokens.chunks(rows).enumerate() {
+        logits.extend(runner.step(&[Part { sequence: 0, n_past: i * rows, tokens }])?);
+    }
+    model.file().check_intact()?;
+    if let Some(at) = logits.iter().position(|logit| !logit.is_finite()) {
+        let (position, token) = (at / runner.n_vocab, at % runner.n_vocab);
+        return Err(format!("at position {position} the logit of token {token} is {}", logits[at]).into());
+    }
+    let low = logits.iter().copied().fold(f32::INFINITY, f32::min);
+    let high = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    Ok((format!("{} tokens: all are finite, from {low:.1} to {high:.1}", tokens.len()), logits))
+}
+
+/// Compares logits, computed `rows` at a time, with the reference's, `exact`.
+pub(super) fn agree(
+    model: &Model,
+    exact: &[f32],
+    candidate: &Candidate,
+    tokens: &[u32],
+    rows: usize,
+) -> Result<(String, ()), Failure> {
+    let (_, found) = compute(model, candidate, tokens, rows)?;
+    let is_float = model.file().tensors().all(|tensor| tensor.format.block_len() == 1);
+    let limit = if is_float { FLOAT_NMSE } else { QUANTIZED_NMSE };
+    let nmse = nmse(exact, &found);
+    let n_vocab = exact.len() / tokens.len();
+    let rows = || exact.chunks_exact(n_vocab).zip(found.chunks_exact(n_vocab));
+    let divergences: Vec<f64> = rows()
+        .map(|(exact, found)| {
+            let total = log_sum_exp(exact);
+            let exact: Vec<f32> = exact.iter().map(|&logit| (f64::from(logit) - total) as f32).collect();
+            kl_divergence(&exact, found)
+        })
+        .collect();
+    let kl = divergences.iter().sum::<f64>() / tokens.len() as f64;
+    let count = tokens.len();
+    // False for NaN, too.
+    if nmse <= limit && kl <= MAX_KL {
+        let same = rows().filter(|(a, b)| arg_max(a) == arg_max(b)).count();
+        let detail =
+            format!("NMSE {nmse:.1e} (limit {limit:.0e}), mean KL {kl:.1e}, same top token at {same}");
+        return Ok((format!("{count} tokens: {detail}"), ()));
+    }
+    let worst = (0..count).max_by(|&a, &b| divergences[a].total_cmp(&divergences[b])).unwrap_or(0);
+    Err(format!(
+        "logits differ from the reference's: NMSE {nmse:.2e} (limit {limit:.0e}), mean KL {kl:.2e} (limit \
+         {MAX_KL:.0e}); of {count} tokens position {worst} is worst"
+    )
+    .into())
+}
+
+/// Compares the bits of the logits of three sequences, alone and in shared steps: one sequence adds a token per step, one
+/// three, and one its whole prompt.
+pub(super) fn same_bits_in_any_step(
+    model: &Model,
+    candidate: &Candidate,
+    tokens: &[u32],
+) -> Result<(String, ()), Failure> {
+    let n = tokens.len().min(affordable(model, WORK_OF_STEPS));
+    let mut runner = Runner::new(model, candidate, [3, n], 3 * n)?;
+    let sequences = [0, 1, 2].map(|by| {
+        let mut tokens = tokens[..n].to_vec();
+        // The first token, which may be BOS, stays.
+        tokens[1..].rotate_left(by);
+        tokens
+    });
+    let (mut alone, mut shared) = (Vec::new(), [const { Vec::new() }; 3]);
+    for (sequence, tokens) in sequences.iter().enumerate() {
+        alone.push(runner.step(&[Part { sequence, n_past: 0, tokens }])?);
+    }
+    let chunks = [1, 3, n];
+    for step in 0..n {
+        let part = |sequence: usize| {
+            let chunk: usize = chunks[sequence];
+            let tokens = sequences[sequence].chunks(chunk).nth(step)?;
+            Some(Part { sequence, n_past: step * chunk, tokens })
+        };
+        let parts: Vec<Part<'_>> = (0..3).filter_map(part).collect();
+        let mut logits = &*runner.step(&parts)?;
+        for part in parts {
+            let (own, others) = logits.split_at(part.tokens.len() * runner.n_vocab);
+            shared[part.sequence].extend_from_slice(own);
+            logits = others;
+        }
+    }
+    model.file().check_intact()?;
+    for (sequence, (alone, shared)) in alone.iter().zip(&shared).enumerate() {
+        if let Some(at) = alone.iter().zip(shared).position(|(a, b)| a.to_bits() != b.to_bits()) {
+            let (position, token) = (at / runner.n_vocab, at % runner.n_vocab);
+            return Err(format!(
+                "sequence {sequence}, computed {} tokens at a time, at position {position}: the logit of token \
+                 {token} is {} alone and {} in shared steps",
+                chunks[sequence], alone[at], shared[at]
+            )
+            .into());
+        }
+    }
+    Ok((format!("3 sequences of {n} tokens: the same bits alone, in chunks and in shared steps"), ()))
+}
+
+/// Compares the logits of a long prompt at once and token by token. The reference would take too long for it.
+pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Result<(String, ()), Failure> {
+    let text = model.encode_prompt(TEXT, false);
+    let tokens: Vec<u32> = text.iter().chain(&[0]).copied().cycle().take(MANY).collect();
+    // As many output rows as the logits of a step may take.
+    let every = MANY.div_ceil(engine::all_logits_rows(model.config().vocab_size, MANY));
+    let outputs: Vec<u32> = (0..MANY as u32).step_by(every).collect();
+    let mut runner = Runner::new(model, candidate, [1, MANY], outputs.len())?;
+    let at_once = runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &tokens }], outputs)?;
+    let mut at_once = at_once.chunks_exact(runner.n_vocab);
+    let (mut worst, mut at) = (0.0, 0);
+    for (position, tokens) in tokens.chunks(1).enumerate() {
+        let single = runner.step(&[Part { sequence: 0, n_past: position, tokens }])?;
+        let Some(at_once) = position.is_multiple_of(every).then(|| at_once.next()).flatten() else {
+            continue;
+        };
+        let nmse = nmse(&single, at_once);
+        // False for NaN, too.
+        let is_close = nmse <= MANY_NMSE && single.iter().all(|logit| logit.is_finite());
+        if !is_close {
+            return Err(format!(
+                "logits of {MANY} tokens at once differ from those token by token: NMSE {nmse:.2e} at position \
+                 {position} (limit {MANY_NMSE:.0e})"
+            )
+            .into());
+        }
+        if nmse >= worst {
+            (worst, at) = (nmse, position);
+        }
+    }
+    model.file().check_intact()?;
+    Ok((format!("{MANY} tokens at once and token by token: NMSE at most {worst:.1e}, at position {at}"), ()))
+}
+
+/// `sum (a - b)^2 / sum a^2` of the values that are finite in the reference or in `found`. NaN or infinite if one is finite in
+/// only one of them.
+pub(super) fn nmse(reference: &[f32], found: &[f32]) -> f64 {
+    let pairs = reference.iter().zip(found).filter(|(a, b)| a.is_finite() || b.is_finite());
+    let (mut error, mut size) = (0.0, 0.0);
+    for (a, b) in pairs.map(|(&a, &b)| (f64::from(a), f64::from(b))) {
+        error += (a - b).powi(2);
+        size += a.powi(2);
+    }
+    if error == 0.0 { 0.0 } else { error / size }
+}
+
+/// Consecutive tokens of a sequence.
+struct Part<'a> {
+    sequence: usize,
+    n_past: usize,
+    tokens: &'a [u32],
+}
+
+/// A model compiled for a few sequences.
+struct Runner {
+    runner: ModelRunner,
+    n_vocab: usize,
+    /// Pages per sequence.
+    pages: usize,
+}
+
+impl Runner {
+    /// For steps of up to `outputs` output rows.
+    fn new(
+        model: &Model,
+        candidate: &Candidate,
+        [sequences, positions]: [usize; 2],
+        outputs: usize,
+    ) -> Result<Runner, Failure> {
+        let (graph, pages) = (model.graph(), positions.div_ceil(PAGE));
+        let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
+        let bucket = Bucket { rows: sequences * positions, outputs };
+        let runner = ModelRunner::new(model.file(), graph, (candidate.open)()?, &kv_layout, &[bucket])?;
+        Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, pages })
+    }
+
+    /// Runs a step; the logits of every row, `[rows, n_vocab]`.
+    fn step(&mut self, parts: &[Part<'_>]) -> Result<Vec<f32>, Failure> {
+        let rows: usize = parts.iter().map(|part| part.tokens.len()).sum();
+        self.rows(parts, (0..rows as u32).collect())
+    }
+
+    /// Runs a step; the logits of the rows `outputs`.
+    fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
+        let groups = self.runner.graph().groups().len();
+        let sequences = parts.iter().map(|part| {
+            let first = part.sequence * self.pages;
+            let pages = (first..first + self.pages).map(|page| page as u32);
+            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages)
+        });
+        let tokens = parts.iter().flat_map(|part| part.tokens).copied().collect();
+        let step = Step::new(tokens, sequences.collect(), OutputRow::all(outputs))?;
+        Ok(self.runner.run(&step)?.values().to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_finite_on_one_side_only_exceeds_any_limit() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        assert_eq!(nmse(&[nan, inf, 2.0], &[nan, -inf, 1.0]), 0.25);
+        for (reference, found) in [(nan, 0.0), (0.0, nan), (inf, 1.0), (1.0, inf)] {
+            let nmse = nmse(&[reference, 2.0], &[found, 2.0]);
+            assert!(nmse.is_nan() || nmse > 1.0, "{reference}, {found}: {nmse}");
+        }
+    }
+}
