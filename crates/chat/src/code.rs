@@ -35,6 +35,12 @@ pub(crate) fn limited<'a>(code: &Instructions<'a>) -> Result<Instructions<'a>, E
                 let message = format!("a macro with more than {MAX_PARAMETERS} parameters");
                 return Err(Error::Syntax { line, message });
             }
+            (_, Instruction::ApplyFilter(name, None, _) | Instruction::CallMethod(name, None))
+                if *name != "format" =>
+            {
+                let message = format!("`*` before an argument of `{name}` is not supported");
+                return Err(Error::Syntax { line, message });
+            }
             _ => out.limited(instruction),
         }
         before = Some(instruction);
@@ -88,6 +94,17 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Charges for the `count` arguments of the filter or method `name`.
+    fn charge_for(&mut self, filter: &'static str, name: &str, count: &Option<u16>) {
+        if let Some(count) = *count {
+            self.add(Instruction::LoadConst(Value::from(name)));
+            self.filter(filter, Some(count + 1));
+            if count > 1 {
+                self.add(Instruction::UnpackList(count.into()));
+            }
+        }
+    }
+
     fn limited(&mut self, instruction: &Instruction<'a>) {
         use Instruction as I;
         let count = |count: &Option<u16>| usize::from(count.unwrap_or(0));
@@ -98,9 +115,9 @@ impl<'a> Output<'a> {
                 return self.add(I::Emit);
             }
             I::StringConcat => return self.filter("_concat", Some(2)),
-            I::Mul => return self.filter("_multiply", Some(2)),
             I::Rem => return self.filter("_modulo", Some(2)),
             I::Slice => return self.filter("_slice", Some(4)),
+            I::Mul => self.charge("_times", 2),
             I::GetItem => self.charge("_key", 2),
             I::PushLoop(_) | I::FastRecurse | I::CallFunction("loop", Some(1)) => self.charge("_each", 1),
             I::UnpackList(_) => self.charge("_read", 1),
@@ -110,11 +127,11 @@ impl<'a> Output<'a> {
             I::BuildList(Some(values)) | I::BuildTuple(Some(values)) => self.charge("_read", *values),
             I::BuildMap(pairs) | I::BuildKwargs(pairs) => self.charge("_read", 2 * pairs),
             I::MergeKwargs(values) | I::UnpackLists(values) => self.charge("_made", *values),
-            I::PerformTest(_, values, _)
-            | I::CallFunction(_, values)
-            | I::CallMethod(_, values)
-            | I::CallObject(values) => self.charge("_read", count(values)),
-            I::ApplyFilter(name, values, _) => self.charge(charge_of(name), count(values)),
+            I::PerformTest(_, values, _) | I::CallFunction(_, values) | I::CallObject(values) => {
+                self.charge("_read", count(values))
+            }
+            I::CallMethod(name, values) => self.charge_for("_method", name, values),
+            I::ApplyFilter(name, values, _) => self.charge_for("_filter", name, values),
             _ => {}
         }
         self.add(instruction.clone());
@@ -127,14 +144,5 @@ impl<'a> Output<'a> {
         if makes(instruction) {
             self.charge("_made", 1);
         }
-    }
-}
-
-/// The filter that charges for the operands of a filter.
-fn charge_of(filter: &str) -> &'static str {
-    match filter {
-        "batch" | "dictsort" | "groupby" | "join" | "list" | "map" | "max" | "min" | "reject"
-        | "rejectattr" | "select" | "selectattr" | "slice" | "sort" | "sum" | "unique" => "_items",
-        _ => "_read",
     }
 }

@@ -16,7 +16,7 @@ use crate::error::Raised;
 use crate::limits::{Budget, RUN, Run, failed};
 use crate::source::{prepare, syntax};
 use crate::text::text_of;
-use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, limits, methods, operators};
+use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, charges, filters, methods, operators};
 
 const NAME: &str = "chat_template";
 
@@ -30,7 +30,7 @@ fn environment() -> Environment<'static> {
     environment.set_debug(false);
     environment.set_formatter(write);
     environment.set_unknown_method_callback(methods::call);
-    limits::add_to(&mut environment);
+    charges::add_to(&mut environment);
     operators::add_to(&mut environment);
     filters::add_to(&mut environment);
     environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
@@ -82,13 +82,6 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 
 /// Formats a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    if !matches!(state.auto_escape(), AutoEscape::None) {
-        let text = Value::from(text_of(state, value)?);
-        // Upper bound of escaping a character.
-        Budget::of(state).charge(text.as_str().map_or(0, str::len).saturating_mul(6))?;
-        let value = if value.is_safe() { value } else { &text };
-        return minijinja::escape_formatter(out, state, value);
-    }
     match value.as_str() {
         Some(text) => {
             Budget::of(state).charge(text.len())?;

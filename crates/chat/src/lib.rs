@@ -13,6 +13,7 @@
 //! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
 //! - output length ([`MAX_OUTPUT_BYTES`]).
 
+mod charges;
 mod code;
 mod error;
 mod filters;

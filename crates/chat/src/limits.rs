@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use minijinja::value::{Object, Rest, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja::value::{Object, ValueKind};
+use minijinja::{Error, ErrorKind, State, Value};
 
 /// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
 #[derive(Debug)]
@@ -132,46 +132,4 @@ impl Budget {
             _ => self.charge(1),
         }
     }
-}
-
-/// Adds the filters that charge for operands and return them, in the order of [`UnpackList`].
-///
-/// [`UnpackList`]: minijinja::machinery::Instruction::UnpackList
-pub(crate) fn add_to(environment: &mut Environment) {
-    let mut charge = |name: &'static str, charge: fn(&mut Budget, &[Value]) -> Result<(), Error>| {
-        environment.add_filter(name, move |state: &mut State, values: Rest<ValueOrKwargs>| {
-            let mut values = values.into_values();
-            charge(Budget::of(state), &values)?;
-            for value in values.iter_mut().filter(|value| value.kind() == ValueKind::Iterable) {
-                // Lazy values, such as a sum of lists, are computed once.
-                Budget::of(state).charge_for(value, Use::Read)?;
-                *value = value.try_iter()?.collect();
-            }
-            values.reverse();
-            Ok(if values.len() == 1 { values.remove(0) } else { Value::from(values) })
-        });
-    };
-    charge("_read", |budget, values| values.iter().try_for_each(|value| budget.charge_for(value, Use::Read)));
-    charge("_made", |budget, values| values.iter().try_for_each(|value| budget.charge_for(value, Use::Make)));
-    charge("_items", |budget, values| {
-        // Each character may become an item.
-        let characters = values.iter().filter_map(Value::as_str).map(str::len).sum::<usize>();
-        budget.charge(characters.saturating_mul(ITEM))?;
-        values.iter().try_for_each(|value| budget.charge_for(value, Use::Make))
-    });
-    charge("_each", |budget, values| match values {
-        [value] if matches!(value.kind(), ValueKind::None | ValueKind::Number | ValueKind::Bool) => {
-            Err(failed(format!("a value of type {} is not iterable", value.kind())))
-        }
-        [value] => {
-            budget.charge(value.as_str().map_or(0, str::len).saturating_mul(ITEM))?;
-            budget.charge_for(value, Use::Read)
-        }
-        _ => Ok(()),
-    });
-    charge("_key", |budget, values| {
-        let [value, key] = values else { return Ok(()) };
-        budget.charge(value.as_str().map_or(0, str::len))?;
-        budget.charge_for(key, Use::Read)
-    });
 }

@@ -177,7 +177,7 @@ impl Tag {
 /// Keeps count of the open `blocks` and their branches.
 fn open_or_close(keyword: &str, blocks: &mut Vec<usize>) -> Result<(), String> {
     match keyword {
-        "include" | "import" | "from" | "extends" | "do" => {
+        "autoescape" | "do" | "extends" | "from" | "import" | "include" => {
             return Err(format!("the tag `{keyword}` is not supported in chat templates"));
         }
         "else" | "break" | "continue" | "set" => {}
