@@ -78,30 +78,20 @@ impl<'a> Output<'a> {
         self.add(Instruction::ApplyFilter(name, count, UNCACHED));
     }
 
-    /// Charges for the top `count` values with the filter `name`, which returns them.
-    fn charge(&mut self, name: &'static str, count: usize) {
-        if count > 0 {
-            match u16::try_from(count) {
-                Ok(count) => self.filter(name, Some(count)),
-                Err(_) => {
-                    self.add(Instruction::LoadConst(Value::from(count)));
-                    self.filter(name, None);
-                }
-            }
+    /// Charges for the top `count` values with `filter`, which returns them; with the `name` of what takes them.
+    fn charge(&mut self, filter: &'static str, name: Option<&str>, count: usize) {
+        if count == 0 {
+            return;
         }
+        if let Some(name) = name {
+            self.add(Instruction::LoadConst(Value::from(name)));
+        }
+        let operands = count + usize::from(name.is_some());
+        let operands =
+            u16::try_from(operands).map_err(|_| self.add(Instruction::LoadConst(Value::from(operands))));
+        self.filter(filter, operands.ok());
         if count > 1 {
             self.add(Instruction::UnpackList(count));
-        }
-    }
-
-    /// Charges for the `count` arguments of the filter or method `name`.
-    fn charge_for(&mut self, filter: &'static str, name: &str, count: &Option<u16>) {
-        if let Some(count) = *count {
-            self.add(Instruction::LoadConst(Value::from(name)));
-            self.filter(filter, Some(count + 1));
-            if count > 1 {
-                self.add(Instruction::UnpackList(count.into()));
-            }
         }
     }
 
@@ -117,32 +107,29 @@ impl<'a> Output<'a> {
             I::StringConcat => return self.filter("_concat", Some(2)),
             I::Rem => return self.filter("_modulo", Some(2)),
             I::Slice => return self.filter("_slice", Some(4)),
-            I::Mul => self.charge("_times", 2),
-            I::GetItem => self.charge("_key", 2),
-            I::PushLoop(_) | I::FastRecurse | I::CallFunction("loop", Some(1)) => self.charge("_each", 1),
-            I::UnpackList(_) => self.charge("_read", 1),
+            I::Mul => self.charge("_times", None, 2),
+            I::GetItem => self.charge("_key", None, 2),
+            I::PushLoop(_) | I::FastRecurse | I::CallFunction("loop", Some(1)) => {
+                self.charge("_each", None, 1)
+            }
+            I::UnpackList(_) => self.charge("_read", None, 1),
             I::Add | I::Eq | I::Ne | I::Lt | I::Lte | I::Gt | I::Gte | I::In | I::CompareAndPreserve(_) => {
-                self.charge("_read", 2);
+                self.charge("_read", None, 2);
             }
-            I::BuildList(Some(values)) | I::BuildTuple(Some(values)) => self.charge("_read", *values),
-            I::BuildMap(pairs) | I::BuildKwargs(pairs) => self.charge("_read", 2 * pairs),
-            I::MergeKwargs(values) | I::UnpackLists(values) => self.charge("_made", *values),
+            I::BuildList(Some(values)) | I::BuildTuple(Some(values)) => self.charge("_read", None, *values),
+            I::BuildMap(pairs) | I::BuildKwargs(pairs) => self.charge("_read", None, 2 * pairs),
+            I::MergeKwargs(values) | I::UnpackLists(values) => self.charge("_made", None, *values),
             I::PerformTest(_, values, _) | I::CallFunction(_, values) | I::CallObject(values) => {
-                self.charge("_read", count(values))
+                self.charge("_read", None, count(values))
             }
-            I::CallMethod(name, values) => self.charge_for("_method", name, values),
-            I::ApplyFilter(name, values, _) => self.charge_for("_filter", name, values),
+            I::CallMethod(name, values) => self.charge("_method", Some(name), count(values)),
+            I::ApplyFilter(name, values, _) => self.charge("_filter", Some(name), count(values)),
             _ => {}
         }
         self.add(instruction.clone());
-        let makes = |instruction| {
-            matches!(
-                instruction,
-                &I::ApplyFilter(..) | &I::CallFunction(..) | &I::CallMethod(..) | &I::CallObject(..)
-            )
-        };
-        if makes(instruction) {
-            self.charge("_made", 1);
+        if let I::ApplyFilter(..) | I::CallFunction(..) | I::CallMethod(..) | I::CallObject(..) = instruction
+        {
+            self.charge("_made", None, 1);
         }
     }
 }

@@ -82,14 +82,16 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 
 /// Formats a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    match value.as_str() {
-        Some(text) => {
-            Budget::of(state).charge(text.len())?;
-            out.write_str(text)?;
+    let text;
+    let text = match value.as_str() {
+        Some(text) => text,
+        None => {
+            text = text_of(state, value)?;
+            &text
         }
-        None => out.write_str(&text_of(state, value)?)?,
-    }
-    Ok(())
+    };
+    Budget::of(state).charge_output(text.len())?;
+    Ok(out.write_str(text)?)
 }
 
 fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use minijinja::value::{Object, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
+use crate::MAX_WORK_BYTES;
+
 /// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -32,6 +34,8 @@ const WITHIN: usize = 64;
 /// The remaining budget of a rendering, held in minijinja's [`State`].
 pub(crate) struct Budget {
     left: u64,
+    /// What of it may still be written: output is held in memory.
+    output: u64,
     end: Instant,
     /// Budget at which the clock is checked next.
     next_look: u64,
@@ -61,13 +65,18 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 impl Budget {
     /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
-        let new = state.get_extension::<Budget>().is_none().then(|| {
+        let mut bytes = 0;
+        if state.get_extension::<Budget>().is_none() {
             let run = state.lookup(RUN);
-            let bytes = run.and_then(|run| run.downcast_object_ref::<Run>().map(|run| run.bytes));
-            Budget { left: bytes.unwrap_or(0), end: Instant::now() + MAX_TIME, next_look: u64::MAX }
-        });
-        let none = || Budget { left: 0, end: Instant::now(), next_look: 0 };
-        state.get_or_insert_extension_with(|| new.unwrap_or_else(none))
+            bytes = run.and_then(|run| run.downcast_object_ref::<Run>().map(|run| run.bytes)).unwrap_or(0);
+        }
+        let new = || Budget {
+            left: bytes,
+            output: MAX_WORK_BYTES as u64,
+            end: Instant::now() + MAX_TIME,
+            next_look: u64::MAX,
+        };
+        state.get_or_insert_extension_with(new)
     }
 
     /// Charges `bytes`.
@@ -84,6 +93,15 @@ impl Budget {
             return Err(failed("too much work").with_source(Exhausted));
         }
         Ok(())
+    }
+
+    /// Charges for writing `bytes`.
+    pub(crate) fn charge_output(&mut self, bytes: usize) -> Result<(), Error> {
+        self.output = self.output.saturating_sub(bytes as u64);
+        if self.output == 0 {
+            self.left = 0;
+        }
+        self.charge(bytes)
     }
 
     /// Charges for `value`.

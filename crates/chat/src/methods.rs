@@ -1,5 +1,6 @@
 //! Methods of Python's types, where those of minijinja's pycompat differ or are absent.
 
+use minijinja::filters::split;
 use minijinja::value::{Tuple, ValueKind};
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
@@ -39,22 +40,20 @@ fn string(state: &mut State, value: &Value, text: &str, name: &str, args: &[Valu
         "split" | "rsplit" => {
             let [separator, limit] = bind(args, ["sep", "maxsplit"])?;
             let limit = limit.map(i64::try_from).transpose()?.unwrap_or(-1);
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX - 1) + 1;
             let separator = separator.filter(|separator| !separator.is_none());
-            let mut items: Vec<&str> = match &separator {
-                None => words(text, limit, name == "rsplit"),
-                Some(separator) => match (separator.as_str(), name) {
-                    (None | Some(""), _) => {
-                        return Err(failed(format!("`{name}` at an empty separator or none")));
-                    }
-                    (Some(separator), "split") => text.splitn(limit, separator).collect(),
-                    (Some(separator), _) => text.rsplitn(limit, separator).collect(),
-                },
-            };
-            if name == "rsplit" {
-                items.reverse();
+            match separator.map(|separator| text_of(state, &separator)).transpose()? {
+                Some(separator) if separator.is_empty() => return Err(failed("empty separator")),
+                Some(separator) if name == "rsplit" => {
+                    let limit = usize::try_from(limit).unwrap_or(usize::MAX - 1) + 1;
+                    let mut items: Vec<&str> = text.rsplitn(limit, &separator).collect();
+                    items.reverse();
+                    list(items)
+                }
+                None if name == "rsplit" && limit >= 0 => {
+                    return Err(failed("`rsplit` at white space with a limit is not supported"));
+                }
+                separator => split(value, separator.map(Into::into), Some(limit))?,
             }
-            list(items)
         }
         "splitlines" => {
             let [keep] = bind(args, ["keepends"])?;
@@ -96,27 +95,6 @@ fn string(state: &mut State, value: &Value, text: &str, name: &str, args: &[Valu
         }
         _ => unknown_method_callback(state, value, name, args)?,
     })
-}
-
-/// Up to `limit` words; the last is the rest of `text`. From the right, the last word comes first.
-fn words(text: &str, limit: usize, right: bool) -> Vec<&str> {
-    let mut rest = text.trim();
-    let mut words = Vec::new();
-    while !rest.is_empty() {
-        let cut = if right { rest.rfind(char::is_whitespace) } else { rest.find(char::is_whitespace) };
-        let Some(cut) = cut.filter(|_| words.len() + 1 < limit) else {
-            words.push(rest);
-            break;
-        };
-        if right {
-            words.push(rest[cut..].trim_start());
-            rest = rest[..cut].trim_end();
-        } else {
-            words.push(&rest[..cut]);
-            rest = rest[cut..].trim_start();
-        }
-    }
-    words
 }
 
 /// Searches `text`; positions count characters.

@@ -8,8 +8,8 @@ use minijinja::syntax::SyntaxConfig;
 
 use crate::Error;
 
-/// Maximum nesting of an expression: brackets and chained operators.
-const MAX_NESTING: usize = 200;
+/// Maximum height of an expression: nested brackets and chained operators.
+const MAX_HEIGHT: usize = 200;
 
 /// Maximum nesting of blocks; every `elif` adds a level.
 const MAX_BLOCKS: usize = 100;
@@ -73,14 +73,12 @@ pub(crate) fn prepare(source: &str) -> Result<String, Error> {
 struct Tag {
     /// The keyword of a block tag, empty before it.
     keyword: Option<String>,
-    /// Nesting before each open bracket.
-    brackets: Vec<usize>,
-    nesting: usize,
+    /// For each open bracket, the height of the expression before it, and of the highest item in it.
+    brackets: Vec<(usize, usize)>,
+    /// Height of the expression since the last open bracket or comma: the recursion that it needs.
+    height: usize,
     /// Whether the last token ends a value.
     after_value: bool,
-    /// Start of a tuple that may lack brackets.
-    tuple: Option<usize>,
-    has_comma: bool,
     has_assignment: bool,
 }
 
@@ -94,19 +92,16 @@ impl Tag {
         blocks: &mut Vec<usize>,
     ) -> Result<(), String> {
         let mut edit = |at, length, text: &str| edits.push(Edit { at, length, text: text.to_owned() });
-        let outside = self.brackets.is_empty();
         let after_value = std::mem::replace(&mut self.after_value, false);
         match token {
             Token::TemplateData(_) => {}
-            Token::VariableStart => *self = Tag { tuple: Some(at + text.len()), ..Tag::default() },
+            Token::VariableStart => *self = Tag::default(),
             Token::BlockStart => *self = Tag { keyword: Some(String::new()), ..Tag::default() },
             Token::VariableEnd if text.starts_with('+') => return Err("unexpected `+`".to_owned()),
-            Token::VariableEnd | Token::BlockEnd => {
-                self.end_tuple(at, edit);
-                if self.keyword.as_deref() == Some("set") && !self.has_assignment {
-                    blocks.push(1);
-                }
+            Token::BlockEnd if self.keyword.as_deref() == Some("set") && !self.has_assignment => {
+                blocks.push(1)
             }
+            Token::VariableEnd | Token::BlockEnd => {}
             Token::Ident(name) if name.len() > MAX_NAME_BYTES || *name == NOT_CONSTANT => {
                 return Err(format!("a name of more than {MAX_NAME_BYTES} bytes, or a reserved one"));
             }
@@ -119,16 +114,7 @@ impl Tag {
                 self.keyword = Some((*name).to_owned());
                 open_or_close(name, blocks)?;
             }
-            Token::Ident(name @ ("and" | "or" | "not" | "if" | "else" | "in" | "is" | "recursive")) => {
-                self.nesting += 1;
-                if outside && self.keyword.as_deref() == Some("for") {
-                    match *name {
-                        "in" => (self.tuple, self.has_comma) = (Some(at + text.len()), false),
-                        "if" | "recursive" => self.end_tuple(at, edit),
-                        _ => {}
-                    }
-                }
-            }
+            Token::Ident("and" | "or" | "not" | "if" | "else" | "in" | "is") => self.height += 1,
             Token::Ident(_) | Token::Int(_) | Token::Int128(_) | Token::Float(_) => self.after_value = true,
             Token::Str(_) | Token::String(_) => {
                 self.after_value = true;
@@ -139,38 +125,33 @@ impl Tag {
                 }
             }
             Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => {
-                self.brackets.push(self.nesting);
-                self.nesting += 1;
+                self.brackets.push((self.height, 0));
+                self.height = 0;
             }
             Token::ParenClose | Token::BracketClose | Token::BraceClose => {
-                self.nesting = self.brackets.pop().unwrap_or(0) + 1;
+                let (before, inside) = self.brackets.pop().unwrap_or_default();
+                self.height = self.height.max(before).max(inside) + 1;
                 self.after_value = true;
             }
             Token::Comma | Token::Colon => {
-                self.nesting = self.brackets.last().map_or(0, |nesting| nesting + 1);
-                self.has_comma |= outside;
+                if let Some((_, inside)) = self.brackets.last_mut() {
+                    *inside = self.height.max(*inside);
+                }
+                self.height = 0;
             }
             Token::Mul | Token::Tilde if after_value => {
-                self.nesting += 1;
+                self.height += 1;
                 edit(at, 0, &format!("{text} {NOT_CONSTANT} "));
             }
             // minijinja has no unary plus.
             Token::Plus if !after_value => edit(at, text.len(), " "),
-            Token::Assign => self.has_assignment |= outside,
-            _ => self.nesting += 1,
+            Token::Assign => self.has_assignment |= self.brackets.is_empty(),
+            _ => self.height += 1,
         }
-        if self.nesting > MAX_NESTING {
+        if self.height > MAX_HEIGHT {
             return Err("an expression is nested too deeply".to_owned());
         }
         Ok(())
-    }
-
-    /// Adds brackets to a tuple without, which minijinja does not support.
-    fn end_tuple(&mut self, end: usize, mut edit: impl FnMut(usize, usize, &str)) {
-        if let Some(start) = self.tuple.take().filter(|_| self.has_comma) {
-            edit(start, 0, "(");
-            edit(end, 0, ")");
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The chat template of a file.
 
 use minijinja::Value;
+use minijinja::value::Serde;
 
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{RUN, Run};
@@ -253,17 +254,11 @@ fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
 /// Converts `value`, with `guarded` applied to all texts.
 fn to_value(value: &serde_json::Value, guarded: &impl Fn(&str) -> String) -> Value {
     match value {
-        serde_json::Value::Null => Value::from(()),
-        serde_json::Value::Bool(value) => Value::from(*value),
-        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(number), _) => Value::from(number),
-            (None, Some(number)) => Value::from(number),
-            (None, None) => Value::from(number.as_f64().unwrap_or(f64::NAN)),
-        },
         serde_json::Value::String(text) => Value::from(guarded(text)),
         serde_json::Value::Array(items) => items.iter().map(|item| to_value(item, guarded)).collect(),
         serde_json::Value::Object(entries) => {
             Value::from_pairs(entries.iter().map(|(key, item)| (guarded(key), to_value(item, guarded))))
         }
+        scalar => Value::from(Serde(scalar)),
     }
 }

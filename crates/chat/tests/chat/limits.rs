@@ -80,6 +80,9 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
         let links = MAX_SOURCE_BYTES / link.len() - 10;
         let _ = render(&format!("{start}{}{end}", link.repeat(links)));
     }
+    // Chains of operators around brackets around chains.
+    let links = "+1".repeat(190);
+    let _ = render(&format!("{{{{ {}1{} }}}}", "(".repeat(70), format!("{links})").repeat(70)));
     let nested =
         "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
     assert!(matches!(render(nested), Err(Error::Render { .. })));
@@ -134,6 +137,8 @@ fn unsupported_features_are_refused_by_name() {
         ("{{ 'a' | trim(*['a']) }}", "trim"),
         ("{% autoescape true %}{% endautoescape %}", "autoescape"),
         ("{% include 'other' %}", "include"),
+        ("{% for x in 1, 2 %}{% endfor %}", ","),
+        ("{{ 'a b'.rsplit(none, 1) }}", "rsplit"),
         ("{% do messages.append(1) %}", "do"),
         (r"{{ '\a' }}", r"\a"),
     ] {
