@@ -1,9 +1,7 @@
-//! Whether an operation read what was recorded of its inputs.
+//! Whether an operation read its inputs as they were recorded.
 //!
-//! A value may be written over after it was read, or recorded at another time than it was used; and one that
-//! is wrong within its limit seems right. Then the operation that reads it seems wrong.
-//! The input shows whether that is so: computed again from its own inputs, it moves the result the way in
-//! which the result is wrong, and by as much.
+//! A value may be overwritten after it was read or before it was recorded, or be wrong within its limit. Then the operation
+//! that reads it seems wrong; its input, computed again, changes the result in the same direction and by as much.
 
 use std::ops::Range;
 
@@ -11,11 +9,10 @@ use super::{Candidate, Cause};
 use crate::Matrix;
 use crate::metrics::ratio;
 
-/// The most and the least that an input's change may be of the error, if it is the error.
+/// The range of an input's effect relative to the error, if it causes the error.
 const PART: Range<f64> = 0.5..1.5;
 
-/// `causes`, behind the input that accounts for the error, if one does: then nothing that is said of this operation is
-/// certain.
+/// `causes`, after the input that explains the error, if one does: then no cause in this operation is likely.
 pub(super) fn first(s: &Candidate<'_>, mut causes: Vec<Cause>) -> Vec<Cause> {
     if let Some(cause) = input(s) {
         causes.iter_mut().for_each(|cause| cause.likely = false);
@@ -27,7 +24,7 @@ pub(super) fn first(s: &Candidate<'_>, mut causes: Vec<Cause>) -> Vec<Cause> {
 
 fn input(s: &Candidate<'_>) -> Option<Cause> {
     s.ids().into_iter().enumerate().find_map(|(slot, id)| {
-        let made = s.run(&s.call, &s.with_input(slot, (s.again)(slot)?)).ok()?;
+        let made = s.oracle.run(&s.call, &s.with_input(slot, (s.again)(slot)?)).ok()?;
         let less = |table: &Matrix, r, c| f64::from(table.at(r, c)) - f64::from(s.expected.at(r, c));
         let along = s.region.sum(|r, c| less(&s.found, r, c) * less(&made, r, c));
         let part = along / s.region.sum(|r, c| less(&s.found, r, c).powi(2));

@@ -1,4 +1,4 @@
-//! Holding hypotheses against what was recorded, and ordering those that it bears out.
+//! Compares hypotheses with the recorded value, and ranks those that it supports.
 
 use super::{Candidate, Cause};
 use crate::Matrix;
@@ -12,34 +12,34 @@ pub(super) const MOST: usize = 6;
 /// Wrong numbers from which a cause is believed: fewer are explained by chance.
 pub(super) const ENOUGH: usize = 8;
 
-/// The probability of chance from which on nothing is reported. A hypothesis leaves the part `left` of the error
-/// of `n` numbers by chance in about `left^(n/2)` of all cases.
+/// The probability of chance from which on nothing is reported. By chance, a hypothesis leaves the part `left` of the
+/// error of `n` numbers in about `left^(n/2)` of all cases.
 const CHANCE: f64 = 1e-3;
 
-/// Wrong rows in which an operation is tried out before it is computed in all.
+/// Wrong rows in which an operation is tried before it is computed in all.
 const FEW: usize = 4;
 
-/// How special a hypothesis is: among those that fit equally well, the one that says most comes first.
+/// How specific a hypothesis is: among those that fit equally well, the most specific comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A mistake with nothing fitted to the data.
+    /// A mistake without fitted numbers.
     Known,
     /// A mistake with a number estimated from the data.
     Estimated,
     /// One of so many that one is near by chance.
     General,
-    /// Says how it looks, with many numbers fitted.
+    /// A description with many fitted numbers.
     Fitted,
 }
 
-/// Hypotheses that were borne out.
+/// The hypotheses that the numbers support.
 pub(super) struct Diagnosis<'a> {
     pub(super) candidate: &'a Candidate<'a>,
     /// With rank, and whether they hold only in the wrong region.
     causes: Vec<(Rank, bool, Cause)>,
     error: f64,
     region_error: f64,
-    /// The rounding in that, at least, which no mistake explains.
+    /// The part of it that is rounding, which no mistake explains.
     rounding: f64,
     /// The error that zero or a factor leaves, whichever is less.
     pub(super) plain: f64,
@@ -56,12 +56,18 @@ impl<'a> Diagnosis<'a> {
         Diagnosis { candidate, causes: Vec::new(), error, region_error, rounding, plain, wrong }
     }
 
-    /// Holds what a mistake would have made against what was recorded.
-    pub(super) fn try_out(&mut self, kind: &'static str, rank: Rank, text: impl Into<String>, made: &Matrix) {
+    /// Compares the result of a mistake with the recorded value.
+    pub(super) fn try_result(
+        &mut self,
+        kind: &'static str,
+        rank: Rank,
+        text: impl Into<String>,
+        made: &Matrix,
+    ) {
         let s = self.candidate;
         let error = s.region_error(made);
         let left = ratio((error - self.rounding).max(0.0), self.region_error - self.rounding);
-        // By chance alone, one of many values is a little like another, and few numbers are like anything.
+        // One of many values is a little like another by chance, and few numbers are like anything.
         let (most, fitted) = match rank {
             Rank::Known => (0.5, 0),
             Rank::Estimated => (0.5, 1),
@@ -71,12 +77,12 @@ impl<'a> Diagnosis<'a> {
         if left.is_nan() || left > most || numbers == 0.0 || left.powf(numbers / 2.0) > CHANCE {
             return;
         }
-        // Zero is as near, unless it is zero that is meant.
+        // Zero is as near, unless the mistake makes zeros.
         let energy = s.energy(made);
         if error >= energy && (error > 0.0 || energy > 0.0) {
             return;
         }
-        // Everywhere or only where the value is wrong: the former says more.
+        // A mistake that holds everywhere says more than one in the wrong region only.
         let everywhere = ratio((s.error(made) - self.rounding).max(0.0), self.error - self.rounding)
             <= left.max(1e-9) * 1.5;
         let (mut text, mut mixed) = (text.into(), None);
@@ -86,8 +92,8 @@ impl<'a> Diagnosis<'a> {
         }
         let made = mixed.as_ref().unwrap_or(made);
         let plain = Pair::plain(made, &s.found, s.limit);
-        let is_borne_out = Pair { rounding: Some(&s.rounding), ..plain }.wrong().is_none();
-        let likely = is_borne_out && left <= 0.1 && error <= 0.1 * energy && self.wrong >= ENOUGH;
+        let is_supported = Pair { rounding: Some(&s.rounding), ..plain }.wrong().is_none();
+        let likely = is_supported && left <= 0.1 && error <= 0.1 * energy && self.wrong >= ENOUGH;
         if !likely && error - self.rounding > most * (self.plain - self.rounding).max(0.0) {
             return;
         }
@@ -97,27 +103,30 @@ impl<'a> Diagnosis<'a> {
         self.causes.push((rank, !everywhere, cause));
     }
 
-    /// Holds another computation against what was recorded: first in a few rows, and in all where these bear it out.
-    /// What cannot be computed is no hypothesis.
-    pub(super) fn try_call(
-        &mut self,
-        kind: &'static str,
-        rank: Rank,
-        text: impl Into<String>,
-        (call, inputs): (&Call, &[Matrix]),
-    ) {
+    /// Tries the operation on other inputs.
+    pub(super) fn try_inputs(&mut self, kind: &'static str, rank: Rank, text: String, inputs: &[Matrix]) {
+        self.try_both(kind, rank, text, &self.candidate.call, inputs);
+    }
+
+    /// Tries another operation on the same inputs.
+    pub(super) fn try_call(&mut self, kind: &'static str, rank: Rank, text: String, call: &Call) {
+        self.try_both(kind, rank, text, call, &self.candidate.inputs);
+    }
+
+    /// First in a few rows, and in all where these support it. What cannot be computed is no hypothesis.
+    fn try_both(&mut self, kind: &'static str, rank: Rank, text: String, call: &Call, inputs: &[Matrix]) {
         let few = Few::new(self.candidate);
         if few.rows.len() * 2 < self.candidate.found.rows
             && few.error(call, inputs).is_none_or(|error| error > 0.5 * few.expected())
         {
             return;
         }
-        if let Ok(made) = self.candidate.run(call, inputs) {
-            self.try_out(kind, rank, text, &made);
+        if let Ok(made) = self.candidate.oracle.run(call, inputs) {
+            self.try_result(kind, rank, text, &made);
         }
     }
 
-    /// What was borne out, the best first.
+    /// The causes to report, the best first.
     pub(super) fn finish(self) -> Vec<Cause> {
         // Below this, fits differ by rounding alone.
         let limit = self.candidate.limit;
@@ -125,30 +134,29 @@ impl<'a> Diagnosis<'a> {
         let bucket = |cause: &Cause| (cause.nmse.max(noise).log10() * 2.0).floor() as i64;
         let mut causes = self.causes;
         causes.sort_by_key(|(rank, part, cause)| (!cause.likely, bucket(cause), *rank, *part));
-        let best = causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely));
+        // A likely cause rules out those that are not, estimates and descriptions behind a known mistake, and causes in a
+        // part behind one that holds everywhere.
+        if let Some((best, best_part, true)) =
+            causes.first().map(|(rank, part, cause)| (*rank, *part, cause.likely))
+        {
+            causes.retain(|(rank, part, cause)| {
+                cause.likely && (*rank <= best || *rank == Rank::General) && *part <= best_part
+            });
+        }
         let mut reported: Vec<Cause> = Vec::new();
-        for (rank, part, cause) in causes {
-            // What makes the same numbers says no more.
+        for (_, _, cause) in causes {
+            // The same numbers say no more.
             let is_same = |other: &Cause| (other.nmse, other.explained) == (cause.nmse, cause.explained);
-            let is_new = !reported.iter().any(is_same);
-            let worth = match best {
-                // What is borne out makes what is not idle, and so it does with estimates and descriptions, and with
-                // what holds in a part where it holds everywhere.
-                Some((best, best_part, true)) => {
-                    let is_idle = rank > best && rank != Rank::General;
-                    cause.likely && !is_idle && part <= best_part
-                }
-                _ => true,
-            };
-            if is_new && worth && reported.len() < MOST {
+            if !reported.iter().any(is_same) {
                 reported.push(cause);
             }
         }
+        reported.truncate(MOST);
         reported
     }
 }
 
-/// The square errors that rounding makes over the wrong region, in the way that the error is nearest to.
+/// The squared error of rounding over the wrong region, in the way that is nearer to the error.
 fn rounding(s: &Candidate<'_>) -> f64 {
     let left = |way: usize| {
         s.region.sum(|r, c| {
@@ -160,8 +168,7 @@ fn rounding(s: &Candidate<'_>) -> f64 {
     s.region.sum(|r, c| s.rounding.at(r, c)[way].powi(2))
 }
 
-/// Numbers of the wrong region that are wrong themselves, beyond the limit or about as much as its worst:
-/// those that are not show noise.
+/// Numbers of the wrong region whose error exceeds the limit or is close to the worst; others show noise.
 fn wrong(s: &Candidate<'_>) -> usize {
     let numbers = || s.region.rows.iter().flat_map(|&r| s.region.cols.iter().map(move |&c| (r, c)));
     let error = |(r, c)| difference(s.expected.at(r, c), s.found.at(r, c));
@@ -170,11 +177,11 @@ fn wrong(s: &Candidate<'_>) -> usize {
     numbers().filter(|&at| error(at) > usual.min(0.05 * worst)).count()
 }
 
-/// The first wrong rows, and those before them where positions count.
+/// The first wrong rows, with those before them where positions count.
 pub(super) struct Few<'a> {
     candidate: &'a Candidate<'a>,
     rows: Vec<usize>,
-    /// The wrong ones, by their place among `rows`, and in the value.
+    /// The wrong ones: index in `rows`, and row.
     wrong: Vec<(usize, usize)>,
 }
 
@@ -185,19 +192,19 @@ impl<'a> Few<'a> {
             (true, Some(&last)) => (0..=last).collect(),
             _ => wrong.to_vec(),
         };
-        let wrong = rows.iter().enumerate().filter(|(_, row)| wrong.contains(row));
-        Few { candidate, wrong: wrong.map(|(i, &row)| (i, row)).collect(), rows }
+        let wrong = rows.iter().copied().enumerate().filter(|(_, row)| wrong.contains(row)).collect();
+        Few { candidate, wrong, rows }
     }
 
-    /// Square errors of what `call` makes of the rows; `None` where it cannot be computed.
+    /// The squared error of `call` in these rows; `None` where it cannot be computed.
     pub(super) fn error(&self, call: &Call, inputs: &[Matrix]) -> Option<f64> {
         let tokens = self.rows.iter().filter_map(|&r| call.tokens.get(r).copied()).collect();
         let inputs: Vec<Matrix> = inputs.iter().map(|x| x.take_rows(&self.rows)).collect();
-        let made = self.candidate.run(&Call { tokens, ..call.clone() }, &inputs).ok()?;
+        let made = self.candidate.oracle.run(&Call { tokens, ..call.clone() }, &inputs).ok()?;
         Some(self.sum(|i, _, c| made.at(i, c)))
     }
 
-    /// Square errors of what should be.
+    /// The squared error of the expected rows.
     fn expected(&self) -> f64 {
         self.sum(|_, r, c| self.candidate.expected.at(r, c))
     }

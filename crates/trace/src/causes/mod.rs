@@ -11,7 +11,6 @@
 
 mod consumed;
 mod diagnosis;
-mod heads;
 mod operands;
 mod parameters;
 mod positions;
@@ -24,9 +23,9 @@ use serde::Serialize;
 use crate::judge::{Region, Rounding};
 use crate::metrics::difference;
 use crate::oracle::Call;
-use crate::{Error, Matrix, Oracle};
+use crate::{Matrix, Oracle};
 
-pub(crate) use heads::head_dim;
+pub(crate) use words::head_dim;
 
 use diagnosis::Diagnosis;
 
@@ -84,10 +83,6 @@ impl Candidate<'_> {
         self.call.op.inputs().collect()
     }
 
-    fn run(&self, call: &Call, inputs: &[Matrix]) -> Result<Matrix, Error> {
-        self.oracle.run(call, inputs)
-    }
-
     /// The inputs with another at `slot`.
     fn with_input(&self, slot: usize, input: Matrix) -> Vec<Matrix> {
         let mut inputs = self.inputs.clone();
@@ -99,10 +94,6 @@ impl Candidate<'_> {
         head_dim(&self.oracle, self.id)
     }
 
-    fn square(&self, made: &Matrix, r: usize, c: usize) -> f64 {
-        difference(made.at(r, c), self.found.at(r, c)).powi(2)
-    }
-
     /// Squared error of `made` over the whole value.
     fn error(&self, made: &Matrix) -> f64 {
         made.data.iter().zip(&self.found.data).map(|(&a, &b)| difference(a, b).powi(2)).sum()
@@ -110,10 +101,10 @@ impl Candidate<'_> {
 
     /// Squared error of `made` over the wrong region.
     fn region_error(&self, made: &Matrix) -> f64 {
-        self.region.sum(|r, c| self.square(made, r, c))
+        self.region.sum(|r, c| difference(made.at(r, c), self.found.at(r, c)).powi(2))
     }
 
-    /// The squares of a value over the wrong region.
+    /// The squares of a matrix over the wrong region.
     fn energy(&self, of: &Matrix) -> f64 {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }

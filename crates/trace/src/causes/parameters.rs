@@ -1,9 +1,10 @@
 //! A number or a choice of the operation is another: a missing scale, a wrong factor, the wrong pairing.
 
-use super::diagnosis::{Diagnosis, Few, Rank};
 use graph::Op;
 
-/// Doublings in which a number is looked for, to both sides.
+use super::diagnosis::{Diagnosis, Few, Rank};
+
+/// Doublings within which a number is searched, in both directions.
 const DOUBLINGS: f64 = 16.0;
 
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
@@ -11,32 +12,32 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     let own = s.call.op.parameters().unwrap_or_default();
     for other in s.call.op.variants(s.oracle.graph()) {
         let text = format!("it is computed with {}, not {own}", other.parameters().unwrap_or_default());
-        diagnosis.try_call("wrong-choice", Rank::Known, text, (&s.call.with_op(other), &s.inputs));
+        diagnosis.try_call("wrong-choice", Rank::Known, text, &s.call.with_op(other));
     }
     let mut numbers: Vec<(&'static str, f32)> = Vec::new();
     let mut op = s.call.op;
     op.numbers(|name, number| numbers.push((name, *number)));
     for (i, &(name, own)) in numbers.iter().enumerate() {
-        let mut with = |rank, value: f32, why: &str| {
-            if value.is_finite() && value != own {
-                let call = s.call.with_op(with_number(s.call.op, i, value));
-                let text = format!("its {name} is {}, not {}{why}", digits(value), digits(own));
-                diagnosis.try_call("wrong-number", rank, text, (&call, &s.inputs));
-            }
-        };
-        with(Rank::Known, 1.0, ": it is left out");
-        with(Rank::Known, 0.0, ": it is left out");
-        with(Rank::Known, -own, ": it has the wrong sign");
-        with(Rank::Known, own * own, ": it counts twice");
-        with(Rank::Known, 1.0 / own, ": it divides in place of multiplying");
+        let mut others = vec![
+            (Rank::Known, 1.0, ": it is left out"),
+            (Rank::Known, 0.0, ": it is left out"),
+            (Rank::Known, -own, ": it has the wrong sign"),
+            (Rank::Known, own * own, ": it counts twice"),
+            (Rank::Known, 1.0 / own, ": it divides in place of multiplying"),
+        ];
         if let Some(found) = estimated(diagnosis, i, own) {
             let near = rounded(found);
-            let is_other = (found / near - 1.0).abs() > 1e-4;
-            for value in std::iter::once(near).chain(is_other.then_some(found)) {
-                let call = s.call.with_op(with_number(s.call.op, i, value as f32));
-                let text = format!("its {name} is {}, not {}", digits(value as f32), digits(own));
-                diagnosis.try_call("wrong-number", Rank::Estimated, text, (&call, &s.inputs));
+            others.push((Rank::Estimated, near as f32, ""));
+            if (found / near - 1.0).abs() > 1e-4 {
+                others.push((Rank::Estimated, found as f32, ""));
             }
+        }
+        for (rank, value, why) in
+            others.into_iter().filter(|(_, value, _)| value.is_finite() && *value != own)
+        {
+            let text = format!("its {name} is {}, not {}{why}", digits(value), digits(own));
+            let call = s.call.with_op(with_number(s.call.op, i, value));
+            diagnosis.try_call("wrong-number", rank, text, &call);
         }
     }
 }
@@ -73,7 +74,7 @@ fn estimated(diagnosis: &Diagnosis<'_>, which: usize, own: f32) -> Option<f64> {
     ((found / f64::from(own) - 1.0).abs() > 1e-3).then_some(found)
 }
 
-/// The number with two digits that is as near as an estimate is good, else the number.
+/// The nearest number with two digits, if it is within the accuracy of an estimate.
 fn rounded(x: f64) -> f64 {
     let near = format!("{x:.1e}").parse().unwrap_or(x);
     if (x / near - 1.0).abs() < 0.02 { near } else { x }

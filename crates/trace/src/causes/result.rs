@@ -1,4 +1,4 @@
-//! What a result looks like beside the right one, whatever made it.
+//! Patterns in the result, whatever the operation.
 
 use graph::{Value, ValueId};
 
@@ -8,57 +8,52 @@ use crate::Matrix;
 use crate::judge::Region;
 use crate::metrics::difference;
 
-/// Values that are tried in place of the result, at most.
+/// The most values that are tried in place of the result.
 const OTHERS: usize = 60;
 
-/// When the value holds NaN or infinities that its inputs do not account for.
+/// NaN or infinities that the inputs do not explain.
 pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
-    let (rows, cols) = (s.found.rows, s.found.cols);
-    let all = || (0..rows).flat_map(|r| (0..cols).map(move |c| (r, c)));
+    let shape = (s.found.rows, s.found.cols);
     let is_bad = |r: usize, c: usize| !s.found.at(r, c).is_finite() && s.expected.at(r, c).is_finite();
-    let bad = all().filter(|&(r, c)| is_bad(r, c)).count();
-    if bad == 0 {
-        return None;
-    }
-    let nan = all().filter(|&(r, c)| is_bad(r, c) && s.found.at(r, c).is_nan()).count();
-    let what = match nan {
+    let place = Region::of(shape, is_bad)?;
+    let count = |is: &dyn Fn(usize, usize) -> bool| {
+        (0..shape.0).map(|r| (0..shape.1).filter(|&c| is(r, c)).count()).sum::<usize>()
+    };
+    let bad = count(&is_bad);
+    let what = match count(&|r, c| is_bad(r, c) && s.found.at(r, c).is_nan()) {
         0 => "infinite",
-        _ if nan == bad => "NaN",
+        nan if nan == bad => "NaN",
         _ => "NaN or infinite",
     };
-    let place = Region {
-        rows: (0..rows).filter(|&r| (0..cols).any(|c| is_bad(r, c))).map(|r| s.first + r).collect(),
-        cols: (0..cols).filter(|&c| (0..rows).any(|r| is_bad(r, c))).collect(),
-    };
-    // Other numbers may be wrong besides.
-    let usual =
-        s.limit * s.expected.data.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / (rows * cols) as f64;
+    // Other numbers may be wrong, too.
+    let energy = s.expected.data.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
+    let usual = s.limit * energy / s.expected.data.len() as f64;
     let is_wrong = |r: usize, c: usize| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2) > usual;
-    let wrong = all().filter(|&(r, c)| is_bad(r, c) || is_wrong(r, c)).count();
-    let explained = bad as f64 / wrong as f64;
+    let explained = bad as f64 / count(&|r, c| is_bad(r, c) || is_wrong(r, c)) as f64;
+    let place = Region { rows: place.rows.iter().map(|r| s.first + r).collect(), ..place };
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}: does exp overflow, is something divided by zero, or \
          memory read that was not written?",
         if bad == 1 { "number is" } else { "numbers are" },
-        words::place(&place, (s.first + rows, cols), s.head_dim())
+        words::place(&place, (s.first + shape.0, shape.1), s.head_dim())
     );
-    // Enough of them are a fault by themselves, whatever else is wrong.
+    // Enough of them are wrong by themselves, whatever else is wrong.
     let likely = explained >= 0.5 || bad >= ENOUGH;
     Some(Cause { kind: "not-finite", text, nmse: 0.0, explained, likely })
 }
 
-/// Zero and a factor, which every other hypothesis must surpass.
+/// Zero and a factor; every other hypothesis must explain more.
 pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let text = "the value is zero: it was never written, or not added up";
-    diagnosis.try_out("zero", Rank::General, text, &s.expected.map(|_| 0.0));
+    diagnosis.try_result("zero", Rank::General, text, &s.expected.map(|_| 0.0));
     let (factor, error) = fitted(s, &s.region.rows, &s.region.cols);
     if factor.abs() > 1e-6 {
         let dims: Vec<usize> =
             s.head_dim().into_iter().chain([s.found.cols]).chain(s.inputs.iter().map(|x| x.cols)).collect();
         let text = format!("the result is scaled by {}", words::factor(factor, error, &dims));
         let made = s.expected.map(|x| (f64::from(x) * factor) as f32);
-        diagnosis.try_out("scaled", Rank::General, text, &made);
+        diagnosis.try_result("scaled", Rank::General, text, &made);
         diagnosis.plain = diagnosis.plain.min(s.region_error(&made));
     }
 }
@@ -71,8 +66,8 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     by_row_and_column(diagnosis);
 }
 
-/// `sum a b / sum b^2` over some rows and columns: the factor that brings `b` nearest to `a`; and three times its
-/// own error, relative to it, if the errors of a row hang together.
+/// The factor by which the expected numbers are nearest to the found ones, `sum a b / sum b^2` over some rows and
+/// columns, and three times its relative error, if the errors of a row are correlated.
 fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
     for &r in rows {
@@ -90,30 +85,29 @@ fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
 }
 
-/// Rows or columns that hold what belongs into the next.
+/// Rows or columns hold those next to them.
 fn moved(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (s.found.rows, s.found.cols);
     for (by, row, column) in [(1, "before", "right"), (usize::MAX, "after", "left")] {
         let from = |i: usize, n: usize| i.wrapping_add(n).wrapping_sub(by) % n;
-        // The first or last row has none to take.
         let made = Matrix::from_fn(rows, cols, |r, c| s.expected.at(from(r, rows), c));
         let text = format!("each position has the row of the position {row} it");
-        diagnosis.try_out("row-shift", Rank::General, text, &made);
+        diagnosis.try_result("row-shift", Rank::General, text, &made);
         let made = Matrix::from_fn(rows, cols, |r, c| s.expected.at(r, from(c, cols)));
         let text = format!("columns are shifted by one to the {column}");
-        diagnosis.try_out("column-shift", Rank::General, text, &made);
+        diagnosis.try_result("column-shift", Rank::General, text, &made);
     }
 }
 
-/// Heads in another order, and columns of each head.
+/// Heads, or the columns of each head, are in another order.
 fn heads(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let cols = s.found.cols;
     let Some(dim) = s.head_dim().filter(|dim| dim.is_multiple_of(2) && *dim <= cols) else { return };
     let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
         let made = Matrix::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c)));
-        diagnosis.try_out(kind, rank, text, &made);
+        diagnosis.try_result(kind, rank, text, &made);
     };
     let (half, heads) = (dim / 2, cols / dim);
     permuted(
@@ -144,7 +138,7 @@ fn heads(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Another recorded value of the shape.
+/// Another recorded value of this shape.
 fn other_value(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let graph = s.oracle.graph();
@@ -159,13 +153,12 @@ fn other_value(diagnosis: &mut Diagnosis<'_>) {
                 "it is the value `{}`: a buffer that was not written, or the wrong one read",
                 s.name(id)
             );
-            diagnosis.try_out("other-value", Rank::General, text, &table);
+            diagnosis.try_result("other-value", Rank::General, text, &table);
         }
     }
 }
 
-/// Each number follows from what it should be. Which function it is, its
-/// neighbours show: the numbers that should be a little smaller and a little larger.
+/// Each number is a function of the expected one, interpolated between the numbers whose expectations are next to its own.
 fn function(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);
@@ -188,10 +181,10 @@ fn function(diagnosis: &mut Diagnosis<'_>) {
         "each number is a function of what it should be, such as a bound or a softcap: {low:.4} becomes \
          {low_found:.4}, and {high:.4} becomes {high_found:.4}"
     );
-    diagnosis.try_out("function", Rank::Fitted, text, &made);
+    diagnosis.try_result("function", Rank::Fitted, text, &made);
 }
 
-/// Each row or each column has a factor of its own, or each column an offset.
+/// Each row or column has a factor of its own, or each column an offset.
 fn by_row_and_column(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);
@@ -200,7 +193,7 @@ fn by_row_and_column(diagnosis: &mut Diagnosis<'_>) {
         for &r in rows {
             cols.iter().for_each(|&c| made.data[r * made.cols + c] = number(r, c) as f32);
         }
-        diagnosis.try_out(kind, Rank::Fitted, text, &made);
+        diagnosis.try_result(kind, Rank::Fitted, text, &made);
     };
     let expected = |r: usize, c: usize| f64::from(s.expected.at(r, c));
     if cols.len() >= ENOUGH && rows.len() > 1 {

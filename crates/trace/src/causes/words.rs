@@ -1,9 +1,12 @@
-//! Places and numbers in words.
+//! Places and numbers in words, and the heads that places may be.
 
+use graph::{Op, Value, ValueId};
+
+use crate::Oracle;
 use crate::judge::Region;
 
-/// Numbers such as `3`, `4–7`, `every 2nd from 1 to 9` or `0, 2, 5, …`, of those below `all`.
-pub(crate) fn list(numbers: &[usize], all: usize) -> String {
+/// Numbers below `all`, such as `3`, `4–7`, `every 2nd from 1 to 9` or `0, 2, 5, …`.
+fn list(numbers: &[usize], all: usize) -> String {
     if let Some(step) = step(numbers) {
         let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
         let to = if last + step >= all { String::new() } else { format!(" to {last}") };
@@ -28,7 +31,7 @@ pub(crate) fn list(numbers: &[usize], all: usize) -> String {
     text
 }
 
-/// The distance of numbers that are all as far apart, when it is not 1.
+/// The distance of evenly spaced numbers, unless it is 1.
 fn step(numbers: &[usize]) -> Option<usize> {
     let [first, second, _, ..] = numbers else { return None };
     let step = second - first;
@@ -47,8 +50,7 @@ fn ordinal(n: usize) -> String {
     format!("{n}{ending}")
 }
 
-/// Where a value of `rows` and `cols` is wrong, such as `positions 28–31, heads 4–7` or
-/// `every 2nd position from 1`.
+/// Where a value of `rows` and `cols` is wrong, such as `positions 28–31, heads 4–7` or `every 2nd position from 1`.
 pub(crate) fn place(region: &Region, (rows, cols): (usize, usize), head_dim: Option<usize>) -> String {
     let mut parts = Vec::new();
     let named = |word: &str, numbers: &[usize], all: usize| {
@@ -77,7 +79,7 @@ pub(crate) fn place(region: &Region, (rows, cols): (usize, usize), head_dim: Opt
     if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
 }
 
-/// The heads that the wrong columns make up, if they are most columns of some heads and none of others.
+/// The wrong heads, if most columns of some heads are wrong and none of others.
 fn whole_heads(region: &Region, cols: usize, dim: usize) -> Option<Vec<usize>> {
     let wrong = |head: usize| region.cols.iter().filter(|&&c| c / dim == head).count();
     let heads: Vec<usize> = (0..cols / dim).filter(|&head| wrong(head) * 2 > dim).collect();
@@ -85,8 +87,8 @@ fn whole_heads(region: &Region, cols: usize, dim: usize) -> Option<Vec<usize>> {
     (!heads.is_empty() && heads.len() < cols / dim && covered == region.cols.len()).then_some(heads)
 }
 
-/// A factor by its name, such as `1/8` or `√32`, when it has one within `error`, the relative error that
-/// it is known with; else as a number. 1 is never its name.
+/// A factor by name, such as `1/8` or `√32`, if it has one within its relative `error`, else as a number. Its name is
+/// never 1.
 pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
     let mut names: Vec<(f64, String)> = Vec::new();
     for n in [1usize, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 1000] {
@@ -101,9 +103,9 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
         names.push((1.0 / d, format!("1/{dim}")));
     }
     let sign = if factor < 0.0 { "−" } else { "" };
-    // As many decimals as are known.
+    // The significant decimals.
     let decimals = if error > 0.0 { (-error.log10()).ceil().clamp(2.0, 5.0) as usize } else { 5 };
-    // Beyond the last, another number than the one meant may be as near.
+    // A larger error would match several names.
     let error = error.clamp(1e-6, 2e-3);
     let near = |(value, _): &&(f64, String)| {
         (factor.abs() / value - 1.0).abs() < error && (factor < 0.0 || *value != 1.0)
@@ -113,6 +115,45 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
         None if (factor - 1.0).abs() < 1e-2 => format!("{factor:.6}"),
         None => format!("{factor:.decimals$}"),
     }
+}
+
+/// Columns of a head of the value `id`; `None` when it has no heads.
+pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let graph = oracle.graph();
+    let of = |id: ValueId| {
+        let value = graph.value(id);
+        if let Op::Attention { heads, .. } = value.op {
+            Some(value.cols / heads)
+        } else {
+            by_heads(oracle, id)
+        }
+    };
+    let read_by = |(reader_id, reader): (ValueId, &Value)| {
+        if let Op::AddBias { x, .. } = reader.op
+            && x == id
+        {
+            return head_dim(oracle, reader_id);
+        }
+        if let Op::Attention { q, kv, store, .. } = reader.op {
+            let (store, [k, v]) = (graph.store(store), kv.unwrap_or([q; 2]));
+            let dim = if id == v && v != q { store.v_dim } else { store.k_dim };
+            return [q, k, v].contains(&id).then_some(dim);
+        }
+        by_heads(oracle, reader_id).filter(|_| reader.op.inputs().any(|x| x == id))
+    };
+    of(id).or_else(|| graph.values().find_map(read_by))
+}
+
+/// Columns of a head if the operation of `id` treats heads one by one.
+fn by_heads(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
+    let value = oracle.graph().value(id);
+    if let Op::Rope { rope, .. } = value.op {
+        return Some(rope.head_dim);
+    }
+    if let Op::RmsNorm { weight, .. } = value.op {
+        return Some(oracle.graph().weight(weight).cols).filter(|&cols| cols < value.cols);
+    }
+    None
 }
 
 #[cfg(test)]
