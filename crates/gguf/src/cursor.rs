@@ -1,5 +1,7 @@
 //! A bounded reader of a file's header: lengths are checked before anything is allocated.
 
+use std::fmt;
+
 use crate::error::Problem;
 use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES, Version};
 
@@ -72,7 +74,7 @@ impl<'a> Cursor<'a> {
     /// Reads one number or bool.
     pub(crate) fn scalar<T: Scalar>(&mut self, what: &'static str) -> Result<T, At> {
         let offset = self.offset();
-        T::read(self.take(T::SIZE, what)?).map_err(|problem| At { offset, problem })
+        T::decode(self.take(T::SIZE, what)?).map_err(|problem| At { offset, problem })
     }
 
     /// Reads an array of numbers or bools, with its count.
@@ -86,7 +88,7 @@ impl<'a> Cursor<'a> {
         let bytes = self.take(count as u64 * T::SIZE, "an array")?;
         let mut values = Vec::with_capacity(count);
         for (value, at) in bytes.chunks_exact(T::SIZE as usize).zip((offset..).step_by(T::SIZE as usize)) {
-            values.push(T::read(value).map_err(|problem| At { offset: at, problem })?);
+            values.push(T::decode(value).map_err(|problem| At { offset: at, problem })?);
         }
         Ok(values)
     }
@@ -150,49 +152,61 @@ impl<'a> Cursor<'a> {
 }
 
 /// A little-endian value of fixed size.
-pub(crate) trait Scalar: Sized {
+pub(crate) trait Scalar: Copy + fmt::Display {
     /// Size in bytes.
     const SIZE: u64;
 
     /// Decodes exactly `SIZE` bytes.
-    fn read(bytes: &[u8]) -> Result<Self, Problem>;
+    fn decode(bytes: &[u8]) -> Result<Self, Problem>;
 
     /// Appends `SIZE` bytes.
-    fn write(&self, out: &mut Vec<u8>);
+    fn encode(self, out: &mut Vec<u8>);
+
+    fn integer(self) -> Option<i128>;
 }
 
 macro_rules! numbers {
-    ($($type:ty),+) => {$(
+    ($integer:expr; $($type:ty),+) => {$(
         impl Scalar for $type {
             const SIZE: u64 = size_of::<$type>() as u64;
 
-            fn read(bytes: &[u8]) -> Result<Self, Problem> {
+            fn decode(bytes: &[u8]) -> Result<Self, Problem> {
                 let mut array = [0; size_of::<$type>()];
                 array.copy_from_slice(bytes);
                 Ok(<$type>::from_le_bytes(array))
             }
 
-            fn write(&self, out: &mut Vec<u8>) {
+            fn encode(self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn integer(self) -> Option<i128> {
+                let integer: fn($type) -> Option<i128> = $integer;
+                integer(self)
             }
         }
     )+};
 }
 
-numbers!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
+numbers!(|value| Some(value.into()); u8, i8, u16, i16, u32, i32, u64, i64);
+numbers!(|_| None; f32, f64);
 
 impl Scalar for bool {
     const SIZE: u64 = 1;
 
-    fn read(bytes: &[u8]) -> Result<bool, Problem> {
-        match u8::read(bytes)? {
+    fn decode(bytes: &[u8]) -> Result<bool, Problem> {
+        match u8::decode(bytes)? {
             0 => Ok(false),
             1 => Ok(true),
             other => Err(Problem::BadBool(other)),
         }
     }
 
-    fn write(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
+    fn encode(self, out: &mut Vec<u8>) {
+        out.push(u8::from(self));
+    }
+
+    fn integer(self) -> Option<i128> {
+        None
     }
 }

@@ -5,68 +5,32 @@ use std::io;
 
 use quant::{Format, UnsupportedFormat};
 
-use crate::metadata::WrongType;
-use crate::value::quoted;
 use crate::{MAX_ARRAY_DEPTH, MAX_DIMS, MAX_METADATA_BYTES, MAX_NAME_BYTES};
 
 /// A file that cannot be opened, or whose content is invalid.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant's message says what it means")]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system reported an error.
     #[error("{file}: cannot {action}: {source}")]
-    Io {
-        /// The file.
-        file: String,
-        /// The failed action, such as `open the file`.
-        action: &'static str,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The path names a directory, a pipe or a device.
+    Io { file: String, action: &'static str, source: io::Error },
     #[error("{file}: this is not a regular file; give the path of a .gguf file")]
-    NotAFile {
-        /// The path.
-        file: String,
-    },
-    /// The content is not valid GGUF.
+    NotAFile { file: String },
     #[error("{file}: {fault}")]
-    Malformed {
-        /// The file.
-        file: String,
-        /// What is wrong and where.
-        fault: Fault,
-    },
-    /// The file is valid, but the parts of a split model do not match.
+    Malformed { file: String, fault: Fault },
     #[error("{file}: {problem}")]
-    Split {
-        /// The file.
-        file: String,
-        /// What does not match.
-        problem: SplitProblem,
-    },
-    /// The file shrank or could not be read after it was opened; zeros may have been read since.
+    Split { file: String, problem: SplitProblem },
+    /// Zeros may have been read since.
     #[error(
         "{file}: the file was truncated while in use (it had {expected} bytes, now {found}), or part of it \
          could not be read; results since then are wrong; restore the file and restart the program"
     )]
-    TruncatedInUse {
-        /// The file.
-        file: String,
-        /// Its length when it was opened, in bytes.
-        expected: u64,
-        /// Its length now, in bytes.
-        found: u64,
-    },
-    /// The file was modified after it was opened; a mix of old and new bytes may have been read since.
+    TruncatedInUse { file: String, expected: u64, found: u64 },
     #[error(
         "{file}: the file was modified while in use; results since then may mix old and new content; \
          restart the program, and replace model files with `mv`, which creates a new file, not with `cp`, which overwrites"
     )]
-    ModifiedInUse {
-        /// The file.
-        file: String,
-    },
+    ModifiedInUse { file: String },
 }
 
 /// Invalid content of a file, and its location.
@@ -238,5 +202,26 @@ impl fmt::Display for Missing<'_> {
             n if n <= NAMED => write!(f, "{named} are missing"),
             n => write!(f, "{named} and {} more are missing", n - NAMED),
         }
+    }
+}
+
+/// A key has a value of another type or out of range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("metadata key {} is {found}, expected {expected}", quoted(key))]
+pub struct WrongType {
+    /// The key.
+    pub key: String,
+    /// The value found, such as `string "abc"`.
+    pub found: String,
+    /// The expected type, such as `a bool`.
+    pub expected: &'static str,
+}
+
+/// `text` in quotes, truncated to 80 characters and with control characters escaped, so that untrusted text is safe in
+/// messages and terminals.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(80) {
+        Some((cut, _)) => format!("{:?}…", &text[..cut]),
+        None => format!("{text:?}"),
     }
 }

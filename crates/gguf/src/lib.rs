@@ -20,12 +20,12 @@ mod value;
 mod version;
 mod writer;
 
-pub use error::{Error, Fault, Item, Problem, SplitProblem};
+pub use error::{Error, Fault, Item, Problem, SplitProblem, WrongType, quoted};
 pub use file::Gguf;
 pub use map::survive_truncation;
-pub use metadata::{Metadata, WrongType};
+pub use metadata::Metadata;
 pub use tensor::{Tensor, UnsupportedTensor};
-pub use value::{Array, Value, ValueType, quoted};
+pub use value::{Array, Value, ValueType};
 pub use version::Version;
 pub use writer::{Layout, WriteError, Writer, write};
 

@@ -18,8 +18,8 @@ use memmap2::Mmap;
 /// Installs a SIGBUS handler, so that this process survives the truncation of a mapped model file: lost pages read as
 /// zeros, and [`Gguf::check_intact`](crate::Gguf::check_intact) reports the loss.
 ///
-/// The handler is installed once per process and forwards unrelated signals to the previous one. Signal handlers belong
-/// to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
+/// The handler is installed once per process; at an unrelated SIGBUS the previous one takes its place again. Signal
+/// handlers belong to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
 /// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
 ///
 /// # Errors

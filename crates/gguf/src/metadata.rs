@@ -2,20 +2,8 @@
 
 use indexmap::IndexMap;
 
-use crate::value::quoted;
+use crate::error::WrongType;
 use crate::{Array, Value};
-
-/// A key has a value of another type or out of range.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metadata key {} is {found}, expected {expected}", quoted(key))]
-pub struct WrongType {
-    /// The key.
-    pub key: String,
-    /// The value found, such as `string "abc"`.
-    pub found: String,
-    /// The expected type, such as `a bool`.
-    pub expected: &'static str,
-}
 
 /// Keys and values in file order; keys are unique.
 ///
@@ -85,17 +73,12 @@ impl Metadata {
 
     /// The integer at `key`, of any width, if it fits `u32`.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, WrongType> {
-        self.typed(key, "an integer from 0 to 4294967295", |value| integer(value)?.try_into().ok())
-    }
-
-    /// The integer at `key`, of any width, if it fits `i32`.
-    pub fn i32(&self, key: &str) -> Result<Option<i32>, WrongType> {
-        self.typed(key, "an integer from -2147483648 to 2147483647", |value| integer(value)?.try_into().ok())
+        self.typed(key, "an integer from 0 to 4294967295", |value| value.integer()?.try_into().ok())
     }
 
     /// The integer at `key`, of any width, if it is not negative.
     pub fn u64(&self, key: &str) -> Result<Option<u64>, WrongType> {
-        self.typed(key, "an integer from 0", |value| integer(value)?.try_into().ok())
+        self.typed(key, "an integer from 0", |value| value.integer()?.try_into().ok())
     }
 
     /// The floating-point number at `key`; an f64 is rounded.
@@ -123,14 +106,6 @@ impl Metadata {
         })
     }
 
-    /// The array of booleans at `key`.
-    pub fn bools(&self, key: &str) -> Result<Option<&[bool]>, WrongType> {
-        self.typed(key, "an array of bool", |value| match value {
-            Value::Array(Array::Bool(v)) => Some(v.as_slice()),
-            _ => None,
-        })
-    }
-
     /// The array of `f32` at `key`.
     pub fn f32s(&self, key: &str) -> Result<Option<&[f32]>, WrongType> {
         self.typed(key, "an array of f32", |value| match value {
@@ -149,18 +124,8 @@ impl Metadata {
 
     /// The array of integers at `key`, of any width, if all fit `u32`.
     pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, WrongType> {
-        fn fit<T: Copy + TryInto<u32>>(values: &[T]) -> Option<Vec<u32>> {
-            values.iter().map(|&v| v.try_into().ok()).collect()
-        }
         self.typed(key, "an array of integers from 0 to 4294967295", |value| match value {
-            Value::Array(Array::U8(v)) => fit(v),
-            Value::Array(Array::I8(v)) => fit(v),
-            Value::Array(Array::U16(v)) => fit(v),
-            Value::Array(Array::I16(v)) => fit(v),
-            Value::Array(Array::U32(v)) => fit(v),
-            Value::Array(Array::I32(v)) => fit(v),
-            Value::Array(Array::U64(v)) => fit(v),
-            Value::Array(Array::I64(v)) => fit(v),
+            Value::Array(array) => array.integers()?.into_iter().map(|v| v.try_into().ok()).collect(),
             _ => None,
         })
     }
@@ -178,21 +143,6 @@ impl Metadata {
             None => Err(WrongType { key: key.to_owned(), found: value.to_string(), expected }),
         }
     }
-}
-
-/// An integer value of any width.
-fn integer(value: &Value) -> Option<i128> {
-    Some(match *value {
-        Value::U8(v) => v.into(),
-        Value::I8(v) => v.into(),
-        Value::U16(v) => v.into(),
-        Value::I16(v) => v.into(),
-        Value::U32(v) => v.into(),
-        Value::I32(v) => v.into(),
-        Value::U64(v) => v.into(),
-        Value::I64(v) => v.into(),
-        _ => return None,
-    })
 }
 
 impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for Metadata {
@@ -224,12 +174,9 @@ mod tests {
         ] {
             let metadata = metadata(value);
             assert_eq!(metadata.u32("k"), Ok(Some(7)));
-            assert_eq!(metadata.i32("k"), Ok(Some(7)));
             assert_eq!(metadata.u64("k"), Ok(Some(7)));
         }
         assert_eq!(metadata(u32::MAX).u32("k"), Ok(Some(u32::MAX)));
-        assert!(metadata(u32::MAX).i32("k").is_err());
-        assert_eq!(metadata(-1i8).i32("k"), Ok(Some(-1)));
         assert!(metadata(-1i64).u64("k").is_err());
         assert!(metadata(1u64 << 32).u32("k").is_err());
         assert_eq!(metadata(u64::MAX).u64("k"), Ok(Some(u64::MAX)));

@@ -14,8 +14,8 @@ use crate::cursor::{At, Cursor};
 use crate::error::{Fault, Item, Problem};
 use crate::metadata::Metadata;
 use crate::tensor::byte_len;
-use crate::value::{Array, Value, ValueType};
-use crate::{DEFAULT_ALIGNMENT, MAX_ARRAY_DEPTH, MAX_DIMS, Version};
+use crate::value::Value;
+use crate::{DEFAULT_ALIGNMENT, MAX_DIMS, Version};
 
 /// The parsed header; the data of every tensor is within the file.
 #[derive(Debug)]
@@ -136,75 +136,13 @@ fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fa
         })?;
         let fault = |At { offset, problem }| Fault { item: Item::Key(key.clone()), offset, problem };
         offsets.push(cursor.offset());
-        let value = typed_value(cursor).map_err(fault)?;
+        let value = Value::read(cursor).map_err(fault)?;
         if metadata.contains(&key) {
             return Err(fault(At { offset: at, problem: Problem::Duplicate }));
         }
         metadata.insert(key, value);
     }
     Ok((metadata, offsets))
-}
-
-/// Reads a value type and a value of this type.
-fn typed_value(cursor: &mut Cursor) -> Result<Value, At> {
-    Ok(match value_type(cursor)? {
-        ValueType::U8 => Value::U8(cursor.scalar("a u8")?),
-        ValueType::I8 => Value::I8(cursor.scalar("an i8")?),
-        ValueType::U16 => Value::U16(cursor.scalar("a u16")?),
-        ValueType::I16 => Value::I16(cursor.scalar("an i16")?),
-        ValueType::U32 => Value::U32(cursor.scalar("a u32")?),
-        ValueType::I32 => Value::I32(cursor.scalar("an i32")?),
-        ValueType::F32 => Value::F32(cursor.scalar("an f32")?),
-        ValueType::Bool => Value::Bool(cursor.scalar("a bool")?),
-        ValueType::String => Value::String(cursor.string("a string")?),
-        ValueType::Array => Value::Array(array(cursor, 1)?),
-        ValueType::U64 => Value::U64(cursor.scalar("a u64")?),
-        ValueType::I64 => Value::I64(cursor.scalar("an i64")?),
-        ValueType::F64 => Value::F64(cursor.scalar("an f64")?),
-    })
-}
-
-fn value_type(cursor: &mut Cursor) -> Result<ValueType, At> {
-    let offset = cursor.offset();
-    let id = cursor.scalar("a value type")?;
-    ValueType::from_id(id).ok_or(At { offset, problem: Problem::UnknownValueType(id) })
-}
-
-/// Reads an array: element type, count and elements. `depth` is 1 for the value of a key.
-fn array(cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
-    if depth > MAX_ARRAY_DEPTH {
-        return cursor.fail(Problem::TooDeep);
-    }
-    let least = cursor.length_size();
-    Ok(match value_type(cursor)? {
-        ValueType::U8 => Array::U8(cursor.scalars()?),
-        ValueType::I8 => Array::I8(cursor.scalars()?),
-        ValueType::U16 => Array::U16(cursor.scalars()?),
-        ValueType::I16 => Array::I16(cursor.scalars()?),
-        ValueType::U32 => Array::U32(cursor.scalars()?),
-        ValueType::I32 => Array::I32(cursor.scalars()?),
-        ValueType::F32 => Array::F32(cursor.scalars()?),
-        ValueType::Bool => Array::Bool(cursor.scalars()?),
-        ValueType::String => {
-            let count = cursor.count("strings", least, size_of::<String>() as u64 + least)?;
-            let mut strings = Vec::with_capacity(count);
-            for _ in 0..count {
-                strings.push(cursor.string("a string")?);
-            }
-            Array::String(strings)
-        }
-        ValueType::Array => {
-            let count = cursor.count("arrays", least + 4, size_of::<Array>() as u64 + least + 4)?;
-            let mut arrays = Vec::with_capacity(count);
-            for _ in 0..count {
-                arrays.push(array(cursor, depth + 1)?);
-            }
-            Array::Array(arrays)
-        }
-        ValueType::U64 => Array::U64(cursor.scalars()?),
-        ValueType::I64 => Array::I64(cursor.scalars()?),
-        ValueType::F64 => Array::F64(cursor.scalars()?),
-    })
 }
 
 /// Checks the value of `general.alignment`, the only key whose integer width the format fixes.

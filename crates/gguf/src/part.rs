@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::error::{Error, SplitProblem};
+use crate::error::{Error, SplitProblem, WrongType};
 use crate::map::{Map, Owner};
-use crate::metadata::WrongType;
 use crate::parse::{Parsed, parse};
 
 /// One file of a model.

@@ -5,8 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, SplitProblem};
-use crate::metadata::{Metadata, WrongType};
+use crate::error::{Error, SplitProblem, WrongType};
+use crate::metadata::Metadata;
 use crate::part::Loaded;
 
 const NO: &str = "split.no";

@@ -1,71 +1,164 @@
-//! Metadata values and their GGUF type ids.
+//! Metadata values: their types, ids and encoding in a file.
 
 use std::fmt;
 
-/// The type of a metadata value or of an array's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
-pub enum ValueType {
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    F32,
-    Bool,
-    String,
-    Array,
-    U64,
-    I64,
-    F64,
+use crate::MAX_ARRAY_DEPTH;
+use crate::cursor::{At, Cursor, Scalar};
+use crate::error::{Problem, quoted};
+
+/// Defines the value types from a table of id, variant, Rust type, and name with its article.
+macro_rules! value_types {
+    ($($id:literal $variant:ident $type:ty, $article:literal $name:literal;)+) => {
+        /// The type of a metadata value or of an array's elements.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
+        pub enum ValueType {
+            $($variant = $id,)+
+        }
+
+        impl ValueType {
+            /// All types, in the order of their ids.
+            pub const ALL: &[ValueType] = &[$(ValueType::$variant),+];
+
+            /// The name, such as `i32`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(ValueType::$variant => $name,)+
+                }
+            }
+        }
+
+        /// One metadata value.
+        #[derive(Clone, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
+        pub enum Value {
+            $($variant($type),)+
+        }
+
+        impl Value {
+            /// The type.
+            pub fn value_type(&self) -> ValueType {
+                match self {
+                    $(Value::$variant(_) => ValueType::$variant,)+
+                }
+            }
+
+            /// Reads a value type and a value of this type.
+            pub(crate) fn read(cursor: &mut Cursor) -> Result<Value, At> {
+                Ok(match ValueType::read(cursor)? {
+                    $(ValueType::$variant => Value::$variant(<$type>::read(cursor, concat!($article, " ", $name), 0)?),)+
+                })
+            }
+
+            /// Appends type and value.
+            pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<(), Problem> {
+                self.value_type().id().encode(out);
+                match self {
+                    $(Value::$variant(value) => value.write(out, 0),)+
+                }
+            }
+
+            /// An integer of any width.
+            pub(crate) fn integer(&self) -> Option<i128> {
+                match self {
+                    $(Value::$variant(value) => value.integer(),)+
+                }
+            }
+        }
+
+        impl fmt::Display for Value {
+            /// Type and value, such as `u32 7`; long values are truncated.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Value::$variant(value) => write!(f, "{} {}", $name, value.short()),)+
+                }
+            }
+        }
+
+        /// A homogeneous array; [`Array::Array`] nests.
+        #[derive(Clone, Debug, PartialEq)]
+        #[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
+        pub enum Array {
+            $($variant(Vec<$type>),)+
+        }
+
+        impl Array {
+            /// Number of elements.
+            pub fn len(&self) -> usize {
+                match self {
+                    $(Array::$variant(values) => values.len(),)+
+                }
+            }
+
+            /// The type of the elements.
+            pub fn element_type(&self) -> ValueType {
+                match self {
+                    $(Array::$variant(_) => ValueType::$variant,)+
+                }
+            }
+
+            /// The elements, if they are integers.
+            pub(crate) fn integers(&self) -> Option<Vec<i128>> {
+                match self {
+                    $(Array::$variant(values) => values.iter().map(Element::integer).collect(),)+
+                }
+            }
+
+            fn read_elements(element: ValueType, cursor: &mut Cursor, depth: usize) -> Result<Array, At> {
+                Ok(match element {
+                    $(ValueType::$variant => Array::$variant(<$type>::read_all(cursor, depth)?),)+
+                })
+            }
+
+            fn write_elements(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem> {
+                match self {
+                    $(Array::$variant(values) => values.iter().try_for_each(|value| value.write(out, depth)),)+
+                }
+            }
+        }
+
+        $(
+            impl From<$type> for Value {
+                fn from(value: $type) -> Value {
+                    Value::$variant(value)
+                }
+            }
+
+            impl From<Vec<$type>> for Value {
+                fn from(values: Vec<$type>) -> Value {
+                    Value::Array(Array::$variant(values))
+                }
+            }
+        )+
+    };
+}
+
+value_types! {
+    0 U8 u8, "a" "u8";
+    1 I8 i8, "an" "i8";
+    2 U16 u16, "a" "u16";
+    3 I16 i16, "an" "i16";
+    4 U32 u32, "a" "u32";
+    5 I32 i32, "an" "i32";
+    6 F32 f32, "an" "f32";
+    7 Bool bool, "a" "bool";
+    8 String String, "a" "string";
+    9 Array Array, "an" "array";
+    10 U64 u64, "a" "u64";
+    11 I64 i64, "an" "i64";
+    12 F64 f64, "an" "f64";
 }
 
 impl ValueType {
-    /// All types, in the order of their ids.
-    pub const ALL: [ValueType; 13] = [
-        ValueType::U8,
-        ValueType::I8,
-        ValueType::U16,
-        ValueType::I16,
-        ValueType::U32,
-        ValueType::I32,
-        ValueType::F32,
-        ValueType::Bool,
-        ValueType::String,
-        ValueType::Array,
-        ValueType::U64,
-        ValueType::I64,
-        ValueType::F64,
-    ];
-
-    /// The type with id `id` in a file.
-    pub fn from_id(id: u32) -> Option<ValueType> {
-        ValueType::ALL.get(usize::try_from(id).ok()?).copied()
-    }
-
-    /// The id in a file.
-    pub fn id(self) -> u32 {
+    pub(crate) fn id(self) -> u32 {
         self as u32
     }
 
-    /// The name, such as `i32`.
-    pub fn name(self) -> &'static str {
-        match self {
-            ValueType::U8 => "u8",
-            ValueType::I8 => "i8",
-            ValueType::U16 => "u16",
-            ValueType::I16 => "i16",
-            ValueType::U32 => "u32",
-            ValueType::I32 => "i32",
-            ValueType::F32 => "f32",
-            ValueType::Bool => "bool",
-            ValueType::String => "string",
-            ValueType::Array => "array",
-            ValueType::U64 => "u64",
-            ValueType::I64 => "i64",
-            ValueType::F64 => "f64",
-        }
+    fn read(cursor: &mut Cursor) -> Result<ValueType, At> {
+        let offset = cursor.offset();
+        let id: u32 = cursor.scalar("a value type")?;
+        let found = ValueType::ALL.iter().find(|found| found.id() == id);
+        found.copied().ok_or(At { offset, problem: Problem::UnknownValueType(id) })
     }
 }
 
@@ -75,159 +168,11 @@ impl fmt::Display for ValueType {
     }
 }
 
-/// One metadata value.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
-pub enum Value {
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    F32(f32),
-    Bool(bool),
-    String(String),
-    Array(Array),
-    U64(u64),
-    I64(i64),
-    F64(f64),
-}
-
-/// A homogeneous array; [`Array::Array`] nests.
-#[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the variants are the types of the GGUF specification")]
-pub enum Array {
-    U8(Vec<u8>),
-    I8(Vec<i8>),
-    U16(Vec<u16>),
-    I16(Vec<i16>),
-    U32(Vec<u32>),
-    I32(Vec<i32>),
-    F32(Vec<f32>),
-    Bool(Vec<bool>),
-    String(Vec<String>),
-    Array(Vec<Array>),
-    U64(Vec<u64>),
-    I64(Vec<i64>),
-    F64(Vec<f64>),
-}
-
-impl Value {
-    /// The type.
-    pub fn value_type(&self) -> ValueType {
-        match self {
-            Value::U8(_) => ValueType::U8,
-            Value::I8(_) => ValueType::I8,
-            Value::U16(_) => ValueType::U16,
-            Value::I16(_) => ValueType::I16,
-            Value::U32(_) => ValueType::U32,
-            Value::I32(_) => ValueType::I32,
-            Value::F32(_) => ValueType::F32,
-            Value::Bool(_) => ValueType::Bool,
-            Value::String(_) => ValueType::String,
-            Value::Array(_) => ValueType::Array,
-            Value::U64(_) => ValueType::U64,
-            Value::I64(_) => ValueType::I64,
-            Value::F64(_) => ValueType::F64,
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    /// Type and value, such as `u32 7`; long values are truncated.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::U8(v) => write!(f, "u8 {v}"),
-            Value::I8(v) => write!(f, "i8 {v}"),
-            Value::U16(v) => write!(f, "u16 {v}"),
-            Value::I16(v) => write!(f, "i16 {v}"),
-            Value::U32(v) => write!(f, "u32 {v}"),
-            Value::I32(v) => write!(f, "i32 {v}"),
-            Value::F32(v) => write!(f, "f32 {v}"),
-            Value::Bool(v) => write!(f, "bool {v}"),
-            Value::String(v) => write!(f, "string {}", quoted(v)),
-            Value::Array(v) => write!(f, "array of {} {}", v.len(), v.element_type()),
-            Value::U64(v) => write!(f, "u64 {v}"),
-            Value::I64(v) => write!(f, "i64 {v}"),
-            Value::F64(v) => write!(f, "f64 {v}"),
-        }
-    }
-}
-
-/// `text` in quotes, truncated to 80 characters and with control characters escaped, so that untrusted text is safe in
-/// messages and terminals.
-pub fn quoted(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((cut, _)) => format!("{:?}…", &text[..cut]),
-        None => format!("{text:?}"),
-    }
-}
-
 impl Array {
-    /// Number of elements.
-    pub fn len(&self) -> usize {
-        match self {
-            Array::U8(v) => v.len(),
-            Array::I8(v) => v.len(),
-            Array::U16(v) => v.len(),
-            Array::I16(v) => v.len(),
-            Array::U32(v) => v.len(),
-            Array::I32(v) => v.len(),
-            Array::F32(v) => v.len(),
-            Array::Bool(v) => v.len(),
-            Array::String(v) => v.len(),
-            Array::Array(v) => v.len(),
-            Array::U64(v) => v.len(),
-            Array::I64(v) => v.len(),
-            Array::F64(v) => v.len(),
-        }
-    }
-
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// The type of the elements.
-    pub fn element_type(&self) -> ValueType {
-        match self {
-            Array::U8(_) => ValueType::U8,
-            Array::I8(_) => ValueType::I8,
-            Array::U16(_) => ValueType::U16,
-            Array::I16(_) => ValueType::I16,
-            Array::U32(_) => ValueType::U32,
-            Array::I32(_) => ValueType::I32,
-            Array::F32(_) => ValueType::F32,
-            Array::Bool(_) => ValueType::Bool,
-            Array::String(_) => ValueType::String,
-            Array::Array(_) => ValueType::Array,
-            Array::U64(_) => ValueType::U64,
-            Array::I64(_) => ValueType::I64,
-            Array::F64(_) => ValueType::F64,
-        }
-    }
-}
-
-macro_rules! conversions {
-    ($($type:ty => $variant:ident),+ $(,)?) => {$(
-        impl From<$type> for Value {
-            fn from(value: $type) -> Value {
-                Value::$variant(value)
-            }
-        }
-
-        impl From<Vec<$type>> for Value {
-            fn from(values: Vec<$type>) -> Value {
-                Value::Array(Array::$variant(values))
-            }
-        }
-    )+};
-}
-
-conversions! {
-    u8 => U8, i8 => I8, u16 => U16, i16 => I16, u32 => U32, i32 => I32, f32 => F32, bool => Bool,
-    String => String, Array => Array, u64 => U64, i64 => I64, f64 => F64,
 }
 
 impl From<&str> for Value {
@@ -236,18 +181,108 @@ impl From<&str> for Value {
     }
 }
 
+/// A value, or an element of an array that is nested `depth` deep: 1 in the array of a key, 0 without an array.
+trait Element: Sized {
+    /// Least bytes in a file, besides a length.
+    const LEAST: u64 = 0;
+    /// One and many of them, for messages.
+    const NAMES: [&'static str; 2];
+
+    fn read(cursor: &mut Cursor, what: &'static str, depth: usize) -> Result<Self, At>;
+
+    /// Reads the count of an array and its elements.
+    fn read_all(cursor: &mut Cursor, depth: usize) -> Result<Vec<Self>, At> {
+        let least = cursor.length_size() + Self::LEAST;
+        let count = cursor.count(Self::NAMES[1], least, size_of::<Self>() as u64 + least)?;
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            values.push(Self::read(cursor, Self::NAMES[0], depth)?);
+        }
+        Ok(values)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem>;
+
+    /// The value for messages.
+    fn short(&self) -> String;
+
+    fn integer(&self) -> Option<i128> {
+        None
+    }
+}
+
+impl<T: Scalar> Element for T {
+    const NAMES: [&'static str; 2] = ["an array element", "array elements"];
+
+    fn read(cursor: &mut Cursor, what: &'static str, _: usize) -> Result<T, At> {
+        cursor.scalar(what)
+    }
+
+    fn read_all(cursor: &mut Cursor, _: usize) -> Result<Vec<T>, At> {
+        cursor.scalars()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
+        self.encode(out);
+        Ok(())
+    }
+
+    fn short(&self) -> String {
+        self.to_string()
+    }
+
+    fn integer(&self) -> Option<i128> {
+        Scalar::integer(*self)
+    }
+}
+
+impl Element for String {
+    const NAMES: [&'static str; 2] = ["a string", "strings"];
+
+    fn read(cursor: &mut Cursor, what: &'static str, _: usize) -> Result<String, At> {
+        cursor.string(what)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
+        (self.len() as u64).encode(out);
+        out.extend_from_slice(self.as_bytes());
+        Ok(())
+    }
+
+    fn short(&self) -> String {
+        quoted(self)
+    }
+}
+
+impl Element for Array {
+    const LEAST: u64 = 4;
+    const NAMES: [&'static str; 2] = ["an array", "arrays"];
+
+    fn read(cursor: &mut Cursor, _: &'static str, depth: usize) -> Result<Array, At> {
+        if depth == MAX_ARRAY_DEPTH {
+            return cursor.fail(Problem::TooDeep);
+        }
+        let element = ValueType::read(cursor)?;
+        Array::read_elements(element, cursor, depth + 1)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem> {
+        if depth == MAX_ARRAY_DEPTH {
+            return Err(Problem::TooDeep);
+        }
+        self.element_type().id().encode(out);
+        (self.len() as u64).encode(out);
+        self.write_elements(out, depth + 1)
+    }
+
+    fn short(&self) -> String {
+        format!("of {} {}", self.len(), self.element_type())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_are_indices_of_all() {
-        for (i, value_type) in ValueType::ALL.into_iter().enumerate() {
-            assert_eq!(value_type.id() as usize, i);
-        }
-        assert_eq!(ValueType::from_id(9), Some(ValueType::Array));
-        assert_eq!(ValueType::from_id(13), None);
-    }
 
     #[test]
     fn long_and_control_strings_are_printable() {

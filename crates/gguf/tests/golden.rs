@@ -111,7 +111,7 @@ fn keys_and_tensors_match_the_gguf_package() {
 #[test]
 fn the_golden_file_has_every_type() {
     let gguf = Gguf::open(golden("v3.gguf")).unwrap();
-    for value_type in ValueType::ALL {
+    for &value_type in ValueType::ALL {
         let has = |found: &dyn Fn(&Value) -> bool| gguf.metadata().iter().any(|(_, value)| found(value));
         assert!(has(&|value| value.value_type() == value_type), "{value_type}");
         let is_element = |value: &Value| matches!(value, Value::Array(a) if a.element_type() == value_type);

@@ -170,13 +170,11 @@ fn data_must_be_complete_and_in_order() {
 
     let mut failed = writer();
     refused(failed.tensor_with("a", |_| Err(std::io::Error::other("disk on fire"))), &["disk on fire"]);
-    assert_eq!(failed.next_tensor(), Some("a"));
     refused(failed.finish(), &["\"a\" has no data"]);
 
     let mut complete = writer();
     complete.tensor("a", &[1; 16]).unwrap();
     complete.tensor_with("b", |out| (0..8).try_for_each(|_| out.write_all(&[2]))).unwrap();
-    assert_eq!(complete.next_tensor(), None);
     refused(complete.tensor("c", &[]), &["tensor \"c\"", "nothing"]);
     let read = Gguf::from_bytes(complete.finish().unwrap().into()).unwrap();
     assert_eq!(read.tensor("b").unwrap().data, [2; 8].as_slice());

@@ -1,98 +1,71 @@
-//! The SIGBUS handler and its registry of mappings.
+//! The SIGBUS handler and its list of mappings.
 //!
 //! The handler is async-signal-safe: it uses only atomic loads and stores and the system calls `mmap`, `sigaction` and
-//! `raise`, takes no lock and does not allocate. Registry entries are reused but never freed, so the list can be
-//! traversed without synchronisation.
+//! `raise`, takes no lock and does not allocate. Entries of the list are never changed or freed: a few bytes per mapping.
 
 use std::io;
+use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libc::{c_int, c_void, siginfo_t};
 
-/// Keeps a mapping registered.
+/// Keeps a mapping in the list.
 #[derive(Debug)]
-pub(super) struct Guard {
-    slot: &'static Slot,
-}
+pub(super) struct Guard(&'static Entry);
 
 impl Guard {
-    /// Registers the mapping of `len` bytes at `start`. The handler protects it once installed.
+    /// Adds the mapping of `len` bytes at `start`. The handler protects it once installed.
     pub(super) fn new(start: usize, len: usize) -> io::Result<Guard> {
-        let end = start + len.next_multiple_of(page_size()?);
-        let slot = Slot::claim();
-        slot.lost.store(false, Relaxed);
-        slot.set_range(start, end);
-        Ok(Guard { slot })
+        let pages = start..start + len.next_multiple_of(page_size()?);
+        let entry: &Entry = Box::leak(Box::new(Entry::new(pages)));
+        let mut last = &FIRST;
+        while last.next.set(entry).is_err() {
+            last = last.next.get().copied().unwrap_or(last);
+        }
+        Ok(Guard(entry))
     }
 
     /// Whether a page of the mapping was replaced.
     pub(super) fn is_lost(&self) -> bool {
-        self.slot.lost.load(Acquire)
+        self.0.is_lost.load(Acquire)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.slot.set_range(0, 0);
-        self.slot.claimed.store(false, Release);
+        self.0.is_mapped.store(false, Release);
     }
 }
 
-/// One entry of the registry.
-#[derive(Debug, Default)]
-struct Slot {
-    claimed: AtomicBool,
-    /// Sequence lock: odd while the range is being changed. A reader that sees it odd or changing skips the slot, which
-    /// cannot belong to the mapping being read.
-    generation: AtomicUsize,
-    start: AtomicUsize,
-    /// End of the last page.
-    end: AtomicUsize,
-    lost: AtomicBool,
-    next: OnceLock<&'static Slot>,
+/// A mapping in the list.
+#[derive(Debug)]
+struct Entry {
+    /// Addresses of whole pages.
+    pages: Range<usize>,
+    is_mapped: AtomicBool,
+    is_lost: AtomicBool,
+    next: OnceLock<&'static Entry>,
 }
 
-static FIRST: Slot = Slot {
-    claimed: AtomicBool::new(false),
-    generation: AtomicUsize::new(0),
-    start: AtomicUsize::new(0),
-    end: AtomicUsize::new(0),
-    lost: AtomicBool::new(false),
-    next: OnceLock::new(),
-};
+static FIRST: Entry = Entry::new(0..0);
 
-impl Slot {
-    /// Claims a slot exclusively.
-    fn claim() -> &'static Slot {
-        let mut slot = &FIRST;
-        while slot.claimed.swap(true, AcqRel) {
-            slot = slot.next.get_or_init(|| Box::leak(Box::default()));
-        }
-        slot
-    }
-
-    fn set_range(&self, start: usize, end: usize) {
-        self.generation.fetch_add(1, Relaxed);
-        fence(Release);
-        self.start.store(start, Relaxed);
-        self.end.store(end, Relaxed);
-        self.generation.fetch_add(1, Release);
+impl Entry {
+    const fn new(pages: Range<usize>) -> Entry {
+        let (is_mapped, is_lost) = (AtomicBool::new(true), AtomicBool::new(false));
+        Entry { pages, is_mapped, is_lost, next: OnceLock::new() }
     }
 
     fn contains(&self, address: usize) -> bool {
-        let before = self.generation.load(Acquire);
-        let range = self.start.load(Relaxed)..self.end.load(Relaxed);
-        fence(Acquire);
-        before.is_multiple_of(2) && before == self.generation.load(Relaxed) && range.contains(&address)
+        self.pages.contains(&address) && self.is_mapped.load(Acquire)
     }
 
-    /// The slot whose mapping contains `address`.
-    fn find(address: usize) -> Option<&'static Slot> {
-        std::iter::successors(Some(&FIRST), |slot| slot.next.get().copied())
-            .find(|slot| slot.contains(address))
+    /// The mapping that contains `address`.
+    fn find(address: usize) -> Option<&'static Entry> {
+        std::iter::successors(Some(&FIRST), |entry| entry.next.get().copied())
+            .find(|entry| entry.contains(address))
     }
 }
 
@@ -106,13 +79,6 @@ struct Installed {
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
-/// Installs the handler once per process.
-pub(super) fn install() -> io::Result<()> {
-    static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
-    let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
-    result.map_err(io::Error::from_raw_os_error)
-}
-
 /// Page size in bytes.
 fn page_size() -> io::Result<usize> {
     // SAFETY: sysconf only reads its argument.
@@ -120,10 +86,18 @@ fn page_size() -> io::Result<usize> {
     usize::try_from(page).map_err(|_| io::Error::last_os_error())
 }
 
+/// Installs the handler once per process.
+pub(super) fn install() -> io::Result<()> {
+    static RESULT: OnceLock<Result<(), i32>> = OnceLock::new();
+    let result = RESULT.get_or_init(|| try_install().map_err(|error| error.raw_os_error().unwrap_or(0)));
+    result.map_err(io::Error::from_raw_os_error)
+}
+
 fn try_install() -> io::Result<()> {
     let page = page_size()?;
     // SAFETY: a sigaction is plain data for which zeros are valid (no flags, empty mask, default).
     let (mut previous, mut ours): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+    let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
     // The previous disposition must be stored before the new handler can receive a signal.
     // SAFETY: `previous` is valid for writing; a null new action changes nothing.
     check(unsafe { libc::sigaction(libc::SIGBUS, ptr::null(), &mut previous) })?;
@@ -134,62 +108,30 @@ fn try_install() -> io::Result<()> {
     check(unsafe { libc::sigaction(libc::SIGBUS, &ours, ptr::null_mut()) })
 }
 
-fn check(result: c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+extern "C" fn on_sigbus(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let Some(installed) = INSTALLED.get() else { return };
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo, which for SIGBUS holds an address.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // BUS_ADRALN to BUS_MCEERR_AO: raised by an access, not sent by a process.
     let fault = (1..=5).contains(&code);
-    if fault && let Some(slot) = Slot::find(address) {
+    if fault && let Some(entry) = Entry::find(address) {
         // Mark the loss before the zeros become readable, so that any reader of zeros sees the mark.
-        slot.lost.store(true, Release);
-        if zero_page(address - address % installed.page, installed.page) {
+        entry.is_lost.store(true, Release);
+        let start = (address - address % installed.page) as *mut c_void;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        // SAFETY: the interrupted instruction reads this page, so its mapping is alive, and it is read-only. A
+        // successful call does not change `errno`.
+        let zeros = unsafe { libc::mmap(start, installed.page, libc::PROT_READ, flags, -1, 0) };
+        if zeros != libc::MAP_FAILED {
             return;
         }
     }
-    forward(installed, fault, signal, info, context);
-}
-
-/// Maps a zero page at `start`, a page of a registered mapping.
-fn zero_page(start: usize, page: usize) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the interrupted instruction reads this page, so its mapping is alive, and it is read-only. A successful
-    // call does not change `errno`.
-    let mapped = unsafe { libc::mmap(start as *mut c_void, page, libc::PROT_READ, flags, -1, 0) };
-    mapped != libc::MAP_FAILED
-}
-
-/// Handles the signal as the previous disposition would.
-fn forward(installed: &Installed, fault: bool, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    let previous = &installed.previous;
-    match previous.sa_sigaction {
-        // An ignored signal that was sent is dropped; the kernel lets no fault be ignored.
-        libc::SIG_IGN if !fault => {}
-        libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: zeros are the default disposition; both calls are async-signal-safe. A faulting
-            // instruction runs again and ends the process; a sent signal is sent again.
-            unsafe {
-                let default: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(signal, &default, ptr::null_mut());
-                if !fault {
-                    libc::raise(signal);
-                }
-            }
-        }
-        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: the flag says that the address is of a function with this signature.
-            let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) =
-                unsafe { std::mem::transmute(handler) };
-            handler(signal, info, context);
-        }
-        handler => {
-            // SAFETY: without the flag the address is of a function with this signature.
-            let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
-            handler(signal);
+    // SAFETY: both calls are async-signal-safe, and `previous` came from the system. The previous disposition receives
+    // the signal after this handler: a faulting instruction runs again, a sent signal is sent again.
+    unsafe {
+        libc::sigaction(signal, &installed.previous, ptr::null_mut());
+        if !fault {
+            libc::raise(signal);
         }
     }
 }
@@ -299,9 +241,9 @@ mod tests {
     fn a_dropped_mapping_is_unregistered() {
         let (_file, map) = temp_map(1 << 16);
         let inside = map.map.as_ptr() as usize + 5000;
-        assert!(Slot::find(inside).is_some_and(|slot| ptr::eq(slot, map.guard.slot)));
-        let slot = map.guard.slot;
+        let entry = map.guard.0;
+        assert!(Entry::find(inside).is_some_and(|found| ptr::eq(found, entry)));
         drop(map);
-        assert!(!slot.contains(inside));
+        assert!(!entry.contains(inside));
     }
 }
