@@ -68,8 +68,11 @@ pub enum Error {
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),
     /// The conversation contains every guard character.
-    #[error("the conversation uses all characters that could mark special tokens in it")]
-    NoGuard,
+    #[error("the conversation uses all {tried} characters that could mark special tokens in it")]
+    NoGuard {
+        /// Number of guard characters.
+        tried: usize,
+    },
 }
 
 /// Argument of `raise_exception`, as the source of minijinja's error.

@@ -46,10 +46,11 @@ impl SpecialTokens {
     /// A character that occurs in none of `texts`.
     pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
         // Noncharacters first, then private use characters.
-        let mut candidates = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
+        let candidates = || ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
         let used: std::collections::HashSet<char> =
             texts.into_iter().flat_map(str::chars).filter(|&c| c >= '\u{fdd0}').collect();
-        candidates.find(|c| !used.contains(c)).ok_or(Error::NoGuard)
+        let free = candidates().find(|c| !used.contains(c));
+        free.ok_or_else(|| Error::NoGuard { tried: candidates().count() })
     }
 
     /// Inserts `guard` into `text`.

@@ -3,34 +3,36 @@
 //! Reference: `_compile_jinja_template` in `utils/chat_template_utils.py`: Jinja2 with `trim_blocks`,
 //! `lstrip_blocks`, `break` and `continue`, and a few functions.
 
-use std::collections::BTreeMap;
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
-use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value};
 use minijinja_contrib::globals;
 
-use crate::code::limited;
 use crate::error::Raised;
+use crate::fence::fence;
 use crate::limits::{Budget, RUN, Run, failed};
-use crate::source::{prepare, syntax};
 use crate::text::text_of;
-use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, charges, filters, methods, operators};
+use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, methods, operators};
 
 const NAME: &str = "chat_template";
 
 /// Maximum nesting of loops and blocks at run time; a macro call counts as four. Each takes a few kilobytes of stack.
 const MAX_RECURSION: usize = 200;
 
-fn environment() -> Environment<'static> {
+/// Compiles the template `source`.
+pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_RECURSION);
     environment.set_debug(false);
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build()?;
+    environment.set_syntax(syntax);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
     environment.set_unknown_method_callback(methods::call);
-    charges::add_to(&mut environment);
     operators::add_to(&mut environment);
     filters::add_to(&mut environment);
     environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
@@ -40,38 +42,9 @@ fn environment() -> Environment<'static> {
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_test("sequence", |value: &Value| value.is_undefined() || value.len().is_some());
     environment.add_test("iterable", |value: &Value| !value.is_none() && value.try_iter().is_ok());
-    environment
-}
-
-/// Compiles the [prepared](crate::source::prepare) `source`, with its blocks.
-fn compile(source: &str) -> Result<(Instructions<'_>, BTreeMap<&str, Instructions<'_>>), Error> {
-    let template = parse(source, NAME, syntax()?)?;
-    let mut generator = CodeGenerator::new(NAME, source);
-    generator.compile_stmt(&template);
-    let (code, blocks) = generator.finish();
-    let blocks = blocks.iter().map(|(name, code)| Ok((*name, limited(code)?)));
-    Ok((limited(&code)?, blocks.collect::<Result<_, Error>>()?))
-}
-
-/// Checks the template `source` and prepares it for [`render`].
-pub(crate) fn check(source: &str) -> Result<String, Error> {
-    unpanicked(|| {
-        let source = prepare(source)?;
-        compile(&source)?;
-        Ok(source)
-    })
-}
-
-/// Renders the prepared `source` with `context`.
-pub(crate) fn render(source: &str, context: Value) -> Result<String, Error> {
-    unpanicked(|| {
-        let environment = environment();
-        let (code, blocks) = compile(source)?;
-        let mut text = String::new();
-        let mut out = make_string_output(&mut text);
-        eval(&environment, &code, context, &blocks, &mut out, AutoEscape::None)?;
-        if text.len() > MAX_OUTPUT_BYTES { Err(Error::TooMuchOutput) } else { Ok(text) }
-    })
+    let source = fence(source)?;
+    unpanicked(|| environment.add_template_owned(NAME, source).map_err(Error::from))?;
+    Ok(environment)
 }
 
 /// Converts a panic, which only a bug in the template engine can cause, to an error.
@@ -80,18 +53,48 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|why| Err(failed(why)))
 }
 
+/// Renders the template of `environment` with `context`.
+pub(crate) fn render(environment: &Environment, context: Value) -> Result<String, Error> {
+    let mut output = Bounded(Vec::new());
+    let rendered = unpanicked(|| {
+        let template = environment.get_template(NAME)?;
+        template.render_captured_to(context, &mut output).map(drop).map_err(Error::from)
+    });
+    if output.0.len() > MAX_OUTPUT_BYTES {
+        return Err(Error::TooMuchOutput);
+    }
+    rendered?;
+    String::from_utf8(output.0).map_err(|_| Error::Render { line: 0, message: "not UTF-8".to_owned() })
+}
+
+/// Output limited to [`MAX_OUTPUT_BYTES`] plus one byte.
+struct Bounded(Vec<u8>);
+
+impl io::Write for &mut Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
+            self.0.resize(MAX_OUTPUT_BYTES + 1, b' ');
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Formats a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    let text;
-    let text = match value.as_str() {
-        Some(text) => text,
-        None => {
-            text = text_of(state, value)?;
-            &text
+    match value.as_str() {
+        Some(text) => {
+            Budget::of(state).charge(text.len())?;
+            out.write_str(text)?;
         }
-    };
-    Budget::of(state).charge_output(text.len())?;
-    Ok(out.write_str(text)?)
+        None => out.write_str(&text_of(state, value)?)?,
+    }
+    Ok(())
 }
 
 fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {

@@ -4,26 +4,26 @@
 //! [`Prompt`]: special tokens of the template as tokens, everything else as text, so that user text is never read as
 //! a special token.
 //!
-//! Templates are untrusted. Rendering takes at most about [ten seconds](Error::TooMuchWork) and some hundred
-//! megabytes: nesting is limited before compilation, and every instruction is charged for the sizes of what it reads
-//! and makes, besides minijinja's limits of steps ([`MAX_STEPS`]) and recursion.
+//! Templates are untrusted input. Rendering takes at most about [ten seconds](Error::TooMuchWork) and some hundred
+//! megabytes, whatever the template contains. The limits are:
 //!
-//! What minijinja does differently from Jinja2, and no chat template needs, is refused by name: `autoescape`, filters
-//! and methods for HTML and text layout (`urlencode`, `wordwrap`, `zfill` …), `*` before arguments of filters and
-//! methods, tuples without brackets except in `set`, and escapes such as `\a`.
+//! - source length and nesting of blocks and expressions, checked before compilation, so that an ordinary stack
+//!   suffices;
+//! - minijinja's fuel ([`MAX_STEPS`]) and its recursion limit for macros and loops;
+//! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
+//! - output length ([`MAX_OUTPUT_BYTES`]).
 
-mod charges;
-mod code;
 mod error;
+mod fence;
 mod filters;
 mod guard;
 mod jinja;
 mod json;
+mod lexer;
 mod limits;
 mod methods;
 mod operators;
 mod prompt;
-mod source;
 mod system;
 mod template;
 mod text;

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 use minijinja::value::{Object, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use crate::MAX_WORK_BYTES;
-
 /// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -34,8 +32,6 @@ const WITHIN: usize = 64;
 /// The remaining budget of a rendering, held in minijinja's [`State`].
 pub(crate) struct Budget {
     left: u64,
-    /// What of it may still be written: output is held in memory.
-    output: u64,
     end: Instant,
     /// Budget at which the clock is checked next.
     next_look: u64,
@@ -65,18 +61,13 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 impl Budget {
     /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
-        let mut bytes = 0;
-        if state.get_extension::<Budget>().is_none() {
+        let new = state.get_extension::<Budget>().is_none().then(|| {
             let run = state.lookup(RUN);
-            bytes = run.and_then(|run| run.downcast_object_ref::<Run>().map(|run| run.bytes)).unwrap_or(0);
-        }
-        let new = || Budget {
-            left: bytes,
-            output: MAX_WORK_BYTES as u64,
-            end: Instant::now() + MAX_TIME,
-            next_look: u64::MAX,
-        };
-        state.get_or_insert_extension_with(new)
+            let bytes = run.and_then(|run| run.downcast_object_ref::<Run>().map(|run| run.bytes));
+            Budget { left: bytes.unwrap_or(0), end: Instant::now() + MAX_TIME, next_look: u64::MAX }
+        });
+        let none = || Budget { left: 0, end: Instant::now(), next_look: 0 };
+        state.get_or_insert_extension_with(|| new.unwrap_or_else(none))
     }
 
     /// Charges `bytes`.
@@ -93,15 +84,6 @@ impl Budget {
             return Err(failed("too much work").with_source(Exhausted));
         }
         Ok(())
-    }
-
-    /// Charges for writing `bytes`.
-    pub(crate) fn charge_output(&mut self, bytes: usize) -> Result<(), Error> {
-        self.output = self.output.saturating_sub(bytes as u64);
-        if self.output == 0 {
-            self.left = 0;
-        }
-        self.charge(bytes)
     }
 
     /// Charges for `value`.
@@ -150,4 +132,18 @@ impl Budget {
             _ => self.charge(1),
         }
     }
+}
+
+/// The filter applied to every value that is looked up or returned by a function.
+///
+/// Lazy values, such as a slice of a list, are materialised once.
+pub(crate) fn read(state: &mut State, value: Value) -> Result<Value, Error> {
+    Budget::of(state).charge_for(&value, Use::Read)?;
+    Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })
+}
+
+/// The filter applied to results of filters.
+pub(crate) fn made(state: &mut State, value: Value) -> Result<Value, Error> {
+    Budget::of(state).charge_for(&value, Use::Make)?;
+    Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })
 }

@@ -1,7 +1,6 @@
 //! The chat template of a file.
 
-use minijinja::Value;
-use minijinja::value::Serde;
+use minijinja::{Environment, Value};
 
 use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{RUN, Run};
@@ -49,8 +48,8 @@ pub enum TurnEnd {
 /// A chat template.
 #[derive(Debug)]
 pub struct Template {
+    environment: Environment<'static>,
     source: String,
-    prepared: String,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
@@ -69,8 +68,8 @@ impl Template {
             return Err(Error::SourceTooLong { found: source.len() });
         }
         Ok(Template {
+            environment: jinja::compile(source)?,
             source: source.to_owned(),
-            prepared: jinja::check(source)?,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
@@ -217,7 +216,7 @@ impl Template {
     }
 
     fn render_with(&self, context: impl Iterator<Item = (String, Value)>) -> Result<String, Error> {
-        jinja::render(&self.prepared, Value::from_pairs(context))
+        jinja::render(&self.environment, Value::from_pairs(context))
     }
 }
 
@@ -254,11 +253,17 @@ fn collect_texts<'a>(value: &'a serde_json::Value, texts: &mut Vec<&'a str>) {
 /// Converts `value`, with `guarded` applied to all texts.
 fn to_value(value: &serde_json::Value, guarded: &impl Fn(&str) -> String) -> Value {
     match value {
+        serde_json::Value::Null => Value::from(()),
+        serde_json::Value::Bool(value) => Value::from(*value),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Value::from(number),
+            (None, Some(number)) => Value::from(number),
+            (None, None) => Value::from(number.as_f64().unwrap_or(f64::NAN)),
+        },
         serde_json::Value::String(text) => Value::from(guarded(text)),
         serde_json::Value::Array(items) => items.iter().map(|item| to_value(item, guarded)).collect(),
         serde_json::Value::Object(entries) => {
             Value::from_pairs(entries.iter().map(|(key, item)| (guarded(key), to_value(item, guarded))))
         }
-        scalar => Value::from(Serde(scalar)),
     }
 }

@@ -29,6 +29,13 @@ impl Text<'_> {
         Ok(())
     }
 
+    /// Adds `text` repeatedly.
+    pub(crate) fn repeat(&mut self, text: &str, times: usize) -> Result<(), Error> {
+        self.budget.charge(text.len().saturating_mul(times))?;
+        self.text.extend(std::iter::repeat_n(text, times));
+        Ok(())
+    }
+
     /// Adds `str(value)`.
     pub(crate) fn value(&mut self, value: &Value) -> Result<(), Error> {
         match value.as_str() {
@@ -81,30 +88,37 @@ impl Text<'_> {
 
     fn quoted(&mut self, text: &str) -> Result<(), Error> {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-        let mut out = String::from(quote);
+        let mut buffer = [0; 4];
+        self.push(quote.encode_utf8(&mut buffer))?;
         for c in text.chars() {
             match c {
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                c if c == '\\' || c == quote => out.extend(['\\', c]),
-                c if is_printable(c) => out.push(c),
-                c => out.push_str(&match u32::from(c) {
-                    code @ 0..=0xff => format!("\\x{code:02x}"),
-                    code @ 0x100..=0xffff => format!("\\u{code:04x}"),
-                    code => format!("\\U{code:08x}"),
-                }),
+                '\n' => self.push("\\n")?,
+                '\r' => self.push("\\r")?,
+                '\t' => self.push("\\t")?,
+                '\\' => self.push("\\\\")?,
+                c if c == quote => {
+                    self.push("\\")?;
+                    self.push(c.encode_utf8(&mut buffer))?;
+                }
+                c if is_printable(c) => self.push(c.encode_utf8(&mut buffer))?,
+                c => {
+                    let code = u32::from(c);
+                    self.push(&match code {
+                        0..=0xff => format!("\\x{code:02x}"),
+                        0x100..=0xffff => format!("\\u{code:04x}"),
+                        _ => format!("\\U{code:08x}"),
+                    })?;
+                }
             }
         }
-        out.push(quote);
-        self.push(&out)
+        self.push(quote.encode_utf8(&mut buffer))
     }
 }
 
 /// Whether Python's `repr` prints `c` unescaped.
-fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && (!c.is_whitespace() || c == ' ')
+pub(crate) fn is_printable(c: char) -> bool {
+    let invisible = c.is_control() || (c.is_whitespace() && c != ' ');
+    !invisible
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..)
 }
 

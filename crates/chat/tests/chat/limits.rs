@@ -126,27 +126,6 @@ fn a_format_without_a_conversion_is_refused() {
     assert_eq!(render("{{ 'é%sé%%é' | format(1) }}").expect("fine"), "é1é%é");
 }
 
-/// Parts of Jinja that no chat template needs are refused, not rendered differently.
-#[test]
-fn unsupported_features_are_refused_by_name() {
-    for (source, name) in [
-        ("{{ 'a' | wordwrap(7) }}", "wordwrap"),
-        ("{{ 'a' | urlencode }}", "urlencode"),
-        ("{{ 1 | filesizeformat }}", "filesizeformat"),
-        ("{{ 'a'.zfill(3) }}", "zfill"),
-        ("{{ 'a' | trim(*['a']) }}", "trim"),
-        ("{% autoescape true %}{% endautoescape %}", "autoescape"),
-        ("{% include 'other' %}", "include"),
-        ("{% for x in 1, 2 %}{% endfor %}", ","),
-        ("{{ 'a b'.rsplit(none, 1) }}", "rsplit"),
-        ("{% do messages.append(1) %}", "do"),
-        (r"{{ '\a' }}", r"\a"),
-    ] {
-        let message = render(source).expect_err(source).to_string();
-        assert!(message.contains("line 1") && message.contains(name), "{source}: {message}");
-    }
-}
-
 #[test]
 fn a_file_may_have_no_template() {
     let mut metadata = gguf::Metadata::default();

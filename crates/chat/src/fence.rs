@@ -1,0 +1,492 @@
+//! Instruments a template with [limit](crate::limits) checks before minijinja compiles it.
+//!
+//! minijinja limits the number of steps, but a single step can double a string, multiply it, or compare
+//! self-referential lists many times over. The template is therefore rewritten: every value that is read passes a
+//! filter that charges for its size, and `~`, `*`, `%` and loop headers become calls that charge first. Literal text is
+//! printed, so that captures charge for it. Lines stay the same.
+//!
+//! Nesting is limited as well, because minijinja's compiler recurses over it.
+
+use crate::Error;
+use crate::lexer::{Kind, Piece, Token, fail, lex, normalize};
+
+/// Maximum nesting of an expression: brackets and chained operators.
+const MAX_NESTING: usize = 200;
+
+/// Maximum nesting of blocks; every `elif` adds a level.
+const MAX_BLOCKS: usize = 100;
+
+/// Maximum number of macro parameters.
+const MAX_PARAMETERS: usize = 64;
+
+/// Literals up to this length are free.
+const SHORT: usize = 32;
+
+const CONSTANTS: [&str; 6] = ["true", "false", "none", "True", "False", "None"];
+
+/// Words that end an operand.
+const KEYWORDS: [&str; 8] = ["and", "or", "if", "else", "in", "not", "is", "recursive"];
+
+/// Rewrites the template `source`.
+pub(crate) fn fence(source: &str) -> Result<String, Error> {
+    let source = &normalize(source);
+    let mut out = Output { source, text: String::with_capacity(2 * source.len()), lines_to: 0 };
+    let mut blocks = Vec::new();
+    for piece in lex(source)? {
+        match piece {
+            Piece::Text("") => {}
+            Piece::Text(text) => out.literal(text),
+            Piece::Print(tokens) => {
+                out.text.push_str("{{ ");
+                Tag::new(&tokens, &mut out).tuple()?;
+                out.text.push_str(" }}");
+            }
+            Piece::Block(tokens) => {
+                if let Some(head) = tokens.first()
+                    && nesting(&mut blocks, &tokens) > MAX_BLOCKS
+                {
+                    return Err(fail(source, head.at, "blocks are nested too deeply"));
+                }
+                out.text.push_str("{% ");
+                Tag::new(&tokens, &mut out).block()?;
+                out.text.push_str(" %}");
+            }
+        }
+    }
+    Ok(out.text)
+}
+
+/// The nesting after a block tag. `blocks` counts the branches of each open block.
+fn nesting(blocks: &mut Vec<usize>, tokens: &[Token]) -> usize {
+    let assigns =
+        || tokens.iter().find(|token| token.is("=") || token.is("|")).is_some_and(|token| token.is("="));
+    match tokens[0].text {
+        "else" | "break" | "continue" => {}
+        "elif" => blocks.last_mut().into_iter().for_each(|branches| *branches += 1),
+        end if end.starts_with("end") => drop(blocks.pop()),
+        "set" if assigns() => {}
+        _ => blocks.push(1),
+    }
+    blocks.iter().sum()
+}
+
+/// The rewritten source.
+struct Output<'a> {
+    source: &'a str,
+    text: String,
+    /// The source up to here has as many lines as `text`.
+    lines_to: usize,
+}
+
+impl Output<'_> {
+    fn token(&mut self, token: &Token) {
+        let end = token.at + token.text.len();
+        let lines = self.source[self.lines_to..token.at].matches('\n').count();
+        self.text.extend(std::iter::repeat_n('\n', lines));
+        self.text.push_str(token.text);
+        self.text.push(' ');
+        self.lines_to = end;
+    }
+
+    /// Prints `text`.
+    fn literal(&mut self, text: &str) {
+        self.text.push_str("{{ '");
+        for c in text.chars() {
+            match c {
+                '\'' | '\\' => self.text.extend(['\\', c]),
+                '\n' => self.text.push_str("\\n"),
+                '\0' => self.text.push_str("\\u0000"),
+                c => self.text.push(c),
+            }
+        }
+        self.text.push_str("' }}");
+    }
+}
+
+/// What a list of expressions is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Values,
+    /// Each may be preceded by `name =`, `*` or `**`.
+    Arguments,
+    /// Names, each with an optional default.
+    Parameters,
+}
+
+/// Rewrites the tokens of one tag.
+struct Tag<'a, 'o, 's> {
+    tokens: &'a [Token<'a>],
+    at: usize,
+    out: &'o mut Output<'s>,
+    depth: usize,
+}
+
+impl<'a, 'o, 's> Tag<'a, 'o, 's> {
+    fn new(tokens: &'a [Token<'a>], out: &'o mut Output<'s>) -> Tag<'a, 'o, 's> {
+        Tag { tokens, at: 0, out, depth: 0 }
+    }
+
+    /// A tag that starts with a statement keyword.
+    fn block(&mut self) -> Result<(), Error> {
+        let Some(head) = self.next() else { return Ok(()) };
+        match head.text {
+            "generation" => self.out.text.push_str("if true"),
+            "endgeneration" => self.out.text.push_str("endif"),
+            _ => self.out.token(head),
+        }
+        match head.text {
+            "if" | "elif" => drop(self.list(List::Values, &[])?),
+            "with" => drop(self.list(List::Arguments, &[])?),
+            "set" => {
+                self.copy_until(|token| token.is("=") || token.is("|"));
+                if self.copy_if("=") {
+                    self.tuple()?;
+                } else {
+                    self.filters(false)?;
+                }
+            }
+            "for" => {
+                self.copy_until(|token| token.is_name("in"));
+                self.copy();
+                self.out.text.push_str("_each((");
+                self.list(List::Values, &["if", "recursive"])?;
+                self.out.text.push_str(")) ");
+                if self.peek().is_some_and(|token| token.is_name("if")) {
+                    self.copy();
+                    self.list(List::Values, &["recursive"])?;
+                }
+                self.copy();
+            }
+            "macro" => {
+                self.copy();
+                self.brackets(List::Parameters)?;
+            }
+            "call" => {
+                if self.peek().is_some_and(|token| token.is("(")) {
+                    self.brackets(List::Parameters)?;
+                }
+                // The compiler accepts only a call here.
+                self.chain()?;
+            }
+            "filter" => {
+                self.filter(false)?;
+                self.filters(false)?;
+            }
+            "block" => self.copy(),
+            "generation" | "else" | "break" | "continue" => {}
+            end if end.starts_with("end") => {}
+            other => return Err(self.refused(&format!("unknown tag `{other}`"))),
+        }
+        match self.peek() {
+            Some(token) => Err(self.refused(&format!("unexpected `{}`", token.text))),
+            None => Ok(()),
+        }
+    }
+
+    /// An expression, or a tuple without brackets, which minijinja does not support.
+    fn tuple(&mut self) -> Result<(), Error> {
+        let start = self.out.text.len();
+        if self.list(List::Values, &[])? {
+            self.out.text.insert(start, '(');
+            self.out.text.push(')');
+        }
+        Ok(())
+    }
+
+    fn brackets(&mut self, list: List) -> Result<(), Error> {
+        self.deeper()?;
+        self.copy();
+        self.list(list, &[])?;
+        self.copy();
+        self.depth -= 1;
+        Ok(())
+    }
+
+    /// Expressions up to a closing bracket, a keyword in `until` or the end of the tag. Returns whether there was a
+    /// comma.
+    fn list(&mut self, list: List, until: &[&str]) -> Result<bool, Error> {
+        let depth = self.depth;
+        let mut commas = 0;
+        while let Some(token) = self.peek() {
+            let is_next = |operator| self.tokens.get(self.at + 1).is_some_and(|next| next.is(operator));
+            match token.text {
+                ")" | "]" | "}" if token.kind == Kind::Operator => break,
+                name if token.kind == Kind::Name && until.contains(&name) => break,
+                "," | ":" if token.kind == Kind::Operator => {
+                    commas += usize::from(token.text == ",");
+                    self.depth = depth;
+                    self.copy();
+                }
+                _ if list != List::Values && is_next("=") => {
+                    self.copy();
+                    self.copy();
+                }
+                "*" | "**" if list == List::Arguments && token.kind == Kind::Operator => self.copy(),
+                _ if list == List::Parameters && (is_next(",") || is_next(")")) => self.copy(),
+                _ => {
+                    let before = self.at;
+                    self.expression(until)?;
+                    if self.at == before {
+                        return Err(self.refused(&format!("unexpected `{}`", token.text)));
+                    }
+                }
+            }
+        }
+        if list == List::Parameters && commas >= MAX_PARAMETERS {
+            return Err(self.refused("a macro with more than 64 parameters"));
+        }
+        self.depth = depth;
+        Ok(commas > 0)
+    }
+
+    /// Operands with operators that need no call: `a + b if c and not d else e`.
+    fn expression(&mut self, until: &[&str]) -> Result<(), Error> {
+        loop {
+            while self.peek().is_some_and(|token| token.is_name("not")) {
+                self.deeper()?;
+                self.copy();
+            }
+            self.concatenation()?;
+            let Some(token) = self.peek() else { return Ok(()) };
+            match (token.kind, token.text) {
+                (Kind::Name, name) if until.contains(&name) => return Ok(()),
+                (Kind::Name, "and" | "or" | "if" | "else" | "in") => self.copy(),
+                (Kind::Name, "not") => {
+                    // `not in`
+                    self.copy();
+                    self.copy();
+                }
+                (Kind::Operator, "+" | "-" | "==" | "!=" | "<" | "<=" | ">" | ">=") => self.copy(),
+                _ => return Ok(()),
+            }
+            self.deeper()?;
+        }
+    }
+
+    /// `a ~ b ~ c`
+    fn concatenation(&mut self) -> Result<(), Error> {
+        let start = self.out.text.len();
+        self.product()?;
+        if self.peek().is_some_and(|token| token.is("~")) {
+            self.out.text.insert_str(start, "_concat(");
+            while self.peek().is_some_and(|token| token.is("~")) {
+                self.at += 1;
+                self.out.text.push_str(", ");
+                self.product()?;
+            }
+            self.out.text.push(')');
+        }
+        Ok(())
+    }
+
+    /// `a * b / c // d % e`
+    fn product(&mut self) -> Result<(), Error> {
+        let (start, depth) = (self.out.text.len(), self.depth);
+        self.operand()?;
+        while let Some(token) = self.peek() {
+            let call = match token.text {
+                _ if token.kind != Kind::Operator => break,
+                "*" => "_multiply(",
+                "%" => "_modulo(",
+                "/" | "//" => "",
+                _ => break,
+            };
+            self.deeper()?;
+            if call.is_empty() {
+                self.copy();
+                self.operand()?;
+            } else {
+                self.at += 1;
+                self.out.text.insert_str(start, call);
+                self.out.text.push_str(", ");
+                self.operand()?;
+                self.out.text.push_str(") ");
+            }
+        }
+        self.depth = depth;
+        Ok(())
+    }
+
+    /// A value with its signs, filters, tests and powers.
+    fn operand(&mut self) -> Result<(), Error> {
+        let depth = self.depth;
+        while let Some(sign) = self.peek().filter(|token| token.is("-") || token.is("+")) {
+            self.deeper()?;
+            // The compiler has no unary plus.
+            if sign.is("+") { self.at += 1 } else { self.copy() }
+        }
+        self.value()?;
+        self.filters(true)?;
+        if self.copy_if("**") {
+            self.deeper()?;
+            self.operand()?;
+        }
+        self.depth = depth;
+        Ok(())
+    }
+
+    /// A name, a literal or a bracketed expression, with lookups and calls.
+    fn value(&mut self) -> Result<(), Error> {
+        if self.chain()? {
+            self.out.text.push_str("|_read ");
+        }
+        Ok(())
+    }
+
+    /// A value that is not charged yet. Returns whether it must be.
+    fn chain(&mut self) -> Result<bool, Error> {
+        let start = self.out.text.len();
+        let Some(token) = self.peek() else { return Ok(false) };
+        let mut charged = match token.kind {
+            Kind::Literal => token.text.len() > SHORT,
+            Kind::Name => !CONSTANTS.contains(&token.text),
+            Kind::Operator if matches!(token.text, "(" | "[" | "{") => false,
+            Kind::Operator => return Ok(false),
+        };
+        if token.kind == Kind::Operator {
+            self.brackets(List::Values)?
+        } else {
+            self.copy()
+        }
+        while let Some(token) = self.peek().filter(|token| token.kind == Kind::Operator) {
+            match token.text {
+                "." => {
+                    self.copy();
+                    self.copy();
+                }
+                "[" if self.is_slice() => self.slice(start)?,
+                "[" => self.brackets(List::Values)?,
+                "(" => self.brackets(List::Arguments)?,
+                _ => break,
+            }
+            self.deeper()?;
+            charged = true;
+        }
+        Ok(charged)
+    }
+
+    /// Whether the next brackets contain a `:` at their own level.
+    fn is_slice(&self) -> bool {
+        let mut open = 0;
+        for token in self.tokens[self.at..].iter().filter(|token| token.kind == Kind::Operator) {
+            match token.text {
+                "(" | "[" | "{" => open += 1,
+                ")" | "]" | "}" if open == 1 => return false,
+                ")" | "]" | "}" => open -= 1,
+                ":" if open == 1 => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// `[a:b:c]` after the value whose text starts at `start`: minijinja reverses no empty list.
+    fn slice(&mut self, start: usize) -> Result<(), Error> {
+        self.deeper()?;
+        self.out.text.insert_str(start, "_slice(");
+        self.at += 1;
+        while !self.peek().is_some_and(|token| token.is("]")) {
+            self.out.text.push_str(", ");
+            let before = self.at;
+            self.expression(&[])?;
+            self.out.text.push_str(if self.at == before { "none" } else { "" });
+            if self.peek().is_some_and(|token| token.is(":")) {
+                self.at += 1;
+            } else if !self.peek().is_some_and(|token| token.is("]")) {
+                return Err(self.refused("unexpected token in a slice"));
+            }
+        }
+        self.at += 1;
+        self.out.text.push(')');
+        Ok(())
+    }
+
+    /// `| filter(a) is test(b)`
+    fn filters(&mut self, in_expression: bool) -> Result<(), Error> {
+        while let Some(token) = self.peek() {
+            if token.is("|") {
+                self.copy();
+                self.filter(in_expression)?;
+            } else if in_expression && token.is_name("is") {
+                self.copy();
+                self.test()?;
+            } else {
+                break;
+            }
+            self.deeper()?;
+        }
+        Ok(())
+    }
+
+    /// Name and arguments of a filter.
+    fn filter(&mut self, charged: bool) -> Result<(), Error> {
+        self.copy();
+        if self.peek().is_some_and(|token| token.is("(")) {
+            self.brackets(List::Arguments)?;
+        }
+        self.out.text.push_str(if charged { "|_made " } else { "" });
+        Ok(())
+    }
+
+    /// Name of a test and its argument, which needs no brackets.
+    fn test(&mut self) -> Result<(), Error> {
+        if self.peek().is_some_and(|token| token.is_name("not")) {
+            self.copy();
+        }
+        self.copy();
+        match self.peek() {
+            Some(token) if token.is("(") => self.brackets(List::Arguments)?,
+            Some(token) if token.kind == Kind::Operator && !token.is("[") && !token.is("{") => {}
+            Some(token) if !KEYWORDS.contains(&token.text) => {
+                self.out.text.push('(');
+                self.value()?;
+                self.out.text.push_str(") ");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn deeper(&mut self) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > MAX_NESTING {
+            return Err(self.refused("an expression is nested too deeply"));
+        }
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<&'a Token<'a>> {
+        self.tokens.get(self.at)
+    }
+
+    fn next(&mut self) -> Option<&'a Token<'a>> {
+        self.at += 1;
+        self.tokens.get(self.at - 1)
+    }
+
+    fn copy(&mut self) {
+        if let Some(token) = self.next() {
+            self.out.token(token);
+        }
+    }
+
+    fn copy_if(&mut self, operator: &str) -> bool {
+        let found = self.peek().is_some_and(|token| token.is(operator));
+        if found {
+            self.copy();
+        }
+        found
+    }
+
+    fn copy_until(&mut self, end: impl Fn(&Token) -> bool) {
+        while self.peek().is_some_and(|token| !end(token)) {
+            self.copy();
+        }
+    }
+
+    /// A syntax error at the current token.
+    fn refused(&self, message: &str) -> Error {
+        let token = self.peek().or(self.tokens.last());
+        fail(self.out.source, token.map_or(0, |token| token.at), message)
+    }
+}
