@@ -14,7 +14,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use crate::workspace::Workspace;
-use cargo::Cargo;
 use checkout::Checkout;
 use fault::{FOLDER, Fault, Tests};
 
@@ -92,9 +91,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 fn plant_all(workspace: &Workspace, mut faults: Vec<&Fault>) -> Result<bool> {
     let start = Instant::now();
     let checkout = Checkout::make(workspace)?;
-    let cargo = Cargo::new(&checkout);
     eprintln!("without faults:");
-    run_healthy(&cargo, &faults)?;
+    run_healthy(&checkout, &faults)?;
 
     // Crates with many dependents come last, so that few crates are rebuilt per fault. Faults of the same file are
     // adjacent, because removing a fault rebuilds the crate, too.
@@ -104,7 +102,7 @@ fn plant_all(workspace: &Workspace, mut faults: Vec<&Fault>) -> Result<bool> {
     let mut caught = 0;
     for fault in &faults {
         let start = Instant::now();
-        let outcome = plant(&checkout, &cargo, fault)?;
+        let outcome = plant(&checkout, fault)?;
         let tests: usize = fault.tests.iter().map(|tests| tests.names.len()).sum();
         print!("{:width$}  {tests:>5}  {:>4} s  ", fault.name, start.elapsed().as_secs());
         match &outcome {
@@ -118,12 +116,12 @@ fn plant_all(workspace: &Workspace, mut faults: Vec<&Fault>) -> Result<bool> {
 }
 
 /// Runs all tests without faults: a test that fails anyway proves nothing.
-fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
+fn run_healthy(checkout: &Checkout, faults: &[&Fault]) -> Result<()> {
     for tests in Tests::by_target(faults.iter().flat_map(|fault| &fault.tests)) {
         let (start, target) = (Instant::now(), &tests.target);
-        let binary = cargo.build(&tests)?.map_err(anyhow::Error::msg);
+        let binary = cargo::build(checkout, &tests)?.map_err(anyhow::Error::msg);
         let binary = binary.with_context(|| format!("`{target}` does not build without a fault"))?;
-        let failed = cargo.failures(&binary, &tests)?;
+        let failed = cargo::failures(checkout, &binary, &tests)?;
         ensure!(failed.is_empty(), "tests fail without a fault: `{target} {}`", failed.join(" "));
         eprintln!("  {target}: {} passed, {} s", tests.names.len(), start.elapsed().as_secs());
     }
@@ -131,9 +129,9 @@ fn run_healthy(cargo: &Cargo, faults: &[&Fault]) -> Result<()> {
 }
 
 /// The tests that failed with a fault, or why it is not caught.
-fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Result<Vec<String>, String>> {
+fn plant(checkout: &Checkout, fault: &Fault) -> Result<Result<Vec<String>, String>> {
     let try_all =
-        || fault.tests.iter().map(|tests| try_tests(cargo, tests)).collect::<Result<Result<Vec<_>, _>>>();
+        || fault.tests.iter().map(|tests| try_tests(checkout, tests)).collect::<Result<Result<Vec<_>, _>>>();
     Ok(match checkout.with_patch(&fault.patch, try_all)? {
         Ok(tried) => tried?.map(|failed| failed.concat()),
         Err(why) => Err(format!(
@@ -145,12 +143,12 @@ fn plant(checkout: &Checkout, cargo: &Cargo, fault: &Fault) -> Result<Result<Vec
 }
 
 /// The failed tests, if all of `tests` failed; otherwise what is wrong.
-fn try_tests(cargo: &Cargo, tests: &Tests) -> Result<Result<Vec<String>, String>> {
-    let binary = match cargo.build(tests)? {
+fn try_tests(checkout: &Checkout, tests: &Tests) -> Result<Result<Vec<String>, String>> {
+    let binary = match cargo::build(checkout, tests)? {
         Ok(binary) => binary,
         Err(errors) => return Ok(Err(format!("the fault does not compile; fix the patch\n{errors}"))),
     };
-    let failed = cargo.failures(&binary, tests)?;
+    let failed = cargo::failures(checkout, &binary, tests)?;
     let passed: Vec<&str> = tests.names.iter().filter(|name| !failed.contains(name)).map(|n| &**n).collect();
     Ok(match &passed[..] {
         [] => Ok(failed),

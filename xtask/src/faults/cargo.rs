@@ -15,11 +15,6 @@ use super::fault::Tests;
 /// Time limit of tests, for faults that hang.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Cargo in the copy.
-pub(super) struct Cargo<'a> {
-    checkout: &'a Checkout,
-}
-
 /// A built test binary.
 pub(super) struct Binary {
     executable: PathBuf,
@@ -27,46 +22,38 @@ pub(super) struct Binary {
     folder: PathBuf,
 }
 
-impl Cargo<'_> {
-    pub(super) fn new(checkout: &Checkout) -> Cargo<'_> {
-        Cargo { checkout }
-    }
-
-    /// Builds the binary of `tests`, or returns the compiler's errors.
-    pub(super) fn build(&self, tests: &Tests) -> Result<Result<Binary, String>> {
-        let mut cargo = self.checkout.cargo();
-        cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
-        let output = cargo.args(tests.target.split(' ')).output().context("cargo")?;
-        if !output.status.success() {
-            return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+/// Builds the binary of `tests`, or returns the compiler's errors.
+pub(super) fn build(checkout: &Checkout, tests: &Tests) -> Result<Result<Binary, String>> {
+    let args = ["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"];
+    let output = match checkout.cargo(args.into_iter().chain(tests.target.split(' ')))? {
+        Ok(output) => output,
+        Err(errors) => return Ok(Err(errors)),
+    };
+    for line in output.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"{")) {
+        let message: Value = serde_json::from_slice(line)?;
+        if let (Some(executable), Some(manifest)) =
+            (message["executable"].as_str(), message["manifest_path"].as_str())
+        {
+            let folder = Path::new(manifest).parent().context("a manifest in no folder")?.to_owned();
+            return Ok(Ok(Binary { executable: executable.into(), folder }));
         }
-        for line in output.stdout.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"{")) {
-            let message: Value = serde_json::from_slice(line)?;
-            if let (Some(executable), Some(manifest)) =
-                (message["executable"].as_str(), message["manifest_path"].as_str())
-            {
-                let folder = Path::new(manifest).parent().context("a manifest in no folder")?.to_owned();
-                return Ok(Ok(Binary { executable: executable.into(), folder }));
-            }
-        }
-        bail!("cargo built no test binary for `{}`", tests.target)
     }
+    bail!("cargo built no test binary for `{}`", tests.target)
+}
 
-    /// Runs `tests` and returns the failed ones.
-    pub(super) fn failures(&self, binary: &Binary, tests: &Tests) -> Result<Vec<String>> {
-        let log = self.checkout.target.with_file_name("tests.log");
-        let file = File::create(&log)?;
-        let mut command = Command::new(&binary.executable);
-        command
-            .arg("--exact")
-            .args(&tests.names)
-            .current_dir(&binary.folder)
-            .env_remove("RUSTORCH_REQUIRE_SHARED");
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let status = wait(&mut command).with_context(|| tests.target.clone())?;
-        failures(&fs::read_to_string(&log)?, &tests.names, status.success())
-            .with_context(|| tests.target.clone())
-    }
+/// Runs `tests` and returns the failed ones.
+pub(super) fn failures(checkout: &Checkout, binary: &Binary, tests: &Tests) -> Result<Vec<String>> {
+    let log = checkout.target.with_file_name("tests.log");
+    let file = File::create(&log)?;
+    let mut command = Command::new(&binary.executable);
+    command
+        .arg("--exact")
+        .args(&tests.names)
+        .current_dir(&binary.folder)
+        .env_remove("RUSTORCH_REQUIRE_SHARED");
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    let status = wait(&mut command).with_context(|| tests.target.clone())?;
+    failed(&fs::read_to_string(&log)?, &tests.names, status.success()).with_context(|| tests.target.clone())
 }
 
 /// Runs `command`, limited to [`PATIENCE`].
@@ -87,7 +74,7 @@ fn wait(command: &mut Command) -> Result<ExitStatus> {
 }
 
 /// Which of `names` failed, parsed from the output of libtest. Tests without a result failed if the process died.
-fn failures(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
+fn failed(output: &str, names: &[String], success: bool) -> Result<Vec<String>> {
     let result = |name: &String| {
         let line = output.lines().rfind(|line| {
             let rest = line.strip_prefix("test ").and_then(|rest| rest.strip_prefix(name.as_str()));
@@ -113,7 +100,7 @@ mod tests {
     use super::*;
 
     fn of(output: &str, success: bool) -> Result<Vec<String>> {
-        failures(output, &["a::b".into(), "c".into()], success)
+        failed(output, &["a::b".into(), "c".into()], success)
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Only changed files are written, so that cargo rebuilds little.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -45,14 +46,20 @@ impl Checkout {
         Ok(Checkout { root, target: folder.join("target"), _lock: lock })
     }
 
-    /// Cargo in the copy, set up for fast incremental builds: thin-local LTO, on by default, would process all codegen
-    /// units of a crate after every change.
-    pub(super) fn cargo(&self) -> Command {
+    /// Runs cargo in the copy; returns its standard output, or its standard error on failure. It is set up for fast
+    /// incremental builds: thin-local LTO, on by default, would process all codegen units of a crate after every change.
+    pub(super) fn cargo(
+        &self,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Result<Vec<u8>, String>> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target).args(args);
         cargo.env("CARGO_INCREMENTAL", "1").env("CARGO_PROFILE_DEV_LTO", "off");
-        cargo.env("CARGO_TERM_COLOR", "never");
-        cargo
+        let output = cargo.env("CARGO_TERM_COLOR", "never").output().context("cargo")?;
+        Ok(match output.status.success() {
+            true => Ok(output.stdout),
+            false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        })
     }
 
     /// Runs `run` with `patch` applied, or returns why it does not apply.

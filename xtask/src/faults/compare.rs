@@ -14,6 +14,7 @@
 //! `cause` is the cause that must be ranked first; `none` if no cause may be reported as likely; or `unexplained` if
 //! `compare` has no hypothesis for the mistake, which counts as a cause that was not found.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +26,7 @@ use serde_json::Value;
 use super::Selection;
 use super::checkout::Checkout;
 use super::fault::{changed, read_all};
-use crate::workspace::{Workspace, output};
+use crate::workspace::Workspace;
 
 /// The folder of the patches.
 const FOLDER: &str = "tools/faults/compare";
@@ -42,27 +43,23 @@ const DEMO_TOKENS: [u32; POSITIONS] = [
 /// Of a hundred causes, those that must be found.
 const CAUSES: usize = 80;
 
-/// A fault and the expected findings.
 struct Fault {
     name: String,
     patch: PathBuf,
     model: String,
     steps: usize,
-    value: String,
-    position: u64,
-    /// Kind of the first cause and words of its text; `None` if none may be likely.
-    cause: Option<(String, String)>,
+    expected: Finding,
     /// Whether `compare` has no hypothesis for the mistake.
     is_unexplained: bool,
     /// Files changed by the patch.
     changed: Vec<String>,
 }
 
-/// The findings of `rustorch compare`.
-struct Found {
+/// A finding of `rustorch compare`: the first wrong value and position, and kind and text of the first cause if that is
+/// likely.
+struct Finding {
     value: String,
     position: u64,
-    /// Kind and text of the first cause, if reported as likely.
     cause: Option<(String, String)>,
 }
 
@@ -82,29 +79,29 @@ impl Fault {
             name,
             model: needed("model")?.to_owned(),
             steps: line("steps").map_or(Ok(POSITIONS), str::parse)?,
-            value: value.to_owned(),
-            position: position.parse()?,
-            changed: changed(text),
-            cause: (!["none", "unexplained"].contains(&kind)).then(|| (kind.to_owned(), words.to_owned())),
+            expected: Finding {
+                value: value.to_owned(),
+                position: position.parse()?,
+                cause: (!["none", "unexplained"].contains(&kind))
+                    .then(|| (kind.to_owned(), words.to_owned())),
+            },
             is_unexplained: kind == "unexplained",
+            changed: changed(text),
             patch,
         })
     }
 
-    /// Compares the value that was found with the expected one; `None` if they match.
-    fn judge_value(&self, found: &Found) -> Option<String> {
-        ((&found.value, found.position) != (&self.value, self.position))
-            .then(|| format!("expected {}, position {}", self.value, self.position))
-    }
-
-    /// The same of the cause.
-    fn judge_cause(&self, found: &Found) -> Option<String> {
-        match (&self.cause, &found.cause) {
+    /// What is wrong about the value, and about the cause.
+    fn judge(&self, found: &Finding) -> [Option<String>; 2] {
+        let Finding { value, position, cause } = &self.expected;
+        let is_right = (&found.value, found.position) == (value, *position);
+        let wrong_cause = match (cause, &found.cause) {
             (None, None) => None,
             (Some((kind, words)), Some((found, text))) if kind == found && text.contains(words) => None,
             (Some((kind, words)), _) => Some(format!("expected {kind}: … {words} …")),
             (None, Some(_)) => Some("expected no likely cause".to_owned()),
-        }
+        };
+        [(!is_right).then(|| format!("expected {value}, position {position}")), wrong_cause]
     }
 }
 
@@ -123,8 +120,9 @@ pub(super) fn run(workspace: &Workspace, selection: &Selection) -> Result<bool> 
     let built = build(&checkout)?.map_err(anyhow::Error::msg)?;
     let good = work.join("good");
     fs::copy(built, &good)?;
-    let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"];
-    output(checkout.cargo().args(models).arg(&work)).context("cannot write the test models")?;
+    let models = ["run", "-q", "-p", "rustorch-testkit", "--example", "models", "--"].map(OsStr::new);
+    let written = checkout.cargo(models.into_iter().chain([work.as_os_str()]))?;
+    written.map_err(anyhow::Error::msg).context("cannot write the test models")?;
 
     let width = faults.iter().map(|fault| fault.name.len()).max().unwrap_or_default();
     let (mut values, mut causes, mut expected) = (0, 0, 0);
@@ -134,7 +132,7 @@ pub(super) fn run(workspace: &Workspace, selection: &Selection) -> Result<bool> 
                 let cause = found.cause.as_ref();
                 let cause = cause.map_or("no likely cause".into(), |(kind, text)| format!("{kind}: {text}"));
                 let line = format!("{}, position {}; {cause}", found.value, found.position);
-                (line, [fault.judge_value(&found), fault.judge_cause(&found)])
+                (line, fault.judge(&found))
             }
             Err(error) => {
                 let nothing = ["expected a value", "expected a cause"];
@@ -155,15 +153,13 @@ pub(super) fn run(workspace: &Workspace, selection: &Selection) -> Result<bool> 
 
 /// Builds the program; returns its path or the compiler's errors.
 fn build(checkout: &Checkout) -> Result<Result<PathBuf, String>> {
-    let output = checkout.cargo().args(["build", "-q", "-p", "rustorch"]).output().context("cargo")?;
-    if !output.status.success() {
-        return Ok(Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-    }
-    Ok(Ok(checkout.target.join("debug").join("rustorch")))
+    Ok(checkout
+        .cargo(["build", "-q", "-p", "rustorch"])?
+        .map(|_| checkout.target.join("debug").join("rustorch")))
 }
 
 /// Records a trace with the fault, and compares it with the correct program.
-fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result<Found> {
+fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result<Finding> {
     let built = checkout.with_patch(&fault.patch, || build(checkout))?;
     let built = built.map_err(|why| anyhow::anyhow!("the patch no longer applies\n{why}"))?;
     let program = built?.map_err(|errors| anyhow::anyhow!("does not compile\n{errors}"))?;
@@ -194,7 +190,7 @@ fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result
     let first = &report["first"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let cause = Some(&first["causes"][0]).filter(|cause| cause["likely"] == true);
-    Ok(Found {
+    Ok(Finding {
         value: text(&first["name"]),
         position: first["position"].as_u64().context("no position")?,
         cause: cause.map(|cause| (text(&cause["kind"]), text(&cause["text"]))),
