@@ -12,10 +12,8 @@ use crate::llama::{self, Spec};
 /// Rows of the first step; the second has one.
 const ROWS: usize = 3;
 
-/// Reads `bytes` as a model, puts it on `backend` and runs a step of a prompt and one of decoding.
-///
-/// # Errors
-/// With the message of whoever refuses it.
+/// Reads `bytes` as a model, loads it on `backend` and runs a prefill and a decode step, or returns the message of the
+/// layer that refuses it.
 pub fn two_steps(bytes: Vec<u8>, backend: Box<dyn Backend>) -> Result<Vec<f32>, String> {
     let file = Gguf::from_bytes(bytes.into()).map_err(|error| error.to_string())?;
     let Model { graph, .. } = Model::new(&file).map_err(|error| error.to_string())?;

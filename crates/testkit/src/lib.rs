@@ -13,10 +13,7 @@ pub mod whole;
 pub use cases::{Case, cases};
 pub use synth::SMALL_VOCAB as VOCAB;
 
-/// Random values in `format` with approximately this standard deviation, determined by `seed`.
-///
-/// # Panics
-/// If `values` is not a multiple of the block length.
+/// Random values, whole blocks of `format`, with approximately this standard deviation, determined by `seed`.
 pub fn random_matrix(format: quant::Format, values: usize, deviation: f32, seed: u64) -> Vec<u8> {
     synth::matrix(format, values, deviation, synth::Random::new(seed, format.name()))
 }

@@ -1,4 +1,4 @@
-//! Whole models on a backend: logits of every position of a few sequences, and their distances.
+//! Whole models on a backend: logits of every position of a few sequences, and their distances. Panics on errors.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use gguf::Gguf;
@@ -14,9 +14,6 @@ pub struct Whole {
 
 impl Whole {
     /// Loads `file` on `backend`, for sequences of up to `positions` positions and steps of up to `rows` rows.
-    ///
-    /// # Panics
-    /// If the model cannot be loaded.
     pub fn new(
         file: Vec<u8>,
         backend: Box<dyn Backend>,
@@ -33,9 +30,6 @@ impl Whole {
     }
 
     /// The logits of every position of `tokens`, with prefill in steps of `chunk`: `[tokens.len(), n_vocab]`.
-    ///
-    /// # Panics
-    /// If the sequence does not fit.
     pub fn logits(&mut self, tokens: &[u32], chunk: usize) -> Vec<f32> {
         let (pages, groups) = (tokens.len().div_ceil(PAGE) as u32, self.runner.graph().groups().len());
         let mut logits = Vec::with_capacity(tokens.len() * self.n_vocab);

@@ -7,10 +7,8 @@ use crate::sides::{SIDES, Sides};
 use crate::{Error, Meta, Method, Oracle, Report, Trace, report::Side};
 
 /// Checks trace `a` against `b`. With an oracle, operations of traces of its model are judged, except those of a `b`
-/// that is [trusted](Trace::trusted). Values that were not judged must be near each other.
-///
-/// # Errors
-/// When the traces have no position or no value in common, or one cannot be read.
+/// that is [trusted](Trace::trusted). Values that were not judged must be near each other. Fails if the traces have no
+/// position or no value in common, or one cannot be read.
 pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Report, Error> {
     let traces = [a, b];
     let [a_meta, b_meta] = traces.map(Trace::meta);

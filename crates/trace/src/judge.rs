@@ -93,9 +93,6 @@ impl Judgement {
 
     /// Judges a value of `rows` and `cols`. `read` returns the expected and the found rows of a chunk, and `wrong` where
     /// these are wrong, counted from the first.
-    ///
-    /// # Errors
-    /// When a chunk cannot be read.
     pub(crate) fn of(
         limit: f64,
         (rows, cols): (usize, usize),

@@ -29,10 +29,7 @@ pub(crate) struct Sides<'a> {
 }
 
 impl<'a> Sides<'a> {
-    /// Computes the accumulated errors of the values of two traces.
-    ///
-    /// # Errors
-    /// When they have no value in common, or one cannot be read.
+    /// Computes the accumulated errors of the values of two traces; fails if they have none in common.
     pub(crate) fn new(
         traces: [&'a Trace; 2],
         positions: usize,

@@ -59,10 +59,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens the trace at `path` and checks everything but the numbers.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is not a whole trace.
+    /// Opens the trace at `path` and checks everything but the numbers; fails unless it is a whole trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, Error> {
         let path = path.as_ref();
         // Checked before opening: a pipe would wait for a writer.
@@ -136,19 +133,13 @@ impl Trace {
         self.values.get(name).map(|(shape, _)| shape)
     }
 
-    /// All rows of the value called `name`: `[rows, cols]`, row after row.
-    ///
-    /// # Errors
-    /// When there is no such value or the file cannot be read.
+    /// All rows of the value `name`, row-major; fails if there is no such value or the file cannot be read.
     pub fn read(&self, name: &str) -> Result<Vec<f32>, Error> {
         let rows = self.value(name).map_or(0, |shape| shape.rows);
         self.read_rows(name, 0..rows)
     }
 
-    /// Some rows of the value called `name`: `[rows.len(), cols]`, row after row.
-    ///
-    /// # Errors
-    /// When there is no such value, it has no such rows, or the file cannot be read.
+    /// The same of some rows.
     pub fn read_rows(&self, name: &str, rows: Range<usize>) -> Result<Vec<f32>, Error> {
         let Some((shape, start)) = self.values.get(name) else {
             return Err(Error::value(&self.path, name, "is not in the trace"));

@@ -28,18 +28,13 @@ struct Written {
 }
 
 impl Writer {
-    /// The target `path`, where only another trace may be replaced.
-    ///
-    /// # Errors
-    /// When there is another file.
+    /// The target `path`; fails if a file is there that is no trace.
     pub fn target(path: &Path) -> Result<Target, outfile::Error> {
         Target::new(path, "trace", |path| Trace::open(path).is_ok())
     }
 
-    /// Begins a trace at `path` that will hold `values`, in this order.
-    ///
-    /// # Errors
-    /// When the file cannot be written or is there and no trace, a value has no rows or columns, or two have one name.
+    /// Begins a trace at `path` of `values`, in this order. Fails if the file cannot be written or replaced, a value has
+    /// no rows or columns, or two have one name.
     pub fn create(
         path: impl AsRef<Path>,
         meta: &Meta,
@@ -78,10 +73,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes whole rows of the value `name`, from row `first` on.
-    ///
-    /// # Errors
-    /// When the value or its rows were not announced, or were written before, or the file cannot be written.
+    /// Writes whole rows of the value `name`, from row `first` on. Fails if these were not announced or were written
+    /// before, or the file cannot be written.
     pub fn write(&mut self, name: &str, first: usize, data: &[f32]) -> Result<(), Error> {
         let Some(value) = self.values.get_mut(name) else {
             return Err(Error::value(&self.path, name, "was not announced"));
@@ -105,10 +98,7 @@ impl Writer {
         self.write_at(at, &bytes)
     }
 
-    /// Ends the trace and gives the file its name.
-    ///
-    /// # Errors
-    /// When rows are missing or the file cannot be written.
+    /// Ends the trace and gives the file its name; fails if rows are missing or the file cannot be written.
     pub fn finish(self) -> Result<(), Error> {
         for Written { shape: Shape { name, rows, .. }, rows: written, .. } in self.values.values() {
             let count = written.iter().filter(|written| **written).count();

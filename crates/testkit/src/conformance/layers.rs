@@ -2,12 +2,11 @@
 //! sequences.
 
 use backend::{Bucket, KvFormat, OutputRow, PAGE, Program, Sequence, Step, Taps};
-use graph::{Activation, Graph, Pairing, Rope, ValueId};
+use graph::{Activation, Pairing, Rope, ValueId};
 use quant::Format;
-use synth::Random;
 
 use super::Make;
-use super::net::{Net, nmse, rows, sequence, store};
+use super::net::{Net, nmse, normal, rows, same, sequence, store};
 
 /// NMSE limit of a layer with floating-point weights.
 const FLOAT: f64 = 1e-6;
@@ -88,7 +87,7 @@ impl Layer {
     /// The layer between an embedding, whose row `nan_row` is NaN, and an output.
     fn net(&self, pages: usize, nan_row: Option<usize>) -> (Net, ValueId) {
         let mut net = Net::with_kv(pages, self.kv);
-        let mut table: Vec<f32> = normal("table", self.vocab * self.hidden, 1.0);
+        let mut table: Vec<f32> = normal(SEED, "table", self.vocab * self.hidden);
         if let Some(row) = nan_row {
             table[row * self.hidden..][..self.hidden].fill(f32::NAN);
         }
@@ -96,16 +95,20 @@ impl Layer {
         let linear = |net: &mut Net, name: &'static str, (x, cols), outputs: usize, bias: bool| {
             let bytes =
                 crate::random_matrix(self.format, outputs * cols, scale(cols), SEED + name.len() as u64);
-            let weight = net.weight(&format!("{name}.weight"), self.format, outputs, cols, bytes);
+            let weight = net.weights(&format!("{name}.weight"), self.format, [1, outputs, cols], bytes);
             if !bias {
                 return net.graph.linear(name, x, weight);
             }
             let product = net.graph.linear((name, 0), x, weight);
-            let bias = net.matrix(&format!("{name}.bias"), 1, &normal(name, outputs, 0.25));
+            let bias = net.matrix(
+                &format!("{name}.bias"),
+                1,
+                &normal(SEED, name, outputs).iter().map(|x| 0.25 * x).collect::<Vec<_>>(),
+            );
             net.graph.add_bias(name, product, bias)
         };
         let norm = |net: &mut Net, name: &'static str, x| {
-            let weight = net.matrix(&format!("{name}.weight"), 1, &normal(name, self.hidden, 1.0));
+            let weight = net.matrix(&format!("{name}.weight"), 1, &normal(SEED, name, self.hidden));
             (net.graph.rms_norm(name, x, weight, 1e-5), self.hidden)
         };
         let rope = Rope::new(self.head, self.pairing, 10_000.0);
@@ -144,16 +147,6 @@ impl Layer {
         let (_, mut loaded) = net.load(logits, make()).expect("a good graph");
         loaded.compile(Bucket { rows: 64, outputs: 64 }, taps).expect("a good graph")
     }
-
-    fn graph(&self) -> Graph {
-        let (net, logits) = self.net(2, None);
-        net.graph.finish(logits)
-    }
-}
-
-fn normal(name: &str, values: usize, deviation: f32) -> Vec<f32> {
-    let random = Random::new(SEED, name);
-    (0..values as u64).map(|i| deviation * random.normal(i)).collect()
 }
 
 /// Steps of one to nine rows, and of more, up to the bucket size.
@@ -172,43 +165,36 @@ pub fn wide_layer(make: Make<'_>, oracle: Make<'_>) {
 }
 
 fn in_steps(make: Make<'_>, oracle: Make<'_>, layer: Layer, sizes: &[usize]) {
-    let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, 2, None, Taps::None));
+    let mut programs = [oracle, make].map(|make| layer.compile(make, 2, None, Taps::None));
     for &n in sizes {
-        let [exact, found] =
-            [&mut exact, &mut found].map(|program| program.run(&sequence(0, n)).expect("a good step"));
-        let error = nmse(exact.values(), found.values());
-        assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {n} rows: NMSE {error:e}");
+        same(&mut programs, &sequence(0, n), layer.limit(), format_args!("{layer:?}, seed {SEED}"));
     }
 }
 
 /// Tapping roped keys prevents their fusion into attention, but not that of queries.
 pub fn tapped_keys_do_not_change_the_result(make: Make<'_>, oracle: Make<'_>) {
-    let taps = Taps::Names(&["k_rope"]);
-    let [mut exact, mut found] = [oracle, make].map(|make| BLOCKS.compile(make, 2, None, taps));
-    for n in [1, 3, 33] {
-        for program in [&mut exact, &mut found] {
-            program.run(&sequence(0, n)).expect("a good step");
-        }
-        for name in ["k_rope", "result_output"] {
-            let [exact, found] = [&exact, &found].map(|program| program.read(name).expect("it is tapped"));
-            let error = nmse(exact, found);
-            assert!(error <= BLOCKS.limit(), "{name}, seed {SEED}, {n} rows: NMSE {error:e}");
-        }
-    }
+    tapped(make, oracle, BLOCKS, &["k_rope", "result_output"], &[1, 3, 33], Taps::Names(&["k_rope"]));
 }
 
 /// Every value can be read, including those that are otherwise fused.
 pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
-    let [mut exact, mut found] = [oracle, make].map(|make| ODD.compile(make, 2, None, Taps::All));
-    let graph = ODD.graph();
-    for n in [3, 64] {
-        for program in [&mut exact, &mut found] {
+    let (net, logits) = ODD.net(2, None);
+    let graph = net.graph.finish(logits);
+    let names: Vec<&str> = graph.values().map(|(_, value)| &*value.name).collect();
+    tapped(make, oracle, ODD, &names, &[3, 64], Taps::All);
+}
+
+/// Compares the values called `names` after steps of these `sizes`.
+fn tapped(make: Make<'_>, oracle: Make<'_>, layer: Layer, names: &[&str], sizes: &[usize], taps: Taps<'_>) {
+    let mut programs = [oracle, make].map(|make| layer.compile(make, 2, None, taps));
+    for &n in sizes {
+        for program in &mut programs {
             program.run(&sequence(0, n)).expect("a good step");
         }
-        for (_, value) in graph.values() {
-            let [exact, found] = [&exact, &found].map(|program| program.read(&value.name).expect("a tap"));
+        for name in names {
+            let [exact, found] = programs.each_ref().map(|program| program.read(name).expect("it is tapped"));
             let error = nmse(exact, found);
-            assert!(error <= FLOAT, "seed {SEED}, `{}` of {n} rows: NMSE {error:e}", value.name);
+            assert!(error <= layer.limit(), "{name}, seed {SEED}, {n} rows: NMSE {error:e}");
         }
     }
 }
@@ -216,25 +202,20 @@ pub fn every_value_of_a_layer_can_be_tapped(make: Make<'_>, oracle: Make<'_>) {
 /// Eight sequences whose cache ends before, at and after page boundaries, in one step: compared with the reference, and
 /// with each sequence alone.
 pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
-    for layer in [ODD] {
-        let [mut exact, mut found] = [oracle, make].map(|make| layer.compile(make, PAGES, None, Taps::None));
-        let pasts = [0, 1, 30, 31, 32, 33, 63, 64];
-        for lens in [[1; 8], [3, 1, 2, 5, 1, 4, 1, 2]] {
-            let parts = scattered(&pasts, &lens);
-            let [exact, together] = [&mut exact, &mut found].map(|program| {
-                fill(program.as_mut(), &parts, layer.vocab);
-                program.run(&step_of(&parts, layer.vocab)).expect("a good step").values().to_vec()
-            });
-            let error = nmse(&exact, &together);
-            assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, rows {lens:?}: NMSE {error:e}");
-            let mut logits = together.chunks_exact(layer.vocab);
-            for part in &parts {
-                let alone =
-                    found.run(&step_of(std::slice::from_ref(part), layer.vocab)).expect("a good step");
-                let together: Vec<f32> = logits.by_ref().take(part.len).flatten().copied().collect();
-                let error = nmse(&together, alone.values());
-                assert!(error <= layer.limit(), "{layer:?}, seed {SEED}, {part:?} alone: NMSE {error:e}");
-            }
+    let mut programs = [oracle, make].map(|make| ODD.compile(make, PAGES, None, Taps::None));
+    for lens in [[1; 8], [3, 1, 2, 5, 1, 4, 1, 2]] {
+        let parts = scattered(&[0, 1, 30, 31, 32, 33, 63, 64], &lens);
+        programs.iter_mut().for_each(|program| fill(program.as_mut(), &parts, ODD.vocab));
+        let step = step_of(&parts, ODD.vocab);
+        same(&mut programs, &step, FLOAT, format_args!("seed {SEED}, {lens:?}"));
+        let found = &mut programs[1];
+        let together = found.run(&step).expect("a good step").values().to_vec();
+        let mut logits = together.chunks_exact(ODD.vocab);
+        for part in &parts {
+            let alone = found.run(&step_of(std::slice::from_ref(part), ODD.vocab)).expect("a good step");
+            let together: Vec<f32> = logits.by_ref().take(part.len).flatten().copied().collect();
+            let error = nmse(&together, alone.values());
+            assert!(error <= FLOAT, "seed {SEED}, {part:?} alone: NMSE {error:e}");
         }
     }
 }
@@ -279,13 +260,13 @@ pub fn nan_weights_affect_one_output(make: Make<'_>) {
     for (format, cols) in [(Format::F32, 45), (Format::F16, 96), (Format::Q8_0, 96), (Format::Q4_K, 256)] {
         for nan_output in [0, 16, OUTPUTS - 1] {
             let mut net = Net::default();
-            let x = net.input("x", 64, &normal("x", 64 * cols, 1.0));
+            let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
             let mut bytes = crate::random_matrix(format, OUTPUTS * cols, 0.1, SEED);
             let row = bytes.len() / OUTPUTS;
             // Replaces a value, or the scale of a block.
             let nan: &[u8] = if format == Format::F32 { &[0, 0, 0xc0, 0x7f] } else { &[0, 0x7e] };
             bytes[nan_output * row..][..nan.len()].copy_from_slice(nan);
-            let w = net.weight("w", format, OUTPUTS, cols, bytes);
+            let w = net.weights("w", format, [1, OUTPUTS, cols], bytes);
             let y = net.graph.linear("y", x, w);
             let mut program = net.compile(y, make()).expect("a good graph");
             for n in [1, 3, 20] {

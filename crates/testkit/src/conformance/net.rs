@@ -1,6 +1,7 @@
 //! A small graph with its weights, to run on a backend.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use backend::{
     Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, PAGE, Program, Sequence, Step, Taps,
@@ -8,6 +9,7 @@ use backend::{
 };
 use graph::{Builder, Graph, Store, ValueId, WeightId};
 use quant::Format;
+use synth::Random;
 
 /// A graph under construction, its weights, and the size of its KV cache.
 pub(super) struct Net {
@@ -54,20 +56,7 @@ impl Net {
         Net { pages, kv, ..Net::default() }
     }
 
-    /// Declares a matrix in any format.
-    pub(super) fn weight(
-        &mut self,
-        name: &str,
-        format: Format,
-        rows: usize,
-        cols: usize,
-        bytes: Vec<u8>,
-    ) -> WeightId {
-        self.weights.insert(name.into(), Weight::matrix(format, rows, cols, bytes.into()));
-        self.graph.weight(name, rows, cols)
-    }
-
-    /// Declares several matrices in any format.
+    /// Declares matrices in any format.
     pub(super) fn weights(
         &mut self,
         name: &str,
@@ -82,7 +71,7 @@ impl Net {
     /// Declares an F32 matrix, given row-major.
     pub(super) fn matrix(&mut self, name: &str, rows: usize, values: &[f32]) -> WeightId {
         let bytes = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-        self.weight(name, Format::F32, rows, values.len() / rows, bytes)
+        self.weights(name, Format::F32, [1, rows, values.len() / rows], bytes)
     }
 
     /// An embedding: its row for token `i` is row `i` of `values`.
@@ -144,6 +133,19 @@ impl Net {
         let run = |step| program.run(step).expect("a good step").values().to_vec();
         steps.iter().flat_map(run).collect()
     }
+}
+
+/// Normally distributed values, determined by `seed` and `name`.
+pub(super) fn normal(seed: u64, name: &str, values: usize) -> Vec<f32> {
+    let random = Random::new(seed, name);
+    (0..values as u64).map(|i| random.normal(i)).collect()
+}
+
+/// Asserts that a step has the same outputs on both programs, the first of the reference, up to an NMSE of `limit`.
+pub(super) fn same(programs: &mut [Box<dyn Program>; 2], step: &Step, limit: f64, what: impl Display) {
+    let [exact, found] = programs.each_mut().map(|program| program.run(step).expect("a good step"));
+    let error = nmse(exact.values(), found.values());
+    assert!(error <= limit, "{what}, {} rows: NMSE {error:e}", step.tokens().len());
 }
 
 /// Normalised mean squared error: `sum (a - b)^2 / sum a^2`, `a` the reference.

@@ -3,11 +3,10 @@
 use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
 use graph::{Activation, Store};
 use quant::Format;
-use synth::Random;
 
 use super::Make;
 pub use super::net::nmse;
-use super::net::{Net, rows, store};
+use super::net::{Net, normal, rows, same, store};
 
 /// NMSE limit of one operation with 8-bit activations.
 const QUANTIZED: f64 = 5e-4;
@@ -21,11 +20,6 @@ const SEED: u64 = 11;
 /// Vocabulary of attention inputs, and pages of the store.
 const TOKENS: usize = 500;
 const PAGES: usize = 48;
-
-fn normal(name: &str, values: usize) -> Vec<f32> {
-    let random = Random::new(SEED, name);
-    (0..values as u64).map(|i| random.normal(i)).collect()
-}
 
 /// Every format, with one activation row and several.
 pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
@@ -59,52 +53,50 @@ pub fn linear_with_many_columns(make: Make<'_>, oracle: Make<'_>) {
 /// Maximum F16 scales give weights beyond F16; a backend that converts weights to F16 needs another format for them.
 pub fn linear_with_weights_beyond_f16(make: Make<'_>, oracle: Make<'_>) {
     for format in Format::ALL {
-        let (cols, outputs) = (512, 70);
-        let bytes = crate::random_matrix_beyond_f16(format, outputs, cols, 0);
-        linear_of(make, oracle, format, cols, outputs, bytes);
+        let bytes = crate::random_matrix_beyond_f16(format, 70, 512, 0);
+        linear_of(make, oracle, format, &normal(SEED, "x", 64 * 512), 70, bytes, limit(format));
     }
 }
 
 /// Positive activations, in f32 or f16: errors of a format's minimums would add up.
 pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
-    const COLS: usize = 1024;
+    let values: Vec<f32> = normal(SEED, "x", 64 * 1024).iter().map(|x| x.abs()).collect();
     for format in [Format::Q4_0, Format::Q8_0, Format::Q4_K, Format::Q5_K, Format::Q6_K] {
-        let values: Vec<f32> = normal("x", 64 * COLS).iter().map(|x| x.abs()).collect();
-        let [exact, found] = [oracle, make].map(|make| {
-            let mut net = Net::default();
-            let x = net.input("x", 64, &values);
-            let weights = crate::random_matrix(format, 70 * COLS, 0.02, 3);
-            let w = net.weight("w", format, 70, COLS, weights);
-            let y = net.graph.linear("y", x, w);
-            net.run(y, make(), &[rows(64)])
-        });
-        let error = nmse(&exact, &found);
-        assert!(error <= FLOAT, "{format}, seed {SEED}: NMSE {error:e}");
+        let weights = crate::random_matrix(format, 70 * 1024, 0.02, 3);
+        linear_of(make, oracle, format, &values, 70, weights, FLOAT);
     }
+}
+
+fn limit(format: Format) -> f64 {
+    if format.block_len() == 1 { FLOAT } else { QUANTIZED }
 }
 
 fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize) {
     let bytes = crate::random_matrix(format, outputs * cols, 0.1, 3);
-    linear_of(make, oracle, format, cols, outputs, bytes);
+    linear_of(make, oracle, format, &normal(SEED, "x", 64 * cols), outputs, bytes, limit(format));
 }
 
-fn linear_of(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs: usize, bytes: Vec<u8>) {
-    let limit = if format.block_len() == 1 { FLOAT } else { QUANTIZED };
-    let [mut exact, mut found] = [oracle, make].map(|make| {
+/// Up to 64 rows of activations `x`.
+fn linear_of(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    format: Format,
+    x: &[f32],
+    outputs: usize,
+    bytes: Vec<u8>,
+    limit: f64,
+) {
+    let cols = x.len() / 64;
+    let mut programs = [oracle, make].map(|make| {
         let mut net = Net::default();
-        let x = net.input("x", 64, &normal("x", 64 * cols));
-        let w = net.weight("w", format, outputs, cols, bytes.clone());
+        let x = net.input("x", 64, x);
+        let w = net.weights("w", format, [1, outputs, cols], bytes.clone());
         let y = net.graph.linear("y", x, w);
         net.compile(y, make()).expect("a good graph")
     });
     for n in [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64] {
-        let [exact, found] =
-            [&mut exact, &mut found].map(|program| program.run(&rows(n)).expect("a good step"));
-        let error = nmse(exact.values(), found.values());
-        assert!(
-            error <= limit,
-            "{format}, seed {SEED}, {n} rows of {cols}, {outputs} outputs: NMSE {error:e}"
-        );
+        let what = format_args!("{format}, seed {SEED}, {cols} columns, {outputs} outputs");
+        same(&mut programs, &rows(n), limit, what);
     }
 }
 
@@ -206,7 +198,7 @@ fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat
     let heads = 6;
     let run = |make: Make<'_>| {
         let mut net = Net::with_kv(PAGES, format);
-        let mut input = |name, cols| net.input(name, TOKENS, &normal(name, TOKENS * cols));
+        let mut input = |name, cols| net.input(name, TOKENS, &normal(SEED, name, TOKENS * cols));
         let inputs = [
             input("q", heads * store.k_dim),
             input("k", store.heads * store.k_dim),
@@ -247,13 +239,12 @@ fn experts(
     used: usize,
     act: Activation,
 ) {
-    let is_quantised = format.block_len() > 1;
     // Three matmuls, two of which are multiplied element-wise.
-    let limit = if is_quantised { 4.0 * QUANTIZED } else { 10.0 * FLOAT };
-    let [mut exact, mut found] = [oracle, make].map(|make| {
+    let limit = limit(format) * if format.block_len() > 1 { 4.0 } else { 10.0 };
+    let mut programs = [oracle, make].map(|make| {
         let mut net = Net::default();
-        let x = net.input("x", 64, &normal("x", 64 * cols));
-        let logits = net.input("logits", 64, &normal("logits", 64 * count));
+        let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+        let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * count));
         let routes = net.graph.route("routes", logits, used);
         let mut weights = |name, rows: usize, cols: usize| {
             let deviation = 1.0 / (cols as f32).sqrt();
@@ -266,12 +257,8 @@ fn experts(
         net.compile(y, make()).expect("a good graph")
     });
     for n in [1, 2, 7, 9, 64] {
-        let [exact, found] =
-            [&mut exact, &mut found].map(|program| program.run(&rows(n)).expect("a good step"));
-        let error = nmse(exact.values(), found.values());
-        assert!(
-            error <= limit,
-            "{format}, seed {SEED}, {n} rows of {cols}, {used} of {count} experts of {inner}: NMSE {error:e}"
-        );
+        let what =
+            format_args!("{format}, seed {SEED}, {cols} columns, {used} of {count} experts of {inner}");
+        same(&mut programs, &rows(n), limit, what);
     }
 }

@@ -1,6 +1,6 @@
 //! Patterns in the result, whatever the operation.
 
-use graph::{Value, ValueId};
+use graph::ValueId;
 
 use super::diagnosis::{Diagnosis, ENOUGH, Rank};
 use super::{Candidate, Cause, words};
@@ -59,8 +59,7 @@ pub(super) fn plain(diagnosis: &mut Diagnosis<'_>) {
 }
 
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
-    moved(diagnosis);
-    heads(diagnosis);
+    permuted(diagnosis);
     other_value(diagnosis);
     function(diagnosis);
     by_row_and_column(diagnosis);
@@ -85,45 +84,33 @@ fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     (product / energy, 3.0 * (left / rows.len() as f64).sqrt())
 }
 
-/// Rows or columns hold those next to them.
-fn moved(diagnosis: &mut Diagnosis<'_>) {
+/// Rows, columns, heads, or the columns of each head, are in another order.
+fn permuted(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (s.found.rows, s.found.cols);
-    for (by, row, column) in [(1, "before", "right"), (usize::MAX, "after", "left")] {
-        let from = |i: usize, n: usize| i.wrapping_add(n).wrapping_sub(by) % n;
-        let made = Matrix::from_fn(rows, cols, |r, c| s.expected.at(from(r, rows), c));
-        let text = format!("each position has the row of the position {row} it");
-        diagnosis.try_result("row-shift", Rank::General, text, &made);
-        let made = Matrix::from_fn(rows, cols, |r, c| s.expected.at(r, from(c, cols)));
-        let text = format!("columns are shifted by one to the {column}");
-        diagnosis.try_result("column-shift", Rank::General, text, &made);
-    }
-}
-
-/// Heads, or the columns of each head, are in another order.
-fn heads(diagnosis: &mut Diagnosis<'_>) {
-    let s = diagnosis.candidate;
-    let cols = s.found.cols;
-    let Some(dim) = s.head_dim().filter(|dim| dim.is_multiple_of(2) && *dim <= cols) else { return };
-    let mut permuted = |kind, rank, text: String, from: &dyn Fn(usize) -> usize| {
-        let made = Matrix::from_fn(s.found.rows, cols, |r, c| s.expected.at(r, from(c)));
-        diagnosis.try_result(kind, rank, text, &made);
+    let mut with = |kind, rank, text: &str, from: &dyn Fn(usize, usize) -> (usize, usize)| {
+        let expected = |(r, c)| s.expected.at(r, c);
+        diagnosis.try_result(kind, rank, text, &Matrix::from_fn(rows, cols, |r, c| expected(from(r, c))));
     };
+    let (next, last) = (|i: usize, n: usize| (i + 1) % n, |i: usize, n: usize| (i + n - 1) % n);
+    let (before, after) =
+        ("each position has the row before its own", "each position has the row after its own");
+    with("row-shift", Rank::General, before, &|r, c| (last(r, rows), c));
+    with("row-shift", Rank::General, after, &|r, c| (next(r, rows), c));
+    let (right, left) = ("columns are shifted by one to the right", "columns are shifted by one to the left");
+    with("column-shift", Rank::General, right, &|r, c| (r, last(c, cols)));
+    with("column-shift", Rank::General, left, &|r, c| (r, next(c, cols)));
+    let Some(dim) = s.head_dim().filter(|dim| dim.is_multiple_of(2) && *dim <= cols) else { return };
     let (half, heads) = (dim / 2, cols / dim);
-    permuted(
-        "head-permuted",
-        Rank::Known,
-        "columns of each head are in the order of halves, not of neighbouring pairs: rows of the weight as in \
-         Hugging Face's files, not as in GGUF"
-            .into(),
-        &|c| c / dim * dim + if c % dim < half { c % dim * 2 } else { (c % dim - half) * 2 + 1 },
-    );
-    permuted(
-        "head-permuted",
-        Rank::Known,
-        "columns of each head are in the order of neighbouring pairs, not of halves".into(),
-        &|c| c / dim * dim + c % dim / 2 + if c % 2 == 1 { half } else { 0 },
-    );
+    let halves = "columns of each head are in the order of halves, not of neighbouring pairs: rows of the weight as in \
+                  Hugging Face's files, not as in GGUF";
+    with("head-permuted", Rank::Known, halves, &|r, c| {
+        (r, c / dim * dim + if c % dim < half { c % dim * 2 } else { (c % dim - half) * 2 + 1 })
+    });
+    let pairs = "columns of each head are in the order of neighbouring pairs, not of halves";
+    with("head-permuted", Rank::Known, pairs, &|r, c| {
+        (r, c / dim * dim + c % dim / 2 + if c % 2 == 1 { half } else { 0 })
+    });
     let distance = |head: usize, other: usize| -> f64 {
         let square = |r: usize, i: usize| {
             difference(s.found.at(r, head * dim + i), s.expected.at(r, other * dim + i)).powi(2)
@@ -134,7 +121,7 @@ fn heads(diagnosis: &mut Diagnosis<'_>) {
     let from: Vec<usize> = (0..heads).filter_map(nearest).collect();
     if let Some(first) = (0..heads).find(|&head| from[head] != head) {
         let text = format!("heads are exchanged: head {first} holds head {}", from[first]);
-        permuted("head-order", Rank::Fitted, text, &|c| from[c / dim] * dim + c % dim);
+        with("head-order", Rank::Fitted, &text, &|r, c| (r, from[c / dim] * dim + c % dim));
     }
 }
 
@@ -142,17 +129,15 @@ fn heads(diagnosis: &mut Diagnosis<'_>) {
 fn other_value(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let graph = s.oracle.graph();
-    let own = graph.value(s.id);
-    let is_like = |other: &Value| (other.rows, other.cols) == (own.rows, own.cols);
-    let fits = |id: &ValueId| is_like(graph.value(*id)) && *id != s.id && !s.ids().contains(id);
+    let shape = |id: ValueId| (graph.value(id).rows, graph.value(id).cols);
+    let fits = |&id: &ValueId| shape(id) == shape(s.id) && id != s.id && !s.ids().contains(&id);
     let mut others: Vec<ValueId> = graph.values().map(|(id, _)| id).filter(fits).collect();
     others.sort_by_key(|id| id.index().abs_diff(s.id.index()));
     for id in others.into_iter().take(OTHERS) {
         if let Some(table) = (s.recorded)(id).filter(|table| table.rows == s.found.rows) {
-            let text = format!(
-                "it is the value `{}`: a buffer that was not written, or the wrong one read",
-                s.name(id)
-            );
+            let name = s.name(id);
+            let text =
+                format!("it is the value `{name}`: a buffer that was not written, or the wrong one read");
             diagnosis.try_result("other-value", Rank::General, text, &table);
         }
     }

@@ -5,75 +5,48 @@ use graph::{Op, Value, ValueId};
 use crate::Oracle;
 use crate::judge::Region;
 
-/// Numbers below `all`, such as `3`, `4–7`, `every 2nd from 1 to 9` or `0, 2, 5, …`.
-fn list(numbers: &[usize], all: usize) -> String {
-    if let Some(step) = step(numbers) {
-        let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
-        let to = if last + step >= all { String::new() } else { format!(" to {last}") };
-        return format!("every {} from {first}{to}", ordinal(step));
+/// Numbers below `all`, such as `position 3`, `heads 4–7`, `every 2nd column from 1 to 9` or `columns 0, 2, 5, …`.
+fn list(noun: &str, numbers: &[usize], all: usize) -> String {
+    if let [first, second, _, ..] = numbers
+        && let step = second - first
+        && step > 1
+        && numbers.windows(2).all(|pair| pair[1] - pair[0] == step)
+    {
+        let ending = match (step % 10, step % 100) {
+            (_, 11..=13) => "th",
+            (1, _) => "st",
+            (2, _) => "nd",
+            (3, _) => "rd",
+            _ => "th",
+        };
+        let last = numbers.last().filter(|&last| last + step < all);
+        let to = last.map_or_else(String::new, |last| format!(" to {last}"));
+        return format!("every {step}{ending} {noun} from {first}{to}");
     }
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for &n in numbers {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == n => *last = n,
-            _ => runs.push((n, n)),
-        }
-    }
-    let run = |&(first, last): &(usize, usize)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first}, {last}"),
-        _ => format!("{first}–{last}"),
+    let run = |run: &[usize]| match run {
+        [first, .., last] if last - first > 1 => format!("{first}–{last}"),
+        few => few.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
     };
-    let mut text = runs.iter().take(6).map(run).collect::<Vec<_>>().join(", ");
-    if runs.len() > 6 {
-        text += ", …";
-    }
-    text
-}
-
-/// The distance of evenly spaced numbers, unless it is 1.
-fn step(numbers: &[usize]) -> Option<usize> {
-    let [first, second, _, ..] = numbers else { return None };
-    let step = second - first;
-    (step > 1 && numbers.windows(2).all(|pair| pair[1] - pair[0] == step)).then_some(step)
-}
-
-/// `2nd`, `3rd`, `4th`.
-fn ordinal(n: usize) -> String {
-    let ending = match (n % 10, n % 100) {
-        (_, 11..=13) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    };
-    format!("{n}{ending}")
+    let runs: Vec<String> = numbers.chunk_by(|a, b| a + 1 == *b).map(run).collect();
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    let more = if runs.len() > 6 { ", …" } else { "" };
+    format!("{noun}{plural} {}{more}", runs[..runs.len().min(6)].join(", "))
 }
 
 /// Where a value of `rows` and `cols` is wrong, such as `positions 28–31, heads 4–7` or `every 2nd position from 1`.
 pub(crate) fn place(region: &Region, (rows, cols): (usize, usize), head_dim: Option<usize>) -> String {
     let mut parts = Vec::new();
-    let named = |word: &str, numbers: &[usize], all: usize| {
-        let text = list(numbers, all);
-        let plural = if numbers.len() == 1 { "" } else { "s" };
-        match text.strip_prefix("every ").and_then(|text| text.split_once(' ')) {
-            Some((nth, rest)) => format!("every {nth} {word} {rest}"),
-            None => format!("{word}{plural} {text}"),
-        }
-    };
     if region.rows.len() < rows {
-        let wrong = &region.rows;
-        let is_tail = wrong.len() > 1 && wrong.len() + wrong[0] == rows;
-        parts.push(match is_tail {
-            true => format!("positions from {}", wrong[0]),
-            false => named("position", wrong, rows),
+        parts.push(match &region.rows[..] {
+            [first, _, ..] if region.rows.len() + first == rows => format!("positions from {first}"),
+            wrong => list("position", wrong, rows),
         });
     }
     if region.cols.len() < cols {
         let heads = head_dim.filter(|&dim| dim < cols).and_then(|dim| whole_heads(region, cols, dim));
         parts.push(match heads {
-            Some(heads) => named("head", &heads, cols / head_dim.unwrap_or(1)),
-            None => named("column", &region.cols, cols),
+            Some(heads) => list("head", &heads, cols / head_dim.unwrap_or(1)),
+            None => list("column", &region.cols, cols),
         });
     }
     if parts.is_empty() { "everywhere".to_owned() } else { parts.join(", ") }
@@ -90,27 +63,18 @@ fn whole_heads(region: &Region, cols: usize, dim: usize) -> Option<Vec<usize>> {
 /// A factor by name, such as `1/8` or `√32`, if it has one within its relative `error`, else as a number. Its name is
 /// never 1.
 pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
-    let mut names: Vec<(f64, String)> = Vec::new();
-    for n in [1usize, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 1000] {
-        names.push((n as f64, n.to_string()));
-        names.push((1.0 / n as f64, format!("1/{n}")));
-    }
-    for &dim in dims {
-        let (d, root) = (dim as f64, (dim as f64).sqrt());
-        names.push((root, format!("√{dim}")));
-        names.push((1.0 / root, format!("1/√{dim}")));
-        names.push((d, dim.to_string()));
-        names.push((1.0 / d, format!("1/{dim}")));
-    }
+    let numbers = [1, 2, 3, 4, 8, 10, 16, 32, 64, 100, 128, 256, 1000].iter().chain(dims);
+    let whole = numbers.map(|&n| (n as f64, n.to_string()));
+    let roots = dims.iter().map(|&n| ((n as f64).sqrt(), format!("√{n}")));
+    let names = whole.chain(roots).flat_map(|(x, name)| [(x, name.clone()), (1.0 / x, format!("1/{name}"))]);
     let sign = if factor < 0.0 { "−" } else { "" };
     // The significant decimals.
     let decimals = if error > 0.0 { (-error.log10()).ceil().clamp(2.0, 5.0) as usize } else { 5 };
     // A larger error would match several names.
     let error = error.clamp(1e-6, 2e-3);
-    let near = |(value, _): &&(f64, String)| {
-        (factor.abs() / value - 1.0).abs() < error && (factor < 0.0 || *value != 1.0)
-    };
-    match names.iter().find(near) {
+    let mut near = names
+        .filter(|(value, _)| (factor.abs() / value - 1.0).abs() < error && (factor < 0.0 || *value != 1.0));
+    match near.next() {
         Some((_, name)) => format!("{sign}{name}"),
         None if (factor - 1.0).abs() < 1e-2 => format!("{factor:.6}"),
         None => format!("{factor:.decimals$}"),
