@@ -20,6 +20,9 @@ pub enum Error {
     /// A value of a trace, by name, that does not exist or has another shape.
     #[error("{}: value `{name}` {why}", path.display())]
     Value { path: PathBuf, name: String, why: String },
+    /// An operation cannot be replayed without this value.
+    #[error("its input `{0}` was not recorded")]
+    NotRecorded(String),
     /// Traces that cannot be compared.
     #[error("the traces cannot be compared: {0}")]
     Compare(String),

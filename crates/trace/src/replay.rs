@@ -31,10 +31,6 @@ struct Rows {
     expected: Matrix,
 }
 
-/// Recorded or replayed rows and the largest limit of the replayed operations, 0 without any; or the name of a value
-/// that was not recorded.
-type Found<T> = Result<(T, f64), String>;
-
 impl Replay<'_> {
     /// The name of a recorded value; for the output, that of the tapped program.
     fn name(&self, id: ValueId) -> String {
@@ -65,41 +61,34 @@ impl Replay<'_> {
         }
     }
 
-    /// The inputs of `rows` of `id`: recorded, or replayed through at most `depth` operations.
-    fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Found<Vec<Matrix>>, Error> {
+    /// The inputs of `rows` of `id`, recorded or replayed through at most `depth` operations, and the largest limit of
+    /// these, 0 without any.
+    fn inputs(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<(Vec<Matrix>, f64), Error> {
         let (mut inputs, mut limit) = (Vec::new(), 0.0f64);
         let op = self.oracle.op(id);
         for (slot, input) in op.inputs().enumerate() {
-            let found = match self.recorded(input, rows.clone())? {
-                Some(table) => Ok((table, 0.0)),
-                None if depth == 0 => Err(self.oracle.graph().value(input).name.clone()),
-                None => self.again(input, rows, depth - 1)?,
+            let (table, of_chain) = match self.recorded(input, rows.clone())? {
+                Some(table) => (table, 0.0),
+                None if depth > 0 => self.again(input, rows, depth - 1)?,
+                None => return Err(Error::NotRecorded(self.oracle.graph().value(input).name.clone())),
             };
-            match found {
-                Ok((table, of_chain)) => {
-                    limit = limit.max(of_chain);
-                    inputs.push(self.as_read(&op, slot, table));
-                }
-                Err(missing) => return Ok(Err(missing)),
-            }
+            limit = limit.max(of_chain);
+            inputs.push(self.as_read(&op, slot, table));
         }
-        Ok(Ok((inputs, limit)))
+        Ok((inputs, limit))
     }
 
-    /// `rows` of a value, computed again.
-    fn again(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<Found<Matrix>, Error> {
+    /// `rows` of a value, computed again, and the largest limit of the replayed operations.
+    fn again(&self, id: ValueId, rows: &Range<usize>, depth: usize) -> Result<(Matrix, f64), Error> {
         // An operation that reads a store needs all rows before.
         let from = if self.oracle.op(id).store().is_some() { 0 } else { rows.start };
-        let (inputs, limit) = match self.inputs(id, &(from..rows.end), depth)? {
-            Ok(found) => found,
-            Err(missing) => return Ok(Err(missing)),
-        };
+        let (inputs, limit) = self.inputs(id, &(from..rows.end), depth)?;
         let call = self.call(id, &(from..rows.end));
         // Selecting rows has no error.
         let own = if matches!(call.op, Op::OutputRows { .. }) { 0.0 } else { self.limit(&call.op) };
         let made = self.oracle.run(&call, &inputs)?;
         let asked: Vec<usize> = (rows.start - from..rows.end - from).collect();
-        Ok(Ok((made.take_rows(&asked), limit.max(own))))
+        Ok((made.take_rows(&asked), limit.max(own)))
     }
 
     fn limit(&self, op: &Op) -> f64 {
@@ -114,25 +103,21 @@ impl Replay<'_> {
         judge::chunks(self.positions, if op.is_positional() { 0 } else { cols })
     }
 
-    /// `rows` of a value whose inputs are available.
     fn rows(&self, id: ValueId, rows: Range<usize>) -> Result<Rows, Error> {
         let found = self.recorded(id, rows.clone())?.unwrap_or_default();
-        let inputs = self.inputs(id, &rows, CHAIN)?.map_or_else(|_| Vec::new(), |(inputs, _)| inputs);
+        let (inputs, _) = self.inputs(id, &rows, CHAIN)?;
         let call = self.call(id, &rows);
         let expected = self.oracle.run(&call, &inputs)?;
         Ok(Rows { call, inputs, found, expected })
     }
 
-    /// Replays the operation of `id`: its judgement, or why there is none; `None` if the value was not recorded.
-    fn replay(&self, id: ValueId) -> Result<Option<Result<Judgement, String>>, Error> {
+    /// Replays the operation of `id`; `None` if the value was not recorded.
+    fn replay(&self, id: ValueId) -> Result<Option<Judgement>, Error> {
         if !self.is_recorded(id) {
             return Ok(None);
         }
         // An input that is missing in one row is missing in all.
-        let chain = match self.inputs(id, &(0..1), CHAIN)? {
-            Ok((_, chain)) => chain,
-            Err(missing) => return Ok(Some(Err(format!("its input `{missing}` was not recorded")))),
-        };
+        let (_, chain) = self.inputs(id, &(0..1), CHAIN)?;
         let limit = self.limit(&self.oracle.op(id)).max(chain);
         let mut judgement = Judgement::new(limit);
         for chunk in self.chunks(id) {
@@ -147,22 +132,23 @@ impl Replay<'_> {
             }
             judgement.add(chunk.start, &expected, &found, region);
         }
-        Ok(Some(Ok(judgement)))
+        Ok(Some(judgement))
     }
 
     /// Replays every operation and passes each verdict to `report`; returns the first wrong value with its causes.
     pub(crate) fn all(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let mut first = None;
         for (id, _) in self.oracle.graph().values() {
-            match self.replay(id)? {
-                None => {}
-                Some(Err(why)) => report(&self.name(id), Own::not_judged(why)),
-                Some(Ok(judgement)) => {
+            match self.replay(id) {
+                Ok(None) => {}
+                Ok(Some(judgement)) => {
                     report(&self.name(id), Own::of(&judgement));
                     if first.is_none() && judgement.is_wrong() {
                         first = Some(self.diagnose(id, &judgement)?);
                     }
                 }
+                Err(why @ Error::NotRecorded(_)) => report(&self.name(id), Own::not_judged(why.to_string())),
+                Err(error) => return Err(error),
             }
         }
         if first.is_none() { self.untapped(report) } else { Ok(first) }
@@ -170,8 +156,11 @@ impl Replay<'_> {
 
     /// The value `id` with its causes, if it is wrong.
     pub(crate) fn one(&self, id: ValueId) -> Result<Option<First>, Error> {
-        let judgement = self.replay(id)?.and_then(Result::ok).filter(Judgement::is_wrong);
-        judgement.map(|judgement| self.diagnose(id, &judgement)).transpose()
+        match self.replay(id) {
+            Ok(Some(judgement)) if judgement.is_wrong() => self.diagnose(id, &judgement).map(Some),
+            Ok(_) | Err(Error::NotRecorded(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The output, if the program without taps computes another than the one with taps.
@@ -214,7 +203,12 @@ impl Replay<'_> {
         let Rows { call, inputs, found, expected } = self.rows(id, rows.clone())?;
         let rounding = Rounding::of(&self.oracle, &call, &inputs, &expected)?;
         let recorded = |id: ValueId| self.recorded(id, rows.clone()).ok().flatten();
-        let again = |slot: usize| self.input_again(id, slot, &rows).ok().flatten();
+        let op = call.op;
+        let again = |slot: usize| {
+            let input = op.inputs().nth(slot).filter(|&input| self.is_recorded(input))?;
+            let (table, _) = self.again(input, &rows, CHAIN).ok()?;
+            Some(self.as_read(&op, slot, table))
+        };
         let candidate = Candidate {
             oracle: self.oracle,
             id,
@@ -232,16 +226,6 @@ impl Replay<'_> {
         };
         let causes = causes::find(&candidate);
         Ok(First { causes, ..first })
-    }
-
-    /// A recorded input, computed again from its own inputs.
-    fn input_again(&self, id: ValueId, slot: usize, rows: &Range<usize>) -> Result<Option<Matrix>, Error> {
-        let op = self.oracle.op(id);
-        let Some(input) = op.inputs().nth(slot).filter(|&input| self.is_recorded(input)) else {
-            return Ok(None);
-        };
-        let again = self.again(input, rows, CHAIN)?.ok();
-        Ok(again.map(|(table, _)| self.as_read(&op, slot, table)))
     }
 }
 

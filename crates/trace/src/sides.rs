@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use crate::causes::{head_dim, words};
-use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT, chunks};
-use crate::metrics::Measure;
+use crate::judge::{Judgement, Pair, Region, WHOLE_FLOAT};
 use crate::replay::Replay;
 use crate::report::{Compared, Own};
-use crate::{Error, First, Matrix, Oracle, Trace, Verdict};
+use crate::{Error, First, Matrix, Oracle, Shape, Trace, Verdict};
 
 /// NMSE limit of a whole model with BF16 weights, where engines round activations to 8 bits, too.
 const WHOLE_BF16: f64 = 1e-3;
@@ -39,49 +38,34 @@ impl<'a> Sides<'a> {
         let mut sides = Sides { traces, positions, oracles, values: Vec::new(), notes };
         let mut other_cols = None;
         for shape in traces[0].values() {
-            let (name, cols, rows) = (&shape.name, shape.cols, shape.rows.min(positions));
-            let mut accumulated = None;
-            match traces[1].value(name) {
-                Some(b) if b.cols != cols => {
-                    let cols = format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols);
-                    other_cols.get_or_insert(cols);
+            let mut value = Compared {
+                name: shape.name.clone(),
+                rows: shape.rows.min(positions),
+                cols: shape.cols,
+                own: None,
+                limit: None,
+                accumulated: None,
+                verdict: Verdict::NotJudged("it was not replayed".to_owned()),
+                b: None,
+            };
+            match traces[1].value(&shape.name) {
+                Some(b) if b.cols != shape.cols => {
+                    let Shape { name, cols, .. } = shape;
+                    let why = format!("`{name}` has {cols} columns in A, {} in B: other models", b.cols);
+                    other_cols.get_or_insert(why);
                 }
-                Some(b) if b.rows >= rows => {
-                    let mut measure = Measure::default();
-                    for chunk in chunks(rows, cols) {
-                        let [expected, found] = sides.rows(name, chunk.clone())?;
-                        measure.add(chunk.start, &expected, &found);
-                    }
-                    accumulated = Some(measure.metrics());
+                Some(b) if b.rows >= value.rows => {
+                    value.accumulated = Some(sides.judge(&value, 0.0, |_, _, _| None)?.metrics());
                 }
                 _ => {}
             }
-            let verdict = Verdict::NotJudged("it was not replayed".to_owned());
-            let name = name.clone();
-            sides.values.push(Compared {
-                name,
-                rows,
-                cols,
-                own: None,
-                limit: None,
-                accumulated,
-                verdict,
-                b: None,
-            });
+            sides.values.push(value);
         }
+        let nothing = || "the traces have no value in common".to_owned();
         match sides.values.iter().any(|value| value.accumulated.is_some()) {
             true => Ok(sides),
-            false => {
-                let nothing = || "the traces have no value in common".to_owned();
-                Err(Error::Compare(other_cols.unwrap_or_else(nothing)))
-            }
+            false => Err(Error::Compare(other_cols.unwrap_or_else(nothing))),
         }
-    }
-
-    /// Rows of a value that both have: B's, then A's.
-    fn rows(&self, name: &str, rows: Range<usize>) -> Result<[Matrix; 2], Error> {
-        let [a, b] = self.traces;
-        Ok([b.matrix(name, rows.clone())?, a.matrix(name, rows)?])
     }
 
     /// A value that is wrong where `wrong` says so of a chunk of B's and A's rows.
@@ -91,7 +75,10 @@ impl<'a> Sides<'a> {
         limit: f64,
         wrong: impl Fn(&Range<usize>, &Matrix, &Matrix) -> Option<Region>,
     ) -> Result<Judgement, Error> {
-        Judgement::of(limit, (value.rows, value.cols), |rows| self.rows(&value.name, rows), wrong)
+        let [a, b] = self.traces;
+        let rows =
+            |rows: Range<usize>| Ok([b.matrix(&value.name, rows.clone())?, a.matrix(&value.name, rows)?]);
+        Judgement::of(limit, (value.rows, value.cols), rows, wrong)
     }
 
     fn replay(&self, side: usize, oracle: Oracle<'a>) -> Replay<'a> {

@@ -9,7 +9,6 @@
 //! error is possible. Others are not reported, nor those that zero or a factor would explain as well, that are further
 //! from the value than zero, or that so few wrong numbers support by chance.
 
-mod consumed;
 mod diagnosis;
 mod operands;
 mod parameters;
@@ -21,7 +20,7 @@ use graph::ValueId;
 use serde::Serialize;
 
 use crate::judge::{Region, Rounding};
-use crate::metrics::difference;
+use crate::metrics::{difference, ratio};
 use crate::oracle::Call;
 use crate::{Matrix, Oracle};
 
@@ -140,5 +139,36 @@ pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
         positions::diagnose(&mut diagnosis);
     }
     result::diagnose(&mut diagnosis);
-    consumed::first(candidate, diagnosis.finish())
+    let mut causes = diagnosis.finish();
+    // Then no cause in this operation is likely.
+    if let Some(cause) = input_differs(candidate) {
+        causes.iter_mut().for_each(|cause| cause.likely = false);
+        causes.insert(0, cause);
+        causes.truncate(diagnosis::MOST);
+    }
+    causes
+}
+
+/// An input that the operation read otherwise than it was recorded. A value may be overwritten after it was read or before
+/// it was recorded, or be wrong within its limit. Then the operation that reads it seems wrong, but its input, computed
+/// again, changes the result in the same direction and by as much.
+fn input_differs(s: &Candidate<'_>) -> Option<Cause> {
+    s.ids().into_iter().enumerate().find_map(|(slot, id)| {
+        let made = s.oracle.run(&s.call, &s.with_input(slot, (s.again)(slot)?)).ok()?;
+        let less = |table: &Matrix, r, c| f64::from(table.at(r, c)) - f64::from(s.expected.at(r, c));
+        let along = s.region.sum(|r, c| less(&s.found, r, c) * less(&made, r, c));
+        let part = along / s.region.sum(|r, c| less(&s.found, r, c).powi(2));
+        let name = s.name(id);
+        (0.5..1.5).contains(&part).then(|| Cause {
+            kind: "input-differs",
+            text: format!(
+                "its input `{name}` is recorded otherwise than this operation read it: computed again, \
+                 `{name}` accounts for the error. Either it was written over before it was recorded, or it \
+                 is itself wrong within its limit, or this operation is"
+            ),
+            nmse: ratio(s.region_error(&made), s.energy(&s.expected)),
+            explained: part.min(1.0),
+            likely: false,
+        })
+    })
 }
