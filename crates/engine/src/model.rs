@@ -112,7 +112,7 @@ fn specials(tokenizer: &Tokenizer) -> Specials {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).map(str::to_owned);
     let tokens = tokenizer.special_tokens().map(|(id, text)| (id, text.to_owned())).collect();
-    Specials { bos: text(ids.bos), eos: text(ids.eos), tokens }
+    Specials { bos: text(ids.bos()), eos: text(ids.eos()), tokens }
 }
 
 impl std::fmt::Debug for Model {

@@ -250,7 +250,7 @@ mod tests {
             vocabulary.describe(size, &mut metadata);
             let tokenizer = Tokenizer::from_metadata(&metadata).expect("a tokenizer");
             assert_eq!(tokenizer.vocab_size(), size);
-            assert_eq!(tokenizer.special_ids().bos, Some(bos));
+            assert_eq!(tokenizer.special_ids().bos(), Some(bos));
             for text in [
                 "Hello, world!",
                 "  two  spaces\n\ttabs",

@@ -1,38 +1,28 @@
-//! The byte alphabet of GPT-2: every byte is written as one printable character.
+//! The byte alphabet of GPT-2: each byte is written as one printable character.
 //!
-//! Source: `bytes_to_unicode` of OpenAI's GPT-2 `encoder.py`. Printable Latin-1 stands for itself, the
-//! other 68 bytes are U+0100, U+0101, … in order.
+//! Source: `bytes_to_unicode` of OpenAI's GPT-2 `encoder.py`. Printable Latin-1 characters are themselves, the other 68
+//! bytes are U+0100, U+0101, … in order.
 
-/// The byte that `c` stands for.
-fn byte_of(c: char) -> Option<u8> {
-    let stands_for_itself = |b: u8| matches!(b, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    match u32::from(c) {
-        code @ 0x00..=0xff => u8::try_from(code).ok().filter(|&b| stands_for_itself(b)),
-        code @ 0x100..=0x143 => {
-            let nth = usize::try_from(code - 0x100).ok()?;
-            (0..=u8::MAX).filter(|&b| !stands_for_itself(b)).nth(nth)
-        }
-        _ => None,
-    }
-}
-
-/// A table from character to byte; building it once keeps loading a vocabulary fast.
-pub(crate) struct Alphabet {
-    bytes: [Option<u8>; 0x144],
-}
+/// Bytes by character.
+pub(crate) struct Alphabet([Option<u8>; 0x144]);
 
 impl Alphabet {
     pub(crate) fn new() -> Alphabet {
         let mut bytes = [None; 0x144];
-        for (entry, c) in bytes.iter_mut().zip('\0'..) {
-            *entry = byte_of(c);
+        let mut others = 0x100..;
+        for byte in 0..=u8::MAX {
+            let is_itself = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+            let character = if is_itself { Some(usize::from(byte)) } else { others.next() };
+            if let Some(entry) = character.and_then(|character| bytes.get_mut(character)) {
+                *entry = Some(byte);
+            }
         }
-        Alphabet { bytes }
+        Alphabet(bytes)
     }
 
-    /// The bytes that `text` stands for; `None` when a character is not of the alphabet.
+    /// The bytes written as `text`; `None` if a character is not in the alphabet.
     pub(crate) fn decode(&self, text: &str) -> Option<Vec<u8>> {
-        text.chars().map(|c| self.bytes.get(c as usize).copied().flatten()).collect()
+        text.chars().map(|c| self.0.get(c as usize).copied().flatten()).collect()
     }
 }
 

@@ -1,7 +1,7 @@
-//! Byte-level BPE: the bytes of a word merge by rules, the earliest rule first.
+//! Byte-level BPE: the bytes of a word are merged by rules, the first rule first.
 //!
-//! Source: llama.cpp's `llm_tokenizer_bpe`. Pieces are kept as the bytes they stand for, so text need
-//! not be rewritten in GPT-2's byte alphabet.
+//! Source: llama.cpp's `llm_tokenizer_bpe`. Pieces are stored as bytes instead of GPT-2's byte alphabet, so that text
+//! needs no conversion.
 
 use gguf::Metadata;
 use hashbrown::HashMap;
@@ -14,13 +14,13 @@ use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
 pub(crate) struct BytePair {
     pre_tokenizer: PreTokenizer,
-    /// Symbols by the bytes they stand for: tokens, and above them what occurs only within merges.
+    /// Symbols by their bytes: tokens, followed by intermediate results of merges.
     symbols: Pieces,
-    /// By byte, its symbol.
+    /// The symbol of each byte.
     bytes: Box<[u32; 256]>,
-    /// The rules: two symbols, their rank and what they become.
+    /// Rules: from two symbols to rank and merged symbol.
     merges: HashMap<(u32, u32), (u32, u32)>,
-    /// Symbols from this one on are not tokens.
+    /// Symbols from this number on are not tokens.
     n_tokens: u32,
 }
 
@@ -40,7 +40,7 @@ impl BytePair {
         let mut table = SymbolTable { symbols: Pieces::with_capacity(vocab.len()), next: n_tokens };
         for (id, text, kind) in vocab.iter() {
             if kind.is_mergeable() && !text.is_empty() {
-                // A text outside the alphabet cannot come out of merging bytes.
+                // Merging bytes cannot produce text outside the alphabet.
                 if let Some(bytes) = alphabet.decode(text) {
                     table.symbols.insert(&bytes, id);
                 }
@@ -58,24 +58,24 @@ impl BytePair {
             if let (Some(mut left), Some(right)) = (alphabet.decode(left), alphabet.decode(right)) {
                 let parts = (table.symbol(&left), table.symbol(&right));
                 left.extend(right);
-                // Of equal rules the first counts.
+                // The first of equal rules wins.
                 merges.entry(parts).or_insert_with(|| (rank, table.symbol(&left)));
             }
-            let strangers = (table.next - n_tokens) as usize;
-            if strangers > MAX_STRINGS {
-                let unit = "parts that are no tokens";
-                return Err(Error::TooLarge { key: MERGES, found: strangers, unit, most: MAX_STRINGS });
+            let others = (table.next - n_tokens) as usize;
+            if others > MAX_STRINGS {
+                let unit = "parts that are not tokens";
+                return Err(Error::TooLarge { key: MERGES, found: others, unit, most: MAX_STRINGS });
             }
         }
         Ok(BytePair { pre_tokenizer, symbols: table.symbols, bytes, merges, n_tokens })
     }
 
-    /// Whether a file that does not say so wants a BOS token.
+    /// Whether a prompt starts with BOS if the file does not say.
     pub(crate) fn adds_bos_by_default(&self) -> bool {
         self.pre_tokenizer.adds_bos_by_default()
     }
 
-    /// What [`BytePair::encode`] keeps from text to text.
+    /// State of [`BytePair::encode`] between texts.
     pub(crate) fn matching(&self) -> Matching {
         self.pre_tokenizer.matching()
     }
@@ -112,7 +112,7 @@ impl BytePair {
             if symbol.id < self.n_tokens {
                 ids.push(symbol.id);
             } else {
-                // Spelled in bytes; a byte without a token is lost, as in llama.cpp.
+                // As bytes; a byte without a token is lost, as in llama.cpp.
                 let bytes = &word[symbol.range()];
                 let tokens = bytes.iter().map(|&byte| self.bytes[usize::from(byte)]);
                 ids.extend(tokens.filter(|&id| id < self.n_tokens));
@@ -121,14 +121,14 @@ impl BytePair {
     }
 }
 
-/// Gives numbers to symbols that are not tokens.
+/// Numbers symbols that are not tokens.
 struct SymbolTable {
     symbols: Pieces,
     next: u32,
 }
 
 impl SymbolTable {
-    /// The symbol that stands for `bytes`.
+    /// The symbol of `bytes`.
     fn symbol(&mut self, bytes: &[u8]) -> u32 {
         if let Some(symbol) = self.symbols.get(bytes) {
             return symbol;

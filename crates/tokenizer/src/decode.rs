@@ -1,4 +1,4 @@
-//! From ids to text.
+//! Decoding.
 
 use std::borrow::Borrow;
 
@@ -6,17 +6,16 @@ use crate::Tokenizer;
 use crate::vocab::Kind;
 
 impl Tokenizer {
-    /// The bytes that token `id` stands for, a special token for its own text. They need not be whole
-    /// characters. `None` outside the vocabulary.
+    /// The bytes of token `id`, for a special token its text. They may be incomplete characters. `None` outside the
+    /// vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.pieces.get(id)
     }
 
     /// The text of `ids`, without control tokens.
     ///
-    /// Bytes that are no UTF-8 and ids outside the vocabulary become U+FFFD. When SentencePiece puts a
-    /// space before text, the first id loses one leading space; after a BOS token none is lost, as in
-    /// llama.cpp.
+    /// Invalid UTF-8 and ids outside the vocabulary become U+FFFD. If SentencePiece inserts a space before text, one
+    /// leading space of the first token is removed; after a BOS token none is, as in llama.cpp.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut detokenizer = Detokenizer::new(self);
         let mut text: String = ids.iter().map(|&id| detokenizer.push(id)).collect();
@@ -25,30 +24,29 @@ impl Tokenizer {
     }
 }
 
-/// Turns ids into text as they come, in whole characters.
+/// Decodes ids one at a time, in whole characters.
 #[derive(Clone, Debug)]
 pub struct Detokenizer<T> {
     tokenizer: T,
-    /// The next token may lose a leading space.
+    /// A leading space of the next token may be removed.
     at_start: bool,
-    /// The beginning of a character, at most three bytes.
+    /// An incomplete character, at most three bytes.
     partial: Vec<u8>,
 }
 
 impl<T: Borrow<Tokenizer>> Detokenizer<T> {
-    /// For ids that begin a text: the texts of all [`push`](Self::push)es and of
-    /// [`finish`](Self::finish) together are what [`Tokenizer::decode`] returns.
+    /// For a whole text: the results of [`push`](Self::push) and [`finish`](Self::finish) concatenate to that of
+    /// [`Tokenizer::decode`].
     pub fn new(tokenizer: T) -> Detokenizer<T> {
         Detokenizer { tokenizer, at_start: true, partial: Vec::new() }
     }
 
-    /// For ids that go on after others, such as what a model generates after its prompt: a leading
-    /// space is kept.
+    /// For ids that follow others, such as generated ones: a leading space is kept.
     pub fn continuing(tokenizer: T) -> Detokenizer<T> {
         Detokenizer { at_start: false, ..Detokenizer::new(tokenizer) }
     }
 
-    /// Takes the next id and returns the characters that it completes.
+    /// Decodes the next id and returns the characters that it completes.
     pub fn push(&mut self, id: u32) -> String {
         let tokenizer = self.tokenizer.borrow();
         let starts = std::mem::replace(&mut self.at_start, false);
@@ -58,21 +56,21 @@ impl<T: Borrow<Tokenizer>> Detokenizer<T> {
         if tokenizer.kind(id).is_some_and(Kind::is_special) {
             return String::new();
         }
-        if starts && tokenizer.drops_leading_space() {
+        if starts && tokenizer.inserts_space() {
             bytes = bytes.strip_prefix(b" ").unwrap_or(bytes);
         }
         self.partial.extend_from_slice(bytes);
         self.take_whole_characters()
     }
 
-    /// Returns U+FFFD when the text ends within a character, otherwise nothing.
+    /// Returns U+FFFD if the text ends within a character, otherwise nothing.
     pub fn finish(&mut self) -> String {
         let rest = String::from_utf8_lossy(&self.partial).into_owned();
         self.partial.clear();
         rest
     }
 
-    /// Takes out of `partial` all but a beginning of a character that later bytes may complete.
+    /// Removes all but an incomplete character at the end from `partial`.
     fn take_whole_characters(&mut self) -> String {
         let mut text = String::new();
         let mut done = 0;
@@ -93,7 +91,7 @@ impl<T: Borrow<Tokenizer>> Detokenizer<T> {
     }
 }
 
-/// Whether more bytes could make a character of `bytes`.
+/// Whether more bytes could complete `bytes` to a character.
 fn may_be_completed(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

@@ -1,4 +1,4 @@
-//! From text to ids: special tokens are cut out first, what lies between goes to the model.
+//! Encoding: special tokens are found first, and the model encodes the text between them.
 
 use crate::Tokenizer;
 use crate::finder::TokenFinder;
@@ -9,16 +9,16 @@ use crate::pretokenize::Matching;
 /// How to encode a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Encode {
-    /// Put the BOS token before and the EOS token after, where the file asks for them.
+    /// Add BOS and EOS tokens if the file asks for them.
     pub add_special: bool,
-    /// Turn the text of control tokens into these tokens. Never do so with text that somebody typed.
+    /// Encode the texts of special tokens as these tokens. Never set this for user input.
     pub parse_special: bool,
 }
 
 /// A part of a prompt, for [`Tokenizer::encode_parts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Text in which no control token is looked for.
+    /// Text, in which special tokens are not parsed.
     Text(&'a str),
     /// A token.
     Token(u32),
@@ -27,8 +27,8 @@ pub enum Part<'a> {
 impl Tokenizer {
     /// The ids of `text`.
     ///
-    /// User-defined tokens are found in any text. A BOS token that the text spells itself comes in
-    /// addition to the one put before it; [`Tokenizer::encode_parts`] avoids the second.
+    /// User-defined tokens are always parsed. If the text starts with the BOS token, it is added nevertheless;
+    /// [`Tokenizer::encode_parts`] avoids the second one.
     pub fn encode(&self, text: &str, options: Encode) -> Vec<u32> {
         let mut encoder = Encoder::new(self);
         if options.add_special {
@@ -43,9 +43,8 @@ impl Tokenizer {
 
     /// The ids of texts and tokens in sequence, such as a rendered chat template.
     ///
-    /// With `add_special` the BOS token comes before, unless it is the first part already, and the
-    /// EOS token after, unless it is the last, where the file asks for them. Neighbouring texts are
-    /// encoded apart.
+    /// With `add_special`, BOS and EOS tokens are added if the file asks for them and they are not the first or last
+    /// part. Adjacent texts are encoded separately.
     pub fn encode_parts<'a>(&self, parts: impl IntoIterator<Item = Part<'a>>, add_special: bool) -> Vec<u32> {
         let mut encoder = Encoder::new(self);
         let mut parts = parts.into_iter().peekable();
@@ -73,16 +72,16 @@ impl Tokenizer {
     }
 }
 
-/// The state between the parts of a text.
+/// State between parts.
 struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
-    /// Of byte-level BPE.
+    /// For byte-level BPE.
     matching: Option<Matching>,
     merger: Merger,
     ids: Vec<u32>,
-    /// A token came last, or nothing yet: SentencePiece puts a space before text here.
+    /// Nothing precedes, or a token does: SentencePiece inserts a space before text here.
     after_token: bool,
-    /// The token that came last swallows white space.
+    /// The last token drops the white space after it.
     strip: bool,
 }
 
@@ -104,7 +103,7 @@ impl Encoder<'_> {
         self.strip = self.tokenizer.strips_after.contains(&id);
     }
 
-    /// Appends `text` with the tokens that `finder` finds in it.
+    /// Encodes `text` with the tokens that `finder` finds in it.
     fn text(&mut self, text: &str, finder: &TokenFinder) {
         let mut start = 0;
         loop {
@@ -121,7 +120,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Appends `text`, in which there are no tokens to be found as such.
+    /// Encodes `text` with the model alone.
     fn plain_text(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -129,7 +128,7 @@ impl Encoder<'_> {
         let (merger, ids) = (&mut self.merger, &mut self.ids);
         match &self.tokenizer.model {
             Model::SentencePiece(model) => {
-                let space_before = self.after_token && self.tokenizer.add_space_prefix.value();
+                let space_before = self.after_token && self.tokenizer.inserts_space();
                 model.encode(text, space_before, merger, ids);
             }
             Model::BytePair(model) => {
@@ -148,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// A word that is too long to merge as a whole is cut between characters, and nothing of it is lost.
+    /// A word too long to merge as a whole is cut between characters, and nothing is lost.
     #[test]
     fn a_long_word_is_cut_between_characters() {
         let tokens = ["<unk>", "<s>", "</s>", "▁", "a", "aa", "é", "😀"].map(str::to_owned);

@@ -1,8 +1,7 @@
 //! Tokenizers of GGUF files: SentencePiece and byte-level BPE.
 //!
-//! A [`Tokenizer`] is read from a file's metadata. It turns text into token ids as llama.cpp does
-//! (the reference for the ids is its `llama-vocab.cpp`) and ids back into text, all at once
-//! ([`Tokenizer::decode`]) or one token at a time ([`Detokenizer`]).
+//! A [`Tokenizer`] is read from a file's metadata. It encodes text as llama.cpp does (`llama-vocab.cpp`), and decodes
+//! ids all at once ([`Tokenizer::decode`]) or one at a time ([`Detokenizer`]).
 
 mod alphabet;
 mod bpe;
@@ -12,7 +11,6 @@ mod error;
 mod finder;
 mod merge;
 mod model;
-mod pieces;
 mod pretokenize;
 mod special;
 mod spm;

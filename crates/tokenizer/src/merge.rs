@@ -1,63 +1,61 @@
-//! Merging neighbouring symbols, best pair first: the loop that SentencePiece and BPE share.
+//! Merging adjacent symbols, best pair first: the loop of SentencePiece and BPE.
 //!
-//! A text is taken in pieces of up to [`MAX_WORD`] bytes, so that positions are 32 bits wide.
-//!
-//! Both of llama.cpp's tokenizers (`llm_tokenizer_spm`, `llm_tokenizer_bpe`) keep the symbols in a
-//! linked list and the pairs that could merge in a priority queue. A queued pair whose symbols have
-//! changed since is recognised by its length and dropped, so n symbols take O(n log n).
+//! Like llama.cpp's tokenizers (`llm_tokenizer_spm`, `llm_tokenizer_bpe`), symbols form a linked list and candidate pairs
+//! a priority queue. A queued pair whose symbols have changed since is recognised by its length and dropped, so n symbols
+//! take O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// A stretch of text and the id it has so far; the meaning of `id` is the caller's.
+/// A range of text and its current id, which the caller interprets.
 #[derive(Clone, Copy)]
 pub(crate) struct Symbol {
     pub(crate) id: u32,
     start: u32,
-    /// Equal to `start` once the symbol was merged into the one before it.
+    /// Equal to `start` if the symbol was merged into the previous one.
     end: u32,
     prev: u32,
     next: u32,
 }
 
 impl Symbol {
-    /// Its bytes of the text.
+    /// The bytes of the text.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// The bytes of both of two neighbours.
+/// The bytes of two adjacent symbols.
 pub(crate) fn both(left: &Symbol, right: &Symbol) -> Range<usize> {
     left.start as usize..right.end as usize
 }
 
-/// Bytes that are merged as one word, at most: a longer word is cut here, so that text without any space takes bounded
-/// memory, about 40 bytes a byte. (llama.cpp does not cut.) Tests of this crate cut early.
+/// Maximum length of a word in bytes. Longer words are cut, unlike in llama.cpp, to bound memory: about 40 bytes per
+/// byte. Tests of this crate cut early.
 pub(crate) const MAX_WORD: usize = if cfg!(test) { 7 } else { 16 << 20 };
 
-/// What two symbols become; the lowest rank merges first.
+/// The result of a merge; the lowest rank merges first.
 pub(crate) struct Join {
     pub(crate) rank: u32,
     pub(crate) id: u32,
 }
 
-/// A pair that could merge. The order of the fields is the order of merging: lowest rank, then leftmost.
+/// A candidate pair. The order of fields is the order of merging: lowest rank, then leftmost.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     rank: u32,
     left: u32,
     right: u32,
-    /// Bytes of both symbols when the pair was queued.
+    /// Length of both symbols in bytes when queued.
     len: u32,
     id: u32,
 }
 
-/// Marks the ends of the list.
+/// No neighbour.
 const NONE: u32 = u32::MAX;
 
-/// The buffers of the merge loop, kept between words.
+/// Buffers of the merge loop, reused between words.
 #[derive(Default)]
 pub(crate) struct Merger {
     symbols: Vec<Symbol>,
@@ -65,7 +63,7 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// Appends the symbol that ends at byte `end`, at most [`MAX_WORD`]; it begins where the last one ended.
+    /// Appends a symbol from the end of the last one to byte `end`, at most [`MAX_WORD`].
     pub(crate) fn push(&mut self, id: u32, end: usize) {
         let (index, end) = (self.symbols.len() as u32, end as u32);
         let (prev, start) = match self.symbols.last_mut() {
@@ -78,8 +76,7 @@ impl Merger {
         self.symbols.push(Symbol { id, start, end, prev, next: NONE });
     }
 
-    /// Merges until `join` finds nothing more, then hands out the remaining symbols in order and
-    /// leaves the merger empty.
+    /// Merges until `join` finds no pair, then calls `emit` with the remaining symbols in order and clears the merger.
     pub(crate) fn merge(
         &mut self,
         join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
@@ -111,7 +108,7 @@ impl Merger {
         &mut self.symbols[index as usize]
     }
 
-    /// Queues the neighbours `left` and `right` when they can merge.
+    /// Queues the adjacent symbols `left` and `right` if they can merge.
     fn consider(&mut self, left: u32, right: u32, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
         let (l, r) = (&self.symbols[left as usize], &self.symbols[right as usize]);
         if let Some(Join { rank, id }) = join(l, r) {

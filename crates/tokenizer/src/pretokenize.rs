@@ -1,20 +1,20 @@
 //! Pre-tokenizers: how byte-level BPE splits text into words before merging.
 //!
-//! The table holds the regular expressions of llama.cpp's `llama-vocab.cpp`. They run on an automaton that reads
-//! a text once, whatever it holds. A word is always a whole number of characters.
+//! The regular expressions are those of llama.cpp's `llama-vocab.cpp`. They run in linear time on an automaton. Words
+//! consist of whole characters.
 
 use regex_automata::Input;
 use regex_automata::meta::{BuildError, Cache, Regex};
 
 /// A row of the table.
 struct Row {
-    /// The names in `tokenizer.ggml.pre` that llama.cpp treats exactly alike.
+    /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
     names: &'static [&'static str],
-    /// Applied one after the other: each splits what those before it have made.
+    /// Applied in order: each splits the results of the previous one.
     patterns: &'static [&'static str],
-    /// A word that is a token is not merged (`ignore_merges`).
+    /// A word that is a token is not split (`ignore_merges`).
     whole_words: bool,
-    /// A file that does not say so gets a BOS token.
+    /// A prompt starts with BOS if the file does not say.
     adds_bos: bool,
 }
 
@@ -49,21 +49,21 @@ const TABLE: [Row; 4] = [
     },
 ];
 
-/// The one look-ahead of the table: white space up to the end of the text, else all of it but the last
-/// character, else the one character there is.
+/// The only look-ahead in the table: white space up to the end of the text, otherwise all but its last character,
+/// otherwise a single character.
 const SPACES: &str = r"|\s+(?!\S)|\s+";
 
-/// A pre-tokenizer of the table.
+/// A compiled row of the table.
 pub(crate) struct PreTokenizer {
     row: &'static Row,
     patterns: Vec<Regex>,
 }
 
-/// What matching needs besides the patterns, kept from text to text.
+/// Scratch memory of the automata, reused between texts.
 pub(crate) struct Matching(Vec<Cache>);
 
 impl PreTokenizer {
-    /// The pre-tokenizer a file names in `tokenizer.ggml.pre`; `None` when it is not in the table.
+    /// The pre-tokenizer named in `tokenizer.ggml.pre`; `None` if it is not in the table.
     pub(crate) fn from_name(name: &str) -> Option<Result<PreTokenizer, Box<BuildError>>> {
         let row = TABLE.iter().find(|row| row.names.contains(&name))?;
         let compile = |pattern: &&str| match pattern.strip_suffix(SPACES) {
@@ -74,17 +74,17 @@ impl PreTokenizer {
         Some(patterns.map(|patterns| PreTokenizer { row, patterns }))
     }
 
-    /// A name of each row.
+    /// The first name of each row.
     pub(crate) fn known() -> impl Iterator<Item = &'static str> {
         TABLE.iter().filter_map(|row| row.names.first().copied())
     }
 
-    /// Whether a word that is a token is not merged.
+    /// Whether a word that is a token is not split.
     pub(crate) fn keeps_whole_words(&self) -> bool {
         self.row.whole_words
     }
 
-    /// Whether a file that does not say so wants a BOS token.
+    /// Whether a prompt starts with BOS if the file does not say.
     pub(crate) fn adds_bos_by_default(&self) -> bool {
         self.row.adds_bos
     }
@@ -93,13 +93,13 @@ impl PreTokenizer {
         Matching(self.patterns.iter().map(Regex::create_cache).collect())
     }
 
-    /// Hands out the words of `text` in order; together they are `text`.
+    /// Calls `each` with the words of `text` in order; their concatenation is `text`.
     pub(crate) fn words(&self, text: &str, matching: &mut Matching, each: &mut impl FnMut(&str)) {
         split(&self.patterns, &mut matching.0, text, each);
     }
 }
 
-/// Splits `text` by the first pattern, what that makes by the next, and so on.
+/// Splits `text` by the first pattern, the results by the next, and so on.
 fn split(patterns: &[Regex], caches: &mut [Cache], text: &str, each: &mut impl FnMut(&str)) {
     let (Some((pattern, patterns)), Some((cache, caches))) =
         (patterns.split_first(), caches.split_first_mut())
@@ -112,7 +112,7 @@ fn split(patterns: &[Regex], caches: &mut [Cache], text: &str, each: &mut impl F
     let mut rest = 0;
     while let Some(found) = pattern.search_with(cache, &Input::new(text).range(rest..)) {
         let mut end = found.end();
-        // The second pattern is that of `SPACES`.
+        // The second pattern replaces `SPACES`.
         if found.pattern().as_usize() == 1 && end < text.len() {
             let last = text[found.range()].char_indices().next_back().map_or(0, |(at, _)| at);
             end = if last > 0 { found.start() + last } else { end };

@@ -1,116 +1,80 @@
-//! Tokens with a task: beginning and end of text, end of a turn, and what ends generation.
+//! Tokens with a role: beginning and end of text, end of turn, and those that end generation.
 //!
-//! A file names some of them by id. The others are known by their text, with the lists of
-//! llama.cpp's `llama-vocab.cpp`; a token found by its text is a control token whatever the file says.
+//! A file names some of them by id. The others are known by their text, with the lists of llama.cpp's
+//! `llama-vocab.cpp`; a token found by its text becomes a control token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gguf::{Metadata, WrongType};
 
 use crate::vocab::{Kind, Pieces, Vocab};
 
-/// Ids of the tokens that have a task; `None` where a vocabulary has no such token.
+/// Ids of the tokens that have a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialIds {
-    /// Beginning of text.
-    pub bos: Option<u32>,
-    /// End of text.
-    pub eos: Option<u32>,
-    /// End of turn.
-    pub eot: Option<u32>,
-    /// End of message: the turn goes on after a tool has answered.
-    pub eom: Option<u32>,
-    /// Unknown.
-    pub unk: Option<u32>,
-    /// Separator.
-    pub sep: Option<u32>,
-    /// Padding.
-    pub pad: Option<u32>,
-    /// Mask.
-    pub mask: Option<u32>,
-    /// Fill in the middle: what comes before.
-    pub fim_pre: Option<u32>,
-    /// Fill in the middle: what comes after.
-    pub fim_suf: Option<u32>,
-    /// Fill in the middle: what is to be filled in.
-    pub fim_mid: Option<u32>,
-    /// Fill in the middle: padding.
-    pub fim_pad: Option<u32>,
-    /// Fill in the middle: name of the repository.
-    pub fim_rep: Option<u32>,
-    /// Fill in the middle: next file.
-    pub fim_sep: Option<u32>,
-    /// Tokens after which nothing more is generated.
+    /// Ids by role, named as in llama.cpp: `bos`, `eos`, `eot` (end of turn), `eom` (end of message), `unk`, `sep`,
+    /// `pad`, `mask`, and for fill in the middle `fim_pre`, `fim_suf`, `fim_mid`, `fim_pad`, `fim_rep` and `fim_sep`.
+    pub roles: BTreeMap<&'static str, u32>,
+    /// Tokens that end generation.
     pub end_of_generation: BTreeSet<u32>,
 }
 
-const END_OF_TURN: &[&str] = &[
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "<｜end▁of▁sentence｜>",
-    "<end_of_utterance>",
-];
-const END_OF_MESSAGE: &[&str] = &["<|eom_id|>"];
-const FIM_PRE: &[&str] = &[
-    "<|fim_prefix|>",
-    "<fim-prefix>",
-    "<fim_prefix>",
-    "<｜fim▁begin｜>",
-    "<PRE>",
-    "▁<PRE>",
-    "<|code_prefix|>",
-    "<|prefix|>",
-];
-const FIM_SUF: &[&str] = &[
-    "<|fim_suffix|>",
-    "<fim-suffix>",
-    "<fim_suffix>",
-    "<｜fim▁hole｜>",
-    "<SUF>",
-    "▁<SUF>",
-    "<|code_suffix|>",
-    "<|suffix|>",
-];
-const FIM_MID: &[&str] = &[
-    "<|fim_middle|>",
-    "<fim-middle>",
-    "<fim_middle>",
-    "<｜fim▁end｜>",
-    "<MID>",
-    "▁<MID>",
-    "<|code_middle|>",
-    "<|middle|>",
-];
-const FIM_PAD: &[&str] = &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
-const FIM_REP: &[&str] = &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
-const FIM_SEP: &[&str] = &["<|file_sep|>"];
+const END_OF_TURN: &str = "<|eot_id|> <|im_end|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <EOT> _<EOT> \
+    [EOT] <｜end▁of▁sentence｜> <end_of_utterance>";
+const END_OF_MESSAGE: &str = "<|eom_id|>";
 
 /// Texts that end generation besides those of [`END_OF_TURN`] and [`END_OF_MESSAGE`].
-const END_OF_GENERATION: &[&str] = &[
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "</s>",
-    "[EOS]",
-    "<eos>",
-    "<turn|>",
-    "<|tool_response>",
-    "[e~[",
+const END_OF_GENERATION: &str =
+    "<|return|> <|call|> <|flush|> <|calls|> </s> [EOS] <eos> <turn|> <|tool_response> [e~[";
+
+/// Role, names in the keys `tokenizer.ggml.NAME_token_id`, and known texts.
+const ROLES: [(&str, &str, &str); 14] = [
+    ("bos", "bos", ""),
+    ("eos", "eos", ""),
+    ("eot", "eot", END_OF_TURN),
+    ("eom", "eom", END_OF_MESSAGE),
+    ("unk", "unknown", ""),
+    ("sep", "seperator", ""),
+    ("pad", "padding", ""),
+    ("mask", "mask", ""),
+    (
+        "fim_pre",
+        "prefix fim_pre",
+        "<|fim_prefix|> <fim-prefix> <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|>",
+    ),
+    (
+        "fim_suf",
+        "suffix fim_suf",
+        "<|fim_suffix|> <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>",
+    ),
+    (
+        "fim_mid",
+        "middle fim_mid",
+        "<|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|> <|middle|>",
+    ),
+    ("fim_pad", "fim_pad", "<|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD]"),
+    ("fim_rep", "fim_rep", "<|fim_repo|> <|repo_name|> <fim-repo> <REPO> <reponame>"),
+    ("fim_sep", "fim_sep", "<|file_sep|>"),
 ];
 
+/// Roles whose tokens end generation.
+const ENDING: [&str; 6] = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
+
 impl SpecialIds {
-    /// Reads the ids the file names, with `self` for those it does not, finds the others by their
-    /// text, and makes what was found that way control tokens.
-    pub(crate) fn complete(
-        mut self,
+    /// The token at the beginning of a text.
+    pub fn bos(&self) -> Option<u32> {
+        self.roles.get("bos").copied()
+    }
+
+    /// The token at the end of a text.
+    pub fn eos(&self) -> Option<u32> {
+        self.roles.get("eos").copied()
+    }
+
+    /// Reads the ids that the file names, with `defaults` for the others, and finds the remaining ones by their text,
+    /// which makes them control tokens.
+    pub(crate) fn new(
+        defaults: &[(&'static str, u32)],
         metadata: &Metadata,
         vocab: &mut Vocab,
     ) -> Result<SpecialIds, WrongType> {
@@ -119,59 +83,37 @@ impl SpecialIds {
         vocab.iter().for_each(|(id, text, _)| by_text.insert(text.as_bytes(), id));
         if by_text.len() < n_tokens {
             tracing::warn!(
-                "{} of {n_tokens} tokens repeat the text of another; the last of each text is used",
+                "{} of {n_tokens} tokens have the text of another; the last of each text is used",
                 n_tokens - by_text.len(),
             );
         }
-        let mut find = |known_texts: &[&str]| {
-            let id = known_texts.iter().find_map(|text| by_text.get(text.as_bytes()))?;
+        let mut find = |text: &str| {
+            let id = by_text.get(text.as_bytes())?;
             *vocab.kinds.get_mut(id as usize)? = Kind::Control;
             Some(id)
         };
 
-        let roles: [(&mut Option<u32>, &[&str], &[&str]); 14] = [
-            (&mut self.bos, &["bos"], &[]),
-            (&mut self.eos, &["eos"], &[]),
-            (&mut self.eot, &["eot"], END_OF_TURN),
-            (&mut self.eom, &["eom"], END_OF_MESSAGE),
-            (&mut self.unk, &["unknown"], &[]),
-            (&mut self.sep, &["seperator"], &[]),
-            (&mut self.pad, &["padding"], &[]),
-            (&mut self.mask, &["mask"], &[]),
-            (&mut self.fim_pre, &["prefix", "fim_pre"], FIM_PRE),
-            (&mut self.fim_suf, &["suffix", "fim_suf"], FIM_SUF),
-            (&mut self.fim_mid, &["middle", "fim_mid"], FIM_MID),
-            (&mut self.fim_pad, &["fim_pad"], FIM_PAD),
-            (&mut self.fim_rep, &["fim_rep"], FIM_REP),
-            (&mut self.fim_sep, &["fim_sep"], FIM_SEP),
-        ];
-        for (id, names, known_texts) in roles {
-            *id = id.filter(|&id| (id as usize) < n_tokens);
-            for name in names {
+        let mut ids = SpecialIds::default();
+        for (role, names, known_texts) in ROLES {
+            let default = defaults.iter().find(|(name, id)| *name == role && (*id as usize) < n_tokens);
+            let mut id = default.map(|(_, id)| *id);
+            for name in names.split(' ') {
                 let key = format!("tokenizer.ggml.{name}_token_id");
                 match metadata.u32(&key)? {
-                    Some(named) if (named as usize) < n_tokens => *id = Some(named),
+                    Some(named) if (named as usize) < n_tokens => id = Some(named),
                     Some(named) => tracing::warn!(
                         "`{key}` is {named}, outside the vocabulary of {n_tokens} tokens; it is ignored"
                     ),
                     None => {}
                 }
             }
-            if id.is_none() {
-                *id = find(known_texts);
-            }
+            let id = id.or_else(|| known_texts.split_terminator(' ').find_map(&mut find));
+            ids.roles.extend(id.map(|id| (role, id)));
         }
-
-        self.end_of_generation = [END_OF_TURN, END_OF_MESSAGE, END_OF_GENERATION]
-            .into_iter()
-            .flatten()
-            .filter_map(|&text| find(&[text]))
-            .chain(
-                [self.eos, self.eot, self.eom, self.fim_pad, self.fim_rep, self.fim_sep]
-                    .into_iter()
-                    .flatten(),
-            )
-            .collect();
-        Ok(self)
+        let known = [END_OF_TURN, END_OF_MESSAGE, END_OF_GENERATION];
+        ids.end_of_generation =
+            known.into_iter().flat_map(|texts| texts.split(' ')).filter_map(find).collect();
+        ids.end_of_generation.extend(ENDING.iter().filter_map(|role| ids.roles.get(role)));
+        Ok(ids)
     }
 }

@@ -1,34 +1,33 @@
-//! SentencePiece: characters merge by the scores of the tokens they form.
+//! SentencePiece: characters are merged by the scores of the resulting tokens.
 //!
-//! Source: llama.cpp's `llm_tokenizer_spm`. Of all neighbours that together are a token, the pair whose
-//! token has the highest score merges first, the leftmost of equals. What is no token in the end is
-//! spelled in bytes.
+//! Source: llama.cpp's `llm_tokenizer_spm`. The adjacent pair that forms the token with the highest score is merged
+//! first, the leftmost of equal ones. Characters that end up in no token are encoded as bytes.
 
 use gguf::Metadata;
 
 use crate::Error;
 use crate::merge::{Join, MAX_WORD, Merger, Symbol, both};
-use crate::vocab::{Pieces, Vocab, byte_written};
+use crate::vocab::{Pieces, Vocab, parse_byte};
 
-/// How tokens write a space (U+0020 and nothing else).
+/// A space (U+0020 only) in the texts of tokens.
 const SPACE: char = '▁';
 
-/// The id of a character that is no token.
+/// The id of a character that is not a token.
 const NO_TOKEN: u32 = u32::MAX;
 
 pub(crate) struct SentencePiece {
-    /// Tokens by their text, spaces written as [`SPACE`].
+    /// Tokens by their text.
     pieces: Pieces,
-    /// By id; low merges first.
+    /// By id; the lowest merges first.
     ranks: Vec<u32>,
-    /// By byte, the token that spells it.
+    /// The token of each byte.
     bytes: Box<[Option<u32>; 256]>,
-    /// No token holds a [`SPACE`] after another character, so words never merge with each other.
+    /// No token contains a [`SPACE`] after another character, so words never merge with each other.
     words_stand_alone: bool,
 }
 
 impl SentencePiece {
-    /// `unknown` stands for bytes that have no token.
+    /// `unknown` replaces bytes without a token.
     pub(crate) fn new(
         metadata: &Metadata,
         vocab: &Vocab,
@@ -53,7 +52,7 @@ impl SentencePiece {
                 pieces.insert(text.as_bytes(), id);
                 words_stand_alone &= !text.trim_start_matches(SPACE).contains(SPACE);
             }
-            if let Some(byte) = byte_written(text)
+            if let Some(byte) = parse_byte(text)
                 && text == format!("<0x{byte:02X}>")
             {
                 written[usize::from(byte)] = Some(id);
@@ -84,7 +83,7 @@ impl SentencePiece {
         }
     }
 
-    /// Appends the tokens of `word`, which merges with nothing outside it.
+    /// Appends the tokens of `word`.
     fn encode_word(&self, word: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         for (start, c) in word.char_indices() {
             let end = start + c.len_utf8();
@@ -106,13 +105,13 @@ impl SentencePiece {
     }
 }
 
-/// Where the first word of `text` ends: before the first [`SPACE`] that follows another character.
+/// End of the first word of `text`: before the first [`SPACE`] that follows another character.
 fn word_end(text: &str) -> usize {
     let spaces = text.len() - text.trim_start_matches(SPACE).len();
     text[spaces..].find(SPACE).map_or(text.len(), |end| spaces + end)
 }
 
-/// A number that orders as scores do, the highest score first.
+/// Orders like scores, the highest first.
 fn rank(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits(); // + 0.0: both zeros are one score
     let negative = bits >> 31 == 1;

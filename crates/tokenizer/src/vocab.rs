@@ -1,4 +1,4 @@
-//! The tokens of a file: text and kind, and finding tokens by their bytes.
+//! The vocabulary: texts and kinds of tokens, and token lookup by bytes.
 
 use std::hash::BuildHasher;
 
@@ -11,13 +11,13 @@ use crate::Error;
 /// The key of the vocabulary.
 pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
 
-/// Most strings that the vocabulary, and most that the merges may have: twice what real models do.
+/// Maximum number of tokens, and of merges: twice that of real models.
 pub(crate) const MAX_STRINGS: usize = 1 << 20;
 
-/// Most bytes of all of them together.
+/// Maximum total length of these strings in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The strings at `key`, bounded so that a hostile file costs neither memory nor time.
+/// The strings at `key`, limited in number and length.
 pub(crate) fn strings<'a>(metadata: &'a Metadata, key: &'static str) -> Result<&'a [String], Error> {
     let strings = metadata.strings(key)?.ok_or(Error::Missing { key })?;
     let too_large = |found, unit, most| Err(Error::TooLarge { key, found, unit, most });
@@ -30,22 +30,22 @@ pub(crate) fn strings<'a>(metadata: &'a Metadata, key: &'static str) -> Result<&
     }
 }
 
-/// What a token is for (`tokenizer.ggml.token_type`).
+/// Kind of a token (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A piece of text.
+    /// Text.
     Normal,
-    /// Stands for what the vocabulary cannot spell.
+    /// Replaces text that the vocabulary cannot encode.
     Unknown,
-    /// A mark such as the end of a turn. Typed text never becomes one.
+    /// A special token such as the end of a turn; user input is never encoded as one.
     Control,
-    /// A text that is one token wherever it appears.
+    /// Text that is always this token.
     UserDefined,
-    /// Has no use.
+    /// Unused.
     Unused,
     /// One byte, written as `<0x0A>`.
     Byte,
-    /// The file does not say.
+    /// Any other number.
     Undefined,
 }
 
@@ -62,13 +62,13 @@ impl Kind {
         }
     }
 
-    /// Whether such a token can come out of merging. Marks and bytes cannot: otherwise text that
-    /// happens to spell one would become it.
+    /// Whether merging can produce such a token. It must not produce special tokens and bytes from text that spells
+    /// them.
     pub(crate) fn is_mergeable(self) -> bool {
         matches!(self, Kind::Normal | Kind::UserDefined | Kind::Unused | Kind::Undefined)
     }
 
-    /// Whether such a token is found in text only when special tokens are parsed, and left out when decoding.
+    /// Whether such a token is parsed only on request, and omitted when decoding.
     pub fn is_special(self) -> bool {
         matches!(self, Kind::Control | Kind::Unknown)
     }
@@ -107,15 +107,7 @@ impl Vocab {
 
     /// Bytes of the longest text; at least 1.
     pub(crate) fn longest_text(&self) -> usize {
-        let starts = std::iter::once(0).chain(self.texts.ends.iter().copied());
-        self.texts
-            .ends
-            .iter()
-            .zip(starts)
-            .map(|(end, start)| (end - start) as usize)
-            .max()
-            .unwrap_or(0)
-            .max(1)
+        self.iter().map(|(_, text, _)| text.len()).max().unwrap_or(0).max(1)
     }
 
     /// The text of token `id`; `None` outside the vocabulary.
@@ -129,18 +121,18 @@ impl Vocab {
     }
 }
 
-/// Of tokens with the same text the last, sorted by text.
+/// The last of tokens with the same text, sorted by text.
 pub(crate) fn last_of_each_text(mut tokens: Vec<(&str, u32)>) -> Vec<(&str, u32)> {
     tokens.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then(j.cmp(i)));
     tokens.dedup_by_key(|(text, _)| *text);
     tokens
 }
 
-/// Byte strings by number, one after the other: each takes four bytes beside its own.
+/// Byte strings by number, stored contiguously: four bytes of overhead each.
 #[derive(Default)]
 pub(crate) struct ByteStrings {
     bytes: Vec<u8>,
-    /// By number, where the string ends; the next begins there.
+    /// End of each string; the next one starts there.
     ends: Vec<u32>,
 }
 
@@ -149,10 +141,10 @@ impl ByteStrings {
         ByteStrings { bytes: Vec::new(), ends: Vec::with_capacity(strings) }
     }
 
-    /// Appends a string, which gets the next number.
+    /// Appends a string.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        // Few times `MAX_BYTES`, so never too large.
+        // A few times `MAX_BYTES`, so never too large.
         self.ends.push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
     }
 
@@ -168,9 +160,9 @@ impl ByteStrings {
 #[derive(Default)]
 pub(crate) struct Pieces {
     texts: ByteStrings,
-    /// By number of the text.
+    /// By text number.
     ids: Vec<u32>,
-    /// Numbers, found by the hash of their text.
+    /// Text numbers, by the hash of the text.
     numbers: HashTable<u32>,
     hasher: DefaultHashBuilder,
     longest: usize,
@@ -181,7 +173,7 @@ impl Pieces {
         Pieces { numbers: HashTable::with_capacity(pieces), ..Pieces::default() }
     }
 
-    /// Adds a piece; of pieces with the same bytes the last counts.
+    /// Adds a piece; it replaces one with the same bytes.
     pub(crate) fn insert(&mut self, bytes: &[u8], id: u32) {
         let Pieces { texts, ids, numbers, hasher, longest } = self;
         let same = |&number: &u32| texts.get(number) == Some(bytes);
@@ -212,8 +204,8 @@ impl Pieces {
     }
 }
 
-/// The byte that a token such as `<0x0A>` is written for.
-pub(crate) fn byte_written(text: &str) -> Option<u8> {
+/// The byte of a token such as `<0x0A>`.
+pub(crate) fn parse_byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     u8::from_str_radix(digits, 16).ok()
 }

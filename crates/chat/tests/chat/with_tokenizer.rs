@@ -9,7 +9,7 @@ fn specials(tokenizer: &Tokenizer) -> Specials {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| tokenizer.token_text(id?).map(str::to_owned);
     let tokens = tokenizer.special_tokens().map(|(id, text)| (id, text.to_owned())).collect();
-    Specials { bos: text(ids.bos), eos: text(ids.eos), tokens }
+    Specials { bos: text(ids.bos()), eos: text(ids.eos()), tokens }
 }
 
 fn ids(tokenizer: &Tokenizer, prompt: &Prompt) -> Vec<u32> {
@@ -41,7 +41,7 @@ fn check(tokenizer: &Tokenizer, source: &str) {
     let prompt = template.render(&harmless, &options).expect("a prompt");
     let whole = tokenizer.encode(&prompt.to_string(), Encode { add_special: false, parse_special: true });
     let found = ids(tokenizer, &prompt);
-    let bos = tokenizer.special_ids().bos.filter(|bos| tokenizer.adds_bos() && whole.first() != Some(bos));
+    let bos = tokenizer.special_ids().bos().filter(|bos| tokenizer.adds_bos() && whole.first() != Some(bos));
     let expected: Vec<u32> = bos.into_iter().chain(whole).collect();
     assert_eq!(found, expected);
 

@@ -15,7 +15,7 @@ use graph::{Graph, Group};
 use quant::UnsupportedFormat;
 use runner::Workload;
 use serde::Serialize;
-use tokenizer::{Choice, SpecialIds, Tokenizer};
+use tokenizer::{Choice, Tokenizer};
 
 use crate::args::{ContextArgs, ModelArgs, WeightsArgs};
 use crate::backends;
@@ -220,33 +220,16 @@ fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {
     let tokenizer = Tokenizer::from_metadata(file.metadata())?;
     let facts = tokenizer.facts();
     let token = |id| Token { id, text: tokenizer.token_text(id).unwrap_or_default().to_owned() };
-    let SpecialIds { bos, eos, eot, eom, unk, sep, pad, mask, .. } = *tokenizer.special_ids();
-    let SpecialIds { fim_pre, fim_suf, fim_mid, fim_pad, fim_rep, fim_sep, .. } = *tokenizer.special_ids();
-    let special = [
-        ("bos", bos),
-        ("eos", eos),
-        ("eot", eot),
-        ("eom", eom),
-        ("unk", unk),
-        ("sep", sep),
-        ("pad", pad),
-        ("mask", mask),
-        ("fim_pre", fim_pre),
-        ("fim_suf", fim_suf),
-        ("fim_mid", fim_mid),
-        ("fim_pad", fim_pad),
-        ("fim_rep", fim_rep),
-        ("fim_sep", fim_sep),
-    ];
+    let special = tokenizer.special_ids();
     Ok(TokenizerFacts {
         model: facts.model,
-        pre_tokenizer: facts.pre_tokenizer.map(str::to_owned),
+        pre_tokenizer: facts.pre_tokenizer.clone(),
         vocab_size: tokenizer.vocab_size(),
         add_bos: facts.add_bos.into(),
         add_eos: facts.add_eos.into(),
         add_space_prefix: facts.add_space_prefix.into(),
-        special: special.into_iter().filter_map(|(name, id)| Some((name, token(id?)))).collect(),
-        stop: tokenizer.special_ids().end_of_generation.iter().map(|&id| token(id)).collect(),
+        special: special.roles.iter().map(|(&name, &id)| (name, token(id))).collect(),
+        stop: special.end_of_generation.iter().map(|&id| token(id)).collect(),
         chat_template: file.metadata().contains("tokenizer.chat_template"),
     })
 }

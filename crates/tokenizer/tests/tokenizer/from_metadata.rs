@@ -88,14 +88,14 @@ fn special_ids_outside_the_vocabulary_are_ignored() {
     metadata.insert("tokenizer.ggml.eot_token_id", Value::U32(u32::MAX));
     metadata.insert("tokenizer.ggml.bos_token_id", Value::U32(258));
     let ids = load(&metadata).special_ids().clone();
-    assert_eq!((ids.bos, ids.eos, ids.eot), (Some(258), Some(2), None));
+    assert_eq!((ids.bos(), ids.eos(), ids.roles.get("eot")), (Some(258), Some(2), None));
 
     // The defaults are ids too.
     let mut tiny = Metadata::default();
     tiny.insert("tokenizer.ggml.model", Value::String("llama".into()));
     tiny.insert("tokenizer.ggml.tokens", strings(&["a"]));
     let tokenizer = load(&tiny);
-    assert_eq!((tokenizer.special_ids().bos, tokenizer.special_ids().eos), (None, None));
+    assert_eq!((tokenizer.special_ids().bos(), tokenizer.special_ids().eos()), (None, None));
     // Without tokens for bytes, what cannot be spelled becomes the unknown token, which is 0 by default.
     assert_eq!(tokenizer.encode("é", PLAIN), [0; 5]);
 }
@@ -105,7 +105,10 @@ fn ends_of_generation_are_known_by_text() {
     let marks = ["<|im_end|>", "<|endoftext|>", "<|eom_id|>", "<|fim_pad|>", "<|x|>"];
     let tokenizer = load(&bpe("qwen2", &[], &marks.map(|text| (text, NORMAL))));
     let ids = tokenizer.special_ids();
-    assert_eq!((ids.eot, ids.eom, ids.fim_pad), (Some(256), Some(258), Some(259)));
+    assert_eq!(
+        ids.roles.clone().into_iter().collect::<Vec<_>>(),
+        [("eom", 258), ("eot", 256), ("fim_pad", 259)]
+    );
     assert_eq!(ids.end_of_generation.iter().copied().collect::<Vec<_>>(), [256, 257, 258, 259]);
     assert!(tokenizer.ends_generation(256) && !tokenizer.ends_generation(260));
     // They are control tokens whatever the file says.

@@ -58,11 +58,11 @@ fn what_is_not_refused_is_searched_for_in_linear_time() {
 }
 
 #[test]
-fn special_tokens_are_told_once_each() {
+fn special_tokens_are_listed_once_each() {
     let texts = ["<|a|>", "<|b|>", "<|a|>"].map(str::to_owned);
     let tokenizer = load(&with_tokens(&texts, CONTROL)).expect("a good tokenizer");
-    let told: Vec<_> = tokenizer.special_tokens().skip_while(|&(id, _)| id < 259).collect();
-    assert_eq!(told, [(260, "<|b|>"), (261, "<|a|>")]);
+    let listed: Vec<_> = tokenizer.special_tokens().skip_while(|&(id, _)| id < 259).collect();
+    assert_eq!(listed, [(260, "<|b|>"), (261, "<|a|>")]);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn arrays_beyond_any_real_tokenizer_are_refused() {
     ] {
         metadata.insert(key, value);
         let error = load(&metadata).expect_err("too large").to_string();
-        assert!(error.contains(&format!("`{key}` holds {found}")), "{error}");
+        assert!(error.contains(&format!("`{key}` has {found}")), "{error}");
     }
 }
 
