@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
 
-use backend::{DeviceKind, OpenOptions};
-use eval::verify::{Aspect, Candidate, Check, Event, Outcome, Verifier};
+use backend::OpenOptions;
+use eval::verify::{Candidate, Event, Outcome, Verifier};
 use gguf::Gguf;
 use indicatif::ProgressBar;
 use runner::DeviceConfig;
@@ -55,14 +55,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             report.bar.suspend(|| load::introduce(&args.model, &file));
             report.end("file", "good", &facts(&file), None);
             let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
-            let mut verifier = Verifier {
+            let verifier = Verifier {
                 reference: &reference[0],
                 candidates: &candidates,
                 threads: threads.unwrap_or(NonZero::<usize>::MIN),
                 observe: &mut |event| match event {
                     Event::Begin(name) => report.begin(name),
                     Event::Progress(done, all) => report.progress(done, all),
-                    Event::End(check) => report.check(check),
+                    Event::End(name, tokens, outcome) => report.check(name, tokens, outcome),
                 },
             };
             verifier.run(file);
@@ -146,28 +146,28 @@ impl Report {
         self.bar.set_position(done);
     }
 
-    fn check(&mut self, check: Check<'_>) {
-        match check.outcome {
-            Outcome::Good(detail) => self.end(check.name, "good", &detail, None),
-            Outcome::Skipped(why) => self.end(check.name, "skipped", why, None),
-            Outcome::Bad(failure) => {
-                let ids: Vec<String> = check.tokens.iter().map(u32::to_string).collect();
-                let (ids, backend) = (ids.join(","), self.backend);
-                let more = match (check.aspect, check.kind) {
-                    (Aspect::Weights, _) => "inspect --json".to_owned(),
-                    (Aspect::Model, _) => "inspect".to_owned(),
-                    (Aspect::Tokenizer, _) => "tokenize".to_owned(),
-                    (Aspect::ChatTemplate, _) => "run -p Hello -n 1".to_owned(),
-                    (_, Some(DeviceKind::Reference)) => format!("logits --tokens {ids} --backend reference"),
-                    (Aspect::TokenByToken | Aspect::Steps, _) => {
-                        format!("compare --a {backend} --b reference --tokens {ids} -b 1")
-                    }
-                    _ => format!("compare --a {backend} --b reference --tokens {ids}"),
-                };
-                let detail = output::message(&anyhow::Error::from_boxed(failure));
-                self.end(check.name, "bad", &detail, Some(more));
+    fn check(&mut self, name: &str, tokens: &[u32], outcome: Outcome) {
+        let failure = match outcome {
+            Outcome::Good(detail) => return self.end(name, "good", &detail, None),
+            Outcome::Skipped(why) => return self.end(name, "skipped", why, None),
+            Outcome::Bad(failure) => anyhow::Error::from_boxed(failure),
+        };
+        let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+        let (ids, backend) = (ids.join(","), self.backend);
+        let compare = format!("compare --a {backend} --b reference --tokens {ids}");
+        let more = match name.split_once(": ") {
+            Some(("reference", _)) => format!("logits --tokens {ids} --backend reference"),
+            Some((_, "token by token" | "steps")) => compare + " -b 1",
+            Some(_) => compare,
+            None => match name {
+                "weights" => "inspect --json",
+                "tokenizer" => "tokenize",
+                "chat template" => "run -p Hello -n 1",
+                _ => "inspect",
             }
-        }
+            .to_owned(),
+        };
+        self.end(name, "bad", &output::message(&failure), Some(more));
     }
 
     /// `more` is a command without the program and the model.

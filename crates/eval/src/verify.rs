@@ -32,28 +32,6 @@ impl Candidate {
     }
 }
 
-/// What a check compares or examines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Aspect {
-    Weights,
-    Model,
-    Tokenizer,
-    ChatTemplate,
-    /// Matrix products beside those of the scalar kernels.
-    Kernels,
-    /// Matrix products beside those of the reference backend.
-    Products,
-    /// Logits of a prompt.
-    Logits,
-    /// The same logits, token by token.
-    TokenByToken,
-    /// Logits of a long prompt at once and token by token.
-    ManyRows,
-    /// Logits alone and in steps shared with other sequences.
-    Steps,
-}
-
 /// The result of a check.
 #[derive(Debug)]
 pub enum Outcome {
@@ -65,30 +43,15 @@ pub enum Outcome {
     Skipped(&'static str),
 }
 
-/// A finished check.
-#[derive(Debug)]
-pub struct Check<'a> {
-    /// The name to print, such as `cpu (avx2): logits`.
-    pub name: &'a str,
-    /// What was checked.
-    pub aspect: Aspect,
-    /// The device kind of the candidate, if there is one.
-    pub kind: Option<DeviceKind>,
-    /// The tokens of [`Aspect::Logits`].
-    pub tokens: &'a [u32],
-    /// The result.
-    pub outcome: Outcome,
-}
-
 /// The progress of [`Verifier::run`].
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The check of this name begins.
+    /// A check begins: its name, such as `weights` or `cpu (avx2): logits`.
     Begin(&'a str),
-    /// So much of the check's work is done: of how much.
+    /// The part of the check's work that is done, and all of it.
     Progress(u64, u64),
-    /// A check is finished.
-    End(Check<'a>),
+    /// A check is finished: its name, the tokens of checks of logits, and the result.
+    End(&'a str, &'a [u32], Outcome),
 }
 
 /// Runs all checks of a file.
@@ -103,70 +66,53 @@ pub struct Verifier<'a> {
     pub observe: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// A check that has not run yet.
-#[derive(Clone, Copy)]
-struct Pending<'a> {
-    aspect: Aspect,
-    candidate: Option<&'a Candidate>,
-    tokens: &'a [u32],
-}
-
-impl<'a> Verifier<'a> {
+impl Verifier<'_> {
     /// Checks `file`.
-    pub fn run(&mut self, file: Gguf) {
-        let of_file = |aspect| Pending { aspect, candidate: None, tokens: &[] };
+    pub fn run(mut self, file: Gguf) {
         let threads = self.threads;
-        let are_finite =
-            self.check(of_file(Aspect::Weights), |progress| weights_are_finite(&file, threads, progress));
-        let is_model = self.check(of_file(Aspect::Model), |_| {
+        let finite = self.check("weights", &[], |progress| weights_are_finite(&file, threads, progress));
+        let graph = self.check("model", &[], |_| {
             let models::Model { config, graph } = models::Model::new(&file)?;
             let (layers, width) = (config.block_count, config.embedding_length);
             let operations = graph.values().len();
             let facts = format!("block_count {layers}, embedding_length {width}, {operations} operations");
             Ok((format!("{}: {facts}; all tensors are present", config.architecture), ()))
         });
-        self.check(of_file(Aspect::Tokenizer), |_| {
+        self.check("tokenizer", &[], |_| {
             Ok((text::round_trips(&Tokenizer::from_metadata(file.metadata())?)?, ()))
         });
-        let model = match Model::new(file) {
-            Ok(model) if is_model.is_some() => model,
-            _ => {
-                let why = "they need a model and a tokenizer";
-                return self.end("numbers", of_file(Aspect::Logits), Outcome::Skipped(why));
-            }
+        let (Ok(model), Some(())) = (Model::new(file), graph) else {
+            return self.skip("numbers", "they need a model and a tokenizer");
         };
-        let of_template = of_file(Aspect::ChatTemplate);
-        if let Err(NoTemplate::Absent) = model.template() {
-            self.end("chat template", of_template, Outcome::Skipped("the file has none"));
-        } else {
-            self.check(of_template, |_| Ok((text::template_renders(&model)?, ())));
+        match model.template() {
+            Err(NoTemplate::Absent) => self.skip("chat template", "the file has none"),
+            _ => _ = self.check("chat template", &[], |_| Ok((text::template_renders(&model)?, ()))),
         }
-        self.check_numbers(&model, are_finite.is_some());
+        self.check_numbers(&model, finite.is_some());
     }
 
     /// If not all weights are finite, the logits need not be either: only matrix products are checked.
     fn check_numbers(&mut self, model: &Model, are_finite: bool) {
         let (reference, candidates) = (self.reference, self.candidates);
         let tokens = &logits::tokens(model);
-        let pending = |aspect, candidate| Pending { aspect, candidate: Some(candidate), tokens };
         let exact = if are_finite {
-            self.check(pending(Aspect::Logits, reference), |_| {
+            self.check("reference: logits", tokens, |_| {
                 logits::compute(model, reference, tokens, tokens.len())
             })
         } else {
-            let why = "its logits need not be finite, because not all weights are";
-            self.end("whole model", pending(Aspect::Logits, reference), Outcome::Skipped(why));
+            self.skip("whole model", "its logits need not be finite, because not all weights are");
             None
         };
         for (index, candidate) in candidates.iter().enumerate() {
+            let name = |aspect: &str| format!("{}: {aspect}", candidate.name);
             let is_reference = candidate.kind == DeviceKind::Reference;
             if index > 0 {
-                self.check(pending(Aspect::Kernels, candidate), |progress| {
+                self.check(&name("kernels"), tokens, |progress| {
                     products::agree(model, &candidates[0], candidate, progress)
                 });
             }
             if !is_reference {
-                self.check(pending(Aspect::Products, candidate), |progress| {
+                self.check(&name("products"), tokens, |progress| {
                     products::agree(model, reference, candidate, progress)
                 });
             }
@@ -175,22 +121,19 @@ impl<'a> Verifier<'a> {
                 continue;
             }
             if let Some(exact) = exact.as_ref().filter(|_| !is_reference) {
-                self.check(pending(Aspect::Logits, candidate), |_| {
-                    logits::agree(model, exact, candidate, tokens, tokens.len())
-                });
-                // A GPU uses other kernels for other numbers of rows, so bits may differ.
-                if candidate.is_gpu() {
-                    self.check(pending(Aspect::TokenByToken, candidate), |_| {
-                        logits::agree(model, exact, candidate, tokens, 1)
+                // A GPU uses other kernels for other numbers of rows.
+                let at_once = ("logits", tokens.len());
+                let steps = if candidate.is_gpu() { vec![at_once, ("token by token", 1)] } else { vec![at_once] };
+                for (aspect, rows) in steps {
+                    self.check(&name(aspect), tokens, |_| {
+                        logits::agree(model, exact, candidate, tokens, rows)
                     });
                 }
             }
             if candidate.is_gpu() {
-                self.check(pending(Aspect::ManyRows, candidate), |_| {
-                    logits::many_rows_agree(model, candidate)
-                });
+                self.check(&name("many rows"), tokens, |_| logits::many_rows_agree(model, candidate));
             } else {
-                self.check(pending(Aspect::Steps, candidate), |_| {
+                self.check(&name("steps"), tokens, |_| {
                     logits::same_bits_in_any_step(model, candidate, tokens)
                 });
             }
@@ -200,36 +143,21 @@ impl<'a> Verifier<'a> {
     /// Runs a check, which returns what it checked and what later checks need.
     fn check<T>(
         &mut self,
-        pending: Pending<'_>,
+        name: &str,
+        tokens: &[u32],
         work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> Result<(String, T), Failure>,
     ) -> Option<T> {
-        let aspect = match pending.aspect {
-            Aspect::Weights => "weights",
-            Aspect::Model => "model",
-            Aspect::Tokenizer => "tokenizer",
-            Aspect::ChatTemplate => "chat template",
-            Aspect::Kernels => "kernels",
-            Aspect::Products => "products",
-            Aspect::Logits => "logits",
-            Aspect::TokenByToken => "token by token",
-            Aspect::ManyRows => "many rows",
-            Aspect::Steps => "steps",
-        };
-        let name = pending.candidate.map_or(aspect.to_owned(), |of| format!("{}: {aspect}", of.name));
-        (self.observe)(Event::Begin(&name));
-        let result = work(&mut |done, all| (self.observe)(Event::Progress(done, all)));
-        let (outcome, found) = match result {
+        (self.observe)(Event::Begin(name));
+        let (outcome, found) = match work(&mut |done, all| (self.observe)(Event::Progress(done, all))) {
             Ok((detail, found)) => (Outcome::Good(detail), Some(found)),
             Err(failure) => (Outcome::Bad(failure), None),
         };
-        self.end(&name, pending, outcome);
+        (self.observe)(Event::End(name, tokens, outcome));
         found
     }
 
-    fn end(&mut self, name: &str, pending: Pending<'_>, outcome: Outcome) {
-        let Pending { aspect, candidate, tokens } = pending;
-        let kind = candidate.map(|candidate| candidate.kind);
-        (self.observe)(Event::End(Check { name, aspect, kind, tokens, outcome }));
+    fn skip(&mut self, name: &str, why: &'static str) {
+        (self.observe)(Event::End(name, &[], Outcome::Skipped(why)));
     }
 }
 

@@ -7,7 +7,7 @@ use backend::{
     Backend, Bucket, Description, DeviceKind, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step,
     Taps, Ticket, Weights,
 };
-use eval::verify::{Candidate, Check, Event, Outcome, Verifier};
+use eval::verify::{Candidate, Event, Outcome, Verifier};
 use gguf::Gguf;
 use graph::Graph;
 use quant::Format;
@@ -158,12 +158,12 @@ fn failures(file: &[u8], candidates: &[Candidate]) -> HashMap<String, String> {
     };
     let mut failures = HashMap::new();
     let mut observe = |event: Event<'_>| {
-        if let Event::End(Check { name, outcome: Outcome::Bad(failure), .. }) = event {
+        if let Event::End(name, _, Outcome::Bad(failure)) = event {
             failures.insert(name.to_owned(), failure.to_string());
         }
     };
     let threads = NonZero::<usize>::MIN;
-    let mut verifier = Verifier { reference: &reference, candidates, threads, observe: &mut observe };
+    let verifier = Verifier { reference: &reference, candidates, threads, observe: &mut observe };
     verifier.run(Gguf::from_bytes(file.to_vec().into()).expect("a good file"));
     failures
 }

@@ -1,4 +1,4 @@
-//! What keeps a file from being written.
+//! Errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,31 +6,17 @@ use std::path::{Path, PathBuf};
 /// Why a file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// Something else has the name.
     #[error("{}: is there and is no {what}; it is not replaced: remove it, or name another file", path.display())]
-    Occupied {
-        /// What is there.
-        path: PathBuf,
-        /// What the file was to be, such as `trace`.
-        what: &'static str,
-    },
+    Occupied { path: PathBuf, what: &'static str },
     /// The file to be replaced is write-protected.
     #[error("{}: is read-only; it is not replaced: make it writable, or name another file", path.display())]
-    ReadOnly {
-        /// The file.
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// The system refuses.
     #[error("{}: cannot {action}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
+    Io { path: PathBuf, action: &'static str, source: io::Error },
 }
 
 impl Error {

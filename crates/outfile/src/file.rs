@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::Error;
-use crate::unfinished::{self, PREFIX};
+use crate::unfinished::{PREFIX, Temporary};
 
-/// A file that gets its name when it is whole, or the bytes of a pipe or device. When it is dropped before
+/// A file that gets its name when it is complete, or the bytes of a pipe or device. If it is dropped before
 /// [`OutFile::finish`], nothing is left behind.
 #[derive(Debug)]
 pub struct OutFile {
@@ -20,35 +20,31 @@ pub struct OutFile {
 
 #[derive(Debug)]
 enum To {
-    /// A temporary file beside its target; none only while it is dropped.
-    Replace { temporary: Option<NamedTempFile>, target: PathBuf, permissions: Option<Permissions> },
-    /// A pipe or device, and a file for what is written in any order.
+    /// A temporary file in the folder of its target.
+    Replace { temporary: Temporary<NamedTempFile>, target: PathBuf, permissions: Option<Permissions> },
+    /// A pipe or device, and a file for bytes that are written in any order.
     Stream { stream: File, whole: Option<File> },
 }
 
 impl OutFile {
-    /// A file that replaces `target`, which has these permissions if it is there.
+    /// A file that replaces `target`, which has these permissions if it exists.
     pub(crate) fn replacing(
         path: &Path,
         target: &Path,
         permissions: Option<Permissions>,
     ) -> Result<OutFile, Error> {
         let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let make = || {
-            let mut builder = Builder::new();
-            builder.prefix(PREFIX);
-            #[cfg(unix)]
-            builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-            let temporary = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-            let path = temporary.path().to_owned();
-            Ok((temporary, path))
-        };
-        let temporary = unfinished::make(make).map_err(Error::io(path, "create it"))?;
-        let to = To::Replace { temporary: Some(temporary), target: target.to_owned(), permissions };
+        let mut builder = Builder::new();
+        builder.prefix(PREFIX);
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let temporary = Temporary::new(|| builder.tempfile_in(folder.unwrap_or(Path::new("."))));
+        let temporary = temporary.map_err(Error::io(path, "create it"))?;
+        let to = To::Replace { temporary, target: target.to_owned(), permissions };
         Ok(OutFile { path: path.to_owned(), to })
     }
 
-    /// What is written to an open pipe or device.
+    /// The bytes for an open pipe or device.
     pub(crate) fn stream(path: &Path, stream: File) -> OutFile {
         OutFile { path: path.to_owned(), to: To::Stream { stream, whole: None } }
     }
@@ -61,68 +57,55 @@ impl OutFile {
         Ok(self)
     }
 
-    /// Makes sure that the file is on the disk and gives it its name.
+    /// Writes the file to the disk and gives it its name.
     ///
     /// # Errors
-    /// When the system refuses, or another file has got the name meanwhile.
-    pub fn finish(mut self) -> Result<(), Error> {
-        let finished = match &mut self.to {
-            To::Stream { stream, whole: None } => stream.flush(),
-            To::Stream { stream, whole: Some(whole) } => {
-                whole.rewind().and_then(|()| io::copy(whole, stream)).and_then(|_| stream.flush())
+    /// If the system refuses, or another file has taken the name.
+    pub fn finish(self) -> Result<(), Error> {
+        let finished = match self.to {
+            To::Stream { mut stream, whole: None } => stream.flush(),
+            To::Stream { mut stream, whole: Some(mut whole) } => {
+                whole.rewind().and_then(|()| io::copy(&mut whole, &mut stream)).and_then(|_| stream.flush())
             }
-            To::Replace { temporary, target, permissions } => match temporary.take() {
-                Some(temporary) => give_name(temporary, target, permissions.take()),
-                None => Ok(()),
-            },
+            To::Replace { mut temporary, target, permissions } => {
+                let file = temporary.get_mut().as_file();
+                let replaces = permissions.is_some();
+                let synced = permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
+                let synced = synced.and_then(|()| file.sync_all());
+                // An error drops the temporary file, which removes it.
+                let rename = |temporary: NamedTempFile| {
+                    let renamed = match replaces {
+                        true => temporary.persist(target),
+                        false => temporary.persist_noclobber(target),
+                    };
+                    renamed.map(drop).map_err(|error| error.error)
+                };
+                synced.and_then(|()| temporary.end(rename).unwrap_or(Ok(())))
+            }
         };
         finished.map_err(Error::io(&self.path, "write it"))
     }
 
-    fn file(&mut self) -> io::Result<&mut File> {
+    fn file(&mut self) -> &mut File {
         match &mut self.to {
-            To::Replace { temporary: Some(temporary), .. } => Ok(temporary.as_file_mut()),
-            To::Replace { temporary: None, .. } => Err(io::ErrorKind::NotFound.into()),
-            To::Stream { stream, whole } => Ok(whole.as_mut().unwrap_or(stream)),
+            To::Replace { temporary, .. } => temporary.get_mut().as_file_mut(),
+            To::Stream { stream, whole } => whole.as_mut().unwrap_or(stream),
         }
     }
 }
 
-fn give_name(temporary: NamedTempFile, target: &Path, permissions: Option<Permissions>) -> io::Result<()> {
-    let (file, path, replaces) = (temporary.as_file(), temporary.path().to_owned(), permissions.is_some());
-    let is_whole = permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions));
-    let is_whole = is_whole.and_then(|()| file.sync_all());
-    // An error drops the temporary file, which removes it.
-    unfinished::end(&path, || {
-        is_whole?;
-        let named = if replaces { temporary.persist(target) } else { temporary.persist_noclobber(target) };
-        named.map(drop).map_err(|error| error.error)
-    })
-}
-
 impl Write for OutFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file()?.write(bytes)
+        self.file().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file()?.flush()
+        self.file().flush()
     }
 }
 
 impl Seek for OutFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.file()?.seek(to)
-    }
-}
-
-impl Drop for OutFile {
-    fn drop(&mut self) {
-        if let To::Replace { temporary, .. } = &mut self.to
-            && let Some(temporary) = temporary.take()
-        {
-            let path = temporary.path().to_owned();
-            unfinished::end(&path, || drop(temporary));
-        }
+        self.file().seek(to)
     }
 }

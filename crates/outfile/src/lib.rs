@@ -1,9 +1,8 @@
 //! Files that appear whole or not at all.
 //!
-//! A [`Target`] is a name that a file may get: nothing is there, or a file of the same kind, which is replaced. An
-//! [`OutFile`] is written beside it under a name of its own, and gets the name when it is whole and on the disk. Nothing
-//! is left behind when it never is; a program that ends by a signal calls [`remove_unfinished`]. Pipes and devices take
-//! the bytes as they come.
+//! A [`Target`] is a checked name: nothing is there, or a file of the same kind. An [`OutFile`] is written beside it under a
+//! temporary name, and renamed when it is complete and on the disk. If that never happens, nothing is left behind; a
+//! program that a signal ends calls [`remove_unfinished`]. Pipes and devices get the bytes as they come.
 //!
 //! ```
 //! use std::io::Write;

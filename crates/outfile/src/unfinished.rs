@@ -1,4 +1,4 @@
-//! Temporary files and folders of this process, so that a signal leaves none behind.
+//! Temporary files and folders of this process, which a signal handler can remove.
 
 use std::fs;
 use std::io;
@@ -7,69 +7,82 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// What names of temporary files begin with.
+/// The beginning of the names of temporary files.
 pub(crate) const PREFIX: &str = ".rustorch-";
 
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Removes all temporary files and folders of this process. While the answer lives no other is made and none gets its
-/// name, so a program keeps it until it ends.
-#[must_use = "files that are begun after it is dropped are not removed"]
+/// Removes all temporary files and folders of this process. While the returned value exists, none is created or renamed: the
+/// program holds it until it exits.
+#[must_use = "files that are created after it is dropped are not removed"]
 pub fn remove_unfinished() -> impl Sized {
     let mut unfinished = lock();
     for path in unfinished.drain(..) {
-        // Nobody can be told when that fails.
+        // An error could not be reported anywhere.
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
     unfinished
-}
-
-/// Makes something temporary, so that no signal comes between that and its being known.
-pub(crate) fn make<T>(make: impl FnOnce() -> io::Result<(T, PathBuf)>) -> io::Result<T> {
-    let mut unfinished = lock();
-    let (made, path) = make()?;
-    unfinished.push(path);
-    Ok(made)
-}
-
-/// Does away with what is temporary at `path`, so that no signal comes between that and its being forgotten.
-pub(crate) fn end<T>(path: &Path, end: impl FnOnce() -> T) -> T {
-    let mut unfinished = lock();
-    let ended = end();
-    unfinished.retain(|other| other != path);
-    ended
 }
 
 fn lock() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A folder for temporary files, which goes when it is dropped.
+/// A temporary file or folder, registered as long as it exists: the lock is held while it is created, renamed or removed.
 #[derive(Debug)]
-pub struct TempFolder(Option<TempDir>, PathBuf);
+pub(crate) struct Temporary<T> {
+    /// `None` at the end.
+    inner: Option<T>,
+    path: PathBuf,
+}
 
-impl TempFolder {
-    /// Makes a folder where the system has temporary files.
-    ///
-    /// # Errors
-    /// When the system refuses.
-    pub fn new() -> io::Result<TempFolder> {
-        make(|| {
-            let folder = TempDir::with_prefix(&PREFIX[1..])?;
-            let path = folder.path().to_owned();
-            Ok((TempFolder(Some(folder), path.clone()), path))
-        })
+impl<T> Temporary<T> {
+    pub(crate) fn new(create: impl FnOnce() -> io::Result<T>) -> io::Result<Temporary<T>>
+    where
+        T: AsRef<Path>,
+    {
+        let mut unfinished = lock();
+        let inner = create()?;
+        let path = inner.as_ref().to_owned();
+        unfinished.push(path.clone());
+        Ok(Temporary { inner: Some(inner), path })
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.1
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.inner.as_mut().expect("it exists until the end")
+    }
+
+    /// Ends it by `end`, such as by renaming it.
+    pub(crate) fn end<R>(&mut self, end: impl FnOnce(T) -> R) -> Option<R> {
+        let inner = self.inner.take()?;
+        let mut unfinished = lock();
+        let ended = end(inner);
+        unfinished.retain(|other| *other != self.path);
+        Some(ended)
     }
 }
 
-impl Drop for TempFolder {
+impl<T> Drop for Temporary<T> {
     fn drop(&mut self) {
-        let folder = self.0.take();
-        end(&self.1, || drop(folder));
+        self.end(drop);
+    }
+}
+
+/// A folder for temporary files, removed when dropped.
+#[derive(Debug)]
+pub struct TempFolder(Temporary<TempDir>);
+
+impl TempFolder {
+    /// Creates a folder in the system's folder for temporary files.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn new() -> io::Result<TempFolder> {
+        Temporary::new(|| TempDir::with_prefix(&PREFIX[1..])).map(TempFolder)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0.path
     }
 }

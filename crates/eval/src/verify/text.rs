@@ -17,8 +17,6 @@ const TEXTS: [&str; 8] = [
     "",
 ];
 
-const QUESTION: &str = "What is the capital of France?";
-
 /// Decodes what was encoded: [`TEXTS`], and the text of every token.
 pub(super) fn round_trips(tokenizer: &Tokenizer) -> Result<String, Failure> {
     let of_tokens = (0..tokenizer.vocab_size()).filter_map(|id| {
@@ -43,22 +41,22 @@ pub(super) fn round_trips(tokenizer: &Tokenizer) -> Result<String, Failure> {
 
 /// Renders conversations and looks for each message in the prompt.
 pub(super) fn template_renders(model: &Model) -> Result<String, Failure> {
+    const USER: (&str, &str) = ("user", "What is the capital of France?");
     let template = model.template().map_err(ToString::to_string)?;
-    let render = |messages: &[(&str, &str)]| -> Result<(), Failure> {
+    let render = |what: &str, messages: &[(&str, &str)]| {
         let messages: Vec<Message> = messages.iter().map(|&(role, text)| Message::new(role, text)).collect();
-        let prompt = template.render(&messages, &Default::default())?.to_string();
+        let prompt = template.render(&messages, &Default::default());
+        let prompt = prompt.map_err(|error| format!("{what}: {error}"))?.to_string();
         match messages.iter().find(|message| !prompt.contains(&message.content)) {
             Some(Message { role, .. }) => {
-                Err(format!("the {role}'s message is not in the prompt {prompt:?}").into())
+                Err(format!("{what}: the {role}'s message is not in the prompt {prompt:?}"))
             }
             None => Ok(()),
         }
     };
-    let of = |what: &'static str| move |error: Failure| format!("{what}: {error}");
-    render(&[("user", QUESTION)]).map_err(of("one message"))?;
-    let turns = [("user", QUESTION), ("assistant", "Paris."), ("user", "And of Italy?")];
-    render(&turns).map_err(of("two turns"))?;
-    let takes_system = render(&[("system", "Answer briefly."), ("user", QUESTION)]).is_ok();
+    render("one message", &[USER])?;
+    render("two turns", &[USER, ("assistant", "Paris."), ("user", "And of Italy?")])?;
+    let takes_system = render("system", &[("system", "Answer briefly."), USER]).is_ok();
     let system = if takes_system { "with" } else { "but not with" };
     Ok(format!("renders one message and two turns, {system} a system message"))
 }
