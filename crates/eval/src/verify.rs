@@ -123,7 +123,8 @@ impl Verifier<'_> {
             if let Some(exact) = exact.as_ref().filter(|_| !is_reference) {
                 // A GPU uses other kernels for other numbers of rows.
                 let at_once = ("logits", tokens.len());
-                let steps = if candidate.is_gpu() { vec![at_once, ("token by token", 1)] } else { vec![at_once] };
+                let steps =
+                    if candidate.is_gpu() { vec![at_once, ("token by token", 1)] } else { vec![at_once] };
                 for (aspect, rows) in steps {
                     self.check(&name(aspect), tokens, |_| {
                         logits::agree(model, exact, candidate, tokens, rows)

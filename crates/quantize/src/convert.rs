@@ -1,7 +1,7 @@
-//! Values of a tensor: all looked at once, then quantised by all threads.
+//! Scans and quantises the values of a tensor with several threads.
 //!
-//! A tensor is converted in waves of a few million values, each of which threads share in runs of whole rows, so that
-//! memory stays the same however large the tensor.
+//! Threads share runs of whole rows. A tensor is converted in waves of a few million values, so that memory does not grow
+//! with the tensor.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -12,16 +12,15 @@ use quant::Format;
 
 use crate::NotFinite;
 
-/// Values that a thread takes at once, where rows are not longer.
+/// Values that a thread takes at once, unless rows are longer.
 const RUN: usize = 1 << 16;
 /// Runs in a wave for each thread.
 const RUNS: usize = 32;
 
-/// Looks at every value of a tensor; the largest magnitude. `progress` is called with bytes that were looked at, by any
-/// of the threads.
+/// The largest magnitude in a tensor. Threads call `progress` with the number of bytes they have read.
 ///
 /// # Errors
-/// When some are not finite.
+/// If some values are not finite.
 pub fn scan(
     tensor: &Tensor,
     threads: NonZero<usize>,
@@ -32,7 +31,7 @@ pub fn scan(
     let runs = tensor.data.chunks(rows * tensor.row_bytes()).enumerate();
     share(runs, threads, |buffer, (run, bytes)| {
         let x = dequantized(tensor, bytes, buffer);
-        // Magnitudes are ordered as their bits are, infinities and NaN above all numbers.
+        // Magnitudes are ordered like their bits, with infinities and NaN above all numbers.
         let largest = x.iter().fold(0, |most, x| most.max(x.to_bits() & !(1 << 31)));
         let is_finite = largest < f32::INFINITY.to_bits();
         let count = if is_finite { 0 } else { x.iter().filter(|x| !x.is_finite()).count() };
@@ -51,9 +50,6 @@ pub fn scan(
 }
 
 /// Writes a tensor's data in `format`; `importance` has a weight for each column.
-///
-/// # Errors
-/// When `out` cannot be written.
 pub(crate) fn convert(
     tensor: &Tensor,
     format: Format,
@@ -93,7 +89,7 @@ fn dequantized<'a>(tensor: &Tensor, bytes: &[u8], buffer: &'a mut Vec<f32>) -> &
     buffer
 }
 
-/// Gives each item to the next thread that is free. Each thread has a buffer of its own.
+/// Gives each item to the next free thread. Each thread has its own buffer.
 fn share<T: Send>(
     items: impl Iterator<Item = T> + Send,
     threads: NonZero<usize>,
@@ -109,7 +105,7 @@ fn share<T: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.get() {
-            // Where the system starts no more, those that there are do it all.
+            // If the system refuses a thread, the others do the work.
             if std::thread::Builder::new().spawn_scoped(scope, worker).is_err() {
                 break;
             }

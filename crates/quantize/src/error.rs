@@ -1,10 +1,9 @@
-//! What keeps a model from being quantised, and what is worth knowing of one that was.
+//! Errors and warnings.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use gguf::quoted;
-use models::Family;
 use quant::Format;
 
 /// The largest F16.
@@ -13,72 +12,28 @@ pub(crate) const LARGEST_F16: f32 = 65504.0;
 /// Why a model cannot be quantised.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// The file cannot be read, or was truncated while in use.
     #[error(transparent)]
     File(#[from] gguf::Error),
-    /// A key of the metadata has another type.
-    #[error("{file}: {source}")]
-    Metadata {
-        /// The file.
-        file: String,
-        /// The key.
-        source: gguf::WrongType,
-    },
-    /// Nobody knows which formats suit the tensors of such a model.
-    #[error(
-        "{file}: the architecture is {}; which formats suit a model's tensors is known for {}",
-        quoted(architecture),
-        Family::names()
-    )]
-    Architecture {
-        /// The file.
-        file: String,
-        /// `general.architecture`
-        architecture: String,
-    },
-    /// The same of a mixture of experts.
-    #[error("{file}: the model is a mixture of {experts} experts, and formats for these are not known")]
-    Experts {
-        /// The file.
-        file: String,
-        /// `expert_count`
-        experts: u32,
-    },
-    /// A key that every model has.
-    #[error("{file}: {key} is missing: no whole model")]
-    MissingKey {
-        /// The file.
-        file: String,
-        /// The key.
-        key: String,
-    },
-    /// A tensor that is quantised already.
+    /// The metadata is invalid, or of a model whose formats are not known.
+    #[error("{file}: {why}")]
+    Model { file: String, why: String },
+    /// A tensor is quantised already.
     #[error(
         "{file}: {} is in {format} already, and what that lost would be lost again; start from the file in F16, \
          BF16 or F32",
         quoted(tensor)
     )]
-    Requantize {
-        /// The file.
-        file: String,
-        /// The tensor.
-        tensor: String,
-        /// Its format.
-        format: Format,
-    },
-    /// A file that is no imatrix, or a damaged one.
+    Requantize { file: String, tensor: String, format: Format },
+    /// The file is no imatrix, or a damaged one.
     #[error("imatrix {}: {why}", path.display())]
-    Imatrix {
-        /// The file.
-        path: PathBuf,
-        /// What was found and what was expected.
-        why: String,
-    },
-    /// An imatrix of another model.
+    Imatrix { path: PathBuf, why: String },
+    /// The imatrix is of another model.
     #[error("the imatrix is of another model: {0}")]
     OtherModel(String),
-    /// A value that no format can hold.
+    /// A weight is NaN or infinite.
     #[error("{0}: only finite numbers can be quantised; nothing was written")]
     NotFinite(#[from] NotFinite),
     /// The file cannot be written.
@@ -86,56 +41,46 @@ pub enum Error {
     Write(#[from] gguf::WriteError),
 }
 
-/// Values of a tensor that are NaN or infinite.
+/// A tensor has NaNs or infinities.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{} holds {value} in row {row}, column {column}", quoted(tensor))]
+#[expect(missing_docs, reason = "the message says what the fields are")]
 pub struct NotFinite {
-    /// The tensor.
     pub tensor: String,
-    /// Row of the first of them.
     pub row: usize,
-    /// Its column.
     pub column: usize,
-    /// What it is.
     pub value: f32,
-    /// How many there are.
+    /// How many there are; the other fields are of the first.
     pub count: usize,
 }
 
-/// What is worth knowing of a plan that can be carried out.
+/// What users should know before a plan is carried out.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Warning {
-    /// The imatrix has entries for these, which the model has not.
+    /// The imatrix has entries for tensors that the model lacks.
     Strangers(Vec<String>),
-    /// The imatrix has no entries for these, whose columns count the same.
+    /// The imatrix has no entries for these tensors.
     Unknown(Vec<String>),
-    /// A tensor whose values are beyond the F16 scales of its format.
-    BeyondF16 {
-        /// The tensor.
-        tensor: String,
-        /// Its largest magnitude.
-        largest: f32,
-        /// Its new format.
-        format: Format,
-    },
+    /// Values exceed the F16 scales of the new format.
+    BeyondF16 { tensor: String, largest: f32, format: Format },
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::Strangers(names) => {
-                write!(f, "the imatrix knows tensors that this model has not: {}", listed(names))
+                write!(f, "the imatrix has entries for tensors that this model lacks: {}", listed(names))
             }
             Warning::Unknown(names) => {
-                write!(f, "the imatrix does not know {}; all columns count the same there", listed(names))
+                write!(f, "the imatrix has no entry for {}; their columns get equal weights", listed(names))
             }
             Warning::BeyondF16 { tensor, largest, format } => write!(
                 f,
-                "{} holds values up to {largest:e}, and the scales of {format} are F16, whose largest is {}; larger \
-                 values become the largest that the format has",
+                "{} holds values up to {largest:e}, and the scales of {format} are F16, whose largest is \
+                 {LARGEST_F16}; larger values become the largest that the format has",
                 quoted(tensor),
-                LARGEST_F16
             ),
         }
     }
@@ -143,9 +88,9 @@ impl fmt::Display for Warning {
 
 /// The first few names, and how many more there are.
 pub(crate) fn listed(names: &[String]) -> String {
-    const MOST: usize = 4;
-    let shown: Vec<String> = names.iter().take(MOST).map(|name| quoted(name).to_string()).collect();
-    match names.len().saturating_sub(MOST) {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| quoted(name).to_string()).collect();
+    match names.len().saturating_sub(SHOWN) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }

@@ -1,11 +1,11 @@
 //! Importance of columns, as `llama-imatrix` writes it: the mean squares of the inputs of each column on a
 //! calibration text.
 //!
-//! A file is GGUF with `general.type` = `imatrix` and for each tensor `NAME.in_sum2`, sums of squares, and
-//! `NAME.counts`, how many were summed; or the older binary, little-endian: the number of entries, and for
-//! each the length of its name, the name, the number of chunks (0: unknown), the number of columns and sums of mean
-//! squares over the chunks (f32); then, unless the file ends, the number of chunks of the text, the length of its name,
-//! and the name. All numbers but the sums are i32.
+//! A file is GGUF with `general.type` = `imatrix` and, for each tensor, the sums of squares `NAME.in_sum2` and their numbers of
+//! terms `NAME.counts`. Or it is the older binary, little-endian: the number of entries; for each the length of its name,
+//! the name, the number of chunks (0: unknown), the number of columns, and sums of mean squares over the chunks (f32);
+//! then, unless the file ends, the number of chunks of the text, the length of its name, and the name. All numbers
+//! except the sums are i32.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::Error;
 pub struct Imatrix {
     /// A weight for each column, finite and not negative.
     columns: IndexMap<String, Vec<f32>>,
-    /// The text that was calibrated on.
+    /// The name of the calibration text.
     pub dataset: Option<String>,
     /// Chunks of the text.
     pub chunks: Option<u32>,
@@ -29,18 +29,18 @@ pub struct Imatrix {
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
 
-/// What is wrong, in words.
+/// The error says what is wrong.
 type Checked<T> = Result<T, String>;
 
 impl Imatrix {
     /// Reads a file of either kind.
     ///
     /// # Errors
-    /// With the file and the entry that is wrong.
+    /// Names the file and the entry that is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Imatrix, Error> {
         let path = path.as_ref();
         let wrong = |why: String| Error::Imatrix { path: path.to_owned(), why };
-        // A pipe would wait for its other end.
+        // A pipe would wait for a writer.
         if !path.metadata().map_err(|error| wrong(error.to_string()))?.is_file() {
             return Err(wrong("it is no regular file".into()));
         }
@@ -51,7 +51,7 @@ impl Imatrix {
     /// Reads the content of a file of either kind.
     ///
     /// # Errors
-    /// What is wrong, and with which entry.
+    /// Names the entry that is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Imatrix, String> {
         let imatrix = if bytes.starts_with(b"GGUF") {
             let file = Gguf::from_bytes(bytes.to_vec().into()).map_err(|error| error.to_string())?;
@@ -67,7 +67,7 @@ impl Imatrix {
         self.columns.get(name).map(Vec::as_slice)
     }
 
-    /// The tensors that it has entries for.
+    /// The tensors that have entries.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.columns.keys().map(String::as_str)
     }
@@ -108,7 +108,7 @@ fn from_gguf(file: &Gguf) -> Checked<Imatrix> {
             return Err(format!("{name} has {rows} rows, its counts are {counts}"));
         }
         for (row, count) in columns.chunks_mut(sums.row_len()).zip(counts) {
-            // A row without any inputs counts the same everywhere.
+            // A row without inputs gets equal weights.
             row.iter_mut().for_each(|sum| *sum = if count > 0.0 { *sum / count } else { 1.0 });
         }
         imatrix.insert(name.to_owned(), columns)?;

@@ -1,8 +1,7 @@
-//! Models in fewer bits, as `llama-quantize` makes them.
+//! Quantises models, as `llama-quantize` does.
 //!
-//! A [`Plan`] says which format each tensor of a file gets: by a [`Mix`], by the importance of columns that an
-//! [`Imatrix`] holds. [`Plan::check`] looks at every value, and [`Plan::write`] then writes the file tensor by tensor,
-//! so that memory stays the same however large the model.
+//! A [`Plan`] chooses the format of each tensor by a [`Mix`], and weighs columns by an [`Imatrix`]. [`Plan::check`] scans
+//! every value, then [`Plan::write`] writes the file tensor by tensor, so that memory does not grow with the model.
 
 mod convert;
 mod error;
@@ -13,5 +12,5 @@ mod plan;
 pub use convert::scan;
 pub use error::{Error, NotFinite, Warning};
 pub use imatrix::Imatrix;
-pub use mix::{Facts, Mix, UnknownMix, choose};
+pub use mix::{Facts, Mix, choose};
 pub use plan::{Override, Plan, Planned, Recipe};

@@ -1,8 +1,8 @@
-//! Which tensor gets which format: the mixes that `llama-quantize` makes, for dense models of the families that are built.
+//! The mixes of formats that `llama-quantize` makes, for dense models of the supported families.
 //!
-//! Most tensors have the format that the mix is named after. Those whose error costs most have more bits:
-//! the output matrix, values and the second half of the feed-forward network in some layers, and in
-//! models whose query heads share values. Compared with llama.cpp's choices by `tests/mixes.rs`.
+//! Most tensors get the format that the mix is named after. Those whose error costs most get more bits: the output matrix, and
+//! `attn_v` and `ffn_down` in some layers or with grouped-query attention. `tests/mixes.rs` compares the choices with
+//! llama.cpp's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +10,9 @@ use std::str::FromStr;
 use models::Family;
 use quant::Format;
 
-/// A recipe of formats. Its name is what a file is called after.
+/// A mix of formats, which files are named after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, non_camel_case_types, reason = "the names every user knows")]
+#[expect(missing_docs, non_camel_case_types, reason = "the names that users know")]
 pub enum Mix {
     F32,
     F16,
@@ -36,7 +36,7 @@ pub enum Mix {
     IQ4_XS,
 }
 
-/// One line a mix: name, `general.file_type`, the format of most tensors.
+/// Name, `general.file_type`, and the format of most tensors.
 const TABLE: [(Mix, &str, u32, Format); 20] = [
     (Mix::F32, "F32", 0, Format::F32),
     (Mix::F16, "F16", 1, Format::F16),
@@ -60,7 +60,7 @@ const TABLE: [(Mix, &str, u32, Format); 20] = [
     (Mix::IQ4_XS, "IQ4_XS", 30, Format::IQ4_XS),
 ];
 
-/// What the names of formats that are no mixes mean.
+/// Mixes by names of formats.
 const ALIASES: [(&str, Mix); 3] = [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M), ("Q5_K", Mix::Q5_K_M)];
 
 impl Mix {
@@ -69,7 +69,7 @@ impl Mix {
         TABLE[self as usize].1
     }
 
-    /// What `general.file_type` says.
+    /// `general.file_type`.
     pub fn file_type(self) -> u32 {
         TABLE[self as usize].2
     }
@@ -79,7 +79,7 @@ impl Mix {
         TABLE.into_iter().map(|(mix, ..)| mix)
     }
 
-    /// What else it is called: the formats that are no mixes, by name.
+    /// Its other names.
     pub fn aliases(self) -> impl Iterator<Item = &'static str> {
         ALIASES.into_iter().filter(move |(_, mix)| *mix == self).map(|(name, _)| name)
     }
@@ -98,21 +98,17 @@ impl fmt::Display for Mix {
 
 /// By name, whatever the case.
 impl FromStr for Mix {
-    type Err = UnknownMix;
+    type Err = String;
 
-    fn from_str(name: &str) -> Result<Mix, UnknownMix> {
+    fn from_str(name: &str) -> Result<Mix, String> {
         let named = Mix::all().map(|mix| (mix.name(), mix)).chain(ALIASES);
         let found = named.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.map(|(_, mix)| mix).ok_or_else(|| UnknownMix(name.to_owned()))
+        let names = || Mix::all().map(Mix::name).collect::<Vec<_>>().join(", ");
+        found.map(|(_, mix)| mix).ok_or_else(|| format!("no type {name:?}; there are {}", names()))
     }
 }
 
-/// A name that is no [`Mix`].
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no type {0:?}; there are {names}", names = Mix::all().map(Mix::name).collect::<Vec<_>>().join(", "))]
-pub struct UnknownMix(pub String);
-
-/// What the choice depends on besides the tensor.
+/// The properties of a model that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The family.
@@ -123,34 +119,33 @@ pub struct Facts {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
-    /// There is no `output.weight`: the embedding also makes the logits.
+    /// The embedding is also the output matrix: there is no `output.weight`.
     pub tied: bool,
-    /// The importance of columns is known.
+    /// An imatrix is used.
     pub imatrix: bool,
-    /// All tensors have the one format, as far as their rows allow.
+    /// All tensors get the same format, as far as their rows allow.
     pub pure: bool,
 }
 
 impl Facts {
-    /// The models of 70 billion parameters, recognised as llama.cpp recognises them.
+    /// Models of 70 billion parameters, by llama.cpp's criterion.
     fn is_70b(&self) -> bool {
         self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name() != "llama")
     }
 
-    /// Query heads for each head of values.
+    /// Query heads per KV head.
     fn shared(&self) -> usize {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }
 
-    /// The layers that get more bits in the larger mixes: the first and last eighth, and each third between.
+    /// The layers that get more bits in the larger mixes: the first and last eighth, and every third between them.
     fn is_worth_more(&self, layer: usize) -> bool {
         let eighth = self.layers / 8;
         layer < eighth || layer >= 7 * self.layers / 8 || (layer - eighth) % 3 == 2
     }
 }
 
-/// The format of a tensor in `mix`; `None` when it stays as it is, as norms do. `shape` is fastest
-/// dimension first.
+/// The format of a tensor in `mix`; `None` if it stays as it is, as norms do. `shape` has the fastest dimension first.
 pub fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Format> {
     if !is_quantised(name, shape) {
         return None;
@@ -161,13 +156,13 @@ pub fn choose(mix: Mix, name: &str, shape: &[usize], facts: &Facts) -> Option<Fo
     Some(fitting(wanted, row_len))
 }
 
-/// Whether the tensor gets another format at all: norms, biases and routers stay as they are.
+/// Norms, biases and routers stay as they are.
 pub(crate) fn is_quantised(name: &str, shape: &[usize]) -> bool {
     let is_matrix = name.ends_with("weight") && shape.len() > 1;
     is_matrix && !name.contains("_norm.weight") && !name.contains("ffn_gate_inp.weight")
 }
 
-/// Before it is known whether rows are whole blocks.
+/// The choice if rows are whole blocks.
 fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
     if name == "output.weight" || (facts.tied && name == "token_embd.weight") {
         let is_whole = row_len.is_multiple_of(mix.format().block_len());
@@ -202,7 +197,7 @@ fn values(mix: Mix, layer: usize, facts: &Facts) -> Format {
         Mix::Q4_K_S if layer < 4 => Format::Q5_K,
         _ => mix.format(),
     };
-    // Eight heads share these: they are small, and more bits cost little.
+    // Eight query heads share them: they are small, and more bits cost little.
     if facts.is_70b() && matches!(format, Format::Q3_K | Format::Q4_K) { Format::Q5_K } else { format }
 }
 
@@ -223,7 +218,7 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
     }
 }
 
-/// `wanted`, or one with blocks of 32 where rows are no whole blocks of it, or F16.
+/// `wanted`, or if rows are not whole blocks of it, a format with blocks of 32, or F16.
 pub(crate) fn fitting(wanted: Format, row_len: usize) -> Format {
     let smaller = match wanted {
         Format::Q2_K | Format::Q3_K => Format::Q4_0,

@@ -1,11 +1,11 @@
-//! What becomes of each tensor, and the file's metadata: all that is decided before any value is read.
+//! The format of each tensor, and the file's metadata: all that is decided before any value is read.
 
 use std::collections::HashSet;
 use std::io::{BufWriter, Write};
 use std::num::NonZero;
 use std::str::FromStr;
 
-use gguf::{Gguf, Layout, Metadata, Tensor, quoted};
+use gguf::{Gguf, Layout, Metadata, Tensor, WrongType, quoted};
 use models::Family;
 use quant::Format;
 use regex::Regex;
@@ -15,30 +15,30 @@ use crate::error::{LARGEST_F16, listed};
 use crate::mix::{fitting, is_quantised};
 use crate::{Error, Facts, Imatrix, Mix, Warning, choose};
 
-/// What files of these formats say of the layout of blocks: ggml's `GGML_QNT_VERSION`.
+/// ggml's `GGML_QNT_VERSION`, the version of the block layouts.
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// How a model is to be quantised.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe<'a> {
-    /// Formats of the tensors; none copies them.
+    /// The formats of tensors; without one, tensors are copied.
     pub mix: Option<Mix>,
-    /// Other formats for the matrices whose names a pattern matches: the first that does.
+    /// Formats for matrices by name; the first pattern that matches counts.
     pub overrides: &'a [Override],
-    /// All matrices get the mix's main format, as far as their rows allow.
+    /// Gives all matrices the mix's main format, as far as their rows allow.
     pub pure: bool,
     /// The importance of columns, and the name of its file.
     pub imatrix: Option<(&'a str, &'a Imatrix)>,
-    /// What is quantised already is quantised again.
+    /// Quantises again what is already quantised.
     pub requantize: bool,
 }
 
 /// A format for the matrices whose names match a pattern, such as `attn_v=Q8_0`.
 #[derive(Clone, Debug)]
 pub struct Override {
-    /// Found anywhere in a name.
+    /// Is searched for anywhere in the name.
     pub pattern: Regex,
-    /// What they get, as far as their rows allow.
+    /// Their format, as far as their rows allow.
     pub format: Format,
 }
 
@@ -58,10 +58,10 @@ impl FromStr for Override {
     }
 }
 
-/// A tensor and what becomes of it.
+/// A tensor and its new format.
 #[derive(Debug)]
 pub struct Planned<'a> {
-    /// The tensor as it is.
+    /// The tensor in the input file.
     pub tensor: &'a Tensor,
     /// Its new format.
     pub format: Format,
@@ -75,7 +75,7 @@ impl Planned<'_> {
         self.format == self.tensor.format
     }
 
-    /// How many values it has.
+    /// Number of values.
     pub fn values(&self) -> u64 {
         self.tensor.row_len() as u64 * self.tensor.rows() as u64
     }
@@ -92,15 +92,15 @@ pub struct Plan<'a> {
     file: &'a Gguf,
     metadata: Metadata,
     tensors: Vec<Planned<'a>>,
-    /// What is worth knowing before it is carried out.
+    /// What users should know before it is carried out.
     pub warnings: Vec<Warning>,
 }
 
 impl<'a> Plan<'a> {
-    /// Decides what becomes of each tensor of `file`, in the file's order.
+    /// Chooses the format of each tensor of `file`.
     ///
     /// # Errors
-    /// When it is not known which formats suit the model, or the recipe does not suit it.
+    /// If the formats for such a model are not known, or the recipe does not suit it.
     pub fn new(file: &'a Gguf, recipe: &Recipe<'a>) -> Result<Plan<'a>, Error> {
         let chosen = recipe.mix.map(|mix| Ok::<_, Error>((mix, facts(file, recipe)?))).transpose()?;
         let mut tensors = Vec::with_capacity(file.tensors().len());
@@ -133,7 +133,7 @@ impl<'a> Plan<'a> {
         &self.tensors
     }
 
-    /// Bytes of all tensors as they are, which is how far [`Plan::check`] and [`Plan::write`] count.
+    /// Bytes of all tensors in the input file: the total of the progress of [`Plan::check`] and [`Plan::write`].
     pub fn work(&self) -> u64 {
         self.tensors.iter().map(|planned| planned.tensor.data.len() as u64).sum()
     }
@@ -141,7 +141,7 @@ impl<'a> Plan<'a> {
     /// Bytes of the file to be written.
     ///
     /// # Errors
-    /// As those of [`Layout::tensor`].
+    /// Those of [`Layout::tensor`].
     pub fn file_len(&self) -> Result<u64, Error> {
         Ok(self.layout()?.file_len())
     }
@@ -154,11 +154,10 @@ impl<'a> Plan<'a> {
         Ok(layout)
     }
 
-    /// Looks at every value; what is worth knowing of them. `progress` is called with bytes that were looked at, by any
-    /// of the threads.
+    /// Scans every value, for warnings. Threads call `progress` with the number of bytes they have read.
     ///
     /// # Errors
-    /// When some are not finite, or the file was truncated meanwhile.
+    /// If some are not finite, or the file was truncated meanwhile.
     pub fn check(
         &self,
         threads: NonZero<usize>,
@@ -177,10 +176,10 @@ impl<'a> Plan<'a> {
         Ok(warnings)
     }
 
-    /// Writes the file. `progress` is called with bytes of the tensors as they were, by any of the threads.
+    /// Writes the file. Threads call `progress` with the number of bytes they have read.
     ///
     /// # Errors
-    /// When `out` cannot be written, or the file was truncated meanwhile.
+    /// If `out` cannot be written, or the file was truncated meanwhile.
     pub fn write(
         &self,
         out: impl Write,
@@ -205,38 +204,35 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether a format holds values as they are, but for their precision.
 fn is_float(format: Format) -> bool {
     matches!(format, Format::F32 | Format::F16 | Format::BF16)
 }
 
-/// What the choice of formats depends on.
 fn facts(file: &Gguf, recipe: &Recipe<'_>) -> Result<Facts, Error> {
-    let (metadata, name) = (file.metadata(), || file.file().to_owned());
-    let wrong = |source| Error::Metadata { file: name(), source };
-    let architecture = metadata.str("general.architecture").map_err(wrong)?.unwrap_or_default();
-    let Some(architecture) = Family::from_name(architecture) else {
-        return Err(Error::Architecture { file: name(), architecture: architecture.to_owned() });
+    let metadata = file.metadata();
+    let error = |why: String| Error::Model { file: file.file().to_owned(), why };
+    let words = |wrong: WrongType| error(wrong.to_string());
+    let name = metadata.str("general.architecture").map_err(words)?.unwrap_or_default();
+    let architecture = Family::from_name(name).ok_or_else(|| {
+        let (name, known) = (quoted(name), Family::names());
+        error(format!(
+            "the architecture is {name}; which formats suit a model's tensors is known for {known}"
+        ))
+    })?;
+    let number = |key: &str| metadata.u32(&format!("{architecture}.{key}")).map_err(words);
+    let required = |key: &str| {
+        number(key)?.ok_or_else(|| error(format!("{architecture}.{key} is missing: no whole model")))
     };
-    let number = |key: &str| {
-        let key = format!("{architecture}.{key}");
-        metadata.u32(&key).map_err(wrong)?.ok_or_else(|| Error::MissingKey { file: name(), key })
-    };
-    let or = |default, number: Result<u32, Error>| match number {
-        Err(Error::MissingKey { .. }) => Ok(default),
-        number => number,
-    };
-    let experts = or(0, number("expert_count"))?;
-    if experts != 0 {
-        return Err(Error::Experts { file: name(), experts });
+    if let Some(experts @ 1..) = number("expert_count")? {
+        let why = format!("the model is a mixture of {experts} experts, and formats for these are not known");
+        return Err(error(why));
     }
-    let (layers, heads) = (number("block_count")?, number("attention.head_count")?);
-    let kv_heads = or(heads, number("attention.head_count_kv"))?;
+    let (layers, heads) = (required("block_count")?, required("attention.head_count")?);
     Ok(Facts {
         architecture,
         layers: layers as usize,
         heads: heads as usize,
-        kv_heads: kv_heads as usize,
+        kv_heads: number("attention.head_count_kv")?.unwrap_or(heads) as usize,
         tied: file.tensor("output.weight").is_none(),
         imatrix: recipe.imatrix.is_some(),
         pure: recipe.pure,
@@ -251,7 +247,7 @@ fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<
         match imatrix.get(name) {
             None => unknown.push(name.clone()),
             Some(columns) if columns.len() == row_len => planned.importance = Some(columns),
-            // Its rows are looked up, not multiplied: some programs count them instead.
+            // Its rows are looked up, not multiplied; some programs count the look-ups instead.
             Some(_) if name == "token_embd.weight" => unknown.push(name.clone()),
             Some(columns) => {
                 let (name, columns) = (quoted(name), columns.len());
@@ -267,9 +263,14 @@ fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<
         let why = format!("it has none of this one's tensors, but {}", listed(&strangers));
         return Err(Error::OtherModel(why));
     }
-    let warnings = [Warning::Strangers(strangers), Warning::Unknown(unknown)];
-    let says = |warning: &Warning| !matches!(warning, Warning::Strangers(names) | Warning::Unknown(names) if names.is_empty());
-    Ok(warnings.into_iter().filter(says).collect())
+    let mut warnings = Vec::new();
+    if !strangers.is_empty() {
+        warnings.push(Warning::Strangers(strangers));
+    }
+    if !unknown.is_empty() {
+        warnings.push(Warning::Unknown(unknown));
+    }
+    Ok(warnings)
 }
 
 /// The metadata of the file to be written.
@@ -279,7 +280,7 @@ fn metadata(file: &Gguf, recipe: &Recipe<'_>) -> Metadata {
     if let Some(mix) = recipe.mix {
         metadata.insert("general.file_type", mix.file_type());
     }
-    // As llama-quantize names them; the file may have others, of the imatrix that it was made with.
+    // The keys of llama-quantize. The file may have those of an earlier imatrix.
     for key in ["file", "dataset", "entries_count", "chunks_count"] {
         metadata.remove(&format!("quantize.imatrix.{key}"));
     }

@@ -1,8 +1,7 @@
-//! Models with random weights: complete GGUF files, the same bytes on every machine.
+//! Models with random weights: complete GGUF files with the same bytes on every machine.
 //!
-//! A [`Spec`] says what a model is like. It becomes metadata, these a graph, and the graph's list of weights is the list
-//! of tensors. A [`Synth`] is a [`Spec`] of a real model's [`Shape`] in the formats of a mix: as large and as fast as the
-//! real one.
+//! The metadata of a [`Spec`] gives a graph, whose list of weights is the list of tensors. A [`Synth`] is a [`Spec`] with a
+//! real model's [`Shape`] and the formats of a mix: as large and as fast as the real model.
 
 mod random;
 mod shape;
@@ -12,6 +11,6 @@ mod weights;
 
 pub use random::Random;
 pub use shape::{Shape, Synth};
-pub use spec::{Planned, RopeFreqs, RopeScaling, Spec};
+pub use spec::{RopeFreqs, RopeScaling, Spec};
 pub use vocabulary::{SMALL_VOCAB, Vocabulary};
 pub use weights::{enlarge, matrix};

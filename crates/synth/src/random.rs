@@ -1,11 +1,11 @@
-//! Numbers that are the same on every machine: no state, no library, no rounding that may differ.
+//! Random numbers that are the same on every machine: no state, no library, no rounding that may differ.
 
 /// An endless sequence of random words, read by index (splitmix64 of Steele, Lea and Flood, 2014).
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence that belongs to a seed and a name.
+    /// The sequence of a seed and a name.
     pub fn new(seed: u64, name: &str) -> Random {
         Random(mix(seed) ^ fnv1a(name.as_bytes()))
     }
@@ -20,7 +20,7 @@ impl Random {
         (self.word(i) >> 48) as f32 / 65536.0
     }
 
-    /// Number `i`, near to normally distributed: mean 0, standard deviation 1, at most 3.47 from 0.
+    /// Number `i`, approximately normal: mean 0, standard deviation 1, at most 3.47 from 0.
     ///
     /// It is the sum of four uniform 16-bit numbers, so only the last division rounds.
     pub fn normal(self, i: u64) -> f32 {
@@ -29,7 +29,7 @@ impl Random {
         (sum as f32 - 131_070.0) / 37_837.2
     }
 
-    /// Fills `bytes` with words, from word `first` on.
+    /// Fills `bytes` with words, starting with word `first`.
     pub fn fill(self, first: u64, bytes: &mut [u8]) {
         for (i, bytes) in (first..).zip(bytes.chunks_mut(8)) {
             bytes.copy_from_slice(&self.word(i).to_le_bytes()[..bytes.len()]);

@@ -12,157 +12,63 @@ use quantize::{Facts, Mix};
 use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
 
-/// What the names of models of random weights end in.
+/// The end of the names of random models.
 const RANDOM: &str = ", random weights";
 
 /// The shape of a real model.
 #[derive(Debug, PartialEq)]
 pub struct Shape {
-    /// Its name.
+    /// The model's name.
     pub name: &'static str,
     spec: Spec,
 }
 
-/// All of them, by size.
+/// All shapes, by size.
 static SHAPES: [Shape; 12] = [
-    Shape {
-        name: "stories260k",
-        spec: Spec {
-            hidden: 64,
-            ffn: 172,
-            layers: 5,
-            heads: 8,
-            kv_heads: 4,
-            head_length: Some(8),
-            vocab: 512,
-            context: 512,
-            tied: true,
-            ..LLAMA_2
-        },
-    },
-    Shape {
-        name: "stories15m",
-        spec: Spec {
-            hidden: 288,
-            ffn: 768,
-            layers: 6,
-            heads: 6,
-            kv_heads: 6,
-            head_length: Some(48),
-            context: 256,
-            tied: true,
-            ..LLAMA_2
-        },
-    },
-    Shape { name: "qwen2.5-0.5b", spec: QWEN_2_5 },
-    Shape { name: "qwen3-0.6b", spec: QWEN_3 },
-    Shape { name: "gemma-3-1b", spec: GEMMA_3 },
-    Shape {
-        name: "tinyllama-1.1b",
-        spec: Spec {
-            hidden: 2048,
-            ffn: 5632,
-            layers: 22,
-            kv_heads: 4,
-            head_length: Some(64),
-            context: 2048,
-            ..LLAMA_2
-        },
-    },
-    Shape {
-        name: "llama-3.2-1b",
-        spec: Spec {
-            hidden: 2048,
-            ffn: 8192,
-            layers: 16,
-            head_length: Some(64),
-            context: 131_072,
-            tied: true,
-            rope_freqs: RopeFreqs::Llama3(32.0),
-            ..LLAMA_3
-        },
-    },
-    Shape {
-        name: "llama-3.2-3b",
-        spec: Spec {
-            hidden: 3072,
-            ffn: 8192,
-            layers: 28,
-            heads: 24,
-            context: 131_072,
-            tied: true,
-            rope_freqs: RopeFreqs::Llama3(32.0),
-            ..LLAMA_3
-        },
-    },
-    Shape {
-        name: "gemma-3-4b",
-        spec: Spec {
-            layers: 34,
-            hidden: 2560,
-            ffn: 10240,
-            heads: 8,
-            kv_heads: 4,
-            context: 131_072,
-            rope_scaling: Some(RopeScaling::Linear(8.0)),
-            window: Some(1024),
-            ..GEMMA_3
-        },
-    },
-    Shape { name: "llama-2-7b", spec: LLAMA_2 },
-    Shape { name: "llama-3-8b", spec: LLAMA_3 },
-    Shape {
-        name: "qwen3-30b-a3b",
-        spec: Spec {
-            architecture: "qwen3moe",
-            layers: 48,
-            hidden: 2048,
-            ffn: 768,
-            heads: 32,
-            kv_heads: 4,
-            experts: Some([128, 8]),
-            tied: false,
-            ..QWEN_3
-        },
-    },
+    shape("stories260k", Spec { vocab: 512, tied: true, ..LLAMA_2 }, [5, 64, 172, 8, 4, 8, 512]),
+    shape("stories15m", Spec { tied: true, ..LLAMA_2 }, [6, 288, 768, 6, 6, 48, 256]),
+    shape("qwen2.5-0.5b", QWEN_2_5, [24, 896, 4864, 14, 2, 64, 32768]),
+    shape("qwen3-0.6b", QWEN_3, [28, 1024, 3072, 16, 8, 128, 40960]),
+    shape("gemma-3-1b", GEMMA_3, [26, 1152, 6912, 4, 1, 256, 32768]),
+    shape("tinyllama-1.1b", LLAMA_2, [22, 2048, 5632, 32, 4, 64, 2048]),
+    shape("llama-3.2-1b", LLAMA_3_2, [16, 2048, 8192, 32, 8, 64, 131_072]),
+    shape("llama-3.2-3b", LLAMA_3_2, [28, 3072, 8192, 24, 8, 128, 131_072]),
+    shape(
+        "gemma-3-4b",
+        Spec { rope_scaling: Some(RopeScaling::Linear(8.0)), window: Some(1024), ..GEMMA_3 },
+        [34, 2560, 10240, 8, 4, 256, 131_072],
+    ),
+    shape("llama-2-7b", LLAMA_2, [32, 4096, 11008, 32, 32, 128, 4096]),
+    shape("llama-3-8b", LLAMA_3, [32, 4096, 14336, 32, 8, 128, 8192]),
+    shape(
+        "qwen3-30b-a3b",
+        Spec { architecture: "qwen3moe", experts: Some([128, 8]), tied: false, ..QWEN_3 },
+        [48, 2048, 768, 32, 4, 128, 40960],
+    ),
 ];
 
-/// Llama 2, 7B (Touvron et al. 2023).
-const LLAMA_2: Spec = Spec {
-    layers: 32,
-    hidden: 4096,
-    ffn: 11008,
-    heads: 32,
-    kv_heads: 32,
-    head_length: Some(128),
-    vocab: 32000,
-    context: 4096,
-    vocabulary: Vocabulary::Llama2,
-    ..Spec::new(Format::F32)
-};
+const fn shape(
+    name: &'static str,
+    family: Spec,
+    [layers, hidden, ffn, heads, kv_heads, head_length, context]: [u32; 7],
+) -> Shape {
+    let head_length = Some(head_length);
+    Shape { name, spec: Spec { layers, hidden, ffn, heads, kv_heads, head_length, context, ..family } }
+}
 
-/// Llama 3, 8B (Grattafiori et al. 2024).
-const LLAMA_3: Spec = Spec {
-    ffn: 14336,
-    kv_heads: 8,
-    vocab: 128_256,
-    context: 8192,
-    rope_base: 500_000.0,
-    vocabulary: Vocabulary::Llama3,
-    ..LLAMA_2
-};
+/// Llama 2 (Touvron et al. 2023).
+const LLAMA_2: Spec = Spec { vocab: 32000, vocabulary: Vocabulary::Llama2, ..Spec::new(Format::F32) };
 
-/// Qwen 2.5, 0.5B (Yang et al. 2024).
+/// Llama 3 (Grattafiori et al. 2024).
+const LLAMA_3: Spec =
+    Spec { vocab: 128_256, rope_base: 500_000.0, vocabulary: Vocabulary::Llama3, ..Spec::new(Format::F32) };
+
+const LLAMA_3_2: Spec = Spec { tied: true, rope_freqs: RopeFreqs::Llama3(32.0), ..LLAMA_3 };
+
+/// Qwen 2.5 (Yang et al. 2024).
 const QWEN_2_5: Spec = Spec {
     architecture: "qwen2",
-    layers: 24,
-    hidden: 896,
-    ffn: 4864,
-    heads: 14,
-    kv_heads: 2,
-    head_length: Some(64),
     vocab: 151_936,
-    context: 32768,
     rms_eps: 1e-6,
     rope_base: 1e6,
     tied: true,
@@ -171,43 +77,25 @@ const QWEN_2_5: Spec = Spec {
     ..Spec::new(Format::F32)
 };
 
-/// Qwen 3, 0.6B (Yang et al. 2025).
-const QWEN_3: Spec = Spec {
-    architecture: "qwen3",
-    layers: 28,
-    hidden: 1024,
-    ffn: 3072,
-    heads: 16,
-    kv_heads: 8,
-    head_length: Some(128),
-    context: 40960,
-    biases: &[],
-    ..QWEN_2_5
-};
+/// Qwen 3 (Yang et al. 2025).
+const QWEN_3: Spec = Spec { architecture: "qwen3", biases: &[], ..QWEN_2_5 };
 
-/// Gemma 3, 1B (Gemma Team 2025).
+/// Gemma 3 (Gemma Team 2025).
 const GEMMA_3: Spec = Spec {
     architecture: "gemma3",
-    layers: 26,
-    hidden: 1152,
-    ffn: 6912,
-    heads: 4,
-    kv_heads: 1,
-    head_length: Some(256),
     vocab: 262_144,
-    context: 32768,
     window: Some(512),
     biases: &[],
     vocabulary: Vocabulary::Llama2,
     ..QWEN_2_5
 };
 
-/// What else shapes are called.
+/// Other names of shapes.
 const ALIASES: [(&str, &str); 3] =
     [("llama-8b", "llama-3-8b"), ("llama-7b", "llama-2-7b"), ("tinyllama", "tinyllama-1.1b")];
 
 impl Shape {
-    /// The names, for people.
+    /// All names, separated by commas.
     pub fn names() -> String {
         SHAPES.iter().map(|shape| shape.name).collect::<Vec<_>>().join(", ")
     }
@@ -229,7 +117,7 @@ impl FromStr for &'static Shape {
 pub struct Synth {
     /// The shape.
     pub shape: &'static Shape,
-    /// Which formats its tensors have.
+    /// The formats of its tensors.
     pub mix: Mix,
 }
 
@@ -245,15 +133,12 @@ impl FromStr for Synth {
     fn from_str(text: &str) -> Result<Synth, String> {
         let example = "such as llama-3.2-1b:Q8_0";
         let (shape, mix) = text.split_once(':').ok_or_else(|| format!("expected SHAPE:TYPE, {example}"))?;
-        Ok(Synth {
-            mix: mix.parse().map_err(|error: quantize::UnknownMix| error.to_string())?,
-            shape: shape.parse()?,
-        })
+        Ok(Synth { mix: mix.parse()?, shape: shape.parse()? })
     }
 }
 
 impl Synth {
-    /// Parameters, as models are named by them.
+    /// The number of parameters, as in the names of models.
     pub fn parameters(&self) -> usize {
         let tensors = self.shape.spec.plan().into_iter().filter(|tensor| tensor.name != ROPE_FREQS);
         tensors.map(|tensor| tensor.values()).sum()
@@ -277,8 +162,7 @@ impl Synth {
     fn tensors(&self) -> Vec<Planned> {
         let spec = &self.shape.spec;
         let facts = Facts {
-            architecture: Family::from_name(spec.architecture)
-                .expect("shapes are of families that are built"),
+            architecture: Family::from_name(spec.architecture).expect("a supported family"),
             layers: spec.layers as usize,
             heads: spec.heads as usize,
             kv_heads: spec.kv_heads as usize,
@@ -315,8 +199,7 @@ mod tests {
         Synth { shape: shape(name), mix }
     }
 
-    /// As the model cards count them, and for the two `stories` karpathy/llama2.c's checkpoints do; of Gemma 3 4B the text
-    /// alone.
+    /// From the model cards; for `stories` from karpathy/llama2.c's checkpoints; of Gemma 3 4B without vision.
     #[test]
     fn shapes_have_as_many_parameters_as_was_published() {
         for (name, parameters) in [
@@ -348,8 +231,8 @@ mod tests {
         );
     }
 
-    /// transformers' `_compute_llama3_parameters` for Llama 3.2 1B: the first 15 waves are short enough, the
-    /// last 13 or so too long.
+    /// `_compute_llama3_parameters` of transformers for Llama 3.2 1B: the first 15 wavelengths are short enough, the last 13 or
+    /// so are too long.
     #[test]
     fn long_waves_are_stretched() {
         let factors = shape("llama-3.2-1b").spec.rope_factors(ROPE_FREQS);

@@ -49,7 +49,7 @@ pub struct Spec {
     pub architecture: &'static str,
     /// Format of all matrices; vectors are F32.
     pub format: Format,
-    /// Whether the embedding is also the output matrix.
+    /// The embedding is also the output matrix.
     pub tied: bool,
     /// `block_count`
     pub layers: u32,
@@ -79,9 +79,9 @@ pub struct Spec {
     pub rope_freqs: RopeFreqs,
     /// Linear layers with a bias, such as `attn_q`.
     pub biases: &'static [&'static str],
-    /// Tokens of the vocabulary.
+    /// Size of the vocabulary.
     pub vocab: usize,
-    /// Which tokens these are.
+    /// Its tokens.
     pub vocabulary: Vocabulary,
     /// Seed of the random weights.
     pub seed: u64,
@@ -90,7 +90,7 @@ pub struct Spec {
 /// Divisors of RoPE's frequencies, one per pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RopeFreqs {
-    /// There is no such tensor.
+    /// No such tensor.
     None,
     /// 1, 1.5, 2, …
     Rising,
@@ -146,52 +146,56 @@ impl Spec {
     /// The metadata of the file.
     pub fn metadata(&self) -> Metadata {
         let mut metadata = Metadata::default();
-        metadata.insert("general.architecture", Value::String(self.architecture.into()));
-        metadata.insert("general.name", Value::String(format!("random {}", self.format)));
-        metadata.insert("general.quantization_version", Value::U32(2));
-        let mut set = |key: &str, value| metadata.insert(format!("{}.{key}", self.architecture), value);
-        set("block_count", Value::U32(self.layers));
-        set("context_length", Value::U32(self.context));
-        set("embedding_length", Value::U32(self.hidden));
-        set("feed_forward_length", Value::U32(self.ffn));
-        set("attention.head_count", Value::U32(self.heads));
-        set("attention.head_count_kv", Value::U32(self.kv_heads));
-        set("attention.layer_norm_rms_epsilon", Value::F32(self.rms_eps));
+        metadata.insert("general.architecture", self.architecture);
+        metadata.insert("general.name", format!("random {}", self.format));
+        metadata.insert("general.quantization_version", 2u32);
+        let mut set =
+            |key: &str, value: Value| metadata.insert(format!("{}.{key}", self.architecture), value);
+        for (key, value) in [
+            ("block_count", self.layers),
+            ("context_length", self.context),
+            ("embedding_length", self.hidden),
+            ("feed_forward_length", self.ffn),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+        ] {
+            set(key, value.into());
+        }
+        set("attention.layer_norm_rms_epsilon", self.rms_eps.into());
         if let Some(length) = self.head_length {
-            set("attention.key_length", Value::U32(length));
-            set("attention.value_length", Value::U32(length));
+            set("attention.key_length", length.into());
+            set("attention.value_length", length.into());
         }
         if let Some([count, used]) = self.experts {
-            set("expert_count", Value::U32(count));
-            set("expert_used_count", Value::U32(used));
+            set("expert_count", count.into());
+            set("expert_used_count", used.into());
             if self.architecture != "llama" {
-                set("expert_feed_forward_length", Value::U32(self.ffn));
+                set("expert_feed_forward_length", self.ffn.into());
             }
         }
         if let Some(window) = self.window {
-            set("attention.sliding_window", Value::U32(window));
+            set("attention.sliding_window", window.into());
         }
-        set("rope.dimension_count", Value::U32(self.head()));
-        set("rope.freq_base", Value::F32(self.rope_base));
-        let (kind, factor, original) = match self.rope_scaling {
-            None => ("none", None, None),
-            Some(RopeScaling::Linear(factor)) => ("linear", Some(factor), None),
-            Some(RopeScaling::Yarn(factor, original)) => ("yarn", Some(factor), Some(original)),
-            Some(RopeScaling::LongRope(original)) => {
-                set("rope.scaling.attn_factor", Value::F32(1.19));
-                ("longrope", None, Some(original))
+        set("rope.dimension_count", self.head().into());
+        set("rope.freq_base", self.rope_base.into());
+        match self.rope_scaling {
+            None => {}
+            Some(RopeScaling::Linear(factor)) => {
+                set("rope.scaling.type", "linear".into());
+                set("rope.scaling.factor", factor.into());
             }
-        };
-        if self.rope_scaling.is_some() {
-            set("rope.scaling.type", Value::String(kind.into()));
+            Some(RopeScaling::Yarn(factor, original)) => {
+                set("rope.scaling.type", "yarn".into());
+                set("rope.scaling.factor", factor.into());
+                set("rope.scaling.original_context_length", original.into());
+            }
+            Some(RopeScaling::LongRope(original)) => {
+                set("rope.scaling.attn_factor", 1.19_f32.into());
+                set("rope.scaling.type", "longrope".into());
+                set("rope.scaling.original_context_length", original.into());
+            }
         }
-        if let Some(factor) = factor {
-            set("rope.scaling.factor", Value::F32(factor));
-        }
-        if let Some(original) = original {
-            set("rope.scaling.original_context_length", Value::U32(original));
-        }
-        set("vocab_size", Value::U32(self.vocab as u32));
+        set("vocab_size", (self.vocab as u32).into());
         self.vocabulary.describe(self.vocab, &mut metadata);
         metadata
     }
@@ -214,17 +218,14 @@ impl Spec {
     }
 
     /// The tensors in the order of the file.
-    ///
-    /// # Panics
-    /// When there is no such model.
-    pub fn plan(&self) -> Vec<Planned> {
+    pub(crate) fn plan(&self) -> Vec<Planned> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
         let weights = graph.weights().zip(graph.roles());
         weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding)).collect()
     }
 
-    /// The tensor of `weight`, random by its name, its use and its shape; `embedding` is the deviation of the embedding.
+    /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding.
     fn planned(&self, weight: &Weight, roles: &[Role], embedding: f32) -> Planned {
         let name = &weight.tensor;
         let base = name.strip_suffix(".weight").unwrap_or(name);
@@ -275,7 +276,7 @@ impl Spec {
     /// The tensors with their data.
     ///
     /// # Panics
-    /// When there is no such model, or a row is not whole blocks.
+    /// If the model is invalid, or a row is not whole blocks.
     pub fn tensors(&self) -> Vec<Tensor> {
         let tensor = |planned: Planned| {
             let mut data = Vec::new();
@@ -288,7 +289,7 @@ impl Spec {
     /// The complete file.
     ///
     /// # Panics
-    /// When there is no such model, or a row is not whole blocks.
+    /// If the model is invalid, or a row is not whole blocks.
     pub fn file(&self) -> Vec<u8> {
         write(&self.metadata(), &self.plan(), Vec::new()).expect("a model made of valid sizes")
     }
@@ -296,7 +297,7 @@ impl Spec {
     /// Writes the complete file.
     ///
     /// # Errors
-    /// Those of the file system, and a row that is not whole blocks.
+    /// Those of the file system, or if a row is not whole blocks.
     pub fn write_to(&self, path: &Path) -> Result<(), WriteError> {
         write(&self.metadata(), &self.plan(), io::BufWriter::new(File::create(path)?)).map(drop)
     }
@@ -320,34 +321,34 @@ pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
 
 /// A tensor of random values.
 #[derive(Clone, Debug)]
-pub struct Planned {
-    /// Its name.
-    pub name: String,
+pub(crate) struct Planned {
+    pub(crate) name: String,
     /// Fastest dimension first.
-    pub shape: Vec<usize>,
-    /// Its format.
-    pub format: Format,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) format: Format,
     content: Content,
     random: Random,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// Normally distributed around 0.
-    Normal { deviation: f32 },
-    /// Evenly distributed over a quarter of the mean to either side of it.
-    Even { mean: f32 },
-    /// These.
+    /// Normal distribution around 0.
+    Normal {
+        deviation: f32,
+    },
+    /// Uniform distribution, up to a quarter of the mean to either side of it.
+    Even {
+        mean: f32,
+    },
     Values(Vec<f32>),
 }
 
 impl Planned {
-    /// How many values it has.
-    pub fn values(&self) -> usize {
+    pub(crate) fn values(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Writes its data, a piece at a time.
+    /// Writes its data.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Planned { format, random, .. } = *self;
         match &self.content {

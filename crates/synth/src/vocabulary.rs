@@ -1,13 +1,12 @@
-//! Tokenizers of the right kind and size: any text becomes tokens, and the same text again.
+//! Tokenizers of a given kind and size that encode and decode any text.
 //!
-//! Words are put together from what there is, letters first; which words these are does not matter. Tests have a small
-//! vocabulary of their own, with every kind of token.
+//! Their words are arbitrary combinations of letters. Tests use a small vocabulary with every kind of token.
 
 use std::collections::HashSet;
 
 use gguf::{Array, Metadata, Value};
 
-/// Whose tokenizer it is.
+/// The kind of tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Vocabulary {
     /// SentencePiece with bytes, [`SMALL_VOCAB`] tokens: pieces of some English and single characters.
@@ -16,15 +15,14 @@ pub enum Vocabulary {
     Llama2,
     /// Byte-level BPE; the last 256 tokens are special.
     Llama3,
-    /// Byte-level BPE; the last 293 tokens are special or mean nothing, so that there are as many as rows of the
-    /// embedding.
+    /// Byte-level BPE; the last 293 tokens are special or padding, so that their number is that of the embedding's rows.
     Qwen2,
 }
 
-/// Tokens of [`Vocabulary::Small`].
+/// Size of [`Vocabulary::Small`].
 pub const SMALL_VOCAB: usize = 512;
 
-/// Pieces made of two shorter ones, best first.
+/// Pieces merged from two shorter ones, best first.
 const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is it an ed es ▁c ▁o ou al ar ing ▁f ▁p ▁m nd ▁h \
     ▁d st ▁to ▁and ▁in le ▁of ▁n ▁l ll om ent ic ▁is ▁g ▁e as ro ve ion ▁it et ▁be ▁re ▁th ▁y el \
     ow ay ▁I ▁u ▁on ▁you ▁wh ot id ut ur ac ▁for ▁st ver ▁we ▁was ▁he ld ad ig ▁an ▁that im \
@@ -32,10 +30,10 @@ const MERGED: &str = "▁t he in ▁a er on ▁the re ▁s ▁w or at en ▁b is
     ▁can ai aid ▁said ▁but oul ould ▁so ▁by and all ill out ▁my ▁go ▁up 世界 你好 ▁H ▁T ▁Hel lo \
     ▁Hello ▁wor ▁world ▁The ▁▁ ▁▁▁▁";
 
-/// Pieces of one character.
+/// Single characters.
 const CHARACTERS: &str = "▁eatonishrdlucmfwgypbvkxjqzETAOINSHRDLUCMFWGYPBVKXJQZ0123456789.,!?'\"-:;()[]{}<>/\\|@#$%&*+=_~^`éèüöäñçßøåαβγδабвд你好世界日本語🙂";
 
-// Kinds of tokens, as `tokenizer.ggml.token_type` numbers them.
+// Values of `tokenizer.ggml.token_type`.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
@@ -44,7 +42,7 @@ const BYTE: i32 = 6;
 
 const LETTERS: &str = "etaoinshrdlcumwfgypbvkjxqz";
 
-/// In the manner of Zephyr: each message under its role, ended by EOS.
+/// As in Zephyr: each message below its role, ended by EOS.
 const TEMPLATE_SMALL: &str = r"{% for message in messages %}
 {{ '<|' + message['role'] + '|>\n' + message['content'] + eos_token }}
 {% endfor %}
@@ -53,12 +51,12 @@ const TEMPLATE_SMALL: &str = r"{% for message in messages %}
 {% endif %}
 ";
 
-/// The same, one line a message.
+/// The same with a newline after each message.
 const TEMPLATE_2: &str = "{% for message in messages %}{{ '<|' + message['role'] + '|>\\n' + \
     message['content'] + eos_token + '\\n' }}{% endfor %}{% if add_generation_prompt %}\
     {{ '<|assistant|>\\n' }}{% endif %}";
 
-/// In the manner of Llama 3.
+/// As in Llama 3.
 const TEMPLATE_3: &str = "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + \
     message['role'] + '<|end_header_id|>\\n\\n' + message['content'] + '<|eot_id|>' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
@@ -73,7 +71,7 @@ impl Vocabulary {
     pub(crate) fn describe(self, size: usize, metadata: &mut Metadata) {
         match self {
             Vocabulary::Small => {
-                assert_eq!(size, SMALL_VOCAB, "it has no other size");
+                assert_eq!(size, SMALL_VOCAB, "the only size");
                 let pieces = MERGED.split_whitespace().map(str::to_owned);
                 let pieces = pieces.chain(CHARACTERS.chars().map(String::from));
                 sentence_piece(pieces, metadata);
@@ -118,13 +116,13 @@ fn sentence_piece(pieces: impl Iterator<Item = String>, metadata: &mut Metadata)
     }
 }
 
-/// What byte-level tokenizers differ in.
+/// The parameters of a byte-level tokenizer.
 struct BytePairs {
     /// `tokenizer.ggml.pre`.
     pre: &'static str,
-    /// The last tokens, which are no text.
+    /// Number of special tokens at the end of the vocabulary.
     special: usize,
-    /// The name and kind of each of them, of which the first is `size - special`.
+    /// Name and kind of each special token, by number from 0.
     name: fn(usize) -> (String, i32),
     bos: usize,
     eos: usize,
@@ -168,7 +166,7 @@ const QWEN_2: BytePairs = BytePairs {
     template: TEMPLATE_QWEN,
 };
 
-/// The bytes, what merges make of them, and special tokens.
+/// The bytes, merged pieces, and special tokens.
 fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     let text = size.saturating_sub(family.special);
     let mut tokens: Vec<String> = byte_alphabet().into_iter().map(String::from).collect();
@@ -196,8 +194,8 @@ fn byte_pairs(size: usize, family: &BytePairs, metadata: &mut Metadata) {
     metadata.insert("tokenizer.chat_template", Value::String(family.template.into()));
 }
 
-/// Words of letters and of `space` before letters, each of two parts that are characters or come before it;
-/// up to four letters, all different.
+/// Distinct words of up to four letters, with and without `space` before them, each as two parts that are letters or earlier
+/// words.
 fn words(space: &str) -> Vec<[String; 2]> {
     let letters: Vec<String> = LETTERS.chars().map(String::from).collect();
     let join = |left: &[String], right: &[String]| -> Vec<[String; 2]> {
@@ -217,8 +215,7 @@ fn words(space: &str) -> Vec<[String; 2]> {
     all.filter(|word| seen.insert(word.concat())).collect()
 }
 
-/// The characters that stand for bytes, by byte (`bytes_to_unicode` of GPT-2): itself where it can be seen,
-/// else the next from 256 on.
+/// The characters that stand for bytes (`bytes_to_unicode` of GPT-2): the byte itself if visible, else the next from 256.
 fn byte_alphabet() -> [char; 256] {
     let mut next = 256;
     std::array::from_fn(|byte| {

@@ -1,7 +1,7 @@
-//! Random weights in every format, made without a quantiser.
+//! Random weights in every format, without quantisation.
 //!
-//! A quantised matrix is random block bytes whose F16 scales are then set, so that the values have
-//! mean about 0 and the standard deviation asked for. All bit patterns of a block occur.
+//! Blocks are random bytes with F16 scales chosen so that values have a mean near 0 and a given standard deviation. All bit
+//! patterns of a block occur.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use quant::Format;
 
 use crate::random::Random;
 
-/// What sets the size of a format's random values.
+/// The scales in a block of random bytes.
 struct Scales {
     /// Offset of the F16 scale `d` in a block.
     d: usize,
@@ -19,7 +19,7 @@ struct Scales {
     min: Option<(usize, f32)>,
 }
 
-/// `None` for the formats that have no blocks.
+/// `None` for formats without blocks.
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
@@ -39,7 +39,7 @@ fn scales(format: Format) -> Option<Scales> {
     Some(Scales { d, rms, min })
 }
 
-/// Blocks that are made at once.
+/// Blocks that are generated at once.
 const RUN: usize = 1 << 14;
 
 /// Writes `values` random values of standard deviation about `deviation`, as stored in `format`; the last block is
@@ -57,7 +57,7 @@ pub(crate) fn write_matrix(
     for first in (0..blocks).step_by(RUN) {
         let bytes = &mut bytes[..(blocks - first).min(RUN) * block_bytes];
         match scales(format) {
-            // Runs are whole words.
+            // A run is a multiple of 8 bytes.
             Some(scales) => {
                 random.fill((first * block_bytes / 8) as u64, bytes);
                 bytes.chunks_exact_mut(block_bytes).for_each(|block| scales.set(block, deviation));
@@ -89,8 +89,8 @@ impl Scales {
     /// Sets the scales of a block of random bytes.
     fn set(&self, block: &mut [u8], deviation: f32) {
         let Scales { d, rms, min } = *self;
-        // The bytes that stood in the scale's place make it differ from block to block, and its sign makes the mean 0
-        // where the values of a block lean to one side.
+        // The random bytes in the scale's place vary it from block to block. Its random sign makes the mean 0 if the values
+        // of a block have a bias.
         let spread = (0.75 + f32::from(block[d]) / 512.0) * if block[d + 1] < 128 { 1.0 } else { -1.0 };
         let scale = half::f16::from_f32(deviation / rms * spread);
         block[d..d + 2].copy_from_slice(&scale.to_le_bytes());
@@ -101,7 +101,7 @@ impl Scales {
     }
 }
 
-/// Makes the values in `bytes` as large as the scales of `format` allow, or larger than any F16; those of F16 stay.
+/// Sets scales in `bytes` to the largest F16, and some values of F32 and BF16 beyond it; F16 values stay.
 pub fn enlarge(format: Format, bytes: &mut [u8]) {
     let (at, large): (usize, Vec<u8>) = match (scales(format), format) {
         (Some(Scales { d, .. }), _) => (d, half::f16::MAX.to_le_bytes().into()),
@@ -109,7 +109,7 @@ pub fn enlarge(format: Format, bytes: &mut [u8]) {
         (None, Format::BF16) => (0, half::bf16::from_f32(1e5).to_le_bytes().into()),
         (None, _) => return,
     };
-    // Of plain numbers every third.
+    // Without blocks, every third value.
     let step = if format.block_len() == 1 { 3 } else { 1 };
     for block in bytes.chunks_exact_mut(format.block_bytes()).step_by(step) {
         block[at..][..large.len()].copy_from_slice(&large);
