@@ -1,8 +1,7 @@
-//! The command line: all commands, and how what was typed is read.
+//! The command line.
 //!
-//! An option with a variable `RUSTORCH_NAME` is a setting: the variable and the configuration file
-//! ([`settings`]) give it a value where the command line does not. Names are those of llama.cpp where
-//! it has the option.
+//! An option with a variable `RUSTORCH_NAME` is a setting: if it is not on the command line, the variable or the configuration
+//! file ([`settings`]) gives its value. Options have llama.cpp's names if it has them.
 
 use clap::builder::FalseyValueParser;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -23,13 +22,12 @@ Examples:
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
 
-Without a command, `run` is meant when there is a prompt, else `chat`. Without a model, the small
-one in the program answers; a line on stderr says so.
+The default command is `run` if there is a prompt, else `chat`. The default model is a small
+embedded one; a line on stderr says so.
 
-Options that RUSTORCH_NAME variables set (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) can also stand in
-~/.config/rustorch/config.toml by their long names (model = \"...\", top-k = 20). Flags win over
-variables, variables over the file. A model named without a path is also looked for in
-~/.rustorch/models/.";
+Most options can also be set by variables (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) and by long name in
+~/.config/rustorch/config.toml (model = \"...\", top-k = 20). Flags override variables, variables
+override the file. Models without a path are also looked up in ~/.rustorch/models/.";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -37,10 +35,10 @@ variables, variables over the file. A model named without a path is also looked 
 #[command(propagate_version = true, args_override_self = true)]
 #[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
-    /// Says on stderr what is being done and how long it took
+    /// Print progress and timings to stderr
     #[arg(short, long, global = true, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
-    /// When to use colours: auto is on a terminal
+    /// Use colours; auto is on a terminal
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
     #[arg(num_args = 0..=1, default_missing_value = "on", hide_short_help = true)]
     color: Color,
@@ -59,54 +57,53 @@ enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Talks with the model, line by line; what runs without a command
+    /// Chat with a model; the default command
     #[command(mut_args(chat::in_a_chat))]
     Chat(chat::Args),
-    /// Continues a prompt; the text goes to stdout
+    /// Answer or continue a prompt; the text goes to stdout
     Run(run::Args),
-    /// Writes the logits after each token of a sequence
+    /// Compute the logits after each token of a sequence
     Logits(logits::Args),
-    /// Scores a text: perplexity, and divergence from a base's log-probabilities
+    /// Score a text: perplexity, and KL divergence from a base
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),
-    /// Writes a model in fewer bits, such as Q4_K_M
+    /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
-    /// Checks a model on this machine: file, tokenizer, kernels, backends, known answers
+    /// Check a model on this machine: file, tokenizer, kernels, backends
     Verify(verify::Args),
-    /// Measures how fast a model runs here, and the part that is of what the machine could do
+    /// Measure speed, absolute and relative to the machine's limits
     Bench(bench::Args),
-    /// Writes a model of random weights in a real model's shape, to measure with
+    /// Write a model with random weights in a real model's shape, for benchmarks
     Synth(synth::Args),
-    /// Records what a model computes, value by value
+    /// Record the values that a model computes
     Trace(trace::Args),
-    /// Finds the first value in which two runs part, and says why
+    /// Find the first value in which two runs differ, and why
     Compare(compare::Args),
-    /// Turns text into token ids
+    /// Encode text as token ids
     Tokenize(tokenize::Args),
-    /// Turns token ids into text
+    /// Decode token ids to text
     #[command(mut_args(tokenize::from_ids))]
     Detokenize(tokenize::Args),
-    /// Shows what is in a GGUF file, the memory it needs, and what of it fits on a graphics processor
+    /// List the contents of a GGUF file, the memory it needs, and what fits on a GPU
     Inspect(inspect::Args),
-    /// Shows the backends, what processors and graphics processors can do, and the kernels chosen
+    /// List the backends, their devices and kernels
     Devices(devices::Args),
-    /// Prints a completion script for a shell
+    /// Print a completion script for a shell
     Completions(completions::Args),
 }
 
-/// The command line with those of llama.cpp's options that change nothing.
+/// The command line, with the options of llama.cpp that change nothing.
 pub(crate) fn all() -> clap::Command {
     llama_cpp::accept(Cli::command())
 }
 
-/// Reads command line, variables and configuration file. Asking for help ends the program here, whatever
-/// is in the file, and so does a wrong command line.
+/// Reads command line, variables and configuration file. Exits after help and after an invalid command line; help is
+/// printed even if the file is invalid.
 pub(crate) fn parse() -> anyhow::Result<Cli> {
-    let (command, read) = match settings::apply(all()) {
-        Ok((command, unknown)) => (command, Ok(unknown)),
-        Err(fault) => (all(), Err(fault)),
-    };
+    let command = all();
+    let config = settings::load(&command);
     let variables = settings::unknown_variables(&command);
+    let command = if let Ok(config) = &config { config.apply(command) } else { command };
     let mut command = tend(command);
     let args = argv::rewrite(std::env::args_os(), &command);
     let parsed = command.try_get_matches_from_mut(&args).and_then(|matches| {
@@ -114,24 +111,24 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
         Ok((Cli::from_arg_matches(&matches)?, matches))
     });
     let parsed = parsed.map_err(|error| mistakes::explain(error, &command, &args));
-    let ((cli, matches), unknown) = match (parsed, read) {
-        (Err(help), _) if help.exit_code() == 0 => help.exit(),
-        (_, Err(fault)) => return Err(fault),
-        (Err(error), _) => error.exit(),
-        (Ok(parsed), Ok(unknown)) => (parsed, unknown),
-    };
+    if let Err(help) = &parsed
+        && help.exit_code() == 0
+    {
+        help.exit();
+    }
+    let config = config?;
+    let (cli, matches) = parsed.unwrap_or_else(|error| error.exit());
     match cli.color {
         Color::Auto => {}
         Color::On => anstream::ColorChoice::Always.write_global(),
         Color::Off => anstream::ColorChoice::Never.write_global(),
     }
-    unknown.iter().chain(&variables).for_each(|unknown| note(format_args!("warning: {unknown}")));
+    config.unknown.iter().chain(&variables).for_each(|unknown| note(format_args!("warning: {unknown}")));
     llama_cpp::explain(&matches);
     Ok(cli)
 }
 
-/// An empty variable counts as unset. The rule of their names is said once in the help of the program,
-/// not at each option. What begins with a dash and is a number is a value.
+/// Ignores empty variables, hides the names of variables in the help of options, and accepts negative numbers as values.
 fn tend(command: clap::Command) -> clap::Command {
     let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
     let tend_arg = |arg: Arg| {

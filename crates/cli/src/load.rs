@@ -1,5 +1,6 @@
-//! Finding models and making them ready.
+//! Finds and loads models.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::output::size;
 use crate::placement::{self, BackendChoice, Placement, Read};
 use crate::{debug, folders, output};
 
-/// Opens the model's file, for commands that need no more: the embedded one where none is named.
+/// Opens the model file, by default the embedded one.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
     Ok(match &args.model {
         Some(named) => Gguf::open(find(named)?)?,
@@ -31,11 +32,10 @@ pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<Unsupported
     })
 }
 
-/// Says of the embedded model, `file`, what it is and how to use another; of one that was named, nothing.
+/// Notes on stderr that the embedded model is used, and how to use another.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     if args.model.is_none() {
-        let parameters = file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum();
-        let parameters = output::count(parameters);
+        let parameters = output::count(parameters(file));
         output::note(format_args!(
             "rustorch: the embedded demo model ({parameters} parameters, knows a little); \
              -m model.gguf uses a real one"
@@ -43,12 +43,21 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     }
 }
 
+pub(crate) fn parameters(file: &Gguf) -> usize {
+    file.tensors().map(|tensor| tensor.row_len() * tensor.rows()).sum()
+}
+
+/// The requested number of threads, or as many as the system suggests.
+pub(crate) fn threads(requested: Option<NonZero<usize>>) -> NonZero<usize> {
+    requested.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
+}
+
 /// The file's tokenizer.
 pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
     Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
 }
 
-/// What `prompt` stands for as it is, without a chat template: BOS where the file says so, no EOS.
+/// Encodes `prompt` without a chat template: with BOS if the file says so, without EOS.
 pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> {
     let tokenizer = tokenizer(file)?;
     let text = Encode { add_special: false, parse_special: false };
@@ -62,7 +71,7 @@ pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
     Ok(Model::new(file)?)
 }
 
-/// Puts a model that has been read on its backend, for such logits.
+/// Loads `model` on its backend.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
     let options = Options {
         n_batch: args.backend.batch_size.get(),
@@ -87,7 +96,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     })?;
     let (memory, limits) = (engine.runner().memory(), engine.limits());
     tracing::debug!(
-        "the model is ready: {}; a context of {} tokens, prompts in steps of {}",
+        "the model is ready: {}; context of {} tokens, prompts in steps of {}",
         in_words(&memory),
         limits.n_ctx,
         limits.n_batch,
@@ -95,7 +104,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     Ok(engine)
 }
 
-/// What a model holds, for people.
+/// Memory of a model, in words.
 pub(crate) fn in_words(memory: &Memory) -> String {
     let mut weights = format!(
         "weights take {} in the file and {} of copies",
@@ -111,13 +120,13 @@ pub(crate) fn in_words(memory: &Memory) -> String {
     format!("{weights}, the KV cache {}, activations {}", size(memory.kv), size(memory.activations))
 }
 
-/// The engine's options with the context asked for; without one, the engine chooses.
+/// The engine's options; without a context size, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
     let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
     Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
 }
 
-/// The file that `named` means: itself, or without a path one in `~/.rustorch/models`.
+/// Looks for `named`, and if it has no path, in `~/.rustorch/models`.
 fn find(named: &Path) -> anyhow::Result<PathBuf> {
     let named = &*folders::expand(named);
     let has_path = named.to_string_lossy().contains(std::path::is_separator);
@@ -132,6 +141,6 @@ fn find(named: &Path) -> anyhow::Result<PathBuf> {
         Ok(with_suffix)
     } else {
         let (named, folder) = (named.display(), folder.display());
-        bail!("no model `{named}`: it is no file here, and {folder} has none of that name; give its path")
+        bail!("no model `{named}` here or in {folder}; give its path")
     }
 }

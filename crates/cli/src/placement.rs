@@ -1,4 +1,4 @@
-//! Where the layers of a model are computed: flags of the command line, and words for people.
+//! The placement of layers on devices: from flags, and in words.
 
 use backend::{Backend, Bucket, OpenOptions, Taps};
 use engine::{LogitRows, Model, Options};
@@ -8,32 +8,22 @@ use runner::{Deployed, Deployment, DeviceConfig, FileWeights, Workload};
 use crate::args::{BackendArgs, CpuArgs, GpuArgs};
 use crate::output::{counted, note};
 use crate::registry::BackendName;
-use crate::values::{GpuLayers, Size};
+use crate::values::Size;
 use crate::{advice, backends, output};
 
-/// What somebody wants to compute with.
+/// The user's choice of devices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackendChoice {
     pub(crate) name: BackendName,
     pub(crate) gpu: GpuArgs,
     pub(crate) cpu: CpuArgs,
-    /// Whether a graphics processor times its kernels.
+    /// Whether a GPU times its kernels.
     pub(crate) is_timed: bool,
 }
 
 impl From<&BackendArgs> for BackendChoice {
     fn from(args: &BackendArgs) -> BackendChoice {
         BackendChoice { name: args.backend, gpu: args.gpu, cpu: args.cpu, is_timed: false }
-    }
-}
-
-impl From<GpuLayers> for Layers {
-    fn from(layers: GpuLayers) -> Layers {
-        match layers {
-            GpuLayers::Auto => Layers::Auto,
-            GpuLayers::All => Layers::All,
-            GpuLayers::Last(number) => Layers::Last(number),
-        }
     }
 }
 
@@ -46,12 +36,12 @@ impl BackendChoice {
         }
     }
 
-    /// The devices that it means. No driver is asked when all layers are to be on the CPU.
+    /// The devices. If all layers are for the CPU, no GPU driver is queried.
     ///
     /// # Errors
-    /// When a device that was asked for is not there.
+    /// If a named device does not exist.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
-        let (of_host, requested) = (self.options(), self.gpu.gpu_layers.into());
+        let (of_host, requested) = (self.options(), self.gpu.gpu_layers);
         let options = OpenOptions { memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes), ..of_host };
         let devices = match requested {
             Layers::Last(0) => Vec::new(),
@@ -63,24 +53,24 @@ impl BackendChoice {
     }
 }
 
-/// What is read of the steps of an engine.
+/// What a command reads after the steps of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Read {
-    /// The logits. More than the last take a program of their own.
+    /// More than the last logits need a separate program.
     pub(crate) logits: LogitRows,
-    /// Whether every value is.
+    /// Whether all values are read.
     pub(crate) values: bool,
 }
 
 impl Read {
-    /// What tokens are sampled from.
+    /// For sampling tokens.
     pub(crate) const LAST: Read = Read { logits: LogitRows::Last, values: false };
 }
 
-/// Calls `with` with what an engine of these options, of which so much is read, asks of devices.
+/// Calls `with` with the workload of an engine with these options.
 ///
 /// # Errors
-/// When an option makes no sense, and those of `with`.
+/// If an option is invalid, and those of `with`.
 pub(crate) fn of_engine<T>(
     model: &Model,
     options: &Options,
@@ -89,7 +79,6 @@ pub(crate) fn of_engine<T>(
 ) -> anyhow::Result<T> {
     let engine::Layout { kv_layout, buckets, logits, .. } = options.layout(model)?;
     let asked = buckets.into_iter().chain((read.logits != LogitRows::Last).then_some(logits));
-    // A runner compiles a program once for each bucket.
     let mut buckets: Vec<Bucket> = Vec::new();
     for bucket in asked {
         if !buckets.contains(&bucket) {
@@ -106,22 +95,20 @@ pub(crate) fn of_engine<T>(
     })
 }
 
-/// Who computes a model.
+/// The devices of a model's layers.
 pub(crate) struct Placement {
     name: BackendName,
     deployed: Deployed,
 }
 
 impl Placement {
-    /// For a model of which this is asked.
-    ///
     /// # Errors
-    /// When the device that was asked for is not there, or has no room for as many layers as were asked for.
+    /// If a named device does not exist, or lacks memory for the requested layers.
     pub(crate) fn new(choice: BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
         let deployment = choice.deployment()?;
         let (requested, is_auto) = (deployment.requested, choice.name == BackendName::Auto);
         if deployment.devices.is_empty() && is_auto && !matches!(requested, Layers::Auto | Layers::Last(0)) {
-            note(format_args!("rustorch: no graphics processor was found: the CPU computes all layers"));
+            note(format_args!("rustorch: no GPU was found: the CPU computes all layers"));
         }
         let deployed = deployment.place(workload)?;
         if deployed.placement().on_devices() == 0 {
@@ -130,7 +117,7 @@ impl Placement {
                 let name = output::printable(&device.name, "");
                 match why {
                     SkipReason::OutOfMemory => note(format_args!(
-                        "rustorch: {name} has no room for a layer of this model ({}): the CPU computes it",
+                        "rustorch: {name} has no memory for a layer of this model ({}): the CPU computes it",
                         device.budget
                     )),
                     SkipReason::Error(error) => note(format_args!(
@@ -143,11 +130,11 @@ impl Placement {
         Ok(Placement { name: choice.name, deployed })
     }
 
-    /// Makes the backend and has `put` put the model on it. Where that fails for want of room, graphics processors
-    /// get fewer layers, unless the user has said how many.
+    /// Opens the backend and calls `put`, which loads the model. If memory runs out, GPUs get fewer layers, unless the user has
+    /// chosen the number.
     ///
     /// # Errors
-    /// Those of `put`, and when a device cannot be opened.
+    /// Those of `put`, and if a device cannot be opened.
     pub(crate) fn with<T>(
         mut self,
         mut put: impl FnMut(Box<dyn Backend>, &Placement) -> anyhow::Result<T>,
@@ -169,12 +156,12 @@ impl Placement {
         }
     }
 
-    /// Layers on graphics processors.
+    /// Layers on GPUs.
     pub(crate) fn on_gpu(&self) -> usize {
         self.deployed.placement().on_devices()
     }
 
-    /// For people, such as `vulkan (NVIDIA H200), all 8 layers`.
+    /// Such as `vulkan (NVIDIA H200), all 8 layers`.
     pub(crate) fn in_words(&self) -> String {
         let layers = self.deployed.layers();
         let stages = self.deployed.placement().stages.iter().rev();
@@ -193,7 +180,7 @@ impl Placement {
                 0 => return on_devices.join("; "),
                 first => return format!("{}; {first} on the CPU", on_devices.join("; ")),
             },
-            BackendName::HybridF32 => "cpu, with activations of f32",
+            BackendName::HybridF32 => "cpu, with f32 activations",
             BackendName::Auto | BackendName::Named(_) => self.name.host(),
         };
         on_cpu.to_owned()

@@ -1,4 +1,4 @@
-//! The backends of this build and their names on the command line: the one place that names the crates of all backends.
+//! The backends of this build and their names. Only this file names the crates of all backends.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use backend::{Driver, Registry};
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 
-/// The devices of the backends that this build has. A backend is added by a line here.
+/// The devices of all backends. A new backend is a line here.
 pub(crate) fn registry() -> &'static Registry {
     static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         let drivers: Vec<Box<dyn Driver>> = vec![
@@ -20,28 +20,26 @@ pub(crate) fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// Backends that a build without a Cargo feature lacks, with the feature: it can be said why they are not there.
+/// Backends missing from this build, with their Cargo features.
 pub(crate) const LEFT_OUT: &[(&str, &str)] =
     if cfg!(feature = "gpu") { &[] } else { &[("vulkan", "gpu"), ("metal", "gpu")] };
 
-/// What `--backend` names.
+/// A value of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackendName {
-    /// Graphics processors where there are any, and the CPU.
+    /// GPUs if there are any, and the CPU.
     Auto,
-    /// Both, without rounding activations to 8 bits.
+    /// Both, without quantised activations.
     HybridF32,
-    /// One backend, as its driver names it.
+    /// A driver's backend.
     Named(&'static str),
 }
 
 impl BackendName {
-    /// The processor.
     pub(crate) const CPU: BackendName = BackendName::Named("cpu");
-    /// What others are compared with.
     pub(crate) const REFERENCE: BackendName = BackendName::Named("reference");
 
-    /// The backend that has all layers of a model, or those that no graphics processor has.
+    /// The backend of the layers that no GPU computes.
     pub(crate) fn host(self) -> &'static str {
         match self {
             BackendName::Named(name) if registry().is_host(name) => name,
@@ -49,12 +47,11 @@ impl BackendName {
         }
     }
 
-    /// Whether it is one of graphics processors.
     pub(crate) fn is_graphics(self) -> bool {
         matches!(self, BackendName::Named(name) if !registry().is_host(name))
     }
 
-    /// What can be named.
+    /// All names.
     pub(crate) fn all() -> impl Iterator<Item = &'static str> {
         BackendName::value_variants().iter().map(|name| name.name())
     }

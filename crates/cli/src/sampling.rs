@@ -1,17 +1,16 @@
-//! How tokens are chosen: the options of the samplers, which a chat can set, too.
+//! The options of the samplers, which a chat can change.
 
 use std::str::FromStr;
 
 use clap::builder::RangedI64ValueParser;
 use engine::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerKind, Sampling, Xtc};
 
-use crate::values::{LogitBias, factor, finite, from_1, penalty, positive, probability, unescape};
+use crate::values::{factor, finite, from_1, logit_bias, penalty, positive, probability, unescape};
 
-/// How tokens are chosen.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
-    /// 0 takes the most probable token, more takes others more often [short: --temp]
+    /// 0 always takes the most probable token; higher is more random [short: --temp]
     #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
     #[arg(value_parser = finite)]
     pub(crate) temperature: f32,
@@ -30,26 +29,26 @@ pub(crate) struct SamplingArgs {
     #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
     #[arg(value_parser = probability)]
     pub(crate) typical_p: f32,
-    /// Make tokens that were there before less probable; 1 is off
+    /// Penalty for tokens that have occurred; 1 is off
     #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
     #[arg(value_parser = factor)]
     pub(crate) repeat_penalty: f32,
-    /// The same, more for each time they were there; 0 is off
+    /// Penalty for each time that a token has occurred; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
     #[arg(value_parser = penalty)]
     pub(crate) frequency_penalty: f32,
-    /// The same, once; 0 is off
+    /// Penalty for a token that has occurred at all; 0 is off
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
     #[arg(value_parser = penalty)]
     pub(crate) presence_penalty: f32,
-    /// How many of the last tokens the penalties look at; -1 is all, 0 none
+    /// Number of last tokens that the penalties consider; -1 is all, 0 none
     #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
     #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
     pub(crate) repeat_last_n: i64,
     /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
-    #[arg(short = 'l', long, value_name = "ID+BIAS")]
-    pub(crate) logit_bias: Vec<LogitBias>,
-    /// Seed of the draws; -1 is a random one
+    #[arg(short = 'l', long, value_name = "ID+BIAS", value_parser = logit_bias)]
+    pub(crate) logit_bias: Vec<(u32, f32)>,
+    /// Seed of the random numbers; -1 is random
     #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
     #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
     pub(crate) seed: i64,
@@ -57,11 +56,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, alias = "top-n-sigma", value_name = "N", default_value_t = -1.0, env = "RUSTORCH_TOP_NSIGMA")]
     #[arg(value_parser = finite)]
     pub(crate) top_nsigma: f32,
-    /// Exclude top choices with probability P; 0 is off
+    /// Probability of excluding top choices (XTC); 0 is off
     #[arg(long, value_name = "P", default_value_t = 0.0, env = "RUSTORCH_XTC_PROBABILITY")]
     #[arg(value_parser = probability)]
     pub(crate) xtc_probability: f32,
-    /// How probable a top choice is; above 0.5 is off
+    /// Minimum probability of a top choice (XTC); above 0.5 is off
     #[arg(long, value_name = "P", default_value_t = 0.1, env = "RUSTORCH_XTC_THRESHOLD")]
     #[arg(value_parser = probability)]
     pub(crate) xtc_threshold: f32,
@@ -69,29 +68,29 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_DRY_MULTIPLIER")]
     #[arg(value_parser = positive)]
     pub(crate) dry_multiplier: f32,
-    /// How the penalty grows with each repeated token
+    /// Growth of the DRY penalty per repeated token
     #[arg(long, value_name = "X", default_value_t = 1.75, env = "RUSTORCH_DRY_BASE")]
     #[arg(value_parser = from_1)]
     pub(crate) dry_base: f32,
-    /// Repeated tokens without a penalty
+    /// Repeated tokens without a DRY penalty
     #[arg(long, value_name = "N", default_value_t = 2, env = "RUSTORCH_DRY_ALLOWED_LENGTH")]
     pub(crate) dry_allowed_length: usize,
-    /// How many of the last tokens DRY looks at; -1 is all, 0 none
+    /// Number of last tokens that DRY considers; -1 is all, 0 none
     #[arg(long, value_name = "N", default_value_t = -1, env = "RUSTORCH_DRY_PENALTY_LAST_N")]
     #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
     pub(crate) dry_penalty_last_n: i64,
-    /// Text that repetitions do not extend across, with escapes such as \n; may be repeated; none is none
+    /// Text that ends a repetition for DRY, with escapes such as \n; may be repeated; "none" is no text
     #[arg(long, value_name = "TEXT", value_parser = breaker, default_values = ["\\n", ":", "\"", "*"])]
     pub(crate) dry_sequence_breaker: Vec<String>,
-    /// Let the temperature follow the entropy, from T - R to T + R; 0 is off
+    /// Vary the temperature with the entropy, from T - R to T + R; 0 is off
     #[arg(long, value_name = "R", default_value_t = 0.0, env = "RUSTORCH_DYNATEMP_RANGE")]
     #[arg(value_parser = positive)]
     pub(crate) dynatemp_range: f32,
-    /// Exponent of the entropy
+    /// Exponent of the entropy for --dynatemp-range
     #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_DYNATEMP_EXP")]
     #[arg(value_parser = positive)]
     pub(crate) dynatemp_exp: f32,
-    /// Hold the surprise of tokens by Mirostat 1 or 2, with the temperature and no other sampler; 0 is off
+    /// Mirostat 1 or 2, with the temperature and no other sampler; 0 is off
     #[arg(long, value_name = "N", default_value_t = 0, env = "RUSTORCH_MIROSTAT")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
     pub(crate) mirostat: u8,
@@ -99,11 +98,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, value_name = "X", default_value_t = 0.1, env = "RUSTORCH_MIROSTAT_LR")]
     #[arg(value_parser = positive)]
     pub(crate) mirostat_lr: f32,
-    /// Surprise that Mirostat holds, in bits
+    /// Target surprise of Mirostat, in bits
     #[arg(long, value_name = "BITS", default_value_t = 5.0, env = "RUSTORCH_MIROSTAT_ENT")]
     #[arg(value_parser = positive)]
     pub(crate) mirostat_ent: f32,
-    /// The order of the samplers, by names with ; between, or by letters, such as edskypmxt; others do not run
+    /// Samplers in order, as names separated by ; or as letters such as edskypmxt; others do not run
     #[arg(long, aliases = ["sampling-seq", "sampler-seq"], value_name = "NAMES")]
     #[arg(default_value = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature")]
     pub(crate) samplers: Samplers,
@@ -116,7 +115,7 @@ pub(crate) struct Samplers(Vec<SamplerKind>);
 impl FromStr for Samplers {
     type Err = String;
 
-    /// Names with `;` between, or letters, which are no name.
+    /// Names separated by `;`, or letters.
     fn from_str(text: &str) -> Result<Samplers, String> {
         let names = text.split(';').filter(|name| !name.trim().is_empty());
         let named: Result<Vec<SamplerKind>, _> = names.map(str::parse).collect();
@@ -134,7 +133,6 @@ fn breaker(text: &str) -> Result<String, String> {
 }
 
 impl SamplingArgs {
-    /// What the engine is asked for.
     pub(crate) fn sampling(&self) -> Sampling {
         let last = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
         let breakers = match &self.dry_sequence_breaker[..] {
@@ -173,7 +171,7 @@ impl SamplingArgs {
                 eta: self.mirostat_lr,
             }),
             samplers: self.samplers.0.clone(),
-            logit_bias: self.logit_bias.iter().map(|&LogitBias(token, bias)| (token, bias)).collect(),
+            logit_bias: self.logit_bias.clone(),
             seed: u32::try_from(self.seed).ok(),
         }
     }

@@ -1,64 +1,89 @@
 //! The configuration file: values for options that neither a flag nor a variable gives.
 //!
-//! Keys are the long names of the options that have a variable (see [`crate::command`]); `_` stands for
-//! `-` as well. The file's values become clap's defaults, so flags and variables win over them and
-//! clap checks them.
+//! Keys are the long names of the options that have a variable (see [`crate::command`]), with `-` or `_`. The values become
+//! clap's defaults, so that flags and variables override them and clap checks them.
 
 use std::any::TypeId;
+use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Arg, Command};
+use runner::placement::Layers;
 use toml::de::{DeTable, DeValue};
 
 use crate::args::CacheType;
 use crate::folders;
 use crate::mistakes::is_near;
 use crate::registry::BackendName;
-use crate::values::{GpuLayers, Size};
+use crate::values::Size;
 
-/// Puts the values of the user's file, if there is one, into `command`; returns what is said of unknown keys, too.
-pub(crate) fn apply(command: Command) -> anyhow::Result<(Command, Vec<String>)> {
+/// A configuration file.
+#[derive(Debug, Default)]
+pub(crate) struct Config {
+    /// Values by the ids of options.
+    values: HashMap<String, String>,
+    /// Warnings about unknown keys.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Reads the user's file, if there is one.
+pub(crate) fn load(command: &Command) -> anyhow::Result<Config> {
     let Some(path) = folders::config().map(|folder| folder.join("config.toml")) else {
-        return Ok((command, Vec::new()));
+        return Ok(Config::default());
     };
-    match std::fs::read_to_string(&path) {
-        Ok(text) => apply_text(command, &path, &text),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((command, Vec::new())),
+    match std::fs::read(&path) {
+        Ok(bytes) => read(command, &path.display().to_string(), &bytes).map_err(anyhow::Error::msg),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-fn apply_text(mut command: Command, path: &Path, text: &str) -> anyhow::Result<(Command, Vec<String>)> {
+/// Reads a file for the options of `command`. Errors name `file`, the line and the key.
+pub(crate) fn read(command: &Command, file: &str, bytes: &[u8]) -> Result<Config, String> {
     let place = |at: usize| {
-        let line = text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
-        format!("{}:{line}", path.display())
+        let line = bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
+        format!("{file}:{line}")
     };
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        format!("{}: byte {} is not UTF-8", place(at), at + 1)
+    })?;
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        anyhow::anyhow!("{}: {}", place(at), error.message())
+        format!("{}: {}", place(at), error.message())
     })?;
-    let mut unknown = Vec::new();
+    let mut config = Config::default();
     let mut entries: Vec<_> = table.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
-        let place = place(key.span().start);
-        let name = key.get_ref().replace('_', "-");
-        let Some(arg) = find(&command, &name) else {
-            let near = nearest(&name, settings(&command).filter_map(Arg::get_long));
-            unknown.push(format!("{place}: unknown key `{}` is ignored{near}", key.get_ref()));
+        let (place, key) = (place(key.span().start), key.get_ref());
+        let name = key.replace('_', "-");
+        let Some(arg) = find(command, &name) else {
+            let near = nearest(&name, settings(command).filter_map(Arg::get_long));
+            config.unknown.push(format!("{place}: unknown key `{key}` is ignored{near}"));
             continue;
         };
-        let value = check(arg, value.get_ref())
-            .map_err(|why| anyhow::anyhow!("{place}: key `{}`: {why}", key.get_ref()))?;
-        let id = arg.get_id().to_string();
-        command = set_default(command, &id, &value);
+        let value = check(arg, value.get_ref()).map_err(|why| format!("{place}: key `{key}`: {why}"))?;
+        config.values.insert(arg.get_id().to_string(), value);
     }
-    Ok((command, unknown))
+    Ok(config)
 }
 
-/// What is said of variables that are named like ours and are none.
+impl Config {
+    /// Makes the values the defaults of `command` and its subcommands.
+    pub(crate) fn apply(&self, command: Command) -> Command {
+        let set = |arg: Arg| match self.values.get(arg.get_id().as_str()).filter(|_| arg.get_env().is_some())
+        {
+            Some(value) => arg.default_value(value.clone()),
+            None => arg,
+        };
+        command.mut_args(set).mut_subcommands(|sub| self.apply(sub))
+    }
+}
+
+/// Warnings about variables `RUSTORCH_*` that no option has.
 pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let known: Vec<&str> = settings(command).filter_map(|arg| arg.get_env()?.to_str()).collect();
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -71,14 +96,14 @@ pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
         .collect()
 }
 
-/// The name that was probably meant, in words.
+/// Suggests the name that was probably meant.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let near = known.filter(|known| is_near(name, known));
     let nearest = near.min_by_key(|known| strsim::damerau_levenshtein(name, known));
     nearest.map_or(String::new(), |nearest| format!("; did you mean {nearest}?"))
 }
 
-/// The options a file can set.
+/// The options that a file can set.
 fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     let args = command.get_subcommands().chain([command]).flat_map(Command::get_arguments);
     args.filter(|arg| arg.get_env().is_some())
@@ -90,7 +115,7 @@ fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// The value as clap would read it, when it is one that the option takes.
+/// The value as clap reads it, if the option accepts it.
 fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
     let takes = arg.get_value_parser().type_id();
     let is = |id: TypeId| takes == id;
@@ -102,7 +127,7 @@ fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
         || is(TypeId::of::<CacheType>())
     {
         "a string"
-    } else if is(TypeId::of::<GpuLayers>()) || is(TypeId::of::<Size>()) {
+    } else if is(TypeId::of::<Layers>()) || is(TypeId::of::<Size>()) {
         "a string or a number"
     } else {
         "a number"
@@ -140,12 +165,6 @@ fn describe(value: &DeValue<'_>) -> String {
     }
 }
 
-fn set_default(command: Command, id: &str, value: &str) -> Command {
-    let is_it = |arg: &Arg| arg.get_id() == id && arg.get_env().is_some();
-    let command = command.mut_args(|arg| if is_it(&arg) { arg.default_value(value.to_owned()) } else { arg });
-    command.mut_subcommands(|sub| set_default(sub, id, value))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory, FromArgMatches};
@@ -154,10 +173,11 @@ mod tests {
     use crate::command::{self, Cli};
 
     fn run(text: &str, args: &[&str]) -> crate::run::Args {
-        let (command, unknown) = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
-        assert_eq!(unknown, [""; 0]);
+        let config = read(&Cli::command(), "c.toml", text.as_bytes()).expect("a good file");
+        assert_eq!(config.unknown, [""; 0]);
         let args = ["rustorch", "run", "-p", "x"].iter().chain(args);
-        let cli = Cli::from_arg_matches(&command.get_matches_from(args)).expect("good arguments");
+        let matches = config.apply(Cli::command()).get_matches_from(args);
+        let cli = Cli::from_arg_matches(&matches).expect("good arguments");
         match cli.command {
             command::Command::Run(args) => args,
             _ => unreachable!(),
@@ -166,15 +186,15 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, expected: &str) {
-        let error = apply_text(Cli::command(), Path::new("c.toml"), text).expect_err("must be refused");
-        assert!(error.to_string().starts_with(expected), "{error}");
+        let error = read(&Cli::command(), "c.toml", text.as_bytes()).expect_err("must be refused");
+        assert!(error.starts_with(expected), "{error}");
     }
 
     #[test]
     fn the_file_gives_defaults_and_flags_win() {
         let text = "model = \"tiny\"\ntemp = 0.5\ntop_k = 1_0 # few\nraw = true\nmax-tokens = -1\n";
         let args = run(text, &["--top-k", "3"]);
-        assert_eq!(args.model.model.as_deref(), Some(Path::new("tiny")));
+        assert_eq!(args.model.model, Some(PathBuf::from("tiny")));
         assert_eq!((args.answers.sampling.temperature, args.answers.sampling.top_k), (0.5, 3));
         assert!(args.template.raw);
         assert_eq!(run(text, &[]).answers.sampling.top_k, 10);
@@ -200,9 +220,9 @@ mod tests {
     #[test]
     fn unknown_keys_are_named_and_change_nothing() {
         let text = "prompt = 1\ntopk = 3\nseed = 7\n";
-        let (_, unknown) = apply_text(Cli::command(), Path::new("c.toml"), text).expect("a good file");
+        let config = read(&Cli::command(), "c.toml", text.as_bytes()).expect("a good file");
         assert_eq!(
-            unknown,
+            config.unknown,
             [
                 "c.toml:1: unknown key `prompt` is ignored",
                 "c.toml:2: unknown key `topk` is ignored; did you mean top-k?"

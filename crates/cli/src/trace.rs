@@ -1,6 +1,7 @@
 //! `rustorch trace`: records what a model computes.
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,34 +14,33 @@ use trace::{Recording, Summary, Trace};
 use crate::args::{BackendArgs, CacheArgs, ModelArgs};
 use crate::placement::{BackendChoice, Placement};
 use crate::sequence::SequenceArgs;
-use crate::values::Layers;
+use crate::values::layer_range;
 use crate::{files, load, output};
 
-/// What traces name as their producer.
+/// The producer that traces name.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
 
-/// The arguments of `trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Values are named as llama.cpp names them: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
+Values are named as in llama.cpp: embd, attn_norm-0, Qcur_pre-0 (before RoPE), Qcur-0, ...,
 result_norm, result_output. The model runs twice: result_output.tapped is the output of the run
-whose values were recorded, result_output that of a run as everyone else gets it.
-tools/oracle has programs that record the same from llama.cpp and transformers.")]
+with recording, result_output that of a normal run. tools/oracle has programs that record the same
+values with llama.cpp and transformers.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
     sequence: SequenceArgs,
-    /// Only values whose names match this regular expression, anywhere in the name
+    /// Only values whose names contain a match of this regular expression
     #[arg(long, value_name = "REGEX", help_heading = "Values")]
     filter: Option<regex::Regex>,
     /// Only values of these decoder layers, such as 0-3 or 5
-    #[arg(long, value_name = "LAYERS", help_heading = "Values")]
-    layers: Option<Layers>,
+    #[arg(long, value_name = "LAYERS", value_parser = layer_range, help_heading = "Values")]
+    layers: Option<RangeInclusive<usize>>,
     /// Write the values to a safetensors file, float32 [positions, columns] each
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Print one JSON object instead of the table; null stands for infinities and for what is not a number
+    /// Print one JSON object instead of the table; infinities and NaN are null
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
@@ -58,11 +58,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::new(&file)?;
     let tokens = args.sequence.tokens(&file)?;
     let select = |name: &str| {
+        let of_layer = |range: &RangeInclusive<usize>| layer(name).is_some_and(|l| range.contains(&l));
         args.filter.as_ref().is_none_or(|filter| filter.is_match(name))
-            && args
-                .layers
-                .as_ref()
-                .is_none_or(|Layers(layers)| layer(name).is_some_and(|l| layers.contains(&l)))
+            && args.layers.as_ref().is_none_or(of_layer)
     };
     let recording = Recording {
         file: &file,
@@ -84,7 +82,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records on the backend asked for.
+/// Records on the chosen backend.
 pub(crate) fn record(
     recording: &Recording<'_>,
     choice: BackendChoice,
@@ -97,12 +95,11 @@ pub(crate) fn record(
     Placement::new(choice, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))
 }
 
-/// The decoder layer that a value belongs to, which ends its name: `Qcur-0`.
+/// The layer of a value, at the end of its name: `Qcur-0`.
 fn layer(name: &str) -> Option<usize> {
     name.rsplit_once('-')?.1.parse().ok()
 }
 
-/// What `--json` prints. Numbers that JSON does not have, such as the mean of nothing, are null.
 #[derive(Serialize)]
 struct Report<'a> {
     tokens: &'a [u32],

@@ -54,11 +54,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(file) => {
             report.bar.suspend(|| load::introduce(&args.model, &file));
             report.end("file", "good", &facts(&file), None);
-            let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
             let verifier = Verifier {
                 reference: &reference[0],
                 candidates: &candidates,
-                threads: threads.unwrap_or(NonZero::<usize>::MIN),
+                threads: load::threads(args.threads),
                 observe: &mut |event| match event {
                     Event::Begin(name) => report.begin(name),
                     Event::Progress(done, all) => report.progress(done, all),

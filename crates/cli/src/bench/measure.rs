@@ -1,4 +1,4 @@
-//! Timing: requests through the engine, as everyone's go, with scheduling and sampling.
+//! Times requests to the engine, with scheduling and sampling.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,14 @@ use indicatif::ProgressBar;
 use super::plan::{Kind, Test};
 use crate::interrupt::Answering;
 
-/// An engine that is timed.
 pub(super) struct Stopwatch<'a> {
     engine: Engine,
-    /// Its cache begins with what was filled in.
+    /// Its cache begins with the tokens of the depth.
     sequence: SequenceId,
-    /// Chooses the first token of each request: no two in a row share it, so that nothing but what was
-    /// filled in is found in the cache.
+    /// Chooses the first token of each request. Consecutive requests differ in it, so that they share only the tokens of the
+    /// depth.
     turn: usize,
-    /// How long it works before times count.
+    /// Minimum duration of untimed runs.
     warm_up: Duration,
     answering: &'a Answering,
     bar: &'a ProgressBar,
@@ -35,13 +34,13 @@ impl<'a> Stopwatch<'a> {
         Stopwatch { engine, sequence, turn: 0, warm_up, answering, bar }
     }
 
-    /// The tokens a second of `test`, `repetitions` times, after a prompt or a token that does not count. What lies before
-    /// is computed once. `None` when Ctrl-C was pressed.
+    /// Tokens per second of `test`, `repetitions` times, after an untimed run. The tokens of the depth are computed once.
+    /// `None` after Ctrl-C.
     pub(super) fn samples(&mut self, test: Test, repetitions: usize) -> anyhow::Result<Option<Vec<f64>>> {
-        if test.depth > 0 && !self.fill(test.depth)? {
+        if test.depth > 0 && self.request(self.before(test.depth), 1)?.is_none() {
             return Ok(None);
         }
-        // The first prompt is what touches its buffers first.
+        // Touches all buffers.
         let warm_up = if test.kind == Kind::Generation { Test { tokens: 1, ..test } } else { test };
         let start = Instant::now();
         if self.seconds(warm_up)?.is_none() {
@@ -63,22 +62,17 @@ impl<'a> Stopwatch<'a> {
         Ok(Some(samples))
     }
 
-    /// What kernels took since this was asked last.
+    /// The time of kernels since the last call.
     pub(super) fn timings(&self) -> Vec<Timing> {
         self.engine.runner().timings()
     }
 
-    /// Computes what lies before, unless it is there; false when Ctrl-C was pressed.
-    fn fill(&mut self, depth: usize) -> anyhow::Result<bool> {
-        Ok(self.request(self.before(depth), 1)?.is_some())
-    }
-
-    /// The time for `test` after what was filled in.
+    /// The time of `test`.
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
         let mut prompt = self.before(test.depth);
         let (more, new) = match test.kind {
             Kind::Prompt => (test.tokens, 1),
-            // The one token of the prompt is computed like those that follow it.
+            // The single token of the prompt is computed like those that follow.
             Kind::Generation => (1, test.tokens),
         };
         self.turn += 1;
@@ -89,7 +83,7 @@ impl<'a> Stopwatch<'a> {
         let seconds = start.elapsed().as_secs_f64();
         match reused {
             Some(reused) if reused != test.depth => {
-                bail!("{reused} tokens were found in the cache where {} were to be", test.depth)
+                bail!("{reused} tokens were in the cache, expected {}", test.depth)
             }
             reused => Ok(reused.map(|_| seconds)),
         }
@@ -101,8 +95,7 @@ impl<'a> Stopwatch<'a> {
         (0..depth).map(|i| token(104_729 * i, n_vocab)).collect()
     }
 
-    /// Runs a request that generates `new` tokens. Returns how many of its tokens were in the cache, or
-    /// `None` when Ctrl-C was pressed.
+    /// Generates `new` tokens. Returns how many tokens of the prompt were in the cache; `None` after Ctrl-C.
     fn request(&mut self, prompt: Vec<u32>, new: usize) -> anyhow::Result<Option<usize>> {
         let stop = Stop { ignore_eog: true, ..Stop::default() };
         let request = Request::new(prompt).sampling(Sampling::greedy()).stop(stop).max_tokens(new);
@@ -126,7 +119,6 @@ impl<'a> Stopwatch<'a> {
     }
 }
 
-/// A token, by number.
 fn token(number: usize, n_vocab: usize) -> u32 {
     u32::try_from(number % n_vocab.max(1)).unwrap_or(0)
 }

@@ -1,215 +1,161 @@
-//! What was measured, as a table, CSV or JSON.
+//! Measured rows as a table, CSV or JSON.
 
 use std::io::Write;
 
 use backend::Timing;
 use backend_cpu::Ceilings;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::plan::{Kind, Test};
 use super::table::markdown;
 use crate::output::{self, BOLD};
 
-/// What is the same in all rows.
+/// What all rows have in common.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Subject {
-    /// The file's name, or the shape of random weights.
+    /// The file name, or the shape of random weights.
     pub(super) model: String,
-    /// The formats of its weights, such as `Q4_K_M`.
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    /// Bytes of all tensors.
+    /// Such as `Q4_K_M`.
+    pub(super) r#type: &'static str,
+    /// Of all tensors.
     pub(super) size_bytes: u64,
     pub(super) parameters: u64,
     pub(super) processor: String,
     pub(super) isa: &'static str,
     pub(super) batch_size: usize,
     pub(super) cache_type: &'static str,
-    /// Whether weights are used in the file.
     pub(super) no_repack: bool,
     pub(super) version: &'static str,
 }
 
-/// One test on a number of threads.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    /// What computes, in words.
-    pub(super) backend: String,
-    /// Layers on a graphics processor.
-    pub(super) gpu_layers: usize,
-    pub(super) test: Test,
-    pub(super) threads: usize,
-    /// Tokens a second; not empty.
-    pub(super) samples: Vec<f64>,
-    /// What kernels took in all of them, when that was to be measured.
-    pub(super) kernels: Vec<Timing>,
-    /// Tokens a second at best, where that is known.
-    pub(super) ceiling: Option<f64>,
-    /// What the machine could do, when that was measured.
-    pub(super) machine: Option<Ceilings>,
-    /// From the file to an engine that is ready.
-    pub(super) load_seconds: f64,
-    /// Resident memory of this process.
-    pub(super) peak_memory_bytes: Option<u64>,
-    /// That part of what is resident at the end which is not the file's.
-    pub(super) anonymous_memory_bytes: Option<u64>,
-}
-
-impl Row {
-    fn median(&self) -> f64 {
-        let mut sorted = self.samples.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = |at: usize| sorted.get(at).copied().unwrap_or(f64::NAN);
-        (middle((sorted.len() - 1) / 2) + middle(sorted.len() / 2)) / 2.0
-    }
-
-    fn mean(&self) -> f64 {
-        self.samples.iter().sum::<f64>() / self.samples.len() as f64
-    }
-
-    /// Of the samples; 0 for one.
-    fn deviation(&self) -> f64 {
-        let mean = self.mean();
-        let squares: f64 = self.samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-        (squares / self.samples.len().saturating_sub(1).max(1) as f64).sqrt()
-    }
-
-    /// The median as a part of the ceiling.
-    fn share(&self) -> Option<f64> {
-        Some(self.median() / self.ceiling?)
-    }
-}
-
-/// How rows are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Style {
-    /// For people, as llama-bench prints it.
-    Table,
-    /// With a heading.
-    Csv,
-    /// An array of objects, with every sample.
-    Json,
-}
-
-/// Prints `rows` to stdout.
-pub(super) fn print(subject: &Subject, rows: &[Row], style: Style) -> anyhow::Result<()> {
-    match style {
-        Style::Json => {
-            let objects: Vec<Object<'_>> = rows.iter().map(|row| Object::new(subject, row)).collect();
-            return output::json(&objects);
-        }
-        Style::Csv => {
-            let mut out = output::stdout();
-            writeln!(out, "{}", COLUMNS.join(","))?;
-            for row in rows {
-                writeln!(out, "{}", fields(subject, row)?.map(|field| quoted(&field)).join(","))?;
-            }
-            out.flush()?;
-        }
-        Style::Table => {
-            let mut out = output::stdout();
-            let kernels = rows.iter().filter(|row| !row.kernels.is_empty());
-            for (number, table) in
-                std::iter::once(table(subject, rows)).chain(kernels.map(of_kernels)).enumerate()
-            {
-                if number > 0 {
-                    writeln!(out)?;
-                }
-                for (number, line) in table.iter().enumerate() {
-                    if number == 0 {
-                        writeln!(out, "{BOLD}{line}{BOLD:#}")?
-                    } else {
-                        writeln!(out, "{line}")?
-                    }
-                }
-            }
-            out.flush()?;
-        }
-    }
-    Ok(())
-}
-
-/// A row of `-o json`.
-#[derive(Serialize)]
-struct Object<'a> {
+/// A test on a number of threads.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row<'a> {
     #[serde(flatten)]
-    subject: &'a Subject,
-    backend: &'a str,
-    gpu_layers: usize,
-    threads: usize,
-    test: String,
+    pub(super) subject: &'a Subject,
+    pub(super) backend: String,
+    pub(super) gpu_layers: usize,
+    pub(super) threads: usize,
+    #[serde(serialize_with = "display")]
+    pub(super) test: Test,
     kind: Kind,
     tokens: usize,
     depth: usize,
     /// The median.
     tokens_per_second: f64,
     mean: f64,
+    /// Standard deviation of the samples; 0 for one.
     deviation: f64,
-    samples: &'a [f64],
-    kernels: Vec<Kernel<'a>>,
+    samples: Vec<f64>,
+    #[serde(serialize_with = "timings")]
+    pub(super) kernels: Vec<Timing>,
+    /// The highest possible rate in tokens per second, if known.
     ceiling: Option<f64>,
+    /// The median divided by the ceiling.
     share: Option<f64>,
-    machine: Option<Machine>,
-    load_seconds: f64,
-    peak_memory_bytes: Option<u64>,
-    anonymous_memory_bytes: Option<u64>,
+    #[serde(serialize_with = "rates")]
+    machine: Option<Ceilings>,
+    /// From the file to a ready engine.
+    pub(super) load_seconds: f64,
+    /// Resident memory of this process.
+    pub(super) peak_memory_bytes: Option<u64>,
+    /// Resident memory that is not of the file.
+    pub(super) anonymous_memory_bytes: Option<u64>,
 }
 
-/// What all calls of a kernel took in the samples.
-#[derive(Serialize)]
-struct Kernel<'a> {
-    what: &'a str,
-    calls: u64,
-    seconds: f64,
-    bytes: u64,
-    multiply_adds: u64,
+fn display<S: Serializer>(test: &Test, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(test)
 }
 
-impl<'a> From<&'a Timing> for Kernel<'a> {
-    fn from(timing: &'a Timing) -> Kernel<'a> {
-        let Timing { ref what, calls, seconds, bytes, multiply_adds } = *timing;
-        Kernel { what, calls, seconds, bytes, multiply_adds }
-    }
+fn timings<S: Serializer>(timings: &[Timing], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(timings.iter().map(|Timing { what, calls, seconds, bytes, multiply_adds }| {
+        json!({ "what": what, "calls": calls, "seconds": seconds, "bytes": bytes, "multiply_adds": multiply_adds })
+    }))
 }
 
-/// The ceilings of the machine.
-#[derive(Serialize)]
-struct Machine {
-    int8_macs_per_second: Option<f64>,
-    f32_macs_per_second: Option<f64>,
-    read_bytes_per_second: f64,
+fn rates<S: Serializer>(machine: &Option<Ceilings>, serializer: S) -> Result<S::Ok, S::Error> {
+    let rates = machine.map(|machine| {
+        json!({
+            "int8_macs_per_second": machine.int8_macs_per_second,
+            "f32_macs_per_second": machine.f32_macs_per_second,
+            "read_bytes_per_second": machine.read_bytes_per_second,
+        })
+    });
+    rates.serialize(serializer)
 }
 
-impl<'a> Object<'a> {
-    fn new(subject: &'a Subject, row: &'a Row) -> Object<'a> {
-        let Test { kind, tokens, depth } = row.test;
-        Object {
+impl<'a> Row<'a> {
+    /// `samples`, in tokens per second, must not be empty.
+    pub(super) fn new(subject: &'a Subject, threads: usize, test: Test, samples: Vec<f64>) -> Row<'a> {
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+        let Test { kind, tokens, depth } = test;
+        Row {
             subject,
-            backend: &row.backend,
-            gpu_layers: row.gpu_layers,
-            threads: row.threads,
-            test: row.test.to_string(),
+            backend: String::new(),
+            gpu_layers: 0,
+            threads,
+            test,
             kind,
             tokens,
             depth,
-            tokens_per_second: row.median(),
-            mean: row.mean(),
-            deviation: row.deviation(),
-            samples: &row.samples,
-            kernels: row.kernels.iter().map(Kernel::from).collect(),
-            ceiling: row.ceiling,
-            share: row.share(),
-            machine: row.machine.map(|machine| Machine {
-                int8_macs_per_second: machine.int8_macs_per_second,
-                f32_macs_per_second: machine.f32_macs_per_second,
-                read_bytes_per_second: machine.read_bytes_per_second,
-            }),
-            load_seconds: row.load_seconds,
-            peak_memory_bytes: row.peak_memory_bytes,
-            anonymous_memory_bytes: row.anonymous_memory_bytes,
+            tokens_per_second: median,
+            mean,
+            deviation: (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt(),
+            samples,
+            kernels: Vec::new(),
+            ceiling: None,
+            share: None,
+            machine: None,
+            load_seconds: 0.0,
+            peak_memory_bytes: None,
+            anonymous_memory_bytes: None,
         }
     }
+
+    pub(super) fn set_limits(&mut self, machine: Ceilings, ceiling: Option<f64>) {
+        (self.machine, self.ceiling) = (Some(machine), ceiling);
+        self.share = ceiling.map(|ceiling| self.tokens_per_second / ceiling);
+    }
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Style {
+    /// In the manner of llama-bench
+    Table,
+    /// With a heading
+    Csv,
+    /// An array of objects, with every sample
+    Json,
+}
+
+pub(super) fn print(rows: &[Row<'_>], style: Style) -> anyhow::Result<()> {
+    if style == Style::Json {
+        return output::json(&rows);
+    }
+    let mut out = output::stdout();
+    if style == Style::Csv {
+        writeln!(out, "{}", COLUMNS.join(","))?;
+        for row in rows {
+            writeln!(out, "{}", fields(row)?.map(|field| quoted(&field)).join(","))?;
+        }
+        return Ok(out.flush()?);
+    }
+    let kernels = rows.iter().filter(|row| !row.kernels.is_empty()).map(of_kernels);
+    for (number, table) in std::iter::once(table(rows)).chain(kernels).enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        let (heading, lines) = table.split_first().expect("a table has a heading");
+        writeln!(out, "{BOLD}{heading}{BOLD:#}")?;
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    }
+    Ok(out.flush()?)
 }
 
 /// The columns of `-o csv`.
@@ -236,9 +182,9 @@ const COLUMNS: [&str; 20] = [
     "gpu_layers",
 ];
 
-/// The columns of a row: what JSON has under these names.
-fn fields(subject: &Subject, row: &Row) -> anyhow::Result<[String; COLUMNS.len()]> {
-    let object = serde_json::to_value(Object::new(subject, row))?;
+/// The JSON values of [`COLUMNS`].
+fn fields(row: &Row<'_>) -> anyhow::Result<[String; COLUMNS.len()]> {
+    let object = serde_json::to_value(row)?;
     Ok(COLUMNS.map(|name| match &object[name] {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -256,15 +202,16 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// The lines of a table in Markdown, numbers to the right.
-fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
+/// The lines of a Markdown table.
+fn table(rows: &[Row<'_>]) -> Vec<String> {
     let heading =
         ["model", "type", "size", "params", "backend", "threads", "test", "t/s", "ceiling", "share"];
     let cells = rows.iter().map(|row| {
+        let subject = row.subject;
         let unknown = || "?".to_owned();
         [
             output::abbreviated(&subject.model, 40).replace('|', "\\|"),
-            subject.kind.clone(),
+            subject.r#type.to_owned(),
             output::size(subject.size_bytes),
             output::count(usize::try_from(subject.parameters).unwrap_or(usize::MAX)),
             match &*row.backend {
@@ -274,17 +221,17 @@ fn table(subject: &Subject, rows: &[Row]) -> Vec<String> {
             },
             row.threads.to_string(),
             row.test.to_string(),
-            format!("{:.2} ± {:.2}", row.mean(), row.deviation()),
+            format!("{:.2} ± {:.2}", row.mean, row.deviation),
             row.ceiling.map_or_else(unknown, |ceiling| format!("{ceiling:.1}")),
-            row.share().map_or_else(unknown, |share| format!("{:.1} %", 100.0 * share)),
+            row.share.map_or_else(unknown, |share| format!("{:.1} %", 100.0 * share)),
         ]
     });
     let lines: Vec<[String; 10]> = std::iter::once(heading.map(str::to_owned)).chain(cells).collect();
     markdown(&lines, &[2, 3, 5, 7, 8, 9])
 }
 
-/// What kernels took in a test, the longest first.
-fn of_kernels(row: &Row) -> Vec<String> {
+/// The time of each kernel in a test, the longest first.
+fn of_kernels(row: &Row<'_>) -> Vec<String> {
     let mut kernels: Vec<&Timing> = row.kernels.iter().collect();
     kernels.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     let all: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
@@ -315,7 +262,7 @@ mod tests {
     fn subject() -> Subject {
         Subject {
             model: "a, \"b\"|.gguf".into(),
-            kind: "Q4_K_M".into(),
+            r#type: "Q4_K_M",
             size_bytes: 667_000_000,
             parameters: 1_100_048_384,
             processor: "a processor".into(),
@@ -327,37 +274,29 @@ mod tests {
         }
     }
 
-    fn row(samples: &[f64], ceiling: Option<f64>) -> Row {
-        Row {
-            backend: "cpu".into(),
-            gpu_layers: 0,
-            test: Test { kind: Kind::Prompt, tokens: 512, depth: 4096 },
-            threads: 2,
-            samples: samples.to_vec(),
-            kernels: Vec::new(),
-            ceiling,
-            machine: Some(CEILINGS),
-            load_seconds: 0.25,
-            peak_memory_bytes: None,
-            anonymous_memory_bytes: None,
-        }
+    fn row<'a>(subject: &'a Subject, samples: &[f64], ceiling: Option<f64>) -> Row<'a> {
+        let test = Test { kind: Kind::Prompt, tokens: 512, depth: 4096 };
+        let mut row = Row::new(subject, 2, test, samples.to_vec());
+        (row.backend, row.load_seconds) = ("cpu".into(), 0.25);
+        row.set_limits(CEILINGS, ceiling);
+        row
     }
 
     #[test]
     fn statistics_by_hand() {
-        let row = row(&[4.0, 1.0, 2.0, 9.0], Some(12.0));
-        assert_eq!((row.median(), row.mean()), (3.0, 4.0));
+        let subject = subject();
+        let many = row(&subject, &[4.0, 1.0, 2.0, 9.0], Some(12.0));
+        assert_eq!((many.tokens_per_second, many.mean), (3.0, 4.0));
         // Squares 0 + 9 + 4 + 25 over 3.
-        assert_eq!(row.deviation(), (38.0f64 / 3.0).sqrt());
-        assert_eq!(row.share(), Some(0.25));
-        let one = super::tests::row(&[5.0], None);
-        assert_eq!((one.median(), one.deviation(), one.share()), (5.0, 0.0, None));
+        assert_eq!(many.deviation, (38.0f64 / 3.0).sqrt());
+        assert_eq!(many.share, Some(0.25));
+        let one = row(&subject, &[5.0], None);
+        assert_eq!((one.tokens_per_second, one.deviation, one.share), (5.0, 0.0, None));
     }
 
     #[test]
     fn an_object_says_all() {
-        let (subject, row) = (subject(), row(&[1.0, 3.0], Some(4.0)));
-        let json = serde_json::to_value(Object::new(&subject, &row)).expect("JSON");
+        let json = serde_json::to_value(row(&subject(), &[1.0, 3.0], Some(4.0))).expect("JSON");
         for (key, expected) in [
             ("type", serde_json::json!("Q4_K_M")),
             ("threads", serde_json::json!(2)),
@@ -384,7 +323,9 @@ mod tests {
             bytes: 3_000_000_000,
             multiply_adds: 6_000_000_000,
         };
-        let row = Row { kernels: vec![kernel("short", 0.5), kernel("long", 1.5)], ..row(&[1.0], None) };
+        let subject = subject();
+        let kernels = vec![kernel("short", 0.5), kernel("long", 1.5)];
+        let row = Row { kernels, ..row(&subject, &[1.0], None) };
         let lines = of_kernels(&row);
         let cells = |at: usize| lines[at].split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
         assert_eq!(cells(0)[1..7], ["kernels of pp512 @ d4096", "times", "µs", "GB/s", "GMAC/s", "share"]);
@@ -394,7 +335,7 @@ mod tests {
 
     #[test]
     fn fields_with_commas_are_quoted() {
-        let fields = fields(&subject(), &row(&[1.0], None)).expect("JSON");
+        let fields = fields(&row(&subject(), &[1.0], None)).expect("JSON");
         assert_eq!(quoted(&fields[0]), "\"a, \"\"b\"\"|.gguf\"");
         assert_eq!(fields[6], "f16");
         assert_eq!(fields[9], "pp512 @ d4096");
@@ -403,7 +344,8 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let lines = table(&subject(), &[row(&[1.0, 3.0], Some(4.0)), row(&[100.0], None)]);
+        let subject = subject();
+        let lines = table(&[row(&subject, &[1.0, 3.0], Some(4.0)), row(&subject, &[100.0], None)]);
         assert_eq!(lines.len(), 4);
         let width = lines[0].chars().count();
         assert!(lines.iter().all(|line| line.chars().count() == width), "{lines:#?}");

@@ -1,6 +1,6 @@
-//! Tables in Markdown, for people.
+//! Markdown tables.
 
-/// The lines of a table, of which the first is the heading; columns whose number is in `numbers` go to the right.
+/// The lines of a table whose first row is the heading; columns in `numbers` are right-aligned.
 pub(super) fn markdown<const N: usize>(lines: &[[String; N]], numbers: &[usize]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|at| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0));

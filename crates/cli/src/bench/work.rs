@@ -1,4 +1,4 @@
-//! What a test has to compute and to read, and how fast a machine could do that at best.
+//! The multiply-adds and bytes of a test, and the speed that a machine allows at most.
 
 use backend::KvFormat;
 use backend_cpu::Ceilings;
@@ -7,39 +7,37 @@ use quant::Format;
 
 use super::plan::{Kind, Test};
 
-/// What a model takes for each token.
+/// The cost of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {
     linears: Vec<Linear>,
     attentions: Vec<Attention>,
 }
 
-/// Attention of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Attention {
-    /// Multiply-adds of QK and PV for each position that a token sees.
+    /// Multiply-adds of QK and PV per visible position.
     macs: f64,
-    /// Bytes of keys and values of a position.
+    /// Bytes of K and V per position.
     bytes: f64,
-    /// Positions that a token sees, at most.
+    /// Maximum number of visible positions.
     window: Option<usize>,
 }
 
-/// A matrix that rows are multiplied with: that of a linear layer, or those of the experts that a row uses.
+/// The matrix of a linear layer, or those of the experts that a row uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Linear {
-    /// Multiply-adds for a row.
+    /// Multiply-adds per row.
     macs: f64,
-    /// Of its weight.
     bytes: f64,
-    /// Whether its products are of 8-bit integers, not of f32.
+    /// Multiplies 8-bit integers, not f32.
     is_int8: bool,
-    /// Whether it is computed for every token, not only for output rows.
+    /// Is computed for every token, not only for output rows.
     every_token: bool,
 }
 
 impl Work {
-    /// That of `graph`, whose weights are in the formats that `format_of` says.
+    /// The work of `graph` with weights in the formats of `format_of`.
     pub(super) fn of(graph: &Graph, kv: KvFormat, format_of: impl Fn(&str) -> Option<Format>) -> Work {
         let mut work = Work { linears: Vec::new(), attentions: Vec::new() };
         for (id, value) in graph.values() {
@@ -65,7 +63,7 @@ impl Work {
         work
     }
 
-    /// The tokens a second of `test` that `ceilings` would allow, when they say so.
+    /// The tokens per second of `test` that `ceilings` allow, if they are known.
     pub(super) fn ceiling(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
         let tokens = test.tokens as f64;
         let seconds = match test.kind {
@@ -75,7 +73,7 @@ impl Work {
         (seconds > 0.0).then(|| tokens / seconds)
     }
 
-    /// The time for a prompt's multiply-adds. Only its last token is an output row.
+    /// The time of a prompt's multiply-adds. Only its last token is an output row.
     fn prompt_seconds(&self, test: Test, ceilings: &Ceilings) -> Option<f64> {
         let mut int8 = 0.0;
         let mut f32: f64 = self.attentions.iter().map(|layer| layer.macs * visible(test, layer.window)).sum();
@@ -87,8 +85,7 @@ impl Work {
         Some(time(int8, ceilings.int8_macs_per_second)? + time(f32, ceilings.f32_macs_per_second)?)
     }
 
-    /// What is read to generate: all weights for each token but the embedding, of which one row is, and
-    /// the keys and values that the token sees.
+    /// The bytes read to generate: for each token all weights except the embedding, and the visible keys and values.
     fn generation_bytes(&self, test: Test) -> f64 {
         let weights: f64 = self.linears.iter().map(|linear| linear.bytes).sum();
         let kv: f64 = self.attentions.iter().map(|layer| layer.bytes * visible(test, layer.window)).sum();
@@ -96,7 +93,7 @@ impl Work {
     }
 }
 
-/// How many positions the tokens of a test see, all tokens together: those before and themselves, in the window.
+/// The number of visible positions, summed over the tokens of a test.
 fn visible(test: Test, window: Option<usize>) -> f64 {
     let seen = (1..=test.tokens).map(|token| (test.depth + token).min(window.unwrap_or(usize::MAX)));
     seen.map(|positions| positions as f64).sum()

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use backend::{KvLayout, PAGE, Taps, host_memory};
+use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
 use engine::Model;
 use gguf::{Gguf, UnsupportedTensor};
 use graph::{Graph, Group};
@@ -17,7 +17,7 @@ use runner::Workload;
 use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
-use crate::args::{ContextArgs, ModelArgs, WeightsArgs};
+use crate::args::{ContextArgs, CpuArgs, ModelArgs, WeightsArgs};
 use crate::backends;
 use crate::placement::{self, Read};
 use crate::registry::BackendName;
@@ -243,7 +243,10 @@ impl From<Choice> for Decision {
 /// What an engine on the CPU backend would hold.
 fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
-    let host = backends::host(BackendName::CPU, args.weights.into());
+    let host = backends::host(
+        BackendName::CPU,
+        OpenOptions::from(CpuArgs { threads: None, isa: None, weights: args.weights }),
+    );
     let cpu = host.open()?;
     let n_ctx = options.layout(model)?.limits.n_ctx;
     let (held, kv_groups) = placement::of_engine(model, &options, Read::LAST, |workload| {

@@ -109,9 +109,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
     let begin = Instant::now();
     if !args.dry_run {
-        let threads =
-            args.threads.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN);
-        write(&plan, &target, threads)?;
+        write(&plan, &target, load::threads(args.threads))?;
     }
     let output = args.output.display().to_string();
     let report = Report::new(&file, output, &recipe, &plan, (!args.dry_run).then(|| begin.elapsed()))?;

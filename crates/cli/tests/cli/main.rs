@@ -5,6 +5,7 @@ mod chat;
 mod common;
 mod compare;
 mod embedded;
+mod fuzzed;
 mod gpu;
 mod imatrix;
 mod inspect;

@@ -1,0 +1,87 @@
+//! The `rustorch` program. It is a library so that its reader of configuration files can be fuzzed.
+
+mod advice;
+mod args;
+mod argv;
+mod backends;
+mod bench;
+mod chat;
+mod command;
+mod compare;
+mod completions;
+mod debug;
+mod devices;
+mod files;
+mod folders;
+mod generate;
+mod inspect;
+mod interrupt;
+mod llama_cpp;
+mod load;
+mod logits;
+mod mistakes;
+mod npy;
+mod output;
+mod perplexity;
+mod placement;
+mod quantize;
+mod registry;
+mod run;
+mod sampling;
+mod sequence;
+mod settings;
+mod synth;
+mod terminal;
+mod tokenize;
+mod trace;
+mod values;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use command::{Cli, Command};
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    if let Err(error) = gguf::survive_truncation() {
+        tracing::warn!("a model file that shrinks while it is in use will end the program: {error}");
+    }
+    match command::parse().and_then(run) {
+        Ok(code) => code,
+        Err(error) => output::fail(&error),
+    }
+}
+
+/// Reads a configuration file and applies it to the command `chat`.
+///
+/// # Errors
+/// Names `file`, the line and the key.
+pub fn check_config(file: &str, bytes: &[u8]) -> Result<(), String> {
+    let mut command = command::all();
+    let config = settings::read(&command, file, bytes)?;
+    command = config.apply(command);
+    command.try_get_matches_from(["rustorch", "chat"]).map(drop).map_err(|error| error.to_string())
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    output::start_tracing(cli.verbose);
+    match cli.command {
+        Command::Chat(args) => chat::run(args, cli.verbose),
+        Command::Run(args) => run::run(args, cli.verbose),
+        Command::Logits(args) => logits::run(args),
+        Command::Perplexity(args) => perplexity::run(args),
+        Command::Quantize(args) => quantize::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::Synth(args) => synth::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Compare(args) => Ok(compare::run(&args)),
+        Command::Tokenize(args) => tokenize::tokenize(args),
+        Command::Detokenize(args) => tokenize::detokenize(args),
+        Command::Inspect(args) => inspect::run(args),
+        Command::Devices(args) => devices::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
+    }
+}
