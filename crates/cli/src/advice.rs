@@ -1,11 +1,10 @@
-//! What to do about an error of a library, in the words of this program: its flags and commands. Libraries say what went
-//! wrong and name a remedy; nothing but this file says which flag that is.
+//! Advice about errors of libraries. Libraries name a remedy; only this file knows the flags.
 
 use backend::Remedy;
 use engine::{Error, Refusal, RequestError};
 use runner::placement::{InsufficientMemory, PlacementError};
 
-/// What the user can do about it, when there is more to say than the error does.
+/// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(insufficient_memory) = error.chain().find_map(insufficient_memory) {
         return Some(advice_on_insufficient_memory(insufficient_memory));
@@ -14,22 +13,22 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
         return of_fault(fault).map(str::to_owned);
     }
     if let Some(eval::Error::NotFinite { .. }) = error.downcast_ref() {
-        return Some("`rustorch verify` says whether weights or kernels are to blame".to_owned());
+        return Some("`rustorch verify` checks weights and kernels".to_owned());
     }
     let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
-        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N makes the context larger",
+        Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N enlarges the context",
         Error::ConversationFull { .. } => {
-            "-c N makes the context larger; in a chat, /drop forgets the oldest message, /clear all of them, and \
-             --context-shift does so by itself"
+            "-c N enlarges the context; in a chat, /drop removes the oldest message, /clear all, and --context-shift \
+             does so automatically"
         }
         Error::Option { name: "n_ctx", .. } | Error::TrainedContext { .. } => "-c N sets the context",
-        Error::Template(_) => "--raw sends text without the template; in a chat, /toggle does",
+        Error::Template(_) => "--raw uses the text without the template; in a chat, /toggle turns it off",
         _ => return None,
     };
     Some(advice.to_owned())
 }
 
-/// What a backend has said, if that is what went wrong.
+/// The error of a backend in the chain.
 pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
     error.chain().find_map(|cause| {
         let of_engine = match cause.downcast_ref() {
@@ -61,47 +60,42 @@ fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Opti
 
 fn advice_on_insufficient_memory(insufficient_memory: &InsufficientMemory) -> String {
     let fitting = insufficient_memory.fitting;
-    format!("use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model of fewer bits")
+    format!("use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits")
 }
 
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {
     Some(match fault {
         backend::Error::OutOfMemory { remedy, .. } => return of_remedy(*remedy),
         backend::Error::OverBudget { remedy: Remedy::SmallerContext | Remedy::SmallerBatch, .. } => {
-            "-c N with fewer tokens of context and -b N with fewer rows take less memory; --memory SIZE allows more"
+            "a smaller context (-c N) or batch (-b N) takes less memory; --memory SIZE allows more"
         }
         backend::Error::OverBudget { remedy, .. } => return of_remedy(*remedy),
         backend::Error::Device { .. } => {
-            "--backend cpu needs no such device; in a chat, /backend cpu goes on with the conversation"
+            "use --backend cpu, or in a chat /backend cpu, which continues the conversation"
         }
-        backend::Error::Cut { .. } => {
-            "-ngl auto or -ngl all cuts the model where it can be cut, or not at all"
-        }
+        backend::Error::Cut { .. } => "-ngl auto or -ngl all splits the model only where possible",
         _ => return None,
     })
 }
 
-/// A remedy by its flags.
 fn of_remedy(remedy: Remedy) -> Option<&'static str> {
     Some(match remedy {
         Remedy::SmallerContext => {
-            "-c N with fewer tokens takes less memory, -ngl N with fewer layers less of a graphics processor's"
+            "a smaller context (-c N) takes less memory, fewer layers (-ngl N) less GPU memory"
         }
-        Remedy::SmallerBatch => "-b N with fewer tokens takes less memory",
+        Remedy::SmallerBatch => "a smaller batch (-b N) takes less memory",
         Remedy::SmallerModel => {
-            "`rustorch quantize` writes a model in fewer bits; -c N with fewer tokens takes less, too"
+            "`rustorch quantize` makes the model smaller; a smaller context (-c N) takes less memory, too"
         }
         Remedy::LeaveWeightsInFile => {
-            "--no-repack leaves weights in the file; `rustorch quantize` writes a model in fewer bits"
+            "--no-repack leaves weights in the file; `rustorch quantize` makes the model smaller"
         }
-        Remedy::FewerLayers => {
-            "-ngl N with fewer layers takes less of a graphics processor's memory, -c N with fewer tokens as well"
-        }
+        Remedy::FewerLayers => "fewer layers (-ngl N) or a smaller context (-c N) take less GPU memory",
         Remedy::UseCpu => "--backend cpu computes it",
         Remedy::RaiseLimit => {
-            "--gpu-memory with more allows it; -ngl N with fewer layers or -c N with fewer tokens takes less"
+            "--gpu-memory allows more; fewer layers (-ngl N) or a smaller context (-c N) take less"
         }
-        // One that this program has no flag for; the error itself says it.
+        // No flag helps.
         _ => return None,
     })
 }
@@ -112,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever crate hands on what a backend said, and whatever it was doing, the flags are the same.
+    /// The advice does not depend on the crate that passes the error on.
     #[test]
     fn a_remedy_is_found_in_any_chain() {
         let (memory, remedy) = (MemoryKind::Device, Remedy::RaiseLimit);

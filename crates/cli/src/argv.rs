@@ -1,12 +1,10 @@
-//! What is done to the command line before clap sees it.
+//! Rewrites the command line for clap.
 //!
-//! - A long name may have one dash, as llama.cpp's users type it: `-sys` becomes `--sys`.
-//! - The command may be left out: `run` is meant when there is a prompt, else `chat`. It may also come
-//!   after its options.
-//! - A word with one dash that is no option becomes one with two, so that clap names all of it.
+//! - Long names may have one dash, as in llama.cpp: `-sys` becomes `--sys`.
+//! - The command may follow its options, or be omitted: it is `run` if there is a prompt, else `chat`.
+//! - An unknown word with one dash gets two, so that clap's error names all of it.
 //!
-//! Names and whether they take values are clap's own, so there is no second table. Values are never
-//! touched.
+//! Names, and whether they take values, come from clap. Values are never changed.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -17,13 +15,13 @@ use clap::{Arg, Command};
 
 use crate::llama_cpp::SWITCH;
 
-/// The names of the options that give a prompt.
+/// Options that give a prompt.
 const PROMPTS: [&str; 3] = ["prompt", "file", "tokens"];
 
-/// llama.cpp's option for a chat, even where there is a prompt.
+/// llama.cpp's option for a chat even with a prompt.
 const CHAT: &str = "conversation";
 
-/// The arguments as clap is to read them; the first is the program.
+/// The arguments for clap; the first is the program.
 pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Command) -> Vec<OsString> {
     let flags = Flags::new(command);
     let mut args = args.into_iter().peekable();
@@ -33,7 +31,7 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     let mut is_chat = false;
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().filter(|text| text.len() > 1 && text.starts_with('-')) else {
-            // After an option that is not known, it may be the option's value.
+            // After an unknown option, it may be the option's value.
             let is_name = unknown.is_empty() || is_command(&arg, command);
             named = named.or(is_name.then_some(rewritten.len()));
             rewritten.push(arg);
@@ -82,7 +80,7 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     rewritten
 }
 
-/// Makes of `-mg`, which is no option, `--mg`, so that clap does not take it for `-m g`.
+/// Turns the unknown option `-mg` into `--mg`, so that clap does not read `-m g`.
 fn spell_out(arg: &mut OsString) {
     let word = arg.to_str().and_then(|text| text.strip_prefix('-'));
     let is_word = |word: &&str| !word.starts_with('-') && word.chars().take(2).all(char::is_alphabetic);
@@ -95,13 +93,13 @@ fn is_command(name: &OsStr, command: &Command) -> bool {
     name.to_str().is_some_and(|name| command.find_subcommand(name).is_some())
 }
 
-/// Whether what begins with a dash can be the text that the command `name` takes.
+/// Whether the command `name` takes a text that may begin with a dash.
 fn takes_dashes(name: &OsStr, command: &Command) -> bool {
     let command = name.to_str().and_then(|name| command.find_subcommand(name));
     command.is_some_and(|command| command.get_positionals().any(Arg::is_allow_hyphen_values_set))
 }
 
-/// Whether the command `name` takes text that may begin with a dash, and has no option `id`.
+/// The same, if it has no option `id`.
 fn takes_as_text(name: &OsStr, id: &str, command: &Command) -> bool {
     let own = name.to_str().and_then(|name| command.find_subcommand(name));
     takes_dashes(name, command)
@@ -110,14 +108,12 @@ fn takes_as_text(name: &OsStr, id: &str, command: &Command) -> bool {
         })
 }
 
-/// What must be known of an option to tell it from a value.
 #[derive(Clone, Copy)]
 struct Flag<'a> {
     id: &'a str,
     takes: Takes,
 }
 
-/// What follows an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -141,8 +137,7 @@ impl Takes {
         }
     }
 
-    /// Whether `rest`, directly behind the letter of an option, is its value. Where it could as well be
-    /// the rest of a word, such as an option of llama.cpp that is not known here, it is none.
+    /// Whether `rest`, right after the letter of an option, is its value, rather than the rest of an unknown word.
     fn begins(self, rest: &str) -> bool {
         match self {
             Takes::Nothing | Takes::Switch => false,
@@ -152,12 +147,10 @@ impl Takes {
     }
 }
 
-/// An option as it was typed.
 struct Typed<'a> {
     id: &'a str,
-    /// How clap is to read it.
+    /// The text for clap.
     text: String,
-    /// What follows in the next argument.
     takes: Takes,
 }
 
@@ -168,7 +161,7 @@ struct Flags<'a> {
 
 impl<'a> Flags<'a> {
     fn new(command: &'a Command) -> Flags<'a> {
-        // Clap adds these two when it reads the arguments.
+        // clap adds these two later.
         let own = [("help", 'h'), ("version", 'V')];
         let own = own.map(|(id, short)| (Flag { id, takes: Takes::Nothing }, short));
         let mut flags = Flags {
@@ -179,7 +172,7 @@ impl<'a> Flags<'a> {
             let flag = Flag { id: arg.get_id().as_str(), takes: Takes::of(arg) };
             let names = arg.get_long_and_visible_aliases().unwrap_or_default();
             let hidden = arg.get_all_aliases().unwrap_or_default();
-            // `chat` and `run` come first: what they take is meant where no command is named.
+            // Options of `chat` and `run`, which come first, take precedence.
             for name in names.into_iter().chain(hidden) {
                 flags.long.entry(name).or_insert(flag);
             }
@@ -190,7 +183,7 @@ impl<'a> Flags<'a> {
         flags
     }
 
-    /// The option that `text`, which begins with a dash, names.
+    /// The option in `text`, which begins with a dash.
     fn find(&self, text: &str) -> Option<Typed<'a>> {
         let name = text.trim_start_matches('-');
         let (long, has_value) = match name.split_once('=') {
@@ -211,7 +204,7 @@ impl<'a> Flags<'a> {
             if takes.begins(rest) {
                 return last.map(|last| Typed { takes: Takes::Nothing, ..last });
             }
-            // Nothing follows a question: `-hf` is an option of llama.cpp.
+            // `-hf` is an option of llama.cpp, not `-h -f`.
             if (takes != Takes::Nothing || ["help", "version"].contains(&flag.id)) && !rest.is_empty() {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! `rustorch compare`: where two runs first differ, and why.
+//! `rustorch compare`: finds where two runs first differ, and why.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,25 +23,23 @@ use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
 use crate::{files, load, output};
 
-/// The exit status when the runs differ.
+/// The exit code if the runs differ.
 const DIFFER: u8 = 1;
 
-/// The exit status when it cannot be found out.
+/// The exit code if they cannot be compared.
 const TROUBLE: u8 = 2;
 
-/// The arguments of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A is the run to check. Each side is a trace (of `rustorch trace` or of a program in
-tools/oracle) or a backend that computes the model now: A from --a, B from --b. With one trace and
-neither, B is the reference backend.
+A is the run to check. Each side is a trace (of `rustorch trace` or a program in tools/oracle) or a
+backend that computes the model now (--a, --b). By default, B is the reference backend.
 
-With a model, the reference backend computes each operation of A again on the inputs that A had.
-The first whose own error is beyond the limit of one operation is failing; the error of its inputs
-does not count. Two traces of the embedded model find it in the program; without the model of a
-trace, only accumulated error is known.
+With a model, the reference backend recomputes each operation of A on the inputs recorded in A. The
+first operation whose own error exceeds the limit of one operation fails; errors of its inputs do
+not count. Traces of the embedded model need no -m; without a model, only accumulated errors are
+known.
 
-Exit status: 0 nothing is wrong, 1 something is, 2 it could not be found out.")]
+Exit code: 0 if nothing is wrong, 1 if something is, 2 if the runs cannot be compared.")]
 pub(crate) struct Args {
     /// Traces: A, then B
     #[arg(value_name = "TRACE", num_args = 0..=2)]
@@ -54,10 +52,10 @@ pub(crate) struct Args {
     /// Record B now, on this backend
     #[arg(long, value_enum, value_name = "BACKEND", help_heading = "Sides")]
     b: Option<BackendName>,
-    /// Token ids, such as 1,15043, when neither side is a trace
+    /// Token ids, such as 1,15043, if neither side is a trace
     #[arg(long, value_name = "IDS", help_heading = "Sides", conflicts_with = "prompt")]
     tokens: Option<TokenIds>,
-    /// Text in their place, taken as it is without a chat template
+    /// Text instead of token ids, without a chat template
     #[arg(short, long, value_name = "TEXT", help_heading = "Sides", allow_hyphen_values = true)]
     prompt: Option<String>,
     #[command(flatten)]
@@ -66,19 +64,18 @@ pub(crate) struct Args {
     cpu: CpuArgs,
     #[command(flatten)]
     cache: CacheArgs,
-    /// Tokens that are computed at once where a side is computed now
+    /// Maximum number of tokens per step of a side that is computed now
     #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
     #[arg(value_parser = from_1_to::<65536>)]
     batch_size: NonZero<usize>,
-    /// Write a page with a chart and the table; it needs nothing from outside
+    /// Write a self-contained page with a chart and the table
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     html: Option<PathBuf>,
-    /// Print one JSON object; null stands for infinities and for what is not a number
+    /// Print one JSON object; infinities and NaN are null
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
-/// One side of the comparison, as the command line says it.
 enum Side<'a> {
     Trace(&'a Path),
     Backend(BackendName),
@@ -98,7 +95,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn compare(args: &Args) -> anyhow::Result<Report> {
     let sides = sides(args)?;
     let records = sides.iter().any(|side| matches!(side, Side::Backend(_)));
-    // Without a trace there must be a model; the embedded one if none is named.
     let file = match records || args.model.model.is_some() {
         true => Some(load::file(&args.model)?),
         false => of_embedded(args)?,
@@ -113,7 +109,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         page(path, &read)?;
     }
     interrupt::install()?;
-    let folder = TempFolder::new().context("cannot make a folder for traces")?;
+    let folder = TempFolder::new().context("cannot create a temporary folder")?;
     let tokens = tokens(args, &sides, file.as_ref())?;
     let mut traces = Vec::new();
     for (name, side) in ["a", "b"].into_iter().zip(&sides) {
@@ -129,7 +125,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
             }
             (Side::Trace(path), ..) => Trace::open(path)?,
         });
-        // Before B is computed: another model need not even have A's tokens.
+        // Before B is computed: another model may lack A's tokens.
         if let (Some(file), [a]) = (&file, &traces[..]) {
             check_model(file, a)?;
         }
@@ -149,31 +145,28 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What A and B are.
 fn sides(args: &Args) -> Result<[Side<'_>; 2], Usage> {
     let backend = |name: Option<BackendName>| name.map(Side::Backend);
     let usage = |message: &str| Err(Usage(message.to_owned()));
     Ok(match (&args.traces[..], backend(args.a), backend(args.b)) {
         ([a, b], None, None) => [Side::Trace(a), Side::Trace(b)],
-        ([_, _], ..) => return usage("two traces and a backend are three sides: leave one away"),
+        ([_, _], ..) => return usage("two traces and a backend are three sides: omit one"),
         ([a], None, b) => [Side::Trace(a), b.unwrap_or(Side::Backend(BackendName::REFERENCE))],
         ([b], Some(a), None) => [a, Side::Trace(b)],
-        ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: leave one away"),
+        ([_], Some(_), Some(_)) => return usage("a trace, --a and --b are three sides: omit one"),
         ([], Some(a), b) => [a, b.unwrap_or(Side::Backend(BackendName::REFERENCE))],
         _ => {
-            return usage("what is to be compared? Two traces, a trace with its model, or --a BACKEND");
+            return usage("nothing to compare: give two traces, a trace and its model, or --a BACKEND");
         }
     })
 }
 
-/// The tokens to record: those of the trace, or those given.
+/// The tokens of the trace, or of the command line.
 fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Result<Vec<u32>> {
     for side in sides {
         if let Side::Trace(path) = side {
             if args.tokens.is_some() || args.prompt.is_some() {
-                return Err(
-                    Usage("the tokens are those of the trace: leave --tokens and -p away".into()).into()
-                );
+                return Err(Usage("the tokens are those of the trace: omit --tokens and -p".into()).into());
             }
             return Ok(Trace::open(path)?.meta().tokens.clone());
         }
@@ -181,7 +174,7 @@ fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Re
     match (&args.tokens, &args.prompt, file) {
         (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
         (None, Some(prompt), Some(file)) => load::raw_tokens(file, prompt),
-        _ => Err(Usage("which tokens? Pass --tokens IDS or -p TEXT".into()).into()),
+        _ => Err(Usage("no tokens: pass --tokens IDS or -p TEXT".into()).into()),
     }
 }
 
@@ -211,14 +204,14 @@ fn record(
     Ok(())
 }
 
-/// The embedded model, if A was recorded from it.
+/// The embedded model, if A is a trace of it.
 fn of_embedded(args: &Args) -> anyhow::Result<Option<Gguf>> {
     let Some(a) = args.traces.first() else { return Ok(None) };
     let (trace, embedded) = (Trace::open(a)?, load::file(&args.model)?);
     Ok(Some(embedded).filter(|file| trace.meta().model_digest.as_ref() == Some(&trace::digest(file))))
 }
 
-/// Refuses a model that is not the one the trace was recorded from.
+/// Refuses a model other than that of the trace.
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
     let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
     if trace::digest(file) != *recorded {
@@ -233,7 +226,7 @@ fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
 
 fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     let printed = print(args, report);
-    // The page is written whether or not anybody reads what is printed, and the other way about.
+    // Written even if stdout is closed.
     if let Some(path) = &args.html {
         let mut page = page(path, &[])?.create()?;
         let written = page.write_all(report.html().as_bytes());
@@ -246,7 +239,7 @@ fn show(args: &Args, report: &Report) -> anyhow::Result<()> {
     }
 }
 
-/// The name `path` for a page, which replaces nothing but pages.
+/// Checks the name `path` for a page.
 fn page(path: &Path, read: &[&Path]) -> anyhow::Result<Target> {
     files::target("--html", path, read, "page", |path| {
         let mut head = Vec::new();

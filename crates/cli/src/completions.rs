@@ -1,4 +1,4 @@
-//! `rustorch completions`: what a shell is told of commands and options.
+//! `rustorch completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,12 @@ use clap::Command;
 
 use crate::output;
 
-/// What `completions` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell
     shell: clap_complete::Shell,
 }
 
-/// Prints the script for `command`, which is all of the program's.
 pub(crate) fn run(args: Args, mut command: Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "rustorch", &mut script);

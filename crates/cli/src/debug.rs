@@ -1,11 +1,11 @@
-//! `--debug`: what each step of an engine computes.
+//! `--debug`: the values of each step.
 
 use engine::Engine;
 use trace::Summary;
 
 use crate::output::note;
 
-/// Prints a table of every value to stderr after each step of `engine`.
+/// Prints a table of all values to stderr after each step of `engine`.
 pub(crate) fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
     let model = engine.model().clone();
     let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();

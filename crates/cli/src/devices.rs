@@ -1,4 +1,4 @@
-//! `rustorch devices`: what the backends run on and how.
+//! `rustorch devices`: the devices of all backends.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,6 @@ use crate::backends;
 use crate::output::{self, BOLD, printable};
 use crate::registry::registry;
 
-/// What `devices` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON array
@@ -23,14 +22,13 @@ pub(crate) struct Args {
     cpu: CpuArgs,
 }
 
-/// What a backend runs on.
 #[derive(Serialize)]
 struct Device {
     backend: &'static str,
     device: String,
-    /// Whether backend `auto` takes it.
+    /// Whether backend `auto` uses it.
     auto: bool,
-    /// Bytes of memory of its own, as far as the driver says.
+    /// Bytes of device memory, as far as the driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
     #[serde(serialize_with = "in_order")]
@@ -75,9 +73,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         write!(out, "{}", output::pairs(facts))?;
     }
     if backends::graphics_backends().next().is_none() {
-        writeln!(out, "no graphics backend: this build is without the Cargo feature `gpu`")?;
+        writeln!(out, "no GPU backend: this build is without the Cargo feature `gpu`")?;
     } else if !has_graphics {
-        writeln!(out, "no graphics processor: no Vulkan or Metal driver says it has one")?;
+        writeln!(out, "no GPU: no Vulkan or Metal driver reports one")?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! Files that commands write: none of those that they read, and nothing of another kind is replaced.
+//! Files that commands write.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use outfile::Target;
 use crate::interrupt;
 use crate::output::Usage;
 
-/// The files that a model is read from.
+/// The files of a model.
 pub(crate) fn of(model: &Gguf) -> Vec<&Path> {
     model.files().map(|(file, _)| Path::new(file)).collect()
 }
 
-/// The name `path`, the value of `option`, for a `what`; `is_one` says whether a file that is there is one. None of the
-/// files `read` is taken, under whatever name. From here on a signal leaves no temporary file behind.
+/// Checks the name `path`, the value of `option`, for a `what`; `is_one` tells whether an existing file is one. The files
+/// `read` are refused under any name. From here on, a signal leaves no temporary file behind.
 ///
 /// # Errors
-/// When something is there that is not to be replaced.
+/// If there is something that must not be replaced.
 pub(crate) fn target(
     option: &str,
     path: &Path,
@@ -25,7 +25,7 @@ pub(crate) fn target(
     what: &'static str,
     is_one: impl FnOnce(&Path) -> bool,
 ) -> anyhow::Result<Target> {
-    // Files are opened to compare them, and a pipe would wait for its other end.
+    // Files are opened to compare them; a pipe would wait for a writer.
     let is_it = |input: &&&Path| {
         path.is_file() && input.is_file() && same_file::is_same_file(path, input).unwrap_or(false)
     };

@@ -12,18 +12,18 @@ pub(crate) fn data() -> Option<PathBuf> {
     xdg("XDG_DATA_HOME", &[".local", "share"])
 }
 
-/// For models that are called by name.
+/// For models without a path.
 pub(crate) fn models() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".rustorch").join("models"))
 }
 
-/// `path` as a shell would read it: `~` at its begin is the user's home.
+/// Replaces `~` at the beginning of `path`, as a shell does.
 pub(crate) fn expand(path: &Path) -> PathBuf {
     let expanded = path.strip_prefix("~").ok().and_then(|rest| Some(std::env::home_dir()?.join(rest)));
     expanded.unwrap_or_else(|| path.to_owned())
 }
 
-/// Our folder in the one that `variable` names, or under home; the specification ignores relative paths.
+/// Our folder in that of `variable`, or under home; the specification ignores relative paths.
 fn xdg(variable: &str, under_home: &[&str]) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder =

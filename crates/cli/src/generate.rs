@@ -1,32 +1,24 @@
-//! One request from its prompt to its end, with text as it comes.
+//! Runs a request and streams its text.
 
 use std::io;
 use std::time::Duration;
 
 use anyhow::bail;
 use engine::{Chat, Engine, Event, RequestId, Stop, StopReason, Usage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::{AnswerArgs, TemplateArgs};
 use crate::interrupt::Answering;
-use crate::output::{counted, note};
+use crate::output::{self, counted, note};
 
-/// How a request went.
 pub(crate) struct Outcome {
-    /// Tokens generated.
     pub(crate) ids: Vec<u32>,
-    /// Their text.
     pub(crate) text: String,
-    /// Why it ended.
     pub(crate) reason: StopReason,
-    /// What it took.
     pub(crate) usage: Usage,
 }
 
-/// Steps until request `id` has ended, and gives every event to `each`. Ctrl-C ends it early.
-///
-/// # Errors
-/// When the engine fails, or `each` does.
+/// Steps until request `id` ends, and passes every event to `each`. Ctrl-C ends it early.
 pub(crate) fn follow(
     engine: &mut Engine,
     id: RequestId,
@@ -61,36 +53,32 @@ pub(crate) fn follow(
     }
 }
 
-/// A bar on stderr, when that is a terminal and the prompt takes more than one step.
+/// Hidden if the prompt takes a single step.
 fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
     if tokens <= n_batch {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(tokens as u64);
-    if let Ok(style) = ProgressStyle::with_template("reading the prompt {bar:30} {pos}/{len} tokens") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+    output::show(bar, "prefill {bar:30} {pos}/{len} tokens")
 }
 
-/// Gives `chat` what the command line says of answers.
+/// Applies the options to `chat`.
 pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
     let AnswerArgs { length, sampling } = args;
-    // -1 goes on until the model stops.
+    // -1 is no limit.
     chat.max_tokens = usize::try_from(length.max_tokens).ok();
     chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
     chat.sampling = sampling.sampling();
 }
 
-/// Says when there is a system message, but no template that would put it anywhere.
+/// Notes that the system message is ignored without a template.
 pub(crate) fn say_system_is_unused(args: &TemplateArgs) {
     if args.system.is_some() {
-        note(format_args!("the system message is not used: text is taken as it is"));
+        note(format_args!("the system message is not used: the text is used as it is"));
     }
 }
 
-/// What a request took, in a line for people.
+/// The cost of a request on one line.
 pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     let part = |tokens: usize, time: Duration, rate: Option<f64>| {
         let rate = rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
@@ -105,9 +93,7 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     format!("prompt: {prefill}{reused}; answer: {decode}; ended by {reason}; seed {}", usage.seed)
 }
 
-/// Says what became of the system message when the chat template knows none.
+/// Notes how a template without system messages is used.
 pub(crate) fn note_merged_system() {
-    note(format_args!(
-        "the chat template has no system messages: its text is put before the first user message"
-    ));
+    note(format_args!("the chat template has no system messages: the text precedes the first user message"));
 }

@@ -1,5 +1,5 @@
-//! Signals: Ctrl-C ends an answer first, then the program, which leaves nothing half done behind. Others that ask
-//! the program to end do so at once, and as cleanly.
+//! Signals: the first Ctrl-C ends an answer, the next one the program. Other signals end the program at once. Temporary files are
+//! removed and the terminal is restored.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -8,22 +8,18 @@ use backend::Interrupt;
 use crate::output::INTERRUPTED;
 use crate::terminal;
 
-/// What Ctrl-C ends.
 enum State {
-    /// The program.
+    /// Ctrl-C ends the program.
     Idle,
-    /// An answer, at once: its step is not waited for.
+    /// Ctrl-C interrupts the step of an answer.
     Answering(Interrupt),
-    /// The program; the answer is ending already.
+    /// The answer is ending; Ctrl-C ends the program.
     Stopping,
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
-/// Takes signals over from the system, which would end the program at once. Once is enough.
-///
-/// # Errors
-/// When the system refuses.
+/// Installs the signal handler once.
 pub(crate) fn install() -> anyhow::Result<()> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     if INSTALLED.set(()).is_err() {
@@ -42,8 +38,8 @@ pub(crate) fn install() -> anyhow::Result<()> {
     })
 }
 
-/// Calls `heard` with the exit code that belongs to each signal: 128 and its number, as shells have it. A write beyond
-/// the limit of a file's size is an error like others once its signal is taken.
+/// Calls `heard` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of file
+/// sizes is a write error.
 #[cfg(unix)]
 fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -55,17 +51,17 @@ fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls `heard` at each Ctrl-C: other systems have no other signal.
+/// Calls `heard` at each Ctrl-C.
 #[cfg(not(unix))]
 fn listen(heard: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     Ok(ctrlc::set_handler(move || heard(INTERRUPTED))?)
 }
 
-/// While it lives, the first Ctrl-C is left to whoever asks [`Answering::is_to_stop`].
+/// While it exists, the first Ctrl-C only sets [`Answering::is_to_stop`].
 pub(crate) struct Answering(());
 
 impl Answering {
-    /// Ctrl-C is to end a step, too.
+    /// Ctrl-C also interrupts `step`.
     pub(crate) fn begin(step: Interrupt) -> Answering {
         *lock(&STATE) = State::Answering(step);
         Answering(())

@@ -1,5 +1,4 @@
-//! Options of llama.cpp in people's scripts that are none of ours: those that change nothing here, and those that have
-//! no counterpart.
+//! Options of llama.cpp that change nothing here, or have no counterpart.
 
 use clap::builder::PossibleValuesParser;
 use clap::parser::ValueSource;
@@ -7,7 +6,6 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::output::note;
 
-/// What follows an option.
 #[derive(Clone, Copy)]
 enum Value {
     Nothing,
@@ -18,11 +16,10 @@ enum Value {
 
 use Value::{Anything, Nothing, Switch};
 
-/// Values of options that may also do without.
+/// Values of options that may also have none.
 pub(crate) const SWITCH: [&str; 7] = ["on", "off", "auto", "1", "0", "true", "false"];
 
-/// Options that change nothing: names, what follows, and what to say of it, which is nothing where the same happens
-/// anyway.
+/// Options that change nothing: names, value, and an explanation unless the effect is the same.
 const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["conversation", "cnv"], Nothing, ""),
     (&["single-turn", "st"], Nothing, ""),
@@ -31,10 +28,10 @@ const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["no-jinja"], Nothing, "chat templates are always Jinja"),
     (&["mmap"], Nothing, ""),
     (&["no-mmap"], Nothing, ""),
-    (&["mlock"], Nothing, "memory is not locked: the system may swap it out"),
+    (&["mlock"], Nothing, "memory is not locked; the system may swap it out"),
     (&["interactive", "interactive-first", "if", "i"], Nothing, ""),
-    (&["multiline-input", "mli"], Nothing, "Alt-Enter begins a new line"),
-    (&["display-prompt"], Nothing, "the prompt is not repeated"),
+    (&["multiline-input", "mli"], Nothing, "Alt-Enter starts a new line"),
+    (&["display-prompt"], Nothing, "the prompt is not printed"),
     (&["no-display-prompt"], Nothing, ""),
     (&["verbose-prompt"], Nothing, "`rustorch tokenize` shows the tokens of a text"),
     (&["warmup"], Nothing, ""),
@@ -48,13 +45,13 @@ const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["log-colors"], Switch, ""),
     (&["log-prefix"], Nothing, ""),
     (&["log-timestamps"], Nothing, ""),
-    (&["log-verbosity", "verbosity", "lv"], Anything, "-v says more"),
-    (&["log-file"], Anything, "no log is written; -v says more on stderr"),
+    (&["log-verbosity", "verbosity", "lv"], Anything, "-v prints more"),
+    (&["log-file"], Anything, "no log is written; -v prints more to stderr"),
     (&["perf"], Nothing, ""),
     (&["no-perf"], Nothing, ""),
-    (&["threads-batch", "tb"], Anything, "-t holds for prompts as well"),
-    (&["numa"], Anything, "threads are placed by the system"),
-    (&["prio", "prio-batch"], Anything, "threads keep the priority that the system gave them"),
+    (&["threads-batch", "tb"], Anything, "-t also applies to prompts"),
+    (&["numa"], Anything, "the system places threads"),
+    (&["prio", "prio-batch"], Anything, "threads keep their default priority"),
     (&["poll", "poll-batch"], Anything, ""),
     (&["cont-batching", "cb"], Nothing, ""),
     (&["kv-unified", "kvu"], Nothing, ""),
@@ -62,21 +59,21 @@ const HARMLESS: &[(&[&str], Value, &str)] = &[
     (&["offline"], Nothing, ""),
 ];
 
-/// Options without a counterpart, and what to do instead.
+/// Options without a counterpart, and the alternative.
 const ABSENT: &[(&[&str], &str)] = &[
     (
         &["hf", "hf-repo", "hfr", "hff", "hf-file", "mu", "model-url"],
-        "to use a model, download its file and name it with '-m FILE'",
+        "to use a model, download its file and pass '-m FILE'",
     ),
     (
         &["mg", "main-gpu", "dev", "device", "sm", "split-mode", "ts", "tensor-split"],
-        "layers are placed by '-ngl N'",
+        "to place layers on GPUs, use '-ngl N'",
     ),
     (&["sysf", "system-prompt-file"], "to read the system message from a file, use '-sys \"$(cat FILE)\"'"),
     (&["lora", "lora-scaled", "mmproj", "grammar", "grammar-file", "json-schema"], "this is not supported"),
 ];
 
-/// Has `chat` and `run` accept options that change nothing.
+/// Lets `chat` and `run` accept options that change nothing.
 pub(crate) fn accept(command: Command) -> Command {
     command.mut_subcommands(|command| {
         if ["chat", "run"].contains(&command.get_name()) { add(command) } else { command }
@@ -98,7 +95,7 @@ fn add(command: Command) -> Command {
     })
 }
 
-/// Says what came of options that change nothing.
+/// Notes options that change nothing.
 pub(crate) fn explain(matches: &ArgMatches) {
     let Some((_, given)) = matches.subcommand() else { return };
     for &(names, _, why) in HARMLESS.iter().filter(|(_, _, why)| !why.is_empty()) {
@@ -109,7 +106,7 @@ pub(crate) fn explain(matches: &ArgMatches) {
     }
 }
 
-/// What to do instead of using `name`, which has no dashes.
+/// The alternative to the option `name` (without dashes).
 pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
     ABSENT.iter().find(|(names, _)| names.contains(&name)).map(|(_, advice)| *advice)
 }

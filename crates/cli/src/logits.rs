@@ -1,4 +1,4 @@
-//! `rustorch logits`: what the model says after each token of a sequence.
+//! `rustorch logits`: the logits after each token of a sequence.
 
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
@@ -15,10 +15,9 @@ use crate::args::{EngineArgs, ModelArgs};
 use crate::sequence::SequenceArgs;
 use crate::{files, load, npy, output};
 
-/// Tokens that are printed.
+/// Number of tokens to print.
 const TOP: usize = 10;
 
-/// The arguments of `logits`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -28,7 +27,7 @@ pub(crate) struct Args {
     /// Only the logits after the last token
     #[arg(long)]
     last: bool,
-    /// Write float32 [rows, n_vocab] as .npy, - is stdout [default: print the ten highest of the last row]
+    /// Write float32 [rows, n_vocab] as .npy; - is stdout [default: print the ten highest of the last row]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the ten highest of the last row as one JSON object
@@ -54,7 +53,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the rows as they come to `target`, if there is one; returns the last.
+/// Writes each row to `target`, if there is one; returns the last.
 fn compute(
     engine: &mut Engine,
     tokens: &[u32],
@@ -83,7 +82,6 @@ fn compute(
     Ok(last)
 }
 
-/// One of the most probable tokens.
 #[derive(Serialize)]
 struct Candidate {
     id: usize,
@@ -109,7 +107,7 @@ fn print(engine: &Engine, tokens: &[u32], logits: &[f32], json: bool) -> anyhow:
     Ok(out.flush()?)
 }
 
-/// The highest of `logits`, the lowest ids first among equals.
+/// The highest of `logits`, lower ids first among equals.
 fn top(tokenizer: &Tokenizer, logits: &[f32]) -> Vec<Candidate> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));

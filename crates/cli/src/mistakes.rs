@@ -1,4 +1,4 @@
-//! What clap says of a wrong command line, in the words of the one who typed it.
+//! Improves clap's errors: names options as typed, and suggests what was probably meant.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
@@ -9,11 +9,9 @@ use clap::{Arg, Command, Error};
 
 use crate::llama_cpp;
 
-/// What to do about a word too many.
 const QUOTES: &str = "to give several words as one text, put quotes around them";
 
-/// What clap says of `args`, which are for `command`, with options as they were typed and with what was
-/// probably meant.
+/// Improves an error about `args` of `command`.
 pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) -> Error {
     match error.kind() {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => name_variable(&mut error, command),
@@ -44,7 +42,7 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
     error
 }
 
-/// Suggests what to use in place of `option`: what llama.cpp's users may, or an option that differs by a slip.
+/// Suggests a replacement for an option of llama.cpp, or drops clap's suggestion if it is too different.
 fn advise(error: &mut Error, option: &str) {
     let name = |option: &str| option.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     let typed = name(option);
@@ -56,12 +54,12 @@ fn advise(error: &mut Error, option: &str) {
     }
 }
 
-/// Whether one name may have been typed for the other.
+/// Whether `typed` may be a misspelt `name`.
 pub(crate) fn is_near(typed: &str, name: &str) -> bool {
     strsim::damerau_levenshtein(typed, name) <= 1 + typed.len() / 6
 }
 
-/// Undoes what [`crate::argv`] did: names `-mg`, not `--mg`.
+/// Undoes [`crate::argv`]: names `-mg`, not `--mg`.
 fn name_as_typed(error: &mut Error) {
     let Some(read) = string(error, ContextKind::InvalidArg) else { return };
     let Some(typed) = read.strip_prefix('-').filter(|typed| typed.starts_with('-')) else { return };
@@ -71,9 +69,9 @@ fn name_as_typed(error: &mut Error) {
     }
 }
 
-/// Names the variable that the value is from.
+/// Names the variable that the invalid value is from.
 fn name_variable(error: &mut Error, command: &Command) {
-    // As clap shows an option: `--top-k <K>`.
+    // clap's form is `--top-k <K>`.
     let shown = string(error, ContextKind::InvalidArg);
     let long = shown.as_deref().and_then(|shown| shown.strip_prefix("--")?.split(' ').next());
     let value = string(error, ContextKind::InvalidValue);
@@ -86,7 +84,7 @@ fn name_variable(error: &mut Error, command: &Command) {
     }
 }
 
-/// Whether the command that `args` begin with takes a text of words.
+/// Whether the command takes a text.
 fn takes_text(command: &Command, args: &[OsString]) -> bool {
     let named = args.get(1).and_then(|name| command.find_subcommand(name));
     let has_prompt = args.iter().any(|arg| arg == "-p" || arg == "--prompt");
@@ -105,7 +103,7 @@ fn string(error: &Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// Whether the option is among those that are missing.
+/// Whether `option` is among the missing arguments.
 fn lacks(error: &Error, option: &str) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     matches!(missing, Some(ContextValue::Strings(all)) if all.iter().any(|usage| usage.contains(option)))

@@ -1,4 +1,4 @@
-//! NumPy's array files, version 1.0, written row by row.
+//! Writes NumPy array files, version 1.0.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -11,10 +11,10 @@
 
 use std::io::{self, Write};
 
-/// What such a file begins with.
+/// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY\x01\x00";
 
-/// Writes the head of a float32 array `[rows, cols]` in C order; the values follow, little-endian.
+/// Writes the header of a float32 array `[rows, cols]` in C order. The values follow, little-endian.
 pub(crate) fn write_header(out: &mut impl Write, rows: usize, cols: usize) -> io::Result<()> {
     let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {cols}), }}");
     let before = MAGIC.len() + size_of::<u16>();
@@ -27,7 +27,6 @@ pub(crate) fn write_header(out: &mut impl Write, rows: usize, cols: usize) -> io
     out.write_all(header.as_bytes())
 }
 
-/// Writes values.
 pub(crate) fn write_row(out: &mut impl Write, values: &[f32]) -> io::Result<()> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     out.write_all(&bytes)

@@ -1,6 +1,6 @@
-//! What goes to stdout and stderr, and how errors end the program.
+//! Output to stdout and stderr, and exit codes.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use tracing_subscriber::EnvFilter;
 
 use crate::advice::advice;
 
-/// For names and headings on a terminal.
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
@@ -21,12 +20,12 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 /// The exit code after Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// A fault of the command line that clap cannot see: exit code 2.
+/// An error of the command line that clap cannot detect: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// Says what went wrong and returns the exit code. A reader that has gone away is no error.
+/// Prints the error and returns the exit code. A closed pipe is not an error.
 pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if is_pipe(error) {
         return ExitCode::SUCCESS;
@@ -38,13 +37,13 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// Whether the reader of what is printed has gone away.
+/// Whether stdout is a closed pipe.
 pub(crate) fn is_pipe(error: &anyhow::Error) -> bool {
     let is_pipe = |io: &io::Error| io.kind() == io::ErrorKind::BrokenPipe;
     error.chain().any(|cause| cause.downcast_ref().is_some_and(is_pipe))
 }
 
-/// An error with its causes, without those that the error before says itself, safe to print.
+/// An error with its causes, except those that it already contains, safe to print.
 pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut said: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -55,13 +54,12 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
     printable(&said.join(": "), "\n")
 }
 
-/// Writes a line to stderr. Nobody can be told when that fails.
+/// Writes a line to stderr; errors are ignored.
 pub(crate) fn note(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
 
-/// Sends what the crates trace to stderr: warnings, and everything when `verbose`. Those that speak to graphics
-/// processors say megabytes.
+/// Prints traced warnings to stderr, or if `verbose` everything except the megabytes of the GPU crates.
 pub(crate) fn start_tracing(verbose: bool) {
     let level = if verbose { "debug,naga=warn,wgpu=warn,wgpu_core=warn,wgpu_hal=warn" } else { "warn" };
     tracing_subscriber::fmt()
@@ -72,24 +70,22 @@ pub(crate) fn start_tracing(verbose: bool) {
         )
         .with_target(verbose)
         .without_time()
-        // It would tell stderr that stderr cannot be written, and panic over that.
+        // It would panic if stderr cannot be written.
         .log_internal_errors(false)
         .init();
 }
 
-/// Stdout for much text, with colours when it is a terminal that wants them. Must be flushed.
+/// Buffered stdout, with colours if enabled. Must be flushed.
 pub(crate) fn stdout() -> BufWriter<AutoStream<StdoutLock<'static>>> {
     BufWriter::with_capacity(1 << 16, AutoStream::auto(io::stdout().lock()))
 }
 
-/// Writes all of `bytes` to stdout.
 pub(crate) fn write_all(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()
 }
 
-/// Prints `value` as indented JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     let mut stdout = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from)?;
@@ -97,8 +93,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     Ok(stdout.flush()?)
 }
 
-/// `text` with everything escaped that could move a terminal's cursor, change its state or reorder
-/// what it shows: control characters, but not those in `kept`, and bidirectional overrides.
+/// Escapes characters that could steer a terminal: control characters, except those in `kept`, and bidirectional overrides.
 pub(crate) fn printable(text: &str, kept: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -108,7 +103,7 @@ pub(crate) fn printable(text: &str, kept: &str) -> String {
     safe
 }
 
-/// At most `most` characters of `text`, printable on one line.
+/// Up to `most` characters of `text`, printable on one line.
 pub(crate) fn abbreviated(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((cut, _)) => printable(&text[..cut], "") + "…",
@@ -116,7 +111,7 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> String {
     }
 }
 
-/// So many of what one of is called `one`: `1 token`, `2 tokens`, `57 matrices`.
+/// A number with a noun: `1 token`, `2 tokens`, `57 matrices`.
 pub(crate) fn counted(number: impl Display + PartialEq + From<u8>, one: &str) -> String {
     match one.strip_suffix('x') {
         _ if number == 1.into() => format!("1 {one}"),
@@ -125,7 +120,7 @@ pub(crate) fn counted(number: impl Display + PartialEq + From<u8>, one: &str) ->
     }
 }
 
-/// A number for people, such as `6.8 M`.
+/// A rounded number, such as `6.8 M`.
 pub(crate) fn count(number: usize) -> String {
     let units = ["", " K", " M", " G", " T"];
     match number.checked_ilog(1000).unwrap_or(0).min(4) {
@@ -134,7 +129,7 @@ pub(crate) fn count(number: usize) -> String {
     }
 }
 
-/// Text of a model on its way to stdout: as it is into a pipe, on a terminal without what could steer it.
+/// Writes a model's text to stdout, on a terminal with control characters escaped.
 pub(crate) struct TextOut {
     stdout: StdoutLock<'static>,
     terminal: bool,
@@ -146,7 +141,7 @@ impl TextOut {
         TextOut { stdout: io::stdout().lock(), terminal: io::stdout().is_terminal(), at_line_start: true }
     }
 
-    /// Writes and shows `text`.
+    /// Writes and flushes `text`.
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
         let Some(last) = text.chars().last() else { return Ok(()) };
         self.at_line_start = last == '\n';
@@ -158,30 +153,40 @@ impl TextOut {
         self.stdout.flush()
     }
 
-    /// Ends the line that the text left open.
+    /// Ends an open line.
     pub(crate) fn end_line(&mut self) -> io::Result<()> {
         if self.at_line_start { Ok(()) } else { self.push("\n") }
     }
 }
 
-/// Two columns, such as `name  value`, one a line.
-pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
-    let rows: Vec<_> = rows.into_iter().collect();
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    rows.iter().fold(String::new(), |mut lines, (name, value)| {
-        let _ = writeln!(lines, "  {name:width$}  {value}");
-        lines
-    })
+/// Aligned columns, a row per line; columns in `right` are right-aligned.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| match right.contains(&at) {
+            true => format!("  {cell:>width$}"),
+            false => format!("  {cell:width$}"),
+        });
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
 }
 
-/// Shows `bar` on stderr where that is a terminal, by indicatif's `template`, and moves it on by itself.
+/// Names and values in two columns.
+pub(crate) fn pairs<'a>(rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let rows: Vec<_> = rows.into_iter().map(|(name, value)| [name.to_owned(), value]).collect();
+    columns(&rows, &[])
+}
+
+/// Shows `bar` on stderr if that is a terminal, with indicatif's `template`, and updates it regularly.
 pub(crate) fn show(bar: ProgressBar, template: &str) -> ProgressBar {
     restyle(&bar, template);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 
-/// Shows `bar` by another template from now on.
+/// Changes the template of `bar`.
 pub(crate) fn restyle(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -1,4 +1,4 @@
-//! `rustorch run`: continues one prompt.
+//! `rustorch run`: answers or continues one prompt.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,11 +15,10 @@ use crate::output::{self, INTERRUPTED, TextOut};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
-/// What `run` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-With a chat template in the file, the prompt is one message of a user; --raw takes it as it is.
-On a terminal, control characters of the text are shown escaped; a pipe gets them as they are.")]
+If the model has a chat template, the prompt is a user's message; --raw uses it as it is.
+On a terminal, control characters in the text are escaped; a pipe gets them as they are.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
@@ -27,7 +26,7 @@ pub(crate) struct Args {
     pub(crate) source: SourceArgs,
     #[command(flatten)]
     pub(crate) template: TemplateArgs,
-    /// Turn the text of special tokens in a raw prompt into these tokens
+    /// Encode special tokens in a raw prompt
     #[arg(long, help_heading = "Prompt")]
     pub(crate) parse_special: bool,
     #[command(flatten)]
@@ -39,7 +38,6 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-/// Where the prompt of `run` comes from: one of these.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
 #[group(required = true, multiple = false)]
@@ -47,10 +45,10 @@ pub(crate) struct SourceArgs {
     /// The prompt
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
-    /// Read the prompt from a file, without a newline at its end; - is stdin
+    /// File with the prompt, without a final newline; - is stdin
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Token ids in place of text, taken as they are, such as 1,15043
+    /// Token ids instead of text, such as 1,15043
     #[arg(long, value_name = "IDS")]
     pub(crate) tokens: Option<TokenIds>,
 }
@@ -58,7 +56,7 @@ pub(crate) struct SourceArgs {
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     args.template.read_escapes()?;
     let typed = args.source.prompt.as_deref().map(|text| args.template.read(text)).transpose()?;
-    let file = args.source.file.as_deref().map(PromptFile::open).transpose()?;
+    let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
     let model = args.template.apply(load::model(&args.model)?)?;
     let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
     let text = match (typed, file) {
@@ -88,7 +86,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Submits the prompt; returns its ids, too. With a chat template, `text` is what a user says.
+/// Submits the prompt; returns its ids, too. With a chat template, `text` is a user's message.
 fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Result<(RequestId, Vec<u32>)> {
     let mut chat = Chat::new(engine);
     generate::configure(&mut chat, &args.answers);
@@ -103,7 +101,7 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
         }
         (Some(text), template) => {
             if let (Err(why), false) = (template, args.template.raw) {
-                output::note(format_args!("{why}: the prompt is taken as it is"));
+                output::note(format_args!("{why}: the prompt is used as it is"));
             }
             generate::say_system_is_unused(&args.template);
             engine.admits_text(text.len())?;
@@ -119,35 +117,35 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
     Ok((engine.submit(request)?, prompt))
 }
 
-/// A prompt that is read once the model says how long it may be.
-pub(crate) struct PromptFile<'a> {
+/// A text to be read when the model is known, which limits its length.
+pub(crate) struct TextFile<'a> {
     name: &'a Path,
     content: Box<dyn Read>,
 }
 
-impl PromptFile<'_> {
+impl TextFile<'_> {
     /// Opens a file, `-` for stdin.
-    pub(crate) fn open(name: &Path) -> anyhow::Result<PromptFile<'_>> {
+    pub(crate) fn open(name: &Path) -> anyhow::Result<TextFile<'_>> {
         let content: Box<dyn Read> = match name == Path::new("-") {
             true => Box::new(io::stdin()),
-            false => Box::new(File::open(name).with_context(|| PromptFile::unreadable(name))?),
+            false => Box::new(File::open(name).with_context(|| TextFile::unreadable(name))?),
         };
-        Ok(PromptFile { name, content })
+        Ok(TextFile { name, content })
     }
 
     fn unreadable(name: &Path) -> String {
         match name == Path::new("-") {
-            true => "cannot read the prompt from stdin".to_owned(),
-            false => format!("cannot read the prompt {}", name.display()),
+            true => "cannot read the text from stdin".to_owned(),
+            false => format!("cannot read the text {}", name.display()),
         }
     }
 
-    /// The text without a newline at its end. No more is read than can fit the context of `engine`, if there is one.
+    /// The text without a newline at its end. Reads no more than the context of `engine` can hold, if there is one.
     pub(crate) fn read(self, engine: Option<&Engine>) -> anyhow::Result<String> {
         let mut text = Vec::new();
-        // One byte more than fits, and a newline, which does not count.
+        // One byte too many, and a newline, which does not count.
         let most = engine.map_or(usize::MAX, Engine::max_text_bytes).saturating_add(1 + "\r\n".len());
-        let unreadable = || PromptFile::unreadable(self.name);
+        let unreadable = || TextFile::unreadable(self.name);
         self.content.take(most as u64).read_to_end(&mut text).with_context(unreadable)?;
         if text.ends_with(b"\n") {
             text.truncate(text.len() - if text.ends_with(b"\r\n") { 2 } else { 1 });
@@ -157,7 +155,6 @@ impl PromptFile<'_> {
     }
 }
 
-/// What `--json` prints.
 #[derive(Serialize)]
 struct Answer<'a> {
     model: &'a str,

@@ -1,14 +1,13 @@
-//! The sequence of tokens that `trace` and `logits` compute.
+//! The tokens of `trace` and `logits`.
 
 use std::path::PathBuf;
 
 use gguf::Gguf;
 
 use crate::load;
-use crate::run::PromptFile;
+use crate::run::TextFile;
 use crate::values::TokenIds;
 
-/// A sequence of tokens: one of these.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
 #[group(required = true, multiple = false)]
@@ -16,10 +15,10 @@ pub(crate) struct SequenceArgs {
     /// Token ids, such as 1,15043
     #[arg(long, value_name = "IDS")]
     tokens: Option<TokenIds>,
-    /// Text, taken as it is without a chat template, after BOS where the file says so
+    /// Text, without a chat template, after BOS if the model says so
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
-    /// Read that text from a file, without a newline at its end; - is stdin
+    /// File with the text, without a final newline; - is stdin
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -30,7 +29,7 @@ impl SequenceArgs {
         match (&self.tokens, &self.prompt, &self.file) {
             (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
             (_, Some(text), _) => load::raw_tokens(model, text),
-            (.., Some(file)) => load::raw_tokens(model, &PromptFile::open(file)?.read(None)?),
+            (.., Some(file)) => load::raw_tokens(model, &TextFile::open(file)?.read(None)?),
             (None, None, None) => Ok(Vec::new()),
         }
     }

@@ -1,7 +1,7 @@
-//! `rustorch synth`: a model of random weights in the shape of a real one.
+//! `rustorch synth`: a model with random weights in the shape of a real one.
 //!
-//! Speed and memory do not depend on what a model has learnt, so such a file measures as the real one does, and everything
-//! else about it is real: names, formats of tensors, a tokenizer that takes any text.
+//! Speed and memory do not depend on the weights, so such a file benchmarks like the real one. Tensor names, formats and a
+//! tokenizer for any text are real.
 
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,18 @@ use crate::files;
 use crate::output::{count, note, size};
 use crate::quantize::mix;
 
-/// What `synth` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Shapes are those of the models of these names, to the parameter; formats of tensors are those that
-`rustorch quantize` chooses. The weights are random: the file is made in seconds, says nothing
-sensible, and is as fast and as large as the real one.")]
+The file has exactly the parameters of the model of that name, in the formats that `rustorch
+quantize` chooses. Its weights are random: it is as fast and as large as the real model, but writes
+nonsense.")]
 pub(crate) struct Args {
-    #[arg(value_name = "SHAPE", value_parser = <&Shape>::from_str, help = format!("The shape: {}", Shape::names()))]
+    #[arg(value_name = "SHAPE", value_parser = <&Shape>::from_str, help = format!("Shape: {}", Shape::names()))]
     shape: &'static Shape,
-    /// The file to write
+    /// File to write
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// Formats of the weights, such as Q4_K_M
+    /// Type, such as Q4_K_M
     #[arg(value_name = "TYPE", value_parser = mix(), ignore_case = true)]
     mix: Mix,
 }

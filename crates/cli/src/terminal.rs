@@ -1,17 +1,17 @@
-//! The terminal between two prompts of a chat: it echoes no keys and keeps them for the next prompt.
+//! The terminal between two prompts of a chat: keys are not echoed, but stored for the next prompt.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use system::{Mode, mode, quiet, set};
 
-/// The mode that it had at first.
+/// The original mode.
 static BEFORE: Mutex<Option<Mode>> = Mutex::new(None);
 
-/// While it lives, keys are not echoed: the next reader gets them as they were typed.
+/// While it exists, keys are not echoed, and the next reader gets them as typed.
 pub(crate) struct Quiet(());
 
 impl Quiet {
-    /// Nothing happens without a terminal.
+    /// Does nothing without a terminal.
     pub(crate) fn begin() -> Quiet {
         let mut before = before();
         if before.is_none() {
@@ -30,7 +30,7 @@ impl Drop for Quiet {
     }
 }
 
-/// Puts the terminal back into the mode that it had, as every end of the program must.
+/// Restores the original mode; every exit of the program must call it.
 pub(crate) fn restore() {
     if let Some(mode) = &*before() {
         set(mode);
@@ -64,12 +64,12 @@ mod system {
     }
 
     pub(super) fn set(mode: &Mode) {
-        // A terminal that has gone away needs no mode.
+        // Fails only if the terminal is gone.
         let _ = tcsetattr(stdin(), SetArg::TCSANOW, mode);
     }
 }
 
-/// Other systems' line editors keep what was typed.
+/// On other systems, line editors store typed keys.
 #[cfg(not(unix))]
 mod system {
     pub(super) type Mode = ();

@@ -14,21 +14,20 @@ use crate::load;
 use crate::output::{self, counted};
 use crate::values::TokenIds;
 
-/// What `tokenize` and `detokenize` are told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// The text [default: stdin]
+    /// Text [default: stdin]
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
-    /// Take special tokens for what they are, not for text
+    /// Encode special tokens
     #[arg(long)]
     parse_special: bool,
-    /// No BOS token before the text
+    /// Do not add BOS
     #[arg(long)]
     no_bos: bool,
-    /// Read one JSON string a line from stdin and print one array of ids a line
+    /// Read a JSON string per line from stdin and print an array of ids per line
     #[arg(long, conflicts_with_all = ["text", "json", "ids"])]
     jsonl: bool,
     /// Print one JSON object with ids and pieces
@@ -39,13 +38,13 @@ pub(crate) struct Args {
     ids: bool,
 }
 
-/// What options that `tokenize` has as well say in the help of `detokenize`.
+/// The help of `detokenize`, which has the options of `tokenize`.
 pub(crate) fn from_ids(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "text" => arg.value_name("IDS").help("The ids, such as 1,15043 [default: stdin]"),
-        "parse_special" => arg.help("Write the text of special tokens, too"),
-        "no_bos" => arg.help("Keep a BOS token at the start; --parse-special writes its text"),
-        "jsonl" => arg.help("Read one array of ids a line from stdin and print one JSON string a line"),
+        "text" => arg.value_name("IDS").help("Token ids, such as 1,15043 [default: stdin]"),
+        "parse_special" => arg.help("Print special tokens"),
+        "no_bos" => arg.help("Keep a BOS at the start; --parse-special prints it"),
+        "jsonl" => arg.help("Read an array of ids per line from stdin and print a JSON string per line"),
         _ => arg,
     }
 }
@@ -85,7 +84,6 @@ fn open(args: &Args) -> anyhow::Result<Tokenizer> {
     load::tokenizer(&file)
 }
 
-/// The text of the command line, or of stdin as it is.
 fn text(args: &Args) -> anyhow::Result<String> {
     if let Some(text) = &args.text {
         return Ok(text.clone());
@@ -95,14 +93,13 @@ fn text(args: &Args) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The ids of `text` as a prompt gets them: BOS where the file asks for it, never an EOS.
+/// Encodes `text` like a prompt: with BOS if the file says so, without EOS.
 fn ids(tokenizer: &Tokenizer, text: &str, args: &Args) -> Vec<u32> {
     let options = Encode { add_special: false, parse_special: args.parse_special };
     let ids = tokenizer.encode(text, options);
     if args.no_bos { ids } else { tokenizer.with_bos(ids) }
 }
 
-/// Refuses ids that are no tokens.
 fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     let size = tokenizer.vocab_size();
     match ids.iter().find(|&&id| usize::try_from(id).map_or(true, |id| id >= size)) {
@@ -111,7 +108,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     }
 }
 
-/// The text that [`ids`] with the same options makes these ids of.
+/// The inverse of [`ids`] with the same options.
 fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
     let bos = tokenizer.special_ids().bos().filter(|_| tokenizer.adds_bos() && !args.no_bos);
     let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
@@ -128,7 +125,7 @@ fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
     text + &detokenizer.finish()
 }
 
-/// Reads a JSON value from each line of stdin and prints what `make` makes of it, one a line.
+/// Converts each line of stdin, a JSON value, and prints the result on a line.
 fn lines<T: DeserializeOwned, U: Serialize>(
     expected: &str,
     make: impl Fn(T) -> anyhow::Result<U>,

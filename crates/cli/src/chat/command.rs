@@ -1,10 +1,9 @@
-//! The commands of a chat: lines that begin with a slash.
+//! Chat commands: lines that begin with a slash.
 
 use std::str::FromStr;
 
 use crate::output;
 
-/// What a line can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help,
@@ -21,7 +20,7 @@ pub(super) enum Command {
     Set,
 }
 
-/// Whether a command takes words after its name.
+/// The arguments of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -31,35 +30,34 @@ enum Takes {
 
 use Takes::{Maybe, Nothing, Something};
 
-/// Names, ours first, what follows them, and what the command does.
+/// Names, arguments and help.
 const TABLE: [(&[&str], Takes, Command, &str); 12] = [
-    (&["/help", "/?"], Nothing, Command::Help, "shows this"),
-    (&["/exit", "/quit", "/bye"], Nothing, Command::Exit, "leaves, as Ctrl-D does; also /quit and /bye"),
+    (&["/help", "/?"], Nothing, Command::Help, "show this help"),
+    (&["/exit", "/quit", "/bye"], Nothing, Command::Exit, "leave, like Ctrl-D; also /quit and /bye"),
     (
         &["/clear", "/reset"],
         Nothing,
         Command::Clear,
-        "forgets the conversation, but not the system message; also /reset",
+        "clear the conversation, but not the system message; also /reset",
     ),
     (
         &["/drop"],
         Maybe("[N]"),
         Command::Drop,
-        "forgets the oldest message and its answer, or N of them, to make room in the context",
+        "drop the oldest message and its answer, or N of them, to free context",
     ),
-    (&["/system"], Maybe("[TEXT]"), Command::System, "sets the system message; without a text there is none"),
-    (&["/toggle"], Nothing, Command::Toggle, "switches the chat template off and on"),
-    (&["/stats"], Nothing, Command::Stats, "says what the last answer took and what the context holds"),
-    (&["/save"], Something("FILE"), Command::Save, "writes the conversation to a file"),
-    (&["/load"], Something("FILE"), Command::Load, "goes on with a conversation that was saved"),
-    (&["/model"], Something("FILE"), Command::Model, "goes on with another model"),
-    (&["/backend"], Something("NAME"), Command::Backend, "goes on with another backend"),
-    (&["/set"], Maybe("[NAME VALUE]"), Command::Set, "sets an option such as temp 0.5; alone, shows them"),
+    (&["/system"], Maybe("[TEXT]"), Command::System, "set the system message, or none"),
+    (&["/toggle"], Nothing, Command::Toggle, "turn the chat template off or on"),
+    (&["/stats"], Nothing, Command::Stats, "show statistics of the last answer and the context"),
+    (&["/save"], Something("FILE"), Command::Save, "write the conversation to a file"),
+    (&["/load"], Something("FILE"), Command::Load, "continue a saved conversation"),
+    (&["/model"], Something("FILE"), Command::Model, "continue with another model"),
+    (&["/backend"], Something("NAME"), Command::Backend, "continue on another backend"),
+    (&["/set"], Maybe("[NAME VALUE]"), Command::Set, "set an option, such as temp 0.5, or show all"),
 ];
 
 impl Command {
-    /// The command in `line` with the words after it; `None` for a message, such as one that begins
-    /// with two slashes. The error says what is wrong with it.
+    /// The command in `line` and its arguments; `None` for a message, such as one that begins with two slashes.
     pub(super) fn parse(line: &str) -> Option<Result<(Command, &str), String>> {
         if !line.starts_with('/') || line.starts_with("//") {
             return None;
@@ -68,31 +66,31 @@ impl Command {
         let rest = rest.trim();
         let Some((_, takes, command, _)) = TABLE.iter().find(|row| row.0.contains(&name)) else {
             let name = output::abbreviated(name, 40);
-            let hint = "/help shows the commands; a message may begin with //";
+            let hint = "/help lists the commands; begin a message with // for a literal /";
             return Some(Err(format!("unknown command {name}: {hint}")));
         };
         Some(match takes {
-            Nothing if !rest.is_empty() => Err(format!("{name} takes nothing after it")),
+            Nothing if !rest.is_empty() => Err(format!("{name} takes no arguments")),
             Something(words) if rest.is_empty() => Err(format!("expected {name} {words}")),
             _ => Ok((*command, rest)),
         })
     }
 }
 
-/// How many of the oldest messages `/drop` forgets.
+/// The number of messages for `/drop`.
 pub(super) fn to_drop(words: &str) -> Result<usize, String> {
     let number = if words.is_empty() { Ok(1) } else { usize::from_str(words) };
     number.map_err(|_| format!("expected /drop or /drop N with a number, not {words:?}"))
 }
 
-/// All commands, one a line.
+/// All commands, one per line.
 pub(super) fn help() -> String {
     let usage = |names: &[&str], takes: Takes| match takes {
         Nothing => names[0].to_owned(),
         Maybe(words) | Something(words) => format!("{} {words}", names[0]),
     };
     let rows: Vec<(String, &str)> = TABLE.iter().map(|row| (usage(row.0, row.1), row.3)).collect();
-    let keys = "  Alt-Enter begins a new line; Ctrl-C stops an answer, twice it leaves.\n";
+    let keys = "  Alt-Enter starts a new line; Ctrl-C stops an answer, twice leaves.\n";
     output::pairs(rows.iter().map(|(usage, help)| (usage.as_str(), (*help).to_owned()))) + keys
 }
 

@@ -1,4 +1,4 @@
-//! Where a chat's lines come from: a line editor on a terminal, else stdin as it is.
+//! Input of a chat: a line editor on a terminal, else plain stdin.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
@@ -14,39 +14,35 @@ use crate::folders;
 use crate::output::GREEN;
 use crate::terminal::Quiet;
 
-/// Lines of a chat.
 pub(super) enum Input {
     Terminal(Box<Prompt>),
     Pipe,
 }
 
-/// What was read.
 pub(super) enum Line {
     Text(String),
     Interrupted,
     End,
 }
 
-/// A line editor whose history is a file that chats at the same time share.
+/// A line editor; concurrent chats share its history file.
 pub(super) struct Prompt {
     editor: Editor<(), FileHistory>,
     history: Option<PathBuf>,
-    /// Keys are kept for the next line while none is edited.
+    /// Between lines, keys are stored for the next line.
     quiet: Option<Quiet>,
 }
 
 impl Input {
-    /// The line editor when stdin is a terminal.
     pub(super) fn open() -> anyhow::Result<Input> {
         Ok(if io::stdin().is_terminal() { Input::Terminal(Box::new(Prompt::new()?)) } else { Input::Pipe })
     }
 
-    /// Whether somebody types.
     pub(super) fn is_interactive(&self) -> bool {
         matches!(self, Input::Terminal(_))
     }
 
-    /// The next line. Of a pipe, no more than `most` bytes are read for it.
+    /// The next line; from a pipe, up to `most` bytes.
     pub(super) fn next(&mut self, most: usize) -> anyhow::Result<Line> {
         match self {
             Input::Terminal(prompt) => prompt.next(),
@@ -57,9 +53,7 @@ impl Input {
                     return Ok(Line::End);
                 }
                 if line.len() > most {
-                    bail!(
-                        "it has more than {most} bytes, more than the context can hold; -c N makes it larger"
-                    );
+                    bail!("it has more than {most} bytes, which exceeds the context; -c N enlarges it");
                 }
                 let line = String::from_utf8(line).map_err(|error| {
                     let good = error.utf8_error().valid_up_to();
@@ -72,7 +66,6 @@ impl Input {
     }
 }
 
-/// Whether typed text has a colour of its own.
 fn has_colours() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never && io::stdout().is_terminal()
 }
@@ -80,7 +73,7 @@ fn has_colours() -> bool {
 impl Prompt {
     fn new() -> anyhow::Result<Prompt> {
         let config = Config::builder().auto_add_history(true).max_history_size(1000)?;
-        // Prompts stay out of a stdout that is not a terminal.
+        // The prompt must not go to a stdout that is not a terminal.
         let behavior = if io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
         let mut editor = Editor::with_config(config.behavior(behavior).build())?;
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
@@ -89,7 +82,7 @@ impl Prompt {
         let mut prompt = Prompt { editor, history, quiet: Some(Quiet::begin()) };
         prompt.keep(|editor, file| {
             file.parent().map_or(Ok(()), fs::create_dir_all)?;
-            // Where there is no file, the editor's own first one would replace what another chat has just written.
+            // Otherwise the editor's first write could replace the file of another chat.
             drop(File::create_new(file));
             editor.load_history(file)
         });
@@ -114,7 +107,7 @@ impl Prompt {
         }
     }
 
-    /// Does something with the history's file; there is none from the first failure on.
+    /// Accesses the history file; after the first failure it is no longer used.
     fn keep(
         &mut self,
         with: impl FnOnce(&mut Editor<(), FileHistory>, &PathBuf) -> Result<(), ReadlineError>,
@@ -122,7 +115,7 @@ impl Prompt {
         let Some(file) = self.history.take() else { return };
         match with(&mut self.editor, &file) {
             Ok(()) => self.history = Some(file),
-            Err(error) => tracing::warn!("the history is not kept in {}: {error}", file.display()),
+            Err(error) => tracing::warn!("the history is not saved in {}: {error}", file.display()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `rustorch chat`: a conversation on a terminal, or line by line through a pipe.
+//! `rustorch chat`: a conversation on a terminal or through a pipe.
 
 mod args;
 mod command;
@@ -41,18 +41,18 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     talk(&mut session, &mut input, is_single_turn)
 }
 
-/// Reads messages and commands until somebody leaves, or a message has been answered and is to be the only one.
+/// Reads messages and commands until the end of input, `/exit`, or the first answer of a single turn.
 fn talk(session: &mut Session, input: &mut Input, is_single_turn: bool) -> anyhow::Result<ExitCode> {
     let (mut interrupted, mut number) = (false, 0_u64);
     loop {
         number += 1;
-        let place = || format!("line {number} of stdin, where the chat ends");
+        let place = || format!("line {number} of stdin, which ends the chat");
         let line = match input.next(session.longest_line()).with_context(place)? {
             Line::Text(line) => line,
             Line::End => return Ok(ExitCode::SUCCESS),
             Line::Interrupted if interrupted => return Ok(ExitCode::from(INTERRUPTED)),
             Line::Interrupted => {
-                note(format_args!("Ctrl-C again leaves; so does Ctrl-D"));
+                note(format_args!("press Ctrl-C again or Ctrl-D to leave"));
                 interrupted = true;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A conversation and what it runs on: messages and commands.
+//! A conversation, its engine, and the commands.
 
 use std::path::Path;
 
@@ -12,15 +12,12 @@ use crate::output::{self, TextOut, Usage as Misuse, counted, note, printable};
 use crate::registry::BackendName;
 use crate::{folders, generate, load};
 
-/// A conversation and what it runs on.
 pub(super) struct Session {
     engine: Engine,
     pub(super) chat: Chat,
     args: Args,
     verbose: bool,
-    /// Whether somebody types.
     is_interactive: bool,
-    /// What the last answer took.
     last: Option<Usage>,
     /// Tokens generated in all answers.
     generated: usize,
@@ -42,21 +39,21 @@ impl Session {
         ));
     }
 
-    /// Bytes of a line, at most: of a message that can fit, with room for a command and the newline.
+    /// Maximum bytes of a line: those of a message, a command and the newline.
     pub(super) fn longest_line(&self) -> usize {
         self.engine.max_text_bytes().saturating_add(4096)
     }
 
-    /// What a message or a system message stands for.
+    /// Replaces escapes, if requested.
     fn read(&self, text: &str) -> anyhow::Result<String> {
-        // The command line is not at fault.
+        // Not an error of the command line.
         self.args.template.read(text).map_err(|Misuse(why)| anyhow::Error::msg(why))
     }
 
     pub(super) fn answer(&mut self, text: &str) -> anyhow::Result<StopReason> {
         let text = self.read(text)?;
         if self.args.context_shift {
-            // Room for an answer of some length.
+            // Leave space for an answer.
             let free = (self.engine.limits().n_ctx / 4).min(self.chat.max_tokens.unwrap_or(usize::MAX));
             let forgotten = self.chat.make_room(&self.engine, &text, free)?;
             say_forgotten(forgotten);
@@ -89,13 +86,13 @@ impl Session {
         }
         match outcome.reason {
             StopReason::ContextFull => note(format_args!(
-                "the context is full; /drop forgets the oldest message, /clear all of them; starting with \
-                 --context-shift does so by itself, with -c N makes it larger"
+                "the context is full; /drop removes the oldest message, /clear all; --context-shift does so \
+                 automatically, -c N enlarges the context"
             )),
             StopReason::Cancelled if self.is_interactive => {
                 let begun =
-                    if outcome.ids.is_empty() { " before the answer: the message is forgotten" } else { "" };
-                note(format_args!("stopped{begun}; Ctrl-C again leaves"));
+                    if outcome.ids.is_empty() { " before the answer: the message is dropped" } else { "" };
+                note(format_args!("stopped{begun}; press Ctrl-C again to leave"));
             }
             _ => {}
         }
@@ -108,12 +105,12 @@ impl Session {
             Command::Exit => {}
             Command::Clear => {
                 self.chat.clear(&mut self.engine);
-                note(format_args!("the conversation begins anew"));
+                note(format_args!("the conversation is cleared"));
             }
             Command::Drop => {
                 let number = command::to_drop(rest).map_err(anyhow::Error::msg)?;
                 let forgotten = (0..number).take_while(|_| self.chat.drop_oldest()).count();
-                anyhow::ensure!(forgotten > 0 || number == 0, "there is no message to forget");
+                anyhow::ensure!(forgotten > 0 || number == 0, "there is no message to drop");
                 say_forgotten(forgotten);
             }
             Command::System => {
@@ -164,7 +161,7 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with the conversation on `engine`, or begins anew where its model cannot take it.
+    /// Continues the conversation on `engine`, or clears it if its model cannot.
     pub(super) fn go_on(&mut self, mut engine: Engine) -> anyhow::Result<()> {
         self.chat.move_to(&mut engine)?;
         say_if_raw(&engine, &self.args.template);
@@ -173,7 +170,7 @@ impl Session {
         if !fits && self.chat.messages().iter().any(|message| message.role != "system") {
             self.chat.clear(&mut engine);
             note(format_args!(
-                "the model's template or context does not take this conversation: it begins anew"
+                "the conversation does not suit the model's template or context: it is cleared"
             ));
         }
         (self.engine, self.last) = (engine, None);
@@ -193,9 +190,9 @@ impl Session {
         let used = usage.prompt_tokens + usage.generated_tokens;
         let said = [
             ("prefilled", tokens(usage.prefilled_tokens()) + &rate(usage.prefill_rate())),
-            ("reused", tokens(usage.reused_tokens) + " of the conversation's cache"),
+            ("reused", tokens(usage.reused_tokens) + " from the KV cache"),
             ("generated", tokens(usage.generated_tokens) + &rate(usage.decode_rate())),
-            ("in all answers", tokens(self.generated)),
+            ("generated in all", tokens(self.generated)),
             ("context used", format!("{used} of {}", tokens(self.engine.limits().n_ctx))),
             ("seed", usage.seed.to_string()),
         ];
@@ -205,16 +202,16 @@ impl Session {
 
 fn say_forgotten(messages: usize) {
     if messages > 0 {
-        note(format_args!("forgotten with their answers: the oldest {}", counted(messages, "message")));
+        note(format_args!("dropped with the answers: the oldest {}", counted(messages, "message")));
     }
 }
 
-/// A model for a chat that has begun, which needs no introduction.
+/// Loads another model, without introducing it.
 fn reopen(model: &ModelArgs, template: &TemplateArgs, args: &EngineArgs) -> anyhow::Result<Engine> {
     load::on_backend(template.apply(Model::new(load::file(model)?)?)?, args, LogitRows::Last)
 }
 
-/// An empty conversation as the command line wants it. Says when there is no template for it.
+/// An empty conversation with the options of the command line. Notes a missing template.
 fn new_chat(engine: &mut Engine, args: &Args) -> anyhow::Result<Chat> {
     let mut chat = Chat::new(engine);
     generate::configure(&mut chat, &args.settings.answers);
@@ -227,10 +224,10 @@ fn new_chat(engine: &mut Engine, args: &Args) -> anyhow::Result<Chat> {
     Ok(chat)
 }
 
-/// Says when there is no template for messages that ought to go through one.
+/// Notes a missing template.
 fn say_if_raw(engine: &Engine, args: &TemplateArgs) {
     if let (Err(why), false) = (engine.model().template(), args.raw) {
-        note(format_args!("{why}: messages are taken as they are"));
+        note(format_args!("{why}: messages are used as they are"));
         generate::say_system_is_unused(args);
     }
 }

@@ -1,4 +1,4 @@
-//! What `/set` changes: the options of answers, by the names and rules of the command line.
+//! `/set`: changes the options of answers, with the names and rules of the command line.
 
 use std::error::Error as _;
 
@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use crate::args::AnswerArgs;
 use crate::output;
 
-/// The options of answers, and by name the values that they were given.
+/// The options of answers, and their values by name as typed.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     given: IndexMap<String, Vec<String>>,
@@ -16,7 +16,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Sets what `words` say, such as `temp 0.5`; returns what to show, which is everything where they say nothing.
+    /// Sets an option, such as `temp 0.5`; returns its new value, or without words all values.
     pub(super) fn set(&mut self, words: &str) -> Result<String, String> {
         if words.is_empty() {
             return Ok(self.show());
@@ -25,7 +25,7 @@ impl Settings {
         let (name, value) = (name.trim_start_matches('-').replace('_', "-"), value.trim());
         let parser = parser();
         let arg = parser.get_arguments().find(|arg| is_called(arg, &name));
-        let arg = arg.ok_or_else(|| format!("there is no setting {name:?}; /set shows all"))?;
+        let arg = arg.ok_or_else(|| format!("there is no setting {name:?}; /set lists all"))?;
         let name = arg.get_long().unwrap_or_default();
         let values = match (arg.get_action(), value) {
             (ArgAction::SetTrue, "" | "on" | "true") => vec!["true".to_owned()],
@@ -49,7 +49,7 @@ impl Settings {
         let words: Vec<String> = words.collect();
         let matches = parser.clone().try_get_matches_from(words);
         let changed = matches.and_then(|matches| Settings::from_arg_matches(&matches));
-        // The source says what was expected; the rest speaks of a command line.
+        // The source says what was expected; the rest is about the command line.
         *self = changed.map_err(|error| {
             let why = error.source().map_or(String::new(), |why| format!(": {why}"));
             format!("{name} cannot be {value:?}{why}")

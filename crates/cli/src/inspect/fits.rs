@@ -1,4 +1,4 @@
-//! How much of a model fits on the graphics processors of this machine.
+//! How much of a model fits on the GPUs of this machine.
 
 use backend::{DeviceKind, OpenOptions};
 use engine::{Model, Options};
@@ -12,29 +12,23 @@ use crate::placement::{self, Read};
 use crate::registry::{BackendName, registry};
 use crate::values::Size;
 
-/// What a device has room for.
 #[derive(Serialize)]
 pub(super) struct Fit {
     backend: &'static str,
     device: String,
     is_software: bool,
-    /// Bytes that backend `auto` would use, if they are known.
+    /// Memory that backend `auto` would use, if known.
     room: Option<u64>,
-    /// Bytes of all layers and the output; none when the device cannot compute them.
+    /// Bytes of all layers and the output; null if the device cannot compute them.
     needed: Option<u64>,
     /// Why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// Layers of the model.
     layers: usize,
-    /// Those there is room for, the last ones with the output, if the room is known.
+    /// Layers that fit, the last ones with the output, if known.
     fitting: Option<usize>,
 }
 
-/// The devices of backend `name`, each with what it has room for.
-///
-/// # Errors
-/// When an option makes no sense.
 pub(super) fn all(
     model: &Model,
     options: &Options,
@@ -96,7 +90,7 @@ impl Fit {
                 format!("{fitting} of {} layers fit in {}; all take {needed}", self.layers, size(room))
             }
             _ => {
-                format!("all {} layers take {needed}; how much is free, the driver does not say", self.layers)
+                format!("all {} layers take {needed}; the driver does not report free memory", self.layers)
             }
         }
     }

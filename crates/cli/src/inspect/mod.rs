@@ -1,4 +1,4 @@
-//! `rustorch inspect`: what is in a file, whether it can be run, and the memory that takes.
+//! `rustorch inspect`: the contents of a file, and the memory to run it.
 
 mod fits;
 mod text;
@@ -12,6 +12,7 @@ use backend::{KvLayout, OpenOptions, PAGE, Taps, host_memory};
 use engine::Model;
 use gguf::{Gguf, UnsupportedTensor};
 use graph::{Graph, Group};
+use indexmap::IndexMap;
 use quant::UnsupportedFormat;
 use runner::Workload;
 use serde::Serialize;
@@ -24,12 +25,11 @@ use crate::registry::BackendName;
 use crate::values::Size;
 use crate::{load, output};
 use fits::Fit;
-use value::{Entries, Plain};
+use value::Entry;
 
-/// What `inspect` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The GGUF file; the same as -m FILE [default: the small model in the program]
+    /// GGUF file, as -m FILE [default: the embedded demo model]
     file: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
@@ -37,10 +37,10 @@ pub(crate) struct Args {
     context: ContextArgs,
     #[command(flatten)]
     weights: WeightsArgs,
-    /// Say how many layers fit on the devices of this backend; auto asks where there may be a graphics processor
+    /// Show how many layers fit on the devices of this backend; auto queries the GPUs
     #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
     backend: BackendName,
-    /// The same with so much of their memory, at most, such as 2GiB [default: what is free]
+    /// Memory limit per GPU, such as 2GiB [default: the free memory]
     #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
     gpu_memory: Option<Size>,
     /// Print one JSON object with everything, arrays in full
@@ -63,21 +63,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All there is to say about a file.
 #[derive(Serialize)]
 struct Report<'a> {
     files: Vec<File<'a>>,
     version: u32,
     alignment: u32,
-    metadata: Entries<'a>,
-    /// What the model's family reads, by the keys of the file.
-    hyper_parameters: Option<BTreeMap<&'static str, Plain>>,
+    metadata: IndexMap<&'a str, Entry>,
+    /// Metadata that the model family reads.
+    hyper_parameters: Option<BTreeMap<&'static str, serde_json::Value>>,
     #[serde(serialize_with = "value::or_error")]
     tokenizer: Result<TokenizerFacts, String>,
     tensors: Vec<TensorFacts<'a>>,
     formats: BTreeMap<String, Total>,
     total: Total,
-    /// What it takes to run the model on the CPU, or why it cannot be run.
+    /// Memory to run the model on the CPU, or why it cannot be run.
     #[serde(serialize_with = "value::or_error")]
     memory: Result<MemoryNeeded, String>,
 }
@@ -121,7 +120,6 @@ struct TokenizerFacts {
     chat_template: bool,
 }
 
-/// A yes or no, and whether the file says it.
 #[derive(Clone, Copy, Serialize)]
 struct Decision {
     value: bool,
@@ -137,30 +135,28 @@ struct Token {
 #[derive(Serialize)]
 struct MemoryNeeded {
     n_ctx: usize,
-    /// Used where they lie in the file.
+    /// Used from the file.
     weights_mapped: u64,
     weights_copied: u64,
     kv_cache: u64,
-    /// The parts of the KV cache: stores whose positions live equally long.
     kv_groups: Vec<KvGroup>,
     activations: u64,
     total: u64,
-    /// What of it is not in the file's map: what has to fit.
+    /// The total without the mapped file.
     allocated: u64,
-    /// What it may take, as far as the system says.
+    /// The limit, if known.
     available: Option<u64>,
-    /// How much of it graphics processors have room for.
+    /// What fits on GPUs.
     devices: Vec<Fit>,
 }
 
-/// Stores of the KV cache that have the same window.
+/// Stores of the KV cache with the same window.
 #[derive(Serialize)]
 struct KvGroup {
-    /// Positions that a row sees; all when there is none.
+    /// Positions that a row sees; all if `None`.
     window: Option<usize>,
-    /// One for each attention that keeps keys and values of its own.
     stores: usize,
-    /// Positions that each has room for.
+    /// Positions per store.
     positions: usize,
     bytes: u64,
 }
@@ -198,7 +194,7 @@ impl<'a> Report<'a> {
             files: file.files().map(|(path, bytes)| File { path, bytes }).collect(),
             version: file.version() as u32,
             alignment: file.alignment(),
-            metadata: Entries(file.metadata()),
+            metadata: file.metadata().iter().map(|(key, value)| (key, Entry::new(value))).collect(),
             hyper_parameters: hyper_parameters(file),
             tokenizer: tokenizer_facts(file).map_err(|error| error.to_string()),
             tensors,
@@ -209,11 +205,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// None of a model that cannot be computed.
-fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, Plain>> {
+/// `None` if the model is not supported.
+fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, serde_json::Value>> {
     let model = models::Model::of(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
     let read = model.config.hyper_parameters.into_iter();
-    Some(read.map(|(key, value)| (key, Plain(value))).collect())
+    Some(read.map(|(key, value)| (key, value::json(&value))).collect())
 }
 
 fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {
@@ -240,7 +236,7 @@ impl From<Choice> for Decision {
     }
 }
 
-/// What an engine on the CPU backend would hold.
+/// The memory of an engine on the CPU backend.
 fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
     let host = backends::host(
@@ -270,7 +266,6 @@ fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     })
 }
 
-/// What the stores of each group take.
 fn kv_groups(graph: &Graph, kv_layout: &KvLayout) -> Vec<KvGroup> {
     let layouts = kv_layout.stores(graph);
     let groups = graph.groups().iter().zip(&kv_layout.pages).enumerate();

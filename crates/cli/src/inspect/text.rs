@@ -1,12 +1,12 @@
-//! The report for people.
+//! The report as text.
 
 use std::io::{self, Write};
 
-use super::value::{short, value_type};
-use super::{Decision, KvGroup, Report, Token, TokenizerFacts, Total};
-use crate::output::{self, BOLD, abbreviated, counted, pairs, printable, size};
+use super::value::short;
+use super::{Decision, KvGroup, Report, TensorFacts, Token, TokenizerFacts, Total};
+use crate::output::{self, BOLD, abbreviated, columns, counted, pairs, printable, size};
 
-/// Characters of a token's text that are shown.
+/// Maximum characters of a token's text.
 const TOKEN: usize = 40;
 
 pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
@@ -17,17 +17,12 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     writeln!(out, "GGUF version {}, aligned to {}", report.version, counted(report.alignment, "byte"))?;
 
     heading(&mut out, "Metadata")?;
-    let entries = report.metadata.0.iter();
-    let entries: Vec<_> =
-        entries.map(|(key, value)| (printable(key, ""), value_type(value), short(value))).collect();
-    let key_width = width(entries.iter().map(|(key, ..)| key));
-    let type_width = width(entries.iter().map(|(_, value_type, _)| value_type));
-    for (key, value_type, value) in &entries {
-        writeln!(out, "  {key:key_width$}  {value_type:type_width$}  {value}")?;
-    }
+    let entries = report.metadata.iter();
+    let entries = entries.map(|(key, entry)| [printable(key, ""), entry.r#type.clone(), short(&entry.value)]);
+    write!(out, "{}", columns(&entries.collect::<Vec<_>>(), &[]))?;
     if let Some(parameters) = &report.hyper_parameters {
         heading(&mut out, "Hyper-parameters")?;
-        write!(out, "{}", pairs(parameters.iter().map(|(name, value)| (*name, short(&value.0)))))?;
+        write!(out, "{}", pairs(parameters.iter().map(|(name, value)| (*name, short(value)))))?;
     }
     heading(&mut out, "Tokenizer")?;
     match &report.tokenizer {
@@ -43,11 +38,11 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
                 ("weights, packed", size(memory.weights_copied)),
                 ("KV cache", size(memory.kv_cache)),
             ];
-            // Of most models there is one group, which is all of it.
+            // A single group is the whole cache.
             if let [_, _, ..] = &memory.kv_groups[..] {
                 parts.extend(memory.kv_groups.iter().map(|group| ("", of_group(group))));
             }
-            parts.extend([("activations", size(memory.activations)), ("together", size(memory.total))]);
+            parts.extend([("activations", size(memory.activations)), ("total", size(memory.total))]);
             parts.extend(memory.available.map(|available| {
                 let fits = if memory.allocated <= available { "fits" } else { "does not fit" };
                 (
@@ -57,7 +52,7 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
             }));
             write!(out, "{}", pairs(parts))?;
             if !memory.devices.is_empty() {
-                heading(&mut out, "On graphics processors")?;
+                heading(&mut out, "On GPUs")?;
                 let fits = memory.devices.iter().map(|fit| (fit.label(), fit.in_words()));
                 let fits: Vec<_> = fits.collect();
                 write!(out, "{}", pairs(fits.iter().map(|(label, words)| (&**label, words.clone()))))?;
@@ -71,18 +66,12 @@ pub(super) fn print(report: &Report<'_>) -> io::Result<()> {
     out.flush()
 }
 
-/// A part of the KV cache.
 fn of_group(group: &KvGroup) -> String {
     let (stores, bytes) = (counted(group.stores, "store"), size(group.bytes));
     match group.window {
         Some(window) => format!("{bytes} in {stores} with a window of {}", counted(window, "position")),
         None => format!("{bytes} in {stores} without a window"),
     }
-}
-
-/// The width of a column that holds `texts`.
-fn width<'a>(texts: impl IntoIterator<Item = &'a String>) -> usize {
-    texts.into_iter().map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
 fn heading(out: &mut impl Write, text: &str) -> io::Result<()> {
@@ -97,14 +86,10 @@ fn tensors(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
         format!("{}, {}, {}", counted(tensors, "tensor"), counted(values, "value"), size_if_known(bytes))
     };
     heading(out, &total(&report.total))?;
-    let shapes: Vec<String> = report.tensors.iter().map(|tensor| format!("{:?}", tensor.shape)).collect();
-    let names: Vec<String> = report.tensors.iter().map(|tensor| printable(tensor.name, "")).collect();
-    let (name_width, shape_width) = (width(&names), width(&shapes));
-    let format_width = width(report.formats.keys());
-    for ((tensor, name), shape) in report.tensors.iter().zip(&names).zip(&shapes) {
-        let (format, bytes) = (&tensor.format, size_if_known(tensor.bytes));
-        writeln!(out, "  {name:name_width$}  {format:format_width$}  {shape:shape_width$}  {bytes:>12}")?;
-    }
+    let rows = report.tensors.iter().map(|TensorFacts { name, format, shape, bytes }| {
+        [printable(name, ""), format.clone(), format!("{shape:?}"), size_if_known(*bytes)]
+    });
+    write!(out, "{}", columns(&rows.collect::<Vec<_>>(), &[3]))?;
     heading(out, "By format")?;
     write!(out, "{}", pairs(report.formats.iter().map(|(format, sum)| (format.as_str(), total(sum)))))
 }

@@ -1,28 +1,36 @@
-//! Metadata for JSON, in full, and for people, abbreviated.
+//! Metadata as JSON, in full, and abbreviated on one line.
 
-use gguf::{Array, Metadata, Value};
-use serde::ser::{SerializeMap, SerializeStruct};
+use gguf::{Array, Value};
 use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
 
 use crate::output::abbreviated;
 
-/// Characters of a string that people get to see.
+/// Maximum characters of a string.
 const STRING: usize = 80;
-/// Characters of a string in an array.
+/// Maximum characters of a string in an array.
 const ELEMENT: usize = 16;
-/// Elements of an array that people get to see.
+/// Maximum elements of an array.
 const ELEMENTS: usize = 6;
 
-/// A value without its type.
-pub(super) struct Plain(pub(super) Value);
+/// A value with its type, such as `u32` or `[string; 32000]`.
+#[derive(Serialize)]
+pub(super) struct Entry {
+    pub(super) r#type: String,
+    pub(super) value: Json,
+}
 
-impl Serialize for Plain {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Untyped(&self.0).serialize(serializer)
+impl Entry {
+    pub(super) fn new(value: &Value) -> Entry {
+        let r#type = match value {
+            Value::Array(array) => format!("[{}; {}]", array.element_type(), array.len()),
+            other => other.value_type().to_string(),
+        };
+        Entry { r#type, value: json(value) }
     }
 }
 
-/// What was found out, or `{"error": "why not"}`.
+/// The found facts, or `{"error": "why not"}`.
 pub(super) fn or_error<T: Serialize, S: Serializer>(
     result: &Result<T, String>,
     serializer: S,
@@ -33,122 +41,63 @@ pub(super) fn or_error<T: Serialize, S: Serializer>(
     }
 }
 
-/// Keys and values in the file's order: `{"key": {"type": "u32", "value": 7}}`.
-pub(super) struct Entries<'a>(pub(super) &'a Metadata);
-
-impl Serialize for Entries<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (key, value) in self.0.iter() {
-            map.serialize_entry(key, &Entry(value))?;
-        }
-        map.end()
-    }
-}
-
-struct Entry<'a>(&'a Value);
-
-impl Serialize for Entry<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entry = serializer.serialize_struct("Entry", 2)?;
-        entry.serialize_field("type", &value_type(self.0))?;
-        entry.serialize_field("value", &Untyped(self.0))?;
-        entry.end()
-    }
-}
-
-struct Untyped<'a>(&'a Value);
-
-impl Serialize for Untyped<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::U8(v) => v.serialize(serializer),
-            Value::I8(v) => v.serialize(serializer),
-            Value::U16(v) => v.serialize(serializer),
-            Value::I16(v) => v.serialize(serializer),
-            Value::U32(v) => v.serialize(serializer),
-            Value::I32(v) => v.serialize(serializer),
-            Value::F32(v) => v.serialize(serializer),
-            Value::Bool(v) => v.serialize(serializer),
-            Value::String(v) => v.serialize(serializer),
-            Value::Array(v) => Elements(v).serialize(serializer),
-            Value::U64(v) => v.serialize(serializer),
-            Value::I64(v) => v.serialize(serializer),
-            Value::F64(v) => v.serialize(serializer),
-        }
-    }
-}
-
-struct Elements<'a>(&'a Array);
-
-impl Serialize for Elements<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Array::U8(v) => v.serialize(serializer),
-            Array::I8(v) => v.serialize(serializer),
-            Array::U16(v) => v.serialize(serializer),
-            Array::I16(v) => v.serialize(serializer),
-            Array::U32(v) => v.serialize(serializer),
-            Array::I32(v) => v.serialize(serializer),
-            Array::F32(v) => v.serialize(serializer),
-            Array::Bool(v) => v.serialize(serializer),
-            Array::String(v) => v.serialize(serializer),
-            Array::Array(v) => serializer.collect_seq(v.iter().map(Elements)),
-            Array::U64(v) => v.serialize(serializer),
-            Array::I64(v) => v.serialize(serializer),
-            Array::F64(v) => v.serialize(serializer),
-        }
-    }
-}
-
-/// The type, such as `u32` or `[string; 32000]`.
-pub(super) fn value_type(value: &Value) -> String {
+/// Infinities and NaN are null.
+pub(super) fn json(value: &Value) -> Json {
     match value {
-        Value::Array(array) => format!("[{}; {}]", array.element_type(), array.len()),
-        other => other.value_type().to_string(),
-    }
-}
-
-/// The value on one line, long strings and arrays cut short.
-pub(super) fn short(value: &Value) -> String {
-    match value {
-        Value::U8(v) => v.to_string(),
-        Value::I8(v) => v.to_string(),
-        Value::U16(v) => v.to_string(),
-        Value::I16(v) => v.to_string(),
-        Value::U32(v) => v.to_string(),
-        Value::I32(v) => v.to_string(),
-        Value::F32(v) => v.to_string(),
-        Value::Bool(v) => v.to_string(),
-        Value::String(v) => abbreviated(v, STRING),
+        Value::U8(v) => json!(v),
+        Value::I8(v) => json!(v),
+        Value::U16(v) => json!(v),
+        Value::I16(v) => json!(v),
+        Value::U32(v) => json!(v),
+        Value::I32(v) => json!(v),
+        Value::F32(v) => float(*v),
+        Value::Bool(v) => json!(v),
+        Value::String(v) => json!(v),
         Value::Array(v) => elements(v),
-        Value::U64(v) => v.to_string(),
-        Value::I64(v) => v.to_string(),
-        Value::F64(v) => v.to_string(),
+        Value::U64(v) => json!(v),
+        Value::I64(v) => json!(v),
+        Value::F64(v) => json!(v),
     }
 }
 
-fn elements(array: &Array) -> String {
+fn elements(array: &Array) -> Json {
     match array {
-        Array::U8(v) => list(v, u8::to_string),
-        Array::I8(v) => list(v, i8::to_string),
-        Array::U16(v) => list(v, u16::to_string),
-        Array::I16(v) => list(v, i16::to_string),
-        Array::U32(v) => list(v, u32::to_string),
-        Array::I32(v) => list(v, i32::to_string),
-        Array::F32(v) => list(v, f32::to_string),
-        Array::Bool(v) => list(v, bool::to_string),
-        Array::String(v) => list(v, |text| format!("\"{}\"", abbreviated(text, ELEMENT))),
-        Array::Array(v) => list(v, |array| format!("[{} {}]", array.len(), array.element_type())),
-        Array::U64(v) => list(v, u64::to_string),
-        Array::I64(v) => list(v, i64::to_string),
-        Array::F64(v) => list(v, f64::to_string),
+        Array::U8(v) => json!(v),
+        Array::I8(v) => json!(v),
+        Array::U16(v) => json!(v),
+        Array::I16(v) => json!(v),
+        Array::U32(v) => json!(v),
+        Array::I32(v) => json!(v),
+        Array::F32(v) => v.iter().copied().map(float).collect(),
+        Array::Bool(v) => json!(v),
+        Array::String(v) => json!(v),
+        Array::Array(v) => v.iter().map(elements).collect(),
+        Array::U64(v) => json!(v),
+        Array::I64(v) => json!(v),
+        Array::F64(v) => json!(v),
     }
 }
 
-fn list<T>(values: &[T], show: impl Fn(&T) -> String) -> String {
-    let shown: Vec<String> = values.iter().take(ELEMENTS).map(show).collect();
-    format!("[{}{}]", shown.join(", "), if values.len() > ELEMENTS { ", …" } else { "" })
+/// With the digits of an f32, not of the f64 that JSON numbers are.
+fn float(value: f32) -> Json {
+    json!(value.to_string().parse::<f64>().ok())
+}
+
+/// On one line, with long strings and arrays cut short.
+pub(super) fn short(value: &Json) -> String {
+    let element = |value: &Json| match value {
+        Json::String(text) => format!("\"{}\"", abbreviated(text, ELEMENT)),
+        Json::Array(values) => format!("[{} elements]", values.len()),
+        other => other.to_string(),
+    };
+    match value {
+        Json::String(text) => abbreviated(text, STRING),
+        Json::Array(values) => {
+            let shown: Vec<String> = values.iter().take(ELEMENTS).map(element).collect();
+            format!("[{}{}]", shown.join(", "), if values.len() > ELEMENTS { ", …" } else { "" })
+        }
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -158,11 +107,12 @@ mod tests {
     #[test]
     fn long_values_are_cut_and_nothing_steers_the_terminal() {
         let tokens: Vec<String> = (0..9).map(|i| format!("\u{1b}{i}")).collect();
-        let value = Value::from(tokens);
-        assert_eq!(value_type(&value), "[string; 9]");
-        assert!(short(&value).starts_with(r#"["\u{1b}0", "\u{1b}1""#), "{}", short(&value));
-        assert!(short(&value).ends_with(", …]"));
-        assert_eq!(short(&Value::from("a\nb".repeat(100))).chars().last(), Some('…'));
-        assert_eq!(short(&Value::from(vec![1u32, 2])), "[1, 2]");
+        let Entry { r#type, value } = Entry::new(&Value::from(tokens));
+        assert_eq!(r#type, "[string; 9]");
+        let text = short(&value);
+        assert!(text.starts_with(r#"["\u{1b}0", "\u{1b}1""#) && text.ends_with(", …]"), "{text}");
+        assert_eq!(short(&json(&Value::from("a\nb".repeat(100)))).chars().last(), Some('…'));
+        assert_eq!(short(&json(&Value::from(vec![1u32, 2]))), "[1, 2]");
+        assert_eq!(short(&json(&Value::from(0.1f32))), "0.1");
     }
 }

@@ -1,8 +1,8 @@
-//! `rustorch perplexity`: how well a model predicts a text, as `llama-perplexity` measures it.
+//! `rustorch perplexity`: scores a text, as `llama-perplexity` does.
 
 mod report;
 
-use std::io::{self, BufWriter, Read};
+use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,34 +17,34 @@ use outfile::{OutFile, Target};
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Usage};
+use crate::run::TextFile;
 use crate::values::from_1_to;
 use crate::{files, load};
 
-/// Tokens a window where neither the command line nor a base says.
+/// Default number of tokens per window.
 const N_CTX: usize = 512;
 
-/// What `perplexity` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Perplexity is that of llama-perplexity: of each window of -c tokens the second half is scored.
-Files of log-probabilities have its format, too: either program reads what the other has written.")]
+As in llama-perplexity, the second half of each window of -c tokens is scored. Bases have its file
+format: each program reads the files of the other.")]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArgs,
-    /// The text, without a newline at its end; - is stdin [default: the base's]
+    /// File with the text, without a final newline; - is stdin [default: the base's text]
     #[arg(short, long, value_name = "TEXT", required_unless_present = "kl_base", help_heading = "Text")]
     file: Option<PathBuf>,
-    /// Turn the text of special tokens in it into these tokens
+    /// Encode special tokens in the text
     #[arg(long, help_heading = "Text")]
     parse_special: bool,
-    /// Windows to score, at most [default: all]
+    /// Maximum number of windows to score [default: all]
     #[arg(long, value_name = "N", value_parser = from_1_to::<0x7fff_ffff>, help_heading = "Text")]
     chunks: Option<NonZero<usize>>,
-    /// Write the log-probabilities of scored positions, as a base for other models
+    /// Write the log-probabilities as a base for other models
     #[arg(long, alias = "save-all-logits", value_name = "FILE", conflicts_with = "kl_base")]
     #[arg(help_heading = "Base")]
     save_logits: Option<PathBuf>,
-    /// Compare with the log-probabilities in this file: Kullback-Leibler divergence, same top token
+    /// Compare with this base: KL divergence, same top token
     #[arg(long, alias = "kl-divergence-base", value_name = "FILE", help_heading = "Base")]
     kl_base: Option<PathBuf>,
     #[command(flatten)]
@@ -54,12 +54,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What options of [`EngineArgs`] mean here: the context is a window's, and no setting of chats changes it.
+/// Here the context is that of a window, which no setting of chats changes.
 pub(crate) fn in_windows(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
-        "ctx_size" => arg.env(None).help(format!(
-            "Tokens a window; 0 is what the model was trained on [default: {N_CTX}, or the base's]"
-        )),
+        "ctx_size" => arg
+            .env(None)
+            .help(format!("Tokens per window; 0 is the training context [default: {N_CTX}, or the base's]")),
         _ => arg,
     }
 }
@@ -80,7 +80,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Some(n_ctx) => n_ctx,
         None => of_base.map_or(N_CTX, Windows::n_ctx),
     };
-    let text = args.file.as_deref().map(read).transpose()?;
+    let text = args.file.as_deref().map(|file| TextFile::open(file)?.read(None)).transpose()?;
     let text = text.map(|text| model.encode_prompt(&text, args.parse_special));
     let windows = match &base {
         Some(base) => {
@@ -103,7 +103,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         (None, Some(push)) => Beside::Rows(push),
         (None, None) => Beside::Nothing,
     };
-    let bar = progress(&windows);
+    let bar = ProgressBar::new(windows.tokens().len() as u64).with_message("unknown");
+    let bar = output::show(bar, "scoring {bar:20} {pos}/{len} tokens, {eta} left, perplexity {msg}");
     let score = eval::perplexity(&mut engine, &windows, beside, &mut |tokens, perplexity| {
         bar.set_position(tokens as u64);
         if let Some(perplexity) = perplexity {
@@ -122,26 +123,4 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 fn begin(target: &Target, windows: &Windows) -> anyhow::Result<Writer<BufWriter<OutFile>>> {
     let out = BufWriter::with_capacity(1 << 20, target.create()?);
     Writer::new(out, windows).context("cannot write the base")
-}
-
-/// A bar on stderr, when that is a terminal.
-fn progress(windows: &Windows) -> ProgressBar {
-    let bar = ProgressBar::new(windows.tokens().len() as u64);
-    bar.set_message("not known");
-    output::show(bar, "scoring {bar:20} {pos}/{len} tokens, {eta} left, perplexity {msg}")
-}
-
-/// The text in a file, `-` for stdin, without a newline at its end.
-fn read(file: &Path) -> anyhow::Result<String> {
-    let mut text = if file == Path::new("-") {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text).context("cannot read the text from stdin")?;
-        text
-    } else {
-        std::fs::read_to_string(file).with_context(|| format!("cannot read the text {}", file.display()))?
-    };
-    if text.ends_with('\n') {
-        text.pop();
-    }
-    Ok(text)
 }

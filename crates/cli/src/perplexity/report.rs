@@ -1,4 +1,4 @@
-//! What `rustorch perplexity` prints: figures under the names that `llama-perplexity` gives them.
+//! Output of `rustorch perplexity`, with the names of `llama-perplexity`.
 
 use std::io::Write;
 
@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::output::{self, counted};
 
-/// What `--json` prints.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     model: &'a str,
@@ -18,7 +17,7 @@ pub(crate) struct Report<'a> {
     perplexity: Estimate,
     /// Mean negative log-likelihood of a scored token, in nats.
     nll: Estimate,
-    /// That of each token, for paired comparisons.
+    /// For paired comparisons.
     token_nll: Vec<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     divergence: Option<Divergence>,

@@ -1,7 +1,6 @@
-//! `rustorch quantize`: a model in fewer bits.
+//! `rustorch quantize`: quantises a model.
 //!
-//! Everything that can be wrong is looked for before the first byte is written: what becomes of each tensor, and whether
-//! every value is finite.
+//! All checks precede the first write: the format of each tensor, and whether every value is finite.
 
 mod report;
 
@@ -22,57 +21,53 @@ use crate::values::from_1_to;
 use crate::{files, load};
 use report::Report;
 
-/// What `quantize` is told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Formats of tensors are those that llama-quantize chooses: in most types some tensors have more bits
+Each tensor gets the format that llama-quantize chooses: in most types some tensors have more bits
 than the name says, norms stay as they are, and rows that are no multiple of 256 get formats with
-blocks of 32. --pure gives every matrix the one format; --dry-run shows which has which.")]
+blocks of 32. --pure gives every matrix the same format; --dry-run lists the formats.")]
 pub(crate) struct Args {
-    /// The model, a GGUF file; of a split one, the first part
+    /// GGUF file; of a split model, the first part
     #[arg(value_name = "IN")]
     input: PathBuf,
-    /// The file to write
+    /// File to write
     #[arg(value_name = "OUT")]
     output: PathBuf,
-    /// What to make of it, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M, COPY changes nothing
+    /// Type, such as Q4_K_M; Q3_K, Q4_K and Q5_K are the types that end in _M, COPY changes nothing
     #[arg(value_name = "TYPE", value_parser = mix_or_copy(), ignore_case = true)]
     mix: MixOrCopy,
-    /// Importance of columns, of llama-imatrix: a GGUF file or the older .dat
+    /// Importance matrix of llama-imatrix: a GGUF file or the older .dat
     #[arg(long, value_name = "FILE")]
     imatrix: Option<PathBuf>,
-    /// Give matrices whose names match a regular expression another format, such as attn_v=Q8_0; of several the first
-    /// that matches counts
+    /// Format for matrices whose names match a regular expression, such as attn_v=Q8_0; the first match counts
     #[arg(long, value_name = "PATTERN=TYPE")]
     tensor_type: Vec<Override>,
-    /// The same format for every matrix
+    /// Use the same format for every matrix
     #[arg(long)]
     pure: bool,
-    /// Quantise again what is quantised, which loses more than once
+    /// Quantise tensors again that are already quantised, which adds up the errors
     #[arg(long)]
     allow_requantize: bool,
-    /// Print what would become of each tensor, and write nothing
+    /// Print the format of each tensor, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Threads [default: as many as the system says are useful]
+    /// CPU threads [default: as many as the system suggests]
     #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
     threads: Option<NonZero<usize>>,
 }
 
-/// Reads the name of a mix.
 pub(crate) fn mix() -> impl TypedValueParser<Value = Mix> {
     let names = Mix::all().map(|mix| PossibleValue::new(mix.name()).aliases(mix.aliases()));
     PossibleValuesParser::new(names).try_map(|name| name.parse::<Mix>())
 }
 
-/// What TYPE means; none is COPY.
+/// A type; `None` is COPY.
 #[derive(Clone, Copy, Debug)]
 struct MixOrCopy(Option<Mix>);
 
-/// What COPY is called.
 const COPY: &str = "COPY";
 
 fn mix_or_copy() -> impl TypedValueParser<Value = MixOrCopy> {
@@ -140,7 +135,6 @@ fn write(plan: &Plan<'_>, target: &Target, threads: NonZero<usize>) -> anyhow::R
     Ok(out.finish()?)
 }
 
-/// A bar on stderr, when that is a terminal.
 fn progress(what: &'static str, plan: &Plan<'_>) -> ProgressBar {
     let template = format!("{what} {{bar:20}} {{binary_bytes}} of {{binary_total_bytes}}, {{eta}} left");
     output::show(ProgressBar::new(plan.work()), &template)

@@ -1,7 +1,6 @@
-//! What `rustorch quantize` says: the plan, and what came of it.
+//! Output of `rustorch quantize`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::time::Duration;
 
 use gguf::Gguf;
@@ -10,7 +9,6 @@ use serde::Serialize;
 
 use crate::output::{self, counted, note, size};
 
-/// What `--json` prints.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
     input: &'a str,
@@ -28,7 +26,6 @@ pub(crate) struct Report<'a> {
 
 #[derive(Serialize)]
 struct Size {
-    /// Of the whole file.
     file_bytes: u64,
     tensor_bytes: u64,
     bits_per_weight: f64,
@@ -45,7 +42,7 @@ struct Row<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// `took` is for work that was done.
+    /// `took` is `None` for a dry run.
     pub(crate) fn new(
         file: &'a Gguf,
         output: String,
@@ -81,26 +78,19 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Prints the plan, a tensor a line.
+    /// Prints the plan, a tensor per line.
     pub(crate) fn print_plan(&self) -> anyhow::Result<()> {
-        let mut out = output::stdout();
-        let width = self.tensors.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-        for Row { name, shape, from, to, bytes, importance } in &self.tensors {
+        let row = |Row { name, shape, from, to, bytes, importance }: &Row<'_>| {
             let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
-            let what = if from == to { "as it is" } else { to };
-            let importance = if *importance { "  by importance" } else { "" };
-            writeln!(
-                out,
-                "{:width$}  {:>14}  {from:>6} -> {what:8} {:>10}{importance}",
-                output::printable(name, ""),
-                shape.join(" x "),
-                size(*bytes)
-            )?;
-        }
-        Ok(out.flush()?)
+            let format = format!("{from} -> {}", if from == to { "unchanged" } else { to });
+            let importance = if *importance { "by importance" } else { "" };
+            [output::printable(name, ""), shape.join(" x "), format, size(*bytes), importance.to_owned()]
+        };
+        let rows: Vec<_> = self.tensors.iter().map(row).collect();
+        Ok(output::write_all(output::columns(&rows, &[1, 3]).as_bytes())?)
     }
 
-    /// Says on stderr what came of it, or would.
+    /// Summarises the result on stderr.
     pub(crate) fn say(&self) {
         let mut formats: BTreeMap<&str, usize> = BTreeMap::new();
         for row in &self.tensors {
@@ -111,7 +101,7 @@ impl<'a> Report<'a> {
         let (before, after) = (&self.before, &self.after);
         note(format_args!(
             "{}: {}, {:.2} bits per weight; was {}, {:.2}",
-            if self.dry_run { "it would be" } else { self.output.as_str() },
+            if self.dry_run { "the file would be" } else { self.output.as_str() },
             size(after.file_bytes),
             after.bits_per_weight,
             size(before.file_bytes),
