@@ -34,7 +34,7 @@ impl Session {
     pub(super) fn greet(&self) {
         let file = printable(self.engine.model().file().file(), "");
         note(format_args!(
-            "{file}, context of {} tokens. /help shows the commands.",
+            "{file}, context of {} tokens. /help lists the commands.",
             self.engine.limits().n_ctx
         ));
     }

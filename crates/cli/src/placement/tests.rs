@@ -1,4 +1,4 @@
-//! What is worked out beforehand and what devices take in truth, on the first graphics processor.
+//! Requirements beside the memory that devices really use, on the first GPU.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn device() -> Option<Arc<dyn Device>> {
     found
 }
 
-/// The last `layers` layers on `device`, which may use so much memory.
+/// The last `layers` layers on `device`, with a memory limit.
 fn backend(device: &Arc<dyn Device>, layers: usize, memory: Option<u64>) -> Box<dyn Backend> {
     let options = OpenOptions { memory, ..OpenOptions::default() };
     let graphics = device.open(&options).expect("a device that opens");

@@ -83,10 +83,10 @@ fn a_full_context_is_no_dead_end() {
     let lines = "Hello once more\n".repeat(answered) + "/drop 2\nHello once more\n/drop 99\n/stats\n";
     let dropped = home.pipe(args, &lines);
     assert_eq!((dropped.code, dropped.stdout.lines().count()), (Some(0), answered + 1), "{dropped:?}");
-    assert_eq!(home.pipe(args, "/drop\n").code, Some(1), "there is nothing to forget");
+    assert_eq!(home.pipe(args, "/drop\n").code, Some(1), "there is nothing to drop");
     let shifted = home.pipe(&format!("{args} --context-shift"), "Hello once more\n".repeat(8));
     assert_eq!((shifted.code, shifted.stdout.lines().count()), (Some(0), 8), "{shifted:?}");
-    assert!(shifted.stderr.contains("forgotten"), "{shifted:?}");
+    assert!(shifted.stderr.contains("dropped"), "{shifted:?}");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_model_that_refuses_the_conversation_begins_anew() {
     let forgetful = gguf::write(Vec::new(), &metadata, &spec.tensors()).expect("a good model");
     write(&home.path("forgetful.gguf"), forgetful);
     let ran = home.pipe("chat -m MODEL -n 2 --temp 0", "Hello\n/model forgetful.gguf\nHi\n");
-    assert!(ran.stderr.contains("begins anew"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("it is cleared"), "{}", ran.stderr);
     let alone = home.pipe("chat -m forgetful.gguf -n 2 --temp 0", "Hi\n").quiet();
     assert!(ran.code == Some(0) && ran.stdout.ends_with(&alone), "{ran:?} {alone:?}");
 }

@@ -38,7 +38,7 @@ impl Home {
         {
             command.env_remove(name);
         }
-        // Numbers are the same whether there is a graphics processor or not.
+        // The same results with and without a GPU.
         command.env("RUSTORCH_BACKEND", "cpu");
         let arg = |arg: &str| if arg == "MODEL" { self.model.clone().into_os_string() } else { arg.into() };
         command.args(args.split_whitespace().map(arg));

@@ -78,9 +78,9 @@ fn trouble_is_neither() {
     home.run("trace --tokens 1,300,7 -o demo.safetensors").ok();
     home.run("trace --tokens 1,600 -o large.safetensors").ok();
     for (args, said) in [
-        ("compare", "what is to be compared?"),
+        ("compare", "nothing to compare"),
         ("compare none.safetensors -m MODEL", "none.safetensors: cannot open it"),
-        ("compare -m MODEL --a cpu", "which tokens?"),
+        ("compare -m MODEL --a cpu", "no tokens:"),
         ("compare a.safetensors other.safetensors", "they begin with other tokens"),
         ("compare a.safetensors other.safetensors --a cpu", "three sides"),
         ("compare a.safetensors -m MODEL --tokens 1", "the tokens are those of the trace"),

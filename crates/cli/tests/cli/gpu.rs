@@ -93,7 +93,7 @@ fn what_does_not_fit_is_refused_with_what_does() {
     let none = run("--gpu-memory 1KiB -ngl 1").stderr;
     assert!(none.contains("no layer fits") && none.contains("use -ngl 0"), "{none}");
     let none = run("--gpu-memory 1KiB");
-    assert!(none.stderr.contains("no room for a layer of this model"), "{none:?}");
+    assert!(none.stderr.contains("no memory for a layer of this model"), "{none:?}");
     none.ok();
 
     let json = home.run("inspect --backend vulkan --gpu-memory 3MiB -c 64 --json").json();
@@ -101,7 +101,7 @@ fn what_does_not_fit_is_refused_with_what_does() {
     assert_eq!((&device["backend"], &device["layers"]), (&"vulkan".into(), &8.into()), "{device}");
     assert!(device["fitting"].as_u64() < Some(8) && device["needed"].as_u64() > Some(3 << 20), "{device}");
     let text = home.run("inspect --backend vulkan -c 64").ok();
-    assert!(text.contains("On graphics processors") && text.contains("all 8 layers fit"), "{text}");
+    assert!(text.contains("On GPUs") && text.contains("all 8 layers fit"), "{text}");
 }
 
 /// What all logits, and every value of a step, take is counted before layers are placed.

@@ -133,7 +133,7 @@ fn a_tensor_of_an_unknown_type_is_listed_and_not_computed() {
     }
 }
 
-/// Between the CPU and the reference are graphics processors, where there are any.
+/// GPUs are listed between the CPU and the reference.
 #[test]
 fn devices_names_backends_and_kernels() {
     let home = Home::new();

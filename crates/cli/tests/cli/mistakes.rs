@@ -10,7 +10,7 @@ fn the_command_line_is_checked() {
         ("run -m MODEL -p a --tokens 1", "cannot be used with"),
         ("run -m MODEL -p a --tokens 1,x", "\"x\" is not a token id"),
         ("run -m MODEL -p a -n -2", "expected a number of tokens, or -1 for no limit"),
-        ("run -m MODEL -p a -c -1", "expected a number of tokens, or 0 for what the model was trained on"),
+        ("run -m MODEL -p a -c -1", "expected a number of tokens, or 0 for the training context"),
         ("-m MODEL -p a -t -1", "expected a number from 1 to 1024"),
         ("-m MODEL -p a --tempp 1", "a similar argument exists: '--temp'"),
         ("run -m MODEL -p a --temp hot", "invalid value 'hot'"),
@@ -72,7 +72,7 @@ fn a_file_that_is_not_there_is_named() {
         assert!(error.contains("no/such.gguf: cannot open the file: No such file"), "{error}");
     }
     let error = home.run("run -m MODEL -f no/such.txt").failed(1);
-    assert!(error.contains("cannot read the prompt no/such.txt: No such file"), "{error}");
+    assert!(error.contains("cannot read the text no/such.txt: No such file"), "{error}");
 }
 
 #[test]
@@ -141,9 +141,9 @@ fn options_of_llama_cpp_are_accepted() {
     }
     let ran = home.run(&format!("{args} --mlock -fa --keep 4 -tb 2"));
     insta::assert_snapshot!(ran.stderr, @r"
-    --mlock changes nothing: memory is not locked: the system may swap it out
+    --mlock changes nothing: memory is not locked; the system may swap it out
     --keep changes nothing: the system message is always kept
-    --threads-batch changes nothing: -t holds for prompts as well
+    --threads-batch changes nothing: -t also applies to prompts
     ");
     assert_eq!(ran.ok(), plain);
 }
@@ -152,12 +152,9 @@ fn options_of_llama_cpp_are_accepted() {
 fn help_speaks_of_its_own_command() {
     let home = Home::new();
     let chat = home.run("chat --help").quiet();
-    assert!(
-        !chat.contains("in -p") && !chat.contains("the prompt by") && chat.contains("messages as"),
-        "{chat}"
-    );
+    assert!(!chat.contains("in -p") && chat.contains("in --system and in messages"), "{chat}");
     let detokenize = home.run("detokenize --help").quiet();
-    assert!(detokenize.contains("[IDS]") && !detokenize.contains("The text ["), "{detokenize}");
+    assert!(detokenize.contains("[IDS]") && !detokenize.contains("Text ["), "{detokenize}");
     assert!(!home.run("tokenize --help").quiet().contains("`detokenize`"));
     assert!(home.run("run --help").quiet().contains("in -p and --system"));
 }

@@ -122,7 +122,7 @@ fn a_system_message_that_is_not_used_is_said_once() {
         }
     }
     let ran = home.run("run -m MODEL --tokens 1 -n 1 -sys Hello");
-    assert_eq!(ran.stderr, "the system message is not used: text is taken as it is\n");
+    assert_eq!(ran.stderr, "the system message is not used: the text is used as it is\n");
     home.run("run -m MODEL -p Hi -n 1 -sys Hello").quiet();
 }
 

@@ -35,7 +35,7 @@ fn ctrl_c_stops_the_answer_and_then_leaves() {
     let answer = home.pipe("chat -m MODEL -temp 0 -n 3", "Hello\n").quiet();
     // The context is longer than it was trained on, so that there is time.
     let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3 -c 100000");
-    session.exp_string("/help shows the commands").expect("a greeting");
+    session.exp_string("/help lists the commands").expect("a greeting");
     session.exp_string("> ").expect("a prompt");
     session.send_line("/set max-tokens -1").expect("typed");
     session.exp_string("max-tokens: -1").expect("set");
@@ -44,7 +44,7 @@ fn ctrl_c_stops_the_answer_and_then_leaves() {
     session.send_line("Hello").expect("typed");
     session.exp_string(answer.trim()).expect("the answer begins");
     session.send_control('c').expect("typed");
-    session.exp_string("stopped; Ctrl-C again leaves").expect("stopped");
+    session.exp_string("stopped; press Ctrl-C again to leave").expect("stopped");
     session.exp_string("> ").expect("a prompt");
     session.send_control('c').expect("typed");
     let ended = ended(&mut session);
@@ -56,7 +56,7 @@ fn ctrl_c_stops_the_answer_and_then_leaves() {
 fn lines_that_arrive_together_are_answered_in_order() {
     let home = Home::new();
     let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3");
-    session.exp_string("/help shows the commands").expect("a greeting");
+    session.exp_string("/help lists the commands").expect("a greeting");
     session.send("/set top-k 3\rHello\r/set top-k 4\ragain\r/stats\r").expect("typed");
     session.flush().expect("typed");
     for said in ["top-k: 3", "top-k: 4"] {
@@ -87,7 +87,7 @@ fn keys_wait_for_the_next_prompt_without_an_echo() {
     // Ctrl-C would take an echo away that has not come yet.
     std::thread::sleep(std::time::Duration::from_millis(200));
     session.send_control('c').expect("typed");
-    let shown = session.exp_string("stopped; Ctrl-C again leaves").expect("stopped");
+    let shown = session.exp_string("stopped; press Ctrl-C again to leave").expect("stopped");
     assert!(!shown.contains("/set"), "{shown}");
     session.exp_string("top-k: 3").expect("typed before");
     session.send_line("k 4").expect("typed");
@@ -163,7 +163,7 @@ fn the_embedded_model_is_introduced_once() {
     let home = Home::new();
     let mut session = terminal(&home, "");
     session.exp_string("the embedded demo model (").expect("what it is");
-    let more = session.exp_string("/help shows the commands").expect("a greeting");
+    let more = session.exp_string("/help lists the commands").expect("a greeting");
     session.exp_string("> ").expect("a prompt");
     session.send_line("/backend reference").expect("typed");
     session.exp_string("running on backend reference").expect("set");
