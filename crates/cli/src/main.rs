@@ -1,5 +1,5 @@
 //! The `rustorch` program.
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    rustorch::main()
 }

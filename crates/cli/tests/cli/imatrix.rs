@@ -167,6 +167,6 @@ fn strangers_among_the_entries_are_told() {
     entries.push(("blk.99.attn_q.weight".into(), vec![1.0; 7]));
     write(&home.path("i"), dat(&entries));
     let ran = home.run("quantize MODEL q.gguf Q4_K_M --imatrix i");
-    assert!(ran.stderr.contains("this model has not: \"blk.99.attn_q.weight\""), "{ran:?}");
+    assert!(ran.stderr.contains("this model lacks: \"blk.99.attn_q.weight\""), "{ran:?}");
     ran.ok();
 }
