@@ -10,8 +10,8 @@
 use crate::Error;
 use crate::lexer::{Kind, Piece, Token, fail, lex, normalize};
 
-/// Maximum nesting of an expression: brackets and chained operators.
-const MAX_NESTING: usize = 200;
+/// Maximum height of an expression: nested brackets and chained operators.
+const MAX_HEIGHT: usize = 200;
 
 /// Maximum nesting of blocks; every `elif` adds a level.
 const MAX_BLOCKS: usize = 100;
@@ -33,6 +33,9 @@ pub(crate) fn fence(source: &str) -> Result<String, Error> {
     let mut out = Output { source, text: String::with_capacity(2 * source.len()), lines_to: 0 };
     let mut blocks = Vec::new();
     for piece in lex(source)? {
+        if let Piece::Print(tokens) | Piece::Block(tokens) = &piece {
+            check_height(source, tokens)?;
+        }
         match piece {
             Piece::Text("") => {}
             Piece::Text(text) => out.literal(text),
@@ -54,6 +57,38 @@ pub(crate) fn fence(source: &str) -> Result<String, Error> {
         }
     }
     Ok(out.text)
+}
+
+/// Limits the height of the expressions in a tag, over which this module and the compiler recurse.
+fn check_height(source: &str, tokens: &[Token]) -> Result<(), Error> {
+    // For each open bracket, the height of what precedes it, and of the highest item in it.
+    let mut brackets: Vec<(usize, usize)> = Vec::new();
+    let mut height = 0;
+    for token in tokens {
+        match (token.kind, token.text) {
+            (Kind::Operator, "(" | "[" | "{") => {
+                brackets.push((height, 0));
+                height = 0;
+            }
+            (Kind::Operator, ")" | "]" | "}") => {
+                let (before, inside) = brackets.pop().unwrap_or_default();
+                height = height.max(before).max(inside) + 1;
+            }
+            (Kind::Operator, "," | ":") => {
+                if let Some((_, inside)) = brackets.last_mut() {
+                    *inside = height.max(*inside);
+                }
+                height = 0;
+            }
+            (Kind::Operator, _) => height += 1,
+            (Kind::Name, name) => height += usize::from(KEYWORDS.contains(&name)),
+            (Kind::Literal, _) => {}
+        }
+        if height > MAX_HEIGHT {
+            return Err(fail(source, token.at, "an expression is nested too deeply"));
+        }
+    }
+    Ok(())
 }
 
 /// The nesting after a block tag. `blocks` counts the branches of each open block.
@@ -118,12 +153,11 @@ struct Tag<'a, 'o, 's> {
     tokens: &'a [Token<'a>],
     at: usize,
     out: &'o mut Output<'s>,
-    depth: usize,
 }
 
 impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     fn new(tokens: &'a [Token<'a>], out: &'o mut Output<'s>) -> Tag<'a, 'o, 's> {
-        Tag { tokens, at: 0, out, depth: 0 }
+        Tag { tokens, at: 0, out }
     }
 
     /// A tag that starts with a statement keyword.
@@ -194,18 +228,15 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     }
 
     fn brackets(&mut self, list: List) -> Result<(), Error> {
-        self.deeper()?;
         self.copy();
         self.list(list, &[])?;
         self.copy();
-        self.depth -= 1;
         Ok(())
     }
 
     /// Expressions up to a closing bracket, a keyword in `until` or the end of the tag. Returns whether there was a
     /// comma.
     fn list(&mut self, list: List, until: &[&str]) -> Result<bool, Error> {
-        let depth = self.depth;
         let mut commas = 0;
         while let Some(token) = self.peek() {
             let is_next = |operator| self.tokens.get(self.at + 1).is_some_and(|next| next.is(operator));
@@ -214,7 +245,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 name if token.kind == Kind::Name && until.contains(&name) => break,
                 "," | ":" if token.kind == Kind::Operator => {
                     commas += usize::from(token.text == ",");
-                    self.depth = depth;
                     self.copy();
                 }
                 _ if list != List::Values && is_next("=") => {
@@ -235,7 +265,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
         if list == List::Parameters && commas >= MAX_PARAMETERS {
             return Err(self.refused("a macro with more than 64 parameters"));
         }
-        self.depth = depth;
         Ok(commas > 0)
     }
 
@@ -243,7 +272,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     fn expression(&mut self, until: &[&str]) -> Result<(), Error> {
         loop {
             while self.peek().is_some_and(|token| token.is_name("not")) {
-                self.deeper()?;
                 self.copy();
             }
             self.concatenation()?;
@@ -259,7 +287,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 (Kind::Operator, "+" | "-" | "==" | "!=" | "<" | "<=" | ">" | ">=") => self.copy(),
                 _ => return Ok(()),
             }
-            self.deeper()?;
         }
     }
 
@@ -281,7 +308,7 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
 
     /// `a * b / c // d % e`
     fn product(&mut self) -> Result<(), Error> {
-        let (start, depth) = (self.out.text.len(), self.depth);
+        let start = self.out.text.len();
         self.operand()?;
         while let Some(token) = self.peek() {
             let call = match token.text {
@@ -291,7 +318,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 "/" | "//" => "",
                 _ => break,
             };
-            self.deeper()?;
             if call.is_empty() {
                 self.copy();
                 self.operand()?;
@@ -303,25 +329,20 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 self.out.text.push_str(") ");
             }
         }
-        self.depth = depth;
         Ok(())
     }
 
     /// A value with its signs, filters, tests and powers.
     fn operand(&mut self) -> Result<(), Error> {
-        let depth = self.depth;
         while let Some(sign) = self.peek().filter(|token| token.is("-") || token.is("+")) {
-            self.deeper()?;
             // The compiler has no unary plus.
             if sign.is("+") { self.at += 1 } else { self.copy() }
         }
         self.value()?;
         self.filters(true)?;
         if self.copy_if("**") {
-            self.deeper()?;
             self.operand()?;
         }
-        self.depth = depth;
         Ok(())
     }
 
@@ -359,7 +380,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 "(" => self.brackets(List::Arguments)?,
                 _ => break,
             }
-            self.deeper()?;
             charged = true;
         }
         Ok(charged)
@@ -382,7 +402,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
 
     /// `[a:b:c]` after the value whose text starts at `start`: minijinja reverses no empty list.
     fn slice(&mut self, start: usize) -> Result<(), Error> {
-        self.deeper()?;
         self.out.text.insert_str(start, "_slice(");
         self.at += 1;
         while !self.peek().is_some_and(|token| token.is("]")) {
@@ -413,7 +432,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
             } else {
                 break;
             }
-            self.deeper()?;
         }
         Ok(())
     }
@@ -443,14 +461,6 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 self.out.text.push_str(") ");
             }
             _ => {}
-        }
-        Ok(())
-    }
-
-    fn deeper(&mut self) -> Result<(), Error> {
-        self.depth += 1;
-        if self.depth > MAX_NESTING {
-            return Err(self.refused("an expression is nested too deeply"));
         }
         Ok(())
     }

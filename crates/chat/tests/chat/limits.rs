@@ -83,6 +83,11 @@ fn nothing_nested_or_multiplied_brings_the_process_down() {
     // Chains of operators around brackets around chains.
     let links = "+1".repeat(190);
     let _ = render(&format!("{{{{ {}1{} }}}}", "(".repeat(70), format!("{links})").repeat(70)));
+    // Chains of operators around brackets around chains.
+    for (levels, links) in [(30, 160), (60, 100), (70, 80)] {
+        let chain = "+1".repeat(links);
+        let _ = render(&format!("{{{{ {}x{} }}}}", "(".repeat(levels), format!("{chain})").repeat(levels)));
+    }
     let nested =
         "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}";
     assert!(matches!(render(nested), Err(Error::Render { .. })));
