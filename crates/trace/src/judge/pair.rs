@@ -22,9 +22,11 @@ pub(crate) struct Pair<'a> {
     pub(crate) is_directed: bool,
 }
 
+#[derive(Default)]
 struct Sums {
     rows: Vec<Slice>,
     cols: Vec<Slice>,
+    whole: Slice,
     row_drifts: Vec<Drift>,
     col_drifts: Vec<Drift>,
     drift: Drift,
@@ -57,12 +59,14 @@ impl<'a> Pair<'a> {
             cols: vec![Slice::default(); cols],
             row_drifts: vec![Drift::default(); rows.len()],
             col_drifts: vec![Drift::default(); cols],
-            drift: Drift::default(),
+            ..Sums::default()
         };
         for (i, &r) in rows.iter().enumerate() {
             for (c, col) in sums.cols.iter_mut().enumerate() {
-                let (y, error) = (self.expected.at(r, c), self.error(r, c));
-                sums.rows[i].add(y, error, self.rounding().square(r, c), 1.0);
+                let (y, error, rounding) =
+                    (self.expected.at(r, c), self.error(r, c), self.rounding().square(r, c));
+                sums.rows[i].add(y, error, rounding, 1.0);
+                sums.whole.add(y, error, rounding, 1.0);
                 col.add(y, error, self.usual_square(r, c), weights[r]);
             }
         }
@@ -159,8 +163,7 @@ impl<'a> Pair<'a> {
         }
         let by_numbers = bad_cols.clone();
         mark(&mut bad_cols, &sums, self.limit, |_| share * 1e-6);
-        let whole = sums.rows.iter().fold(Slice::default(), |whole, row| whole.joined(row));
-        let is_wrong = whole.is_wrong(self.limit) || sums.drift.is_wrong();
+        let is_wrong = sums.whole.is_wrong(self.limit) || sums.drift.is_wrong();
         let wrong_rows: Vec<usize> = (0..n).filter(|&r| bad_rows[r]).collect();
         if !is_wrong && wrong_rows.is_empty() && !bad_cols.contains(&true) {
             return None;

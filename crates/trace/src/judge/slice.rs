@@ -27,16 +27,6 @@ impl Slice {
         self.squares += (weight * rounding).powi(2);
     }
 
-    pub(super) fn joined(self, other: &Slice) -> Slice {
-        Slice {
-            numbers: self.numbers + other.numbers,
-            error: self.error + other.error,
-            energy: self.energy + other.energy,
-            rounding: self.rounding + other.rounding,
-            squares: self.squares + other.squares,
-        }
-    }
-
     /// The same with an energy of at least `least`.
     pub(super) fn with_energy(self, least: f64) -> Slice {
         Slice { energy: self.energy.max(least), ..self }
