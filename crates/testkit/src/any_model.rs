@@ -1,4 +1,4 @@
-//! Any bytes as a model file: they give an error or numbers, and nothing else.
+//! Any bytes as a model file, which must give an error or logits.
 
 use backend::{Backend, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step};
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
@@ -31,14 +31,14 @@ pub fn two_steps(bytes: Vec<u8>, backend: Box<dyn Backend>) -> Result<Vec<f32>, 
     Ok(logits)
 }
 
-/// Numbers that sizes are exchanged for: those beside what is usual, and those beside what is possible.
+/// Sizes that replace others: near usual ones, and near the limits of types.
 const SIZES: [u32; 16] =
     [0, 1, 2, 3, 5, 7, 8, 31, 33, 64, 4096, 1 << 20, 1 << 24, (1 << 24) + 1, 1 << 31, u32::MAX];
 
-/// The same of other numbers.
+/// The same for other numbers.
 const FLOATS: [f32; 9] = [0.0, -0.0, -1.0, 1e-45, 1e-30, 1e30, f32::MAX, f32::INFINITY, f32::NAN];
 
-/// Model file number `number`: one of a family in odd sizes, as a rule with something wrong in it.
+/// Model file number `number`, of any family in odd sizes, usually with mistakes.
 pub fn odd_model(number: u64) -> Vec<u8> {
     let mut dice = Dice { random: Random::new(number, "any model"), thrown: 0 };
     let spec = odd_spec(&mut dice);
@@ -52,7 +52,7 @@ pub fn odd_model(number: u64) -> Vec<u8> {
             _ => drop_key(&mut metadata, &mut dice),
         }
     }
-    // What cannot be written would be refused by the writer, and tells nothing of readers.
+    // The writer refuses some mistakes; these do not test readers.
     let mut bytes = gguf::write(Vec::new(), &metadata, &tensors).unwrap_or_else(|_| spec.file());
     if dice.below(4) == 0 {
         for _ in 0..=dice.below(4) {
@@ -63,7 +63,6 @@ pub fn odd_model(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Random words one after the other.
 struct Dice {
     random: Random,
     thrown: u64,
@@ -81,7 +80,7 @@ impl Dice {
     }
 }
 
-/// A small model of any family, in sizes that no real one has.
+/// A small model of any family, in sizes of no real model.
 fn odd_spec(dice: &mut Dice) -> Spec {
     let format = dice.one_of(&Format::ALL);
     let families = [Spec::new, llama::qwen3, llama::qwen3moe, llama::mixtral, llama::gemma3];
@@ -109,14 +108,14 @@ fn odd_spec(dice: &mut Dice) -> Spec {
     }
 }
 
-/// A key of the model, not of its vocabulary.
+/// A key that is not of the vocabulary.
 fn key(metadata: &Metadata, dice: &mut Dice) -> String {
     let keys: Vec<&str> =
         metadata.iter().map(|(key, _)| key).filter(|key| !key.starts_with("tokenizer.")).collect();
     dice.one_of(&keys).to_owned()
 }
 
-/// Another number, or another type.
+/// Replaces a value by another number or type.
 fn exchange_value(metadata: &mut Metadata, dice: &mut Dice) {
     let key = key(metadata, dice);
     let size = dice.one_of(&SIZES);
@@ -142,7 +141,7 @@ fn drop_key(metadata: &mut Metadata, dice: &mut Dice) {
     metadata.remove(&key(metadata, dice));
 }
 
-/// Other dimensions with as many values, another name, another format of as many bytes, or none of it.
+/// Changes dimensions, name or format of a tensor, with as many bytes, or removes it.
 fn change_tensor(tensors: &mut Vec<Tensor>, dice: &mut Dice) {
     let [one, other] = [(); 2].map(|()| dice.below(tensors.len()));
     match dice.below(5) {

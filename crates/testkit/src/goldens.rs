@@ -1,5 +1,5 @@
 //! Committed results of external implementations for all [`cases`](crate::cases()): an exact forward pass in float64,
-//! and llama.cpp. `tools/oracle/README.md` tells how they were made.
+//! and llama.cpp. `tools/oracle/README.md` says how they were made.
 //!
 //! All functions panic if a file, which is part of the checkout, is missing or invalid.
 

@@ -43,7 +43,7 @@ mod tests {
         }
         let expected = "22d4efaa205e8ff32bbbb6f7b727c1d9e13db1e165d969ae4e01f93325e4a3ab";
         assert_eq!(digest_with((20 << 20) - 1, 4), expected);
-        assert_eq!(digest_with(17 << 20, 9), expected, "what lies between does not");
+        assert_eq!(digest_with(17 << 20, 9), expected, "bytes between do not count");
         assert_ne!(digest_with(19 << 20, 9), expected);
     }
 }

@@ -89,10 +89,10 @@ impl Sides<'_> {
     ) -> Result<Option<First>, Error> {
         let graph = oracle.graph();
         let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
-        let spoilt = graph.value(id).op.weights().find_map(|(weight, _)| {
-            Some((&graph.weight(weight).name, spoilt(&oracle.weight(weight).ok()?)?))
+        let damaged = graph.value(id).op.weights().find_map(|(weight, _)| {
+            Some((&graph.weight(weight).name, not_finite_numbers(&oracle.weight(weight).ok()?)?))
         });
-        let Some((weight, (count, place))) = spoilt else { return Ok(None) };
+        let Some((weight, (count, place))) = damaged else { return Ok(None) };
         let text = format!(
             "{count} of the numbers of the weight `{weight}` are NaN or infinite, the first in {place}: the model's \
              file is damaged, and every engine computes such numbers from it"
@@ -117,7 +117,7 @@ fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
 }
 
 /// How many numbers of a weight are NaN or infinite, and where the first is, in words.
-fn spoilt(weight: &Weight) -> Option<(usize, String)> {
+fn not_finite_numbers(weight: &Weight) -> Option<(usize, String)> {
     let (mut found, mut row) = (None, vec![0.0; weight.cols]);
     for r in 0..weight.count * weight.rows {
         weight.format.dequantize(weight.row(r), &mut row);

@@ -86,8 +86,8 @@ impl Drift {
         let usual = self.usual();
         self.along().into_iter().enumerate().any(|(i, along)| {
             let sum = self.sums[i].abs();
-            let stray = (self.error - sum * sum / along).max(0.0) * along / (self.numbers - 1.0).max(1.0);
-            sum > GAIN * usual[i] && sum > 5.0 * stray.sqrt()
+            let variance = (self.error - sum * sum / along).max(0.0) * along / (self.numbers - 1.0).max(1.0);
+            sum > GAIN * usual[i] && sum > 5.0 * variance.sqrt()
         })
     }
 }

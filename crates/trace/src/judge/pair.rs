@@ -124,8 +124,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// All rows, the weight of each in a column, and its energy: at least a millionth of the mean, since nothing can be
-    /// said of a row that is next to nothing beside others.
+    /// All rows, the weight of each in a column, and its energy, at least a millionth of the mean: the error of a row of
+    /// near zeros says nothing.
     fn weights(&self) -> (Vec<usize>, Vec<f64>, Vec<f64>) {
         let rows: Vec<usize> = (0..self.found.rows).collect();
         let energy = |&r: &usize| {

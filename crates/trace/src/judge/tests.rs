@@ -54,7 +54,7 @@ fn rows_are_those_that_are_wrong() {
     assert_eq!(weak.rows, (4..32).collect::<Vec<_>>());
 }
 
-/// Some numbers of the lost column are next to nothing, in rows that are wrong all the same.
+/// Some numbers of the lost column are near zero; their rows are still wrong.
 #[test]
 fn a_column_that_is_lost_later_is_wrong_later() {
     let lost = judged(|r, c, x| if r >= 20 && c == 9 { 0.0 } else { x }, QUANTIZED).expect("a wrong column");
@@ -79,7 +79,7 @@ fn a_large_row_hides_no_other() {
 
 #[test]
 fn a_row_that_cancels_is_allowed_its_rounding() {
-    // Row 3 of the product is next to nothing beside what it is summed from.
+    // Row 3 of the product is small relative to its terms.
     let (a, e) = (noise(8, 64, 1.0, 1.0), noise(8, 64, 0.005, 2.0));
     let a = Matrix::from_fn(8, 64, |r, c| if r == 3 { a.at(r, c) * 0.01 } else { a.at(r, c) });
     let b = Matrix::from_fn(8, 64, |r, c| a.at(r, c) + e.at(r, c));
@@ -164,7 +164,7 @@ fn what_is_repeated_is_no_news() {
     }
 }
 
-/// Beside an outlier whose weights are 0, all that counts becomes 0: the product is smaller than it
+/// Next to an outlier whose weights are 0, all other inputs round to 0: the product is smaller than it
 /// should be, and that is what rounding does to it.
 #[test]
 fn what_outliers_take_away_is_no_fault() {

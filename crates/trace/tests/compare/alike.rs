@@ -8,7 +8,7 @@ use trace::{Matrix, Meta, Method, Trace};
 
 use crate::common::{self, Bench, TOKENS, only};
 
-/// Whoever says that the reference made it: only what was computed now is known to be right.
+/// A trace that names the reference as its backend is judged like any other.
 #[test]
 fn who_says_to_be_the_reference_is_judged() {
     let bench = Bench::new(Format::Q8_0);
@@ -22,19 +22,19 @@ fn who_says_to_be_the_reference_is_judged() {
     assert!(bench.compare(&cpu, &bench.changed(&reference, |_, x| Some(x))).alike);
 }
 
-/// What nobody judged is alike where it is near, and only there.
+/// Values that were not judged are alike only if they are near.
 #[test]
 fn what_is_not_judged_must_be_near() {
     let bench = Bench::new(Format::Q8_0);
     let (cpu, reference) = (bench.cpu(), bench.reference());
     let other = Meta { model_digest: Some("00".into()), ..reference.meta().clone() };
-    let report = bench.compare(&cpu, &bench.retold(&reference, other.clone()));
+    let report = bench.compare(&cpu, &bench.with_meta(&reference, other.clone()));
     assert!(
         report.alike && report.to_string().starts_with("alike as far as can be judged: 0 of "),
         "{report}"
     );
     let bad = bench.changed(&reference, only("result_norm", |_, _, x| -x));
-    let report = bench.compare(&cpu, &bench.retold(&bad, other));
+    let report = bench.compare(&cpu, &bench.with_meta(&bad, other));
     assert!(report.to_string().starts_with("A and B first differ at result_norm, position 0"), "{report}");
 }
 
@@ -70,7 +70,7 @@ fn a_value_of_another_shape_is_not_alike() {
     let more = Meta { tokens: [cpu.meta().tokens.clone(), vec![7, 8]].concat(), ..cpu.meta().clone() };
     let long = bench.record("long", common::cpu(None), TOKENS + 2);
     let more = Meta { tokens: long.meta().tokens.clone(), ..more };
-    let first = bench.compare(&bench.retold(&cpu, more), &long).first.expect("rows that are not there");
+    let first = bench.compare(&bench.with_meta(&cpu, more), &long).first.expect("rows that are not there");
     assert_eq!((&*first.name, first.causes[0].kind), ("embd", "shape"));
 }
 

@@ -130,8 +130,8 @@ impl Bench {
     }
 
     /// The trace with other metadata.
-    pub(crate) fn retold(&self, trace: &Trace, meta: Meta) -> Trace {
-        let path = self.path("retold");
+    pub(crate) fn with_meta(&self, trace: &Trace, meta: Meta) -> Trace {
+        let path = self.path("with_meta");
         let mut writer = Writer::create(&path, &meta, trace.values().cloned()).expect("a file");
         for shape in trace.values() {
             writer.write(&shape.name, 0, &trace.read(&shape.name).expect("a value")).expect("rows");

@@ -150,7 +150,7 @@ fn what_is_right_is_called_right() {
     }
 }
 
-/// Beside an input that is large and counts for nothing, the others of its block are rounded away: that is no fault of
+/// Next to a large input with zero weights, the other inputs of its block are rounded away: that is no fault of
 /// the experts, and what they make is wrong all the same if it is wrong beyond that.
 #[test]
 fn experts_may_round_their_inputs() {
@@ -308,7 +308,7 @@ fn experts_are_computed_one_by_one() {
     let first = |made| report(made).first.expect("a mistake");
     let next = first(by_hand.all(|by_hand, r, e, p| times(by_hand.one(r, (e + 1) % EXPERTS, 1.0), p)));
     is(&next, "ffn_moe_out", "input-shift", "`ffn_moe_weights` is read one column too early");
-    // An expert that is wrong in a way that nobody knows.
+    // An expert with unrelated numbers.
     let noise = |i: usize| f64::from((i as f32 * 12.9898).sin() * 437.585).fract();
     let odd = first(by_hand.all(|by_hand, r, e, p| {
         let y = times(by_hand.one(r, e, 1.0), p);

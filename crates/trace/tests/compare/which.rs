@@ -45,7 +45,7 @@ fn another_programs_operations_are_judged_by_our_model() {
     assert!(!bench.compare(&cpu, &bad).to_string().contains(note));
     let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
     let meta = Meta { backend: "llama.cpp".into(), ..meta };
-    let report = bench.compare(&cpu, &bench.retold(&bad, meta));
+    let report = bench.compare(&cpu, &bench.with_meta(&bad, meta));
     assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
     assert!(report.to_string().contains(note), "{report}");
 }
@@ -60,14 +60,14 @@ fn what_comes_from_another_model_is_not_judged() {
         backend: "other".into(),
         ..bad.meta().clone()
     };
-    let other = bench.retold(&bad, with(Some("00")));
+    let other = bench.with_meta(&bad, with(Some("00")));
     let report = bench.compare(&cpu, &other);
     assert!(report.to_string().contains("B comes from another model file"), "{report}");
     assert!(!report.alike && report.to_string().starts_with("A and B first differ at Vcur-1"), "{report}");
     let report = bench.compare(&other, &cpu);
     assert!(report.to_string().contains("A comes from another model file"), "{report}");
     assert!(report.values.iter().all(|value| matches!(value.verdict, Verdict::NotJudged(_))), "{report}");
-    let report = bench.compare(&cpu, &bench.retold(&bad, with(None)));
+    let report = bench.compare(&cpu, &bench.with_meta(&bad, with(None)));
     assert!(report.to_string().contains("B does not say which model file it comes from"), "{report}");
     assert_eq!(report.first.as_ref().map(|first| &*first.name), Some("Vcur-1"));
 }
@@ -89,7 +89,7 @@ fn what_cannot_be_judged_is_not_called_right() {
     assert!(!text.contains("every operation"), "{text}");
     let bad = layers(true);
     // Another backend's, or all bits would have to be equal.
-    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    let other = bench.with_meta(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
     for (a, b, side) in [(&bad, &reference, "A"), (&cpu, &other, "B")] {
         let report = bench.compare(a, b);
         let text = report.to_string();
@@ -208,7 +208,7 @@ fn the_side_at_fault_has_its_errors_in_the_table() {
     let bench = Bench::new(Format::F32);
     let cpu = bench.cpu();
     let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| x * 2.0));
-    let other = bench.retold(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
+    let other = bench.with_meta(&bad, Meta { backend: "other".into(), ..bad.meta().clone() });
     let report = bench.compare(&cpu, &other);
     assert_eq!(report.first.as_ref().and_then(|first| first.side), Some("b"));
     let value = report.values.iter().find(|value| value.name == "Vcur-1").expect("a value");
@@ -221,7 +221,7 @@ fn the_side_at_fault_has_its_errors_in_the_table() {
     assert_eq!(line.split_whitespace().nth(3), Some("1.0e0"), "{line}");
     let page = report.html();
     assert!(page.contains("class=\"wrong first\"") && page.contains("first wrong: Vcur-1"), "{page}");
-    // Nothing is told of B where only A was judged.
+    // There is no column for B where only A was judged.
     assert!(!bench.compare(&other, &cpu).to_string().contains("own error B"));
 }
 

@@ -286,7 +286,7 @@ proptest! {
     }
 }
 
-/// Numbers that nobody can count, of a tensor that ends before it begins.
+/// Sizes that overflow, of a tensor that ends before it begins.
 #[test]
 fn shapes_beyond_all_counting_are_refused() {
     let damage =
@@ -294,7 +294,7 @@ fn shapes_beyond_all_counting_are_refused() {
     is_refused_or_whole(&damage);
 }
 
-/// A path that was mistyped, perhaps the model's own, costs nobody a file.
+/// A mistyped path, perhaps that of the model, loses no file.
 #[test]
 fn only_traces_are_replaced() {
     let folder = TempDir::new().expect("a folder");

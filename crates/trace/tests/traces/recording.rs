@@ -113,7 +113,7 @@ fn nothing_to_do_is_said() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "nothing is left behind");
 }
 
-/// A backend whose program is wrong only where nobody looks at its values.
+/// A backend whose program is wrong only without taps.
 struct Fused(Box<dyn Backend>);
 
 struct FusedModel(Box<dyn LoadedModel>);
