@@ -29,6 +29,14 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
+    let run = |chore| {
+        let workspace = Workspace::find()?;
+        match chore {
+            Chore::Tidy => tidy::run(&workspace),
+            Chore::Faults(args) => faults::run(&workspace, &args),
+            Chore::Instructions(args) => instructions::run(&workspace, &args),
+        }
+    };
     match run(Cli::parse().chore) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -36,15 +44,5 @@ fn main() -> ExitCode {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Runs a chore; returns whether it succeeded.
-fn run(chore: Chore) -> anyhow::Result<bool> {
-    let workspace = Workspace::find()?;
-    match chore {
-        Chore::Tidy => tidy::run(&workspace),
-        Chore::Faults(args) => faults::run(&workspace, &args),
-        Chore::Instructions(args) => instructions::run(&workspace, &args),
     }
 }

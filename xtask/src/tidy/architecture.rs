@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use regex::Regex;
 
 use super::Finding;
@@ -11,14 +11,10 @@ use crate::workspace::Workspace;
 const FILE: &str = "ARCHITECTURE.md";
 
 pub(super) fn check(workspace: &Workspace, files: &[String]) -> Result<Vec<Finding>> {
-    let path = workspace.root.join(FILE);
-    let finding = |(line, what)| Finding { path: FILE.into(), line, what };
-    if !path.exists() {
-        let what = "does not exist: write it, with every crate and its purpose".into();
-        return Ok(vec![finding((1, what))]);
-    }
+    let text = fs::read_to_string(workspace.root.join(FILE)).context(FILE)?;
     let dirs: Vec<&str> = workspace.packages.iter().map(|package| package.dir.as_str()).collect();
-    Ok(check_text(&fs::read_to_string(path)?, &dirs, files)?.into_iter().map(finding).collect())
+    let finding = |(line, what)| Finding { path: FILE.into(), line, what };
+    Ok(check_text(&text, &dirs, files)?.into_iter().map(finding).collect())
 }
 
 /// A crate is named by its folder or the last component of it. Text in backticks is a path if it contains a slash or
@@ -46,10 +42,10 @@ fn check_text(text: &str, dirs: &[&str], files: &[String]) -> Result<Vec<(usize,
             let quote = quote.as_str();
             named.push(quote.trim_end_matches('/'));
             if path.is_match(quote) && !exists(quote) {
-                let what = format!(
-                    "`{quote}` does not exist: write its path from the root, or remove the backticks"
-                );
-                found.push((number, what));
+                found.push((
+                    number,
+                    format!("`{quote}` does not exist: write a path from the root, or no backticks"),
+                ));
             }
         }
     }

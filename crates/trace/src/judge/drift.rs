@@ -94,10 +94,10 @@ impl Drift {
 
 /// Which rows or columns of a value drift; `whole` is the drift of all. Where some do, or the whole does, so does every
 /// slice that is nearer to these than to no drift, or cannot be distinguished from them.
-pub(super) fn wrong(slices: &[Drift], whole: &Drift) -> Vec<bool> {
+pub(super) fn wrong<'a>(slices: impl Iterator<Item = &'a Drift> + Clone, whole: &Drift) -> Vec<bool> {
     let mut all = Drift::default();
-    let is_wrong: Vec<bool> = slices.iter().map(Drift::is_wrong).collect();
-    slices.iter().zip(&is_wrong).filter(|(_, wrong)| **wrong).for_each(|(slice, _)| all.join(slice, 1.0));
+    let is_wrong: Vec<bool> = slices.clone().map(Drift::is_wrong).collect();
+    slices.clone().zip(&is_wrong).filter(|(_, wrong)| **wrong).for_each(|(slice, _)| all.join(slice, 1.0));
     if !is_wrong.contains(&true) {
         if !whole.is_wrong() {
             return is_wrong;
@@ -112,5 +112,5 @@ pub(super) fn wrong(slices: &[Drift], whole: &Drift) -> Vec<bool> {
         let (own, error) = (slice.sums[i] / usual, slice.variance[i].sqrt() / usual);
         if usual == 0.0 || level.abs() < 4.0 * error { whole.is_wrong() } else { own / level > 0.5 }
     };
-    slices.iter().zip(is_wrong).map(|(slice, is_wrong)| is_wrong || is_like(slice)).collect()
+    slices.zip(is_wrong).map(|(slice, is_wrong)| is_wrong || is_like(slice)).collect()
 }

@@ -1,6 +1,6 @@
 //! Compares a value with its expectation: sums over rows and columns, and which of them exceed their limits.
 
-use super::drift::{self, Drift};
+use super::drift;
 use super::region::{self, Region, Row};
 use super::rounding::{NONE, ROWS, Rounding};
 use super::slice::Slice;
@@ -22,14 +22,10 @@ pub(crate) struct Pair<'a> {
     pub(crate) is_directed: bool,
 }
 
-#[derive(Default)]
 struct Sums {
     rows: Vec<Slice>,
     cols: Vec<Slice>,
     whole: Slice,
-    row_drifts: Vec<Drift>,
-    col_drifts: Vec<Drift>,
-    drift: Drift,
 }
 
 impl<'a> Pair<'a> {
@@ -54,13 +50,8 @@ impl<'a> Pair<'a> {
     /// Sums over `rows`, which have these `weights` in a column.
     fn sums(&self, rows: &[usize], weights: &[f64]) -> Sums {
         let cols = self.found.cols;
-        let mut sums = Sums {
-            rows: vec![Slice::default(); rows.len()],
-            cols: vec![Slice::default(); cols],
-            row_drifts: vec![Drift::default(); rows.len()],
-            col_drifts: vec![Drift::default(); cols],
-            ..Sums::default()
-        };
+        let slices = |count| vec![Slice::default(); count];
+        let mut sums = Sums { rows: slices(rows.len()), cols: slices(cols), whole: Slice::default() };
         for (i, &r) in rows.iter().enumerate() {
             for (c, col) in sums.cols.iter_mut().enumerate() {
                 let (y, error, rounding) =
@@ -92,12 +83,12 @@ impl<'a> Pair<'a> {
                 }
                 let number = (f64::from(y), f64::from(found) - f64::from(y));
                 let added = self.rounding().at(r, c);
-                sums.row_drifts[i].add(number, added, 0.0, 1.0);
+                sums.rows[i].drift.add(number, added, 0.0, 1.0);
                 if is_new[i] {
-                    sums.col_drifts[c].add(number, added, self.rounding().usual(r, c), weights[r]);
+                    sums.cols[c].drift.add(number, added, self.rounding().usual(r, c), weights[r]);
                 }
             }
-            let drift = &sums.row_drifts[i];
+            let drift = &sums.rows[i].drift;
             for along in (0..2).filter(|_| is_new[i]) {
                 let squares: f64 = drift.added[along].iter().map(|added| added * added).sum();
                 aligned[along] += ratio(squares / 2.0, drift.along()[along] * sums.rows[i].rounding);
@@ -106,10 +97,10 @@ impl<'a> Pair<'a> {
         let new = is_new.iter().filter(|new| **new).count() as f64;
         // The mean of few is less certain.
         let part = aligned.map(|sum| (sum / new).max(1.0 / cols as f64) * (1.0 + 8.0 / new));
-        for (i, drift) in sums.row_drifts.iter_mut().enumerate() {
-            drift.variance = [0, 1].map(|along| part[along] * drift.along()[along] * sums.rows[i].rounding);
+        for (i, Slice { drift, rounding, .. }) in sums.rows.iter_mut().enumerate() {
+            drift.variance = [0, 1].map(|along| part[along] * drift.along()[along] * *rounding);
             if is_new[i] {
-                sums.drift.join(drift, weights[rows[i]]);
+                sums.whole.drift.join(drift, weights[rows[i]]);
             }
         }
     }
@@ -119,8 +110,8 @@ impl<'a> Pair<'a> {
         self.found.rows >= ROWS && self.is_directed && {
             let (rows, weights, _) = self.weights();
             let sums = self.sums(&rows, &weights);
-            let mut drifts = sums.row_drifts.iter().chain(&sums.col_drifts).chain([&sums.drift]);
-            drifts.any(Drift::is_suspicious)
+            let mut slices = sums.rows.iter().chain(&sums.cols).chain([&sums.whole]);
+            slices.any(|slice| slice.drift.is_suspicious())
         }
     }
 
@@ -149,7 +140,7 @@ impl<'a> Pair<'a> {
         let share = n as f64 / cols as f64;
         // The usual energy of a number.
         let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
-        let mut bad_rows = drift::wrong(&sums.row_drifts, &sums.drift);
+        let mut bad_rows = drift::wrong(sums.rows.iter().map(|row| &row.drift), &sums.whole.drift);
         let mut bad_cols = vec![false; cols];
         for r in 0..n {
             bad_rows[r] |= sums.rows[r].with_energy(energies[r]).is_wrong(self.limit);
@@ -163,7 +154,7 @@ impl<'a> Pair<'a> {
         }
         let by_numbers = bad_cols.clone();
         mark(&mut bad_cols, &sums, self.limit, |_| share * 1e-6);
-        let is_wrong = sums.whole.is_wrong(self.limit) || sums.drift.is_wrong();
+        let is_wrong = sums.whole.is_wrong(self.limit) || sums.whole.drift.is_wrong();
         let wrong_rows: Vec<usize> = (0..n).filter(|&r| bad_rows[r]).collect();
         if !is_wrong && wrong_rows.is_empty() && !bad_cols.contains(&true) {
             return None;
@@ -196,7 +187,7 @@ impl<'a> Pair<'a> {
 
 /// Marks the wrong columns; each has an energy of at least `least`.
 fn mark(bad: &mut [bool], sums: &Sums, limit: f64, least: impl Fn(usize) -> f64) {
-    let drifts = drift::wrong(&sums.col_drifts, &sums.drift);
+    let drifts = drift::wrong(sums.cols.iter().map(|col| &col.drift), &sums.whole.drift);
     for (c, bad) in bad.iter_mut().enumerate() {
         *bad |= drifts[c] || sums.cols[c].with_energy(least(c)).is_wrong(limit);
     }

@@ -1,5 +1,7 @@
 //! The error of a row or column, and how large it may be.
 
+use super::drift::Drift;
+
 /// The factor by which the mean of `n` squares may exceed the limit.
 fn allowance(n: f64) -> f64 {
     let n = n.max(1.0);
@@ -15,6 +17,7 @@ pub(super) struct Slice {
     /// The squared errors of rounding, and the sum of their squares.
     pub(super) rounding: f64,
     squares: f64,
+    pub(super) drift: Drift,
 }
 
 impl Slice {
