@@ -80,6 +80,21 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
     charged("capitalize", value(filters::capitalize));
     charged("safe", value(filters::safe));
     charged("striptags", value(striptags));
+
+    // Each item may be compared with all parts of the other arguments.
+    let mut compared = |name, function: Value| {
+        environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            let size = |value: &Value| value.as_str().map(str::len).or(value.len()).unwrap_or(1);
+            let others = args.iter().skip(1).map(size).sum::<usize>();
+            Budget::of(state).charge(args.first().map_or(0, size).saturating_mul(others))?;
+            function.call(state, &args)
+        });
+    };
+    compared("select", value(filters::select));
+    compared("reject", value(filters::reject));
+    compared("selectattr", value(filters::selectattr));
+    compared("rejectattr", value(filters::rejectattr));
 }
 
 fn value<F, Rv, Args>(function: F) -> Value

@@ -146,6 +146,11 @@ fn bombs() -> Vec<(&'static str, String)> {
         ("a test", long(24, "{% if ns.x is lower %}{% endif %}")),
         ("a test of equality", long(24, "{% if ns.x is eq(ns.x) %}{% endif %}")),
         ("a test in select", long(24, "{% set y = [ns.x, ns.x] | select('in', [ns.x]) %}")),
+        (
+            "a selection by a list",
+            "{% set y = range(100000) | list | select('in', range(200000, 300000) | list) | list %}"
+                .to_owned(),
+        ),
         ("a long key", long(24, "{% set y = {ns.x: 1} %}")),
         ("a key looked up", long(24, "{% set y = {}[ns.x] %}")),
         ("a key got", long(24, "{% set y = {}.get(ns.x) %}")),
