@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Problem;
-use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES, Version};
+use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES};
 
 /// A problem and its offset, before it is attributed to a key or tensor.
 #[derive(Debug)]
@@ -21,22 +21,16 @@ pub(crate) struct Cursor<'a> {
     pos: usize,
     budget: u64,
     /// Version 1 has 32-bit counts and lengths, later versions 64-bit. Set once the version is read.
-    pub(crate) version: Version,
+    pub(crate) version: u32,
 }
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Cursor<'a> {
-        Cursor { bytes, pos: 0, budget: MAX_METADATA_BYTES, version: Version::V3 }
+        Cursor { bytes, pos: 0, budget: MAX_METADATA_BYTES, version: 3 }
     }
 
-    /// Current offset in the file.
     pub(crate) fn offset(&self) -> u64 {
         self.pos as u64
-    }
-
-    /// Number of unread bytes.
-    pub(crate) fn left(&self) -> u64 {
-        (self.bytes.len() - self.pos) as u64
     }
 
     /// The unread bytes.
@@ -67,7 +61,7 @@ impl<'a> Cursor<'a> {
                 self.pos += taken.len();
                 Ok(taken)
             }
-            None => self.fail(Problem::Truncated { what, needed, left: self.left() }),
+            None => self.fail(Problem::Truncated { what, needed, left: self.rest().len() as u64 }),
         }
     }
 
@@ -95,18 +89,12 @@ impl<'a> Cursor<'a> {
 
     /// Reads a count or length: 32 bits in version 1, otherwise 64 bits.
     pub(crate) fn length(&mut self, what: &'static str) -> Result<u64, At> {
-        match self.version {
-            Version::V1 => self.scalar::<u32>(what).map(u64::from),
-            Version::V2 | Version::V3 => self.scalar(what),
-        }
+        if self.version == 1 { self.scalar::<u32>(what).map(u64::from) } else { self.scalar(what) }
     }
 
     /// Size of a count or length, in bytes.
     pub(crate) fn length_size(&self) -> u64 {
-        match self.version {
-            Version::V1 => 4,
-            Version::V2 | Version::V3 => 8,
-        }
+        if self.version == 1 { 4 } else { 8 }
     }
 
     /// Reads the number of `what`, each of which takes at least `least` bytes of the file and
@@ -114,7 +102,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn count(&mut self, what: &'static str, least: u64, memory: u64) -> Result<usize, At> {
         let offset = self.offset();
         let count = self.length(what)?;
-        let left = self.left();
+        let left = self.rest().len() as u64;
         if count > left / least {
             return Err(At { offset, problem: Problem::Count { what, count, left } });
         }

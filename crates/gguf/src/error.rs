@@ -35,7 +35,7 @@ pub enum Error {
 
 /// Invalid content of a file, and its location.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{item} ({}at offset {offset:#x}): {problem}; {}", item.offset_label(), problem.advice())]
+#[error("{item} ({}at offset {offset:#x}): {problem}; {}", if matches!(item, Item::Tensor(_)) { "info " } else { "" }, problem.advice())]
 pub struct Fault {
     /// The affected part of the file.
     pub item: Item,
@@ -58,15 +58,6 @@ pub enum Item {
     TensorNumber(u64, u64),
     /// A tensor.
     Tensor(String),
-}
-
-impl Item {
-    fn offset_label(&self) -> &'static str {
-        match self {
-            Item::Tensor(_) => "info ",
-            _ => "",
-        }
-    }
 }
 
 impl fmt::Display for Item {
@@ -167,11 +158,8 @@ pub enum SplitProblem {
         "this is the first of {count} parts, which are found by name; rename it back to its original name, which ended with {expected}"
     )]
     Name { count: u32, expected: String },
-    #[error(
-        "the model is split into {count} files and {}; download them into the same folder",
-        Missing(missing)
-    )]
-    Missing { count: u32, missing: Vec<String> },
+    #[error("the model is split into {count} files and {missing}; download them into the same folder")]
+    Missing { count: u32, missing: String },
     #[error(
         "contains part {found}, but its name says {expected}; the file was renamed or belongs to another model"
     )]
@@ -188,21 +176,6 @@ pub enum SplitProblem {
     Duplicate { name: String },
     #[error("this is part of a model split into {count} files; open it by its path")]
     InMemory { count: u32 },
-}
-
-struct Missing<'a>(&'a [String]);
-
-impl fmt::Display for Missing<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMED: usize = 8;
-        let Missing(names) = self;
-        let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-        match names.len() {
-            1 => write!(f, "{named} is missing"),
-            n if n <= NAMED => write!(f, "{named} are missing"),
-            n => write!(f, "{named} and {} more are missing", n - NAMED),
-        }
-    }
 }
 
 /// A key has a value of another type or out of range.

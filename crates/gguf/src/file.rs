@@ -11,12 +11,11 @@ use crate::parse::Info;
 use crate::part::{Loaded, Part};
 use crate::split;
 use crate::tensor::{Tensor, UnsupportedTensor};
-use crate::version::Version;
 
 /// A model's metadata and tensors. Files stay mapped as long as this value or the data of any tensor lives.
 #[derive(Debug)]
 pub struct Gguf {
-    version: Version,
+    version: u32,
     alignment: u32,
     metadata: Metadata,
     tensors: IndexMap<String, Tensor>,
@@ -135,8 +134,8 @@ impl Gguf {
         Ok(gguf)
     }
 
-    /// The format version of the file (of the first part).
-    pub fn version(&self) -> Version {
+    /// The format version of the file (of the first part), 1 to 3.
+    pub fn version(&self) -> u32 {
         self.version
     }
 

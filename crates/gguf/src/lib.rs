@@ -17,7 +17,6 @@ mod part;
 mod split;
 mod tensor;
 mod value;
-mod version;
 mod writer;
 
 pub use error::{Error, Fault, Item, Problem, SplitProblem, WrongType, quoted};
@@ -26,7 +25,6 @@ pub use map::survive_truncation;
 pub use metadata::Metadata;
 pub use tensor::{Tensor, UnsupportedTensor};
 pub use value::{Array, Value, ValueType};
-pub use version::Version;
 pub use writer::{Layout, WriteError, Writer, write};
 
 /// Maximum number of tensor dimensions.

@@ -15,12 +15,12 @@ use crate::error::{Fault, Item, Problem};
 use crate::metadata::Metadata;
 use crate::tensor::byte_len;
 use crate::value::Value;
-use crate::{DEFAULT_ALIGNMENT, MAX_DIMS, Version};
+use crate::{DEFAULT_ALIGNMENT, MAX_DIMS};
 
 /// The parsed header; the data of every tensor is within the file.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    pub(crate) version: Version,
+    pub(crate) version: u32,
     pub(crate) metadata: Metadata,
     /// File offset of each value, in the order of `metadata`.
     value_offsets: Vec<u64>,
@@ -90,9 +90,7 @@ fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
     cursor.take(4, "the magic")?;
     let version = cursor.scalar::<u32>("the version")?;
     cursor.version = match version {
-        1 => Version::V1,
-        2 => Version::V2,
-        3 => Version::V3,
+        1..=3 => version,
         v if matches!(v.swap_bytes(), 1..=3) => return Err(At { offset: 4, problem: Problem::BigEndian }),
         v => return Err(At { offset: 4, problem: Problem::UnknownVersion(v) }),
     };

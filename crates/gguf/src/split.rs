@@ -70,6 +70,13 @@ pub(crate) fn load_others(
     let missing: Vec<String> =
         paths.iter().filter(|path| !path.exists()).map(|path| path.display().to_string()).collect();
     if !missing.is_empty() {
+        const NAMED: usize = 8;
+        let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let missing = match missing.len() {
+            1 => format!("{named} is missing"),
+            2..=NAMED => format!("{named} are missing"),
+            others => format!("{named} and {} more are missing", others - NAMED),
+        };
         return Err(first.split_error(SplitProblem::Missing { count, missing }));
     }
     let mut others = Vec::with_capacity(paths.len());

@@ -85,7 +85,7 @@ fn json_of_file(gguf: &Gguf) -> Json {
         })
         .collect();
     json!({
-        "version": gguf.version() as u32,
+        "version": gguf.version(),
         "alignment": gguf.alignment(),
         "keys": keys,
         "tensors": tensors,

@@ -1,7 +1,7 @@
 //! Opening existing files, missing files, and a hand-made version 1 file.
 
 use bytes::Bytes;
-use gguf::{Array, Error, Gguf, Metadata, Value, Version};
+use gguf::{Array, Error, Gguf, Metadata, Value};
 use quant::Format;
 use testkit::malformed::raw::Raw;
 
@@ -90,7 +90,7 @@ fn hand_made_version_1_file() {
     file.extend(1f32.to_le_bytes());
 
     let gguf = Gguf::from_bytes(file.into()).unwrap();
-    assert_eq!(gguf.version(), Version::V1);
+    assert_eq!(gguf.version(), 1);
     assert_eq!(gguf.metadata().len(), 3);
     assert_eq!(gguf.metadata().str("s"), Ok(Some("hi")));
     assert_eq!(gguf.metadata().strings("a"), Ok(Some(["x".to_owned(), String::new()].as_slice())));

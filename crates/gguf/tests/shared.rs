@@ -1,6 +1,6 @@
 //! Real files, if available.
 
-use gguf::{Array, Gguf, Version};
+use gguf::{Array, Gguf};
 
 #[test]
 fn version_1_and_3_of_a_model_are_equal() {
@@ -10,7 +10,7 @@ fn version_1_and_3_of_a_model_are_equal() {
         return;
     };
     let (old, new) = (Gguf::open(old).unwrap(), Gguf::open(new).unwrap());
-    assert_eq!((old.version(), new.version()), (Version::V1, Version::V3));
+    assert_eq!((old.version(), new.version()), (1, 3));
     assert_eq!(old.tensors().len(), 48);
     assert_eq!(new.tensors().len(), 48);
     for tensor in old.tensors() {

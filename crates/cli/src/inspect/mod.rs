@@ -192,7 +192,7 @@ impl<'a> Report<'a> {
         }
         Report {
             files: file.files().map(|(path, bytes)| File { path, bytes }).collect(),
-            version: file.version() as u32,
+            version: file.version(),
             alignment: file.alignment(),
             metadata: file.metadata().iter().map(|(key, value)| (key, Entry::new(value))).collect(),
             hyper_parameters: hyper_parameters(file),
