@@ -6,8 +6,10 @@ use runner::placement::{InsufficientMemory, PlacementError};
 
 /// Advice beyond the error's own text.
 pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
-    if let Some(insufficient_memory) = error.chain().find_map(insufficient_memory) {
-        return Some(advice_on_insufficient_memory(insufficient_memory));
+    if let Some(InsufficientMemory { fitting, .. }) = error.chain().find_map(insufficient_memory) {
+        return Some(format!(
+            "use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits"
+        ));
     }
     if let Some(fault) = fault(error) {
         return of_fault(fault).map(str::to_owned);
@@ -31,23 +33,17 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
 /// The error of a backend in the chain.
 pub(crate) fn fault(error: &anyhow::Error) -> Option<&backend::Error> {
     error.chain().find_map(|cause| {
-        let of_engine = match cause.downcast_ref() {
-            Some(Error::Backend(fault)) => Some(fault),
-            _ => None,
-        };
-        let of_request = match cause.downcast_ref() {
-            Some(RequestError::Backend(fault)) => Some(fault),
-            _ => None,
-        };
-        let of_trace = match cause.downcast_ref() {
-            Some(trace::Error::Backend(fault)) => Some(fault),
-            _ => None,
-        };
-        let of_placement = match cause.downcast_ref() {
-            Some(PlacementError::Backend(fault)) => Some(fault),
-            _ => None,
-        };
-        of_engine.or(of_request).or(of_trace).or(of_placement).or_else(|| cause.downcast_ref())
+        if let Some(Error::Backend(fault)) = cause.downcast_ref() {
+            Some(fault)
+        } else if let Some(RequestError::Backend(fault)) = cause.downcast_ref() {
+            Some(fault)
+        } else if let Some(trace::Error::Backend(fault)) = cause.downcast_ref() {
+            Some(fault)
+        } else if let Some(PlacementError::Backend(fault)) = cause.downcast_ref() {
+            Some(fault)
+        } else {
+            cause.downcast_ref()
+        }
     })
 }
 
@@ -56,11 +52,6 @@ fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Opti
         Some(PlacementError::InsufficientMemory(insufficient_memory)) => Some(insufficient_memory),
         _ => cause.downcast_ref(),
     }
-}
-
-fn advice_on_insufficient_memory(insufficient_memory: &InsufficientMemory) -> String {
-    let fitting = insufficient_memory.fitting;
-    format!("use -ngl {fitting} or -ngl auto, a smaller context (-c N), or a model with fewer bits")
 }
 
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {

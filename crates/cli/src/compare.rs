@@ -10,6 +10,7 @@ use anyhow::Context;
 use backend::Backend;
 use backend_reference::Reference;
 use gguf::Gguf;
+use graph::Graph;
 use models::Model;
 use outfile::{Target, TempFolder};
 use trace::{Oracle, Recording, Report, Trace};
@@ -116,7 +117,7 @@ fn compare(args: &Args) -> anyhow::Result<Report> {
         traces.push(match (side, &file, &model) {
             (Side::Backend(backend), Some(file), Some(model)) => {
                 let path = folder.path().join(name);
-                record(args, file, model, &tokens, *backend, &path)?;
+                record(args, file, &model.graph, &tokens, *backend, &path)?;
                 let trace = Trace::open(path)?;
                 if *backend == BackendName::REFERENCE { trace.trusted() } else { trace }
             }
@@ -163,18 +164,14 @@ fn sides(args: &Args) -> Result<[Side<'_>; 2], Usage> {
 
 /// The tokens of the trace, or of the command line.
 fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Result<Vec<u32>> {
-    for side in sides {
-        if let Side::Trace(path) = side {
-            if args.tokens.is_some() || args.prompt.is_some() {
-                return Err(Usage("the tokens are those of the trace: omit --tokens and -p".into()).into());
-            }
-            return Ok(Trace::open(path)?.meta().tokens.clone());
-        }
-    }
-    match (&args.tokens, &args.prompt, file) {
-        (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
-        (None, Some(prompt), Some(file)) => load::raw_tokens(file, prompt),
-        _ => Err(Usage("no tokens: pass --tokens IDS or -p TEXT".into()).into()),
+    let trace = sides.iter().find_map(|side| if let Side::Trace(path) = side { Some(path) } else { None });
+    let usage = |message: &str| Err(Usage(message.to_owned()).into());
+    match (trace, &args.tokens, &args.prompt, file) {
+        (Some(path), None, None, _) => Ok(Trace::open(path)?.meta().tokens.clone()),
+        (Some(_), ..) => usage("the tokens are those of the trace: omit --tokens and -p"),
+        (None, Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
+        (None, None, Some(prompt), Some(file)) => load::raw_tokens(file, prompt),
+        _ => usage("no tokens: pass --tokens IDS or -p TEXT"),
     }
 }
 
@@ -182,26 +179,15 @@ fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Re
 fn record(
     args: &Args,
     file: &Gguf,
-    model: &Model,
+    graph: &Graph,
     tokens: &[u32],
-    backend: BackendName,
+    name: BackendName,
     path: &Path,
 ) -> anyhow::Result<()> {
-    let recording = Recording {
-        file,
-        graph: &model.graph,
-        tokens,
-        kv: args.cache.format(),
-        rows: args.batch_size.get(),
-        select: &|_| true,
-        producer: PRODUCER,
-    };
-    crate::trace::record(
-        &recording,
-        BackendChoice { name: backend, gpu: args.gpu, cpu: args.cpu, is_timed: false },
-        Some(path),
-    )?;
-    Ok(())
+    let (kv, rows) = (args.cache.format(), args.batch_size.get());
+    let recording = Recording { file, graph, tokens, kv, rows, select: &|_| true, producer: PRODUCER };
+    let choice = BackendChoice { name, gpu: args.gpu, cpu: args.cpu, is_timed: false };
+    crate::trace::record(&recording, choice, Some(path)).map(drop)
 }
 
 /// The embedded model, if A is a trace of it.
