@@ -88,14 +88,9 @@ fn the_command_line_is_checked() {
     let home = Home::new();
     for (args, said) in [
         ("bench -p 0 -n 0", "there is nothing to measure"),
-        ("bench -p x", "expected a number from 0 to 1048576"),
-        ("bench -p 1,,2", "expected a number"),
         ("bench -t 0", "expected a number from 1 to 1024"),
-        ("bench -r 0", "expected a number from 1 to 1000"),
-        ("bench -o xml", "possible values: table, csv, json"),
         ("bench --isa mmx", "there is no such kernel set; there are scalar"),
         ("bench model.gguf", "to name a model, use '-m model.gguf'"),
-        ("bench -ngl most", "expected a number, auto or all"),
         ("bench -mg 99", "unexpected argument '-mg'"),
     ] {
         let error = home.run(args).failed(2);

@@ -1,52 +1,163 @@
-//! What people do wrong, and what they are told.
+//! Mistakes of users, and the errors about them.
 
 use crate::common::{Home, write};
 
-#[test]
-fn the_command_line_is_checked() {
-    let home = Home::new();
-    for (args, said) in [
-        ("run -m MODEL", "required arguments were not provided"),
-        ("run -m MODEL -p a --tokens 1", "cannot be used with"),
-        ("run -m MODEL -p a --tokens 1,x", "\"x\" is not a token id"),
-        ("run -m MODEL -p a -n -2", "expected a number of tokens, or -1 for no limit"),
-        ("run -m MODEL -p a -c -1", "expected a number of tokens, or 0 for the training context"),
-        ("-m MODEL -p a -t -1", "expected a number from 1 to 1024"),
-        ("-m MODEL -p a --tempp 1", "a similar argument exists: '--temp'"),
-        ("run -m MODEL -p a --temp hot", "invalid value 'hot'"),
-        ("run -m MODEL -p a --temp nan", "invalid value 'nan'"),
-        ("run -m MODEL -p a --top-p 5", "expected a number from 0 to 1"),
-        ("run -m MODEL -p a --min-p -0.1", "expected a number from 0 to 1"),
-        ("run -m MODEL -p a --repeat-penalty 0", "expected a number from 0.000001 to"),
-        ("run -m MODEL -p a --frequency-penalty -2e6", "expected a number from -1000000 to"),
-        ("run -m MODEL -p a -r=", "'--stop <TEXT>'"),
-        ("run -m MODEL -p a -l 5+nan", "such as 15043+1"),
-        ("run -m MODEL -p a --backend gpu", "invalid value 'gpu'"),
-        ("run -m MODEL -p a -t 0", "expected a number from 1 to 1024"),
-        ("run -m MODEL -p a -b 99999999999999", "expected a number from 1 to 65536"),
-        ("run -m MODEL -p a -l 5", "such as 15043+1"),
-        ("run -m MODEL -e -p \\xff", "not UTF-8"),
-        ("run -m MODEL -p a --cache-type q8_0", "possible values: f16, f32"),
-        ("run -m MODEL -p a -ngl most", "expected a number, auto or all"),
-        ("-m MODEL --gpu-memory 2QB", "expected bytes, such as 2GiB"),
-        ("run -m MODEL -p a -mg 5", "unexpected argument '-mg'"),
-        ("-m MODEL -nkvo=99", "unexpected argument '-nkvo'"),
-        ("-hf some/model", "unexpected argument '-hf'"),
-        ("-hf some/model", "download its file"),
-        ("model.gguf", "to name a model, use '-m model.gguf'"),
-        ("verify model.gguf", "to name a model, use '-m model.gguf'"),
-        ("chat no/such.gguf", "to name a model, use '-m no/such.gguf'"),
-        ("run model.gguf -p hi", "to name a model, use '-m model.gguf'"),
-        ("perplexity MODEL -f text.txt", "to name a model, use '-m /"),
-        ("run -m MODEL", "to read the prompt from stdin, use '-f -'"),
-        ("-m MODEL frobnicate", "unrecognized subcommand 'frobnicate'"),
-        ("tokenize -m MODEL Hello world", "put quotes around them"),
-        ("run -m MODEL -p Hello world", "put quotes around them"),
-        ("frobnicate", "unrecognized subcommand 'frobnicate'"),
-    ] {
-        let error = home.run(args).failed(2);
-        assert!(error.contains(said), "{args}: {error}");
+/// What is printed about each of these command lines, without usage and pointers to help.
+fn errors(home: &Home, commands: &str) -> String {
+    let mut all = String::new();
+    for args in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let error = home.run(args).failed(2).replace(&home.model.display().to_string(), "MODEL");
+        let lines =
+            error.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let lines: Vec<&str> = lines.filter(|line| !line.trim().is_empty()).collect();
+        all += &format!("$ {args}\n{}\n", lines.join("\n"));
     }
+    all
+}
+
+#[test]
+fn values_of_options_are_checked() {
+    let home = Home::new();
+    let commands = "
+        run -m MODEL -p a --tokens 1,x
+        run -m MODEL -p a -n -2
+        run -m MODEL -p a -c -1
+        -m MODEL -p a -t -1
+        run -m MODEL -p a -t 0
+        run -m MODEL -p a --temp hot
+        run -m MODEL -p a --temp nan
+        run -m MODEL -p a --top-p 5
+        run -m MODEL -p a --min-p -0.1
+        run -m MODEL -p a --repeat-penalty 0
+        run -m MODEL -p a --frequency-penalty -2e6
+        run -m MODEL -p a -r=
+        run -m MODEL -p a -l 5
+        run -m MODEL -p a -l 5+nan
+        run -m MODEL -p a -b 99999999999999
+        run -m MODEL -e -p \\xff
+        run -m MODEL -p a --cache-type q8_0
+        run -m MODEL -p a -ngl most
+        -m MODEL --gpu-memory 2QB
+        bench -p x
+        bench -p 1,,2
+        bench -r 0
+        bench -o xml";
+    insta::assert_snapshot!(errors(&home, commands), @r#"
+    $ run -m MODEL -p a --tokens 1,x
+    error: invalid value '1,x' for '--tokens <IDS>': "x" is not a token id
+    $ run -m MODEL -p a -n -2
+    error: invalid value '-2' for '--max-tokens <N>': expected a number of tokens, or -1 for no limit
+    $ run -m MODEL -p a -c -1
+    error: invalid value '-1' for '--ctx-size <CTX>': expected a number of tokens, or 0 for the training context
+    $ -m MODEL -p a -t -1
+    error: invalid value '-1' for '--threads <N>': expected a number from 1 to 1024
+    $ run -m MODEL -p a -t 0
+    error: invalid value '0' for '--threads <N>': expected a number from 1 to 1024
+    $ run -m MODEL -p a --temp hot
+    error: invalid value 'hot' for '--temperature <T>': expected a finite number
+    $ run -m MODEL -p a --temp nan
+    error: invalid value 'nan' for '--temperature <T>': expected a finite number
+    $ run -m MODEL -p a --top-p 5
+    error: invalid value '5' for '--top-p <P>': expected a number from 0 to 1
+    $ run -m MODEL -p a --min-p -0.1
+    error: invalid value '-0.1' for '--min-p <P>': expected a number from 0 to 1
+    $ run -m MODEL -p a --repeat-penalty 0
+    error: invalid value '0' for '--repeat-penalty <X>': expected a number from 0.000001 to 1000000
+    $ run -m MODEL -p a --frequency-penalty -2e6
+    error: invalid value '-2e6' for '--frequency-penalty <X>': expected a number from -1000000 to 1000000
+    $ run -m MODEL -p a -r=
+    error: a value is required for '--stop <TEXT>' but none was supplied
+    $ run -m MODEL -p a -l 5
+    error: invalid value '5' for '--logit-bias <ID+BIAS>': expected a token id, a sign and a number, such as 15043+1
+    $ run -m MODEL -p a -l 5+nan
+    error: invalid value '5+nan' for '--logit-bias <ID+BIAS>': expected a token id, a sign and a number, such as 15043+1
+    $ run -m MODEL -p a -b 99999999999999
+    error: invalid value '99999999999999' for '--batch-size <N>': expected a number from 1 to 65536
+    $ run -m MODEL -e -p \xff
+    error: the \x escapes in "\\xff" are not UTF-8
+    $ run -m MODEL -p a --cache-type q8_0
+    error: invalid value 'q8_0' for '--cache-type <TYPE>'
+      [possible values: f16, f32]
+    $ run -m MODEL -p a -ngl most
+    error: invalid value 'most' for '--gpu-layers <N>': expected a number, auto or all
+    $ -m MODEL --gpu-memory 2QB
+    error: invalid value '2QB' for '--gpu-memory <SIZE>': expected bytes, such as 2GiB or 512MiB
+    $ bench -p x
+    error: invalid value 'x' for '--n-prompt <N,...>': expected a number from 0 to 1048576
+    $ bench -p 1,,2
+    error: invalid value '' for '--n-prompt <N,...>': expected a number from 0 to 1048576
+    $ bench -r 0
+    error: invalid value '0' for '--repetitions <N>': expected a number from 1 to 1000
+    $ bench -o xml
+    error: invalid value 'xml' for '--output <STYLE>'
+      [possible values: table, csv, json]
+    "#);
+}
+
+#[test]
+fn what_was_probably_meant_is_suggested() {
+    let home = Home::new();
+    let commands = "
+        run -m MODEL
+        run -m MODEL -p a --tokens 1
+        -m MODEL -p a --tempp 1
+        run -m MODEL -p a -mg 5
+        -m MODEL -nkvo=99
+        -hf some/model
+        model.gguf
+        verify model.gguf
+        chat no/such.gguf
+        run model.gguf -p hi
+        perplexity MODEL -f text.txt
+        -m MODEL frobnicate
+        tokenize -m MODEL Hello world
+        run -m MODEL -p Hello world
+        frobnicate";
+    insta::assert_snapshot!(errors(&home, commands), @r#"
+    $ run -m MODEL
+    error: the following required arguments were not provided:
+      <--prompt <TEXT>|--file <FILE>|--tokens <IDS>>
+      tip: to read the prompt from stdin, use '-f -'
+    $ run -m MODEL -p a --tokens 1
+    error: the argument '--prompt <TEXT>' cannot be used with '--tokens <IDS>'
+    $ -m MODEL -p a --tempp 1
+    error: unexpected argument '--tempp' found
+      tip: a similar argument exists: '--temp'
+    $ run -m MODEL -p a -mg 5
+    error: unexpected argument '-mg' found
+      tip: to place layers on GPUs, use '-ngl N'
+    $ -m MODEL -nkvo=99
+    error: unexpected argument '-nkvo' found
+    $ -hf some/model
+    error: unexpected argument '-hf' found
+      tip: to use a model, download its file and pass '-m FILE'
+    $ model.gguf
+    error: unrecognized subcommand 'model.gguf'
+      tip: to name a model, use '-m model.gguf'
+    $ verify model.gguf
+    error: unexpected argument 'model.gguf' found
+      tip: to name a model, use '-m model.gguf'
+    $ chat no/such.gguf
+    error: unexpected argument 'no/such.gguf' found
+      tip: to name a model, use '-m no/such.gguf'
+    $ run model.gguf -p hi
+    error: unexpected argument 'model.gguf' found
+      tip: to name a model, use '-m model.gguf'
+    $ perplexity MODEL -f text.txt
+    error: unexpected argument 'MODEL' found
+      tip: to name a model, use '-m MODEL'
+    $ -m MODEL frobnicate
+    error: unrecognized subcommand 'frobnicate'
+    $ tokenize -m MODEL Hello world
+    error: unexpected argument 'world' found
+      tip: to give several words as one text, put quotes around them
+    $ run -m MODEL -p Hello world
+    error: unexpected argument 'world' found
+      tip: to give several words as one text, put quotes around them
+    $ frobnicate
+    error: unrecognized subcommand 'frobnicate'
+    "#);
+    assert!(home.run("run -m MODEL -p a --backend gpu").failed(2).contains("invalid value 'gpu'"));
     for args in ["--grammar-file x", "run -p a --chat-templates x", "--main-gpu 1"] {
         let error = home.run(args).failed(2);
         assert!(!error.contains("similar") || error.contains("'--chat-template'"), "{args}: {error}");

@@ -109,7 +109,7 @@ fn tracing_is_off_unless_asked_for() {
     let verbose = home.run("run -m MODEL --raw -p Hi -n 2 -v");
     assert!(verbose.stderr.contains("tokens/s") && verbose.stderr.contains("DEBUG"), "{}", verbose.stderr);
     let ready = verbose.stderr.lines().find(|line| line.contains("the model is ready")).expect("a line");
-    assert!(ready.contains("a context of 2048 tokens") && ready.contains("KiB"), "{ready}");
+    assert!(ready.contains("context of 2048 tokens") && ready.contains("KiB"), "{ready}");
     assert!(!ready.contains('{'), "for people: {ready}");
     let mut command = home.command("run -m MODEL --raw -p Hi -n 2");
     let ran = Ran::from(command.env("RUSTORCH_DEBUG", "1").output().expect("the program starts"));
