@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, OpenOptions};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::CpuArgs;
 use crate::backends;
@@ -30,15 +31,9 @@ struct Device {
     auto: bool,
     /// Bytes of device memory, as far as the driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]
-    memory: Option<Memory>,
+    memory: Option<Value>,
     #[serde(serialize_with = "in_order")]
     facts: Vec<(&'static str, String)>,
-}
-
-#[derive(Serialize)]
-struct Memory {
-    total: Option<u64>,
-    free: Option<u64>,
 }
 
 fn in_order<S: serde::Serializer>(facts: &[(&'static str, String)], to: S) -> Result<S::Ok, S::Error> {
@@ -56,7 +51,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let device = |device: &Arc<dyn backend::Device>| {
         let DeviceInfo { backend, name, memory: DeviceMemory { total, free }, kind, .. } = device.info();
         let has_own = !matches!(kind, DeviceKind::Cpu | DeviceKind::Reference);
-        let memory = has_own.then_some(Memory { total, free });
+        let memory = has_own.then(|| json!({ "total": total, "free": free }));
         let facts = device.facts(&options).into_iter().map(|(name, fact)| (name, printable(&fact, "")));
         Device { backend, device: name, auto: is_taken(device), memory, facts: facts.collect() }
     };

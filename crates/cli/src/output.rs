@@ -159,18 +159,22 @@ impl TextOut {
     }
 }
 
-/// Aligned columns, a row per line; columns in `right` are right-aligned.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
+/// Pads cells to the widths of their columns; columns in `right` are right-aligned.
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]], right: &[usize]) -> Vec<[String; N]> {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| match right.contains(&at) {
-            true => format!("  {cell:>width$}"),
-            false => format!("  {cell:width$}"),
-        });
-        cells.collect::<String>().trim_end().to_owned() + "\n"
+    let pad = |row: &[String; N]| {
+        std::array::from_fn(|at| match (&row[at], widths[at]) {
+            (cell, width) if right.contains(&at) => format!("{cell:>width$}"),
+            (cell, width) => format!("{cell:width$}"),
+        })
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(pad).collect()
+}
+
+/// Aligned columns, a row per line.
+pub(crate) fn columns<const N: usize>(rows: &[[String; N]], right: &[usize]) -> String {
+    aligned(rows, right).iter().map(|row| format!("  {}\n", row.join("  ").trim_end())).collect()
 }
 
 /// Names and values in two columns.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
 use crate::generate::{self, Outcome};
@@ -168,23 +169,8 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_string: Option<&'a str>,
     seed: u32,
-    usage: Tokens,
-    timings: Timings,
-}
-
-#[derive(Serialize)]
-struct Tokens {
-    prompt_tokens: usize,
-    reused_tokens: usize,
-    generated_tokens: usize,
-}
-
-#[derive(Serialize)]
-struct Timings {
-    prefill_seconds: f64,
-    decode_seconds: f64,
-    prefill_tokens_per_second: Option<f64>,
-    decode_tokens_per_second: Option<f64>,
+    usage: Value,
+    timings: Value,
 }
 
 impl<'a> Answer<'a> {
@@ -207,17 +193,17 @@ impl<'a> Answer<'a> {
             stop_id,
             stop_string,
             seed: usage.seed,
-            usage: Tokens {
-                prompt_tokens: usage.prompt_tokens,
-                reused_tokens: usage.reused_tokens,
-                generated_tokens: usage.generated_tokens,
-            },
-            timings: Timings {
-                prefill_seconds: usage.prefill.as_secs_f64(),
-                decode_seconds: usage.decode.as_secs_f64(),
-                prefill_tokens_per_second: usage.prefill_rate(),
-                decode_tokens_per_second: usage.decode_rate(),
-            },
+            usage: json!({
+                "prompt_tokens": usage.prompt_tokens,
+                "reused_tokens": usage.reused_tokens,
+                "generated_tokens": usage.generated_tokens,
+            }),
+            timings: json!({
+                "prefill_seconds": usage.prefill.as_secs_f64(),
+                "decode_seconds": usage.decode.as_secs_f64(),
+                "prefill_tokens_per_second": usage.prefill_rate(),
+                "decode_tokens_per_second": usage.decode_rate(),
+            }),
         }
     }
 }

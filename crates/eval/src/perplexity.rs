@@ -24,7 +24,7 @@ pub enum Beside<'a> {
 }
 
 /// How well a model predicts a text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Score {
     /// `exp` of `nll`.
     pub perplexity: Estimate,
@@ -33,6 +33,7 @@ pub struct Score {
     /// The negative log-likelihood of each scored token, for paired comparisons.
     pub token_nll: Vec<f32>,
     /// How far the model is from the base.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub divergence: Option<Divergence>,
 }
 

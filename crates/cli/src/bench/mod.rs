@@ -8,7 +8,6 @@ mod measure;
 mod memory;
 mod plan;
 mod report;
-mod table;
 mod work;
 
 use std::collections::BTreeMap;

@@ -8,7 +8,6 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use super::plan::{Kind, Test};
-use super::table::markdown;
 use crate::output::{self, BOLD};
 
 /// What all rows have in common.
@@ -228,6 +227,19 @@ fn table(rows: &[Row<'_>]) -> Vec<String> {
     });
     let lines: Vec<[String; 10]> = std::iter::once(heading.map(str::to_owned)).chain(cells).collect();
     markdown(&lines, &[2, 3, 5, 7, 8, 9])
+}
+
+/// The lines of a Markdown table whose first row is the heading; columns in `right` are right-aligned.
+fn markdown<const N: usize>(rows: &[[String; N]], right: &[usize]) -> Vec<String> {
+    let rows = output::aligned(rows, right);
+    let rule = rows[0].iter().enumerate().map(|(at, cell)| {
+        let dashes = "-".repeat(cell.chars().count());
+        if right.contains(&at) { format!(" {dashes}:|") } else { format!(" {dashes} |") }
+    });
+    let rule = format!("|{}", rule.collect::<String>());
+    let mut lines: Vec<String> = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
+    lines.insert(1, rule);
+    lines
 }
 
 /// The time of each kernel in a test, the longest first.

@@ -14,29 +14,14 @@ pub(crate) struct Report<'a> {
     windows: usize,
     tokens: usize,
     scored_tokens: usize,
-    perplexity: Estimate,
-    /// Mean negative log-likelihood of a scored token, in nats.
-    nll: Estimate,
-    /// For paired comparisons.
-    token_nll: Vec<f32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    divergence: Option<Divergence>,
+    #[serde(flatten)]
+    score: Score,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(model: &'a str, windows: &Windows, score: Score) -> Report<'a> {
-        let Score { perplexity, nll, token_nll, divergence } = score;
-        Report {
-            model,
-            n_ctx: windows.n_ctx(),
-            windows: windows.len(),
-            tokens: windows.tokens().len(),
-            scored_tokens: token_nll.len(),
-            perplexity,
-            nll,
-            token_nll,
-            divergence,
-        }
+        let (n_ctx, tokens, scored_tokens) = (windows.n_ctx(), windows.tokens().len(), score.token_nll.len());
+        Report { model, n_ctx, windows: windows.len(), tokens, scored_tokens, score }
     }
 }
 
@@ -45,12 +30,12 @@ pub(crate) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
         return output::json(report);
     }
     let mut out = output::stdout();
-    let Report { n_ctx, perplexity, .. } = report;
+    let Report { n_ctx, score, .. } = report;
     let (windows, scored) = (counted(report.windows, "window"), counted(report.scored_tokens, "token"));
     writeln!(out, "{windows} of {n_ctx} tokens, {scored} scored")?;
-    match &report.divergence {
+    match &score.divergence {
         None => {
-            let Estimate { value, standard_error } = perplexity;
+            let Estimate { value, standard_error } = score.perplexity;
             writeln!(out, "Final estimate: PPL = {value:.4} +/- {standard_error:.5}")?;
         }
         Some(divergence) => print_divergence(&mut out, divergence)?,

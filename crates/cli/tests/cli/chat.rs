@@ -152,7 +152,7 @@ fn faults_end_a_piped_chat() {
     let home = Home::new();
     let error = home.pipe("chat -m MODEL", "/quack\nHi\n").failed(1);
     assert!(
-        error.starts_with("error: line 1 of stdin, where the chat ends: unknown command /quack"),
+        error.starts_with("error: line 1 of stdin, which ends the chat: unknown command /quack"),
         "{error}"
     );
     let ran = home.pipe("chat -m MODEL -n 1", "Hi\n\n/load no.json\nHi\n");
@@ -160,7 +160,7 @@ fn faults_end_a_piped_chat() {
     assert!(ran.stderr.starts_with("error: line 3 of stdin") && ran.stderr.contains("no.json"), "{ran:?}");
     let ran = home.pipe("chat -m MODEL -n 1", b"Hi\nG\xc3\xa9 \xff\nHi\n");
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(1), 1), "{ran:?}");
-    let said = "error: line 2 of stdin, where the chat ends: it is not UTF-8 from byte 5 on\n";
+    let said = "error: line 2 of stdin, which ends the chat: it is not UTF-8 from byte 5 on\n";
     assert_eq!(ran.stderr, said);
     let error = home.pipe("chat -m MODEL -e", "\\xff\n").failed(1);
     assert!(error.contains("line 1 of stdin") && error.contains("not UTF-8"), "{error}");
