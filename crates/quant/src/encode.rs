@@ -5,29 +5,21 @@ use crate::*;
 
 /// A block format with an encoder.
 pub(crate) trait Encode<const N: usize>: Block<N> {
-    /// Weights of the squared error of each value.
-    const ERROR_WEIGHTS: ErrorWeights;
-
     /// Searches the block with the least weighted squared error. `x` is in multiples of `unit`.
     fn encode(x: &[f32; N], weights: &[f32; N], unit: Unit) -> Self;
 }
 
-/// Weights of the squared error of each value. Most formats weight large values more: they are fewer and contribute
-/// more to a dot product. The weights are llama.cpp's, except for [`Unweighted::SquarePlusHalfMean`].
+/// Weights of the squared error of each value, without and with an importance matrix.
 #[derive(Clone, Copy)]
-pub(crate) struct ErrorWeights {
-    /// Without an importance matrix.
-    pub(crate) unweighted: Unweighted,
-    /// With an importance matrix.
-    pub(crate) weighted: Weighted,
+struct ErrorWeights {
+    unweighted: Unweighted,
+    weighted: Weighted,
 }
 
-/// Weights without an importance matrix.
+/// Weights without an importance matrix; `Uniform` is 1, `Abs` is `|x|`.
 #[derive(Clone, Copy)]
-pub(crate) enum Unweighted {
-    /// 1.
+enum Unweighted {
     Uniform,
-    /// `|x|`.
     Abs,
     /// `|x|` plus the RMS of the group of 32.
     AbsPlusRms,
@@ -36,10 +28,9 @@ pub(crate) enum Unweighted {
     SquarePlusHalfMean,
 }
 
-/// The factor that multiplies importance.
+/// The factor that multiplies importance; `Uniform` is 1.
 #[derive(Clone, Copy)]
-pub(crate) enum Weighted {
-    /// 1.
+enum Weighted {
     Uniform,
     /// `sqrt(x² + m)`, `m` the mean square of the row.
     RowMeanSquare,
@@ -123,6 +114,24 @@ impl Weighted {
 }
 
 impl Format {
+    /// Most formats weight large values more: they are fewer and contribute more to a dot product. The weights are
+    /// llama.cpp's, except for [`Unweighted::SquarePlusHalfMean`].
+    fn error_weights(self) -> ErrorWeights {
+        let (unweighted, weighted) = match self {
+            Format::F32 | Format::F16 | Format::BF16 => (Unweighted::Uniform, Weighted::Uniform),
+            Format::Q4_0 | Format::Q4_1 | Format::Q5_0 | Format::Q5_1 | Format::Q8_0 => {
+                (Unweighted::Uniform, Weighted::RowMeanSquare)
+            }
+            Format::Q2_K => (Unweighted::Abs, Weighted::BlockMeanSquare(1.0)),
+            Format::Q4_K | Format::Q5_K => (Unweighted::AbsPlusRms, Weighted::BlockMeanSquare(2.0)),
+            Format::Q3_K | Format::IQ4_NL | Format::IQ4_XS => {
+                (Unweighted::SquarePlusHalfMean, Weighted::BlockMeanSquare(2.0))
+            }
+            Format::Q6_K => (Unweighted::SquarePlusHalfMean, Weighted::Uniform),
+        };
+        ErrorWeights { unweighted, weighted }
+    }
+
     /// Quantises `x` to `out`; the inverse of [`Format::dequantize`].
     ///
     /// Each block minimises a weighted squared error. Without `importance` the weights depend on the values alone, by
@@ -181,6 +190,7 @@ fn copy<const B: usize>(x: &[f32], out: &mut [u8], store: impl Fn(f32) -> [u8; B
 }
 
 fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
+    let error_weights = B::FORMAT.error_weights();
     let row_len = importance.map_or(N, <[f32]>::len).max(1);
     let importance = importance.map(|importance| importance.as_chunks().0);
     for (x, out) in x.chunks(row_len).zip(out.chunks_mut(row_len / N * size_of::<B>())) {
@@ -189,7 +199,7 @@ fn quantize<B: Encode<N>, const N: usize>(x: &[f32], importance: Option<&[f32]>,
         for (i, (x, out)) in blocks.enumerate() {
             let (unit, x) = Unit::of(x);
             let row = unit.square_of(row);
-            let weights = B::ERROR_WEIGHTS.weights(&x, importance.and_then(|all| all.get(i)), row);
+            let weights = error_weights.weights(&x, importance.and_then(|all| all.get(i)), row);
             out.copy_from_slice(B::encode(&x, &weights, unit).as_bytes());
         }
     }

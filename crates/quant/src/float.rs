@@ -39,6 +39,12 @@ impl F16Le {
     pub fn to_f32(self) -> f32 {
         half::f16::from_le_bytes(self.0).to_f32()
     }
+
+    /// Rounds to the nearest F16, saturating to the largest finite one.
+    pub fn nearest(x: f32) -> F16Le {
+        const LARGEST: f32 = 65504.0;
+        F16Le(half::f16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
+    }
 }
 
 impl Bf16Le {
@@ -46,6 +52,12 @@ impl Bf16Le {
     #[inline]
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(u16::from_le_bytes(self.0)) << 16)
+    }
+
+    /// Rounds to the nearest BF16, saturating to the largest finite one.
+    pub fn nearest(x: f32) -> Bf16Le {
+        const LARGEST: f32 = f32::from_bits(0x7F7F_0000);
+        Bf16Le(half::bf16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
     }
 }
 
@@ -70,21 +82,5 @@ impl Block<1> for Bf16Le {
 
     fn dequantize(&self) -> [f32; 1] {
         [self.to_f32()]
-    }
-}
-
-impl F16Le {
-    /// Rounds to the nearest F16, saturating to the largest finite one.
-    pub fn nearest(x: f32) -> F16Le {
-        const LARGEST: f32 = 65504.0;
-        F16Le(half::f16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
-    }
-}
-
-impl Bf16Le {
-    /// Rounds to the nearest BF16, saturating to the largest finite one.
-    pub fn nearest(x: f32) -> Bf16Le {
-        const LARGEST: f32 = f32::from_bits(0x7F7F_0000);
-        Bf16Le(half::bf16::from_f32(x.clamp(-LARGEST, LARGEST)).to_le_bytes())
     }
 }

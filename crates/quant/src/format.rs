@@ -26,23 +26,15 @@ pub enum Format {
 
 /// A GGUF tensor type without a [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("tensor type {id}{} is not supported; supported types: {}", name.map(|n| format!(" ({n})")).unwrap_or_default(), Supported)]
+#[error(
+    "tensor type {id}{} is not supported; supported types: {}",
+    name.map(|name| format!(" ({name})")).unwrap_or_default(), Format::ALL.map(Format::name).join(", ")
+)]
 pub struct UnsupportedFormat {
     /// The type id.
     pub id: u32,
     /// ggml's name of the type, if known.
     pub name: Option<&'static str>,
-}
-
-struct Supported;
-
-impl fmt::Display for Supported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, format) in Format::ALL.iter().enumerate() {
-            write!(f, "{}{format}", if i == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Display for Format {
@@ -84,11 +76,8 @@ impl Format {
 
     /// The format with GGUF type id `id`.
     pub fn from_id(id: u32) -> Result<Format, UnsupportedFormat> {
-        TABLE
-            .iter()
-            .find(|row| row.1 == id)
-            .map(|row| row.0)
-            .ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
+        let row = TABLE.iter().find(|row| row.1 == id);
+        row.map(|row| row.0).ok_or(UnsupportedFormat { id, name: unsupported_name(id) })
     }
 
     /// The GGUF type id.
@@ -114,11 +103,10 @@ impl Format {
     /// Size in bytes of `values` values; `None` if they are not whole blocks or the size overflows.
     pub fn bytes_for(self, values: u64) -> Option<u64> {
         let block = self.block_len() as u64;
-        if values.is_multiple_of(block) {
-            (values / block).checked_mul(self.block_bytes() as u64)
-        } else {
-            None
+        if !values.is_multiple_of(block) {
+            return None;
         }
+        (values / block).checked_mul(self.block_bytes() as u64)
     }
 }
 

@@ -16,9 +16,11 @@
 //! | 4 | `scales_l[4]` | bits 0 to 3: low nibble of byte `i` is `scale[2i]`, high nibble `scale[2i + 1]` |
 //! | 8 | `qs[128]` | group `j` is bytes `16j..16j + 16`, laid out as in IQ4_NL |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::symmetric::{self, Levels};
 use crate::fit::{Group, Unit};
 use crate::groups::{Groups, Halves, pack_nibbles, scale_32, unpack_nibbles};
@@ -31,29 +33,19 @@ pub const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 1
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockIQ4_NL {
-    /// Scale.
     pub d: F16Le,
-    /// Indices.
     pub qs: [u8; 16],
 }
-
-const _: () = assert!(size_of::<BlockIQ4_NL>() == 18);
 
 /// A block of IQ4_XS.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockIQ4_XS {
-    /// Scale of the scales.
     pub d: F16Le,
-    /// High bits of the scales, unpacked by [`BlockIQ4_XS::scales`].
     pub scales_h: [u8; 2],
-    /// Low bits of the scales.
     pub scales_l: [u8; 4],
-    /// Indices, 16 bytes per group.
     pub qs: [[u8; 16]; 8],
 }
-
-const _: () = assert!(size_of::<BlockIQ4_XS>() == 136);
 
 impl BlockIQ4_XS {
     /// The scale of each group of 32, from -32 to 31.
@@ -140,12 +132,7 @@ fn indices(levels: &[f32; 32]) -> [u8; 16] {
     )
 }
 
-const ERROR_WEIGHTS: ErrorWeights =
-    ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::BlockMeanSquare(2.0) };
-
 impl Encode<32> for BlockIQ4_NL {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockIQ4_NL {
         let (d, levels) = symmetric::single::<Codebook, 32>(&Group::new(*x, *weights), unit);
         BlockIQ4_NL { d: d.stored, qs: indices(&levels) }
@@ -153,8 +140,6 @@ impl Encode<32> for BlockIQ4_NL {
 }
 
 impl Encode<256> for BlockIQ4_XS {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockIQ4_XS {
         let found = symmetric::scaled::<Codebook, 32, 8, 32>(&Group::split(x, weights), unit);
         let (mut scales_h, mut scales_l) = ([0; 2], [0; 4]);

@@ -9,9 +9,11 @@
 //! | 80 | `d` | F16 scale of the scales |
 //! | 82 | `dmin` | F16 scale of the minimums |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
@@ -20,17 +22,11 @@ use crate::{F16Le, Format};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ2_K {
-    /// Scales and minimums.
     pub scales: [u8; 16],
-    /// 2-bit values.
     pub qs: [u8; 64],
-    /// Scale of the scales.
     pub d: F16Le,
-    /// Scale of the minimums.
     pub dmin: F16Le,
 }
-
-const _: () = assert!(size_of::<BlockQ2_K>() == 84);
 
 impl Groups<8> for BlockQ2_K {
     const FORMAT: Format = Format::Q2_K;
@@ -48,9 +44,6 @@ impl Groups<8> for BlockQ2_K {
 }
 
 impl Encode<256> for BlockQ2_K {
-    const ERROR_WEIGHTS: ErrorWeights =
-        ErrorWeights { unweighted: Unweighted::Abs, weighted: Weighted::BlockMeanSquare(1.0) };
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ2_K {
         let found = affine::scaled::<3, 15, 16, 16>(&Group::split(x, weights), unit);
         let mut qs = [0; 64];

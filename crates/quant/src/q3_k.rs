@@ -9,9 +9,11 @@
 //! | 96 | `scales[12]` | bits 0 to 3 of `scale[j]`: low (`j < 8`) or high nibble of byte `j % 8`; bits 4 and 5: bits `2(j / 4)..` of byte `8 + j % 4` |
 //! | 108 | `d` | F16 scale of the scales |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, symmetric};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
@@ -20,17 +22,11 @@ use crate::{F16Le, Format};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ3_K {
-    /// High bits.
     pub hmask: [u8; 32],
-    /// Low 2 bits.
     pub qs: [u8; 64],
-    /// Packed scales, unpacked by [`BlockQ3_K::scales`].
     pub scales: [u8; 12],
-    /// Scale of the scales.
     pub d: F16Le,
 }
-
-const _: () = assert!(size_of::<BlockQ3_K>() == 110);
 
 impl BlockQ3_K {
     /// The scale of each group of 16, from -32 to 31.
@@ -63,9 +59,6 @@ impl Groups<8> for BlockQ3_K {
 }
 
 impl Encode<256> for BlockQ3_K {
-    const ERROR_WEIGHTS: ErrorWeights =
-        ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::BlockMeanSquare(2.0) };
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ3_K {
         type Levels = symmetric::Integers<4>;
         let found = symmetric::scaled::<Levels, 32, 16, 16>(&Group::split(x, weights), unit);

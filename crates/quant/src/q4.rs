@@ -15,9 +15,11 @@
 //! | 2 | `m` | F16 minimum |
 //! | 4 | `qs[16]` | as in Q4_0 |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine, symmetric};
 use crate::groups::{Groups, Halves, pack_nibbles, unpack_nibbles};
 use crate::{F16Le, Format};
@@ -26,27 +28,18 @@ use crate::{F16Le, Format};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ4_0 {
-    /// Scale.
     pub d: F16Le,
-    /// Nibbles.
     pub qs: [u8; 16],
 }
-
-const _: () = assert!(size_of::<BlockQ4_0>() == 18);
 
 /// A block of Q4_1.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ4_1 {
-    /// Scale.
     pub d: F16Le,
-    /// Minimum.
     pub m: F16Le,
-    /// Nibbles.
     pub qs: [u8; 16],
 }
-
-const _: () = assert!(size_of::<BlockQ4_1>() == 20);
 
 impl Groups<1> for BlockQ4_0 {
     const FORMAT: Format = Format::Q4_0;
@@ -76,13 +69,7 @@ impl Groups<1> for BlockQ4_1 {
     }
 }
 
-/// Error weights of the formats with 32 values per block.
-pub(crate) const ERROR_WEIGHTS: ErrorWeights =
-    ErrorWeights { unweighted: Unweighted::Uniform, weighted: Weighted::RowMeanSquare };
-
 impl Encode<32> for BlockQ4_0 {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_0 {
         let (d, levels) = symmetric::single::<symmetric::Integers<8>, 32>(&Group::new(*x, *weights), unit);
         BlockQ4_0 { d: d.stored, qs: pack_nibbles(&levels.map(|q| (q + 8.0) as u8)) }
@@ -90,8 +77,6 @@ impl Encode<32> for BlockQ4_0 {
 }
 
 impl Encode<32> for BlockQ4_1 {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ4_1 {
         let (d, m, levels) = affine::single::<15, 32>(&Group::new(*x, *weights), unit);
         BlockQ4_1 { d: d.stored, m: m.stored, qs: pack_nibbles(&levels.map(|q| q as u8)) }

@@ -9,9 +9,11 @@
 //! | 4 | `scales[12]` | for `j < 4`: `scale[j]` and `min[j]` are the low 6 bits of bytes `j` and `4 + j`; `scale[4 + j]` and `min[4 + j]` are the low and high nibble of byte `8 + j`, with the top 2 bits of bytes `j` and `4 + j` above |
 //! | 16 | `qs[128]` | value `64h + i` (`i < 32`) is the low, `64h + 32 + i` the high nibble of byte `32h + i` |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
 use crate::{F16Le, Format};
@@ -20,17 +22,11 @@ use crate::{F16Le, Format};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ4_K {
-    /// Scale of the scales.
     pub d: F16Le,
-    /// Scale of the minimums.
     pub dmin: F16Le,
-    /// Packed scales and minimums, unpacked by [`BlockQ4_K::scales_mins`].
     pub scales: [u8; 12],
-    /// Nibbles.
     pub qs: [u8; 128],
 }
-
-const _: () = assert!(size_of::<BlockQ4_K>() == 144);
 
 impl BlockQ4_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
@@ -80,13 +76,7 @@ pub(crate) fn pack_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
     packed
 }
 
-/// Error weights of Q4_K and Q5_K.
-pub(crate) const ERROR_WEIGHTS: ErrorWeights =
-    ErrorWeights { unweighted: Unweighted::AbsPlusRms, weighted: Weighted::BlockMeanSquare(2.0) };
-
 impl Encode<256> for BlockQ4_K {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ4_K {
         let found = affine::scaled::<15, 63, 8, 32>(&Group::split(x, weights), unit);
         let mut qs = [0; 128];

@@ -17,43 +17,33 @@
 //! | 4 | `qh[4]` | as in Q5_0 |
 //! | 8 | `qs[16]` | as in Q5_0 |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine, symmetric};
 use crate::groups::{Groups, Halves, pack_nibbles, unpack_nibbles};
-use crate::q4::ERROR_WEIGHTS;
 use crate::{F16Le, Format};
 
 /// A block of Q5_0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ5_0 {
-    /// Scale.
     pub d: F16Le,
-    /// High bits.
     pub qh: [u8; 4],
-    /// Low nibbles.
     pub qs: [u8; 16],
 }
-
-const _: () = assert!(size_of::<BlockQ5_0>() == 22);
 
 /// A block of Q5_1.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ5_1 {
-    /// Scale.
     pub d: F16Le,
-    /// Minimum.
     pub m: F16Le,
-    /// High bits.
     pub qh: [u8; 4],
-    /// Low nibbles.
     pub qs: [u8; 16],
 }
-
-const _: () = assert!(size_of::<BlockQ5_1>() == 24);
 
 /// Unpacks 5-bit quants in the order of the values.
 fn unpack_5bit(qh: [u8; 4], qs: &[u8; 16]) -> [u8; 32] {
@@ -96,8 +86,6 @@ fn pack_5bit(values: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
 }
 
 impl Encode<32> for BlockQ5_0 {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_0 {
         let (d, levels) = symmetric::single::<symmetric::Integers<16>, 32>(&Group::new(*x, *weights), unit);
         let (qh, qs) = pack_5bit(&levels.map(|q| (q + 16.0) as u8));
@@ -106,8 +94,6 @@ impl Encode<32> for BlockQ5_0 {
 }
 
 impl Encode<32> for BlockQ5_1 {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], weights: &[f32; 32], unit: Unit) -> BlockQ5_1 {
         let (d, m, levels) = affine::single::<31, 32>(&Group::new(*x, *weights), unit);
         let (qh, qs) = pack_5bit(&levels.map(|q| q as u8));

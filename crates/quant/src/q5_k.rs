@@ -10,31 +10,26 @@
 //! | 16 | `qh[32]` | bit `v / 32` of byte `v % 32` is bit 4 of value `v` |
 //! | 48 | `qs[128]` | bits 0 to 3, laid out as in Q4_K |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, affine};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_32, unpack_bits};
-use crate::q4_k::{ERROR_WEIGHTS, pack_scales_mins, scales_mins};
+use crate::q4_k::{pack_scales_mins, scales_mins};
 use crate::{F16Le, Format};
 
 /// A block of Q5_K.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ5_K {
-    /// Scale of the scales.
     pub d: F16Le,
-    /// Scale of the minimums.
     pub dmin: F16Le,
-    /// Packed scales and minimums, unpacked by [`BlockQ5_K::scales_mins`].
     pub scales: [u8; 12],
-    /// High bits.
     pub qh: [u8; 32],
-    /// Low nibbles.
     pub qs: [u8; 128],
 }
-
-const _: () = assert!(size_of::<BlockQ5_K>() == 176);
 
 impl BlockQ5_K {
     /// Scale and minimum of each group of 32, from 0 to 63.
@@ -64,8 +59,6 @@ impl Groups<8> for BlockQ5_K {
 }
 
 impl Encode<256> for BlockQ5_K {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ5_K {
         let found = affine::scaled::<31, 63, 8, 32>(&Group::split(x, weights), unit);
         let (mut qh, mut qs) = ([0; 32], [0; 128]);

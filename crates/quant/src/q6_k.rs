@@ -9,9 +9,11 @@
 //! | 192 | `scales[16]` | signed scales |
 //! | 208 | `d` | F16 scale of the scales |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights, Unweighted, Weighted};
+use crate::encode::Encode;
 use crate::fit::{Group, Unit, symmetric};
 use crate::groups::{Groups, Halves, codes, pack_bits, scale_16, unpack_bits};
 use crate::{F16Le, Format};
@@ -20,17 +22,11 @@ use crate::{F16Le, Format};
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ6_K {
-    /// Low nibbles.
     pub ql: [u8; 128],
-    /// High 2 bits.
     pub qh: [u8; 64],
-    /// Scale of each group of 16.
     pub scales: [i8; 16],
-    /// Scale of the scales.
     pub d: F16Le,
 }
-
-const _: () = assert!(size_of::<BlockQ6_K>() == 210);
 
 impl Groups<8> for BlockQ6_K {
     const FORMAT: Format = Format::Q6_K;
@@ -52,9 +48,6 @@ impl Groups<8> for BlockQ6_K {
 }
 
 impl Encode<256> for BlockQ6_K {
-    const ERROR_WEIGHTS: ErrorWeights =
-        ErrorWeights { unweighted: Unweighted::SquarePlusHalfMean, weighted: Weighted::Uniform };
-
     fn encode(x: &[f32; 256], weights: &[f32; 256], unit: Unit) -> BlockQ6_K {
         type Levels = symmetric::Integers<32>;
         let found = symmetric::scaled::<Levels, 128, 16, 16>(&Group::split(x, weights), unit);

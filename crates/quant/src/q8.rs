@@ -5,25 +5,22 @@
 //! | 0 | `d` | F16 scale |
 //! | 2 | `qs[32]` | signed bytes; byte `i` is value `i` |
 
+#![expect(missing_docs, reason = "the table describes the fields")]
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::encode::{Encode, ErrorWeights};
+use crate::encode::Encode;
 use crate::fit::{Unit, inverse, round_within};
 use crate::groups::{Groups, Halves};
-use crate::q4::ERROR_WEIGHTS;
 use crate::{F16Le, Format};
 
 /// A block of Q8_0.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct BlockQ8_0 {
-    /// Scale.
     pub d: F16Le,
-    /// Signed values.
     pub qs: [i8; 32],
 }
-
-const _: () = assert!(size_of::<BlockQ8_0>() == 34);
 
 impl Groups<1> for BlockQ8_0 {
     const FORMAT: Format = Format::Q8_0;
@@ -41,8 +38,6 @@ impl Groups<1> for BlockQ8_0 {
 
 /// Rounds with `d = max |x| / 127`: with 255 levels, a scale search gains nothing.
 impl Encode<32> for BlockQ8_0 {
-    const ERROR_WEIGHTS: ErrorWeights = ERROR_WEIGHTS;
-
     fn encode(x: &[f32; 32], _: &[f32; 32], unit: Unit) -> BlockQ8_0 {
         let largest = x.iter().fold(0.0f32, |largest, x| if x.abs() > largest { x.abs() } else { largest });
         let d = unit.f16_scale(largest / 127.0);

@@ -18,14 +18,12 @@ pub(crate) enum Offsets {
     Negative,
 }
 
-/// Weighted sums over a group's levels `q`, which determine the least-squares line and the error of any line.
+/// Weighted sums `Σ w q`, `Σ w q²` and `Σ w x q` over a group's levels `q`, which determine the least-squares line and the
+/// error of any line.
 #[derive(Clone, Copy)]
 pub(crate) struct Sums {
-    /// `Σ w q`.
     q: f32,
-    /// `Σ w q²`.
     qq: f32,
-    /// `Σ w x q`.
     xq: f32,
 }
 
@@ -205,12 +203,8 @@ pub(crate) fn scaled<const N: u8, const S: u8, const G: usize, const K: usize>(
         (d, dmin) = (next, next_min);
     }
     let (_, d, dmin, chosen) = best.unwrap_or((0.0, d, dmin, chosen));
-    let levels = std::array::from_fn(|g| {
-        levels::<N, K>(
-            &groups[g],
-            Line { scale: d.value * chosen[g].scale, offset: -dmin.value * chosen[g].min },
-        )
-    });
+    let line = |Integers { scale, min }| Line { scale: d.value * scale, offset: -dmin.value * min };
+    let levels = std::array::from_fn(|g| levels::<N, K>(&groups[g], line(chosen[g])));
     let (scales, mins) = (chosen.map(|c| c.scale as u8), chosen.map(|c| c.min as u8));
     Scaled { d, dmin, scales, mins, levels }
 }

@@ -51,12 +51,10 @@ impl<const N: i32> Levels for Integers<N> {
     }
 }
 
-/// Weighted sums over a group's levels `q`.
+/// Weighted sums `Σ w x q` and `Σ w q²` over a group's levels `q`.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// `Σ w x q`.
     xq: f32,
-    /// `Σ w q²`.
     qq: f32,
 }
 
@@ -144,7 +142,7 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
     let fits = groups.each_ref().map(fit::<L, K>);
     // A scale error δ adds `δ² Σ w q²` to the error of a group.
     let weights = std::array::from_fn(|g| Sums::of::<L, K>(&groups[g], inverse(fits[g])).qq);
-    let mut d = unit.f16_scale(fit_scales::<S, G>(fits, weights));
+    let mut d = unit.f16_scale(fit::<Integers<S>, G>(&Group::new(fits, weights)));
     let mut scales = fits.map(|scale| scale * inverse(d.value));
     let mut best: Option<(f32, F16Scale, [f32; G])> = None;
     for round in 0..=ROUNDS {
@@ -178,9 +176,4 @@ pub(crate) fn scaled<L: Levels, const S: i32, const G: usize, const K: usize>(
     let (_, d, scales) = best.unwrap_or((0.0, d, scales));
     let levels = std::array::from_fn(|g| levels::<L, K>(&groups[g], d.value * scales[g]));
     Scaled { d, scales: scales.map(|scale| scale as i8), levels }
-}
-
-/// The factor `d` with the least weighted squared error `scales - d q`, `q` integers -`S`..=`S - 1`.
-fn fit_scales<const S: i32, const G: usize>(scales: [f32; G], weights: [f32; G]) -> f32 {
-    fit::<Integers<S>, G>(&Group::new(scales, weights))
 }
