@@ -26,13 +26,9 @@ impl Driver for CpuDriver {
 
 struct Processor;
 
-fn name() -> String {
-    cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
-}
-
 fn open(options: &OpenOptions) -> Result<Cpu, Error> {
     let fails = |set: &str| Error::Device {
-        device: name(),
+        device: cpu_name(),
         why: format!("this CPU has no instruction set `{set}`, or there are no kernels for it"),
     };
     let isa = match options.instruction_set {
@@ -53,7 +49,7 @@ impl Device for Processor {
         let sets = Isa::ALL.into_iter().filter(|isa| isa.is_available());
         DeviceInfo {
             backend: "cpu",
-            name: name(),
+            name: cpu_name(),
             kind: DeviceKind::Cpu,
             address: None,
             memory: host_memory(),

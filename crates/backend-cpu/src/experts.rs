@@ -4,27 +4,20 @@
 //! have one row per entry, so that each expert's rows form a matrix that the linear kernels multiply. An entry has the same
 //! bits however many rows chose its expert. The entries of a row are summed in expert order.
 
-use std::cell::Cell;
 use std::ops::Range;
 
-use bytemuck::Zeroable;
 use graph::Activation;
 
 use crate::kernels::Kernels;
 use crate::lanes::LANES;
-use crate::memory::Line;
+use crate::memory::Scratch;
 use crate::packed::activations::{Activations, Form, panels};
 use crate::pool::{Cut, Pool};
-
-thread_local! {
-    /// Rows before packing, reused by all tasks of a thread.
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-}
 
 /// The entries of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
-    /// The row of each entry.
+    /// By entry.
     rows: Vec<usize>,
     /// The chosen experts in ascending order, with their entries.
     chosen: Vec<(usize, Range<usize>)>,
@@ -107,16 +100,13 @@ impl Routing {
         let panels = self.panels(kernels.tile);
         pool.tiles_of(cut(&panels, form.words(cols), to), |number, mut tile| {
             let panel = &panels[number];
-            let mut scratch = SCRATCH.take();
-            let len = panel.len() * cols;
-            scratch.resize(len.div_ceil(LANES).max(scratch.len()), Line::zeroed());
-            let y: &mut [f32] = &mut bytemuck::cast_slice_mut(&mut scratch)[..len];
+            let (len, mut scratch) = (panel.len() * cols, Scratch::take());
+            let y: &mut [f32] = &mut bytemuck::cast_slice_mut(scratch.lines(len.div_ceil(LANES)))[..len];
             for (entry, y) in panel.clone().zip(y.chunks_exact_mut(cols)) {
                 let at = entry * cols..(entry + 1) * cols;
                 (kernels.gate)(act, y, &gates[at.clone()], &ups[at]);
             }
             (kernels.pack)(y, panel.len(), kernels.tile, form, tile.row(0));
-            SCRATCH.set(scratch);
         });
     }
 

@@ -14,7 +14,7 @@ use crate::lanes::{LANES, Lanes, WithSimd};
 type Buffer<T> = Vec<T>;
 /// In tests, a guard page follows the cache.
 #[cfg(all(test, unix))]
-type Buffer<T> = crate::guard::Guarded<T>;
+type Buffer<T> = crate::tests::guard::Guarded<T>;
 
 /// K and V of one store of the graph.
 #[derive(Debug)]

@@ -12,8 +12,6 @@ mod attention;
 mod ceilings;
 mod devices;
 mod experts;
-#[cfg(all(test, unix))]
-mod guard;
 mod kernels;
 mod kv;
 mod lanes;
@@ -26,7 +24,7 @@ mod program;
 mod weights;
 
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BoundModel, BoundProgram, Bucket, Description, Error, HostBudget, KvLayout, LoadedModel, Memory,
@@ -40,7 +38,7 @@ pub use kernels::Isa;
 use kernels::Kernels;
 use kv::Kv;
 use plan::Plan;
-use pool::Pool;
+use pool::{Pool, lock};
 use program::CpuProgram;
 use weights::ModelWeights;
 
@@ -86,16 +84,17 @@ struct State {
     activation_bytes: u64,
 }
 
-/// Says once that the kernels were compiled without optimisation.
+/// Warns once if the kernels were compiled without optimisation.
 fn warn_of_slow_kernels() {
     static ONCE: std::sync::Once = std::sync::Once::new();
+    let warn = || {
+        tracing::warn!(
+            "the CPU kernels are compiled without optimisation, which makes them ten to twenty times slower: add \
+             `[profile.dev.package.\"*\"] opt-level = 3` to Cargo.toml"
+        );
+    };
     if cfg!(slow_kernels) {
-        ONCE.call_once(|| {
-            tracing::warn!(
-                "the CPU kernels are compiled without optimisation, which makes them ten to twenty times slower: add \
-                 `[profile.dev.package.\"*\"] opt-level = 3` to Cargo.toml"
-            );
-        });
+        ONCE.call_once(warn);
     }
 }
 
@@ -204,45 +203,40 @@ impl LoadedModel for CpuModel {
 fn describe(kernels: &Kernels, options: Options, pool: &Pool) -> Description {
     let isa = kernels.isa().name();
     let features: Vec<&str> = kernels::features().collect();
+    let quantised = match options.f32_activations {
+        true => ", dequantised for f32 activations",
+        false => " integer dot products with 8-bit activations",
+    };
+    let copies = if options.is_repacking { "packed for the kernels" } else { "none" };
     Description {
         name: "cpu",
-        device: cpu_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        device: cpu_name(),
         facts: vec![
             ("threads", pool.threads().to_string()),
             ("features", if features.is_empty() { "none detected".into() } else { features.join(" ") }),
             ("kernels", isa.into()),
-            (
-                "quantised weights",
-                if options.f32_activations {
-                    format!("{isa}, dequantised for f32 activations")
-                } else {
-                    format!("{isa} integer dot products with 8-bit activations")
-                },
-            ),
+            ("quantised weights", format!("{isa}{quantised}")),
             ("F32, F16, BF16 weights", format!("{isa} with f32 activations")),
-            (
-                "copies of weights",
-                if options.is_repacking { "packed for the kernels" } else { "none" }.into(),
-            ),
+            ("copies of weights", copies.into()),
         ],
     }
 }
 
-/// The CPU's name from `/proc/cpuinfo` (Linux on x86).
-fn cpu_name() -> Option<String> {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let (_, name) = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'))?;
-    let name = name.trim();
-    (!name.is_empty()).then(|| format!("{name} ({})", std::env::consts::ARCH))
-}
-
-/// Ignores poisoning: a step that panicked leaves old or new rows in the store, which the next step overwrites.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+/// The CPU's name from `/proc/cpuinfo` (Linux on x86), and its architecture.
+fn cpu_name() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    match name.map_or("", |(_, name)| name.trim()) {
+        "" => std::env::consts::ARCH.to_owned(),
+        name => format!("{name} ({})", std::env::consts::ARCH),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    pub(crate) mod guard;
+
     use std::collections::HashMap;
 
     use backend::{KvFormat, OutputRow, Sequence, Step, Weight};

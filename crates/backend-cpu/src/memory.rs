@@ -1,12 +1,15 @@
 //! Zeroed, cache-line-aligned memory for weights and values.
 
+use std::cell::Cell;
+
+use bytemuck::Zeroable;
 // In tests, a guard page follows the memory.
 #[cfg(not(all(test, unix)))]
 use memmap2::MmapMut as Map;
 
-#[cfg(all(test, unix))]
-use crate::guard::Map;
 use crate::lanes::BYTES;
+#[cfg(all(test, unix))]
+use crate::tests::guard::Map;
 
 /// A cache line.
 #[derive(Clone, Copy, Debug, bytemuck::Zeroable, bytemuck::Pod)]
@@ -19,9 +22,6 @@ pub(crate) struct Lines(Map);
 
 impl Lines {
     /// `len` zeroed lines, committed by the system on first touch.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn new(len: usize) -> std::io::Result<Lines> {
         let map = Map::map_anon(len.max(1) * BYTES)?;
         Ok(Lines(map))
@@ -30,9 +30,6 @@ impl Lines {
     /// `len` zeroed lines on 2 MB pages, if the system allows them.
     ///
     /// A thread that streams weights crosses a 4 KB page every 0.25 µs, and the hardware prefetcher stops at each.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn large(len: usize) -> std::io::Result<Lines> {
         let lines = Lines::new(len)?;
         #[cfg(all(target_os = "linux", not(test)))]
@@ -47,6 +44,35 @@ impl Lines {
 
     pub(crate) fn all_mut(&mut self) -> &mut [Line] {
         bytemuck::cast_slice_mut(&mut self.0)
+    }
+}
+
+thread_local! {
+    /// Reused by all tasks of a thread: fresh memory of this size would page-fault.
+    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+}
+
+/// A thread's buffer, borrowed until drop.
+pub(crate) struct Scratch(Vec<Line>);
+
+impl Scratch {
+    pub(crate) fn take() -> Scratch {
+        Scratch(SCRATCH.take())
+    }
+
+    /// `len` lines with unspecified contents.
+    #[inline(always)]
+    pub(crate) fn lines(&mut self, len: usize) -> &mut [Line] {
+        if self.0.len() < len {
+            self.0.resize(len, Line::zeroed());
+        }
+        &mut self.0[..len]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        SCRATCH.set(std::mem::take(&mut self.0));
     }
 }
 
@@ -69,9 +95,6 @@ impl Buffer {
     }
 
     /// Resizes to `len` values, whose contents are unspecified.
-    ///
-    /// # Errors
-    /// When the allocation fails; the buffer is empty then.
     pub(crate) fn resize(&mut self, len: usize) -> std::io::Result<()> {
         let needed = len.div_ceil(BYTES / size_of::<f32>());
         self.len = 0;

@@ -174,10 +174,8 @@ impl Plan {
 
     /// Bytes of the buffers when `bucket` is full.
     pub(crate) fn bytes(&self, bucket: Bucket) -> u64 {
-        let words = self.buffers.iter().map(|shape| match shape.rows {
-            Rows::Step => bucket.rows.saturating_mul(shape.words) as u64,
-            Rows::Output => bucket.outputs.saturating_mul(shape.words) as u64,
-        });
+        let words = |shape: &Shape| bucket.count(shape.rows).saturating_mul(shape.words) as u64;
+        let words = self.buffers.iter().map(words);
         // The cos/sin tables.
         let tables = self.ropes.iter().map(|rope| bucket.rows.saturating_mul(rope.dims) as u64);
         words.chain(tables).fold(0, u64::saturating_add).saturating_mul(size_of::<f32>() as u64)

@@ -1,13 +1,11 @@
 //! Runs the phases of a compiled graph.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket};
-use bytemuck::Zeroable;
-use graph::{Op, Rope, Rows, ValueId, WeightId};
+use graph::{Op, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::Routing;
@@ -15,16 +13,11 @@ use crate::kernels::{Kernels, route};
 use crate::kv::Kv;
 use crate::lanes::LANES;
 use crate::matmul::{Product, TASKS, multiply};
-use crate::memory::{Buffer, Line};
+use crate::memory::{Buffer, Scratch};
 use crate::packed::activations::{Activations, Form};
 use crate::plan::{Item, Kind, Plan, Stage, words_of};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
-
-thread_local! {
-    /// Rows that only their own phase reads; reused by all tasks of a thread.
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-}
 
 /// A compiled graph.
 pub(crate) struct CpuProgram {
@@ -33,7 +26,7 @@ pub(crate) struct CpuProgram {
     state: Arc<Mutex<State>>,
     plan: Plan,
     buffers: Vec<Buffer>,
-    /// What the program has taken of the model's budget: buffers, and what threads work in.
+    /// Bytes charged to the model's budget: buffers, and scratch memory of threads.
     taken: u64,
     weights: Arc<ModelWeights>,
     angles: Vec<Angles>,
@@ -42,11 +35,11 @@ pub(crate) struct CpuProgram {
     pending: Pending,
 }
 
-/// Sines and cosines of one kind of rotation, made once a step for all layers.
+/// The cos/sin table of one set of RoPE parameters, computed once per step for all layers.
 #[derive(Debug)]
 struct Angles {
     rope: Rope,
-    /// Angle of each pair at position 1.
+    /// Radians per position of each pair.
     frequencies: Vec<f64>,
     /// `[rows][pairs]` of (cosine, sine).
     cos_sin: Vec<[f32; 2]>,
@@ -106,7 +99,7 @@ impl Program for CpuProgram {
         }
         for phase in 0..self.plan.phases.len() {
             step.check_interrupt()?;
-            // Takes the phase's output buffers; no input of the phase is in them.
+            // The phase's output buffers, which contain none of its inputs.
             let mut out = self.take(phase, step)?;
             match self.plan.phases[phase].kind {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
@@ -140,17 +133,10 @@ struct Part<'a, 'm> {
 
 impl CpuProgram {
     /// Takes the output buffers of a phase, resized to the step's rows.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     fn take(&mut self, phase: usize, step: &Step) -> Result<Vec<(usize, Buffer)>, Error> {
         let take = |place: usize| {
             let (shape, mut buffer) = (self.plan.buffers[place], std::mem::take(&mut self.buffers[place]));
-            let rows = match shape.rows {
-                Rows::Step => step.tokens().len(),
-                Rows::Output => step.outputs().len(),
-            };
-            let words = rows.saturating_mul(shape.words);
+            let words = step.count(shape.rows).saturating_mul(shape.words);
             let made = buffer.resize(words).map(|()| (place, buffer));
             made.map_err(|_| Error::OutOfMemory {
                 what: "activations",
@@ -173,13 +159,12 @@ impl CpuProgram {
         let items = &self.plan.phases[phase].items;
         let matrices = out.iter_mut().map(|(place, out)| (out.values_mut(), self.plan.buffers[*place].words));
         state.pool.rows(matrices.collect(), self.kernels.tile, |rows, stored| {
-            let mut scratch = SCRATCH.take();
+            let mut scratch = Scratch::take();
             let words = |item: Item| rows.len() * words_of(&self.bound, item);
             let passing = items.iter().filter(|&&item| self.plan.buffer_of(item).is_none());
             let lines = |item: Item| words(item).div_ceil(LANES);
-            let needed = passing.map(|&item| lines(item)).sum::<usize>();
-            scratch.resize(needed.max(scratch.len()), Line::zeroed());
-            let (mut stored, mut left) = (stored.iter_mut(), &mut scratch[..]);
+            let mut left = scratch.lines(passing.map(|&item| lines(item)).sum());
+            let mut stored = stored.iter_mut();
             let mut values: Vec<&mut [f32]> = Vec::with_capacity(items.len());
             for &item in items {
                 values.push(match self.plan.buffer_of(item) {
@@ -202,7 +187,6 @@ impl CpuProgram {
                     Item::Stage(..) => unreachable!("not computed row by row"),
                 }
             }
-            SCRATCH.set(scratch);
         });
     }
 
@@ -239,7 +223,7 @@ impl CpuProgram {
             Op::Rope { x, rope } => {
                 let x = self.rows_of(x, part);
                 let angles = self.angles.iter().find(|angles| angles.rope == rope);
-                let angles = angles.expect("the angles of every rope have been made");
+                let angles = angles.expect("every rope has a table");
                 by_rows(out, cols, |row, y| {
                     let (cos_sin, pairing) = (angles.of_row(part.rows.start + row), rope.pairing);
                     (self.kernels.rope)(y, &x[row * cols..][..cols], rope.head_dim, pairing, cos_sin);
@@ -438,7 +422,7 @@ fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])
 }
 
 impl Angles {
-    /// Makes those of the step's rows.
+    /// Computes the table for the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();
         for (_, position) in step.rows() {
@@ -447,7 +431,7 @@ impl Angles {
         }
     }
 
-    /// Those of row `row` of the step.
+    /// The entries of row `row` of the step.
     fn of_row(&self, row: usize) -> &[[f32; 2]] {
         let pairs = self.frequencies.len();
         &self.cos_sin[row * pairs..][..pairs]

@@ -94,12 +94,7 @@ impl ModelWeights {
             let is_matrix = roles.iter().any(|role| matches!(role, Role::Matrix | Role::Experts));
             let matrix = || Matrix::new(weight.clone(), declared.tensor.clone(), &roles, kernels, options);
             matrices.push(is_matrix.then(matrix));
-            let mut vector = Vec::new();
-            if roles.contains(&Role::Vector) {
-                vector.resize(weight.cols, 0.0);
-                weight.format.dequantize(&weight.bytes, &mut vector);
-            }
-            vectors.push(vector);
+            vectors.push(if roles.contains(&Role::Vector) { weight.vector() } else { Vec::new() });
         }
         let bytes = model.weights().iter().map(|weight| weight.bytes.len() as u64).sum();
         ModelWeights { matrices, vectors, bytes }
@@ -121,18 +116,12 @@ impl ModelWeights {
     }
 
     /// Packs all remaining weights.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
         self.matrices.iter().flatten().try_for_each(|matrix| matrix.pack(pool))
     }
 
     /// Packs all remaining weights in file order, for sequential reads. Calls `copied` with the name of each tensor whose
     /// file bytes are no longer needed.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn prepare(&self, pool: &mut Pool, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let mut matrices: Vec<&Matrix> = self.matrices.iter().flatten().collect();
         matrices.sort_by_key(|matrix| matrix.weight.bytes.as_ptr());

@@ -17,7 +17,7 @@ use backend::{
     LoadedModel, Memory, Outputs, Pending, Program, Remedy, Step, Taps, Ticket, Weights,
 };
 pub use devices::ReferenceDriver;
-use graph::{Graph, Rows, ValueId};
+use graph::{Graph, ValueId};
 
 /// The reference backend.
 #[derive(Debug, Default)]
@@ -136,8 +136,7 @@ fn memory(model: &BoundModel, activations: u64) -> Memory {
 /// Peak bytes of the values when the bucket is full.
 fn activations(bound: &BoundProgram) -> u64 {
     let bytes = |id: ValueId| {
-        let (value, bucket) = (bound.value(id), bound.bucket());
-        let rows = if value.rows == Rows::Step { bucket.rows } else { bucket.outputs };
+        let (value, rows) = (bound.value(id), bound.bucket().count(bound.value(id).rows));
         (rows.saturating_mul(value.cols) as u64).saturating_mul(size_of::<f32>() as u64)
     };
     let (mut held, mut most): (u64, u64) = (0, 0);

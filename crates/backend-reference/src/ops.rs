@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::thread;
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Op, Pairing, Rows, Value, ValueId};
+use graph::{Activation, Op, Pairing, Value, ValueId};
 
 use crate::attention::{self, Store};
 use crate::sums::{dot, f64s};
@@ -17,12 +17,8 @@ pub(crate) fn compute(
     step: &Step,
     stores: &mut [Store],
 ) -> Vec<f32> {
-    let rows = match value.rows {
-        Rows::Step => step.tokens().len(),
-        Rows::Output => step.outputs().len(),
-    };
     let result = |id: ValueId| results[id.index()].as_slice();
-    let mut out = vec![0.0; rows * value.cols];
+    let mut out = vec![0.0; step.count(value.rows) * value.cols];
     match value.op {
         Op::Input { cols: _ } => out.copy_from_slice(step.input()),
         Op::Embed { table } => {
@@ -33,7 +29,7 @@ pub(crate) fn compute(
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
         Op::RmsNorm { x, weight, eps } => {
-            let w = vector(bound.weight(weight));
+            let w = bound.weight(weight).vector();
             for (y, x) in out.chunks_exact_mut(w.len()).zip(result(x).chunks_exact(w.len())) {
                 let mean = dot(&f64s(x), &f64s(x)) / x.len() as f64;
                 let scale = 1.0 / (mean + f64::from(eps)).sqrt();
@@ -43,7 +39,7 @@ pub(crate) fn compute(
             }
         }
         Op::Rope { x, ref rope } => {
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| vector(bound.weight(id)));
+            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             out.copy_from_slice(result(x));
             for (row, (_, position)) in out.chunks_exact_mut(value.cols).zip(step.rows()) {
@@ -86,7 +82,7 @@ pub(crate) fn compute(
             }
         }
         Op::AddBias { x, weight } => {
-            let w = vector(bound.weight(weight));
+            let w = bound.weight(weight).vector();
             for (y, x) in out.chunks_exact_mut(value.cols).zip(result(x).chunks_exact(value.cols)) {
                 for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
                     *y = x + w;
@@ -197,11 +193,4 @@ fn rotate(head: &mut [f32], pairing: Pairing, cos_sin: &[[f64; 2]]) {
         head[i] = (a * cos - b * sin) as f32;
         head[j] = (a * sin + b * cos) as f32;
     }
-}
-
-/// Dequantises a vector.
-fn vector(weight: &Weight) -> Vec<f32> {
-    let mut values = vec![0.0; weight.cols];
-    weight.format.dequantize(&weight.bytes, &mut values);
-    values
 }

@@ -1,10 +1,10 @@
 //! Passes of attention: RoPE, K/V cache writes, and the attention kernels.
 
-use backend::{Error, MemoryKind, Remedy, StoreLayout};
+use backend::{Error, Remedy, StoreLayout};
 use graph::{Pairing, Rope, Store, ValueId};
 
 use crate::compile::Compiler;
-use crate::device::Purpose;
+use crate::device::{Purpose, out_of_memory};
 use crate::inputs::partials_bytes;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
@@ -111,12 +111,9 @@ impl Compiler<'_> {
         let (layout, group) = (self.layout(attend), self.group(attend));
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         if !policy::fits_attention(k_dim, v_dim) {
-            return Err(Error::OutOfMemory {
-                what: "a head of attention, which must fit in workgroup memory",
-                bytes: (k_dim.saturating_add(v_dim) as u64).saturating_mul(F32 as u64),
-                memory: MemoryKind::Device,
-                remedy: Remedy::UseCpu,
-            });
+            let what = "a head of attention, which must fit in workgroup memory";
+            let bytes = k_dim.saturating_add(v_dim).saturating_mul(F32);
+            return Err(out_of_memory(what, bytes as u64, Remedy::UseCpu));
         }
         let share = heads / kv_heads;
         let together = policy::heads_per_workgroup(share, k_dim);
@@ -171,7 +168,7 @@ impl Compiler<'_> {
         let combine = |compiler: &Self| {
             let mut params = compiler.at(y).to_vec();
             params.extend([heads as u32, compiler.inputs.split(group)]);
-            let kernel = Kernel::Combine(kernels::Combine { v_dim });
+            let kernel = Kernel::Combine { v_dim };
             let cost = Cost::row("combine", heads * v_dim * F32);
             compiler.launch(kernel, params, vec![compiler.slot(y), parts], Grid::rows(heads), cost)
         };
@@ -181,10 +178,10 @@ impl Compiler<'_> {
         let fused_qkv = q_rope == k_rope && same_slot;
         if fused_qkv {
             let launches = vec![split(self, true), combine(self)];
-            let alone = Variant { is_decode: true, ..Variant::default() };
-            variants.push(Variant { split: Some(group), launches, ..alone });
-            let alone = Variant { is_decode: true, ..Variant::default() };
-            variants.push(Variant { launches: vec![whole(self, true)], ..alone });
+            let is_decode = true;
+            variants.push(Variant { is_decode, split: Some(group), launches, ..Variant::default() });
+            let launches = vec![whole(self, true)];
+            variants.push(Variant { is_decode, launches, ..Variant::default() });
         }
         let flash = self.flash(attend, fused_qkv, cost("flash attention"))?;
         variants.extend(flash.map(|launches| Variant { is_tiled: true, launches, ..Variant::default() }));
@@ -208,14 +205,11 @@ impl Compiler<'_> {
         let layout = self.layout(attend);
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
-        let coop = match policy::max_tiles(self.bound.bucket().rows) {
-            0 => return Ok(None),
-            _ => match policy::attention(k_dim, v_dim, kv_f32, self.device.caps) {
-                Attention::Rows => return Ok(None),
-                Attention::Flash => false,
-                Attention::FlashCoop => true,
-            },
-        };
+        let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
+        if kind == Attention::Rows || policy::max_tiles(self.bound.bucket().rows) == 0 {
+            return Ok(None);
+        }
+        let coop = kind == Attention::FlashCoop;
         // The flash kernels read queries that are already roped.
         let bytes = self.bound.bucket().rows * self.cols(q) * F32;
         let roped = match q_rope {
@@ -237,7 +231,7 @@ impl Compiler<'_> {
         params.extend(self.table_offsets(attend));
         params.extend([self.inputs.tiles as u32, window(&layout.store)]);
         let windowed = of_store.is_some();
-        let kernel = Kernel::Flash(kernels::Flash { k_dim, v_dim, kv_f32, windowed, coop });
+        let kernel = Kernel::Flash { k_dim, v_dim, kv_f32, windowed, coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = vec![queries, self.slot(y), keys, values];

@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Error, MemoryKind, Remedy, Taps};
+use backend::{BoundProgram, Error, Remedy, Taps};
 use graph::{Rows, ValueId, WeightId};
 
-use crate::device::{Device, Purpose, STORAGE, allocated_size};
+use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
 use crate::formats::CHUNK;
-use crate::inputs::{Inputs, vector};
+use crate::inputs::Inputs;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
 use crate::model::ModelPlan;
@@ -20,6 +20,9 @@ use crate::weights::{MatrixLayout, Shard};
 
 /// Fills the margins around values: a NaN that no computation produces.
 pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
+
+/// A buffer with the offset and stride of a value in it.
+type Operand = (BufferId, [u32; 2]);
 
 const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
@@ -88,9 +91,6 @@ pub(crate) struct Compiler<'a> {
 
 impl Blueprint {
     /// Compiles `bound` for a model that is stored as `model` says.
-    ///
-    /// # Errors
-    /// When the bucket needs a buffer or a grid beyond the device's limits, however much memory is free.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
@@ -100,12 +100,8 @@ impl Blueprint {
         let rows = bound.bucket().rows;
         // Some kernels use one workgroup per row.
         if rows > device.limits.max_compute_workgroups_per_dimension as usize {
-            return Err(Error::OutOfMemory {
-                what: "activations of more rows than a dispatch can have",
-                bytes: (rows as u64).saturating_mul(F32 as u64),
-                memory: MemoryKind::Device,
-                remedy: Remedy::SmallerBatch,
-            });
+            let what = "activations of more rows than a dispatch can have";
+            return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
         let plan = Plan::new(&bound, device.margin());
         let inputs = Inputs::new(&bound);
@@ -121,11 +117,11 @@ impl Blueprint {
             work: Vec::new(),
         };
         for slot in compiler.plan.slots.clone() {
-            let rows = compiler.bucket_rows(slot.rows).max(1);
+            let rows = bound.bucket().count(slot.rows).max(1);
             compiler.buffer(Purpose::Activations, (rows * slot.cols - device.margin()) * F32)?;
         }
         for list in compiler.plan.lists.clone() {
-            let bytes = compiler.bucket_rows(list.rows).max(1) * list.words() * F32;
+            let bytes = bound.bucket().count(list.rows).max(1) * list.words() * F32;
             let list = compiler.buffer(Purpose::Activations, bytes)?;
             compiler.scratch.lists.push(list);
         }
@@ -150,7 +146,7 @@ impl Blueprint {
                     is_logits,
                     values: Vec::new(),
                 });
-                staged += compiler.bucket_rows(slot.rows) * slot.cols;
+                staged += bound.bucket().count(slot.rows) * slot.cols;
             }
         }
         compiler.choose_tokens(output)?;
@@ -224,7 +220,7 @@ impl Compiler<'_> {
                 self.dispatch(y, vec![Variant::always(vec![launch])]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
-            Pass::Route { logits, used, list, y } => self.route(logits, used, list, y)?,
+            Pass::Route { logits, used: _, list, y } => self.route(logits, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts)?,
         }
         Ok(())
@@ -273,14 +269,6 @@ impl Compiler<'_> {
         Ok(BufferId::Own(index))
     }
 
-    /// Rows of the bucket.
-    fn bucket_rows(&self, rows: Rows) -> usize {
-        match rows {
-            Rows::Step => self.bound.bucket().rows,
-            Rows::Output => self.bound.bucket().outputs,
-        }
-    }
-
     pub(crate) fn slot(&self, id: ValueId) -> BufferId {
         BufferId::Own(self.plan.location(id).slot)
     }
@@ -300,7 +288,7 @@ impl Compiler<'_> {
         if let Some(&buffer) = self.vectors.get(&id) {
             return Ok(buffer);
         }
-        let buffer = self.constants(vector(self.bound, id).iter().map(|x| x.to_bits()).collect())?;
+        let buffer = self.constants(self.bound.weight(id).vector().iter().map(|x| x.to_bits()).collect())?;
         self.vectors.insert(id, buffer);
         Ok(buffer)
     }
@@ -323,7 +311,7 @@ impl Compiler<'_> {
 
     /// Rows of a value in the largest step of the bucket.
     pub(crate) fn max_rows_of(&self, id: ValueId) -> usize {
-        self.bucket_rows(self.bound.value(id).rows)
+        self.bound.bucket().count(self.bound.value(id).rows)
     }
 
     /// Index of the word in the step inputs that holds the number of rows.
@@ -341,7 +329,7 @@ impl Compiler<'_> {
             params.extend([shard.rows.start as u32, shard.rows.end as u32, 0, 0]);
             let tokens = self.inputs.tokens as u32;
             params.extend([at / 4, stride / 4, self.cols(y).div_ceil(4) as u32, tokens]);
-            let kernel = Kernel::Embed(kernels::Embed { format: shard.layout.format.name() });
+            let kernel = Kernel::Embed { format: shard.layout.format.name() };
             let buffers = vec![self.slot(y), BufferId::Weight(table, index)];
             let grid = Grid::rows(shard.layout.chunks.div_ceil(64));
             let cost = Cost::row("embed", stride as usize * F32 * 2);
@@ -350,14 +338,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn rows(
-        &mut self,
-        operation: &'static str,
-        a: ValueId,
-        b: Option<(BufferId, [u32; 2])>,
-        y: ValueId,
-        scalar: f32,
-    ) {
+    fn rows(&mut self, operation: &'static str, a: ValueId, b: Option<Operand>, y: ValueId, scalar: f32) {
         self.rows_of([operation, ""], a, b, y, scalar, self.cols(y));
     }
 
@@ -366,7 +347,7 @@ impl Compiler<'_> {
         &mut self,
         [operation, act]: [&'static str; 2],
         a: ValueId,
-        b: Option<(BufferId, [u32; 2])>,
+        b: Option<Operand>,
         y: ValueId,
         scalar: f32,
         cols: usize,
@@ -376,9 +357,9 @@ impl Compiler<'_> {
         params.extend([cols as u32, scalar.to_bits()]);
         let mut buffers = vec![self.slot(y), self.slot(a)];
         buffers.extend(b.map(|(b, _)| b));
-        let rows = kernels::Rows { operation, act, reads_b: b.is_some() };
+        let kernel = Kernel::Rows { operation, act, reads_b: b.is_some() };
         let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
-        let launch = self.launch(Kernel::Rows(rows), params, buffers, Grid::rows(self.cols(y) / cols), cost);
+        let launch = self.launch(kernel, params, buffers, Grid::rows(self.cols(y) / cols), cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
     }
 
@@ -400,7 +381,8 @@ impl Compiler<'_> {
                 let mut words = Vec::new();
                 for (part, bias) in parts.iter().zip(biases) {
                     words.resize(offset(self, part), 0);
-                    let values = bias.map_or(vec![0.0; self.cols(part.y)], |bias| vector(self.bound, bias));
+                    let zeros = || vec![0.0; self.cols(part.y)];
+                    let values = bias.map_or_else(zeros, |bias| self.bound.weight(bias).vector());
                     words.extend(values.iter().map(|x| x.to_bits()));
                 }
                 Some((self.constants(words)?, [0, 0]))
@@ -419,9 +401,8 @@ impl Compiler<'_> {
             _ if is_whole => vec![(parts, matrices.iter().flat_map(shards).collect())],
             LinearOutput::Separate => {
                 let parts = parts.iter().map(std::slice::from_ref).zip(&matrices);
-                parts
-                    .flat_map(|(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard])))
-                    .collect()
+                let each = |(part, matrix)| shards(matrix).map(move |shard| (part, vec![shard]));
+                parts.flat_map(each).collect()
             }
             LinearOutput::Glu(_) => {
                 let pairs = shards(&matrices[0]).zip(shards(&matrices[1]));
@@ -446,10 +427,10 @@ impl Compiler<'_> {
         parts: &[Part],
         shards: &[ShardRef<'_>],
         output: LinearOutput,
-        addend: Option<(BufferId, [u32; 2])>,
+        addend: Option<Operand>,
     ) -> Result<(), Error> {
         let y = parts[0].y;
-        let act = output.act();
+        let act = if let LinearOutput::Glu(act) = output { Some(act) } else { None };
         let gates = if act.is_some() { 2 } else { 1 };
         let cols = self.cols(x);
         let mut params: Vec<[u32; 4]> = vec![[0; 4]; 3];
@@ -499,18 +480,7 @@ impl Compiler<'_> {
             let grid = Grid { groups, each: Each::Rows(tile) };
             let matmul = matmul.clone();
             let kernel = match algorithm {
-                Algorithm::Gemv { columns, outputs, lanes, threads, subgroups } => {
-                    let experts = "";
-                    Kernel::Gemv(kernels::Gemv {
-                        matmul,
-                        columns,
-                        outputs,
-                        lanes,
-                        threads,
-                        subgroups,
-                        experts,
-                    })
-                }
+                Algorithm::Gemv(tiles) => Kernel::Gemv(kernels::Gemv { matmul, tiles, experts: "" }),
                 Algorithm::GemmCoop { tile, size } => {
                     let vectors = size == 16;
                     Kernel::GemmCoop(kernels::GemmCoop { matmul, tile, size, vectors })
@@ -528,7 +498,7 @@ impl Compiler<'_> {
                 buffers = vec![self.slot(x), values, factors];
                 buffers.extend(scales);
                 let row_params = vec![x_at / 4, x_stride / 4, cols as u32 / 4, eps];
-                let f16_rows = Kernel::F16Rows(kernels::F16Rows { norm: norm.is_some() });
+                let f16_rows = Kernel::F16Rows { norm: norm.is_some() };
                 let f16_cost = Cost::row("f16_rows", cols * (F32 + size_of::<half::f16>()));
                 variant.launches.push(self.launch(f16_rows, row_params, buffers, Grid::rows(1), f16_cost));
                 variant.f16_weights = shards.iter().map(|part| part.weight).collect();
@@ -559,13 +529,12 @@ impl Compiler<'_> {
         let tokens = self.buffer(Purpose::Activations, rows * size_of::<u32>())?;
         let [at, stride] = self.at(output);
         let params = vec![at / 4, stride / 4, self.cols(output) as u32, 0];
-        let kernel = Kernel::ArgMax(kernels::ArgMax { ahead: 8 });
+        let kernel = Kernel::ArgMax { ahead: 8 };
         let cost = Cost::row("arg_max", self.cols(output) * F32);
         let buffers = vec![BufferId::Own(tokens), self.slot(output)];
         let launch = self.launch(kernel, params, buffers, Grid::rows(1), cost);
-        let nothing = Variant::default();
         let variant = Variant { is_tokens_only: true, launches: vec![launch], ..Variant::default() };
-        self.dispatch(output, vec![variant, nothing]);
+        self.dispatch(output, vec![variant, Variant::default()]);
         self.scratch.tokens = Some(tokens);
         Ok(())
     }

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use backend::{Description, Error, MemoryKind, Remedy};
 
 use crate::kernels::{Access, Kernel};
-use crate::lock::lock;
 use crate::policy::{Caps, Subgroups};
 
 const BACKENDS: wgpu::Backends = wgpu::Backends::VULKAN.union(wgpu::Backends::METAL);
@@ -95,9 +94,8 @@ impl Adapter {
 pub(crate) struct Settings {
     /// Upper bounds for the requested limits.
     pub(crate) max_limits: Option<wgpu::Limits>,
-    /// Whether kernels may use subgroup operations.
+    /// Whether kernels may use these features.
     pub(crate) subgroups: bool,
-    /// Whether kernels may use cooperative matrices.
     pub(crate) coop_matrix: bool,
     /// Whether kernels are compiled with bounds checks.
     pub(crate) checks: bool,
@@ -105,9 +103,8 @@ pub(crate) struct Settings {
     pub(crate) budget: Option<u64>,
     /// Whether dispatches are timed, where the device supports timestamps.
     pub(crate) timed: bool,
-    /// What tests check in every step.
     #[cfg(test)]
-    pub(crate) sanitize: Option<crate::guard::Sanitize>,
+    pub(crate) sanitize: Option<crate::tests::guard::Sanitize>,
 }
 
 impl Default for Settings {
@@ -125,7 +122,7 @@ impl Default for Settings {
     }
 }
 
-/// What a buffer holds.
+/// The contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Weights,
@@ -139,46 +136,29 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The name in error messages.
-    fn name(self) -> &'static str {
+    /// The name in error messages, and what the user can do when allocation fails.
+    fn name_and_remedy(self) -> (&'static str, Remedy) {
         match self {
-            Purpose::Weights => "weights",
-            Purpose::Store => "the K/V cache",
-            Purpose::Activations => "activations",
-            Purpose::AttentionParts => "partial results of attention",
-            Purpose::Inputs => "step inputs",
-            Purpose::Results => "results",
-            Purpose::Constants => "constants",
-            Purpose::Times => "timestamps",
+            Purpose::Weights => ("weights", Remedy::FewerLayers),
+            Purpose::Store => ("the K/V cache", Remedy::SmallerContext),
+            Purpose::Activations => ("activations", Remedy::SmallerBatch),
+            Purpose::AttentionParts => ("partial results of attention", Remedy::SmallerBatch),
+            Purpose::Inputs => ("step inputs", Remedy::SmallerBatch),
+            Purpose::Results => ("results", Remedy::SmallerBatch),
+            Purpose::Constants => ("constants", Remedy::FewerLayers),
+            Purpose::Times => ("timestamps", Remedy::SmallerBatch),
         }
     }
+}
 
-    /// The name when the size exceeds the binding limit.
-    fn unbindable_name(self) -> &'static str {
-        match self {
-            Purpose::Store => "the K/V cache of a layer, which must fit in one binding",
-            Purpose::Activations => "activations, which must fit in one binding",
-            Purpose::Weights
-            | Purpose::AttentionParts
-            | Purpose::Inputs
-            | Purpose::Results
-            | Purpose::Constants
-            | Purpose::Times => self.name(),
-        }
-    }
+/// The error of a failed allocation of device memory.
+pub(crate) fn out_of_memory(what: &'static str, bytes: u64, remedy: Remedy) -> Error {
+    Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }
+}
 
-    /// What the user can do when allocation fails.
-    fn remedy(self) -> Remedy {
-        match self {
-            Purpose::Weights | Purpose::Constants => Remedy::FewerLayers,
-            Purpose::Store => Remedy::SmallerContext,
-            Purpose::Activations
-            | Purpose::AttentionParts
-            | Purpose::Inputs
-            | Purpose::Results
-            | Purpose::Times => Remedy::SmallerBatch,
-        }
-    }
+/// Locks `mutex`. No critical section leaves its data inconsistent on panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Size in bytes of the buffer that is allocated for `bytes`.
@@ -228,7 +208,7 @@ pub(crate) struct Device {
     budget: Option<u64>,
     used: Arc<AtomicU64>,
     #[cfg(test)]
-    pub(crate) guard: Option<crate::guard::Guard>,
+    pub(crate) guard: Option<crate::tests::guard::Guard>,
     built: Mutex<Built>,
     /// Why the device was lost, once it is.
     lost: Arc<Mutex<Option<String>>>,
@@ -277,8 +257,8 @@ impl Device {
             experimental_features,
             ..Default::default()
         };
-        let failed = |why: String| Error::Device { device: adapter.info.name.clone(), why };
         let opened = pollster::block_on(adapter.adapter.request_device(&descriptor));
+        let failed = |why: String| Error::Device { device: adapter.info.name.clone(), why };
         let (device, queue) = opened.map_err(|error| failed(error.to_string()))?;
         let lost = Arc::new(Mutex::new(None));
         let noted = lost.clone();
@@ -301,7 +281,7 @@ impl Device {
         };
         Ok(Device {
             #[cfg(test)]
-            guard: settings.sanitize.map(|sanitize| crate::guard::Guard::new(&device, sanitize)),
+            guard: settings.sanitize.map(|sanitize| crate::tests::guard::Guard::new(&device, sanitize)),
             device,
             queue,
             limits,
@@ -328,19 +308,18 @@ impl Device {
         }
     }
 
-    /// # Errors
-    /// When the device is lost or has reported an error.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match &*lock(&self.lost) {
             None => Ok(()),
-            Some(why) => Err(Error::Device { device: self.info.name.clone(), why: why.clone() }),
+            Some(why) => Err(self.failed(why)),
         }
     }
 
+    fn failed(&self, why: impl ToString) -> Error {
+        Error::Device { device: self.info.name.clone(), why: why.to_string() }
+    }
+
     /// Checks a buffer size against the limits on buffers and bindings.
-    ///
-    /// # Errors
-    /// When the size exceeds a limit, however much memory is free.
     pub(crate) fn check_size(
         &self,
         purpose: Purpose,
@@ -350,20 +329,18 @@ impl Device {
         let is_bound = usage.contains(wgpu::BufferUsages::STORAGE);
         let max = self.limits.max_storage_buffer_binding_size;
         if bytes > self.limits.max_buffer_size || is_bound && bytes > max {
-            return Err(Error::OutOfMemory {
-                what: purpose.unbindable_name(),
-                bytes,
-                memory: MemoryKind::Device,
-                remedy: purpose.remedy(),
-            });
+            let (name, remedy) = purpose.name_and_remedy();
+            let what = match purpose {
+                Purpose::Store => "the K/V cache of a layer, which must fit in one binding",
+                Purpose::Activations => "activations, which must fit in one binding",
+                _ => name,
+            };
+            return Err(out_of_memory(what, bytes, remedy));
         }
         Ok(())
     }
 
     /// Allocates a zeroed buffer.
-    ///
-    /// # Errors
-    /// When allocation fails or exceeds the budget.
     pub(crate) fn buffer(
         &self,
         purpose: Purpose,
@@ -372,30 +349,26 @@ impl Device {
     ) -> Result<Buffer, Error> {
         self.check()?;
         self.check_size(purpose, bytes, usage)?;
-        let out_of_memory =
-            |remedy| Error::OutOfMemory { what: purpose.name(), bytes, memory: MemoryKind::Device, remedy };
+        let (name, remedy) = purpose.name_and_remedy();
         let size = allocated_size(bytes);
         let (counted, used) = self.count(size);
         if self.budget.is_some_and(|budget| used > budget) {
-            return Err(out_of_memory(Remedy::RaiseLimit));
+            return Err(out_of_memory(name, bytes, Remedy::RaiseLimit));
         }
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(purpose.name()),
+            label: Some(name),
             size,
             usage,
             mapped_at_creation: false,
         });
         match pollster::block_on(scope.pop()) {
             None => Ok(Buffer { buffer, _counted: counted }),
-            Some(_) => Err(out_of_memory(purpose.remedy())),
+            Some(_) => Err(out_of_memory(name, bytes, remedy)),
         }
     }
 
     /// Allocates a buffer with initial contents.
-    ///
-    /// # Errors
-    /// When allocation fails or exceeds the budget.
     pub(crate) fn constants(&self, words: &[u32], usage: wgpu::BufferUsages) -> Result<Buffer, Error> {
         let usage = usage | wgpu::BufferUsages::COPY_DST;
         let buffer = self.buffer(Purpose::Constants, size_of_val(words) as u64, usage)?;
@@ -422,13 +395,11 @@ impl Device {
             return pipeline.clone();
         }
         let (_, layout) = self.layouts(&kernel.bindings());
-        #[cfg(not(test))]
-        let module = self.module(kernel.file(), &source);
         #[cfg(test)]
-        let module = match &self.guard {
-            Some(guard) => self.module(kernel.file(), &guard.instrument(kernel, &source)),
-            None => self.module(kernel.file(), &source),
-        };
+        let guarded = self.guard.as_ref().map(|guard| guard.instrument(kernel, &source));
+        #[cfg(not(test))]
+        let guarded: Option<String> = None;
+        let module = self.module(kernel.file(), guarded.as_ref().unwrap_or(&source));
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(kernel.file()),
             layout: Some(&layout),
@@ -454,7 +425,7 @@ impl Device {
         }
         #[expect(unsafe_code, reason = "bounds checks cost time, and Metal has none of its own")]
         // SAFETY: the kernels are this crate's own. Sizes that indices derive from are checked when a graph is
-        // compiled and when a step is submitted; tests bounds-check every index (`guard.rs`).
+        // compiled and when a step is submitted; tests bounds-check every index (`tests/guard.rs`).
         unsafe {
             self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
         }
@@ -464,7 +435,7 @@ impl Device {
     pub(crate) fn margin(&self) -> usize {
         #[cfg(test)]
         if self.guard.is_some() {
-            return crate::guard::MARGIN;
+            return crate::tests::guard::MARGIN;
         }
         0
     }
@@ -507,9 +478,6 @@ impl Device {
     }
 
     /// Waits for the queue, maps the first `bytes` of `buffer` and passes them to `take`.
-    ///
-    /// # Errors
-    /// When the device is lost.
     pub(crate) fn read<T>(
         &self,
         buffer: &wgpu::Buffer,
@@ -521,14 +489,13 @@ impl Device {
         // The receiver is gone if waiting failed.
         slice.map_async(wgpu::MapMode::Read, move |result| drop(sender.send(result)));
         self.wait()?;
-        let failed = |why: String| Error::Device { device: self.info.name.clone(), why };
         // The callback may run on another thread that polls the same device.
         match mapped.recv_timeout(READ_TIMEOUT) {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(failed(error.to_string())),
-            Err(_) => return Err(failed("timed out while reading results".into())),
+            Ok(Err(error)) => return Err(self.failed(error)),
+            Err(_) => return Err(self.failed("timed out while reading results")),
         }
-        let view = slice.get_mapped_range().map_err(|error| failed(error.to_string()))?;
+        let view = slice.get_mapped_range().map_err(|error| self.failed(error))?;
         let taken = take(&view);
         drop(view);
         buffer.unmap();
@@ -537,14 +504,9 @@ impl Device {
     }
 
     /// Waits until all submitted work is done.
-    ///
-    /// # Errors
-    /// When the device is lost.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         let waited = self.device.poll(wgpu::PollType::Wait { submission_index: None, timeout: None });
         self.check()?;
-        waited
-            .map(drop)
-            .map_err(|error| Error::Device { device: self.info.name.clone(), why: error.to_string() })
+        waited.map(drop).map_err(|error| self.failed(error))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend::{Backend, Device, DeviceInfo, DeviceKind, Driver, Error, OpenOptions, readable_size};
 
-use crate::{Adapter, Facts, Gpu, Options, adapters, formats, may_have_gpu};
+use crate::{Adapter, Gpu, adapters, formats};
 
 /// Lists the devices of Vulkan and Metal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,18 +16,19 @@ impl Driver for GpuDriver {
     }
 
     fn is_likely(&self) -> bool {
-        may_have_gpu()
+        if !cfg!(target_os = "linux") {
+            return true;
+        }
+        // Initialising drivers is slow, and some print to stderr. On Linux every GPU driver creates a device file. In
+        // order: DRM (Mesa and others), NVIDIA, AMD compute, WSL, Arm Mali, Qualcomm Adreno, PowerVR.
+        let names = ["dri", "nvidia", "kfd", "dxg", "mali", "kgsl", "pvr"];
+        let Ok(files) = std::fs::read_dir("/dev") else { return true };
+        let is_gpu = |file: &str| names.iter().any(|name| file.starts_with(name));
+        files.flatten().any(|file| is_gpu(&file.file_name().to_string_lossy()))
     }
 
     fn find(&self) -> Vec<Arc<dyn Device>> {
         adapters().into_iter().map(|adapter| Arc::new(adapter) as Arc<dyn Device>).collect()
-    }
-}
-
-impl From<&OpenOptions> for Options {
-    fn from(options: &OpenOptions) -> Options {
-        let &OpenOptions { f32_activations, memory, timed: is_timed, .. } = options;
-        Options { is_timed, f32_activations, memory }
     }
 }
 
@@ -51,37 +52,41 @@ impl Device for Adapter {
     }
 
     fn facts(&self, options: &OpenOptions) -> Vec<(&'static str, String)> {
-        let Facts {
-            kind,
-            driver,
-            subgroups,
-            has_f16,
-            matrices,
-            buffer,
-            binding,
-            workgroup_memory,
-            workgroup,
-        } = Adapter::facts(self);
-        let memory = self.memory();
+        let (features, limits, memory) = (self.adapter.features(), self.adapter.limits(), self.memory());
         let size = readable_size;
         let known = |bytes: Option<u64>| bytes.map_or_else(|| "unknown".to_owned(), size);
+        let kind = match self.info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete",
+            wgpu::DeviceType::IntegratedGpu => "integrated",
+            wgpu::DeviceType::VirtualGpu => "virtual",
+            wgpu::DeviceType::Other => "other",
+            wgpu::DeviceType::Cpu => "software",
+        };
+        let (buffer, binding) = (limits.max_buffer_size, limits.max_storage_buffer_binding_size);
+        let threads = limits.max_compute_invocations_per_workgroup;
+        let workgroup_memory = size(limits.max_compute_workgroup_storage_size.into());
+        let subgroups = match (self.info.subgroup_min_size, self.info.subgroup_max_size) {
+            _ if !features.contains(wgpu::Features::SUBGROUP) => "none".to_owned(),
+            (min, max) if min == max => format!("{min} threads"),
+            (min, max) => format!("{min} to {max} threads"),
+        };
+        let has_f16 = features.contains(wgpu::Features::SHADER_F16);
+        let matrices = self.adapter.cooperative_matrix_properties();
+        let mut matrices: Vec<String> = matrices
+            .iter()
+            .map(|found| {
+                let (m, n, k) = (found.m_size, found.n_size, found.k_size);
+                format!("{m}x{n}x{k} {:?} to {:?}", found.ab_type, found.cr_type)
+            })
+            .collect();
+        matrices.dedup();
         let mut facts = vec![
             ("kind", kind.to_owned()),
-            ("driver", driver),
+            ("driver", format!("{} {}", self.info.driver, self.info.driver_info).trim().to_owned()),
             ("memory", format!("{} total, {} free", known(memory.total), known(memory.free))),
             ("largest buffer", format!("{}, {} per binding", size(buffer), size(binding))),
-            (
-                "workgroups",
-                format!("up to {workgroup} threads, {} of workgroup memory", size(workgroup_memory.into())),
-            ),
-            (
-                "subgroups",
-                match subgroups {
-                    Some((min, max)) if min == max => format!("{min} threads"),
-                    Some((min, max)) => format!("{min} to {max} threads"),
-                    None => "none".to_owned(),
-                },
-            ),
+            ("workgroups", format!("up to {threads} threads, {workgroup_memory} of workgroup memory")),
+            ("subgroups", subgroups),
             ("f16 arithmetic", if has_f16 { "yes" } else { "no" }.to_owned()),
             ("matrix units", if matrices.is_empty() { "none".to_owned() } else { matrices.join(", ") }),
             (
@@ -92,13 +97,13 @@ impl Device for Adapter {
                 ),
             ),
         ];
-        if let Err(error) = Gpu::with(self, options.into()) {
+        if let Err(error) = Gpu::with(self, options) {
             facts.push(("cannot be opened", error.to_string()));
         }
         facts
     }
 
     fn open(&self, options: &OpenOptions) -> Result<Box<dyn Backend>, Error> {
-        Ok(Box::new(Gpu::with(self, options.into())?))
+        Ok(Box::new(Gpu::with(self, options)?))
     }
 }

@@ -1,10 +1,10 @@
 //! Passes of mixture-of-experts layers: routing, and GEMVs with the selected experts.
 
-use backend::{Error, MemoryKind, Remedy};
+use backend::{Error, Remedy};
 use graph::{ValueId, WeightId};
 
 use crate::compile::Compiler;
-use crate::device::Purpose;
+use crate::device::{Purpose, out_of_memory};
 use crate::formats::CHUNK;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, Cost, F32, Grid, LaunchPlan, Variant};
@@ -18,14 +18,7 @@ impl Compiler<'_> {
         self.plan.lists[list].used
     }
 
-    pub(crate) fn route(
-        &mut self,
-        logits: ValueId,
-        used: usize,
-        list: usize,
-        y: ValueId,
-    ) -> Result<(), Error> {
-        assert_eq!(used, self.used(list), "list and route agree");
+    pub(crate) fn route(&mut self, logits: ValueId, list: usize, y: ValueId) -> Result<(), Error> {
         let launch = self.list(logits, list, Some(y))?;
         self.dispatch(y, vec![Variant::always(vec![launch])]);
         Ok(())
@@ -35,17 +28,13 @@ impl Compiler<'_> {
     fn list(&self, x: ValueId, list: usize, y: Option<ValueId>) -> Result<LaunchPlan, Error> {
         let (experts, used) = (self.cols(x), self.used(list));
         if !policy::fits_route(experts, used) {
-            return Err(Error::OutOfMemory {
-                what: "the routing weights of a row, which must fit in workgroup memory",
-                bytes: (experts * F32) as u64,
-                memory: MemoryKind::Device,
-                remedy: Remedy::UseCpu,
-            });
+            let what = "the routing weights of a row, which must fit in workgroup memory";
+            return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
         }
         let params = [self.at(x), y.map_or([0; 2], |y| self.at(y))].as_flattened().to_vec();
         let mut buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(x)];
         buffers.extend(y.map(|y| self.slot(y)));
-        let kernel = Kernel::Route(kernels::Route { experts, used, softmax: y.is_some() });
+        let kernel = Kernel::Route { experts, used, softmax: y.is_some() };
         let cost = Cost::row("route", 2 * experts * F32);
         Ok(self.launch(kernel, params, buffers, Grid::rows(1), cost))
     }
@@ -140,10 +129,7 @@ impl Compiler<'_> {
         what: &str,
         parts: &[&str],
     ) -> Cost {
-        let per_expert = |id: WeightId| {
-            let matrix = self.model.matrix(id);
-            matrix.bytes() / self.bound.weight(id).count as u64
-        };
+        let per_expert = |id| self.model.matrix(id).bytes() / self.bound.weight(id).count as u64;
         let bytes: u64 = weights.into_iter().map(per_expert).sum();
         Cost {
             what: format!("{what} {} {cols} to {outputs}", parts.join("+")),
@@ -166,14 +152,11 @@ impl Compiler<'_> {
         let gates = if matmul.glu { 2 } else { 1 };
         let cols = params[5][2] as usize;
         let shapes = MatmulShape { rows: 1, cols, outputs, gates, fits_f16: false };
-        let Algorithm::Gemv { columns, outputs: per_group, lanes, threads, subgroups } =
-            policy::matmul(shapes, self.device.caps)
-        else {
+        let Algorithm::Gemv(tiles) = policy::matmul(shapes, self.device.caps) else {
             unreachable!("a single row is a GEMV");
         };
-        let kernel =
-            kernels::Gemv { matmul, columns, outputs: per_group, lanes, threads, subgroups, experts };
-        let groups = outputs.div_ceil(per_group * (threads / lanes));
+        let kernel = kernels::Gemv { matmul, tiles, experts };
+        let groups = outputs.div_ceil(tiles.outputs * (tiles.threads / tiles.lanes));
         let experts_per_row = if experts == "in" { params[2][0] as usize } else { 1 };
         let params = params.as_flattened().to_vec();
         self.launch(Kernel::Gemv(kernel), params, buffers, Grid::rows(groups * experts_per_row), cost)

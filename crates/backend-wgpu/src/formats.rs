@@ -31,19 +31,22 @@ pub(crate) enum DeviceFormat {
     Q6_K,
 }
 
-impl DeviceFormat {
-    #[cfg(test)]
-    pub(crate) const ALL: [DeviceFormat; 8] = [
-        DeviceFormat::F32,
-        DeviceFormat::F16,
-        DeviceFormat::BF16,
-        DeviceFormat::Q4_0,
-        DeviceFormat::Q8_0,
-        DeviceFormat::Q4_K,
-        DeviceFormat::Q5_K,
-        DeviceFormat::Q6_K,
-    ];
+/// Bytes per element and values per element of a plane.
+type Plane = (usize, usize);
 
+/// Per device format: the equivalent file format, the name in kernel templates, and the planes.
+pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 8] = [
+    (DeviceFormat::F32, Format::F32, "f32", &[(4, 1)]),
+    (DeviceFormat::F16, Format::F16, "f16", &[(2, 1)]),
+    (DeviceFormat::BF16, Format::BF16, "bf16", &[(2, 1)]),
+    (DeviceFormat::Q4_0, Format::Q4_0, "q4_0", &[(16, 32), (2, 32)]),
+    (DeviceFormat::Q8_0, Format::Q8_0, "q8_0", &[(32, 32), (2, 32)]),
+    (DeviceFormat::Q4_K, Format::Q4_K, "q4_k", &[(16, 32), (16, 256)]),
+    (DeviceFormat::Q5_K, Format::Q5_K, "q5_k", &[(16, 32), (16, 256), (4, 32)]),
+    (DeviceFormat::Q6_K, Format::Q6_K, "q6_k", &[(16, 32), (8, 32), (16, 256), (2, 256)]),
+];
+
+impl DeviceFormat {
     /// The device format of `weight`: that of its file format, or F32 where F16 would overflow.
     pub(crate) fn of_weight(weight: &Weight) -> DeviceFormat {
         match DeviceFormat::of(weight.format) {
@@ -54,44 +57,17 @@ impl DeviceFormat {
 
     /// The default device format of a file format: the same one, or F16 if there are no kernels for it.
     pub(crate) fn of(format: Format) -> DeviceFormat {
-        match format {
-            Format::F32 => DeviceFormat::F32,
-            Format::BF16 => DeviceFormat::BF16,
-            Format::Q4_0 => DeviceFormat::Q4_0,
-            Format::Q8_0 => DeviceFormat::Q8_0,
-            Format::Q4_K => DeviceFormat::Q4_K,
-            Format::Q5_K => DeviceFormat::Q5_K,
-            Format::Q6_K => DeviceFormat::Q6_K,
-            _ => DeviceFormat::F16,
-        }
+        TABLE.iter().find(|row| row.1 == format).map_or(DeviceFormat::F16, |row| row.0)
     }
 
     /// The equivalent file format.
     pub(crate) fn format(self) -> Format {
-        match self {
-            DeviceFormat::F32 => Format::F32,
-            DeviceFormat::F16 => Format::F16,
-            DeviceFormat::BF16 => Format::BF16,
-            DeviceFormat::Q4_0 => Format::Q4_0,
-            DeviceFormat::Q8_0 => Format::Q8_0,
-            DeviceFormat::Q4_K => Format::Q4_K,
-            DeviceFormat::Q5_K => Format::Q5_K,
-            DeviceFormat::Q6_K => Format::Q6_K,
-        }
+        TABLE[self as usize].1
     }
 
     /// The name in kernel templates.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            DeviceFormat::F32 => "f32",
-            DeviceFormat::F16 => "f16",
-            DeviceFormat::BF16 => "bf16",
-            DeviceFormat::Q4_0 => "q4_0",
-            DeviceFormat::Q8_0 => "q8_0",
-            DeviceFormat::Q4_K => "q4_k",
-            DeviceFormat::Q5_K => "q5_k",
-            DeviceFormat::Q6_K => "q6_k",
-        }
+        TABLE[self as usize].2
     }
 
     /// Whether all values may be finite in f16. For quantised formats [`Layout::pack`] finds out from the scales.
@@ -99,17 +75,8 @@ impl DeviceFormat {
         !matches!(self, DeviceFormat::F32 | DeviceFormat::BF16)
     }
 
-    /// Bytes per element and values per element, for each plane.
-    fn planes(self) -> &'static [(usize, usize)] {
-        match self {
-            DeviceFormat::F32 => &[(4, 1)],
-            DeviceFormat::F16 | DeviceFormat::BF16 => &[(2, 1)],
-            DeviceFormat::Q4_0 => &[(16, 32), (2, 32)],
-            DeviceFormat::Q8_0 => &[(32, 32), (2, 32)],
-            DeviceFormat::Q4_K => &[(16, 32), (16, 256)],
-            DeviceFormat::Q5_K => &[(16, 32), (16, 256), (4, 32)],
-            DeviceFormat::Q6_K => &[(16, 32), (8, 32), (16, 256), (2, 256)],
-        }
+    fn planes(self) -> &'static [Plane] {
+        TABLE[self as usize].3
     }
 }
 

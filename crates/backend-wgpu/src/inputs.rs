@@ -2,7 +2,7 @@
 //! positions, block table offsets, output rows, attention tiles, cos/sin tables, pages.
 
 use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
-use graph::{Group, Op, Rope, WeightId};
+use graph::{Group, Op, Rope};
 
 use crate::launch::{F32, StepShape};
 use crate::policy::{self, FLASH_ROWS};
@@ -67,7 +67,7 @@ impl Inputs {
             if rope_tables.iter().any(|known| known.rope == rope) {
                 continue;
             }
-            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| vector(bound, id));
+            let factors = rope.factors_for(bound.model().n_ctx()).map(|id| bound.weight(id).vector());
             let frequencies = rope.frequencies(factors.as_deref());
             let words = 2 * frequencies.len() * bucket.rows;
             rope_tables.push(RopeTable { rope, frequencies, at: end });
@@ -100,9 +100,6 @@ impl Inputs {
     }
 
     /// Writes the inputs of `step` and completes `shape`. Returns the number of words to upload.
-    ///
-    /// # Errors
-    /// When the block tables have more pages than the page area holds.
     pub(crate) fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.tokens().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
@@ -179,12 +176,4 @@ pub(crate) fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) ->
     let visible =
         layout.store.window.map_or(capacity, |window| (capacity + PAGE).min(window.saturating_add(PAGE - 1)));
     (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * F32) as u64
-}
-
-/// A single-row weight, as f32.
-pub(crate) fn vector(bound: &BoundProgram, id: WeightId) -> Vec<f32> {
-    let weight = bound.weight(id);
-    let mut values = vec![0.0; weight.cols];
-    weight.format.dequantize(&weight.bytes, &mut values);
-    values
 }

@@ -1,6 +1,6 @@
 //! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
-use backend::Step;
+use backend::{Bucket, Step};
 use graph::{Rows, StoreId, WeightId};
 
 use crate::device::{Buffer, Purpose};
@@ -128,10 +128,7 @@ pub(crate) struct StepShape {
 
 impl StepShape {
     pub(crate) fn rows(&self, rows: Rows) -> usize {
-        match rows {
-            Rows::Step => self.rows,
-            Rows::Output => self.outputs,
-        }
+        Bucket { rows: self.rows, outputs: self.outputs }.count(rows)
     }
 }
 

@@ -11,22 +11,15 @@ mod compile;
 mod device;
 mod devices;
 mod experts;
-mod facts;
 mod formats;
-#[cfg(test)]
-mod guard;
 mod inputs;
 mod kernels;
 mod launch;
-mod loaded;
-mod lock;
 mod memory;
 mod model;
 mod plan;
 mod policy;
 mod program;
-#[cfg(test)]
-mod sanitizer;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -35,20 +28,18 @@ mod weights;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory, Taps,
-    Weights,
+    Backend, BoundModel, BoundProgram, Bucket, Description, Error, KvLayout, LoadedModel, Memory,
+    OpenOptions, Program, Taps, Timing, Weights,
 };
 use graph::Graph;
 
 use compile::Blueprint;
 pub use device::{Adapter, adapters};
-use device::{Device, Settings};
+use device::{Device, Settings, lock};
 pub use devices::GpuDriver;
-pub use facts::{Facts, may_have_gpu};
-use loaded::Loaded;
-use lock::lock;
 use memory::formats;
 use model::{Formats, Model, ModelPlan};
+use program::GpuProgram;
 
 /// The GPU backend on an opened device.
 #[derive(Debug)]
@@ -57,34 +48,22 @@ pub struct Gpu {
     formats: Mutex<Formats>,
 }
 
-/// Options of a backend instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Whether launches are timed, if the device supports timestamps. Slower.
-    pub is_timed: bool,
-    /// Whether activations stay f32: no kernels with cooperative matrices, which round them to f16. Slower on devices
-    /// that have them.
-    pub f32_activations: bool,
-    /// Memory budget for all buffers, in bytes. Loading or compiling beyond it is [`Error::OutOfMemory`];
-    /// requirements are reported whatever the budget.
-    pub memory: Option<u64>,
-}
-
 impl Gpu {
     /// Opens `adapter` with default options.
     ///
     /// # Errors
     /// When the device cannot be opened.
     pub fn new(adapter: &Adapter) -> Result<Gpu, Error> {
-        Gpu::with(adapter, Options::default())
+        Gpu::with(adapter, &OpenOptions::default())
     }
 
-    /// Opens `adapter` with `options`.
+    /// Opens `adapter`. With `f32_activations` no kernels with cooperative matrices are used, which round activations to
+    /// f16. Loading or compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported whatever it is.
     ///
     /// # Errors
     /// When the device cannot be opened.
-    pub fn with(adapter: &Adapter, options: Options) -> Result<Gpu, Error> {
-        let Options { is_timed: timed, f32_activations, memory: budget } = options;
+    pub fn with(adapter: &Adapter, options: &OpenOptions) -> Result<Gpu, Error> {
+        let &OpenOptions { timed, f32_activations, memory: budget, .. } = options;
         let settings = Settings { timed, coop_matrix: !f32_activations, budget, ..Settings::default() };
         Ok(Gpu::on(Arc::new(Device::open(adapter, &settings)?)))
     }
@@ -130,7 +109,34 @@ impl Backend for Gpu {
         let plan = self.plan(graph, weights, kv_layout)?;
         let model = Model::new(self.device, plan)?;
         #[cfg(test)]
-        sanitizer::poison_stores(&model);
+        tests::sanitizer::poison_stores(&model);
         Ok(Box::new(Loaded(Arc::new(model))))
+    }
+}
+
+struct Loaded(Arc<Model>);
+
+impl LoadedModel for Loaded {
+    fn describe(&self) -> Description {
+        self.0.device.describe()
+    }
+
+    fn compile(&mut self, bucket: Bucket, taps: Taps<'_>) -> Result<Box<dyn Program>, Error> {
+        let Model { device, plan, .. } = &*self.0;
+        let bound = BoundProgram::new(plan.bound.clone(), bucket, taps)?;
+        let blueprint = Blueprint::new(device, plan, bound, taps)?;
+        Ok(Box::new(GpuProgram::new(self.0.clone(), blueprint)?))
+    }
+
+    fn prepare(&mut self, copied: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        self.0.upload(copied)
+    }
+
+    fn memory(&self) -> Memory {
+        self.0.plan.memory(lock(&self.0.state).activations)
+    }
+
+    fn timings(&self) -> Vec<Timing> {
+        std::mem::take(&mut lock(&self.0.state).timings)
     }
 }

@@ -1,16 +1,13 @@
 //! Total and free device memory, as reported by the driver.
 
 use backend::DeviceMemory;
-use quant::Format;
 
 use crate::device::Adapter;
-use crate::formats::DeviceFormat;
+use crate::formats::TABLE;
 
 /// Names of the formats with kernels of their own. Other weights become F16, or F32 where F16 would overflow.
 pub(crate) fn formats() -> Vec<&'static str> {
-    let is_itself =
-        |format: &&Format| **format == Format::F16 || DeviceFormat::of(**format) != DeviceFormat::F16;
-    Format::ALL.iter().filter(is_itself).map(|format| format.name()).collect()
+    TABLE.map(|(_, format, ..)| format.name()).to_vec()
 }
 
 impl Adapter {

@@ -41,8 +41,6 @@ pub(crate) struct ModelPlan {
 }
 
 impl ModelPlan {
-    /// # Errors
-    /// When a weight or a store exceeds the binding limit, however much memory is free.
     pub(crate) fn new(device: &Device, bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
         let roles = bound.graph().roles();
         let matrix = |(weight, roles): (&Weight, &Vec<Role>)| {
@@ -129,8 +127,6 @@ pub(crate) struct State {
 }
 
 impl Model {
-    /// # Errors
-    /// When allocation fails or exceeds the budget.
     pub(crate) fn new(device: Arc<Device>, plan: ModelPlan) -> Result<Model, Error> {
         let store = |bytes: &[u64; 2]| {
             let buffer = |bytes| device.buffer(Purpose::Store, bytes, STORAGE);
@@ -146,9 +142,6 @@ impl Model {
 
     /// Uploads the weights that are not on the device yet, in file order. Calls `copied` with the name of each
     /// uploaded tensor.
-    ///
-    /// # Errors
-    /// When the device is lost.
     pub(crate) fn upload(&self, mut copied: impl FnMut(&str)) -> Result<(), Error> {
         if self.is_uploaded.get().is_some() {
             return Ok(());

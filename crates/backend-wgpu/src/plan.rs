@@ -1,77 +1,31 @@
 //! Turns a graph into a list of passes over the device's buffers, and fuses operations.
 //!
-//! These fusions apply where no one else reads the intermediate value: a norm into the matmuls that follow it,
-//! matmuls of the same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its
-//! two matmuls, RoPE of queries and keys into attention. A tapped value is never fused away; it is copied as soon as
-//! it is computed.
+//! These fusions apply if nothing else reads the intermediate value: a norm into the following matmuls, matmuls of the
+//! same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its two matmuls, RoPE of
+//! queries and keys into attention. A tapped value is never fused away; it is copied as soon as it is computed.
 
 use backend::BoundProgram;
 use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
 /// A pass: reads values that exist, and writes one or more.
+///
+/// `Input` are rows that come with the step, in later stages of a pipeline. `Linear` multiplies the rows of `x` with the
+/// weight of each part. `Attend` first writes keys and values to the K/V cache. `Route` also writes each row's list of
+/// experts.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
-    /// Input rows that come with the step, in later stages of a pipeline.
-    Input {
-        y: ValueId,
-    },
-    Embed {
-        table: WeightId,
-        y: ValueId,
-    },
-    /// Multiplies the rows of `x` with the weight of each part.
-    Linear {
-        x: ValueId,
-        norm: Option<Norm>,
-        parts: Vec<Part>,
-        output: LinearOutput,
-        addend: Addend,
-    },
-    Norm {
-        x: ValueId,
-        norm: Norm,
-        y: ValueId,
-    },
-    Add {
-        a: ValueId,
-        b: ValueId,
-        y: ValueId,
-    },
-    AddBias {
-        x: ValueId,
-        weight: WeightId,
-        y: ValueId,
-    },
-    Gate {
-        gate: ValueId,
-        up: ValueId,
-        act: Activation,
-        y: ValueId,
-    },
-    Scale {
-        x: ValueId,
-        factor: f32,
-        y: ValueId,
-    },
-    OutputRows {
-        x: ValueId,
-        y: ValueId,
-    },
-    /// RoPE on its own.
-    Rope {
-        x: ValueId,
-        rope: Rope,
-        y: ValueId,
-    },
-    /// Writes keys and values to the K/V cache, then computes attention.
+    Input { y: ValueId },
+    Embed { table: WeightId, y: ValueId },
+    Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
+    Norm { x: ValueId, norm: Norm, y: ValueId },
+    Add { a: ValueId, b: ValueId, y: ValueId },
+    AddBias { x: ValueId, weight: WeightId, y: ValueId },
+    Gate { gate: ValueId, up: ValueId, act: Activation, y: ValueId },
+    Scale { x: ValueId, factor: f32, y: ValueId },
+    OutputRows { x: ValueId, y: ValueId },
+    Rope { x: ValueId, rope: Rope, y: ValueId },
     Attend(Attend),
-    /// Routing weights of each row, and the list of its experts.
-    Route {
-        logits: ValueId,
-        used: usize,
-        list: usize,
-        y: ValueId,
-    },
+    Route { logits: ValueId, used: usize, list: usize, y: ValueId },
     Experts(Experts),
 }
 
@@ -127,16 +81,6 @@ pub(crate) enum LinearOutput {
     Separate,
     /// A gated linear unit: the activation of the first part's output times the second part's, as one value.
     Glu(Activation),
-}
-
-impl LinearOutput {
-    /// The activation of the gate.
-    pub(crate) fn act(self) -> Option<Activation> {
-        match self {
-            LinearOutput::Separate => None,
-            LinearOutput::Glu(act) => Some(act),
-        }
-    }
 }
 
 /// What is added to the output of a matmul pass.
@@ -418,14 +362,8 @@ impl<'a> Fusion<'a> {
         }
         if let Op::Linear { x, weight } = *self.op(product.index()) {
             let (x, norm) = self.rows(x);
-            let parts = vec![Part { weight, y }];
-            return Pass::Linear {
-                x,
-                norm,
-                parts,
-                output: LinearOutput::Separate,
-                addend: Addend::Residual(other),
-            };
+            let (parts, addend) = (vec![Part { weight, y }], Addend::Residual(other));
+            return Pass::Linear { x, norm, parts, output: LinearOutput::Separate, addend };
         }
         self.experts(product, Some(other), y).unwrap_or(Pass::Add { a, b, y })
     }
@@ -434,8 +372,7 @@ impl<'a> Fusion<'a> {
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
         let Op::Experts { x, routes, gate, up, down, act } = *self.op(value.index()) else { return None };
         let (x, norm) = self.rows(x);
-        let makes_list = !matches!(self.op(routes.index()), Op::Route { .. });
-        let list = 0;
+        let (list, makes_list) = (0, !matches!(self.op(routes.index()), Op::Route { .. }));
         Some(Pass::Experts(Experts { x, norm, routes, list, makes_list, gate, up, down, act, residual, y }))
     }
 

@@ -1,5 +1,7 @@
 //! Chooses kernels for matmuls and attention from shapes and device capabilities.
 
+use serde::Serialize;
+
 /// Capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caps {
@@ -31,11 +33,21 @@ pub(crate) struct Subgroups {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     /// `gemv.wgsl`: up to `columns` rows of activations at a time.
-    Gemv { columns: usize, outputs: usize, lanes: usize, threads: usize, subgroups: bool },
+    Gemv(GemvTiles),
     /// `gemm.wgsl`: f32 arithmetic in workgroup memory.
     Gemm,
     /// `gemm_coop.wgsl`: cooperative matrices; all weight values must be finite in f16.
     GemmCoop { tile: usize, size: usize },
+}
+
+/// Tile sizes of `gemv.wgsl`, which documents them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct GemvTiles {
+    pub(crate) columns: usize,
+    pub(crate) outputs: usize,
+    pub(crate) lanes: usize,
+    pub(crate) threads: usize,
+    pub(crate) subgroups: bool,
 }
 
 /// The shape of a matmul pass.
@@ -90,8 +102,7 @@ pub(crate) fn matmul(shapes: MatmulShape, caps: Caps) -> Algorithm {
     let subgroups = subgroup_32 && lanes == 32;
     // A single row uses large workgroups, whose threads share the loads of activations.
     let threads = if columns == 1 { 256 } else { 64 };
-    let outputs = 2 / gates;
-    Algorithm::Gemv { columns, outputs, lanes, threads, subgroups }
+    Algorithm::Gemv(GemvTiles { columns, outputs: 2 / gates, lanes, threads, subgroups })
 }
 
 /// The kernel for attention that is not split.
@@ -199,9 +210,7 @@ impl Algorithm {
     /// Outputs and activation rows per workgroup.
     pub(crate) fn tile(self, gates: usize) -> (usize, usize) {
         match self {
-            Algorithm::Gemv { columns, outputs, lanes, threads, .. } => {
-                (outputs * (threads / lanes), columns)
-            }
+            Algorithm::Gemv(tiles) => (tiles.outputs * (tiles.threads / tiles.lanes), tiles.columns),
             Algorithm::Gemm => (64 / gates, 32),
             Algorithm::GemmCoop { tile, .. } => (tile / gates, tile),
         }
@@ -225,7 +234,7 @@ mod tests {
         };
         let gemv = |columns, outputs, subgroups| {
             let threads = if columns == 1 { 256 } else { 64 };
-            Algorithm::Gemv { columns, outputs, lanes: 32 / columns, threads, subgroups }
+            Algorithm::Gemv(GemvTiles { columns, outputs, lanes: 32 / columns, threads, subgroups })
         };
         let gemm_coop = |tile, size| Algorithm::GemmCoop { tile, size };
         let table = [

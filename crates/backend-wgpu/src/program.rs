@@ -1,31 +1,23 @@
-//! A program on the device: pipelines and bind groups are made once, a step only encodes and submits.
+//! A program on the device: pipelines and bind groups are created once; a step only encodes and submits.
 
 use std::sync::Arc;
 
 use backend::{BoundProgram, Error, Outputs, Pending, Program, Step, Ticket, are_tokens_only};
 use bytemuck::Pod;
-use graph::ValueId;
 
 use crate::compile::{Blueprint, Readback};
-use crate::device::{Buffer, Device};
-use crate::inputs::Inputs;
+use crate::device::{Buffer, Device, lock};
 use crate::launch::{BufferId, Each, F32, Grid, Launch, LaunchPlan, StepShape, Variant, Work};
-use crate::lock::lock;
 use crate::model::Model;
 use crate::policy;
 use crate::timer::Timer;
 
 pub(crate) struct GpuProgram {
     model: Arc<Model>,
-    bound: BoundProgram,
+    /// Its work is in `work`, built.
+    blueprint: Blueprint,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,
-    inputs: Inputs,
-    /// Indices of the buffers for step inputs, readback and chosen tokens.
-    uploaded: usize,
-    staging: usize,
-    tokens: Option<usize>,
-    readbacks: Vec<Readback>,
     chosen: Vec<u32>,
     bytes: u64,
     pending: Pending,
@@ -36,15 +28,12 @@ pub(crate) struct GpuProgram {
     commands_shape: StepShape,
     commands: Option<wgpu::CommandBuffer>,
     #[cfg(test)]
-    sanitizer: crate::sanitizer::Sanitizer,
+    sanitizer: crate::tests::sanitizer::Sanitizer,
 }
 
 impl GpuProgram {
     /// Allocates the buffers of `blueprint`, and builds its pipelines.
-    ///
-    /// # Errors
-    /// When allocation fails or exceeds the budget.
-    pub(crate) fn new(model: Arc<Model>, blueprint: Blueprint) -> Result<GpuProgram, Error> {
+    pub(crate) fn new(model: Arc<Model>, mut blueprint: Blueprint) -> Result<GpuProgram, Error> {
         let device = &*model.device;
         let bytes = blueprint.bytes();
         let mut buffers = Vec::new();
@@ -56,11 +45,10 @@ impl GpuProgram {
             buffers.push(buffer);
         }
         #[cfg(test)]
-        let sanitizer = crate::sanitizer::Sanitizer::new(&blueprint, &buffers, &model);
-        let Blueprint { bound, work, inputs, uploaded, staging, readbacks, tokens, .. } = blueprint;
-        let build = |plan| build_launch(&model, &buffers, &buffers[uploaded], plan);
+        let sanitizer = crate::tests::sanitizer::Sanitizer::new(&blueprint, &buffers, &model);
+        let build = |plan| build_launch(&model, &buffers, &buffers[blueprint.uploaded], plan);
         let mut built = Vec::new();
-        for work in work {
+        for work in std::mem::take(&mut blueprint.work) {
             built.push(match work {
                 Work::Dispatch { rows, variants } => {
                     let variants = variants.into_iter().map(|variant| build_variant(variant, build));
@@ -76,14 +64,9 @@ impl GpuProgram {
         lock(&model.state).activations += bytes;
         Ok(GpuProgram {
             model,
-            bound,
+            blueprint,
             work: built,
             buffers,
-            inputs,
-            uploaded,
-            staging,
-            tokens,
-            readbacks,
             chosen: Vec::new(),
             bytes,
             pending: Pending::default(),
@@ -135,7 +118,7 @@ fn build_launch(model: &Model, own: &[Buffer], inputs: &Buffer, plan: LaunchPlan
 
 impl Program for GpuProgram {
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
-        self.bound.check(step)?;
+        self.blueprint.bound.check(step)?;
         let model = self.model.clone();
         let device = &*model.device;
         device.check()?;
@@ -144,9 +127,10 @@ impl Program for GpuProgram {
         self.shape.outputs = step.outputs().len();
         self.shape.tiles = policy::tiles(step.sequences().iter().map(|sequence| sequence.len));
         self.shape.is_decode = step.sequences().iter().all(|sequence| sequence.len == 1);
-        self.shape.is_tokens_only = self.tokens.is_some() && are_tokens_only(step.outputs());
-        let words = self.inputs.fill(step, &mut self.shape)?;
-        device.queue.write_buffer(&self.buffers[self.uploaded], 0, bytes(&self.inputs.words[..words]));
+        self.shape.is_tokens_only = self.blueprint.tokens.is_some() && are_tokens_only(step.outputs());
+        let Blueprint { inputs, uploaded, .. } = &mut self.blueprint;
+        let words = inputs.fill(step, &mut self.shape)?;
+        device.queue.write_buffer(&self.buffers[*uploaded], 0, bytes(&inputs.words[..words]));
         #[cfg(test)]
         self.sanitizer.before(device, step);
         self.upload_input(step);
@@ -169,11 +153,12 @@ impl Program for GpuProgram {
         #[cfg(test)]
         {
             let f16_rows = self.f16_rows();
-            self.sanitizer.after(&self.model.device, &self.bound, &self.shape, f16_rows);
+            self.sanitizer.after(&self.model.device, &self.blueprint.bound, &self.shape, f16_rows);
         }
-        let GpuProgram { model, bound, readbacks, chosen, pending, shape, timer, .. } = self;
+        let GpuProgram { model, blueprint, chosen, pending, shape, timer, .. } = self;
+        let Blueprint { bound, readbacks, staging, .. } = blueprint;
         let asked = pending.end(ticket)?;
-        fetch(&model.device, &self.buffers[self.staging], bound, shape, readbacks, chosen)?;
+        fetch(&model.device, &self.buffers[*staging], bound, shape, readbacks, chosen)?;
         if let Some((timer, step)) = timer.take() {
             timer.add(&model.device, &step, &mut lock(&model.state).timings)?;
         }
@@ -182,13 +167,14 @@ impl Program for GpuProgram {
         }
         let output = bound.output();
         let values = readbacks.iter().find(|readback| readback.id == output);
-        let values = values.expect("the output is read back").values.as_slice();
+        let values = &values.expect("the output is read back").values;
         Ok(Outputs::new(asked, values, bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {
-        let id = self.bound.readable(name)?;
-        let readback = self.readback(id);
+        let id = self.blueprint.bound.readable(name)?;
+        let readback = self.blueprint.readbacks.iter().find(|readback| readback.id == id);
+        let readback = readback.expect("tapped values are read back");
         if readback.is_logits && self.shape.is_tokens_only {
             let why = "was not read back in a step that asked for tokens only; tap it";
             return Err(Error::Value { name: name.to_owned(), why });
@@ -198,10 +184,6 @@ impl Program for GpuProgram {
 }
 
 impl GpuProgram {
-    fn readback(&self, id: ValueId) -> &Readback {
-        self.readbacks.iter().find(|readback| readback.id == id).expect("tapped values are read back")
-    }
-
     /// Uploads the input rows of a step.
     fn upload_input(&mut self, step: &Step) {
         for work in &mut self.work {
@@ -217,15 +199,16 @@ impl GpuProgram {
 
     /// Encodes a step of the current shape. The commands do not depend on tokens or positions.
     fn encode(&self, mut timer: Option<&mut Timer>) -> wgpu::CommandBuffer {
-        let (device, shape, staging) = (&*self.model.device, &self.shape, &self.buffers[self.staging]);
+        let Blueprint { bound, readbacks, tokens, staging, .. } = &self.blueprint;
+        let (device, shape, staging) = (&*self.model.device, &self.shape, &self.buffers[*staging]);
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let mut work = self.work.iter().peekable();
         while let Some(next) = work.peek() {
             if let Work::Readback(index) = next {
-                let readback = &self.readbacks[*index];
+                let readback = &readbacks[*index];
                 let buffer = &self.buffers[readback.buffer];
-                let bytes =
-                    ((readback.rows(&self.bound, shape) * readback.stride * F32) as u64).min(buffer.size());
+                let values = readback.rows(bound, shape) * readback.stride;
+                let bytes = ((values * F32) as u64).min(buffer.size());
                 if bytes > 0 {
                     encoder.copy_buffer_to_buffer(buffer, 0, staging, (readback.at * F32) as u64, bytes);
                 }
@@ -253,7 +236,7 @@ impl GpuProgram {
                 }
             }
         }
-        if let Some(tokens) = self.tokens.filter(|_| shape.is_tokens_only) {
+        if let Some(tokens) = tokens.filter(|_| shape.is_tokens_only) {
             let bytes = (shape.outputs * size_of::<u32>()) as u64;
             encoder.copy_buffer_to_buffer(&self.buffers[tokens], 0, staging, 0, bytes);
         }

@@ -3,15 +3,14 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use backend::{Error, MemoryKind, Remedy, Weight};
+use backend::{Error, Remedy, Weight};
 
-use crate::device::{Buffer, Device, Purpose, allocated_size};
+use crate::device::{Buffer, Device, Purpose, allocated_size, out_of_memory};
 use crate::formats::{DeviceFormat, Layout};
 
 /// Bytes in flight per upload.
 const UPLOAD: usize = 64 << 20;
 
-/// Usage of weight buffers.
 const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
 /// How a table or matrix, or all matrices of the experts, is stored: row after row, cut into shards.
@@ -41,9 +40,6 @@ pub(crate) struct Matrix {
 
 impl MatrixLayout {
     /// The layout of `weight` in `format`, within the binding limit of `device`. `keep_matrices`: do not split a matrix.
-    ///
-    /// # Errors
-    /// When a single row, or matrix if `keep_matrices`, exceeds the binding limit.
     pub(crate) fn new(
         device: &Device,
         weight: &Weight,
@@ -56,12 +52,8 @@ impl MatrixLayout {
         let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;
         if max_rows == 0 {
-            return Err(Error::OutOfMemory {
-                what: "rows of a weight, which must fit in one binding",
-                bytes: unit_bytes as u64,
-                memory: MemoryKind::Device,
-                remedy: Remedy::UseCpu,
-            });
+            let what = "rows of a weight, which must fit in one binding";
+            return Err(out_of_memory(what, unit_bytes as u64, Remedy::UseCpu));
         }
         let total = weight.count * weight.rows;
         let shard = |first: usize| {

@@ -32,8 +32,7 @@ impl BoundModel {
             if found != expected {
                 return Err(Error::WeightShape { name: name.clone(), found, expected });
             }
-            weight.check(name)?;
-            Ok(weight)
+            weight.check(name).map(|()| weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
         if kv_layout.pages.len() != graph.groups().len() {
@@ -148,16 +147,44 @@ impl BoundProgram {
     /// Checks a step against bucket, vocabulary, stores and graph input.
     ///
     /// # Errors
-    /// If the step exceeds the bucket, has tokens outside the vocabulary, has invalid block tables, or if its input does
-    /// not have the size that the graph expects.
+    /// If the input does not have the size that the graph expects, if the step exceeds the bucket, if a token is outside
+    /// the vocabulary, or if block tables are missing, name pages out of range, or lack pages that the rows see.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
-        let input: usize = self.graph().values().map(|(_, value)| input_cols(&value.op)).sum();
-        let expected = input * step.tokens().len();
-        if step.input().len() != expected {
-            let found = step.input().len();
-            return Err(Error::Step(format!("the input has {found} values, the graph expects {expected}")));
+        let invalid = |why: String| Err(Error::Step(why));
+        let BoundModel { graph, groups, n_vocab, .. } = &*self.model;
+        let (rows, outputs) = (step.tokens().len(), step.outputs().len());
+        let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
+        let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
+        let found = step.input().len();
+        if found != expected {
+            return invalid(format!("the input has {found} values, the graph expects {expected}"));
         }
-        step.check(self.bucket, self.model.n_vocab, &self.model.groups)
+        if rows > self.bucket.rows || outputs > self.bucket.outputs {
+            return invalid(format!("{rows} rows and {outputs} outputs exceed {:?}", self.bucket));
+        }
+        if let Some(token) = step.tokens().iter().find(|&&token| token as usize >= *n_vocab) {
+            return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
+        }
+        for (i, sequence) in step.sequences().iter().enumerate() {
+            let (found, expected) = (sequence.tables.len(), groups.len());
+            if found != expected {
+                return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
+            }
+            for (number, (table, &(group, pages))) in sequence.tables.iter().zip(groups).enumerate() {
+                if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
+                    return invalid(format!(
+                        "page {page} of group {number} is out of range: the group has {pages} pages"
+                    ));
+                }
+                let (start, first) = (table.positions().start, group.first_visible(sequence.n_past));
+                if start > first {
+                    return invalid(format!(
+                        "sequence {i}: the pages of group {number} start at position {start}, but the rows see position {first}"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Looks up value `name`, which must be readable after a step.
@@ -172,9 +199,4 @@ impl BoundProgram {
         }
         Ok(id)
     }
-}
-
-/// Columns of the graph input.
-fn input_cols(op: &Op) -> usize {
-    if let Op::Input { cols } = *op { cols } else { 0 }
 }

@@ -3,150 +3,71 @@
 /// An error of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Error {
     /// The size of a weight does not match its shape.
     #[error(
-        "weight `{name}`: expected {expected} for {count} matrices of {rows} rows of {cols} {format} values, found {found} bytes"
+        "weight `{name}`: expected {expected} for {} matrices of {} rows of {} {format} values, found {found} bytes",
+        shape[0], shape[1], shape[2]
     )]
-    WeightBytes {
-        /// The weight.
-        name: String,
-        /// Its format.
-        format: quant::Format,
-        /// Number of matrices.
-        count: usize,
-        /// Rows of each matrix.
-        rows: usize,
-        /// Columns.
-        cols: usize,
-        /// Size found, in bytes.
-        found: usize,
-        /// Size of that shape, such as `144 bytes`; `whole blocks` if the rows are not whole blocks.
-        expected: String,
-    },
+    WeightBytes { name: String, format: quant::Format, shape: [usize; 3], found: usize, expected: String },
     /// A weight of the graph is missing.
     #[error("weight `{name}` is missing; provide every weight of the graph")]
-    MissingWeight {
-        /// The weight.
-        name: String,
-    },
+    MissingWeight { name: String },
     /// A weight has another shape than in the graph.
     #[error("weight `{name}` has shape {found:?} (matrices, rows, columns), the graph expects {expected:?}")]
-    WeightShape {
-        /// The weight.
-        name: String,
-        /// Matrices, rows and columns found.
-        found: [usize; 3],
-        /// Matrices, rows and columns in the graph.
-        expected: [usize; 3],
-    },
+    WeightShape { name: String, found: [usize; 3], expected: [usize; 3] },
     /// The backend does not support an operation with a weight format.
     #[error("weight `{name}`: this backend does not support {op} with format {format}")]
-    WeightFormat {
-        /// The weight.
-        name: String,
-        /// The operation.
-        op: &'static str,
-        /// Its format.
-        format: quant::Format,
-    },
+    WeightFormat { name: String, op: &'static str, format: quant::Format },
     /// The KV layout belongs to another graph.
     #[error("the K/V cache layout has {found} store groups, the graph has {expected}")]
-    Stores {
-        /// Groups of the layout.
-        found: usize,
-        /// Groups of the graph.
-        expected: usize,
-    },
+    Stores { found: usize, expected: usize },
     /// The model cannot be cut into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
-    Cut {
-        /// Layers of the model.
-        layers: usize,
-        /// Layers before the cut.
-        at: usize,
-        /// Reason.
-        why: &'static str,
-    },
+    Cut { layers: usize, at: usize, why: &'static str },
     /// An invalid step.
     #[error("step: {0}")]
     Step(String),
-    /// A step that [`Interrupt`](crate::Interrupt) has ended early.
+    /// An [`Interrupt`](crate::Interrupt) ended the step early.
     #[error("the step was interrupted")]
     Interrupted,
     /// A value cannot be read.
     #[error("value `{name}` {why}")]
-    Value {
-        /// Name of the value.
-        name: String,
-        /// Reason.
-        why: &'static str,
-    },
+    Value { name: String, why: &'static str },
     /// An allocation failed.
     #[error("out of memory: cannot allocate {bytes} bytes for {what}; {remedy}")]
-    OutOfMemory {
-        /// Purpose of the allocation.
-        what: &'static str,
-        /// Its size.
-        bytes: u64,
-        /// Host or device memory.
-        memory: MemoryKind,
-        /// Suggested fix.
-        remedy: Remedy,
-    },
-    /// The host memory budget would be exceeded.
+    OutOfMemory { what: &'static str, bytes: u64, memory: MemoryKind, remedy: Remedy },
+    /// The host memory budget, of which `taken` bytes are in use, would be exceeded.
     #[error(
         "out of memory: {what} needs {}, but {} of the limit of {} are in use; {remedy}",
         readable_size(*bytes), readable_size(*taken), readable_size(*limit)
     )]
-    OverBudget {
-        /// Purpose of the allocation.
-        what: &'static str,
-        /// Its size.
-        bytes: u64,
-        /// Bytes charged so far.
-        taken: u64,
-        /// Limit in bytes.
-        limit: u64,
-        /// Suggested fix.
-        remedy: Remedy,
-    },
-    /// The device failed or was lost.
+    OverBudget { what: &'static str, bytes: u64, taken: u64, limit: u64, remedy: Remedy },
+    /// The device failed or was lost; `why` is the driver's message.
     #[error("{device}: {why}; use another device or restart the program")]
-    Device {
-        /// Its name.
-        device: String,
-        /// The driver's message.
-        why: String,
-    },
+    Device { device: String, why: String },
 }
 
-/// The kind of memory that ran out.
+/// The kind of memory that ran out. Offloading fewer layers takes less device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum MemoryKind {
-    /// Host memory.
     Host,
-    /// Memory of a GPU; offloading fewer layers takes less of it.
     Device,
 }
 
 /// Suggested fix of an error; a program may word it by its own options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "see `Display`")]
 pub enum Remedy {
-    /// Reduce the context length.
     SmallerContext,
-    /// Reduce the batch size.
     SmallerBatch,
-    /// Use a smaller model or fewer bits per weight.
     SmallerModel,
-    /// Use a smaller model or fewer bits per weight, or do not repack weights.
     LeaveWeightsInFile,
-    /// Offload fewer layers.
     FewerLayers,
-    /// Use the CPU; the device does not support the model.
     UseCpu,
-    /// Raise the device memory limit or offload fewer layers.
     RaiseLimit,
 }
 

@@ -61,15 +61,11 @@ impl HostBudget {
     /// If the limit would be exceeded; nothing is charged then.
     pub fn take(&mut self, what: &'static str, bytes: u64, remedy: Remedy) -> Result<(), Error> {
         let taken = self.taken.saturating_add(bytes);
-        match self.limit {
-            Some(limit) if taken > limit => {
-                Err(Error::OverBudget { what, bytes, taken: self.taken, limit, remedy })
-            }
-            _ => {
-                self.taken = taken;
-                Ok(())
-            }
+        if let Some(limit) = self.limit.filter(|&limit| taken > limit) {
+            return Err(Error::OverBudget { what, bytes, taken: self.taken, limit, remedy });
         }
+        self.taken = taken;
+        Ok(())
     }
 
     /// Returns `bytes` to the budget.

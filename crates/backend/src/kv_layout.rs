@@ -10,11 +10,10 @@ pub const PAGE: usize = 32;
 
 /// Storage format of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum KvFormat {
-    /// 16-bit floats.
     #[default]
     F16,
-    /// 32-bit floats.
     F32,
 }
 
@@ -80,9 +79,8 @@ fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> us
         None => all_sequences,
         Some(window) => {
             // A window and the rows of a step may each start and end inside a page: one page more than they fill, twice.
-            let window_pages =
-                (window.div_ceil(PAGE).saturating_add(2 + SLACK)).min(all).saturating_mul(sequences);
-            window_pages.saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
+            let of_window = window.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
+            of_window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
         }
     }
 }

@@ -15,7 +15,7 @@ mod registry;
 mod step;
 mod weight;
 
-use graph::Graph;
+use graph::{Graph, Rows};
 use quant::Format;
 
 pub use bind::{BoundModel, BoundProgram};
@@ -37,6 +37,16 @@ pub struct Bucket {
     pub rows: usize,
     /// Maximum output rows per step.
     pub outputs: usize,
+}
+
+impl Bucket {
+    /// Maximum number of these rows.
+    pub fn count(self, rows: Rows) -> usize {
+        match rows {
+            Rows::Step => self.rows,
+            Rows::Output => self.outputs,
+        }
+    }
 }
 
 /// The values, besides the output, that can be read by name after a step.
@@ -214,17 +224,14 @@ pub trait Program: Send {
     }
 }
 
-/// Accumulated time of one kind of kernel.
+/// Accumulated device time, minimum bytes read and written, and multiply-adds of one kind of kernel.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Timing {
     /// Kernel, formats and shapes.
     pub what: String,
-    /// Number of launches.
     pub calls: u64,
-    /// Device time.
     pub seconds: f64,
-    /// Minimum bytes read and written.
     pub bytes: u64,
-    /// Multiply-adds.
     pub multiply_adds: u64,
 }

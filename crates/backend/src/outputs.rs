@@ -43,12 +43,8 @@ pub struct Outputs<'a> {
     chosen: Vec<Chosen>,
 }
 
-/// Tokens selected for one output row.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Chosen {
-    token: Option<u32>,
-    top: Vec<(u32, f32)>,
-}
+/// Greedy token and most likely tokens of an output row.
+type Chosen = (Option<u32>, Vec<(u32, f32)>);
 
 impl<'a> Outputs<'a> {
     /// Device token id of a row without a valid greedy token.
@@ -57,22 +53,23 @@ impl<'a> Outputs<'a> {
     /// The requested outputs, computed from the result `values`, `[rows, cols]`: the logits of all output rows, or, for
     /// a non-final pipeline stage, the input rows of the next stage.
     pub fn new(outputs: &[OutputRow], values: &'a [f32], cols: usize) -> Outputs<'a> {
-        let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1)));
-        let chosen = chosen.map(|(output, logits)| Chosen {
-            token: if output.greedy { greedy_token(logits) } else { None },
-            top: match output.top {
+        let choose = |(output, logits): (&OutputRow, &[f32])| {
+            let token = if output.greedy { greedy_token(logits) } else { None };
+            let top = match output.top {
                 0 => Vec::new(),
                 top => top_log_probabilities(logits, log_sum_exp(logits), top),
-            },
-        });
-        Outputs { values, cols, chosen: chosen.collect() }
+            };
+            (token, top)
+        };
+        let chosen = outputs.iter().zip(values.chunks_exact(cols.max(1))).map(choose).collect();
+        Outputs { values, cols, chosen }
     }
 
     /// The outputs of a step that requested only greedy tokens, chosen on the device as [`greedy_token`] does;
     /// [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let token = |token: u32| (token != Outputs::NO_TOKEN).then_some(token);
-        let chosen = tokens.iter().map(|&id| Chosen { token: token(id), top: Vec::new() });
+        let chosen = tokens.iter().map(|&id| (token(id), Vec::new()));
         Outputs { values: &[], cols: 0, chosen: chosen.collect() }
     }
 
@@ -88,12 +85,12 @@ impl<'a> Outputs<'a> {
 
     /// The greedy token of output row `index`, if requested and valid.
     pub fn token(&self, index: usize) -> Option<u32> {
-        self.chosen.get(index)?.token
+        self.chosen.get(index)?.0
     }
 
     /// The [`top_log_probabilities`] of output row `index`, as many as requested.
     pub fn top(&self, index: usize) -> &[(u32, f32)] {
-        self.chosen.get(index).map_or(&[], |chosen| &chosen.top)
+        self.chosen.get(index).map_or(&[], |(_, top)| top)
     }
 }
 

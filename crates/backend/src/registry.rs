@@ -11,7 +11,7 @@ use crate::{Backend, Error};
 /// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceKind {
-    /// The host CPU.
+    /// The host.
     Cpu,
     /// A GPU with its own memory, or of unknown type.
     DiscreteGpu,
@@ -104,11 +104,10 @@ pub trait Driver: Send + Sync {
 
 /// The devices of all drivers of a program. A driver is queried on first use, and once.
 pub struct Registry {
-    drivers: Vec<(Box<dyn Driver>, Found)>,
+    drivers: Vec<(Box<dyn Driver>, OnceLock<Devices>)>,
 }
 
-/// The devices of a driver, cached after the first query.
-type Found = OnceLock<Vec<Arc<dyn Device>>>;
+type Devices = Vec<Arc<dyn Device>>;
 
 impl Registry {
     /// A registry of these drivers, in this order.

@@ -5,8 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use graph::Group;
-
 use crate::{BlockTable, Bucket, Error, PAGE};
 
 /// The slice of a step that belongs to one sequence.
@@ -22,12 +20,7 @@ pub struct Sequence {
 
 impl Sequence {
     /// A sequence with the same `pages` in all `groups`.
-    pub fn uniform(
-        n_past: usize,
-        len: usize,
-        groups: usize,
-        pages: impl IntoIterator<Item = u32>,
-    ) -> Sequence {
+    pub fn uniform<P: IntoIterator<Item = u32>>(n_past: usize, len: usize, groups: usize, pages: P) -> Self {
         Sequence { n_past, len, tables: vec![BlockTable::new(pages); groups].into() }
     }
 
@@ -72,23 +65,24 @@ impl OutputRow {
     }
 }
 
-/// Asks, from any thread, that the step that runs end early.
+/// Ends a running step early, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Has the step that runs, or the next one, end with [`Error::Interrupted`], unless its device has taken all of it.
+    /// Makes the running step, or else the next one, end with [`Error::Interrupted`], unless all of it was already
+    /// submitted to its device.
     pub fn raise(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Takes it back; returns whether it was raised.
+    /// Clears it; returns whether it was raised.
     pub fn lower(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Who may interrupt a step is no part of what it computes.
+/// Steps are compared by what they compute.
 impl PartialEq for Interrupt {
     fn eq(&self, _: &Interrupt) -> bool {
         true
@@ -114,39 +108,38 @@ impl Step {
     /// If the sequences do not cover the tokens, lack pages for their rows or write to the same page, or if output rows are
     /// not strictly increasing and in range.
     pub fn new(tokens: Vec<u32>, sequences: Vec<Sequence>, outputs: Vec<OutputRow>) -> Result<Step, Error> {
+        let invalid = |why: String| Err(Error::Step(why));
+        let n_tokens = tokens.len();
         let rows = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
-        if rows != tokens.len() || rows == 0 {
-            return Err(Error::Step(format!(
-                "the sequences have {rows} rows, but there are {} tokens",
-                tokens.len()
-            )));
+        if rows != n_tokens || rows == 0 {
+            return invalid(format!("the sequences have {rows} rows, but there are {n_tokens} tokens"));
         }
         let mut written = HashSet::new();
         for (i, sequence) in sequences.iter().enumerate() {
             if sequence.len == 0 {
-                return Err(Error::Step(format!("sequence {i} has no rows")));
+                return invalid(format!("sequence {i} has no rows"));
             }
             let positions = sequence.positions();
             for (group, table) in sequence.tables.iter().enumerate() {
                 let covered = table.positions();
                 if positions.start < covered.start || positions.end > covered.end {
-                    return Err(Error::Step(format!(
+                    return invalid(format!(
                         "sequence {i}: the pages of group {group} cover positions {covered:?}, but the rows need {positions:?}"
-                    )));
+                    ));
                 }
                 let pages = positions.start / PAGE - table.first..positions.end.div_ceil(PAGE) - table.first;
                 for &page in &table.pages[pages] {
                     if !written.insert((group, page)) {
-                        return Err(Error::Step(format!(
+                        return invalid(format!(
                             "sequence {i}: page {page} of group {group} is written twice"
-                        )));
+                        ));
                     }
                 }
             }
         }
         let is_increasing = outputs.is_sorted_by(|a, b| a.row < b.row);
         if !is_increasing || outputs.last().is_some_and(|output| output.row as usize >= rows) {
-            return Err(Error::Step(format!("output rows must be strictly increasing and less than {rows}")));
+            return invalid(format!("output rows must be strictly increasing and less than {rows}"));
         }
         Ok(Step { tokens, sequences, outputs, input: Vec::new(), interrupt: Interrupt::default() })
     }
@@ -168,16 +161,16 @@ impl Step {
         Step { outputs: whole.outputs.clone(), ..self }
     }
 
-    /// The same, which `interrupt` ends early.
+    /// The same step, which `interrupt` can end early.
     pub fn with_interrupt(self, interrupt: Interrupt) -> Step {
         Step { interrupt, ..self }
     }
 
-    /// To be asked by backends between operations. A step that ends early has written nothing but keys and values at
-    /// its own positions.
+    /// For backends to check between operations. A step that ends early has written nothing but keys and values at its
+    /// own positions.
     ///
     /// # Errors
-    /// When the step is to end.
+    /// When the step was interrupted.
     pub fn check_interrupt(&self) -> Result<(), Error> {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
@@ -202,51 +195,13 @@ impl Step {
         &self.input
     }
 
+    /// The number of these rows.
+    pub fn count(&self, rows: graph::Rows) -> usize {
+        Bucket { rows: self.tokens.len(), outputs: self.outputs.len() }.count(rows)
+    }
+
     /// The sequence and position of each row.
     pub fn rows(&self) -> impl Iterator<Item = (&Sequence, usize)> {
         self.sequences.iter().flat_map(|sequence| sequence.positions().map(move |at| (sequence, at)))
-    }
-
-    /// Checks the step against a program and the KV cache; `groups` lists each store group with its number of pages.
-    ///
-    /// # Errors
-    /// If the step exceeds `bucket`, if a token is not less than `n_vocab`, or if block tables are missing, name pages out of
-    /// range, or lack pages that the rows see.
-    pub(crate) fn check(
-        &self,
-        bucket: Bucket,
-        n_vocab: usize,
-        groups: &[(Group, usize)],
-    ) -> Result<(), Error> {
-        if self.tokens.len() > bucket.rows || self.outputs.len() > bucket.outputs {
-            let (rows, outputs) = (self.tokens.len(), self.outputs.len());
-            return Err(Error::Step(format!("{rows} rows and {outputs} outputs exceed {bucket:?}")));
-        }
-        if let Some(token) = self.tokens.iter().find(|&&token| token as usize >= n_vocab) {
-            return Err(Error::Step(format!("token {token} is outside the vocabulary of {n_vocab} tokens")));
-        }
-        for (i, sequence) in self.sequences.iter().enumerate() {
-            if sequence.tables.len() != groups.len() {
-                let (found, expected) = (sequence.tables.len(), groups.len());
-                return Err(Error::Step(format!(
-                    "sequence {i}: {found} block tables for {expected} store groups"
-                )));
-            }
-            for (number, (table, &(group, pages))) in sequence.tables.iter().zip(groups).enumerate() {
-                if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
-                    return Err(Error::Step(format!(
-                        "page {page} of group {number} is out of range: the group has {pages} pages"
-                    )));
-                }
-                let first = group.first_visible(sequence.n_past);
-                if table.positions().start > first {
-                    return Err(Error::Step(format!(
-                        "sequence {i}: the pages of group {number} start at position {}, but the rows see position {first}",
-                        table.positions().start
-                    )));
-                }
-            }
-        }
-        Ok(())
     }
 }

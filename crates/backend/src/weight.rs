@@ -39,12 +39,17 @@ impl Weight {
         Err(Error::WeightBytes {
             name: name.to_owned(),
             format: self.format,
-            count: self.count,
-            rows: self.rows,
-            cols: self.cols,
+            shape: [self.count, self.rows, self.cols],
             found: self.bytes.len(),
             expected: expected.map_or("whole blocks".to_owned(), |bytes| format!("{bytes} bytes")),
         })
+    }
+
+    /// The first row, dequantised.
+    pub fn vector(&self) -> Vec<f32> {
+        let mut values = vec![0.0; self.cols];
+        self.format.dequantize(self.row(0), &mut values);
+        values
     }
 
     /// A weight with one matrix.

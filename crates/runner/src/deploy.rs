@@ -1,6 +1,5 @@
 //! Deploying a model: querying devices for memory requirements, placing layers, and opening the backend.
 
-use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,23 +9,19 @@ use backend::{
 use graph::Graph;
 
 use crate::Pipeline;
-use crate::pipeline::{bucket_of, parts};
+use crate::pipeline::{bucket_of, parts, with_taps};
 use crate::placement::{
-    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, SkipReason, fitting, place,
+    Budget, CutPoints, DeviceBudget, Layers, Placement, PlacementError, first_error, fitting, place,
 };
 
 /// A model and the programs to compile from it.
 #[derive(Clone)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct Workload<'a> {
-    /// Weights.
     pub weights: &'a dyn Weights,
-    /// Graph.
     pub graph: &'a Graph,
-    /// KV cache layout.
     pub kv_layout: KvLayout,
-    /// Buckets to compile.
     pub buckets: Vec<Bucket>,
-    /// Values to read.
     pub taps: Taps<'a>,
 }
 
@@ -37,12 +32,13 @@ impl Workload<'_> {
         let sizes = [layers.start, layers.len(), all - layers.end];
         let cut = parts(self.graph, &sizes.into_iter().filter(|size| *size > 0).collect::<Vec<_>>())?;
         let part = &cut[usize::from(layers.start > 0)];
-        let names = if let Taps::Names(names) = self.taps { names } else { &[] };
-        let names: Vec<&str> = names.iter().copied().filter(|name| part.find(name).is_some()).collect();
-        let taps = if let Taps::Names(_) = self.taps { Taps::Names(&names) } else { self.taps };
         let is_last = layers.end == all;
         let buckets: Vec<Bucket> = self.buckets.iter().map(|bucket| bucket_of(*bucket, is_last)).collect();
-        backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps)
+        with_taps(
+            self.taps,
+            |name| part.find(name).is_some(),
+            |taps| backend.requirements(part, self.weights, &self.kv_layout, &buckets, taps),
+        )
     }
 
     /// The layer counts after which the graph can be cut.
@@ -53,10 +49,9 @@ impl Workload<'_> {
 
 /// A device and the options to open it.
 #[derive(Clone)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct DeviceConfig {
-    /// The device.
     pub device: Arc<dyn Device>,
-    /// Options.
     pub options: OpenOptions,
 }
 
@@ -70,14 +65,13 @@ impl DeviceConfig {
     }
 }
 
-/// Candidate devices for a model, and the number of layers to offload.
+/// Candidate devices for a model. The host runs the layers that are not offloaded.
 #[derive(Clone)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct Deployment {
-    /// The host, which runs the layers that are not offloaded.
     pub host: DeviceConfig,
     /// The other devices, in the order in which they are filled.
     pub devices: Vec<DeviceConfig>,
-    /// Layers to offload to them.
     pub requested: Layers,
     /// Whether the host takes over when a device fails.
     pub fallback: bool,
@@ -86,9 +80,7 @@ pub struct Deployment {
 /// The layers of a model, assigned to devices.
 pub struct Deployed {
     deployment: Deployment,
-    /// The devices.
     infos: Vec<DeviceInfo>,
-    /// Their memory at the time of placement.
     budgets: Vec<DeviceBudget>,
     layers: usize,
     cuts: Vec<usize>,
@@ -110,45 +102,37 @@ pub struct Fit {
     pub fitting: Option<usize>,
 }
 
-/// Device memory in bytes.
-fn on_device(memory: &Memory) -> u64 {
-    memory.weights_on_device.saturating_add(memory.kv).saturating_add(memory.activations)
-}
-
-/// An opened device, or why it cannot be opened.
-type Instance = Result<Box<dyn Backend>, Error>;
-
 /// Queries devices for requirements; opens each on its first query.
 struct MemoryQueries<'a> {
     devices: &'a [DeviceConfig],
-    opened: RefCell<Vec<Option<Instance>>>,
+    opened: Vec<Option<Result<Box<dyn Backend>, Error>>>,
     workload: &'a Workload<'a>,
 }
 
 impl<'a> MemoryQueries<'a> {
     fn new(devices: &'a [DeviceConfig], workload: &'a Workload<'a>) -> MemoryQueries<'a> {
-        MemoryQueries { devices, opened: RefCell::new(devices.iter().map(|_| None).collect()), workload }
+        MemoryQueries { devices, opened: devices.iter().map(|_| None).collect(), workload }
     }
 
-    fn needs(&self, device: usize, layers: Range<usize>) -> Result<u64, Error> {
-        let mut opened = self.opened.borrow_mut();
-        match opened[device].get_or_insert_with(|| self.devices[device].open()) {
-            Ok(backend) => Ok(on_device(&self.workload.requirements(&**backend, layers)?)),
-            Err(error) => Err(error.clone()),
-        }
+    /// Device memory in bytes that `layers` need.
+    fn needs(&mut self, device: usize, layers: Range<usize>) -> Result<u64, Error> {
+        let opened = self.opened[device].get_or_insert_with(|| self.devices[device].open());
+        let backend = opened.as_ref().map_err(Error::clone)?;
+        let memory = self.workload.requirements(&**backend, layers)?;
+        Ok(memory.weights_on_device.saturating_add(memory.kv).saturating_add(memory.activations))
     }
 }
 
 impl Deployment {
     /// The devices with their current memory.
     fn budgets(&self) -> Vec<(DeviceInfo, DeviceBudget)> {
-        let budget = |config: &DeviceConfig| {
+        let with_budget = |config: &DeviceConfig| {
             let info = config.device.info();
             let budget = Budget::new(info.memory, config.options.memory);
-            let device = DeviceBudget { name: info.name.clone(), budget };
-            (info, device)
+            let name = info.name.clone();
+            (info, DeviceBudget { name, budget })
         };
-        self.devices.iter().map(budget).collect()
+        self.devices.iter().map(with_budget).collect()
     }
 
     /// Assigns the layers of a model to devices.
@@ -164,16 +148,12 @@ impl Deployment {
         }
         let cuts = workload.cuts();
         let (infos, budgets): (Vec<_>, Vec<_>) = self.budgets().into_iter().unzip();
-        let queries = MemoryQueries::new(&self.devices, workload);
+        let mut queries = MemoryQueries::new(&self.devices, workload);
         let model = CutPoints { layers, after: &cuts };
         let placement =
             place(model, &budgets, self.requested, &mut |device, layers| queries.needs(device, layers))?;
-        let opened = queries.opened.into_inner().into_iter().map(|instance| instance?.ok()).collect();
-        let error = placement.skipped.iter().find_map(|(_, why)| match why {
-            SkipReason::Error(error) => Some(error),
-            SkipReason::OutOfMemory => None,
-        });
-        match error {
+        let opened = queries.opened.into_iter().map(|backend| backend?.ok()).collect();
+        match first_error(&placement.skipped) {
             Some(error) if !self.fallback => Err(error.clone().into()),
             _ => Ok(Deployed { deployment: self, infos, budgets, layers, cuts, placement, opened }),
         }
@@ -182,7 +162,7 @@ impl Deployment {
     /// How much of the model fits each device on its own.
     pub fn fits(&self, workload: &Workload<'_>) -> Vec<Fit> {
         let (layers, cuts) = (workload.graph.layers(), workload.cuts());
-        let queries = MemoryQueries::new(&self.devices, workload);
+        let mut queries = MemoryQueries::new(&self.devices, workload);
         let mut needs = |device, layers| queries.needs(device, layers);
         let fit = |(index, (info, device)): (usize, (DeviceInfo, DeviceBudget))| {
             let available = device.budget.for_auto();
@@ -212,7 +192,7 @@ impl Deployed {
         &self.budgets
     }
 
-    /// Number of layers of the model.
+    /// Number of the model's layers.
     pub fn layers(&self) -> usize {
         self.layers
     }

@@ -10,7 +10,6 @@ use graph::Graph;
 
 /// Backends that each compute consecutive layers of a model. The hidden rows are passed on once per step.
 pub struct Pipeline {
-    /// Backends with their numbers of layers.
     stages: Vec<(Box<dyn Backend>, usize)>,
 }
 
@@ -21,7 +20,6 @@ impl Pipeline {
         Pipeline { stages }
     }
 
-    /// The parts of `graph`, one per stage.
     fn parts(&self, graph: &Graph) -> Result<Vec<Graph>, Error> {
         let layers: Vec<usize> = self.stages.iter().map(|(_, layers)| *layers).collect();
         parts(graph, &layers)
@@ -29,9 +27,6 @@ impl Pipeline {
 }
 
 /// Splits `graph` into parts of the given numbers of layers.
-///
-/// # Errors
-/// If the numbers do not add up to the layers of the graph, or if it cannot be cut there.
 pub(crate) fn parts(graph: &Graph, layers: &[usize]) -> Result<Vec<Graph>, Error> {
     let cut = |at, why| Error::Cut { layers: graph.layers(), at, why };
     let all = layers.iter().fold(0, |all: usize, layers| all.saturating_add(*layers));
@@ -74,9 +69,8 @@ impl Backend for Pipeline {
         let needed = self.stages.iter().zip(&parts).enumerate().map(|(stage, ((backend, _), part))| {
             let buckets: Vec<Bucket> =
                 buckets.iter().map(|bucket| bucket_of(*bucket, stage == last)).collect();
-            with_taps(&stage_of, stage, taps, |taps| {
-                backend.requirements(part, weights, kv_layout, &buckets, taps)
-            })
+            let is_here = |name: &str| stage_of.get(name) == Some(&stage);
+            with_taps(taps, is_here, |taps| backend.requirements(part, weights, kv_layout, &buckets, taps))
         });
         Ok(sum(needed.collect::<Result<Vec<_>, Error>>()?))
     }
@@ -97,7 +91,6 @@ impl Backend for Pipeline {
     }
 }
 
-/// A model loaded on several devices.
 struct Loaded {
     graph: Graph,
     stages: Vec<Stage>,
@@ -121,7 +114,8 @@ impl LoadedModel for Loaded {
         let last = self.stages.len() - 1;
         let programs = self.stages.iter_mut().enumerate().map(|(number, stage)| {
             let bucket = bucket_of(bucket, number == last);
-            with_taps(&stage_of, number, taps, |taps| stage.loaded.compile(bucket, taps))
+            let is_here = |name: &str| stage_of.get(name) == Some(&number);
+            with_taps(taps, is_here, |taps| stage.loaded.compile(bucket, taps))
         });
         let programs = programs.collect::<Result<Vec<_>, Error>>()?;
         Ok(Box::new(PipelineProgram { bucket, programs, stage_of }))
@@ -163,7 +157,6 @@ impl LoadedModel for Loaded {
     }
 }
 
-/// The programs of all stages.
 struct PipelineProgram {
     bucket: Bucket,
     programs: Vec<Box<dyn Program>>,
@@ -179,9 +172,9 @@ impl Program for PipelineProgram {
         if inner.is_empty() {
             return last.submit(step);
         }
-        // Checked here: the last stage would detect it only after the others have written their KV caches.
-        if step.outputs().len() > self.bucket.outputs {
-            let outputs = step.outputs().len();
+        // The last stage would detect it only after the others have written their KV caches.
+        let outputs = step.outputs().len();
+        if outputs > self.bucket.outputs {
             return Err(Error::Step(format!("{outputs} outputs exceed {:?}", self.bucket)));
         }
         let mut stage_step = step.without_outputs().with_input(step.input().to_vec());
@@ -207,9 +200,6 @@ impl Program for PipelineProgram {
 }
 
 /// The stage that computes each value, by name; the input of a stage belongs to the stage before it.
-///
-/// # Errors
-/// If a tapped value is not in the graph.
 fn stages_by_value(
     graph: &Graph,
     parts: &[impl std::borrow::Borrow<Graph>],
@@ -225,21 +215,15 @@ fn stages_by_value(
     Ok(stage_of)
 }
 
-/// Calls `with` with the taps that belong to `stage`.
-fn with_taps<T>(
-    stage_of: &HashMap<String, usize>,
-    stage: usize,
+/// Calls `with` with the taps of a stage.
+pub(crate) fn with_taps<T>(
     taps: Taps<'_>,
+    is_here: impl Fn(&str) -> bool,
     with: impl FnOnce(Taps<'_>) -> T,
 ) -> T {
-    match taps {
-        Taps::Names(names) => {
-            let is_here = |name: &&str| stage_of.get(*name) == Some(&stage);
-            let names: Vec<&str> = names.iter().copied().filter(is_here).collect();
-            with(Taps::Names(&names))
-        }
-        Taps::None | Taps::All => with(taps),
-    }
+    let Taps::Names(names) = taps else { return with(taps) };
+    let names: Vec<&str> = names.iter().copied().filter(|name| is_here(name)).collect();
+    with(Taps::Names(&names))
 }
 
 /// The bucket of a stage: only the last stage has output rows.

@@ -5,14 +5,12 @@ use std::ops::Range;
 
 use backend::{DeviceInfo, DeviceKind, DeviceMemory, Error, Remedy, readable_size};
 
-/// How many layers to offload from the host.
+/// How many layers to offload from the host: as many as fit, all, or the last `n`, with the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub enum Layers {
-    /// As many as fit.
     Auto,
-    /// All.
     All,
-    /// The last `n` layers, with the output.
     Last(usize),
 }
 
@@ -91,10 +89,10 @@ pub fn accelerators(devices: &[DeviceInfo], is_named: bool) -> Vec<usize> {
 
 /// Consecutive layers on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the types say it")]
 pub struct PlacedLayers {
     /// The device index; `None` for the host.
     pub device: Option<usize>,
-    /// The layers.
     pub layers: Range<usize>,
 }
 
@@ -107,12 +105,11 @@ pub struct Placement {
     pub skipped: Vec<(usize, SkipReason)>,
 }
 
-/// Why a device got no layer.
+/// Why a device got no layer: none fits its memory, or it cannot be opened or run the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub enum SkipReason {
-    /// No layer fits its memory.
     OutOfMemory,
-    /// It cannot be opened, or cannot run the model.
     Error(Error),
 }
 
@@ -172,12 +169,11 @@ impl CutPoints<'_> {
     }
 }
 
-/// A device to place layers on.
+/// A device to place layers on, with its name for display.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct DeviceBudget {
-    /// Name, for display.
     pub name: String,
-    /// Memory.
     pub budget: Budget,
 }
 
@@ -250,25 +246,21 @@ pub fn place(
         }
     }
     if requested != Layers::Auto && end > floor && !budgets.is_empty() {
-        let error = skipped.into_iter().find_map(|(_, why)| match why {
-            SkipReason::Error(error) => Some(error),
-            SkipReason::OutOfMemory => None,
-        });
-        if let Some(error) = error {
-            return Err(error.into());
+        if let Some(error) = first_error(&skipped) {
+            return Err(error.clone().into());
         }
         let needed = if budgets.len() == 1 { needs(0, floor..layers).ok() } else { None };
-        let budgets = budgets.to_vec();
-        return Err(InsufficientMemory {
-            requested: layers - floor,
-            layers,
-            needed,
-            budgets,
-            fitting: layers - end,
-        }
-        .into());
+        let (requested, fitting) = (layers - floor, layers - end);
+        return Err(
+            InsufficientMemory { requested, layers, needed, budgets: budgets.to_vec(), fitting }.into()
+        );
     }
     Ok(Placement::with_host(stages, end, skipped))
+}
+
+/// The first error among the reasons for skipped devices.
+pub(crate) fn first_error(skipped: &[(usize, SkipReason)]) -> Option<&Error> {
+    skipped.iter().find_map(|(_, why)| if let SkipReason::Error(error) = why { Some(error) } else { None })
 }
 
 /// Why the requested placement is impossible.
@@ -283,18 +275,14 @@ pub enum PlacementError {
     Backend(#[from] Error),
 }
 
-/// The requested layers do not fit the memory of the devices.
+/// The `requested` of all `layers` do not fit the memory of the devices. `needed` is known for a single device.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the message explains the fields")]
 pub struct InsufficientMemory {
-    /// Requested number of layers.
     pub requested: usize,
-    /// Number of layers of the model.
     pub layers: usize,
-    /// Memory in bytes that they need, if there is a single device and it is known.
     pub needed: Option<u64>,
-    /// The devices.
     pub budgets: Vec<DeviceBudget>,
-    /// Number of layers that fit.
     pub fitting: usize,
 }
 

@@ -1,8 +1,6 @@
 //! A model on a backend: weights, KV cache, and programs by bucket.
 
-use backend::{
-    Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Ticket, Timing,
-};
+use backend::{Backend, Bucket, Error, KvLayout, LoadedModel, Memory, Outputs, Program, Step, Taps, Timing};
 use gguf::Gguf;
 use graph::Graph;
 
@@ -15,7 +13,6 @@ pub struct ModelRunner {
     graph: Graph,
     loaded: Box<dyn LoadedModel>,
     programs: Vec<(Bucket, Box<dyn Program>)>,
-    /// Tapped values.
     tapped: Vec<String>,
     /// The program of the last step.
     last: Option<usize>,
@@ -93,8 +90,8 @@ impl ModelRunner {
     /// programs are dropped first, because the memory may not suffice for both.
     ///
     /// # Errors
-    /// If the graph has no such value, or if memory is exhausted. The old programs are then compiled again; if that fails too,
-    /// the runner is left without them.
+    /// If the graph has no such value, or if memory is exhausted. The old programs are then compiled again; if that fails
+    /// too, there are none.
     pub fn tap(&mut self, names: &[&str]) -> Result<(), Error> {
         Taps::Names(names).check(&self.graph)?;
         let buckets: Vec<Bucket> = self.programs.drain(..).map(|(bucket, _)| bucket).collect();
@@ -110,11 +107,11 @@ impl ModelRunner {
         compiled
     }
 
-    /// Submits a step to the smallest program that it fits.
+    /// Runs a step on the smallest program that it fits.
     ///
     /// # Errors
-    /// If no program fits, or the step does not match the vocabulary or the KV cache.
-    pub fn submit(&mut self, step: &Step) -> Result<Ticket, Error> {
+    /// If no program fits, the step does not match the vocabulary or the KV cache, or the device failed.
+    pub fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
         let fits = |(bucket, _): &(Bucket, _)| rows <= bucket.rows && outputs <= bucket.outputs;
         let Some(number) = self.programs.iter().position(fits) else {
@@ -124,25 +121,7 @@ impl ModelRunner {
             )));
         };
         self.last = Some(number);
-        self.programs[number].1.submit(step)
-    }
-
-    /// Waits for the step submitted last.
-    ///
-    /// # Errors
-    /// If the device failed, or the ticket belongs to another step.
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let last = self.last.ok_or_else(|| Error::Step("no step was submitted".into()))?;
-        self.programs[last].1.wait(ticket)
-    }
-
-    /// Runs a step.
-    ///
-    /// # Errors
-    /// As [`ModelRunner::submit`] and [`ModelRunner::wait`].
-    pub fn run(&mut self, step: &Step) -> Result<Outputs<'_>, Error> {
-        let ticket = self.submit(step)?;
-        self.wait(ticket)
+        self.programs[number].1.run(step)
     }
 
     /// Value `name` of the last step, row-major `[rows, cols]`.

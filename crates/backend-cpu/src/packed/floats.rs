@@ -71,9 +71,6 @@ impl Packed {
     }
 
     /// Packs a weight of shape `[count, rows, cols]`.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn floats<L: Lanes, F: Float>(
         lanes: L,
         pool: &mut Pool,

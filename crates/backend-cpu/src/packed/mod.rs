@@ -11,22 +11,18 @@ mod formats;
 mod gemm;
 pub(crate) mod gemv;
 pub(crate) mod layout;
-#[cfg(test)]
-mod layout_tests;
 mod sums;
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Zeroable;
 use bytes::Bytes;
 use quant::Format;
 use zerocopy::FromBytes;
 
 use crate::lanes::{BYTES, LANES, Lanes, WithSimd};
-use crate::memory::{Line, Lines};
+use crate::memory::{Line, Lines, Scratch};
 use crate::pool::Pool;
 use activations::Q8Layout;
 use layout::{Kind, Layout};
@@ -68,41 +64,8 @@ impl PackedStrips {
     }
 }
 
-thread_local! {
-    /// Reused by all tasks of a thread: fresh memory of this size would page-fault.
-    static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-}
-
-/// A thread's buffer for strips packed on the fly.
-pub(crate) struct Scratch(Vec<Line>);
-
-impl Scratch {
-    /// Borrows this thread's buffer until drop.
-    pub(crate) fn take() -> Scratch {
-        Scratch(SCRATCH.take())
-    }
-
-    /// `len` lines with unspecified contents.
-    #[inline(always)]
-    fn lines(&mut self, len: usize) -> &mut [Line] {
-        if self.0.len() < len {
-            self.0.resize(len, Line::zeroed());
-        }
-        &mut self.0[..len]
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        SCRATCH.set(std::mem::take(&mut self.0));
-    }
-}
-
 impl Packed {
     /// Packs a weight of shape `[count, rows, cols]`; a row is whole blocks.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     pub(crate) fn new<L: Lanes, B: Layout<G>, const G: usize>(
         lanes: L,
         pool: &mut Pool,
@@ -128,9 +91,6 @@ impl Packed {
 
     /// Packs a weight of shape `[count, rows, cols]` into strips of `strip` lines, of which `factors` hold factors. `pack`
     /// gets a matrix's bytes, the strip's index and its destination.
-    ///
-    /// # Errors
-    /// When the allocation fails.
     fn pack_strips(
         pool: &mut Pool,
         bytes: &[u8],
@@ -278,6 +238,8 @@ pub(crate) const fn scaled<B: Layout<G>, const G: usize>() -> Q8Layout {
 
 #[cfg(test)]
 mod tests {
+    mod layout;
+
     use quant::Format;
 
     use super::Packed;

@@ -9,6 +9,8 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde::Serialize;
 
+use crate::policy::GemvTiles;
+
 /// How a kernel accesses a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
@@ -19,35 +21,21 @@ pub(crate) enum Access {
 }
 
 /// A kernel with its template parameters; the headers of the WGSL files document them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
 pub(crate) enum Kernel {
-    Embed(Embed),
-    Rows(Rows),
+    Embed { format: &'static str },
+    Rows { operation: &'static str, act: &'static str, reads_b: bool },
     Gemv(Gemv),
     Gemm(Matmul),
-    F16Rows(F16Rows),
+    F16Rows { norm: bool },
     GemmCoop(GemmCoop),
     Rope(Rope),
     Attention(Attention),
-    Flash(Flash),
-    Combine(Combine),
-    Route(Route),
-    ArgMax(ArgMax),
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Embed {
-    pub(crate) format: &'static str,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Rows {
-    /// An operation of `rows.wgsl`.
-    pub(crate) operation: &'static str,
-    /// Whether it has a second operand.
-    pub(crate) reads_b: bool,
-    /// Activation of a gate, by the name of `graph::Activation`.
-    pub(crate) act: &'static str,
+    Flash { k_dim: usize, v_dim: usize, kv_f32: bool, windowed: bool, coop: bool },
+    Combine { v_dim: usize },
+    Route { experts: usize, used: usize, softmax: bool },
+    ArgMax { ahead: usize },
 }
 
 /// Options that all matmul kernels share; `gemv.wgsl` documents them.
@@ -67,18 +55,10 @@ pub(crate) struct Matmul {
 pub(crate) struct Gemv {
     #[serde(flatten)]
     pub(crate) matmul: Matmul,
-    pub(crate) columns: usize,
-    pub(crate) outputs: usize,
-    pub(crate) lanes: usize,
-    pub(crate) subgroups: bool,
-    pub(crate) threads: usize,
+    #[serde(flatten)]
+    pub(crate) tiles: GemvTiles,
     /// `in` (gate and up) or `out` (down) for experts, otherwise empty.
     pub(crate) experts: &'static str,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct F16Rows {
-    pub(crate) norm: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -121,35 +101,6 @@ pub(crate) struct Attention {
     pub(crate) pairing: &'static str,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Flash {
-    pub(crate) k_dim: usize,
-    pub(crate) v_dim: usize,
-    pub(crate) kv_f32: bool,
-    pub(crate) windowed: bool,
-    /// Whether it uses cooperative matrices.
-    pub(crate) coop: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Combine {
-    pub(crate) v_dim: usize,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Route {
-    pub(crate) experts: usize,
-    /// Experts per row, at most.
-    pub(crate) used: usize,
-    pub(crate) softmax: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct ArgMax {
-    /// Vector loads in flight per thread.
-    pub(crate) ahead: usize,
-}
-
 const FILES: [(&str, &str); 15] = [
     ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
@@ -181,40 +132,26 @@ impl Kernel {
     /// Its template file.
     pub(crate) fn file(&self) -> &'static str {
         match self {
-            Kernel::Embed(_) => "embed.wgsl",
-            Kernel::Rows(_) => "rows.wgsl",
+            Kernel::Embed { .. } => "embed.wgsl",
+            Kernel::Rows { .. } => "rows.wgsl",
             Kernel::Gemv(_) => "gemv.wgsl",
             Kernel::Gemm(_) => "gemm.wgsl",
-            Kernel::F16Rows(_) => "f16_rows.wgsl",
+            Kernel::F16Rows { .. } => "f16_rows.wgsl",
             Kernel::GemmCoop(_) => "gemm_coop.wgsl",
             Kernel::Rope(_) => "rope.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
-            Kernel::Flash(Flash { coop: false, .. }) => "flash.wgsl",
-            Kernel::Flash(_) => "flash_coop.wgsl",
-            Kernel::Combine(_) => "combine.wgsl",
-            Kernel::Route(_) => "route.wgsl",
-            Kernel::ArgMax(_) => "arg_max.wgsl",
+            Kernel::Flash { coop: false, .. } => "flash.wgsl",
+            Kernel::Flash { .. } => "flash_coop.wgsl",
+            Kernel::Combine { .. } => "combine.wgsl",
+            Kernel::Route { .. } => "route.wgsl",
+            Kernel::ArgMax { .. } => "arg_max.wgsl",
         }
     }
 
     /// The rendered WGSL.
     pub(crate) fn source(&self) -> String {
-        let context = match self {
-            Kernel::Embed(context) => Value::from(Serde(context)),
-            Kernel::Rows(context) => Value::from(Serde(context)),
-            Kernel::Gemv(context) => Value::from(Serde(context)),
-            Kernel::Gemm(context) => Value::from(Serde(context)),
-            Kernel::F16Rows(context) => Value::from(Serde(context)),
-            Kernel::GemmCoop(context) => Value::from(Serde(context)),
-            Kernel::Rope(context) => Value::from(Serde(context)),
-            Kernel::Attention(context) => Value::from(Serde(context)),
-            Kernel::Flash(context) => Value::from(Serde(context)),
-            Kernel::Combine(context) => Value::from(Serde(context)),
-            Kernel::Route(context) => Value::from(Serde(context)),
-            Kernel::ArgMax(context) => Value::from(Serde(context)),
-        };
         let template = TEMPLATES.get_template(self.file()).expect("every kernel has a template");
-        template.render(context).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))
+        template.render(Value::from(Serde(self))).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))
     }
 
     /// Its buffers in binding order: parameters, step inputs, then its own.
@@ -225,15 +162,15 @@ impl Kernel {
             [vec![Read, Write], vec![Read; reads]].concat()
         };
         let own = match self {
-            Kernel::Embed(_) | Kernel::Combine(_) | Kernel::ArgMax(_) => vec![Write, Read],
-            Kernel::Route(Route { softmax: false, .. }) => vec![Write, Read],
-            Kernel::Route(_) => vec![Write, Read, Write],
-            Kernel::Rows(rows) => [vec![Write, Read], vec![Read; usize::from(rows.reads_b)]].concat(),
+            Kernel::Embed { .. } | Kernel::Combine { .. } | Kernel::ArgMax { .. } => vec![Write, Read],
+            Kernel::Route { softmax: false, .. } => vec![Write, Read],
+            Kernel::Route { .. } => vec![Write, Read, Write],
+            Kernel::Rows { reads_b, .. } => [vec![Write, Read], vec![Read; usize::from(*reads_b)]].concat(),
             Kernel::Gemv(gemv) => {
                 [matmul(&gemv.matmul), vec![Read; usize::from(!gemv.experts.is_empty())]].concat()
             }
             Kernel::Gemm(parts) => matmul(parts),
-            Kernel::F16Rows(rows) => [vec![Read, Write, Write], vec![Read; usize::from(rows.norm)]].concat(),
+            Kernel::F16Rows { norm } => [vec![Read, Write, Write], vec![Read; usize::from(*norm)]].concat(),
             Kernel::GemmCoop(GemmCoop { matmul: Matmul { parts, addend, .. }, .. }) => {
                 [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*addend)]].concat()
             }
@@ -245,7 +182,7 @@ impl Kernel {
                 own
             }
             Kernel::Attention(Attention { fresh: true, .. }) => vec![Read, Write, Write, Write],
-            Kernel::Attention(_) | Kernel::Flash(_) => vec![Read, Write, Read, Read],
+            Kernel::Attention(_) | Kernel::Flash { .. } => vec![Read, Write, Read, Read],
         };
         [vec![Access::Constant, Read], own].concat()
     }

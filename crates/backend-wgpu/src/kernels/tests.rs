@@ -6,7 +6,7 @@ use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
-use crate::formats::DeviceFormat;
+use crate::formats;
 use crate::policy::{self, Caps, Subgroups};
 
 /// WebGPU's default limits, which every device supports. Apple's are no lower (Metal feature set tables: 31 buffers,
@@ -18,11 +18,11 @@ const THREADS: u32 = 256;
 /// All kinds of kernels in all formats, including combinations that no model needs.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    for format in DeviceFormat::ALL {
-        kernels.push(Kernel::Embed(Embed { format: format.name() }));
+    for (format, ..) in formats::TABLE {
+        kernels.push(Kernel::Embed { format: format.name() });
     }
     for norm in [false, true] {
-        kernels.push(Kernel::F16Rows(F16Rows { norm }));
+        kernels.push(Kernel::F16Rows { norm });
     }
     // The operations in the template, and whether each reads `b`.
     let mut arms = BTreeMap::new();
@@ -34,15 +34,15 @@ fn kernels() -> Vec<Kernel> {
     assert!(arms.len() > 4, "{arms:?}");
     for (operation, reads_b) in arms {
         for act in ["silu", "gelu_tanh"] {
-            kernels.push(Kernel::Rows(Rows { operation, act, reads_b }));
+            kernels.push(Kernel::Rows { operation, act, reads_b });
         }
     }
     for (experts, used) in [(1, 1), (4, 2), (128, 8), (512, 10), (1000, 1000)] {
         assert!(policy::fits_route(experts, used));
-        kernels.extend([true, false].map(|softmax| Kernel::Route(Route { experts, used, softmax })));
+        kernels.extend([true, false].map(|softmax| Kernel::Route { experts, used, softmax }));
     }
-    kernels.push(Kernel::ArgMax(ArgMax { ahead: 8 }));
-    let formats = DeviceFormat::ALL.map(DeviceFormat::name);
+    kernels.push(Kernel::ArgMax { ahead: 8 });
+    let formats = formats::TABLE.map(|(_, _, name, _)| name);
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
     lists.extend(formats.iter().map(|&format| vec![format, "q6_k"]));
     lists.extend(formats.iter().map(|&format| vec![format, format, "q6_k"]));
@@ -70,7 +70,8 @@ fn kernels() -> Vec<Kernel> {
                     (1, 1, false) if !norm && !ragged => "out",
                     _ => "",
                 };
-                let gemv = Gemv { matmul, columns, outputs, lanes, threads, subgroups, experts };
+                let tiles = GemvTiles { columns, outputs, lanes, threads, subgroups };
+                let gemv = Gemv { matmul, tiles, experts };
                 kernels.push(Kernel::Gemv(gemv.clone()));
                 if !experts.is_empty() {
                     kernels.push(Kernel::Gemv(Gemv { experts: "", ..gemv }));
@@ -122,14 +123,14 @@ fn kernels() -> Vec<Kernel> {
             }));
         }
         for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
-            let flash = |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, coop });
+            let flash = |coop| Kernel::Flash { k_dim, v_dim, kv_f32, windowed, coop };
             match policy::attention(k_dim, v_dim, kv_f32, caps) {
                 policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),
                 policy::Attention::Rows => {}
             }
         }
-        kernels.push(Kernel::Combine(Combine { v_dim }));
+        kernels.push(Kernel::Combine { v_dim });
     }
     kernels
 }
@@ -141,9 +142,9 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
         let label = format!("{kernel:?}");
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
-        let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }));
+        let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash { coop: true, .. });
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::F16Rows(_) | Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }) = kernel {
+        if let Kernel::F16Rows { .. } | Kernel::GemmCoop(_) | Kernel::Flash { coop: true, .. } = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)
@@ -187,9 +188,7 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
         let max_memory = match &kernel {
             Kernel::GemmCoop(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
-            Kernel::Flash(Flash { k_dim, v_dim, coop: true, .. }) => {
-                policy::flash_coop_bytes(*k_dim, *v_dim) as u32
-            }
+            Kernel::Flash { k_dim, v_dim, coop: true, .. } => policy::flash_coop_bytes(*k_dim, *v_dim) as u32,
             _ => WORKGROUP_MEMORY,
         };
         assert!(memory <= max_memory, "{label}: {memory} bytes of workgroup memory");

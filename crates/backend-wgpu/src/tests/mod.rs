@@ -1,8 +1,10 @@
 //! The backend with sanitized steps, with lower device limits, and with failing devices.
 
 mod faults;
+pub(crate) mod guard;
 mod limits;
 mod sanitized;
+pub(crate) mod sanitizer;
 
 use std::sync::{Arc, OnceLock};
 

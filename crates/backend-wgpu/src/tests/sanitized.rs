@@ -6,7 +6,7 @@ use testkit::conformance::{known, layers, random};
 
 use super::{Shared, candidate};
 use crate::device::Settings;
-use crate::guard::Sanitize;
+use crate::tests::guard::Sanitize;
 
 fn reference() -> Box<dyn Backend> {
     Box::new(Reference::new())

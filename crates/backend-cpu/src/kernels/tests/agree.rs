@@ -8,7 +8,7 @@ use quant::Format;
 use super::super::route;
 use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
-use crate::guard::Side;
+use crate::tests::guard::Side;
 
 /// NMSE limit for rounding.
 const LIMIT: f64 = 1e-10;

@@ -7,7 +7,7 @@ use quant::Format;
 
 use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
-use crate::guard::Side;
+use crate::tests::guard::Side;
 
 /// Adjacent to the guard page, on either side.
 const SIDES: [Side; 2] = [Side::End(0), Side::Start(0)];

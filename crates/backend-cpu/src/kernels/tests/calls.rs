@@ -7,11 +7,11 @@ use quant::Format;
 
 use super::super::Kernels;
 use crate::attention::{Attend, Heads};
-use crate::guard::{self, Guarded, Side};
 use crate::kv::Kv;
 use crate::packed::Packed;
 use crate::packed::activations::{Activations, Form};
 use crate::pool::Pool;
+use crate::tests::guard::{self, Guarded, Side};
 
 /// Calls kernels with all buffers on one side of a guard page.
 #[derive(Clone, Copy)]

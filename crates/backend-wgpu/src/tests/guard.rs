@@ -4,7 +4,6 @@
 use std::sync::Mutex;
 
 use crate::kernels::Kernel;
-use crate::lock::lock;
 
 /// Guard columns on both sides of a value; a multiple of 4.
 pub(crate) const MARGIN: usize = 4;
@@ -68,7 +67,7 @@ impl Guard {
         if self.sanitize == Sanitize::Writes {
             return source.to_owned();
         }
-        let mut arrays = lock(&self.arrays);
+        let mut arrays = self.arrays.lock().expect("no kernel is half instrumented");
         let mut checks = String::new();
         let mut names = Vec::new();
         for line in source.lines() {
@@ -107,7 +106,7 @@ impl Guard {
 
     /// The array and kernel with this ID.
     pub(crate) fn array(&self, index: u32) -> String {
-        lock(&self.arrays)[index as usize - 1].clone()
+        self.arrays.lock().expect("no kernel is half instrumented")[index as usize - 1].clone()
     }
 }
 

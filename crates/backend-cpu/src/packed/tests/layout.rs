@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use quant::*;
 use zerocopy::FromBytes;
 
-use super::floats::Float;
-use super::layout::{Factors, Kind, Layout};
-use super::{Packed, Scratch};
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{BYTES, LANES, Lanes, WithSimd};
+use crate::packed::floats::Float;
+use crate::packed::layout::{Factors, Kind, Layout};
+use crate::packed::{Packed, Scratch};
 use crate::pool::Pool;
 
 /// (rows, blocks), with whole and partial strips.
@@ -84,7 +84,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
             for s in (0..rows.div_ceil(LANES)).rev() {
                 for part in [0..blocks, blocks / 2..blocks, 0..blocks.div_ceil(2)] {
                     let (headers, packed) = mapped.blocks::<L, B, G>(lanes, s, part.clone(), &mut scratch);
-                    let mut unused = Scratch(Vec::new());
+                    let mut unused = Scratch::take();
                     let same =
                         (headers, packed) == in_memory.blocks::<L, B, G>(lanes, s, part.clone(), &mut unused);
                     assert!(
@@ -141,7 +141,7 @@ impl<F: Float> WithSimd for Floats<F> {
                 let packed = Packed::floats::<L, F>(lanes, &mut Pool::new(1), &bytes, [1, rows, cols]);
                 let in_memory = &packed.expect("enough memory")[0];
                 let mapped = Packed::mapped(bytes.clone().into(), rows, cols);
-                let (mut scratch, mut unused) = (Scratch::take(), Scratch(Vec::new()));
+                let (mut scratch, mut unused) = (Scratch::take(), Scratch::take());
                 for s in (0..rows.div_ceil(LANES)).rev() {
                     for part in [0..cols, cols / 2..cols, 0..cols / 2] {
                         let label = format!("{} [{rows}, {cols}], strip {s}, {part:?}", F::FORMAT);

@@ -6,14 +6,13 @@
 //! indices are recorded by instrumented kernels (`guard.rs`).
 
 use backend::{BoundProgram, PAGE, Step, StoreLayout};
-use graph::Rows;
 
 use crate::compile::{Blueprint, CANARY, Scratch};
 use crate::device::{Buffer, Device};
-use crate::guard::Guard;
 use crate::launch::StepShape;
 use crate::model::{Model, is_kv_f32};
 use crate::plan::{Attend, Experts, Pass, Plan};
+use crate::tests::guard::Guard;
 
 /// The pattern of unwritten words in `buffer`. The low bits differ by buffer, since a NaN that is computed from
 /// another one keeps its payload.
@@ -153,7 +152,8 @@ impl Sanitizer {
             let what = format!("{} of store {store}", ["keys", "values"][which]);
             let mut expected = before[i].clone();
             if written.contains(&store) {
-                let group = bound.graph().group_of(graph::StoreId::from_index(store));
+                let (id, _) = bound.graph().stores().nth(store).expect("a store of the graph");
+                let group = bound.graph().group_of(id);
                 for word in written_words(&self.layouts[store], &step, group, which) {
                     assert_ne!(after[word], unwritten(STORE), "{what}: word {word} was not written");
                     expected[word] = after[word];
@@ -229,10 +229,7 @@ impl Sanitizer {
     /// The values of a slot are written in full, and nothing else is.
     fn check_values(&self, bound: &BoundProgram, step: &Step, slot: usize, words: &[u32]) {
         let stride = self.plan.slots[slot].cols;
-        let rows = match self.plan.slots[slot].rows {
-            Rows::Step => step.tokens().len(),
-            Rows::Output => step.outputs().len(),
-        };
+        let rows = step.count(self.plan.slots[slot].rows);
         // By column: the value it belongs to, and whether it only pads a vector and may be zero.
         let mut owners = vec![None; stride];
         let made = self.plan.passes.iter().flat_map(Pass::makes);
