@@ -57,13 +57,22 @@ impl Builder {
     /// Declares weight `name` of the file, a matrix `[rows, cols]`.
     #[track_caller]
     pub fn weight(&mut self, name: impl Into<String>, rows: usize, cols: usize) -> WeightId {
-        self.declare(Weight::whole(name.into(), [1, rows, cols]))
+        self.weights(name, [1, rows, cols])
     }
 
     /// Declares weight `name` of the file, `count` matrices `[rows, cols]`.
     #[track_caller]
     pub fn weights(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
-        self.declare(Weight::whole(name.into(), [count, rows, cols]))
+        let name = name.into();
+        self.declare(Weight {
+            tensor: name.clone(),
+            name,
+            tensor_rows: rows,
+            range: 0..rows,
+            rows,
+            cols,
+            count,
+        })
     }
 
     /// Declares rows `range` of tensor `name`, a matrix `[rows, cols]` that fuses several weights.
@@ -71,12 +80,14 @@ impl Builder {
     pub fn weight_rows(
         &mut self,
         name: impl Into<String>,
-        rows: usize,
+        tensor_rows: usize,
         range: Range<usize>,
         cols: usize,
     ) -> WeightId {
-        assert!(range.start < range.end && range.end <= rows, "rows {range:?} of {rows}");
-        self.declare(Weight::part(name.into(), rows, range, cols))
+        assert!(range.start < range.end && range.end <= tensor_rows, "rows {range:?} of {tensor_rows}");
+        let (tensor, rows) = (name.into(), range.len());
+        let name = format!("{tensor}[{}..{}]", range.start, range.end);
+        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count: 1 })
     }
 
     #[track_caller]
@@ -107,19 +118,19 @@ impl Builder {
     /// The rows that a step passes as input: `[rows, cols]`.
     #[track_caller]
     pub fn input(&mut self, name: impl Into<ValueName>, cols: usize) -> ValueId {
-        self.push(name, Op::Input { cols })
+        self.op(name, Op::Input { cols })
     }
 
     /// The embeddings of the step's tokens: `[rows, table.cols]`.
     #[track_caller]
     pub fn embed(&mut self, name: impl Into<ValueName>, table: WeightId) -> ValueId {
-        self.push(name, Op::Embed { table })
+        self.op(name, Op::Embed { table })
     }
 
     /// `x` times the transpose of `weight`: `[rows, weight.rows]`.
     #[track_caller]
     pub fn linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.push(name, Op::Linear { x, weight })
+        self.op(name, Op::Linear { x, weight })
     }
 
     /// RMS norm over groups of `weight.cols` columns: `[rows, cols]`.
@@ -131,13 +142,13 @@ impl Builder {
         weight: WeightId,
         eps: f32,
     ) -> ValueId {
-        self.push(name, Op::RmsNorm { x, weight, eps })
+        self.op(name, Op::RmsNorm { x, weight, eps })
     }
 
     /// Rotary position embedding of each head of `x`: `[rows, cols]`.
     #[track_caller]
     pub fn rope(&mut self, name: impl Into<ValueName>, x: ValueId, rope: &Rope) -> ValueId {
-        self.push(name, Op::Rope { x, rope: *rope })
+        self.op(name, Op::Rope { x, rope: *rope })
     }
 
     /// Attention over `store`; first writes `kv`, if any, to it: `[rows, heads * v_dim]`.
@@ -151,7 +162,7 @@ impl Builder {
         heads: usize,
         scale: f32,
     ) -> ValueId {
-        self.push(name, Op::Attention { q, kv, store, heads, scale })
+        self.op(name, Op::Attention { q, kv, store, heads, scale })
     }
 
     /// `act(gate) * up`: `[rows, cols]`.
@@ -163,13 +174,13 @@ impl Builder {
         up: ValueId,
         act: Activation,
     ) -> ValueId {
-        self.push(name, Op::Gate { gate, up, act })
+        self.op(name, Op::Gate { gate, up, act })
     }
 
     /// Expert routing weights: `[rows, experts]`.
     #[track_caller]
     pub fn route(&mut self, name: impl Into<ValueName>, logits: ValueId, used: usize) -> ValueId {
-        self.push(name, Op::Route { logits, used })
+        self.op(name, Op::Route { logits, used })
     }
 
     /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
@@ -183,37 +194,43 @@ impl Builder {
         [gate, up, down]: [WeightId; 3],
         act: Activation,
     ) -> ValueId {
-        self.push(name, Op::Experts { x, routes, gate, up, down, act })
+        self.op(name, Op::Experts { x, routes, gate, up, down, act })
     }
 
     /// `factor * x`: `[rows, cols]`.
     #[track_caller]
     pub fn scale(&mut self, name: impl Into<ValueName>, x: ValueId, factor: f32) -> ValueId {
-        self.push(name, Op::Scale { x, factor })
+        self.op(name, Op::Scale { x, factor })
     }
 
     /// `a + b`: `[rows, cols]`.
     #[track_caller]
     pub fn add(&mut self, name: impl Into<ValueName>, a: ValueId, b: ValueId) -> ValueId {
-        self.push(name, Op::Add { a, b })
+        self.op(name, Op::Add { a, b })
     }
 
     /// `x` plus the vector `weight`: `[rows, cols]`.
     #[track_caller]
     pub fn add_bias(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
-        self.push(name, Op::AddBias { x, weight })
+        self.op(name, Op::AddBias { x, weight })
     }
 
     /// The output rows of `x`: `[outputs, cols]`.
     #[track_caller]
     pub fn output_rows(&mut self, name: impl Into<ValueName>, x: ValueId) -> ValueId {
-        self.push(name, Op::OutputRows { x })
+        self.op(name, Op::OutputRows { x })
     }
 
     /// Adds any operation whose operands belong to this builder, such as one copied from another graph.
     #[track_caller]
     pub fn op(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
-        self.push(name, op)
+        let (rows, cols) = op.shape(self);
+        let name = name.into().to_string();
+        let id = ValueId(self.values.len() as u32);
+        let taken = self.by_name.insert(name.clone(), id);
+        assert!(taken.is_none(), "the name `{name}` is already used");
+        self.values.push(Value { name, op, rows, cols, location: Location::caller() });
+        id
     }
 
     /// Marks `value` as the end of a layer, where the graph can be cut.
@@ -245,17 +262,6 @@ impl Builder {
     /// Whether an attention operation writes this store.
     pub(crate) fn is_written(&self, id: StoreId) -> bool {
         self.values.iter().any(|value| value.op.store() == Some((id, true)))
-    }
-
-    #[track_caller]
-    fn push(&mut self, name: impl Into<ValueName>, op: Op) -> ValueId {
-        let (rows, cols) = op.shape(self);
-        let name = name.into().to_string();
-        let id = ValueId(self.values.len() as u32);
-        let taken = self.by_name.insert(name.clone(), id);
-        assert!(taken.is_none(), "the name `{name}` is already used");
-        self.values.push(Value { name, op, rows, cols, location: Location::caller() });
-        id
     }
 }
 

@@ -32,11 +32,6 @@ impl WeightId {
 pub struct StoreId(pub(crate) u32);
 
 impl StoreId {
-    /// The store at this index of [`crate::Graph::stores`].
-    pub fn from_index(index: usize) -> StoreId {
-        StoreId(index as u32)
-    }
-
     /// The index in [`crate::Graph::stores`].
     pub fn index(self) -> usize {
         self.0 as usize

@@ -25,43 +25,21 @@ impl Activation {
     }
 }
 
-/// The operations. Shapes: an input `x` is `[rows, cols]`, a weight `w` is `[w.rows, w.cols]`.
+/// The operations. Unless the formula says otherwise, a value `x` is `[rows, cols]` and a weight `w` `[w.rows, w.cols]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the formulas explain the fields")]
 pub enum Op {
     /// Input rows of the step: the output of the previous part of a cut graph.
-    Input {
-        /// Columns.
-        cols: usize,
-    },
+    Input { cols: usize },
     /// Embedding lookup, the rows of `table` at the step's tokens: `[rows, table.cols]`.
-    Embed {
-        /// One row per token of the vocabulary.
-        table: WeightId,
-    },
+    Embed { table: WeightId },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
-    Linear {
-        /// `[rows, w.cols]`.
-        x: ValueId,
-        /// The weight matrix.
-        weight: WeightId,
-    },
+    Linear { x: ValueId, weight: WeightId },
     /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a whole row or one
-    /// head (Zhang and Sennrich 2019).
-    RmsNorm {
-        /// `[rows, groups * w.cols]`.
-        x: ValueId,
-        /// One row, as long as a group.
-        weight: WeightId,
-        /// Added to the mean square.
-        eps: f32,
-    },
-    /// Rotary position embedding of each head.
-    Rope {
-        /// `[rows, heads * head_dim]`.
-        x: ValueId,
-        /// Parameters.
-        rope: Rope,
-    },
+    /// head (Zhang and Sennrich 2019). The weight has one row.
+    RmsNorm { x: ValueId, weight: WeightId, eps: f32 },
+    /// Rotary position embedding of each head of `x`, `[rows, heads * head_dim]`.
+    Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
     /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
@@ -72,7 +50,6 @@ pub enum Op {
         /// Keys `[rows, store.heads * k_dim]` and values `[rows, store.heads * v_dim]`; `None` to reuse the store that
         /// an earlier attention operation wrote.
         kv: Option<[ValueId; 2]>,
-        /// The KV store.
         store: StoreId,
         /// Query heads, a multiple of `store.heads`.
         heads: usize,
@@ -80,65 +57,22 @@ pub enum Op {
         scale: f32,
     },
     /// `act(gate) * up` (Shazeer 2020).
-    Gate {
-        /// `[rows, cols]`.
-        gate: ValueId,
-        /// `[rows, cols]`.
-        up: ValueId,
-        /// Activation of the gate.
-        act: Activation,
-    },
+    Gate { gate: ValueId, up: ValueId, act: Activation },
     /// Routing weights of the experts: the softmax over the `used` largest logits of a row, 0 for all others (Jiang et
     /// al. 2024): `[rows, experts]`. Of equal logits, the lower index ranks first. NaN of either sign ranks above all;
     /// if the largest logit is NaN or infinite, the weights of all chosen experts are NaN.
-    Route {
-        /// `[rows, experts]`.
-        logits: ValueId,
-        /// Experts per row, at least 1 and at most all.
-        used: usize,
-    },
+    Route { logits: ValueId, used: usize },
     /// `y[r] = sum_e p[r][e] * down_e (act(gate_e x[r]) * up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
-    /// `[rows, down.rows]`.
-    Experts {
-        /// `[rows, gate.cols]`.
-        x: ValueId,
-        /// `p`, `[rows, experts]`.
-        routes: ValueId,
-        /// One matrix per expert.
-        gate: WeightId,
-        /// One matrix per expert.
-        up: WeightId,
-        /// One matrix per expert.
-        down: WeightId,
-        /// Activation of the gate.
-        act: Activation,
-    },
+    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert.
+    Experts { x: ValueId, routes: ValueId, gate: WeightId, up: WeightId, down: WeightId, act: Activation },
     /// `factor * x`.
-    Scale {
-        /// `[rows, cols]`.
-        x: ValueId,
-        /// The factor.
-        factor: f32,
-    },
+    Scale { x: ValueId, factor: f32 },
     /// `a + b`.
-    Add {
-        /// `[rows, cols]`.
-        a: ValueId,
-        /// `[rows, cols]`.
-        b: ValueId,
-    },
+    Add { a: ValueId, b: ValueId },
     /// `y[r][k] = x[r][k] + w[k]`.
-    AddBias {
-        /// `[rows, cols]`.
-        x: ValueId,
-        /// One row of `cols` values.
-        weight: WeightId,
-    },
+    AddBias { x: ValueId, weight: WeightId },
     /// Gathers the output rows: `[outputs, cols]`.
-    OutputRows {
-        /// `[rows, cols]`.
-        x: ValueId,
-    },
+    OutputRows { x: ValueId },
 }
 
 /// How an operation uses a weight; backends choose the storage format by role.
@@ -154,14 +88,12 @@ pub enum Role {
     Vector,
 }
 
-/// An operand of an operation.
+/// An operand of an operation: an input value, a weight with its role, or a KV store and whether the operation writes it.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "see above")]
 pub enum Operand<'a> {
-    /// An input value.
     Value(&'a mut ValueId),
-    /// A weight and its role.
     Weight(&'a mut WeightId, Role),
-    /// A KV store; the flag tells whether the operation writes it.
     Store(&'a mut StoreId, bool),
 }
 

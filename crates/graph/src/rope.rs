@@ -1,4 +1,4 @@
-//! Rotary position embedding: its parameters, and the angles and magnitude that follow from them.
+//! Parameters of rotary position embedding, and the frequencies, sines and cosines that follow from them.
 
 use std::fmt;
 
@@ -27,9 +27,9 @@ pub struct Rope {
     pub theta: f32,
     /// Frequency scale: `1 / factor` with scaling for longer contexts, otherwise 1.
     pub scale: f32,
-    /// The pairs that `scale` leaves alone; `None` scales all.
+    /// The pairs that are not scaled; `None` scales all.
     pub yarn: Option<Yarn>,
-    /// Factor of the rotated columns, usually 1.
+    /// Multiplies the rotated columns; usually 1.
     pub magnitude: f32,
     /// Frequency divisors, one per pair.
     pub factors: Option<WeightId>,
@@ -37,22 +37,21 @@ pub struct Rope {
     pub long_factors: Option<LongFactors>,
 }
 
-/// Frequency interpolation by parts (YaRN, Peng et al. 2023): pairs up to `low` keep their frequency, pairs from `high` on
-/// are scaled, and a linear ramp joins them.
+/// Frequency interpolation by parts (YaRN, Peng et al. 2023): pairs up to `low` are not scaled, pairs from `high` on are
+/// scaled by [`Rope::scale`], with a linear ramp in between.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "see above")]
 pub struct Yarn {
-    /// The last pair that is not scaled.
     pub low: f32,
-    /// The first pair that is scaled by all of [`Rope::scale`].
     pub high: f32,
-    /// How much of this applies: 1, or less down to 0, which scales all pairs.
+    /// Strength of the correction, from 0 (all pairs are scaled) to 1.
     pub ext_factor: f32,
 }
 
 /// Frequency divisors for long contexts (LongRoPE, Ding et al. 2024).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LongFactors {
-    /// Positions of the longest context that does without them.
+    /// They apply to contexts longer than this.
     pub original_context: usize,
     /// One per pair.
     pub factors: WeightId,
@@ -80,8 +79,8 @@ impl Rope {
         long.map(|long| long.factors).or(self.factors)
     }
 
-    /// Radians per position of each pair: `theta^(-2i/dims) / factors[i] * (scale + (1 - scale) * unscaled[i])`, where
-    /// `unscaled` is the share that YaRN does not scale, 0 without YaRN.
+    /// Radians per position of each pair: `theta^(-2i/dims) / factors[i] * (scale + (1 - scale) * unscaled[i])`;
+    /// `unscaled` is YaRN's share of the original frequency, 0 without YaRN.
     pub fn frequencies(&self, factors: Option<&[f32]>) -> Vec<f64> {
         let scale = f64::from(self.scale);
         let frequency = |i: usize| {
@@ -93,7 +92,7 @@ impl Rope {
         (0..self.dims / 2).map(frequency).collect()
     }
 
-    /// What a pair of this frequency is rotated by at a position: `magnitude` times cosine and sine of the angle.
+    /// Cosine and sine of a pair's angle at a position, times `magnitude`.
     pub fn cos_sin(&self, position: usize, frequency: f64) -> [f64; 2] {
         let (sin, cos) = (position as f64 * frequency).sin_cos();
         [cos, sin].map(|value| f64::from(self.magnitude) * value)
@@ -101,7 +100,7 @@ impl Rope {
 }
 
 impl Yarn {
-    /// The share of pair `i`'s frequency that is not scaled, 0 to 1.
+    /// The share of the original frequency of pair `i`, 0 to 1.
     fn unscaled(&self, i: usize) -> f64 {
         let [low, high, ext_factor] = [self.low, self.high, self.ext_factor].map(f64::from);
         let scaled = (i as f64 - low) / (high - low).max(1e-3);

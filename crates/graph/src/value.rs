@@ -27,18 +27,6 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// A whole tensor.
-    pub(crate) fn whole(tensor: String, [count, rows, cols]: [usize; 3]) -> Weight {
-        Weight { name: tensor.clone(), tensor, tensor_rows: rows, range: 0..rows, rows, cols, count }
-    }
-
-    /// A row range of a two-dimensional tensor.
-    pub(crate) fn part(tensor: String, tensor_rows: usize, range: Range<usize>, cols: usize) -> Weight {
-        let name = format!("{tensor}[{}..{}]", range.start, range.end);
-        let rows = range.len();
-        Weight { name, tensor, tensor_rows, range, rows, cols, count: 1 }
-    }
-
     /// The tensor's shape as the file lists it, fastest dimension first, without trailing ones.
     pub fn tensor_shape(&self) -> Vec<usize> {
         let mut shape = vec![self.cols, self.tensor_rows, self.count];

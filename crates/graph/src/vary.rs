@@ -1,11 +1,10 @@
-//! What of an operation may be other than it is: its numbers and its choices.
-//!
-//! A diagnosis of a wrong result tries these beside the operands ([`Op::operands`]).
+//! The numbers and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
+//! these, besides the operands ([`Op::operands`]).
 
 use crate::{Activation, Graph, Op, Pairing, Rope};
 
 impl Op {
-    /// Shows `each` its numeric parameters and what they are called.
+    /// Calls `each` for every numeric parameter, with its name.
     pub fn numbers(&mut self, mut each: impl FnMut(&'static str, &mut f32)) {
         match self {
             Op::RmsNorm { eps, .. } => each("eps", eps),
@@ -27,7 +26,7 @@ impl Op {
         }
     }
 
-    /// The operations that differ from it, a part of `graph`, in one choice: the other pairing, another activation.
+    /// The operations that differ in one choice, such as the RoPE pairing or the activation. `graph` has the operands.
     pub fn variants(&self, graph: &Graph) -> Vec<Op> {
         match *self {
             Op::Rope { x, rope } => {
@@ -35,7 +34,7 @@ impl Op {
                     Pairing::Interleaved => Pairing::Halves,
                     Pairing::Halves => Pairing::Interleaved,
                 };
-                // Factors are one a pair, so they do not fit other dimensions.
+                // The factors, one per pair, do not fit other dimensions.
                 let dims = if rope.dims == rope.head_dim { rope.dims / 4 * 2 } else { rope.head_dim };
                 let ropes = [
                     Rope { pairing, ..rope },
@@ -46,9 +45,9 @@ impl Op {
                 let others = ropes.into_iter().filter(|other| other.dims > 0 && *other != rope);
                 others.map(|rope| Op::Rope { x, rope }).collect()
             }
-            Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: act.other() }],
+            Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: other(act) }],
             Op::Experts { x, routes, gate, up, down, act } => {
-                vec![Op::Experts { x, routes, gate, up, down, act: act.other() }]
+                vec![Op::Experts { x, routes, gate, up, down, act: other(act) }]
             }
             Op::Route { logits, used } => {
                 let experts = graph.value(logits).cols;
@@ -87,11 +86,9 @@ impl Op {
     }
 }
 
-impl Activation {
-    fn other(self) -> Activation {
-        match self {
-            Activation::Silu => Activation::GeluTanh,
-            Activation::GeluTanh => Activation::Silu,
-        }
+fn other(act: Activation) -> Activation {
+    match act {
+        Activation::Silu => Activation::GeluTanh,
+        Activation::GeluTanh => Activation::Silu,
     }
 }

@@ -32,7 +32,7 @@ impl Config {
             return Err(keys.bad("block_count", block_count, expected));
         }
         Ok(Config {
-            architecture: keys.architecture(),
+            architecture: keys.architecture,
             context_length: keys.size("context_length", "the context length of the model in training")?,
             embedding_length: keys.size("embedding_length", "the hidden size of the model")?,
             block_count,

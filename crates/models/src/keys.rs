@@ -17,7 +17,7 @@ const HARMLESS: [&str; 4] = [
 
 /// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that
 /// do not read the key.
-const NEUTRAL: [(&str, f32, &str); 25] = [
+const NEUTRAL: [(&str, f32, &str); 30] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),
     ("expert_shared_count", 0.0, "a shared expert"),
@@ -43,10 +43,6 @@ const NEUTRAL: [(&str, f32, &str); 25] = [
     ("residual_scale", 1.0, "scaling of residuals"),
     ("use_parallel_residual", 0.0, "a parallel residual"),
     ("pooling_type", 0.0, "pooling of embeddings"),
-];
-
-/// The same for RoPE.
-const NEUTRAL_ROPE: [(&str, f32, &str); 5] = [
     ("rope.scaling.yarn_log_multiplier", 0.0, "YaRN scaling"),
     ("rope.scaling.yarn_ext_factor", 0.0, "YaRN scaling"),
     ("rope.scaling.yarn_attn_factor", 1.0, "an attention factor of YaRN beside rope.scaling.attn_factor"),
@@ -60,7 +56,7 @@ const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 /// Reads the keys of an architecture and records which were read.
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
-    architecture: &'static str,
+    pub(crate) architecture: &'static str,
     /// Keys that do not affect this family.
     harmless: &'static [&'static str],
     /// Keys read so far, with their values or defaults.
@@ -76,11 +72,6 @@ impl<'a> Keys<'a> {
         Keys { metadata, architecture, harmless, read: Vec::new() }
     }
 
-    /// The prefix of the keys.
-    pub(crate) fn architecture(&self) -> &'static str {
-        self.architecture
-    }
-
     fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.architecture)
     }
@@ -90,7 +81,6 @@ impl<'a> Keys<'a> {
         self.metadata.contains(&self.key(name))
     }
 
-    /// The error of a key with an invalid value.
     pub(crate) fn bad(&self, name: &str, found: impl ToString, expected: impl Into<String>) -> Error {
         Error::BadValue { key: self.key(name), found: found.to_string(), expected: expected.into() }
     }
@@ -100,7 +90,7 @@ impl<'a> Keys<'a> {
         Error::MissingKey { key: self.key(name), what }
     }
 
-    /// Takes note of a key that was read, and its value or default.
+    /// Records that a key was read, with its value or default.
     pub(crate) fn mark(&mut self, name: &'static str, value: impl Into<Value>) {
         self.read.push((name, value.into()));
     }
@@ -114,7 +104,6 @@ impl<'a> Keys<'a> {
         Ok(size)
     }
 
-    /// Reads a positive size, with a default.
     pub(crate) fn size_or(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
         if self.has(name) {
             return self.size(name, "");
@@ -125,11 +114,11 @@ impl<'a> Keys<'a> {
 
     /// Reads a size that may be 0, which is also the default.
     pub(crate) fn count(&mut self, name: &'static str) -> Result<usize, Error> {
-        let is_none = self.metadata.u32(&self.key(name))?.unwrap_or(0) == 0;
-        if is_none {
-            self.mark(name, 0u32);
+        if self.metadata.u32(&self.key(name))?.unwrap_or(0) > 0 {
+            return self.size(name, "");
         }
-        if is_none { Ok(0) } else { self.size(name, "") }
+        self.mark(name, 0u32);
+        Ok(0)
     }
 
     /// Reads a positive size per layer: one value for all layers, or an array.
@@ -152,7 +141,6 @@ impl<'a> Keys<'a> {
         Ok(sizes)
     }
 
-    /// Reads a positive size per layer, with a default.
     pub(crate) fn sizes_or(&mut self, name: &'static str, default: &[usize]) -> Result<Vec<usize>, Error> {
         if self.has(name) {
             return self.sizes(name, "", default.len());
@@ -191,7 +179,6 @@ impl<'a> Keys<'a> {
         Ok(found)
     }
 
-    /// Reads an optional float.
     pub(crate) fn float(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         let found = self.metadata.f32(&self.key(name))?;
         if let Some(value) = found {
@@ -200,7 +187,6 @@ impl<'a> Keys<'a> {
         Ok(found)
     }
 
-    /// Reads a float, with a default.
     pub(crate) fn float_or(&mut self, name: &'static str, default: f32) -> Result<f32, Error> {
         if !self.has(name) {
             self.mark(name, default);
@@ -222,7 +208,6 @@ impl<'a> Keys<'a> {
         Ok(value)
     }
 
-    /// Reads the RMS norm epsilon.
     pub(crate) fn rms_epsilon(&mut self) -> Result<f32, Error> {
         let name = "attention.layer_norm_rms_epsilon";
         let found = self.float(name)?;
@@ -233,29 +218,21 @@ impl<'a> Keys<'a> {
         Ok(epsilon)
     }
 
-    /// Reads the vocabulary size.
     pub(crate) fn vocab_size(&mut self) -> Result<usize, Error> {
         let key = "tokenizer.ggml.tokens";
         let Some(tokens) = self.metadata.strings(key)? else {
             let what = "the vocabulary size, because tokenizer.ggml.tokens is missing too";
             return self.size("vocab_size", what);
         };
-        match tokens.len() {
-            0 => {
-                let (key, found, expected) = (key.to_owned(), "empty".into(), "the vocabulary".into());
-                Err(Error::BadValue { key, found, expected })
-            }
-            tokens => {
-                self.mark("vocab_size", u32::try_from(tokens).unwrap_or(u32::MAX));
-                Ok(tokens)
-            }
+        if tokens.is_empty() {
+            let (key, found, expected) = (key.to_owned(), "empty".into(), "the vocabulary".into());
+            return Err(Error::BadValue { key, found, expected });
         }
+        self.mark("vocab_size", u32::try_from(tokens.len()).unwrap_or(u32::MAX));
+        Ok(tokens.len())
     }
 
-    /// Returns all keys read, with their values.
-    ///
-    /// # Errors
-    /// If the file has a key of the architecture that was not read and is not known to be harmless.
+    /// Returns all keys read, with their values. A key of the architecture that was not read must be known to be harmless.
     pub(crate) fn finish(self) -> Result<Vec<(&'static str, Value)>, Error> {
         let namespace = self.key("");
         let ours = self.metadata.iter();
@@ -264,8 +241,7 @@ impl<'a> Keys<'a> {
             let is_known = self.read.iter().any(|(read, _)| *read == name)
                 || HARMLESS.contains(&name)
                 || self.harmless.contains(&name);
-            let mut neutral = NEUTRAL.iter().chain(&NEUTRAL_ROPE);
-            let refused = match neutral.find(|(neutral, _, _)| *neutral == name) {
+            let refused = match NEUTRAL.iter().find(|(neutral, _, _)| *neutral == name) {
                 _ if is_known => None,
                 Some((_, neutral, what)) => (number(value) != Some(*neutral)).then_some(*what),
                 None if name == "tensor_data_layout" => {
@@ -296,7 +272,6 @@ impl<'a> Keys<'a> {
         self.bad(name, found, format!("one value for each of the {layers} layers"))
     }
 
-    /// An unsupported value of a key.
     pub(crate) fn unsupported(&self, name: &str, found: String, what: &'static str) -> Error {
         // The name is untrusted: it may be long or contain control characters.
         let key = self.key(quoted(name).trim_matches('"'));
@@ -304,7 +279,6 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Converts a boolean or number to f32.
 fn number(value: &Value) -> Option<f32> {
     match *value {
         Value::Bool(v) => Some(f32::from(u8::from(v))),

@@ -91,7 +91,7 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
 fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>) -> Result<Model, Error> {
     let mut keys = Keys::new(metadata, family.name(), family.harmless());
     let mut config = Config::read(&mut keys, has)?;
-    let graph = family.graph(&config, &mut keys, has)?;
+    let graph = (family.graph)(&config, &mut keys, has)?;
     config.hyper_parameters = keys.finish()?;
     Ok(Model { config, graph })
 }

@@ -30,7 +30,6 @@ pub(crate) struct Linear {
 }
 
 impl<'a> GraphContext<'a> {
-    /// An empty graph.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
         GraphContext { g: Builder::new(), c, eps, has, in_layers: HashMap::new(), token_embd: None }
     }
@@ -40,7 +39,6 @@ impl<'a> GraphContext<'a> {
         self.c.embedding_length
     }
 
-    /// Whether the file has the tensor.
     pub(crate) fn has(&self, name: &str) -> bool {
         (self.has)(name)
     }

@@ -1,5 +1,4 @@
-//! Rotary position embedding as the metadata describe it, with scaling for contexts longer than the original one. Keys
-//! and defaults are those of llama.cpp.
+//! Rotary position embedding, with scaling for contexts longer than the original one. Keys and defaults are llama.cpp's.
 
 use gguf::Value;
 use graph::{LongFactors, Pairing, Rope, Yarn};
@@ -7,18 +6,18 @@ use graph::{LongFactors, Pairing, Rope, Yarn};
 use super::{Attention, GraphContext};
 use crate::{Config, Error, Keys};
 
-/// A kind of scaling that `rope.scaling.type` names.
+/// A value of `rope.scaling.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scaling {
     /// All frequencies are divided by a factor (Chen et al. 2023).
     Linear,
     /// Low frequencies are divided by a factor (Peng et al. 2023).
     Yarn,
-    /// Each frequency has a divisor, another one in long contexts (Ding et al. 2024).
+    /// Each frequency has its own divisor, and a different one in long contexts (Ding et al. 2024).
     LongRope,
 }
 
-/// The kinds of scaling that need no tensors.
+/// The kinds of scaling without tensors.
 pub(crate) const LINEAR_OR_YARN: &[Scaling] = &[Scaling::Linear, Scaling::Yarn];
 
 impl Scaling {
@@ -31,7 +30,7 @@ impl Scaling {
     }
 }
 
-/// RoPE of heads of `head_dim` columns, scaled in one of the `supported` ways; with LongRoPE the original context, too.
+/// Reads RoPE for heads of `head_dim` columns with `supported` scaling; and with LongRoPE the original context.
 pub(super) fn read(
     c: &Config,
     keys: &mut Keys<'_>,
@@ -56,7 +55,7 @@ pub(super) fn read(
 }
 
 impl Attention {
-    /// Adds the frequency divisors that the file has, and must have for LongRoPE.
+    /// Adds the file's frequency divisors. LongRoPE requires them.
     pub(crate) fn add_rope_factors(&mut self, ctx: &mut GraphContext<'_>) {
         let pairs = self.rope.dims / 2;
         if let Some(original_context) = self.long_rope {
@@ -69,8 +68,8 @@ impl Attention {
     }
 }
 
-/// The kind of scaling and its factor, 1 without any. Scaling is linear unless a type says otherwise, by the factor of the
-/// new key or the old one; a factor of 0 is none.
+/// The kind of scaling, by default linear, and its factor: that of the new key, or else of the old one. A factor of 0
+/// means 1.
 fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling>, f32), Error> {
     let name = "rope.scaling.type";
     let kind = keys.string(name)?.unwrap_or("linear").to_owned();
@@ -97,14 +96,14 @@ fn scaling(keys: &mut Keys<'_>, supported: &[Scaling]) -> Result<(Option<Scaling
     Ok((Some(scaling), factor))
 }
 
-/// Positions that the model was trained on before its context was made longer.
+/// The training context before it was extended.
 fn original_context(c: &Config, keys: &mut Keys<'_>) -> Result<usize, Error> {
     let context = keys.count("rope.scaling.original_context_length")?;
     Ok(if context == 0 { c.context_length } else { context })
 }
 
-/// `rope` with YaRN. It does not scale pairs that rotate more than `beta_fast` times within the original context, scales
-/// those that rotate less than `beta_slow` times, and makes queries and keys larger, so that attention stays as sharp.
+/// Adds YaRN to `rope`. Pairs that rotate more than `beta_fast` times within the original context are not scaled, those
+/// that rotate less than `beta_slow` times are. Queries and keys are multiplied, so that attention stays as sharp.
 fn yarn(c: &Config, keys: &mut Keys<'_>, rope: Rope, factor: f32) -> Result<Rope, Error> {
     let context = original_context(c, keys)? as f64;
     let fast = keys.positive_or("rope.scaling.yarn_beta_fast", 32.0)?;

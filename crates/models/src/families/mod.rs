@@ -12,17 +12,15 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
-/// All supported families.
 static FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen3moe::FAMILY, gemma3::FAMILY];
 
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]
 pub struct Family {
     name: &'static str,
-    /// Keys that occur in files of the family and do not affect the computation.
     harmless: &'static [&'static str],
     /// Builds the graph from tokens to logits and reads all keys that it depends on.
-    graph: Build,
+    pub(crate) graph: Build,
 }
 
 type Build = fn(&Config, &mut Keys<'_>, Tensors<'_>) -> Result<Graph, Error>;
@@ -52,15 +50,6 @@ impl Family {
     /// computation.
     pub fn harmless(&self) -> &'static [&'static str] {
         self.harmless
-    }
-
-    pub(crate) fn graph(
-        &self,
-        c: &Config,
-        keys: &mut Keys<'_>,
-        tensors: Tensors<'_>,
-    ) -> Result<Graph, Error> {
-        (self.graph)(c, keys, tensors)
     }
 }
 
