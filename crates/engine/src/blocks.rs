@@ -1,6 +1,6 @@
 //! The block manager: free pages of each group of stores, and the caches of idle sequences.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,13 +17,6 @@ use crate::ids::SequenceId;
 pub(crate) struct Cache {
     pub(crate) tokens: Vec<u32>,
     pub(crate) tables: Arc<[BlockTable]>,
-}
-
-/// The cache of a sequence that no request uses, retained for a later one.
-#[derive(Debug)]
-struct Idle {
-    sequence: SequenceId,
-    cache: Cache,
 }
 
 /// The pages of one group.
@@ -53,35 +46,29 @@ impl Pool {
 pub(crate) struct Demand {
     /// End of the positions, in groups without a window.
     pub(crate) all: usize,
-    /// End of the positions in groups with a window: those of the next step only, since older pages are released in
-    /// between.
+    /// End of the positions in groups with a window, after the next step: older pages are released in between.
     pub(crate) next: usize,
 }
 
-/// All pages but those of running requests. Free pages are handed out first; then idle sequences are evicted, least
-/// recently used first.
+/// The pages that no running request has. Free pages are used first; then idle sequences are evicted, least recently
+/// used first.
 #[derive(Debug)]
 pub(crate) struct BlockManager {
     pools: Vec<Pool>,
-    /// Least recently used first.
-    idle: BTreeMap<u64, Idle>,
-    /// Keys of `idle`.
-    by_sequence: HashMap<SequenceId, u64>,
-    next_key: u64,
+    /// Caches of sequences that no request uses, retained for a later one. Least recently used first.
+    idle: VecDeque<(SequenceId, Cache)>,
 }
 
 impl BlockManager {
-    /// A manager of these groups, each with its number of pages.
+    /// A manager of groups, each with its number of pages.
     pub(crate) fn new(groups: &[(Group, usize)]) -> BlockManager {
         let pool = |&(group, pages): &(Group, usize)| {
             let end = u32::try_from(pages).unwrap_or(u32::MAX);
             Pool { group, unused: 0..end, free: Vec::new(), idle: 0 }
         };
-        let pools = groups.iter().map(pool).collect();
-        BlockManager { pools, idle: BTreeMap::new(), by_sequence: HashMap::new(), next_key: 0 }
+        BlockManager { pools: groups.iter().map(pool).collect(), idle: VecDeque::new() }
     }
 
-    /// Empty block tables.
     pub(crate) fn no_tables(&self) -> Arc<[BlockTable]> {
         vec![BlockTable::default(); self.pools.len()].into()
     }
@@ -112,7 +99,7 @@ impl BlockManager {
         for (i, table) in Arc::make_mut(tables).iter_mut().enumerate() {
             let missing = missing(&self.pools[i], table);
             while self.pools[i].free() < missing {
-                self.evict();
+                self.release_idle(0);
             }
             table.pages.extend(self.pools[i].take(missing));
         }
@@ -151,15 +138,13 @@ impl BlockManager {
         for (pool, table) in self.pools.iter_mut().zip(cache.tables.iter()) {
             pool.idle += table.pages.len();
         }
-        self.by_sequence.insert(sequence, self.next_key);
-        self.idle.insert(self.next_key, Idle { sequence, cache });
-        self.next_key += 1;
+        self.idle.push_back((sequence, cache));
     }
 
     /// Releases the cache retained for `sequence`.
     pub(crate) fn forget(&mut self, sequence: SequenceId) {
-        if let Some(key) = self.by_sequence.get(&sequence) {
-            self.free_idle(*key);
+        if let Some(index) = self.position(sequence) {
+            self.release_idle(index);
         }
     }
 
@@ -167,7 +152,7 @@ impl BlockManager {
     ///
     /// The windows before the next position must be complete; otherwise nothing is reused.
     pub(crate) fn reuse(&mut self, sequence: SequenceId, tokens: &[u32], max: usize) -> Cache {
-        let retained = self.by_sequence.get(&sequence).copied().and_then(|key| self.take_idle(key));
+        let retained = self.position(sequence).and_then(|index| self.take_idle(index));
         let Some(mut cache) = retained else { return self.empty() };
         let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
         let has_window =
@@ -178,20 +163,22 @@ impl BlockManager {
         cache
     }
 
-    /// An empty cache.
     pub(crate) fn empty(&self) -> Cache {
         Cache { tokens: Vec::new(), tables: self.no_tables() }
     }
 
     /// Tokens retained for `sequence`.
     pub(crate) fn retained(&self, sequence: SequenceId) -> usize {
-        let idle = self.by_sequence.get(&sequence).and_then(|key| self.idle.get(key));
-        idle.map_or(0, |idle| idle.cache.tokens.len())
+        self.position(sequence).map_or(0, |index| self.idle[index].1.tokens.len())
+    }
+
+    fn position(&self, sequence: SequenceId) -> Option<usize> {
+        self.idle.iter().position(|(idle, _)| *idle == sequence)
     }
 
     /// Block tables of idle sequences, for consistency checks.
     pub(crate) fn idle(&self) -> impl Iterator<Item = &[BlockTable]> {
-        self.idle.values().map(|idle| &*idle.cache.tables)
+        self.idle.iter().map(|(_, cache)| &*cache.tables)
     }
 
     /// Releases the pages past the tokens of `cache`.
@@ -206,22 +193,14 @@ impl BlockManager {
         }
     }
 
-    /// Evicts the least recently used idle sequence.
-    fn evict(&mut self) {
-        if let Some(key) = self.idle.keys().next() {
-            self.free_idle(*key);
-        }
-    }
-
-    fn free_idle(&mut self, key: u64) {
-        if let Some(mut cache) = self.take_idle(key) {
+    fn release_idle(&mut self, index: usize) {
+        if let Some(mut cache) = self.take_idle(index) {
             self.release(&mut cache.tables);
         }
     }
 
-    fn take_idle(&mut self, key: u64) -> Option<Cache> {
-        let Idle { sequence, cache } = self.idle.remove(&key)?;
-        self.by_sequence.remove(&sequence);
+    fn take_idle(&mut self, index: usize) -> Option<Cache> {
+        let (_, cache) = self.idle.remove(index)?;
         for (pool, table) in self.pools.iter_mut().zip(cache.tables.iter()) {
             pool.idle -= table.pages.len();
         }

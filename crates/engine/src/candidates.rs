@@ -1,8 +1,7 @@
-//! The tokens that may come next, and the filters that thin them out.
+//! The candidates for the next token, and filters on them.
 //!
-//! Each filter keeps the set of tokens that llama.cpp's sampler of that name keeps. Orders are total
-//! (ties go to the lower id), so that nothing depends on how a sort treats equal elements, and sums
-//! are in `f64`.
+//! Each filter keeps the same tokens as llama.cpp's sampler of that name. Orders are total (the lower id first among
+//! equals), so that no result depends on how a sort treats equal elements, and sums are in `f64`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -14,14 +13,14 @@ pub(crate) struct Candidate {
     pub(crate) logit: f32,
 }
 
-/// Gathers the `k` most probable of `all`, best first; 0 gathers all as they come.
+/// Collects the `k` most probable of `all`, best first; with 0 all, in their order.
 pub(crate) fn top_k(all: impl Iterator<Item = Candidate>, k: usize, kept: &mut Vec<Candidate>) {
     kept.clear();
     if k == 0 {
         kept.extend(all);
         return;
     }
-    // Nearly all candidates fall to one comparison with the worst that was kept at the last cut.
+    // One comparison with the worst candidate of the last cut rejects nearly all.
     let room = k.saturating_mul(4).max(256);
     let mut least = f32::NEG_INFINITY;
     for candidate in all {
@@ -39,22 +38,20 @@ pub(crate) fn top_k(all: impl Iterator<Item = Candidate>, k: usize, kept: &mut V
     kept.truncate(k);
 }
 
-/// The most probable first, the lower id of equals first.
+/// Most probable first, the lower id first among equals.
 fn falling(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal).then(a.id.cmp(&b.id))
 }
 
-/// Sorts the most probable first.
 pub(crate) fn sort_by_logit(candidates: &mut [Candidate]) {
     candidates.sort_unstable_by(falling);
 }
 
-/// The most probable.
 pub(crate) fn best(candidates: &[Candidate]) -> Option<u32> {
     candidates.iter().min_by(|a, b| falling(a, b)).map(|candidate| candidate.id)
 }
 
-/// Changes the logits of the tokens in `of`; what becomes infinite is made finite, so that no token is ruled out.
+/// Modifies the logits of the tokens in `of`. Infinite results are clamped, so that no token is ruled out.
 pub(crate) fn change<T>(candidates: &mut [Candidate], of: &HashMap<u32, T>, by: impl Fn(f32, &T) -> f32) {
     let change = |candidate: &mut Candidate, of: &T| {
         candidate.logit = by(candidate.logit, of).clamp(f32::MIN, f32::MAX);
@@ -83,7 +80,7 @@ pub(crate) fn top_n_sigma(candidates: &mut Vec<Candidate>, n: f32) {
     candidates.retain(|candidate| f64::from(candidate.logit) >= least);
 }
 
-/// Of those with a probability of at least `threshold`, keeps only the least probable (XTC).
+/// Drops the tokens with a probability of at least `threshold`, except the least probable of them (XTC).
 pub(crate) fn exclude_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
     sort_by_logit(candidates);
     let (weights, total) = weights(candidates);
@@ -91,9 +88,8 @@ pub(crate) fn exclude_top_choices(candidates: &mut Vec<Candidate>, threshold: f3
     candidates.drain(..top.saturating_sub(1));
 }
 
-/// Divides the logits by the temperature, after the largest was taken from them. With a range above 0 it goes from
-/// `temperature - range` to `temperature + range` as the entropy, relative to the largest possible, to the `exponent`
-/// goes from 0 to 1.
+/// Subtracts the largest logit and divides by the temperature. With a range above 0, the temperature grows from
+/// `temperature - range` to `temperature + range` with the normalised entropy to the power of `exponent`.
 pub(crate) fn temperature(candidates: &mut Vec<Candidate>, [temperature, range, exponent]: [f64; 3]) {
     if candidates.len() <= 1 {
         return;
@@ -115,18 +111,14 @@ pub(crate) fn temperature(candidates: &mut Vec<Candidate>, [temperature, range, 
     candidates.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
 }
 
-/// The probability of a token.
 pub(crate) fn probability(candidates: &[Candidate], id: u32) -> f64 {
     let (weights, total) = weights(candidates);
     let found = candidates.iter().zip(weights).find(|(candidate, _)| candidate.id == id);
     found.map_or(0.0, |(_, weight)| weight / total)
 }
 
-/// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020); 1 keeps all.
+/// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020).
 pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
-    if p >= 1.0 {
-        return;
-    }
     let (weights, total) = weights(candidates);
     let rank = candidates.iter().map(|candidate| -f64::from(candidate.logit));
     let enough = f64::from(p) * total;
@@ -134,11 +126,8 @@ pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
 }
 
 /// Keeps those whose surprise `-ln p` is nearest to the entropy, until their probabilities together
-/// exceed `p` (Meister et al. 2023, locally typical sampling); 1 keeps all.
+/// exceed `p` (Meister et al. 2023, locally typical sampling).
 pub(crate) fn typical_p(candidates: &mut Vec<Candidate>, p: f32) {
-    if p >= 1.0 {
-        return;
-    }
     let (weights, total) = weights(candidates);
     let surprise: Vec<f64> = weights.iter().map(|weight| -(weight / total).ln()).collect();
     let possible = surprise.iter().zip(&weights).filter(|(surprise, _)| surprise.is_finite());
@@ -148,19 +137,15 @@ pub(crate) fn typical_p(candidates: &mut Vec<Candidate>, p: f32) {
     keep_until(candidates, rank.zip(weights).collect(), |sum| sum > enough);
 }
 
-/// Keeps those at least `p` times as probable as the most probable one; 0 keeps all.
+/// Keeps those at least `p` times as probable as the most probable one.
 pub(crate) fn min_p(candidates: &mut Vec<Candidate>, p: f32) {
-    if p <= 0.0 {
-        return;
-    }
-    let best = best_logit(candidates);
-    let least = best + p.min(1.0).ln();
+    let least = best_logit(candidates) + p.ln();
     candidates.retain(|candidate| candidate.logit >= least);
 }
 
 /// Draws a token with probability proportional to `exp(logit)`; `u` is from `[0, 1)`.
 ///
-/// The tokens are laid out by id, so `u` names the same token whatever the filters did before.
+/// Tokens are in the order of their ids, so that `u` selects the same token in whatever order the filters left them.
 pub(crate) fn draw(candidates: &mut [Candidate], u: f64) -> Option<u32> {
     candidates.sort_unstable_by_key(|candidate| candidate.id);
     let best = f64::from(best_logit(candidates));
@@ -194,18 +179,11 @@ fn best_logit(candidates: &[Candidate]) -> f32 {
 }
 
 /// Keeps the candidates of lowest rank, up to the first at which the sum of weights is `enough`.
-/// `ranks` holds the rank and weight of each.
-///
-/// Few are kept as a rule, so only a growing front of the list is sorted.
+/// `ranks` holds the rank and weight of each. Usually few are kept, so only a growing front of the list is sorted.
 fn keep_until(candidates: &mut Vec<Candidate>, ranks: Vec<(f64, f64)>, enough: impl Fn(f64) -> bool) {
-    let mut ranked: Vec<(f64, f64, Candidate)> = ranks
-        .into_iter()
-        .zip(&*candidates)
-        .map(|((rank, weight), &candidate)| (rank, weight, candidate))
-        .collect();
-    candidates.clear();
-    let order =
-        |a: &(f64, f64, Candidate), b: &(f64, f64, Candidate)| a.0.total_cmp(&b.0).then(a.2.id.cmp(&b.2.id));
+    type Ranked = ((f64, f64), Candidate);
+    let mut ranked: Vec<Ranked> = ranks.into_iter().zip(candidates.drain(..)).collect();
+    let order = |(a, x): &Ranked, (b, y): &Ranked| a.0.total_cmp(&b.0).then(x.id.cmp(&y.id));
     let (mut rest, mut front, mut sum) = (&mut *ranked, 128, 0.0);
     while !rest.is_empty() {
         let take = front.min(rest.len());
@@ -214,7 +192,7 @@ fn keep_until(candidates: &mut Vec<Candidate>, ranks: Vec<(f64, f64)>, enough: i
         }
         let (sorted, others) = rest.split_at_mut(take);
         sorted.sort_unstable_by(order);
-        for (_, weight, candidate) in sorted {
+        for ((_, weight), candidate) in sorted {
             candidates.push(*candidate);
             sum += *weight;
             if enough(sum) {

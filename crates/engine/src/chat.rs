@@ -41,14 +41,8 @@ pub struct Chat {
     has_template: bool,
     turn_end: Option<TurnEnd>,
     merged_system: bool,
-    pending: Option<Pending>,
-}
-
-/// A turn in progress.
-#[derive(Debug)]
-struct Pending {
-    id: RequestId,
-    answer: String,
+    /// The turn in progress and its answer so far.
+    pending: Option<(RequestId, String)>,
 }
 
 /// The saved form of a conversation.
@@ -128,14 +122,14 @@ impl Chat {
 
     /// Removes all messages but the system message. Cancels a turn in progress.
     pub fn clear(&mut self, engine: &mut Engine) {
-        if let Some(pending) = self.pending.take() {
-            engine.cancel(pending.id);
+        if let Some((id, _)) = self.pending.take() {
+            engine.cancel(id);
         }
         engine.forget(self.sequence);
         self.messages.retain(|message| message.role == SYSTEM);
     }
 
-    /// Forgets the oldest turn: what the user said and what followed. Returns whether there was one.
+    /// Removes the oldest turn: the user's message and the answer. Returns whether there was one.
     pub fn drop_oldest(&mut self) -> bool {
         let first = usize::from(self.messages.first().is_some_and(|message| message.role == SYSTEM));
         if self.pending.is_some() || self.messages.len() <= first {
@@ -148,8 +142,8 @@ impl Chat {
         true
     }
 
-    /// Forgets the oldest turns until `text` can be said next and `free` tokens of the context are left for the answer.
-    /// Returns how many were forgotten: all, where even that does not suffice.
+    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for
+    /// the answer. Returns their number: all turns if even that does not suffice.
     ///
     /// # Errors
     /// When `text` alone cannot fit, or the template rejects the conversation.
@@ -184,15 +178,14 @@ impl Chat {
         self.messages.push(Message::new("user", text));
         let submitted = self.submit(engine);
         match submitted {
-            Ok(id) => self.pending = Some(Pending { id, answer: String::new() }),
-            Err(_) => {
-                self.messages.pop();
-            }
+            Ok(id) => self.pending = Some((id, String::new())),
+            Err(_) => drop(self.messages.pop()),
         }
         submitted
     }
 
-    /// Whether the system message was last put before the first user message, because the template knows none.
+    /// Whether the last prompt had the system message in front of the first user message, because the template does
+    /// not support system messages.
     pub fn merged_system(&self) -> bool {
         self.merged_system
     }
@@ -215,11 +208,11 @@ impl Chat {
     ///
     /// A cancelled answer keeps the text so far. If there is none, or the answer failed, the turn is undone.
     pub fn on_event(&mut self, event: &Event) -> Option<Usage> {
-        let pending = self.pending.as_mut()?;
+        let (pending, answer) = self.pending.as_mut()?;
         match event {
-            Event::Token { id, text, .. } if *id == pending.id => pending.answer.push_str(text),
-            Event::Done { id, reason, usage } if *id == pending.id => {
-                let answer = std::mem::take(&mut pending.answer);
+            Event::Token { id, text, .. } if id == pending => answer.push_str(text),
+            Event::Done { id, reason, usage } if id == pending => {
+                let answer = std::mem::take(answer);
                 self.pending = None;
                 if *reason == StopReason::Cancelled && answer.is_empty() {
                     self.messages.pop();
@@ -228,7 +221,7 @@ impl Chat {
                 }
                 return Some(*usage);
             }
-            Event::Failed { id, .. } if *id == pending.id => self.step_failed(),
+            Event::Failed { id, .. } if id == pending => self.step_failed(),
             _ => {}
         }
         None
@@ -243,7 +236,7 @@ impl Chat {
 
     /// The turn in progress.
     pub fn pending(&self) -> Option<RequestId> {
-        self.pending.as_ref().map(|pending| pending.id)
+        self.pending.as_ref().map(|(id, _)| *id)
     }
 
     /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template.
@@ -254,7 +247,7 @@ impl Chat {
         self.rendered(model).map(|(prompt, _)| prompt)
     }
 
-    /// The prompt, and whether the template knows no system message.
+    /// The prompt, and whether the system message was merged into the first user message.
     fn rendered(&self, model: &Model) -> Result<(Vec<u32>, bool), Error> {
         let Some(template) = model.template().ok().filter(|_| self.templated) else {
             return Ok((self.raw_prompt(model), false));
@@ -271,8 +264,9 @@ impl Chat {
     fn raw_prompt(&self, model: &Model) -> Vec<u32> {
         let mut text = String::new();
         for message in &self.messages {
-            let goes_on = message.role == "assistant" || text.is_empty() || text.ends_with('\n');
-            text.push_str(if goes_on { "" } else { "\n" });
+            if message.role != "assistant" && !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
             text.push_str(&message.content);
         }
         model.encode_prompt(&text, false)
@@ -291,7 +285,7 @@ impl Chat {
     /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`.
     ///
     /// # Errors
-    /// When the file cannot be written, or another is there that is no saved conversation.
+    /// When the file cannot be written, or exists and is not a saved conversation.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let is_saved = |path: &Path| {

@@ -18,7 +18,6 @@ pub(crate) struct Row<'a> {
     /// Prompt and generated tokens.
     pub(crate) tokens: &'a [u32],
     pub(crate) output: RowOutput<'a>,
-    /// The chosen token.
     pub(crate) chosen: Option<Result<(u32, Option<Logprobs>), SamplingError>>,
 }
 
@@ -27,12 +26,9 @@ impl Row<'_> {
         self.chosen = Some(self.state.choose(self.output, self.tokens));
     }
 
-    /// Logits to sample from.
+    /// Number of logits to sample from.
     fn logits(&self) -> usize {
-        match self.output {
-            RowOutput::Logits(logits) => logits.len(),
-            RowOutput::Token(_) => 0,
-        }
+        if let RowOutput::Logits(logits) = self.output { logits.len() } else { 0 }
     }
 }
 

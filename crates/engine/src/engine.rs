@@ -19,7 +19,6 @@ use crate::request_state::{Observer, OnLogits, RequestState, RowOutput};
 use crate::scheduler::{self, Chunk, Limits, RequestId, Scheduler, SequenceId};
 use crate::stop::StopReason;
 
-/// Called with the values of every step.
 type StepObserver = Box<dyn FnMut(&Step, &ModelRunner) + Send>;
 
 /// A model on a backend, serving requests.
@@ -40,12 +39,10 @@ pub struct Engine {
     next_sequence: u64,
 }
 
-/// Events not yet delivered.
+/// Events for the scheduler and for the caller, to be delivered by the next step.
 #[derive(Default)]
 struct PendingEvents {
-    /// For the scheduler, at the next step.
     of_scheduler: Vec<scheduler::Event>,
-    /// For the caller of the next step.
     of_caller: Vec<Event>,
 }
 
@@ -111,7 +108,7 @@ impl Engine {
         Ok(backend.requirements(model.graph(), &weights, &layout.kv_layout, &layout.buckets, Taps::None)?)
     }
 
-    /// The model it serves.
+    /// The model that it serves.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
@@ -145,8 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Upper bound for text that fits the context, in bytes: as if every token were the longest of the vocabulary. Check it
-    /// before reading or encoding untrusted text.
+    /// Upper bound of text that fits the context, in bytes: every token is the longest of the vocabulary. Check it before
+    /// reading or encoding untrusted text.
     pub fn max_text_bytes(&self) -> usize {
         self.limits().n_ctx.saturating_mul(self.model.tokenizer().longest_token())
     }
@@ -160,8 +157,8 @@ impl Engine {
         if bytes > most { Err(Error::TextTooLong { most, n_ctx }) } else { Ok(()) }
     }
 
-    /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it. Calling
-    /// it early detects a lack of memory early.
+    /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it: detects a lack of
+    /// memory early.
     ///
     /// # Errors
     /// When allocation fails.
@@ -215,7 +212,10 @@ impl Engine {
     ) -> Result<RequestId, Error> {
         let only_logits = observed.is_some() && request.max_tokens == Some(0);
         self.scheduler.admits(request.prompt.len(), usize::from(!only_logits))?;
-        self.check_tokens(&request.prompt)?;
+        let n_vocab = self.model.tokenizer().vocab_size();
+        if let Some(position) = request.prompt.iter().position(|&id| id as usize >= n_vocab) {
+            return Err(Error::Token { position, id: request.prompt[position], n_vocab });
+        }
         let sequence = request.sequence;
         let is_many = observed.as_ref().is_some_and(|(rows, _)| *rows != LogitRows::Last);
         let (state, tokens) = RequestState::new(request, observed, self.model.tokenizer().clone())?;
@@ -236,21 +236,20 @@ impl Engine {
         Ok(id)
     }
 
-    /// Cancels a request; the next step reports its end. No effect if it has ended.
+    /// Cancels a request, if it has not ended; the next step reports its end.
     pub fn cancel(&mut self, id: RequestId) {
         if let Some(state) = self.requests.remove(&id) {
             self.pending.done(id, StopReason::Cancelled, state.usage(Instant::now()));
         }
     }
 
-    /// A handle that interrupts the running step from another thread. The step is rolled back and [`Engine::step`] returns
-    /// no event for it. The next call repeats it, unless its requests were cancelled.
+    /// A handle that interrupts the running step from another thread. The step is rolled back without events, and the next
+    /// call of [`Engine::step`] repeats it, unless its requests were cancelled.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
 
-    /// Tokens of a request that are in the cache, computed or reused: the progress of its prefill. 0 while it waits
-    /// and after it has ended.
+    /// Tokens of a running request that are in the cache, computed or reused: the progress of its prefill.
     pub fn cached(&self, id: RequestId) -> usize {
         if self.requests.contains_key(&id) { self.scheduler.cached(id) } else { 0 }
     }
@@ -423,8 +422,8 @@ impl Engine {
         rows: LogitRows,
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let own =
-            self.take_in(Request::new(tokens.to_vec()).max_tokens(0), Some((rows, Observer::Caller)))?;
+        let request = Request::new(tokens.to_vec()).max_tokens(0);
+        let own = self.take_in(request, Some((rows, Observer::Caller)))?;
         let mut others = Vec::new();
         let mut ended = None;
         while ended.is_none() {
@@ -438,14 +437,6 @@ impl Engine {
         }
         self.pending.of_caller = others;
         ended.unwrap_or(Ok(()))
-    }
-
-    fn check_tokens(&self, tokens: &[u32]) -> Result<(), Error> {
-        let n_vocab = self.model.tokenizer().vocab_size();
-        match tokens.iter().position(|&id| id as usize >= n_vocab) {
-            Some(position) => Err(Error::Token { position, id: tokens[position], n_vocab }),
-            None => Ok(()),
-        }
     }
 }
 
@@ -467,7 +458,7 @@ fn slices(chunks: &[Chunk]) -> Vec<Slice> {
 }
 
 /// Whether every row that asks for a token only has a token or logits. A device returns neither if no token can be
-/// chosen, because a logit is NaN or infinite or none is finite; only the logits tell the reason.
+/// sampled: a logit is NaN or infinite, or none is finite. Only the logits show which.
 fn are_answered(step: &Step, outputs: &Outputs<'_>) -> bool {
     step.outputs().iter().enumerate().all(|(index, output)| {
         !output.is_token_only() || outputs.token(index).is_some() || outputs.logits(index).is_some()

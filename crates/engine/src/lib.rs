@@ -71,19 +71,18 @@
 //!
 //! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
 //!
-//! A crate that depends on this one reaches all types of its public items: those of the crates below are in
-//! [`backend`], [`gguf`], [`graph`], [`models`], [`runner`], [`tokenizer`] and [`template`]. Its `Cargo.toml` needs
+//! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
+//! [`tokenizer`] and [`template`]. A dependent's `Cargo.toml` needs
 //!
 //! ```toml
 //! [profile.dev.package."*"]
 //! opt-level = 3
 //! ```
 //!
-//! because development builds compile the kernels of `backend-cpu` without optimisation otherwise, which makes them ten to
-//! twenty times slower. A warning says so.
+//! because the kernels of `backend-cpu` are ten to twenty times slower without optimisation. A warning says so.
 //!
-//! Call order: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next; bookkeeping only) and [`ModelRunner`] (the
-//! computation) → [`Sampler`] → [`Stop`]. The engine names no concrete backend.
+//! Call order: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next) and [`ModelRunner`] (the computation) →
+//! [`Sampler`] → [`Stop`]. The engine names no concrete backend.
 
 mod blocks;
 mod candidates;
@@ -101,7 +100,6 @@ mod sampling;
 pub mod scheduler;
 mod stop;
 
-// The crates whose types this one's fields, arguments and errors have.
 pub use ::chat as template;
 pub use {::backend, ::gguf, ::graph, ::models, ::runner, ::tokenizer};
 

@@ -20,11 +20,10 @@ pub struct Model {
 
 /// Why a model has no usable chat template. Everything else works without one.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum NoTemplate {
-    /// There is none.
     #[error("the file has no chat template (key `tokenizer.chat_template`)")]
     Absent,
-    /// The template is invalid or uses unsupported features.
     #[error("the file's chat template (key `tokenizer.chat_template`) cannot be used: {0}")]
     Unusable(#[from] chat::Error),
 }
@@ -55,10 +54,10 @@ impl Model {
         Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
     }
 
-    /// The same with another chat template, in Jinja, in place of the file's.
+    /// Replaces the file's chat template with `source` (Jinja).
     ///
     /// # Errors
-    /// When it is damaged or uses what is not supported.
+    /// When it is invalid or uses unsupported features.
     pub fn with_template(self, source: &str) -> Result<Model, Error> {
         let template = Template::new(source, specials(&self.tokenizer))?;
         Ok(Model { template: Ok(template), ..self })
@@ -102,7 +101,7 @@ impl Model {
     }
 }
 
-/// Loads the file's template with the special tokens that only it may write.
+/// Loads the file's template.
 fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
     Template::from_metadata(file.metadata(), specials(tokenizer))?.ok_or(NoTemplate::Absent)
 }

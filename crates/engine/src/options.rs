@@ -9,7 +9,7 @@ use crate::Error;
 use crate::model::Model;
 use crate::scheduler::{Limits, Scheduler};
 
-/// Default context size; a model that was trained on less gets its training context.
+/// Maximum context size by default.
 pub const DEFAULT_N_CTX: usize = 4096;
 
 /// Default number of rows per step.
@@ -29,8 +29,7 @@ const LOGITS_BYTES: usize = 64 << 20;
 
 /// Maximum rows of a step in which every row is an output row: all their logits are in memory at once.
 pub fn all_logits_rows(n_vocab: usize, n_batch: usize) -> usize {
-    let fitting = LOGITS_BYTES / (size_of::<f32>() * n_vocab.max(1));
-    fitting.clamp(1, n_batch.max(1))
+    (LOGITS_BYTES / (size_of::<f32>() * n_vocab.max(1))).clamp(1, n_batch.max(1))
 }
 
 /// Engine options. The size of the KV cache grows with `n_ctx * sequences`.
@@ -76,8 +75,7 @@ pub struct Layout {
     pub kv_layout: KvLayout,
     /// Programs that are always compiled: for decode, and for prefill.
     pub buckets: [Bucket; 2],
-    /// The program for requests that ask for the logits of many rows, compiled on first use or by
-    /// [`Engine::prepare_logits`](crate::Engine::prepare_logits).
+    /// The program for requests that ask for the logits of many rows, compiled on first use.
     pub logits: Bucket,
 }
 

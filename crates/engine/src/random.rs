@@ -3,13 +3,9 @@
 /// SplitMix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), with the
 /// constants of Vigna's reference code. The algorithm must not change: a seed always gives the same text.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitMix64(u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
 impl SplitMix64 {
-    pub(crate) fn new(seed: u64) -> SplitMix64 {
-        SplitMix64(seed)
-    }
-
     pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +19,7 @@ impl SplitMix64 {
     }
 }
 
-/// An unpredictable seed, other than the value that requests a random one.
+/// An unpredictable seed, never the value that requests a random one.
 pub(crate) fn random_seed() -> u32 {
     use std::hash::{BuildHasher, Hasher};
     // Each `RandomState` is keyed with system entropy.
@@ -38,7 +34,7 @@ mod tests {
     /// Output of Vigna's reference code for seed 1234567, as published on Rosetta Code.
     #[test]
     fn splitmix64_is_the_published_generator() {
-        let mut random = SplitMix64::new(1_234_567);
+        let mut random = SplitMix64(1_234_567);
         let expected = [
             6_457_827_717_110_365_317,
             3_203_168_211_198_807_973,
@@ -51,7 +47,7 @@ mod tests {
 
     #[test]
     fn fractions_stay_below_one() {
-        let mut random = SplitMix64::new(0);
+        let mut random = SplitMix64(0);
         let draws: Vec<f64> = (0..10_000).map(|_| random.next_f64()).collect();
         assert!(draws.iter().all(|draw| (0.0..1.0).contains(draw)));
         let mean = draws.iter().sum::<f64>() / 10_000.0;

@@ -32,6 +32,7 @@ pub struct Request {
     pub processors: Vec<Box<dyn Processor>>,
 }
 
+#[expect(missing_docs, reason = "each of the other methods sets the field of its name, or appends to it")]
 impl Request {
     /// A request with default [`Sampling`] and no limit but the context.
     pub fn new(prompt: Vec<u32>) -> Request {
@@ -46,51 +47,43 @@ impl Request {
         }
     }
 
-    /// Sets [`Request::sampling`].
     pub fn sampling(self, sampling: Sampling) -> Request {
         Request { sampling, ..self }
     }
 
-    /// Sets [`Request::stop`].
     pub fn stop(self, stop: Stop) -> Request {
         Request { stop, ..self }
     }
 
-    /// Sets [`Request::max_tokens`].
     pub fn max_tokens(self, max_tokens: impl Into<Option<usize>>) -> Request {
         Request { max_tokens: max_tokens.into(), ..self }
     }
 
-    /// Sets [`Request::sequence`].
     pub fn sequence(self, sequence: impl Into<Option<SequenceId>>) -> Request {
         Request { sequence: sequence.into(), ..self }
     }
 
-    /// Sets [`Request::logprobs`].
     pub fn logprobs(self, top: impl Into<Option<usize>>) -> Request {
         Request { logprobs: top.into(), ..self }
     }
 
-    /// Appends to [`Request::processors`].
     pub fn processor(mut self, processor: impl Processor + 'static) -> Request {
         self.processors.push(Box::new(processor));
         self
     }
 }
 
-/// Prompt rows whose logits are requested.
+/// Prompt rows whose logits are requested; `From` is a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum LogitRows {
-    /// All rows.
     All,
-    /// The rows from this position on.
     From(usize),
-    /// The last row.
     Last,
 }
 
 impl LogitRows {
-    /// First position for a prompt of `tokens`.
+    /// First position in a prompt of `tokens`.
     pub(crate) fn first(self, tokens: usize) -> usize {
         match self {
             LogitRows::All => 0,
@@ -104,7 +97,7 @@ impl LogitRows {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No token could be chosen from its logits.
+    /// No token could be sampled from its logits.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
     /// Its step failed.
@@ -115,41 +108,22 @@ pub enum RequestError {
 /// An event of a step. Every request ends with one [`Event::Done`] or [`Event::Failed`], unless
 /// [`Engine::step`](crate::Engine::step) itself fails: then all requests have ended.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the docs of the variants explain the fields")]
 pub enum Event {
-    /// A token was generated; may be an end-of-generation token.
-    Token {
-        /// The request.
-        id: RequestId,
-        /// The token.
-        token: u32,
-        /// Text to print now: whole characters, without what may be the start of a stop string. Often empty;
-        /// concatenated, these are the answer.
-        text: String,
-        /// Present if requested with [`Request::logprobs`].
-        logprobs: Option<Logprobs>,
-    },
+    /// A token was generated; may be an end-of-generation token. `text` is the text to print now: whole characters,
+    /// without what may be the start of a stop string. It is often empty; all texts concatenated are the answer.
+    /// `logprobs` is present if requested with [`Request::logprobs`].
+    Token { id: RequestId, token: u32, text: String, logprobs: Option<Logprobs> },
     /// A request ended.
-    Done {
-        /// The request.
-        id: RequestId,
-        /// The reason.
-        reason: StopReason,
-        /// Token counts and times.
-        usage: Usage,
-    },
-    /// A request ended because its step failed or no token could be chosen. Others continue.
-    Failed {
-        /// The request.
-        id: RequestId,
-        /// The reason.
-        error: RequestError,
-    },
+    Done { id: RequestId, reason: StopReason, usage: Usage },
+    /// A request ended because its step failed or no token could be sampled. Others continue.
+    Failed { id: RequestId, error: RequestError },
 }
 
 /// Token counts and times of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Prompt tokens.
+    /// Length of the prompt.
     pub prompt_tokens: usize,
     /// Prompt tokens reused from the cache; the others were prefilled.
     pub reused_tokens: usize,
@@ -164,7 +138,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Prompt tokens that were computed.
+    /// Number of computed prompt tokens.
     pub fn prefilled_tokens(&self) -> usize {
         self.prompt_tokens - self.reused_tokens
     }

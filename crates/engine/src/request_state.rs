@@ -16,27 +16,22 @@ pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
 
 type OwnObserver = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send;
 
-/// Receiver of a prompt's logits.
+/// Receiver of a prompt's logits: the request's own observer, or the caller of the step.
 pub(crate) enum Observer {
-    /// The request's own observer.
     Own(Box<OwnObserver>),
-    /// The caller of the step.
     Caller,
 }
 
-/// Prompt rows whose logits are observed.
+/// Prompt rows, from position `next` on, whose logits are observed.
 struct PromptLogits {
-    /// The next position.
     next: usize,
     observer: Observer,
 }
 
-/// Output of a row that needs a next token.
+/// Output of a row that needs a next token: logits to sample from, or a token sampled on the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RowOutput<'a> {
-    /// Logits to sample from.
     Logits(&'a [f32]),
-    /// A token chosen on the device.
     Token(u32),
 }
 
@@ -56,30 +51,24 @@ pub(crate) struct RequestState {
 }
 
 impl RequestState {
-    /// The state for `request`, whose prompt is already checked, with the rows to observe. Also returns the prompt.
+    /// The state for `request`, whose prompt is already checked, with the rows to observe; and the prompt.
     pub(crate) fn new(
         request: Request,
         observed: Option<(LogitRows, Observer)>,
         tokenizer: Arc<Tokenizer>,
     ) -> Result<(RequestState, Vec<u32>), Error> {
-        let Request { prompt, sampling, stop, max_tokens, sequence: _, logprobs, processors } = request;
+        let Request { prompt, mut sampling, stop, max_tokens, sequence: _, logprobs, processors } = request;
         let Stop { ids: stop_ids, strings, ignore_eog } = stop;
         if strings.iter().any(String::is_empty) {
             return Err(Error::EmptyStopString);
-        }
-        let n_vocab = tokenizer.vocab_size();
-        let mut sampling = sampling;
-        if let Some(&(token, _)) = sampling.logit_bias.iter().find(|(token, _)| *token as usize >= n_vocab) {
-            return Err(SamplingError::Bias { token, n_vocab }.into());
         }
         if ignore_eog {
             let ends = tokenizer.special_ids().end_of_generation.iter();
             sampling.logit_bias.extend(ends.map(|&id| (id, f32::NEG_INFINITY)));
         }
-        let sampler = Sampler::new(sampling, &tokenizer)?.with(processors);
+        let sampler = Sampler::new(sampling, processors, &tokenizer)?;
         let seed = sampler.seed();
-        // After nothing but special tokens the answer is the start of the text: SentencePiece's leading space is not
-        // part of it.
+        // An answer after special tokens only is the start of the text, without SentencePiece's leading space.
         let begins = prompt.iter().all(|&id| tokenizer.kind(id).is_some_and(Kind::is_special));
         let detokenizer = if begins { Detokenizer::new } else { Detokenizer::continuing };
         let first = |(rows, observer): (LogitRows, Observer)| {
@@ -102,7 +91,7 @@ impl RequestState {
         Ok((state, prompt))
     }
 
-    /// Called at its first step; `reused` prompt tokens were cached.
+    /// Called at the first step; `reused` prompt tokens were cached.
     pub(crate) fn begin(&mut self, reused: usize, now: Instant) {
         self.usage.reused_tokens = reused;
         self.began = Some(now);
@@ -170,17 +159,19 @@ impl RequestState {
         self.usage.prefill = self.began.map_or(self.usage.prefill, |began| first - began);
         self.usage.decode = now - first;
 
-        let ended = if self.tokenizer.ends_generation(token) {
-            Some(StopReason::Eog(token))
+        let (mut text, mut ended) = (String::new(), None);
+        if self.tokenizer.ends_generation(token) {
+            ended = Some(StopReason::Eog(token));
+        } else if self.stop_ids.contains(&token) {
+            ended = Some(StopReason::StopId(token));
         } else {
-            self.stop_ids.contains(&token).then_some(StopReason::StopId(token))
-        };
-        let mut text = String::new();
-        if ended.is_none() {
             text = self.detokenizer.push(token);
+            if self.is_spent() {
+                ended = Some(StopReason::MaxTokens);
+            } else if len >= n_ctx {
+                ended = Some(StopReason::ContextFull);
+            }
         }
-        let ended = ended.or_else(|| self.is_spent().then_some(StopReason::MaxTokens));
-        let ended = ended.or_else(|| (len >= n_ctx).then_some(StopReason::ContextFull));
         if ended.is_some() {
             text += &self.detokenizer.finish();
         }

@@ -8,12 +8,11 @@
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
 //!   `logit_rows` rows instead, all of which may be output rows.
 //! - A request is admitted when fewer than `sequences` are running and pages are available for all its tokens, or in
-//!   groups with a window for its next rows. Later requests wait behind it. A request whose sequence is in use waits
-//!   for that request to end, without blocking others.
+//!   groups with a window for its next rows. Later requests wait, but a request whose sequence is in use blocks no others.
 //! - Running requests release pages that drop out of their windows.
-//! - When a running request needs pages and a group has too few, idle sequences are evicted, least recently used
-//!   first. If that is not enough, the latest running request is preempted: its pages are released and its tokens
-//!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
+//! - When a group has too few pages for a running request, idle sequences are evicted, least recently used first, then the
+//!   latest running request is preempted: its pages are released and its tokens recomputed later. The oldest running
+//!   request thus makes progress in every step, and every request ends.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -43,40 +42,19 @@ pub struct Limits {
 
 /// An event since the last step. Events for ended requests are ignored.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the docs of the variants explain the fields")]
 pub enum Event {
-    /// A new request, already checked with [`Scheduler::admits`].
-    Submit {
-        /// A new id.
-        id: RequestId,
-        /// The prompt; not empty.
-        tokens: Vec<u32>,
-        /// The sequence it continues, whose cache is retained when it ends.
-        sequence: Option<SequenceId>,
-        /// Position of the first output row of the prompt; by default only the last row is one.
-        outputs_from: Option<usize>,
-    },
+    /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. It continues `sequence`, whose
+    /// cache is retained when it ends. `outputs_from` is the position of the prompt's first output row; by default
+    /// only the last row is one.
+    Submit { id: RequestId, tokens: Vec<u32>, sequence: Option<SequenceId>, outputs_from: Option<usize> },
     /// The next token of a request.
-    Token {
-        /// The request.
-        id: RequestId,
-        /// The token.
-        token: u32,
-    },
-    /// The step that was planned last has not run: the cache holds so many of a request's tokens, as before.
-    Rewind {
-        /// Whose.
-        id: RequestId,
-        /// Tokens in the cache.
-        n_past: usize,
-    },
-    /// A request ended.
-    End {
-        /// The request.
-        id: RequestId,
-        /// Whether the cache matches the plans so far. False after a failed step: the sequence's cache is then
-        /// released.
-        intact: bool,
-    },
+    Token { id: RequestId, token: u32 },
+    /// The last planned step did not run: the cache still has `n_past` tokens of the request.
+    Rewind { id: RequestId, n_past: usize },
+    /// A request ended. `intact` is false after a failed step: the cache does not match the plans so far, and is
+    /// released.
+    End { id: RequestId, intact: bool },
     /// Release the cache of a sequence. Requests on it continue, but leave no cache when they end.
     Forget(SequenceId),
 }
@@ -94,10 +72,9 @@ pub struct Plan {
 
 /// Consecutive rows of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it, where there is no comment")]
 pub struct Chunk {
-    /// The request.
     pub id: RequestId,
-    /// The tokens to run.
     pub tokens: Vec<u32>,
     /// Tokens in the cache, and thus the position of the first row.
     pub n_past: usize,
@@ -109,19 +86,18 @@ pub struct Chunk {
     pub is_last: bool,
 }
 
-/// A request that starts.
+/// A request that starts, or restarts after preemption, with `reused` prompt tokens from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Admitted {
-    /// The request.
     pub id: RequestId,
-    /// Prompt tokens reused from the cache.
     pub reused: usize,
-    /// Whether it was preempted before.
     pub is_resumed: bool,
 }
 
 /// Why a prompt can never be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Refusal {
     /// No tokens to compute logits from.
     #[error("the prompt has no tokens; at least one is needed, such as the model's BOS token")]
@@ -131,12 +107,7 @@ pub enum Refusal {
         "the prompt has {tokens} tokens, which leaves no room for another in a context of {n_ctx}; \
          shorten the prompt or increase the context (`n_ctx`)"
     )]
-    TooLong {
-        /// Prompt tokens.
-        tokens: usize,
-        /// Context size.
-        n_ctx: usize,
-    },
+    TooLong { tokens: usize, n_ctx: usize },
 }
 
 /// A running or waiting request.
@@ -198,9 +169,8 @@ impl Chunk {
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     limits: Limits,
-    /// Rows left.
     rows: usize,
-    /// Rows assigned.
+    /// Rows already assigned.
     given: usize,
     /// Output rows left, beyond one per running request.
     outputs: usize,
@@ -259,15 +229,14 @@ impl Scheduler {
     pub fn new(limits: Limits, groups: &[(Group, usize)]) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
-        let limits = Limits {
-            n_ctx: limits.n_ctx.min(limits.pages.saturating_mul(PAGE)),
-            sequences,
-            n_batch,
-            pages: limits.pages,
-            logit_rows: limits.logit_rows.clamp(1, n_batch),
-        };
-        let (running, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Scheduler { limits, blocks: BlockManager::new(groups), running, waiting }
+        let n_ctx = limits.n_ctx.min(limits.pages.saturating_mul(PAGE));
+        let logit_rows = limits.logit_rows.clamp(1, n_batch);
+        Scheduler {
+            limits: Limits { n_ctx, sequences, n_batch, logit_rows, ..limits },
+            blocks: BlockManager::new(groups),
+            running: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
     }
 
     /// The effective limits.

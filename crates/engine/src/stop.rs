@@ -11,20 +11,16 @@ pub struct Stop {
     pub ignore_eog: bool,
 }
 
-/// Why a request ended.
+/// Why a request ended: an end-of-generation token of the model, a token or string of [`Stop`], `max_tokens`,
+/// [`Engine::cancel`](crate::Engine::cancel) or a full context.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub enum StopReason {
-    /// The model generated this end-of-generation token.
     Eog(u32),
-    /// A token of [`Stop::ids`] was generated.
     StopId(u32),
-    /// A string of [`Stop::strings`] was generated.
     StopString(String),
-    /// `max_tokens` were generated.
     MaxTokens,
-    /// [`Engine::cancel`](crate::Engine::cancel) was called.
     Cancelled,
-    /// The context is full.
     ContextFull,
 }
 

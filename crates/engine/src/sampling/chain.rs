@@ -1,47 +1,36 @@
-//! The samplers of a request, in order: each changes the logits of candidates, or drops candidates.
+//! The samplers of a request, in order: each modifies the logits of candidates, or drops candidates.
 
-use std::fmt;
+use std::collections::HashMap;
 use std::str::FromStr;
 
 use tokenizer::Tokenizer;
 
 use super::dry::DryPenalty;
 use super::mirostat::MirostatState;
-use super::penalties::Penalties;
-use super::{DynamicTemperature, Sampling, Xtc};
+use super::{DynamicTemperature, Sampling};
 use crate::candidates::{self, Candidate};
 use crate::random::SplitMix64;
 
-/// A sampler that [`Sampling::samplers`] can order.
+/// A sampler that [`Sampling::samplers`] can order, named after its parameters in [`Sampling`]. `Penalties` are the
+/// repeat, frequency and presence penalties; `Temperature` can be dynamic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
 pub enum SamplerKind {
-    /// [`Sampling::repeat_penalty`], [`Sampling::frequency_penalty`] and [`Sampling::presence_penalty`].
     Penalties,
-    /// [`Sampling::dry`].
     Dry,
-    /// [`Sampling::top_n_sigma`].
     TopNSigma,
-    /// [`Sampling::top_k`].
     TopK,
-    /// [`Sampling::typical_p`].
     TypicalP,
-    /// [`Sampling::top_p`].
     TopP,
-    /// [`Sampling::min_p`].
     MinP,
-    /// [`Sampling::xtc`].
     Xtc,
-    /// [`Sampling::temperature`] and [`Sampling::dynamic_temperature`].
     Temperature,
 }
 
-/// There is no sampler of this name.
+/// There is no sampler of this name or letter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no sampler {name:?}; there are {}", SamplerKind::names())]
-pub struct UnknownSampler {
-    /// The name, or the letter.
-    pub name: String,
-}
+#[error("there is no sampler {:?}; there are {}", .0, SamplerKind::names())]
+pub struct UnknownSampler(String);
 
 impl SamplerKind {
     /// All of them, in llama.cpp's default order.
@@ -62,13 +51,8 @@ impl SamplerKind {
         self.words().0
     }
 
-    /// llama.cpp's letter, such as `k`.
-    pub fn letter(self) -> char {
-        self.words().1
-    }
-
-    /// The name, the letter, and other names that llama.cpp takes.
-    fn words(self) -> (&'static str, char, &'static [&'static str]) {
+    /// llama.cpp's name, letter and further names.
+    pub(super) fn words(self) -> (&'static str, char, &'static [&'static str]) {
         match self {
             SamplerKind::Penalties => ("penalties", 'e', &[]),
             SamplerKind::Dry => ("dry", 'd', &[]),
@@ -82,19 +66,17 @@ impl SamplerKind {
         }
     }
 
-    /// The sampler of a letter.
+    /// The sampler of llama.cpp's letter.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no sampler has this letter.
     pub fn from_letter(letter: char) -> Result<SamplerKind, UnknownSampler> {
-        let found = SamplerKind::DEFAULT.into_iter().find(|kind| kind.letter() == letter);
-        found.ok_or_else(|| UnknownSampler { name: letter.into() })
+        let found = SamplerKind::DEFAULT.into_iter().find(|kind| kind.words().1 == letter);
+        found.ok_or_else(|| UnknownSampler(letter.into()))
     }
 
-    /// All names and letters, for people.
     fn names() -> String {
-        let named = |kind: SamplerKind| format!("{} ({})", kind.name(), kind.letter());
-        SamplerKind::DEFAULT.map(named).join(", ")
+        SamplerKind::DEFAULT.map(|kind| format!("{} ({})", kind.name(), kind.words().1)).join(", ")
     }
 }
 
@@ -105,53 +87,53 @@ impl FromStr for SamplerKind {
         let name = text.trim().replace('-', "_");
         let is_named = |kind: &SamplerKind| kind.name() == name || kind.words().2.contains(&&*name);
         let found = SamplerKind::DEFAULT.into_iter().find(is_named);
-        found.ok_or_else(|| UnknownSampler { name: text.to_owned() })
+        found.ok_or_else(|| UnknownSampler(text.to_owned()))
     }
 }
 
-impl fmt::Display for SamplerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A sampler that changes something.
-#[derive(Clone, Debug)]
-enum Stage {
-    Penalties(Penalties),
-    Dry(DryPenalty),
-    TopNSigma(f32),
-    TopK(usize),
-    TypicalP(f32),
-    TopP(f32),
-    MinP(f32),
-    Xtc(Xtc, SplitMix64),
-    Temperature(f32, DynamicTemperature),
-}
-
-/// The samplers of one request.
+/// The samplers of one request, with their state.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
-    stages: Vec<Stage>,
+    sampling: Sampling,
+    /// Only samplers that have an effect.
+    order: Vec<SamplerKind>,
+    dry: Option<DryPenalty>,
     mirostat: Option<MirostatState>,
+    xtc_random: SplitMix64,
+    /// Occurrences of tokens, for [`penalise`].
+    counts: HashMap<u32, u32>,
     is_greedy: bool,
 }
 
 impl Chain {
-    /// Those of `sampling` that change something.
-    pub(super) fn new(sampling: &Sampling, seed: u32, tokenizer: &Tokenizer) -> Chain {
+    pub(super) fn new(mut sampling: Sampling, seed: u32, tokenizer: &Tokenizer) -> Chain {
         let mirostat = sampling.mirostat.map(MirostatState::new);
-        let order: &[SamplerKind] =
-            if mirostat.is_some() { &[SamplerKind::Temperature] } else { &sampling.samplers };
-        let is_greedy = sampling.temperature <= 0.0 && order.contains(&SamplerKind::Temperature);
-        let stages = order.iter().filter_map(|&kind| stage(kind, sampling, seed, tokenizer));
-        let is_of_greedy = |stage: &Stage| !is_greedy || matches!(stage, Stage::Penalties(_) | Stage::Dry(_));
-        Chain { stages: stages.filter(is_of_greedy).collect(), mirostat, is_greedy }
+        if mirostat.is_some() {
+            sampling.samplers = vec![SamplerKind::Temperature];
+            sampling.dynamic_temperature.range = 0.0;
+        }
+        let is_greedy = sampling.temperature <= 0.0 && sampling.samplers.contains(&SamplerKind::Temperature);
+        let is_kept = |kind: &SamplerKind| {
+            let is_penalty = matches!(kind, SamplerKind::Penalties | SamplerKind::Dry);
+            has_effect(*kind, &sampling) && (is_penalty || !is_greedy)
+        };
+        let order: Vec<SamplerKind> = sampling.samplers.iter().copied().filter(is_kept).collect();
+        let has_dry = order.contains(&SamplerKind::Dry);
+        Chain {
+            dry: has_dry.then(|| DryPenalty::new(&sampling.dry, tokenizer)),
+            order,
+            mirostat,
+            // Not the random numbers of the draws, which are seeded with 32 bits.
+            xtc_random: SplitMix64(u64::from(seed) | 1 << 32),
+            counts: HashMap::new(),
+            is_greedy,
+            sampling,
+        }
     }
 
-    /// Whether the token is the one of the largest logit.
+    /// Whether sampling is the argmax of the logits.
     pub(super) fn is_argmax(&self) -> bool {
-        self.is_greedy && self.stages.is_empty()
+        self.is_greedy && self.order.is_empty()
     }
 
     /// Chooses from `logits` the token after `tokens`; `u` is from `[0, 1)`.
@@ -162,10 +144,12 @@ impl Chain {
         u: f64,
         kept: &mut Vec<Candidate>,
     ) -> Option<u32> {
-        // A leading top-k never holds all candidates.
-        let k = if let Some(&Stage::TopK(k)) = self.stages.first() { k } else { 0 };
-        candidates::top_k(possible(logits), k, kept);
-        self.stages.iter_mut().skip(usize::from(k > 0)).for_each(|stage| stage.apply(tokens, kept));
+        // A leading top-k never stores all candidates.
+        let starts_with_top_k = self.order.first() == Some(&SamplerKind::TopK);
+        candidates::top_k(possible(logits), if starts_with_top_k { self.sampling.top_k } else { 0 }, kept);
+        for i in usize::from(starts_with_top_k)..self.order.len() {
+            self.apply(self.order[i], tokens, kept);
+        }
         if self.is_greedy {
             return candidates::best(kept);
         }
@@ -178,55 +162,66 @@ impl Chain {
         }
         chosen
     }
-}
 
-/// The sampler of this kind, if it changes anything.
-fn stage(kind: SamplerKind, sampling: &Sampling, seed: u32, tokenizer: &Tokenizer) -> Option<Stage> {
-    let Sampling { dynamic_temperature, top_k, typical_p, top_p, min_p, top_n_sigma, xtc, .. } = *sampling;
-    match kind {
-        SamplerKind::Penalties => Penalties::new(sampling).map(Stage::Penalties),
-        SamplerKind::Dry => DryPenalty::new(&sampling.dry, tokenizer).map(Stage::Dry),
-        SamplerKind::TopNSigma => (top_n_sigma > 0.0).then_some(Stage::TopNSigma(top_n_sigma)),
-        SamplerKind::TopK => (top_k > 0).then_some(Stage::TopK(top_k)),
-        SamplerKind::TypicalP => (typical_p < 1.0).then_some(Stage::TypicalP(typical_p)),
-        SamplerKind::TopP => (top_p < 1.0).then_some(Stage::TopP(top_p)),
-        SamplerKind::MinP => (min_p > 0.0).then_some(Stage::MinP(min_p)),
-        SamplerKind::Xtc => {
-            // Other numbers than those of the draws, which are seeded with 32 bits.
-            let random = SplitMix64::new(u64::from(seed) | 1 << 32);
-            (xtc.probability > 0.0 && xtc.threshold <= 0.5).then_some(Stage::Xtc(xtc, random))
-        }
-        SamplerKind::Temperature => {
-            let dynamic = match sampling.mirostat {
-                Some(_) => DynamicTemperature { range: 0.0, exponent: 1.0 },
-                None => dynamic_temperature,
-            };
-            let is_on = sampling.temperature != 1.0 || dynamic.range > 0.0;
-            is_on.then_some(Stage::Temperature(sampling.temperature, dynamic))
-        }
-    }
-}
-
-impl Stage {
-    fn apply(&mut self, tokens: &[u32], kept: &mut Vec<Candidate>) {
-        match self {
-            Stage::Penalties(penalties) => penalties.apply(tokens, kept),
-            Stage::Dry(dry) => dry.apply(tokens, kept),
-            Stage::TopNSigma(n) => candidates::top_n_sigma(kept, *n),
-            Stage::TopK(k) => candidates::top_k(std::mem::take(kept).into_iter(), *k, kept),
-            Stage::TypicalP(p) => candidates::typical_p(kept, *p),
-            Stage::TopP(p) => candidates::top_p(kept, *p),
-            Stage::MinP(p) => candidates::min_p(kept, *p),
-            Stage::Xtc(xtc, random) => {
-                if random.next_f64() < f64::from(xtc.probability) {
-                    candidates::exclude_top_choices(kept, xtc.threshold);
+    fn apply(&mut self, kind: SamplerKind, tokens: &[u32], kept: &mut Vec<Candidate>) {
+        let sampling = &self.sampling;
+        match kind {
+            SamplerKind::Penalties => penalise(sampling, tokens, &mut self.counts, kept),
+            SamplerKind::Dry => {
+                if let Some(dry) = &self.dry {
+                    dry.apply(tokens, kept);
                 }
             }
-            Stage::Temperature(temperature, DynamicTemperature { range, exponent }) => {
-                candidates::temperature(kept, [*temperature, *range, *exponent].map(f64::from));
+            SamplerKind::TopNSigma => candidates::top_n_sigma(kept, sampling.top_n_sigma),
+            SamplerKind::TopK => candidates::top_k(std::mem::take(kept).into_iter(), sampling.top_k, kept),
+            SamplerKind::TypicalP => candidates::typical_p(kept, sampling.typical_p),
+            SamplerKind::TopP => candidates::top_p(kept, sampling.top_p),
+            SamplerKind::MinP => candidates::min_p(kept, sampling.min_p),
+            SamplerKind::Xtc => {
+                if self.xtc_random.next_f64() < f64::from(sampling.xtc.probability) {
+                    candidates::exclude_top_choices(kept, sampling.xtc.threshold);
+                }
+            }
+            SamplerKind::Temperature => {
+                let DynamicTemperature { range, exponent } = sampling.dynamic_temperature;
+                candidates::temperature(kept, [sampling.temperature, range, exponent].map(f64::from));
             }
         }
     }
+}
+
+/// Whether the sampler has an effect with these parameters.
+fn has_effect(kind: SamplerKind, sampling: &Sampling) -> bool {
+    let Sampling { repeat_penalty, frequency_penalty, presence_penalty, xtc, dry, .. } = sampling;
+    match kind {
+        SamplerKind::Penalties => {
+            let is_off = (*repeat_penalty, *frequency_penalty, *presence_penalty) == (1.0, 0.0, 0.0);
+            !is_off && sampling.penalty_last_n > 0
+        }
+        SamplerKind::Dry => dry.multiplier != 0.0 && dry.penalty_last_n > 0,
+        SamplerKind::TopNSigma => sampling.top_n_sigma > 0.0,
+        SamplerKind::TopK => sampling.top_k > 0,
+        SamplerKind::TypicalP => sampling.typical_p < 1.0,
+        SamplerKind::TopP => sampling.top_p < 1.0,
+        SamplerKind::MinP => sampling.min_p > 0.0,
+        SamplerKind::Xtc => xtc.probability > 0.0 && xtc.threshold <= 0.5,
+        SamplerKind::Temperature => sampling.temperature != 1.0 || sampling.dynamic_temperature.range > 0.0,
+    }
+}
+
+/// Penalises tokens that occurred before: the repeat penalty of Keskar et al. 2019 (CTRL), but with negative logits
+/// multiplied so that they decrease, too; the other two as OpenAI's API defines them.
+fn penalise(sampling: &Sampling, tokens: &[u32], counts: &mut HashMap<u32, u32>, kept: &mut [Candidate]) {
+    let Sampling { repeat_penalty: repeat, frequency_penalty, presence_penalty, penalty_last_n, .. } =
+        *sampling;
+    counts.clear();
+    for &token in &tokens[tokens.len().saturating_sub(penalty_last_n)..] {
+        *counts.entry(token).or_default() += 1;
+    }
+    candidates::change(kept, counts, |logit, &count| {
+        let logit = if logit <= 0.0 { logit * repeat } else { logit / repeat };
+        logit - (count as f32 * frequency_penalty + presence_penalty)
+    });
 }
 
 /// The tokens that are not ruled out.

@@ -1,4 +1,4 @@
-//! DRY, "don't repeat yourself": a penalty of tokens that would extend a repeated sequence, which grows with its length.
+//! DRY, "don't repeat yourself": penalises tokens that would extend a repetition, the more the longer it is.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use tokenizer::{Encode, Tokenizer};
 use super::Dry;
 use crate::candidates::{self, Candidate};
 
-/// The logarithm of the largest f32, as llama.cpp has it: bounds the exponent of the penalty.
+/// llama.cpp's logarithm of the largest f32: bounds the exponent of the penalty.
 const MAX_LOG: f64 = 88.722_84;
 
-/// Tokens after the first one of a sequence breaker, at most.
+/// Maximum number of tokens after the first one of a sequence breaker.
 const MAX_TAIL: usize = 20;
 
 /// The penalty with its sequence breakers as tokens.
@@ -20,24 +20,22 @@ pub(super) struct DryPenalty {
     base: f64,
     allowed_length: usize,
     last_n: usize,
-    /// By a token in which a breaker begins, the tokens in which it may end.
+    /// For each token in which a breaker can begin, the tokens that can follow to complete it.
     breakers: HashMap<u32, Vec<Vec<u32>>>,
 }
 
 impl DryPenalty {
-    /// `None` if it would change nothing.
-    pub(super) fn new(dry: &Dry, tokenizer: &Tokenizer) -> Option<DryPenalty> {
-        let is_off = dry.multiplier == 0.0 || dry.penalty_last_n == 0;
-        (!is_off).then(|| DryPenalty {
+    pub(super) fn new(dry: &Dry, tokenizer: &Tokenizer) -> DryPenalty {
+        DryPenalty {
             multiplier: dry.multiplier.into(),
             base: dry.base.into(),
             allowed_length: dry.allowed_length,
             last_n: dry.penalty_last_n,
             breakers: breakers(&dry.sequence_breakers, tokenizer),
-        })
+        }
     }
 
-    pub(super) fn apply(&mut self, tokens: &[u32], kept: &mut [Candidate]) {
+    pub(super) fn apply(&self, tokens: &[u32], kept: &mut [Candidate]) {
         let tokens = &tokens[tokens.len().saturating_sub(self.last_n)..];
         if tokens.len() <= self.allowed_length {
             return;
@@ -67,7 +65,7 @@ impl DryPenalty {
         self.breakers.get(&token).is_some_and(|tails| tails.iter().any(Vec::is_empty))
     }
 
-    /// How many tokens are after the last sequence breaker; all where there is none.
+    /// Number of tokens after the last sequence breaker, or of all tokens.
     fn after_breaker(&self, tokens: &[u32]) -> usize {
         let ends = |(i, token): (usize, &u32)| {
             let rest = &tokens[i + 1..];
@@ -78,8 +76,7 @@ impl DryPenalty {
     }
 }
 
-/// By `k`, how many tokens before the last `k` ones are the same as the last tokens of all (Z-algorithm on the reversed
-/// sequence).
+/// For each `k`, how many tokens before the last `k` equal the last tokens (Z-algorithm on the reversed sequence).
 fn suffix_lengths(tokens: &[u32]) -> Vec<usize> {
     let n = tokens.len();
     let back = |i: usize| tokens[n - 1 - i];
@@ -98,8 +95,7 @@ fn suffix_lengths(tokens: &[u32]) -> Vec<usize> {
     lengths
 }
 
-/// The tokens in which each of `texts` can begin, and those in which it can end then: none where the token contains all
-/// of it.
+/// The tokens in which each of `texts` can begin, with the tokens that complete it: none if the token contains it whole.
 fn breakers(texts: &[String], tokenizer: &Tokenizer) -> HashMap<u32, Vec<Vec<u32>>> {
     let mut breakers: HashMap<u32, Vec<Vec<u32>>> = HashMap::new();
     for text in texts {

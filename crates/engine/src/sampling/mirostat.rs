@@ -3,10 +3,9 @@
 use super::{Mirostat, MirostatVersion};
 use crate::candidates::{self, Candidate};
 
-/// The most probable tokens from which version 1 estimates the exponent of Zipf's law.
+/// Number of most probable tokens from which version 1 estimates the exponent of Zipf's law.
 const MOST_PROBABLE: usize = 100;
 
-/// What a request's draws have learnt.
 #[derive(Clone, Debug)]
 pub(super) struct MirostatState {
     parameters: Mirostat,
@@ -19,7 +18,7 @@ impl MirostatState {
         MirostatState { parameters, mu: 2.0 * f64::from(parameters.tau) }
     }
 
-    /// Keeps the tokens that are not too surprising, at least one.
+    /// Drops tokens that are too surprising, but keeps at least one.
     pub(super) fn truncate(&self, kept: &mut Vec<Candidate>, n_vocab: usize) {
         candidates::sort_by_logit(kept);
         let (weights, total) = candidates::weights(kept);
@@ -32,7 +31,7 @@ impl MirostatState {
         kept.truncate(most.max(1));
     }
 
-    /// How many of the most probable tokens have the expected surprise, by Zipf's law with the exponent estimated.
+    /// Number of most probable tokens that give the expected surprise by Zipf's law, with an estimated exponent.
     fn most_by_zipf(&self, weights: &[f64], n_vocab: usize) -> usize {
         let (mut products, mut squares) = (0.0, 0.0);
         for (i, pair) in weights.windows(2).take(MOST_PROBABLE - 1).enumerate() {
@@ -46,7 +45,7 @@ impl MirostatState {
         k.powf(1.0 / s) as usize
     }
 
-    /// Takes note of the probability that a drawn token had.
+    /// Updates the maximum surprise, given the probability of the drawn token.
     pub(super) fn observe(&mut self, probability: f64) {
         let error = -probability.log2() - f64::from(self.parameters.tau);
         self.mu -= f64::from(self.parameters.eta) * error;

@@ -1,9 +1,15 @@
-//! The parameters of sampling, and the ranges they may have.
+//! Sampling parameters and their ranges.
 
 use super::{SamplerKind, SamplingError};
 
-/// The largest penalty: far above every sensible one, far below what turns a logit into an infinity.
-const MAX_PENALTY: f32 = 1e6;
+/// Least and largest value, and the range in words. The limit of 1e6 is far above every sensible value, and far below
+/// those that make a logit infinite.
+type Range = (f32, f32, &'static str);
+
+const FINITE: Range = (f32::MIN, f32::MAX, "a finite number");
+const PROBABILITY: Range = (0.0, 1.0, "a number from 0 to 1");
+const POSITIVE: Range = (0.0, 1e6, "a number from 0 to 1000000");
+const PENALTY: Range = (-1e6, 1e6, "a number from -1000000 to 1000000");
 
 /// The longest sequence breaker of DRY in bytes, as in llama.cpp.
 const MAX_BREAKER: usize = 40;
@@ -17,9 +23,9 @@ const MAX_BREAKER: usize = 40;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the logits; 0 or less always takes the most probable token, whatever the filters are.
+    /// Divides the logits. 0 or less is argmax, without filters.
     pub temperature: f32,
-    /// Temperature that depends on the entropy.
+    /// Makes the temperature depend on the entropy.
     pub dynamic_temperature: DynamicTemperature,
     /// Keep the `top_k` most probable tokens; 0 keeps all.
     pub top_k: usize,
@@ -31,26 +37,25 @@ pub struct Sampling {
     pub min_p: f32,
     /// Keep tokens whose logit is at most this many standard deviations below the largest; 0 or less keeps all.
     pub top_n_sigma: f32,
-    /// Exclude top choices.
+    /// Sometimes exclude the most probable tokens.
     pub xtc: Xtc,
-    /// Divides positive and multiplies negative logits of tokens seen before; 1 is off. From 1e-6 to 1e6.
+    /// Divides positive and multiplies negative logits of tokens that occurred; 1 is off. From 1e-6 to 1e6.
     pub repeat_penalty: f32,
     /// Subtracted from a token's logit for each occurrence; 0 is off. From -1e6 to 1e6.
     pub frequency_penalty: f32,
     /// Subtracted from a token's logit if it occurred; 0 is off. From -1e6 to 1e6.
     pub presence_penalty: f32,
-    /// The last tokens, prompt included, that the three penalties look at; 0 is none.
+    /// Number of last tokens, prompt included, that the three penalties consider.
     pub penalty_last_n: usize,
     /// Penalise repeated sequences.
     pub dry: Dry,
-    /// Keep the surprise of tokens near a target. Then the temperature is the only other sampler, as in llama.cpp.
+    /// Keep the surprise of tokens near a target. The temperature is the only other sampler then, as in llama.cpp.
     pub mirostat: Option<Mirostat>,
-    /// The order of the samplers; one that is not in it does not run.
+    /// The samplers to run, in order.
     pub samplers: Vec<SamplerKind>,
     /// Added to the logits of these tokens; minus infinity bans one.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of the draws. `None` and `0xFFFF_FFFF` stand for a random one, which
-    /// [`Usage::seed`](crate::Usage::seed) reports.
+    /// `None` and `0xFFFF_FFFF` are a random seed, which [`Usage::seed`](crate::Usage::seed) reports.
     pub seed: Option<u32>,
 }
 
@@ -64,12 +69,12 @@ pub struct DynamicTemperature {
     pub exponent: f32,
 }
 
-/// XTC, "exclude top choices": with some probability, of the tokens above a threshold only the least probable stays.
+/// XTC, "exclude top choices": with some probability, drops all tokens above a threshold but the least probable of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Xtc {
-    /// How often; 0 is off.
+    /// Probability of dropping tokens; 0 is off.
     pub probability: f32,
-    /// Probability of a top choice; above 0.5 is off.
+    /// Least probability of a top choice; above 0.5 is off.
     pub threshold: f32,
 }
 
@@ -81,18 +86,18 @@ pub struct Dry {
     pub multiplier: f32,
     /// At least 1.
     pub base: f32,
-    /// Shorter repetitions have no penalty.
+    /// Shorter repetitions are not penalised.
     pub allowed_length: usize,
-    /// The last tokens, prompt included, in which repetitions are looked for; 0 is none.
+    /// Number of last tokens, prompt included, that are searched for repetitions.
     pub penalty_last_n: usize,
-    /// Texts that repetitions do not extend across, of 1 to 40 bytes.
+    /// Texts of 1 to 40 bytes that end a repetition.
     pub sequence_breakers: Vec<String>,
 }
 
 /// Mirostat (Basu et al. 2020).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mirostat {
-    /// Which of the two.
+    /// The algorithm.
     pub version: MirostatVersion,
     /// Target surprise in bits.
     pub tau: f32,
@@ -100,12 +105,12 @@ pub struct Mirostat {
     pub eta: f32,
 }
 
-/// The two versions of Mirostat.
+/// A version of Mirostat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirostatVersion {
-    /// Estimates the exponent of Zipf's law, and keeps so many tokens that the surprise is expected.
+    /// Estimates the exponent of Zipf's law and keeps as many tokens as give the expected surprise.
     V1,
-    /// Keeps the tokens of less than a maximum surprise.
+    /// Keeps the tokens below a maximum surprise.
     V2,
 }
 
@@ -136,63 +141,59 @@ impl Default for Sampling {
 impl Default for Dry {
     fn default() -> Dry {
         let sequence_breakers = ["\n", ":", "\"", "*"].map(str::to_owned).to_vec();
-        let (multiplier, base, allowed_length) = (0.0, 1.75, 2);
-        Dry { multiplier, base, allowed_length, penalty_last_n: usize::MAX, sequence_breakers }
+        Dry { multiplier: 0.0, base: 1.75, allowed_length: 2, penalty_last_n: usize::MAX, sequence_breakers }
     }
 }
 
 impl Sampling {
-    /// The most probable token, always.
+    /// Always the most probable token.
     pub fn greedy() -> Sampling {
         Sampling { temperature: 0.0, ..Sampling::default() }
     }
 
-    pub(super) fn check(&self) -> Result<(), SamplingError> {
-        let probability = |value: f32| ((0.0..=1.0).contains(&value), "a number from 0 to 1");
-        let penalty = |value: f32| (value.abs() <= MAX_PENALTY, "a number from -1000000 to 1000000");
-        let factor = |value: f32| {
-            ((1.0 / MAX_PENALTY..=MAX_PENALTY).contains(&value), "a number from 0.000001 to 1000000")
-        };
-        let positive = |value: f32| ((0.0..=MAX_PENALTY).contains(&value), "a number from 0 to 1000000");
-        let base = |value: f32| ((1.0..=MAX_PENALTY).contains(&value), "a number from 1 to 1000000");
-        let finite = |value: f32| (value.is_finite(), "a finite number");
+    /// Checks that every parameter is in its range, and every bias for a token of the vocabulary.
+    pub(super) fn check(&self, n_vocab: usize) -> Result<(), SamplingError> {
         let Sampling { dynamic_temperature, xtc, dry, .. } = self;
         let mut checks = vec![
-            ("temperature", self.temperature, finite(self.temperature)),
-            ("dynamic_temperature.range", dynamic_temperature.range, positive(dynamic_temperature.range)),
-            (
-                "dynamic_temperature.exponent",
-                dynamic_temperature.exponent,
-                positive(dynamic_temperature.exponent),
-            ),
-            ("typical_p", self.typical_p, probability(self.typical_p)),
-            ("top_p", self.top_p, probability(self.top_p)),
-            ("min_p", self.min_p, probability(self.min_p)),
-            ("top_n_sigma", self.top_n_sigma, finite(self.top_n_sigma)),
-            ("xtc.probability", xtc.probability, probability(xtc.probability)),
-            ("xtc.threshold", xtc.threshold, probability(xtc.threshold)),
-            ("repeat_penalty", self.repeat_penalty, factor(self.repeat_penalty)),
-            ("frequency_penalty", self.frequency_penalty, penalty(self.frequency_penalty)),
-            ("presence_penalty", self.presence_penalty, penalty(self.presence_penalty)),
-            ("dry.multiplier", dry.multiplier, positive(dry.multiplier)),
-            ("dry.base", dry.base, base(dry.base)),
+            ("temperature", self.temperature, FINITE),
+            ("dynamic_temperature.range", dynamic_temperature.range, POSITIVE),
+            ("dynamic_temperature.exponent", dynamic_temperature.exponent, POSITIVE),
+            ("typical_p", self.typical_p, PROBABILITY),
+            ("top_p", self.top_p, PROBABILITY),
+            ("min_p", self.min_p, PROBABILITY),
+            ("top_n_sigma", self.top_n_sigma, FINITE),
+            ("xtc.probability", xtc.probability, PROBABILITY),
+            ("xtc.threshold", xtc.threshold, PROBABILITY),
+            ("repeat_penalty", self.repeat_penalty, (1e-6, 1e6, "a number from 0.000001 to 1000000")),
+            ("frequency_penalty", self.frequency_penalty, PENALTY),
+            ("presence_penalty", self.presence_penalty, PENALTY),
+            ("dry.multiplier", dry.multiplier, POSITIVE),
+            ("dry.base", dry.base, (1.0, 1e6, "a number from 1 to 1000000")),
         ];
         if let Some(Mirostat { version: _, tau, eta }) = self.mirostat {
-            checks.push(("mirostat.tau", tau, positive(tau)));
-            checks.push(("mirostat.eta", eta, positive(eta)));
+            checks.extend([("mirostat.tau", tau, POSITIVE), ("mirostat.eta", eta, POSITIVE)]);
         }
-        if let Some(&(name, value, (_, expected))) = checks.iter().find(|(.., (fine, _))| !fine) {
-            return Err(SamplingError::Parameter { name, value, expected });
-        }
-        if let Some(text) = dry.sequence_breakers.iter().find(|b| !(1..=MAX_BREAKER).contains(&b.len())) {
-            return Err(SamplingError::SequenceBreaker { bytes: text.len() });
-        }
-        match self.logit_bias.iter().find(|(_, bias)| bias.is_nan() || *bias == f32::INFINITY) {
-            Some(&(_, value)) => {
-                let expected = "a finite number or minus infinity";
-                Err(SamplingError::Parameter { name: "logit_bias", value, expected })
+        for (name, value, (least, most, expected)) in checks {
+            if !(least..=most).contains(&value) {
+                return Err(SamplingError::Parameter { name, value: value.to_string(), expected });
             }
-            None => Ok(()),
         }
+        for text in &dry.sequence_breakers {
+            if !(1..=MAX_BREAKER).contains(&text.len()) {
+                let value = format!("a text of {} bytes", text.len());
+                let (name, expected) = ("dry.sequence_breakers", "1 to 40 bytes");
+                return Err(SamplingError::Parameter { name, value, expected });
+            }
+        }
+        for &(token, bias) in &self.logit_bias {
+            if token as usize >= n_vocab {
+                return Err(SamplingError::Bias { token, n_vocab });
+            }
+            if bias.is_nan() || bias == f32::INFINITY {
+                let (name, expected) = ("logit_bias", "a finite number or minus infinity");
+                return Err(SamplingError::Parameter { name, value: bias.to_string(), expected });
+            }
+        }
+        Ok(())
     }
 }

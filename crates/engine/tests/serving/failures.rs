@@ -302,7 +302,7 @@ fn logits_that_are_none_end_their_request_alone() {
         let infinite = ends_alone(|logits| logits[9] = f32::INFINITY, keeps_logits);
         assert_eq!(infinite, SamplingError::Logit { token: 9, value: f32::INFINITY });
         let none = ends_alone(|logits| logits.fill(f32::NEG_INFINITY), keeps_logits);
-        assert_eq!(none, SamplingError::NoToken { biased: false });
+        assert_eq!(none, SamplingError::NoToken);
     }
 }
 
@@ -332,7 +332,7 @@ fn banning_every_token_is_an_error() {
     let banned = Request::new(prompt(0, 3)).sampling(Sampling { logit_bias, ..Sampling::default() });
     let id = engine.submit(banned.stop(Stop::default())).unwrap();
     let events = engine.step().unwrap();
-    let error = SamplingError::NoToken { biased: true }.into();
+    let error = SamplingError::RuledOut.into();
     assert_eq!(events, [Event::Failed { id, error }]);
     assert!(engine.is_idle());
 }
