@@ -17,9 +17,6 @@ pub enum Error {
     /// A weight has another shape than in the graph.
     #[error("weight `{name}` has shape {found:?} (matrices, rows, columns), the graph expects {expected:?}")]
     WeightShape { name: String, found: [usize; 3], expected: [usize; 3] },
-    /// The backend does not support an operation with a weight format.
-    #[error("weight `{name}`: this backend does not support {op} with format {format}")]
-    WeightFormat { name: String, op: &'static str, format: quant::Format },
     /// The KV layout belongs to another graph.
     #[error("the K/V cache layout has {found} store groups, the graph has {expected}")]
     Stores { found: usize, expected: usize },
