@@ -1,6 +1,6 @@
 //! Hand-computed answers.
 
-use backend::{KvFormat, OutputRow, Sequence, Step};
+use backend::{Bucket, KvFormat, OutputRow, Sequence, Step, Taps};
 use graph::{Activation, LongFactors, Pairing, Rope, Store, Yarn};
 
 use super::Make;
@@ -233,7 +233,8 @@ pub fn only_output_rows_are_computed(make: Make<'_>) {
     let x = net.graph.output_rows("gathered", x);
     let w = net.matrix("w", 1, &[10.0]);
     let y = net.graph.linear("y", x, w);
-    let mut program = net.compile_for(64, y, make()).expect("a good graph");
+    let (_, mut loaded) = net.load(y, make()).expect("a good graph");
+    let mut program = loaded.compile(Bucket { rows: 4, outputs: 4 }, Taps::None).expect("a good graph");
     for (outputs, expected) in [(vec![1, 3], vec![20.0, 40.0]), (vec![], vec![]), (vec![2], vec![30.0])] {
         let sequences = vec![Sequence::uniform(0, 4, 0, [])];
         let step = Step::new(vec![0, 1, 2, 3], sequences, OutputRow::all(outputs)).expect("a good step");

@@ -106,30 +106,28 @@ impl Net {
 
     /// Compiles the graph with the output rows of `output` as its result, for steps of up to 64 rows.
     pub(super) fn compile(
+        self,
+        output: ValueId,
+        backend: Box<dyn Backend>,
+    ) -> Result<Box<dyn Program>, Error> {
+        self.compile_for(64, output, backend)
+    }
+
+    fn compile_for(
         mut self,
+        rows: usize,
         output: ValueId,
         backend: Box<dyn Backend>,
     ) -> Result<Box<dyn Program>, Error> {
         let outputs = self.graph.output_rows("outputs", output);
-        self.compile_for(64, outputs, backend)
-    }
-
-    /// Compiles the graph for steps of up to `rows`; `outputs` already has output rows only.
-    pub(super) fn compile_for(
-        self,
-        rows: usize,
-        outputs: ValueId,
-        backend: Box<dyn Backend>,
-    ) -> Result<Box<dyn Program>, Error> {
         let (_, mut loaded) = self.load(outputs, backend)?;
         loaded.compile(Bucket { rows, outputs: rows }, Taps::None)
     }
 
     /// Runs `steps` and concatenates their outputs.
-    pub(super) fn run(mut self, output: ValueId, backend: Box<dyn Backend>, steps: &[Step]) -> Vec<f32> {
+    pub(super) fn run(self, output: ValueId, backend: Box<dyn Backend>, steps: &[Step]) -> Vec<f32> {
         let rows = steps.iter().map(|step| step.tokens().len()).max().unwrap_or(0).max(64);
-        let outputs = self.graph.output_rows("outputs", output);
-        let mut program = self.compile_for(rows, outputs, backend).expect("a good graph");
+        let mut program = self.compile_for(rows, output, backend).expect("a good graph");
         let run = |step| program.run(step).expect("a good step").values().to_vec();
         steps.iter().flat_map(run).collect()
     }
