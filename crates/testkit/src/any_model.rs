@@ -49,7 +49,7 @@ pub fn odd_model(number: u64) -> Vec<u8> {
             0..3 => exchange_value(&mut metadata, &mut dice),
             3 => swap_values(&mut metadata, &mut dice),
             4 => change_tensor(&mut tensors, &mut dice),
-            _ => drop_key(&mut metadata, &mut dice),
+            _ => drop(metadata.remove(&key(&metadata, &mut dice))),
         }
     }
     // The writer refuses some mistakes; these do not test readers.
@@ -135,10 +135,6 @@ fn swap_values(metadata: &mut Metadata, dice: &mut Dice) {
         metadata.insert(one, second);
         metadata.insert(other, first);
     }
-}
-
-fn drop_key(metadata: &mut Metadata, dice: &mut Dice) {
-    metadata.remove(&key(metadata, dice));
 }
 
 /// Changes dimensions, name or format of a tensor, with as many bytes, or removes it.

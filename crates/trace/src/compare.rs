@@ -89,13 +89,11 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
 /// Whether both runs must have the same bits: same program, backend, kernels, model and K/V format. Threads split the
 /// work and change no bit.
 fn same_bits_expected(a: &Meta, b: &Meta) -> bool {
-    let facts = |meta: &Meta| {
-        let facts = meta.facts.split("; ").filter(|fact| !fact.starts_with("threads: "));
-        facts.map(str::to_owned).collect::<Vec<_>>()
-    };
+    let [a_facts, b_facts] =
+        [a, b].map(|meta| meta.facts.split("; ").filter(|fact| !fact.starts_with("threads: ")));
     a.producer == b.producer
         && a.backend == b.backend
-        && facts(a) == facts(b)
+        && a_facts.eq(b_facts)
         && a.kv == b.kv
         && a.model_digest.is_some()
         && a.model_digest == b.model_digest

@@ -65,7 +65,7 @@ impl Report {
         }
         svg += &self.layers();
         let mut polyline = |class: &str, of: &dyn Fn(&Compared) -> Option<f64>| {
-            let point = |(i, value)| Some(format!("{:.1},{:.1}", self.x(i), y(of(value)?)));
+            let point = |(i, value)| Some(format!("{:.1},{:.1}", self.x(i, 0.0), y(of(value)?)));
             let points: Vec<String> = values.iter().enumerate().filter_map(point).collect();
             svg += &format!("<polyline class=\"{class}\" points=\"{}\"/>\n", points.join(" "));
         };
@@ -84,7 +84,7 @@ impl Report {
                     "<circle class=\"{class}{wrong}\" data-kind=\"{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius}\">\
                      <title>{}: {title} {}</title></circle>\n",
                     escaped(kind(&value.name).0),
-                    self.x(i),
+                    self.x(i, 0.0),
                     y(metrics.nmse),
                     escaped(&value.name),
                     scientific(metrics.nmse)
@@ -92,7 +92,7 @@ impl Report {
             }
         }
         if let (Some(first), Some(i)) = (&self.first, self.first_row()) {
-            let at = self.x(i);
+            let at = self.x(i, 0.0);
             let (anchor, beside) = if at > WIDTH / 2.0 { ("end", -5.0) } else { ("start", 5.0) };
             svg += &format!(
                 "<g id=\"first-divergence\"><line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{}\"/><text \
@@ -107,13 +107,9 @@ impl Report {
         svg + "</svg>\n"
     }
 
-    /// The chart's coordinate of value `i`.
-    fn x(&self, i: usize) -> f64 {
-        LEFT + (i as f64 + 0.5) * self.x_step()
-    }
-
-    fn x_step(&self) -> f64 {
-        (WIDTH - LEFT - 8.0) / self.values.len().max(1) as f64
+    /// The chart's coordinate of value `i`, or of its edges at -0.5 and 0.5.
+    fn x(&self, i: usize, offset: f64) -> f64 {
+        LEFT + (i as f64 + 0.5 + offset) * (WIDTH - LEFT - 8.0) / self.values.len().max(1) as f64
     }
 
     /// A band for every second decoder layer, and the layers' numbers.
@@ -124,8 +120,8 @@ impl Report {
         for layer in layers {
             let is_of = |of: &Option<usize>| *of == Some(layer);
             let (first, last) = (of.iter().position(is_of), of.iter().rposition(is_of));
-            let [from, to] = [(first, -0.5), (last, 0.5)]
-                .map(|(i, half)| self.x(i.unwrap_or_default()) + half * self.x_step());
+            let [from, to] =
+                [(first, -0.5), (last, 0.5)].map(|(i, half)| self.x(i.unwrap_or_default(), half));
             let (width, middle) = (to - from, f64::midpoint(from, to));
             if layer % 2 == 1 {
                 svg += &format!(

@@ -56,10 +56,10 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
         matches!(role, Role::Matrix | Role::Experts)
             && oracle.weight(id).is_ok_and(|weight| weight.format.block_len() > 1)
     });
-    match () {
-        () if is_quantized => QUANTIZED,
-        () if op.store().is_some() && kv == KvFormat::F16 => ATTENTION_F16,
-        () => FLOAT,
+    match kv {
+        _ if is_quantized => QUANTIZED,
+        KvFormat::F16 if op.store().is_some() => ATTENTION_F16,
+        KvFormat::F16 | KvFormat::F32 => FLOAT,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Compares a value with its expectation: sums over rows and columns, and which of them exceed their limits.
 
 use super::drift;
-use super::region::{self, Region, Row};
+use super::region::{self, Region};
 use super::rounding::{NONE, ROWS, Rounding};
 use super::slice::Slice;
 use crate::Matrix;
@@ -173,15 +173,12 @@ impl<'a> Pair<'a> {
                 slice.add(self.expected.at(r, c), self.error(r, c), self.rounding().square(r, c), 1.0);
                 least += usual(r, c);
             }
-            let slice = slice.with_energy(least);
-            match () {
-                () if bad_rows[r] || slice.is_wrong(self.limit) => Row::Wrong,
-                () if slice.is_wrong(self.limit * USUAL) => Row::Open,
-                () => Row::Right,
-            }
+            slice.with_energy(least)
         };
-        let rows: Vec<Row> = (0..n).map(row).collect();
-        Some(Region { rows: region::rows(&rows, wrong_cols.len()), cols: wrong_cols })
+        let slices: Vec<Slice> = (0..n).map(row).collect();
+        let wrong: Vec<bool> = (0..n).map(|r| bad_rows[r] || slices[r].is_wrong(self.limit)).collect();
+        let open: Vec<bool> = slices.iter().map(|row| row.is_wrong(self.limit * USUAL)).collect();
+        Some(Region { rows: region::rows(&wrong, &open, wrong_cols.len()), cols: wrong_cols })
     }
 }
 

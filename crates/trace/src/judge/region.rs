@@ -11,28 +11,17 @@ pub struct Region {
     pub cols: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Row {
-    /// Beyond the limit.
-    Wrong,
-    /// Within the limit, but with a larger error than right rows usually have.
-    Open,
-    Right,
-}
-
 /// Numbers that a row must have to be called right: a single number may be near 0 anyway.
 const ENOUGH: usize = 8;
 
-/// The wrong rows, judged by `cols` numbers of each. Where all of a value is wrong, some rows are within the limit by
-/// chance: after the first wrong row, a row that is open counts as wrong, and so does one with few numbers among rows
-/// that are nearly all wrong.
-pub(super) fn rows(rows: &[Row], cols: usize) -> Vec<usize> {
-    let Some(first) = rows.iter().position(|&row| row == Row::Wrong) else {
-        return (0..rows.len()).collect();
-    };
-    let wrong: Vec<usize> = (first..rows.len()).filter(|&r| rows[r] != Row::Right).collect();
-    let last = wrong.last().map_or(first, |&last| last);
-    if cols < ENOUGH && wrong.len() * 4 >= (last + 1 - first) * 3 { (first..=last).collect() } else { wrong }
+/// The wrong rows, judged by `cols` numbers of each: `wrong` ones are beyond the limit, `open` ones have a larger error than
+/// right rows usually have. Where all of a value is wrong, some rows are within the limit by chance: after the first wrong
+/// row, a row that is open counts as wrong, and so does one with few numbers among rows that are nearly all wrong.
+pub(super) fn rows(wrong: &[bool], open: &[bool], cols: usize) -> Vec<usize> {
+    let Some(first) = wrong.iter().position(|&wrong| wrong) else { return (0..wrong.len()).collect() };
+    let rows: Vec<usize> = (first..wrong.len()).filter(|&r| wrong[r] || open[r]).collect();
+    let last = rows.last().map_or(first, |&last| last);
+    if cols < ENOUGH && rows.len() * 4 >= (last + 1 - first) * 3 { (first..=last).collect() } else { rows }
 }
 
 /// The wrong columns; all of them when nearly all are wrong, or none stands out.
