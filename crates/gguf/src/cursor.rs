@@ -131,11 +131,17 @@ impl<'a> Cursor<'a> {
     pub(crate) fn name(&mut self, what: &'static str) -> Result<String, At> {
         let offset = self.offset();
         let name = self.string(what)?;
-        match name.len() as u64 {
-            0 => Err(At { offset, problem: Problem::EmptyName }),
-            n if n > MAX_NAME_BYTES => Err(At { offset, problem: Problem::LongName(n) }),
-            _ => Ok(name),
-        }
+        check_name(&name).map_err(|problem| At { offset, problem })?;
+        Ok(name)
+    }
+}
+
+/// Checks the length of a key or tensor name.
+pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
+    match name.len() as u64 {
+        0 => Err(Problem::EmptyName),
+        n if n > MAX_NAME_BYTES => Err(Problem::LongName(n)),
+        _ => Ok(()),
     }
 }
 

@@ -24,22 +24,16 @@ pub struct Gguf {
 
 impl Gguf {
     /// Maps and validates the file at `path`. If it is the first part of a split model, also opens the other parts in
-    /// the same folder; the result is the whole model.
+    /// the same folder, which must be complete and belong together; the result is the whole model.
     ///
     /// If another program truncates the mapped file, SIGBUS kills the process, unless the program has
     /// called [`survive_truncation`](crate::survive_truncation). [`Gguf::read`] avoids this risk.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is invalid, or if parts of a split model are missing or do not match.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         Gguf::load(path.as_ref(), Loaded::map, None)
     }
 
     /// As [`Gguf::open`], but sets tensors in unknown formats aside. They are not among [`Gguf::tensors`], so that the result
     /// is for listing what the file contains.
-    ///
-    /// # Errors
-    /// As [`Gguf::open`], except for tensors in unknown formats.
     pub fn inspect(path: impl AsRef<Path>) -> Result<(Gguf, Vec<UnsupportedTensor>), Error> {
         let mut unsupported = Vec::new();
         let gguf = Gguf::load(path.as_ref(), Loaded::map, Some(&mut unsupported))?;
@@ -48,9 +42,6 @@ impl Gguf {
 
     /// As [`Gguf::open`], but reads the files into memory instead of mapping them, so that later changes of the files
     /// have no effect.
-    ///
-    /// # Errors
-    /// As [`Gguf::open`], and if memory is exhausted.
     pub fn read(path: impl AsRef<Path>) -> Result<Gguf, Error> {
         Gguf::load(path.as_ref(), Loaded::read, None)
     }
@@ -65,18 +56,12 @@ impl Gguf {
         Gguf::assemble(first, others, unsupported)
     }
 
-    /// Validates a file in memory; tensors are slices of `bytes`.
-    ///
-    /// # Errors
-    /// If the data is invalid or a part of a split model.
+    /// Validates a file in memory, but not a part of a split model; tensors are slices of `bytes`.
     pub fn from_bytes(bytes: Bytes) -> Result<Gguf, Error> {
         Gguf::from_named_bytes("GGUF data in memory", bytes)
     }
 
     /// As [`Gguf::from_bytes`], with a name for the data in messages and [`Gguf::file`].
-    ///
-    /// # Errors
-    /// If the data is invalid or a part of a split model.
     pub fn from_named_bytes(name: &str, bytes: Bytes) -> Result<Gguf, Error> {
         let part = Part { file: name.to_owned(), bytes, map: None };
         let first = Loaded::parse(part)?;
@@ -184,9 +169,6 @@ impl Gguf {
     ///
     /// Another program may truncate a mapped file, which then reads as zeros, or write to it. A long-running process
     /// must call this before it trusts results.
-    ///
-    /// # Errors
-    /// [`Error::TruncatedInUse`] or [`Error::ModifiedInUse`].
     pub fn check_intact(&self) -> Result<(), Error> {
         self.parts.iter().try_for_each(Part::check_intact)
     }

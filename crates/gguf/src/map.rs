@@ -21,9 +21,6 @@ use memmap2::Mmap;
 /// The handler is installed once per process; at an unrelated SIGBUS the previous one takes its place again. Signal
 /// handlers belong to the program, so libraries should not call this. Without it, reading a lost page kills the process, unless the
 /// model was opened with [`Gguf::read`](crate::Gguf::read). Does nothing on systems where a mapped file cannot shrink.
-///
-/// # Errors
-/// If the system call fails.
 pub fn survive_truncation() -> io::Result<()> {
     #[cfg(unix)]
     guard::install()?;

@@ -244,14 +244,19 @@ impl Element for String {
     }
 
     fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
-        (self.len() as u64).encode(out);
-        out.extend_from_slice(self.as_bytes());
+        write_string(out, self);
         Ok(())
     }
 
     fn short(&self) -> String {
         quoted(self)
     }
+}
+
+/// Appends the length of `text` and its bytes.
+pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
+    (text.len() as u64).encode(out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 impl Element for Array {

@@ -6,12 +6,13 @@ use std::io::{self, Write};
 use indexmap::IndexMap;
 use quant::Format;
 
-use crate::cursor::Scalar;
+use crate::cursor::{Scalar, check_name};
 use crate::error::{Item, Problem};
 use crate::metadata::Metadata;
 use crate::parse::{ALIGNMENT, alignment};
 use crate::tensor::{Tensor, byte_len};
-use crate::{DEFAULT_ALIGNMENT, MAX_DIMS, MAX_NAME_BYTES};
+use crate::value::write_string;
+use crate::{DEFAULT_ALIGNMENT, MAX_DIMS};
 
 /// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +35,6 @@ pub enum WriteError {
 }
 
 /// Writes a complete file from tensors in memory, such as those of a [`Gguf`](crate::Gguf).
-///
-/// # Errors
-/// As [`Layout`] and [`Writer`].
 pub fn write<'a, W: Write>(
     out: W,
     metadata: &Metadata,
@@ -71,9 +69,6 @@ pub struct Layout {
 
 impl Layout {
     /// A layout with these keys and no tensors; respects `general.alignment`.
-    ///
-    /// # Errors
-    /// [`WriteError::Invalid`] for an invalid key.
     pub fn new(metadata: &Metadata) -> Result<Layout, WriteError> {
         let mut layout = Layout {
             keys: metadata.len() as u64,
@@ -89,17 +84,13 @@ impl Layout {
             if key == ALIGNMENT {
                 layout.alignment = alignment(value).map_err(invalid)?.into();
             }
-            put_string(&mut layout.metadata, key);
+            write_string(&mut layout.metadata, key);
             value.write(&mut layout.metadata).map_err(invalid)?;
         }
         Ok(layout)
     }
 
     /// Appends a tensor; `shape` is fastest dimension first.
-    ///
-    /// # Errors
-    /// [`WriteError::Invalid`] for a duplicate, empty or too long name, or a shape that is invalid or does not match the
-    /// format.
     pub fn tensor(
         &mut self,
         name: impl Into<String>,
@@ -130,7 +121,7 @@ impl Layout {
         let len = byte_len(&shape, format)?;
         let end = len.checked_next_multiple_of(self.alignment).and_then(|len| self.data_len.checked_add(len));
         let Some(end) = end else { return Err(Problem::Overflow(shape)) };
-        put_string(&mut self.list, name);
+        write_string(&mut self.list, name);
         dims.encode(&mut self.list);
         for dim in shape {
             dim.encode(&mut self.list);
@@ -152,9 +143,6 @@ impl Layout {
     }
 
     /// Writes everything before the data, in few large writes; does not flush `out`.
-    ///
-    /// # Errors
-    /// [`WriteError::Io`].
     pub fn begin<W: Write>(self, mut out: W) -> Result<Writer<W>, WriteError> {
         let mut header = b"GGUF".to_vec();
         3u32.encode(&mut header);
@@ -178,17 +166,11 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the data of `name`, which must be the next tensor.
-    ///
-    /// # Errors
-    /// [`WriteError::OutOfOrder`], [`WriteError::WrongLength`] or [`WriteError::Io`].
     pub fn tensor(&mut self, name: &str, data: &[u8]) -> Result<(), WriteError> {
         self.tensor_with(name, |out| out.write_all(data))
     }
 
     /// Writes the data of `name`, which must be the next tensor, in pieces.
-    ///
-    /// # Errors
-    /// [`WriteError::OutOfOrder`], [`WriteError::WrongLength`] or [`WriteError::Io`], including errors of `fill`.
     pub fn tensor_with(
         &mut self,
         name: &str,
@@ -213,9 +195,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Checks that all tensors are written, flushes, and returns the output.
-    ///
-    /// # Errors
-    /// [`WriteError::Unfinished`] or [`WriteError::Io`].
     pub fn finish(mut self) -> Result<W, WriteError> {
         if let Some((next, _)) = self.pending.next() {
             return Err(WriteError::Unfinished { next });
@@ -253,17 +232,4 @@ fn pad(out: &mut impl Write, len: u64, alignment: u64) -> io::Result<()> {
     let zeros = len.next_multiple_of(alignment) - len;
     io::copy(&mut io::Read::take(io::repeat(0), zeros), out)?;
     Ok(())
-}
-
-fn check_name(name: &str) -> Result<(), Problem> {
-    match name.len() as u64 {
-        0 => Err(Problem::EmptyName),
-        n if n > MAX_NAME_BYTES => Err(Problem::LongName(n)),
-        _ => Ok(()),
-    }
-}
-
-fn put_string(out: &mut Vec<u8>, text: &str) {
-    (text.len() as u64).encode(out);
-    out.extend_from_slice(text.as_bytes());
 }

@@ -107,7 +107,9 @@ impl Vocab {
 
     /// Bytes of the longest text; at least 1.
     pub(crate) fn longest_text(&self) -> usize {
-        self.iter().map(|(_, text, _)| text.len()).max().unwrap_or(0).max(1)
+        let starts = std::iter::once(&0).chain(&self.texts.ends);
+        let lengths = self.texts.ends.iter().zip(starts).map(|(end, start)| (end - start) as usize);
+        lengths.max().unwrap_or(0).max(1)
     }
 
     /// The text of token `id`; `None` outside the vocabulary.
