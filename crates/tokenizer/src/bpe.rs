@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::Error;
 use crate::alphabet::Alphabet;
-use crate::merge::{Join, MAX_WORD, Merger, Symbol};
+use crate::merge::{MAX_WORD, Merger, Symbol};
 use crate::pretokenize::{Matching, PreTokenizer};
 use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
@@ -72,7 +72,7 @@ impl BytePair {
 
     /// Whether a prompt starts with BOS if the file does not say.
     pub(crate) fn adds_bos_by_default(&self) -> bool {
-        self.pre_tokenizer.adds_bos_by_default()
+        self.pre_tokenizer.row.adds_bos
     }
 
     /// State of [`BytePair::encode`] between texts.
@@ -95,7 +95,7 @@ impl BytePair {
     }
 
     fn encode_word(&self, word: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
-        if self.pre_tokenizer.keeps_whole_words()
+        if self.pre_tokenizer.row.whole_words
             && let Some(id) = self.symbols.get(word)
             && id < self.n_tokens
         {
@@ -105,9 +105,7 @@ impl BytePair {
         for (&byte, end) in word.iter().zip(1..) {
             merger.push(self.bytes[usize::from(byte)], end);
         }
-        let join = |left: &Symbol, right: &Symbol| {
-            self.merges.get(&(left.id, right.id)).map(|&(rank, id)| Join { rank, id })
-        };
+        let join = |left: &Symbol, right: &Symbol| self.merges.get(&(left.id, right.id)).copied();
         merger.merge(join, |symbol| {
             if symbol.id < self.n_tokens {
                 ids.push(symbol.id);

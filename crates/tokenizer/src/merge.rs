@@ -35,12 +35,6 @@ pub(crate) fn both(left: &Symbol, right: &Symbol) -> Range<usize> {
 /// byte. Tests of this crate cut early.
 pub(crate) const MAX_WORD: usize = if cfg!(test) { 7 } else { 16 << 20 };
 
-/// The result of a merge; the lowest rank merges first.
-pub(crate) struct Join {
-    pub(crate) rank: u32,
-    pub(crate) id: u32,
-}
-
 /// A candidate pair. The order of fields is the order of merging: lowest rank, then leftmost.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
@@ -77,9 +71,11 @@ impl Merger {
     }
 
     /// Merges until `join` finds no pair, then calls `emit` with the remaining symbols in order and clears the merger.
+    ///
+    /// `join` returns the rank and id of a merge; the lowest rank merges first.
     pub(crate) fn merge(
         &mut self,
-        join: impl Fn(&Symbol, &Symbol) -> Option<Join>,
+        join: impl Fn(&Symbol, &Symbol) -> Option<(u32, u32)>,
         mut emit: impl FnMut(&Symbol),
     ) {
         for right in 1..self.symbols.len() as u32 {
@@ -109,9 +105,9 @@ impl Merger {
     }
 
     /// Queues the adjacent symbols `left` and `right` if they can merge.
-    fn consider(&mut self, left: u32, right: u32, join: impl Fn(&Symbol, &Symbol) -> Option<Join>) {
+    fn consider(&mut self, left: u32, right: u32, join: impl Fn(&Symbol, &Symbol) -> Option<(u32, u32)>) {
         let (l, r) = (&self.symbols[left as usize], &self.symbols[right as usize]);
-        if let Some(Join { rank, id }) = join(l, r) {
+        if let Some((rank, id)) = join(l, r) {
             let len = r.end - l.start;
             self.queue.push(Reverse(Candidate { rank, left, right, len, id }));
         }

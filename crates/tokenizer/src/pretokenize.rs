@@ -7,15 +7,15 @@ use regex_automata::Input;
 use regex_automata::meta::{BuildError, Cache, Regex};
 
 /// A row of the table.
-struct Row {
+pub(crate) struct Row {
     /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
     names: &'static [&'static str],
     /// Applied in order: each splits the results of the previous one.
     patterns: &'static [&'static str],
     /// A word that is a token is not split (`ignore_merges`).
-    whole_words: bool,
+    pub(crate) whole_words: bool,
     /// A prompt starts with BOS if the file does not say.
-    adds_bos: bool,
+    pub(crate) adds_bos: bool,
 }
 
 const TABLE: [Row; 4] = [
@@ -55,7 +55,7 @@ const SPACES: &str = r"|\s+(?!\S)|\s+";
 
 /// A compiled row of the table.
 pub(crate) struct PreTokenizer {
-    row: &'static Row,
+    pub(crate) row: &'static Row,
     patterns: Vec<Regex>,
 }
 
@@ -77,16 +77,6 @@ impl PreTokenizer {
     /// The first name of each row.
     pub(crate) fn known() -> impl Iterator<Item = &'static str> {
         TABLE.iter().filter_map(|row| row.names.first().copied())
-    }
-
-    /// Whether a word that is a token is not split.
-    pub(crate) fn keeps_whole_words(&self) -> bool {
-        self.row.whole_words
-    }
-
-    /// Whether a prompt starts with BOS if the file does not say.
-    pub(crate) fn adds_bos_by_default(&self) -> bool {
-        self.row.adds_bos
     }
 
     pub(crate) fn matching(&self) -> Matching {

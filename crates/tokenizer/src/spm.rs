@@ -6,7 +6,7 @@
 use gguf::Metadata;
 
 use crate::Error;
-use crate::merge::{Join, MAX_WORD, Merger, Symbol, both};
+use crate::merge::{MAX_WORD, Merger, Symbol, both};
 use crate::vocab::{Pieces, Vocab, parse_byte};
 
 /// A space (U+0020 only) in the texts of tokens.
@@ -92,7 +92,7 @@ impl SentencePiece {
         }
         let join = |left: &Symbol, right: &Symbol| {
             let id = self.pieces.get(&word.as_bytes()[both(left, right)])?;
-            Some(Join { rank: self.ranks[id as usize], id })
+            Some((self.ranks[id as usize], id))
         };
         merger.merge(join, |symbol| {
             if symbol.id == NO_TOKEN {
