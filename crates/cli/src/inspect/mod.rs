@@ -54,7 +54,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     load::introduce(&model, &file);
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
     let memory = load::file(&model).and_then(|file| Ok(Model::new(file)?));
-    let report = Report::new(&file, &unsupported, memory.and_then(|model| memory_needed(&model, &args)));
+    let memory = memory.and_then(|model| memory_needed(&model, &args));
+    let elements = if args.json { usize::MAX } else { value::FEW };
+    let report = Report::new(&file, &unsupported, memory, elements);
     if args.json {
         output::json(&report)?
     } else {
@@ -166,7 +168,9 @@ impl<'a> Report<'a> {
         file: &'a Gguf,
         unsupported: &'a [UnsupportedTensor],
         memory: anyhow::Result<MemoryNeeded>,
+        elements: usize,
     ) -> Report<'a> {
+        let entry = |(key, value)| (key, Entry::new(value, elements));
         let known = file.tensors().map(|tensor| TensorFacts {
             name: &tensor.name,
             format: tensor.format.name().to_owned(),
@@ -194,7 +198,7 @@ impl<'a> Report<'a> {
             files: file.files().map(|(path, bytes)| File { path, bytes }).collect(),
             version: file.version(),
             alignment: file.alignment(),
-            metadata: file.metadata().iter().map(|(key, value)| (key, Entry::new(value))).collect(),
+            metadata: file.metadata().iter().map(entry).collect(),
             hyper_parameters: hyper_parameters(file),
             tokenizer: tokenizer_facts(file).map_err(|error| error.to_string()),
             tensors,
@@ -209,7 +213,7 @@ impl<'a> Report<'a> {
 fn hyper_parameters(file: &Gguf) -> Option<BTreeMap<&'static str, serde_json::Value>> {
     let model = models::Model::of(file.metadata(), &|name| file.tensor(name).is_some()).ok()?;
     let read = model.config.hyper_parameters.into_iter();
-    Some(read.map(|(key, value)| (key, value::json(&value))).collect())
+    Some(read.map(|(key, value)| (key, value::json(&value, usize::MAX))).collect())
 }
 
 fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {

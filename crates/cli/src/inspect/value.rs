@@ -12,6 +12,8 @@ const STRING: usize = 80;
 const ELEMENT: usize = 16;
 /// Maximum elements of an array.
 const ELEMENTS: usize = 6;
+/// The elements of arrays that [`short`] needs.
+pub(super) const FEW: usize = ELEMENTS + 1;
 
 /// A value with its type, such as `u32` or `[string; 32000]`.
 #[derive(Serialize)]
@@ -21,12 +23,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(value: &Value) -> Entry {
+    /// With up to `limit` elements of arrays, which may have millions.
+    pub(super) fn new(value: &Value, limit: usize) -> Entry {
         let r#type = match value {
             Value::Array(array) => format!("[{}; {}]", array.element_type(), array.len()),
             other => other.value_type().to_string(),
         };
-        Entry { r#type, value: json(value) }
+        Entry { r#type, value: json(value, limit) }
     }
 }
 
@@ -42,7 +45,7 @@ pub(super) fn or_error<T: Serialize, S: Serializer>(
 }
 
 /// Infinities and NaN are null.
-pub(super) fn json(value: &Value) -> Json {
+pub(super) fn json(value: &Value, limit: usize) -> Json {
     match value {
         Value::U8(v) => json!(v),
         Value::I8(v) => json!(v),
@@ -53,29 +56,33 @@ pub(super) fn json(value: &Value) -> Json {
         Value::F32(v) => float(*v),
         Value::Bool(v) => json!(v),
         Value::String(v) => json!(v),
-        Value::Array(v) => elements(v),
+        Value::Array(v) => elements(v, limit),
         Value::U64(v) => json!(v),
         Value::I64(v) => json!(v),
         Value::F64(v) => json!(v),
     }
 }
 
-fn elements(array: &Array) -> Json {
+fn elements(array: &Array, limit: usize) -> Json {
     match array {
-        Array::U8(v) => json!(v),
-        Array::I8(v) => json!(v),
-        Array::U16(v) => json!(v),
-        Array::I16(v) => json!(v),
-        Array::U32(v) => json!(v),
-        Array::I32(v) => json!(v),
-        Array::F32(v) => v.iter().copied().map(float).collect(),
-        Array::Bool(v) => json!(v),
-        Array::String(v) => json!(v),
-        Array::Array(v) => v.iter().map(elements).collect(),
-        Array::U64(v) => json!(v),
-        Array::I64(v) => json!(v),
-        Array::F64(v) => json!(v),
+        Array::U8(v) => first(v, limit),
+        Array::I8(v) => first(v, limit),
+        Array::U16(v) => first(v, limit),
+        Array::I16(v) => first(v, limit),
+        Array::U32(v) => first(v, limit),
+        Array::I32(v) => first(v, limit),
+        Array::F32(v) => v.iter().take(limit).copied().map(float).collect(),
+        Array::Bool(v) => first(v, limit),
+        Array::String(v) => first(v, limit),
+        Array::Array(v) => v.iter().take(limit).map(|array| elements(array, limit)).collect(),
+        Array::U64(v) => first(v, limit),
+        Array::I64(v) => first(v, limit),
+        Array::F64(v) => first(v, limit),
     }
+}
+
+fn first<T: Serialize>(values: &[T], limit: usize) -> Json {
+    json!(values[..values.len().min(limit)])
 }
 
 /// With the digits of an f32, not of the f64 that JSON numbers are.
@@ -87,7 +94,7 @@ fn float(value: f32) -> Json {
 pub(super) fn short(value: &Json) -> String {
     let element = |value: &Json| match value {
         Json::String(text) => format!("\"{}\"", abbreviated(text, ELEMENT)),
-        Json::Array(values) => format!("[{} elements]", values.len()),
+        Json::Array(_) => "[…]".to_owned(),
         other => other.to_string(),
     };
     match value {
@@ -107,12 +114,12 @@ mod tests {
     #[test]
     fn long_values_are_cut_and_nothing_steers_the_terminal() {
         let tokens: Vec<String> = (0..9).map(|i| format!("\u{1b}{i}")).collect();
-        let Entry { r#type, value } = Entry::new(&Value::from(tokens));
+        let Entry { r#type, value } = Entry::new(&Value::from(tokens), FEW);
         assert_eq!(r#type, "[string; 9]");
         let text = short(&value);
         assert!(text.starts_with(r#"["\u{1b}0", "\u{1b}1""#) && text.ends_with(", …]"), "{text}");
-        assert_eq!(short(&json(&Value::from("a\nb".repeat(100)))).chars().last(), Some('…'));
-        assert_eq!(short(&json(&Value::from(vec![1u32, 2]))), "[1, 2]");
-        assert_eq!(short(&json(&Value::from(0.1f32))), "0.1");
+        assert_eq!(short(&json(&Value::from("a\nb".repeat(100)), FEW)).chars().last(), Some('…'));
+        assert_eq!(short(&json(&Value::from(vec![1u32, 2]), FEW)), "[1, 2]");
+        assert_eq!(short(&json(&Value::from(0.1f32), FEW)), "0.1");
     }
 }

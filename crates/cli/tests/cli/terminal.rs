@@ -62,7 +62,7 @@ fn lines_that_arrive_together_are_answered_in_order() {
     for said in ["top-k: 3", "top-k: 4"] {
         session.exp_string(said).expect("set");
     }
-    session.exp_regex("in all answers *6 tokens").expect("both messages are answered");
+    session.exp_regex("generated in all *6 tokens").expect("both messages are answered");
     session.exp_string("> ").expect("a prompt");
     session.send_control('d').expect("typed");
     assert!(ended(&mut session).ends_with(" 0)"));
