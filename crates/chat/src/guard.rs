@@ -5,6 +5,8 @@
 //! character. It stays during rendering and the search for special tokens, and is then removed, so that the text is
 //! unchanged.
 
+use std::collections::HashSet;
+
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::Error;
@@ -18,6 +20,8 @@ pub(crate) struct SpecialTokens {
     every: AhoCorasick,
     /// Finds leftmost-longest matches.
     longest: AhoCorasick,
+    /// First characters of the tokens.
+    firsts: HashSet<char>,
 }
 
 /// What is guarded.
@@ -40,61 +44,47 @@ impl SpecialTokens {
             builder.match_kind(kind).kind(Some(AhoCorasickKind::ContiguousNFA)).build(texts())
         };
         let (every, longest) = (build(MatchKind::Standard)?, build(MatchKind::LeftmostLongest)?);
-        Ok(SpecialTokens { tokens, every, longest })
+        let firsts = texts().filter_map(|text| text.chars().next()).collect();
+        Ok(SpecialTokens { tokens, every, longest, firsts })
     }
 
     /// A character that occurs in none of `texts`.
     pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
         // Noncharacters first, then private use characters.
-        let candidates = || ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
-        let used: std::collections::HashSet<char> =
+        let mut candidates = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{fffff}');
+        let used: HashSet<char> =
             texts.into_iter().flat_map(str::chars).filter(|&c| c >= '\u{fdd0}').collect();
-        let free = candidates().find(|c| !used.contains(c));
-        free.ok_or_else(|| Error::NoGuard { tried: candidates().count() })
+        candidates.find(|c| !used.contains(c)).ok_or(Error::NoGuard)
     }
 
     /// Inserts `guard` into `text`.
     pub(crate) fn guard(&self, text: &str, guard: char, strength: Strength) -> String {
-        let mut starts: Vec<usize> = match strength {
-            Strength::Tokens => self.every.find_overlapping_iter(text).map(|found| found.start()).collect(),
-            Strength::Characters => {
-                let firsts: Vec<char> =
-                    self.tokens.iter().filter_map(|(_, text)| text.chars().next()).collect();
-                text.match_indices(firsts.as_slice()).map(|(start, _)| start).collect()
-            }
-        };
-        starts.sort_unstable();
-        starts.dedup();
-        let mut guarded = String::with_capacity(text.len() + starts.len() * guard.len_utf8());
-        let mut rest = 0;
-        for start in starts {
-            let end = start + text[start..].chars().next().map_or(0, char::len_utf8);
-            guarded.push_str(&text[rest..end]);
-            guarded.push(guard);
-            rest = end;
+        let starts: HashSet<usize> =
+            self.every.find_overlapping_iter(text).map(|found| found.start()).collect();
+        let mut guarded = String::with_capacity(text.len());
+        for (at, c) in text.char_indices() {
+            guarded.push(c);
+            let is_guarded = match strength {
+                Strength::Tokens => starts.contains(&at),
+                Strength::Characters => self.firsts.contains(&c),
+            };
+            guarded.extend(is_guarded.then_some(guard));
         }
-        guarded.push_str(&text[rest..]);
         guarded
     }
 
     /// Splits `text` at special tokens and removes `guard`.
     pub(crate) fn split(&self, text: &str, guard: char) -> Vec<Segment> {
         let mut segments = Vec::new();
-        let push_text = |segments: &mut Vec<Segment>, text: &str| {
-            let text: String = text.chars().filter(|&c| c != guard).collect();
-            if !text.is_empty() {
-                segments.push(Segment::Text(text));
-            }
-        };
         let mut rest = 0;
         for found in self.longest.find_iter(text) {
-            if let Some((id, token)) = self.tokens.get(found.pattern().as_usize()) {
-                push_text(&mut segments, &text[rest..found.start()]);
-                segments.push(Segment::Token { id: *id, text: token.clone() });
-                rest = found.end();
-            }
+            let (id, token) = &self.tokens[found.pattern()];
+            segments.push(Segment::Text(text[rest..found.start()].replace(guard, "")));
+            segments.push(Segment::Token { id: *id, text: token.clone() });
+            rest = found.end();
         }
-        push_text(&mut segments, &text[rest..]);
+        segments.push(Segment::Text(text[rest..].replace(guard, "")));
+        segments.retain(|segment| *segment != Segment::Text(String::new()));
         segments
     }
 }

@@ -11,11 +11,13 @@ use minijinja::value::{Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, State, Value};
 use minijinja_contrib::globals;
 
-use crate::error::Raised;
+use crate::error::Stop;
 use crate::fence::fence;
-use crate::limits::{Budget, RUN, Run, failed};
+use crate::format::formatted;
+use crate::limits::{RUN, Run, failed};
+use crate::methods::Methods;
 use crate::text::text_of;
-use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, methods, operators};
+use crate::{Error, MAX_OUTPUT_BYTES, MAX_STEPS, filters, operators};
 
 const NAME: &str = "chat_template";
 
@@ -32,7 +34,9 @@ pub(crate) fn compile(source: &str) -> Result<Environment<'static>, Error> {
     environment.set_syntax(syntax);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_formatter(write);
-    environment.set_unknown_method_callback(methods::call);
+    let methods = Methods::new();
+    environment
+        .set_unknown_method_callback(move |state, value, name, args| methods.call(state, value, name, args));
     operators::add_to(&mut environment);
     filters::add_to(&mut environment);
     environment.add_function("cycler", |items: Rest<Value>| globals::cycler(items.0));
@@ -54,11 +58,11 @@ fn unpanicked<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
 }
 
 /// Renders the template of `environment` with `context`.
-pub(crate) fn render(environment: &Environment, context: Value) -> Result<String, Error> {
+pub(crate) fn render(environment: &Environment, context: Vec<(&str, Value)>) -> Result<String, Error> {
     let mut output = Bounded(Vec::new());
     let rendered = unpanicked(|| {
         let template = environment.get_template(NAME)?;
-        template.render_captured_to(context, &mut output).map(drop).map_err(Error::from)
+        template.render_captured_to(Value::from_pairs(context), &mut output).map(drop).map_err(Error::from)
     });
     if output.0.len() > MAX_OUTPUT_BYTES {
         return Err(Error::TooMuchOutput);
@@ -85,25 +89,19 @@ impl io::Write for &mut Bounded {
     }
 }
 
-/// Formats a value as Python does.
+/// Prints a value as Python does.
 fn write(out: &mut Output, state: &mut State, value: &Value) -> Result<(), minijinja::Error> {
-    match value.as_str() {
-        Some(text) => {
-            Budget::of(state).charge(text.len())?;
-            out.write_str(text)?;
-        }
-        None => out.write_str(&text_of(state, value)?)?,
-    }
-    Ok(())
+    Ok(out.write_str(&text_of(state, value)?)?)
 }
 
 fn raise_exception(state: &mut State, message: Value) -> Result<Value, minijinja::Error> {
     let message = text_of(state, &message)?;
-    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(Raised(message)))
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, "raise_exception")
+        .with_source(Stop::Raised(message)))
 }
 
 fn strftime_now(state: &mut State, format: &str) -> Result<String, minijinja::Error> {
-    filters::formatted(state, format, '%', &[])?;
+    formatted(state, format, '%', &[])?;
     let run = state.lookup(RUN);
     let run = run.as_ref().and_then(|run| run.downcast_object_ref::<Run>());
     let Run { now, .. } = run.ok_or_else(|| failed("the time is not known"))?;

@@ -16,6 +16,8 @@
 mod error;
 mod fence;
 mod filters;
+mod format;
+mod function;
 mod guard;
 mod jinja;
 mod json;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use minijinja::value::{Object, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
+use crate::error::Stop;
+
 /// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -40,11 +42,6 @@ pub(crate) struct Budget {
 /// The clock is checked each time this many bytes are charged.
 const LOOK: u64 = 4096;
 
-/// The source of minijinja's error when the budget is exhausted.
-#[derive(Debug, thiserror::Error)]
-#[error("too much work")]
-pub(crate) struct Exhausted;
-
 /// How a value is charged.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
@@ -61,13 +58,15 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 impl Budget {
     /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
-        let new = state.get_extension::<Budget>().is_none().then(|| {
-            let run = state.lookup(RUN);
-            let bytes = run.and_then(|run| run.downcast_object_ref::<Run>().map(|run| run.bytes));
-            Budget { left: bytes.unwrap_or(0), end: Instant::now() + MAX_TIME, next_look: u64::MAX }
-        });
-        let none = || Budget { left: 0, end: Instant::now(), next_look: 0 };
-        state.get_or_insert_extension_with(|| new.unwrap_or_else(none))
+        let bytes = match state.get_extension::<Budget>() {
+            Some(_) => None,
+            None => state.lookup(RUN).and_then(|run| Some(run.downcast_object_ref::<Run>()?.bytes)),
+        };
+        state.get_or_insert_extension_with(|| Budget {
+            left: bytes.unwrap_or(0),
+            end: Instant::now() + MAX_TIME,
+            next_look: u64::MAX,
+        })
     }
 
     /// Charges `bytes`.
@@ -81,7 +80,7 @@ impl Budget {
             }
         }
         if self.left == 0 {
-            return Err(failed("too much work").with_source(Exhausted));
+            return Err(failed("too much work").with_source(Stop::TooMuchWork));
         }
         Ok(())
     }
@@ -108,42 +107,32 @@ impl Budget {
         match value.kind() {
             ValueKind::String => {
                 let text = value.as_str().map_or(0, str::len);
-                self.charge(if uses == Use::Make { text + 1 } else { text / WITHIN + 1 })
+                self.charge(if uses == Use::Make { text } else { text / WITHIN })?;
             }
             ValueKind::Seq | ValueKind::Iterable => {
-                self.charge(1 + value.len().unwrap_or(0).saturating_mul(item))?;
-                let unknown = if value.len().is_none() { item } else { 0 };
                 for value in value.try_iter()? {
-                    self.charge(unknown)?;
+                    self.charge(item)?;
                     self.walk(&value, uses, depth + 1)?;
                 }
-                Ok(())
             }
             ValueKind::Map => {
-                for (key, value) in
-                    value.as_object().and_then(|map| map.try_iter_pairs()).into_iter().flatten()
-                {
+                let pairs = value.as_object().and_then(|map| map.try_iter_pairs());
+                for (key, value) in pairs.into_iter().flatten() {
                     self.charge(item)?;
                     self.walk(&key, uses, depth + 1)?;
                     self.walk(&value, uses, depth + 1)?;
                 }
-                self.charge(1)
             }
-            _ => self.charge(1),
+            _ => {}
         }
+        self.charge(1)
     }
 }
 
-/// The filter applied to every value that is looked up or returned by a function.
+/// The filter applied to every value that is looked up or returned by a function, and to results of filters.
 ///
-/// Lazy values, such as a slice of a list, are materialised once.
-pub(crate) fn read(state: &mut State, value: Value) -> Result<Value, Error> {
-    Budget::of(state).charge_for(&value, Use::Read)?;
-    Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })
-}
-
-/// The filter applied to results of filters.
-pub(crate) fn made(state: &mut State, value: Value) -> Result<Value, Error> {
-    Budget::of(state).charge_for(&value, Use::Make)?;
+/// Lazy values, such as a sum of lists, are computed once.
+pub(crate) fn charged(state: &mut State, value: Value, uses: Use) -> Result<Value, Error> {
+    Budget::of(state).charge_for(&value, uses)?;
     Ok(if value.kind() == ValueKind::Iterable { value.try_iter()?.collect() } else { value })
 }

@@ -1,15 +1,16 @@
 //! Functions that replace operators; see [`fence`](crate::fence).
 
-use minijinja::value::{Rest, Tuple, ValueKind};
-use minijinja::{Environment, Error, ErrorKind, State, Value};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs};
+use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
-use crate::filters::format;
-use crate::limits::{Budget, ITEM, failed, made, read};
-use crate::text::Text;
+use crate::format::format;
+use crate::function::iterable;
+use crate::limits::{Budget, ITEM, Use, charged, failed};
+use crate::text::text_of;
 
 pub(crate) fn add_to(environment: &mut Environment) {
-    environment.add_filter("_read", read);
-    environment.add_filter("_made", made);
+    environment.add_filter("_read", |state: &mut State, value| charged(state, value, Use::Read));
+    environment.add_filter("_made", |state: &mut State, value| charged(state, value, Use::Make));
     environment.add_function("_each", each);
     environment.add_function("_concat", concat);
     environment.add_function("_multiply", multiply);
@@ -17,75 +18,48 @@ pub(crate) fn add_to(environment: &mut Environment) {
     environment.add_function("_slice", slice);
 }
 
-/// The iterable of a loop. Rejects `none`, which minijinja treats as empty.
+/// The iterable of a loop.
 fn each(state: &mut State, value: Value) -> Result<Value, Error> {
-    match value.kind() {
-        ValueKind::None | ValueKind::Number | ValueKind::Bool => {
-            Err(failed(format!("a value of type {} is not iterable", value.kind())))
-        }
-        ValueKind::String => {
-            Budget::of(state).charge(value.as_str().map_or(0, str::len).saturating_mul(ITEM))?;
-            Ok(value)
-        }
-        _ => Ok(value),
-    }
+    iterable(&value)?;
+    Budget::of(state).charge(value.as_str().map_or(0, str::len).saturating_mul(ITEM))?;
+    Ok(value)
 }
 
 /// `a ~ b ~ c`
 fn concat(state: &mut State, values: Rest<Value>) -> Result<String, Error> {
-    let mut text = Text::new(state);
-    values.iter().try_for_each(|value| text.value(value))?;
-    Ok(text.text)
+    values.iter().map(|value| text_of(state, value)).collect()
 }
 
 /// `a * b`
-fn multiply(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
-    for (many, times) in [(&a, &b), (&b, &a)] {
-        let is_list = matches!(many.kind(), ValueKind::Seq | ValueKind::Iterable);
-        if many.as_str().is_none() && !is_list {
-            continue;
-        }
-        if !is_whole(times) {
-            return Err(failed(format!("can't multiply a sequence by a value of type {}", times.kind())));
-        }
-        let times = usize::try_from(i128::try_from(times.clone())?.max(0)).unwrap_or(usize::MAX);
-        if let Some(unit) = many.as_str() {
-            let mut text = Text::new(state);
-            text.repeat(unit, if unit.is_empty() { 0 } else { times })?;
-            return Ok(Value::from(text.text));
-        }
-        let items: Vec<Value> = many.try_iter()?.collect();
-        let length = if items.is_empty() { 0 } else { items.len().saturating_mul(times) };
-        Budget::of(state).charge(length.saturating_mul(ITEM))?;
-        let items: Vec<Value> = items.iter().cycle().take(length).cloned().collect();
-        return Ok(if many.is_tuple() { Value::from(Tuple::from(items)) } else { Value::from(items) });
+fn multiply(state: &mut State, mut a: Value, mut b: Value) -> Result<Value, Error> {
+    let size = |value: &Value| match value.kind() {
+        ValueKind::String => value.as_str().map(str::len),
+        ValueKind::Seq => value.len().map(|items| items.saturating_mul(ITEM)),
+        _ => None,
+    };
+    if size(&a).is_none() && size(&b).is_some() {
+        (a, b) = (b, a);
     }
-    arithmetic("*", &a, &b, i128::checked_mul, |a, b| a * b)
+    if let Some(size) = size(&a) {
+        if !b.is_integer() && b.kind() != ValueKind::Bool {
+            return Err(failed(format!("can't multiply a sequence by a value of type {}", b.kind())));
+        }
+        // Less than 0 times is 0 times.
+        let times = usize::try_from(i128::try_from(b)?.max(0)).unwrap_or(usize::MAX);
+        Budget::of(state).charge(size.saturating_mul(times))?;
+        b = Value::from(if size == 0 { 0 } else { times });
+    }
+    let product = evaluate(state, "a * b", context! { a, b })?;
+    charged(state, product, Use::Make)
 }
 
 /// `a % b`
 fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
-    if a.as_str().is_some() {
-        let mut args = vec![a];
-        if b.is_tuple() {
-            args.extend(b.try_iter()?)
-        } else {
-            args.push(b)
-        }
-        return format(state, &args);
+    if a.as_str().is_none() {
+        return evaluate(state, "a % b", context! { a, b });
     }
-    if b == Value::from(0) && b.kind() != ValueKind::String {
-        return Err(failed("modulo by zero"));
-    }
-    let whole = |a: i128, b: i128| {
-        let rest = a.checked_rem(b)?;
-        if rest != 0 && (rest < 0) != (b < 0) { rest.checked_add(b) } else { Some(rest) }
-    };
-    let real = |a: f64, b: f64| {
-        let rest = a % b;
-        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
-    };
-    arithmetic("%", &a, &b, whole, real)
+    let values = if b.is_tuple() { b.try_iter()?.collect() } else { vec![b] };
+    format(state, Rest([a].into_iter().chain(values).map(ValueOrKwargs::from).collect()))
 }
 
 /// `value[start:stop:step]`
@@ -133,33 +107,9 @@ fn indices(length: usize, start: Option<i64>, stop: Option<i64>, step: i64) -> i
         .filter_map(|index| usize::try_from(index).ok())
 }
 
-fn is_whole(value: &Value) -> bool {
-    value.is_integer() || value.kind() == ValueKind::Bool
-}
-
-/// Arithmetic with the operator `sign`; integers stay integers.
-fn arithmetic(
-    sign: &str,
-    a: &Value,
-    b: &Value,
-    whole: impl Fn(i128, i128) -> Option<i128>,
-    real: impl Fn(f64, f64) -> f64,
-) -> Result<Value, Error> {
-    let numbers = [a, b].map(|value| matches!(value.kind(), ValueKind::Number | ValueKind::Bool));
-    if numbers != [true, true] {
-        return Err(failed(format!("`{sign}` does not work on {} and {}", a.kind(), b.kind())));
-    }
-    if is_whole(a) && is_whole(b) {
-        let result = whole(i128::try_from(a.clone())?, i128::try_from(b.clone())?);
-        let result = result.ok_or_else(|| failed(format!("{a} {sign} {b} is too large")))?;
-        return Ok(i64::try_from(result).map_or_else(|_| Value::from(result), Value::from));
-    }
-    Ok(Value::from(real(to_float(a)?, to_float(b)?)))
-}
-
-fn to_float(value: &Value) -> Result<f64, Error> {
-    if value.kind() == ValueKind::Bool {
-        return Ok(f64::from(u8::from(value.is_true())));
-    }
-    f64::try_from(value.clone())
+/// Evaluates an operator of minijinja.
+fn evaluate(state: &State, expression: &str, operands: Value) -> Result<Value, Error> {
+    let result = state.env().compile_expression(expression)?.eval(operands);
+    // Without the position in `expression`.
+    result.map_err(|error| failed(error.detail().unwrap_or("invalid operation").to_owned()))
 }

@@ -34,6 +34,16 @@ pub enum Segment {
     },
 }
 
+impl Segment {
+    /// The id of a special token.
+    pub(crate) fn token(&self) -> Option<u32> {
+        match self {
+            Segment::Token { id, .. } => Some(*id),
+            Segment::Text(_) => None,
+        }
+    }
+}
+
 /// A rendered conversation. [`Display`](fmt::Display) gives the template's output; only
 /// [`segments`](Prompt::segments) distinguish special tokens from text that looks like them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,117 +1,64 @@
-//! Formats values like Python's `str` and `repr`.
+//! Prints values like Python's `str` and `repr`.
 
-use minijinja::value::ValueKind;
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::value::{Object, ObjectRepr, Tuple, ValueKind};
 use minijinja::{Error, State, Value};
 
-use crate::limits::{Budget, MAX_DEPTH, failed};
+use crate::limits::{Budget, Use};
 
-/// Text under construction; every byte is charged.
-pub(crate) struct Text<'a> {
-    pub(crate) text: String,
-    budget: &'a mut Budget,
-}
-
-/// Formats `value`.
+/// `str(value)`
 pub(crate) fn text_of(state: &mut State, value: &Value) -> Result<String, Error> {
-    let mut text = Text::new(state);
-    text.value(value)?;
-    Ok(text.text)
+    match value.as_str() {
+        Some(text) => {
+            Budget::of(state).charge(text.len())?;
+            Ok(text.to_owned())
+        }
+        None if value.is_undefined() => Ok(String::new()),
+        None => repr_of(state, value),
+    }
 }
 
-impl Text<'_> {
-    pub(crate) fn new<'a>(state: &'a mut State) -> Text<'a> {
-        Text { text: String::new(), budget: Budget::of(state) }
-    }
+/// `repr(value)`
+pub(crate) fn repr_of(state: &mut State, value: &Value) -> Result<String, Error> {
+    let budget = Budget::of(state);
+    budget.charge_for(value, Use::Make)?;
+    let text = format!("{:?}", printable(value)?);
+    budget.charge(text.len())?;
+    Ok(text)
+}
 
-    pub(crate) fn push(&mut self, text: &str) -> Result<(), Error> {
-        self.budget.charge(text.len())?;
-        self.text.push_str(text);
-        Ok(())
-    }
-
-    /// Adds `text` repeatedly.
-    pub(crate) fn repeat(&mut self, text: &str, times: usize) -> Result<(), Error> {
-        self.budget.charge(text.len().saturating_mul(times))?;
-        self.text.extend(std::iter::repeat_n(text, times));
-        Ok(())
-    }
-
-    /// Adds `str(value)`.
-    pub(crate) fn value(&mut self, value: &Value) -> Result<(), Error> {
-        match value.as_str() {
-            Some(text) => self.push(text),
-            None if value.is_undefined() => Ok(()),
-            None => self.repr(value, 0),
+/// `value` with what minijinja prints differently from Python as [`Printed`].
+fn printable(value: &Value) -> Result<Value, Error> {
+    Ok(match value.kind() {
+        ValueKind::Undefined => Value::from_object(Printed("Undefined".to_owned())),
+        ValueKind::Number if !value.is_integer() => {
+            Value::from_object(Printed(float(f64::try_from(value.clone())?)))
         }
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items = value.try_iter()?.map(|item| printable(&item)).collect::<Result<Vec<_>, _>>()?;
+            if value.is_tuple() { Value::from(Tuple::from(items)) } else { Value::from(items) }
+        }
+        ValueKind::Map => {
+            let pairs = value.as_object().and_then(|map| map.try_iter_pairs()).into_iter().flatten();
+            let pairs = pairs.map(|(key, value)| Ok((key, printable(&value)?)));
+            Value::from_pairs(pairs.collect::<Result<Vec<_>, Error>>()?)
+        }
+        _ => value.clone(),
+    })
+}
+
+#[derive(Debug)]
+struct Printed(String);
+
+impl Object for Printed {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
     }
 
-    /// Adds `repr(value)`, nested `depth` deep.
-    pub(crate) fn repr(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            return Err(failed("value is nested too deeply"));
-        }
-        match value.kind() {
-            ValueKind::Undefined => self.push("Undefined"),
-            ValueKind::None => self.push("None"),
-            ValueKind::Bool => self.push(if value.is_true() { "True" } else { "False" }),
-            ValueKind::Number if !value.is_integer() => {
-                let number = f64::try_from(value.clone())?;
-                self.push(&float(number))
-            }
-            ValueKind::String => self.quoted(value.as_str().unwrap_or_default()),
-            ValueKind::Seq | ValueKind::Iterable => {
-                let [open, close] = if value.is_tuple() { ["(", ")"] } else { ["[", "]"] };
-                self.push(open)?;
-                let mut items = 0;
-                for item in value.try_iter()? {
-                    self.push(if items > 0 { ", " } else { "" })?;
-                    self.repr(&item, depth + 1)?;
-                    items += 1;
-                }
-                self.push(if items == 1 && value.is_tuple() { "," } else { "" })?;
-                self.push(close)
-            }
-            ValueKind::Map => {
-                self.push("{")?;
-                let pairs = value.as_object().and_then(|map| map.try_iter_pairs());
-                for (index, (key, value)) in pairs.into_iter().flatten().enumerate() {
-                    self.push(if index > 0 { ", " } else { "" })?;
-                    self.repr(&key, depth + 1)?;
-                    self.push(": ")?;
-                    self.repr(&value, depth + 1)?;
-                }
-                self.push("}")
-            }
-            _ => self.push(&value.to_string()),
-        }
-    }
-
-    fn quoted(&mut self, text: &str) -> Result<(), Error> {
-        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-        let mut buffer = [0; 4];
-        self.push(quote.encode_utf8(&mut buffer))?;
-        for c in text.chars() {
-            match c {
-                '\n' => self.push("\\n")?,
-                '\r' => self.push("\\r")?,
-                '\t' => self.push("\\t")?,
-                '\\' => self.push("\\\\")?,
-                c if c == quote => {
-                    self.push("\\")?;
-                    self.push(c.encode_utf8(&mut buffer))?;
-                }
-                c if is_printable(c) => self.push(c.encode_utf8(&mut buffer))?,
-                c => {
-                    let code = u32::from(c);
-                    self.push(&match code {
-                        0..=0xff => format!("\\x{code:02x}"),
-                        0x100..=0xffff => format!("\\u{code:04x}"),
-                        _ => format!("\\U{code:08x}"),
-                    })?;
-                }
-            }
-        }
-        self.push(quote.encode_utf8(&mut buffer))
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
