@@ -30,19 +30,17 @@ const KEYWORDS: [&str; 8] = ["and", "or", "if", "else", "in", "not", "is", "recu
 /// Rewrites the template `source`.
 pub(crate) fn fence(source: &str) -> Result<String, Error> {
     let source = &normalize(source);
-    let mut out = Output { source, text: String::with_capacity(2 * source.len()), lines_to: 0 };
+    let text = String::with_capacity(2 * source.len());
+    let mut rewriter = Rewriter { source, text, lines_to: 0, tokens: Vec::new(), at: 0 };
     let mut blocks = Vec::new();
     for piece in lex(source)? {
-        if let Piece::Print(tokens) | Piece::Block(tokens) = &piece {
-            check_height(source, tokens)?;
-        }
         match piece {
             Piece::Text("") => {}
-            Piece::Text(text) => out.literal(text),
+            Piece::Text(text) => rewriter.literal(text),
             Piece::Print(tokens) => {
-                out.text.push_str("{{ ");
-                Tag::new(&tokens, &mut out).tuple()?;
-                out.text.push_str(" }}");
+                rewriter.open("{{ ", tokens)?;
+                rewriter.tuple()?;
+                rewriter.text.push_str(" }}");
             }
             Piece::Block(tokens) => {
                 if let Some(head) = tokens.first()
@@ -50,13 +48,13 @@ pub(crate) fn fence(source: &str) -> Result<String, Error> {
                 {
                     return Err(fail(source, head.at, "blocks are nested too deeply"));
                 }
-                out.text.push_str("{% ");
-                Tag::new(&tokens, &mut out).block()?;
-                out.text.push_str(" %}");
+                rewriter.open("{% ", tokens)?;
+                rewriter.block()?;
+                rewriter.text.push_str(" %}");
             }
         }
     }
-    Ok(out.text)
+    Ok(rewriter.text)
 }
 
 /// Limits the height of the expressions in a tag, over which this module and the compiler recurse.
@@ -105,16 +103,36 @@ fn nesting(blocks: &mut Vec<usize>, tokens: &[Token]) -> usize {
     blocks.iter().sum()
 }
 
-/// The rewritten source.
-struct Output<'a> {
+/// What a list of expressions is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Values,
+    /// Each may be preceded by `name =`, `*` or `**`.
+    Arguments,
+    /// Names, each with an optional default.
+    Parameters,
+}
+
+/// Rewrites one tag after the other.
+struct Rewriter<'a> {
     source: &'a str,
     text: String,
     /// The source up to here has as many lines as `text`.
     lines_to: usize,
+    /// The current tag, and the position in it.
+    tokens: Vec<Token<'a>>,
+    at: usize,
 }
 
-impl Output<'_> {
-    fn token(&mut self, token: &Token) {
+impl<'a> Rewriter<'a> {
+    fn open(&mut self, tag: &str, tokens: Vec<Token<'a>>) -> Result<(), Error> {
+        check_height(self.source, &tokens)?;
+        self.text.push_str(tag);
+        (self.tokens, self.at) = (tokens, 0);
+        Ok(())
+    }
+
+    fn token(&mut self, token: Token) {
         let end = token.at + token.text.len();
         let lines = self.source[self.lines_to..token.at].matches('\n').count();
         self.text.extend(std::iter::repeat_n('\n', lines));
@@ -136,37 +154,14 @@ impl Output<'_> {
         }
         self.text.push_str("' }}");
     }
-}
-
-/// What a list of expressions is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
-    Values,
-    /// Each may be preceded by `name =`, `*` or `**`.
-    Arguments,
-    /// Names, each with an optional default.
-    Parameters,
-}
-
-/// Rewrites the tokens of one tag.
-struct Tag<'a, 'o, 's> {
-    tokens: &'a [Token<'a>],
-    at: usize,
-    out: &'o mut Output<'s>,
-}
-
-impl<'a, 'o, 's> Tag<'a, 'o, 's> {
-    fn new(tokens: &'a [Token<'a>], out: &'o mut Output<'s>) -> Tag<'a, 'o, 's> {
-        Tag { tokens, at: 0, out }
-    }
 
     /// A tag that starts with a statement keyword.
     fn block(&mut self) -> Result<(), Error> {
         let Some(head) = self.next() else { return Ok(()) };
         match head.text {
-            "generation" => self.out.text.push_str("if true"),
-            "endgeneration" => self.out.text.push_str("endif"),
-            _ => self.out.token(head),
+            "generation" => self.text.push_str("if true"),
+            "endgeneration" => self.text.push_str("endif"),
+            _ => self.token(head),
         }
         match head.text {
             "if" | "elif" => drop(self.list(List::Values, &[])?),
@@ -182,10 +177,10 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
             "for" => {
                 self.copy_until(|token| token.is_name("in"));
                 self.copy();
-                self.out.text.push_str("_each((");
+                self.text.push_str("_each((");
                 self.list(List::Values, &["if", "recursive"])?;
-                self.out.text.push_str(")) ");
-                if self.peek().is_some_and(|token| token.is_name("if")) {
+                self.text.push_str(")) ");
+                if self.is_name("if") {
                     self.copy();
                     self.list(List::Values, &["recursive"])?;
                 }
@@ -196,7 +191,7 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 self.brackets(List::Parameters)?;
             }
             "call" => {
-                if self.peek().is_some_and(|token| token.is("(")) {
+                if self.is("(") {
                     self.brackets(List::Parameters)?;
                 }
                 // The compiler accepts only a call here.
@@ -219,10 +214,10 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
 
     /// An expression, or a tuple without brackets, which minijinja does not support.
     fn tuple(&mut self) -> Result<(), Error> {
-        let start = self.out.text.len();
+        let start = self.text.len();
         if self.list(List::Values, &[])? {
-            self.out.text.insert(start, '(');
-            self.out.text.push(')');
+            self.text.insert(start, '(');
+            self.text.push(')');
         }
         Ok(())
     }
@@ -271,7 +266,7 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     /// Operands with operators that need no call: `a + b if c and not d else e`.
     fn expression(&mut self, until: &[&str]) -> Result<(), Error> {
         loop {
-            while self.peek().is_some_and(|token| token.is_name("not")) {
+            while self.is_name("not") {
                 self.copy();
             }
             self.concatenation()?;
@@ -292,23 +287,23 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
 
     /// `a ~ b ~ c`
     fn concatenation(&mut self) -> Result<(), Error> {
-        let start = self.out.text.len();
+        let start = self.text.len();
         self.product()?;
-        if self.peek().is_some_and(|token| token.is("~")) {
-            self.out.text.insert_str(start, "_concat(");
-            while self.peek().is_some_and(|token| token.is("~")) {
+        if self.is("~") {
+            self.text.insert_str(start, "_concat(");
+            while self.is("~") {
                 self.at += 1;
-                self.out.text.push_str(", ");
+                self.text.push_str(", ");
                 self.product()?;
             }
-            self.out.text.push(')');
+            self.text.push(')');
         }
         Ok(())
     }
 
     /// `a * b / c // d % e`
     fn product(&mut self) -> Result<(), Error> {
-        let start = self.out.text.len();
+        let start = self.text.len();
         self.operand()?;
         while let Some(token) = self.peek() {
             let call = match token.text {
@@ -323,10 +318,10 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
                 self.operand()?;
             } else {
                 self.at += 1;
-                self.out.text.insert_str(start, call);
-                self.out.text.push_str(", ");
+                self.text.insert_str(start, call);
+                self.text.push_str(", ");
                 self.operand()?;
-                self.out.text.push_str(") ");
+                self.text.push_str(") ");
             }
         }
         Ok(())
@@ -349,14 +344,14 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     /// A name, a literal or a bracketed expression, with lookups and calls.
     fn value(&mut self) -> Result<(), Error> {
         if self.chain()? {
-            self.out.text.push_str("|_read ");
+            self.text.push_str("|_read ");
         }
         Ok(())
     }
 
     /// A value that is not charged yet. Returns whether it must be.
     fn chain(&mut self) -> Result<bool, Error> {
-        let start = self.out.text.len();
+        let start = self.text.len();
         let Some(token) = self.peek() else { return Ok(false) };
         let mut charged = match token.kind {
             Kind::Literal => token.text.len() > SHORT,
@@ -402,21 +397,21 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
 
     /// `[a:b:c]` after the value whose text starts at `start`: minijinja reverses no empty list.
     fn slice(&mut self, start: usize) -> Result<(), Error> {
-        self.out.text.insert_str(start, "_slice(");
+        self.text.insert_str(start, "_slice(");
         self.at += 1;
-        while !self.peek().is_some_and(|token| token.is("]")) {
-            self.out.text.push_str(", ");
+        while !self.is("]") {
+            self.text.push_str(", ");
             let before = self.at;
             self.expression(&[])?;
-            self.out.text.push_str(if self.at == before { "none" } else { "" });
-            if self.peek().is_some_and(|token| token.is(":")) {
+            self.text.push_str(if self.at == before { "none" } else { "" });
+            if self.is(":") {
                 self.at += 1;
-            } else if !self.peek().is_some_and(|token| token.is("]")) {
+            } else if !self.is("]") {
                 return Err(self.refused("unexpected token in a slice"));
             }
         }
         self.at += 1;
-        self.out.text.push(')');
+        self.text.push(')');
         Ok(())
     }
 
@@ -439,16 +434,16 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     /// Name and arguments of a filter.
     fn filter(&mut self, charged: bool) -> Result<(), Error> {
         self.copy();
-        if self.peek().is_some_and(|token| token.is("(")) {
+        if self.is("(") {
             self.brackets(List::Arguments)?;
         }
-        self.out.text.push_str(if charged { "|_made " } else { "" });
+        self.text.push_str(if charged { "|_made " } else { "" });
         Ok(())
     }
 
     /// Name of a test and its argument, which needs no brackets.
     fn test(&mut self) -> Result<(), Error> {
-        if self.peek().is_some_and(|token| token.is_name("not")) {
+        if self.is_name("not") {
             self.copy();
         }
         self.copy();
@@ -456,32 +451,40 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
             Some(token) if token.is("(") => self.brackets(List::Arguments)?,
             Some(token) if token.kind == Kind::Operator && !token.is("[") && !token.is("{") => {}
             Some(token) if !KEYWORDS.contains(&token.text) => {
-                self.out.text.push('(');
+                self.text.push('(');
                 self.value()?;
-                self.out.text.push_str(") ");
+                self.text.push_str(") ");
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn peek(&self) -> Option<&'a Token<'a>> {
-        self.tokens.get(self.at)
+    fn peek(&self) -> Option<Token<'a>> {
+        self.tokens.get(self.at).copied()
     }
 
-    fn next(&mut self) -> Option<&'a Token<'a>> {
+    fn is(&self, operator: &str) -> bool {
+        self.peek().is_some_and(|token| token.is(operator))
+    }
+
+    fn is_name(&self, name: &str) -> bool {
+        self.peek().is_some_and(|token| token.is_name(name))
+    }
+
+    fn next(&mut self) -> Option<Token<'a>> {
         self.at += 1;
-        self.tokens.get(self.at - 1)
+        self.tokens.get(self.at - 1).copied()
     }
 
     fn copy(&mut self) {
         if let Some(token) = self.next() {
-            self.out.token(token);
+            self.token(token);
         }
     }
 
     fn copy_if(&mut self, operator: &str) -> bool {
-        let found = self.peek().is_some_and(|token| token.is(operator));
+        let found = self.is(operator);
         if found {
             self.copy();
         }
@@ -489,14 +492,14 @@ impl<'a, 'o, 's> Tag<'a, 'o, 's> {
     }
 
     fn copy_until(&mut self, end: impl Fn(&Token) -> bool) {
-        while self.peek().is_some_and(|token| !end(token)) {
+        while self.peek().is_some_and(|token| !end(&token)) {
             self.copy();
         }
     }
 
     /// A syntax error at the current token.
     fn refused(&self, message: &str) -> Error {
-        let token = self.peek().or(self.tokens.last());
-        fail(self.out.source, token.map_or(0, |token| token.at), message)
+        let token = self.peek().or(self.tokens.last().copied());
+        fail(self.source, token.map_or(0, |token| token.at), message)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) enum Piece<'a> {
     Block(Vec<Token<'a>>),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
     pub(crate) text: &'a str,
