@@ -31,7 +31,7 @@ const KEYWORDS: [&str; 8] = ["and", "or", "if", "else", "in", "not", "is", "recu
 pub(crate) fn fence(source: &str) -> Result<String, Error> {
     let source = &normalize(source);
     let text = String::with_capacity(2 * source.len());
-    let mut rewriter = Rewriter { source, text, lines_to: 0, tokens: Vec::new(), at: 0 };
+    let mut rewriter = Rewriter { source, text, lines_to: 0, tokens: Vec::new(), at: 0, error: None };
     let mut blocks = Vec::new();
     for piece in lex(source)? {
         match piece {
@@ -39,7 +39,7 @@ pub(crate) fn fence(source: &str) -> Result<String, Error> {
             Piece::Text(text) => rewriter.literal(text),
             Piece::Print(tokens) => {
                 rewriter.open("{{ ", tokens)?;
-                rewriter.tuple()?;
+                rewriter.tuple();
                 rewriter.text.push_str(" }}");
             }
             Piece::Block(tokens) => {
@@ -49,12 +49,12 @@ pub(crate) fn fence(source: &str) -> Result<String, Error> {
                     return Err(fail(source, head.at, "blocks are nested too deeply"));
                 }
                 rewriter.open("{% ", tokens)?;
-                rewriter.block()?;
+                rewriter.block();
                 rewriter.text.push_str(" %}");
             }
         }
     }
-    Ok(rewriter.text)
+    rewriter.error.map_or(Ok(rewriter.text), Err)
 }
 
 /// Limits the height of the expressions in a tag, over which this module and the compiler recurse.
@@ -122,6 +122,7 @@ struct Rewriter<'a> {
     /// The current tag, and the position in it.
     tokens: Vec<Token<'a>>,
     at: usize,
+    error: Option<Error>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -156,82 +157,79 @@ impl<'a> Rewriter<'a> {
     }
 
     /// A tag that starts with a statement keyword.
-    fn block(&mut self) -> Result<(), Error> {
-        let Some(head) = self.next() else { return Ok(()) };
+    fn block(&mut self) {
+        let Some(head) = self.next() else { return };
         match head.text {
             "generation" => self.text.push_str("if true"),
             "endgeneration" => self.text.push_str("endif"),
             _ => self.token(head),
         }
         match head.text {
-            "if" | "elif" => drop(self.list(List::Values, &[])?),
-            "with" => drop(self.list(List::Arguments, &[])?),
+            "if" | "elif" => drop(self.list(List::Values, &[])),
+            "with" => drop(self.list(List::Arguments, &[])),
             "set" => {
                 self.copy_until(|token| token.is("=") || token.is("|"));
                 if self.copy_if("=") {
-                    self.tuple()?;
+                    self.tuple();
                 } else {
-                    self.filters(false)?;
+                    self.filters(false);
                 }
             }
             "for" => {
                 self.copy_until(|token| token.is_name("in"));
                 self.copy();
                 self.text.push_str("_each((");
-                self.list(List::Values, &["if", "recursive"])?;
+                self.list(List::Values, &["if", "recursive"]);
                 self.text.push_str(")) ");
                 if self.is_name("if") {
                     self.copy();
-                    self.list(List::Values, &["recursive"])?;
+                    self.list(List::Values, &["recursive"]);
                 }
                 self.copy();
             }
             "macro" => {
                 self.copy();
-                self.brackets(List::Parameters)?;
+                self.brackets(List::Parameters);
             }
             "call" => {
                 if self.is("(") {
-                    self.brackets(List::Parameters)?;
+                    self.brackets(List::Parameters);
                 }
                 // The compiler accepts only a call here.
-                self.chain()?;
+                self.chain();
             }
             "filter" => {
-                self.filter(false)?;
-                self.filters(false)?;
+                self.filter(false);
+                self.filters(false);
             }
             "block" => self.copy(),
             "generation" | "else" | "break" | "continue" => {}
             end if end.starts_with("end") => {}
-            other => return Err(self.refused(&format!("unknown tag `{other}`"))),
+            other => self.refuse(format!("unknown tag `{other}`")),
         }
-        match self.peek() {
-            Some(token) => Err(self.refused(&format!("unexpected `{}`", token.text))),
-            None => Ok(()),
+        if self.peek().is_some() {
+            self.unexpected()
         }
     }
 
     /// An expression, or a tuple without brackets, which minijinja does not support.
-    fn tuple(&mut self) -> Result<(), Error> {
+    fn tuple(&mut self) {
         let start = self.text.len();
-        if self.list(List::Values, &[])? {
+        if self.list(List::Values, &[]) {
             self.text.insert(start, '(');
             self.text.push(')');
         }
-        Ok(())
     }
 
-    fn brackets(&mut self, list: List) -> Result<(), Error> {
+    fn brackets(&mut self, list: List) {
         self.copy();
-        self.list(list, &[])?;
+        self.list(list, &[]);
         self.copy();
-        Ok(())
     }
 
     /// Expressions up to a closing bracket, a keyword in `until` or the end of the tag. Returns whether there was a
     /// comma.
-    fn list(&mut self, list: List, until: &[&str]) -> Result<bool, Error> {
+    fn list(&mut self, list: List, until: &[&str]) -> bool {
         let mut commas = 0;
         while let Some(token) = self.peek() {
             let is_next = |operator| self.tokens.get(self.at + 1).is_some_and(|next| next.is(operator));
@@ -248,31 +246,25 @@ impl<'a> Rewriter<'a> {
                 }
                 "*" | "**" if list == List::Arguments && token.kind == Kind::Operator => self.copy(),
                 _ if list == List::Parameters && (is_next(",") || is_next(")")) => self.copy(),
-                _ => {
-                    let before = self.at;
-                    self.expression(until)?;
-                    if self.at == before {
-                        return Err(self.refused(&format!("unexpected `{}`", token.text)));
-                    }
-                }
+                _ => self.expression(until),
             }
         }
         if list == List::Parameters && commas >= MAX_PARAMETERS {
-            return Err(self.refused("a macro with more than 64 parameters"));
+            self.refuse("a macro with more than 64 parameters");
         }
-        Ok(commas > 0)
+        commas > 0
     }
 
     /// Operands with operators that need no call: `a + b if c and not d else e`.
-    fn expression(&mut self, until: &[&str]) -> Result<(), Error> {
+    fn expression(&mut self, until: &[&str]) {
         loop {
             while self.is_name("not") {
                 self.copy();
             }
-            self.concatenation()?;
-            let Some(token) = self.peek() else { return Ok(()) };
+            self.concatenation();
+            let Some(token) = self.peek() else { return };
             match (token.kind, token.text) {
-                (Kind::Name, name) if until.contains(&name) => return Ok(()),
+                (Kind::Name, name) if until.contains(&name) => return,
                 (Kind::Name, "and" | "or" | "if" | "else" | "in") => self.copy(),
                 (Kind::Name, "not") => {
                     // `not in`
@@ -280,31 +272,30 @@ impl<'a> Rewriter<'a> {
                     self.copy();
                 }
                 (Kind::Operator, "+" | "-" | "==" | "!=" | "<" | "<=" | ">" | ">=") => self.copy(),
-                _ => return Ok(()),
+                _ => return,
             }
         }
     }
 
     /// `a ~ b ~ c`
-    fn concatenation(&mut self) -> Result<(), Error> {
+    fn concatenation(&mut self) {
         let start = self.text.len();
-        self.product()?;
+        self.product();
         if self.is("~") {
             self.text.insert_str(start, "_concat(");
             while self.is("~") {
                 self.at += 1;
                 self.text.push_str(", ");
-                self.product()?;
+                self.product();
             }
             self.text.push(')');
         }
-        Ok(())
     }
 
     /// `a * b / c // d % e`
-    fn product(&mut self) -> Result<(), Error> {
+    fn product(&mut self) {
         let start = self.text.len();
-        self.operand()?;
+        self.operand();
         while let Some(token) = self.peek() {
             let call = match token.text {
                 _ if token.kind != Kind::Operator => break,
@@ -315,52 +306,52 @@ impl<'a> Rewriter<'a> {
             };
             if call.is_empty() {
                 self.copy();
-                self.operand()?;
+                self.operand();
             } else {
                 self.at += 1;
                 self.text.insert_str(start, call);
                 self.text.push_str(", ");
-                self.operand()?;
+                self.operand();
                 self.text.push_str(") ");
             }
         }
-        Ok(())
     }
 
     /// A value with its signs, filters, tests and powers.
-    fn operand(&mut self) -> Result<(), Error> {
+    fn operand(&mut self) {
         while let Some(sign) = self.peek().filter(|token| token.is("-") || token.is("+")) {
             // The compiler has no unary plus.
             if sign.is("+") { self.at += 1 } else { self.copy() }
         }
-        self.value()?;
-        self.filters(true)?;
+        self.value();
+        self.filters(true);
         if self.copy_if("**") {
-            self.operand()?;
+            self.operand();
         }
-        Ok(())
     }
 
     /// A name, a literal or a bracketed expression, with lookups and calls.
-    fn value(&mut self) -> Result<(), Error> {
-        if self.chain()? {
+    fn value(&mut self) {
+        if self.chain() {
             self.text.push_str("|_read ");
         }
-        Ok(())
     }
 
     /// A value that is not charged yet. Returns whether it must be.
-    fn chain(&mut self) -> Result<bool, Error> {
+    fn chain(&mut self) -> bool {
         let start = self.text.len();
-        let Some(token) = self.peek() else { return Ok(false) };
+        let starts = |token: &Token| token.kind != Kind::Operator || matches!(token.text, "(" | "[" | "{");
+        let Some(token) = self.peek().filter(starts) else {
+            self.unexpected();
+            return false;
+        };
         let mut charged = match token.kind {
             Kind::Literal => token.text.len() > SHORT,
             Kind::Name => !CONSTANTS.contains(&token.text),
-            Kind::Operator if matches!(token.text, "(" | "[" | "{") => false,
-            Kind::Operator => return Ok(false),
+            Kind::Operator => false,
         };
         if token.kind == Kind::Operator {
-            self.brackets(List::Values)?
+            self.brackets(List::Values)
         } else {
             self.copy()
         }
@@ -370,14 +361,14 @@ impl<'a> Rewriter<'a> {
                     self.copy();
                     self.copy();
                 }
-                "[" if self.is_slice() => self.slice(start)?,
-                "[" => self.brackets(List::Values)?,
-                "(" => self.brackets(List::Arguments)?,
+                "[" if self.is_slice() => self.slice(start),
+                "[" => self.brackets(List::Values),
+                "(" => self.brackets(List::Arguments),
                 _ => break,
             }
             charged = true;
         }
-        Ok(charged)
+        charged
     }
 
     /// Whether the next brackets contain a `:` at their own level.
@@ -396,68 +387,66 @@ impl<'a> Rewriter<'a> {
     }
 
     /// `[a:b:c]` after the value whose text starts at `start`: minijinja reverses no empty list.
-    fn slice(&mut self, start: usize) -> Result<(), Error> {
+    fn slice(&mut self, start: usize) {
         self.text.insert_str(start, "_slice(");
         self.at += 1;
-        while !self.is("]") {
+        while self.peek().is_some_and(|token| !token.is("]")) {
             self.text.push_str(", ");
-            let before = self.at;
-            self.expression(&[])?;
-            self.text.push_str(if self.at == before { "none" } else { "" });
+            if self.is(":") {
+                self.text.push_str("none");
+            } else {
+                self.expression(&[]);
+            }
             if self.is(":") {
                 self.at += 1;
             } else if !self.is("]") {
-                return Err(self.refused("unexpected token in a slice"));
+                self.unexpected();
             }
         }
         self.at += 1;
         self.text.push(')');
-        Ok(())
     }
 
     /// `| filter(a) is test(b)`
-    fn filters(&mut self, in_expression: bool) -> Result<(), Error> {
+    fn filters(&mut self, in_expression: bool) {
         while let Some(token) = self.peek() {
             if token.is("|") {
                 self.copy();
-                self.filter(in_expression)?;
+                self.filter(in_expression);
             } else if in_expression && token.is_name("is") {
                 self.copy();
-                self.test()?;
+                self.test();
             } else {
                 break;
             }
         }
-        Ok(())
     }
 
     /// Name and arguments of a filter.
-    fn filter(&mut self, charged: bool) -> Result<(), Error> {
+    fn filter(&mut self, charged: bool) {
         self.copy();
         if self.is("(") {
-            self.brackets(List::Arguments)?;
+            self.brackets(List::Arguments);
         }
         self.text.push_str(if charged { "|_made " } else { "" });
-        Ok(())
     }
 
     /// Name of a test and its argument, which needs no brackets.
-    fn test(&mut self) -> Result<(), Error> {
+    fn test(&mut self) {
         if self.is_name("not") {
             self.copy();
         }
         self.copy();
         match self.peek() {
-            Some(token) if token.is("(") => self.brackets(List::Arguments)?,
+            Some(token) if token.is("(") => self.brackets(List::Arguments),
             Some(token) if token.kind == Kind::Operator && !token.is("[") && !token.is("{") => {}
             Some(token) if !KEYWORDS.contains(&token.text) => {
                 self.text.push('(');
-                self.value()?;
+                self.value();
                 self.text.push_str(") ");
             }
             _ => {}
         }
-        Ok(())
     }
 
     fn peek(&self) -> Option<Token<'a>> {
@@ -497,9 +486,17 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// A syntax error at the current token.
-    fn refused(&self, message: &str) -> Error {
+    /// A syntax error at the current token, which is skipped.
+    fn unexpected(&mut self) {
+        let found = self.peek().map_or("end of a tag".to_owned(), |token| format!("`{}`", token.text));
+        self.refuse(format!("unexpected {found}"));
+        self.at += 1;
+    }
+
+    /// A syntax error at the current token; the first one counts.
+    fn refuse(&mut self, message: impl Into<String>) {
         let token = self.peek().or(self.tokens.last().copied());
-        fail(self.source, token.map_or(0, |token| token.at), message)
+        let at = token.map_or(0, |token| token.at);
+        self.error.get_or_insert_with(|| fail(self.source, at, message));
     }
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, State, Value, filters};
 use minijinja_contrib::{filters as contrib, pycompat};
-use textwrap::{WordSplitter, WrapAlgorithm};
 
 use crate::format::format;
 use crate::function::Cost::{Compare, Free, List, Text};
 use crate::function::Function;
 use crate::json::tojson;
-use crate::limits::{Budget, failed};
+use crate::limits::{Budget, ITEM, failed};
 use crate::text::{repr_of, text_of};
 
 pub(crate) fn add_to(environment: &mut Environment<'static>) {
@@ -78,7 +77,7 @@ fn filters() -> [(&'static str, Function); 40] {
         ("trim", Function::new("value, chars=null", Text(1), trim)),
         ("urlencode", Function::new("value", Text(3), urlencode)),
         ("wordcount", Function::new("s", Text(1), word_count)),
-        ("wordwrap", Function::new(wrapping, Text(1), wordwrap)),
+        ("wordwrap", Function::new(wrapping, List, wordwrap)),
     ]
 }
 
@@ -272,13 +271,34 @@ fn word_count(text: String) -> usize {
     text.split(is_between).filter(|word| !word.is_empty()).count()
 }
 
+/// Breaks lines at spaces.
 fn wordwrap(state: &mut State, args: Rest<Value>) -> Result<String, Error> {
-    let (text, width, break_words, between, at_hyphens): (String, _, _, String, bool) = from_args(&args)?;
-    let splitter = if at_hyphens { WordSplitter::HyphenSplitter } else { WordSplitter::NoHyphenation };
-    let options = textwrap::Options::new(width).break_words(break_words).word_splitter(splitter);
-    let options = options.wrap_algorithm(WrapAlgorithm::FirstFit);
-    let wrapped: Vec<_> =
-        lines(&text).into_iter().flat_map(|line| textwrap::wrap(without_end(line), &options)).collect();
-    Budget::of(state).charge(between.len().saturating_mul(wrapped.len()))?;
+    let (text, width, break_words, between, _): (String, usize, bool, String, bool) = from_args(&args)?;
+    let width = width.max(1);
+    let mut wrapped = Vec::new();
+    for line in lines(&text).into_iter().map(without_end) {
+        let mut current = String::new();
+        let mut used = 0;
+        for mut word in line.split(' ') {
+            let mut length = word.chars().count();
+            if used > 0 && used + 1 + length <= width {
+                current.push(' ');
+                used += 1;
+            } else if used > 0 {
+                wrapped.push(std::mem::take(&mut current));
+                used = 0;
+            }
+            while break_words && length > width {
+                let cut = word.char_indices().nth(width).map_or(word.len(), |(at, _)| at);
+                wrapped.push(word[..cut].to_owned());
+                word = &word[cut..];
+                length -= width;
+            }
+            current.push_str(word);
+            used += length;
+        }
+        wrapped.push(current);
+    }
+    Budget::of(state).charge((between.len() + ITEM).saturating_mul(wrapped.len()))?;
     Ok(wrapped.join(&between))
 }

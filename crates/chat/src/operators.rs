@@ -1,6 +1,6 @@
 //! Functions that replace operators; see [`fence`](crate::fence).
 
-use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs};
+use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
 use crate::format::format;
@@ -63,15 +63,9 @@ fn modulo(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
 }
 
 /// `value[start:stop:step]`
-fn slice(
-    state: &mut State,
-    value: Value,
-    start: Value,
-    stop: Option<Value>,
-    step: Option<Value>,
-) -> Result<Value, Error> {
-    let bound = |value: Option<Value>| value.filter(|value| !value.is_none()).map(i64::try_from).transpose();
-    let (start, stop, step) = (bound(Some(start))?, bound(stop)?, bound(step)?.unwrap_or(1));
+fn slice(state: &mut State, value: Value, bounds: Rest<Value>) -> Result<Value, Error> {
+    let (start, stop, step): (Option<i64>, Option<i64>, Option<i64>) = from_args(&bounds)?;
+    let step = step.unwrap_or(1);
     if step == 0 {
         return Err(failed("slice step cannot be zero"));
     }

@@ -36,12 +36,9 @@ pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
 
 /// Appends a mark to each system message.
 pub(crate) fn marked(messages: &[Message]) -> Vec<Message> {
-    let mark = |(index, message): (usize, &Message)| {
-        let mut message = message.clone();
-        if is_system(&message) {
-            message.content = format!("{} {}", message.content, mark(index));
-        }
-        message
+    let mark = |(index, message): (usize, &Message)| match is_system(message) {
+        true => Message::new("system", format!("{} {}", message.content, mark(index))),
+        false => message.clone(),
     };
     messages.iter().enumerate().map(mark).collect()
 }

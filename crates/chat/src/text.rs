@@ -26,7 +26,18 @@ pub(crate) fn repr_of(state: &mut State, value: &Value) -> Result<String, Error>
     budget.charge_for(value, Use::Make)?;
     let text = format!("{:?}", printable(value)?);
     budget.charge(text.len())?;
-    Ok(text)
+    if text.chars().all(is_printable) {
+        return Ok(text);
+    }
+    // minijinja escapes control characters alone.
+    budget.charge(3 * text.len())?;
+    let escape = |c: char| match u32::from(c) {
+        _ if is_printable(c) => c.to_string(),
+        code @ ..=0xff => format!("\\x{code:02x}"),
+        code @ ..=0xffff => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    };
+    Ok(text.chars().map(escape).collect())
 }
 
 /// `value` with what minijinja prints differently from Python as [`Printed`].
@@ -71,16 +82,11 @@ pub(crate) fn is_printable(c: char) -> bool {
 
 /// A number in the format of Python's `repr`.
 pub(crate) fn float(number: f64) -> String {
-    if number.is_nan() {
-        "nan".to_owned()
-    } else if number.is_infinite() {
-        if number > 0.0 { "inf" } else { "-inf" }.to_owned()
-    } else if number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
-        format!("{number:?}")
-    } else {
-        let text = format!("{number:e}");
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let sign = if exponent.starts_with('-') { '-' } else { '+' };
-        format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'))
+    if !number.is_finite() || number == 0.0 || (1e-4..1e16).contains(&number.abs()) {
+        return format!("{number:?}").to_lowercase();
     }
+    let text = format!("{number:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let sign = if exponent.starts_with('-') { '-' } else { '+' };
+    format!("{digits}e{sign}{:0>2}", exponent.trim_start_matches('-'))
 }
