@@ -5,14 +5,15 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use backend::host_memory;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
 use crate::generate::{self, Outcome};
-use crate::output::{self, INTERRUPTED, TextOut};
+use crate::output::{self, INTERRUPTED, TextOut, size};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
@@ -61,7 +62,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let model = args.template.apply(load::model(&args.model)?)?;
     let mut engine = load::on_backend(model, &args.engine, LogitRows::Last)?;
     let text = match (typed, file) {
-        (None, Some(file)) => Some(file.read(Some(&engine))?),
+        (None, Some(file)) => Some(file.prompt(&engine)?),
         (typed, _) => typed,
     };
     let (id, prompt) = submit(&mut engine, &args, text)?;
@@ -118,6 +119,9 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
     Ok((engine.submit(request)?, prompt))
 }
 
+/// Memory that a tokenizer takes at most for a byte of text.
+const BYTES_PER_TEXT_BYTE: u64 = 64;
+
 /// A text to be read when the model is known, which limits its length.
 pub(crate) struct TextFile<'a> {
     name: &'a Path,
@@ -129,31 +133,62 @@ impl TextFile<'_> {
     pub(crate) fn open(name: &Path) -> anyhow::Result<TextFile<'_>> {
         let content: Box<dyn Read> = match name == Path::new("-") {
             true => Box::new(io::stdin()),
-            false => Box::new(File::open(name).with_context(|| TextFile::unreadable(name))?),
+            false => Box::new(File::open(name).with_context(|| unreadable(name))?),
         };
         Ok(TextFile { name, content })
     }
 
-    fn unreadable(name: &Path) -> String {
-        match name == Path::new("-") {
-            true => "cannot read the text from stdin".to_owned(),
-            false => format!("cannot read the text {}", name.display()),
-        }
+    /// The text without a newline at its end. Reads no more than the context of `engine` can hold.
+    pub(crate) fn prompt(self, engine: &Engine) -> anyhow::Result<String> {
+        // A newline at the end does not count.
+        let text = without_newline(self.read(engine.max_text_bytes().saturating_add("\r\n".len()))?);
+        engine.admits_text(text.len())?;
+        Ok(text)
     }
 
-    /// The text without a newline at its end. Reads no more than the context of `engine` can hold, if there is one.
-    pub(crate) fn read(self, engine: Option<&Engine>) -> anyhow::Result<String> {
-        let mut text = Vec::new();
-        // One byte too many, and a newline, which does not count.
-        let most = engine.map_or(usize::MAX, Engine::max_text_bytes).saturating_add(1 + "\r\n".len());
-        let unreadable = || TextFile::unreadable(self.name);
-        self.content.take(most as u64).read_to_end(&mut text).with_context(unreadable)?;
-        if text.ends_with(b"\n") {
-            text.truncate(text.len() - if text.ends_with(b"\r\n") { 2 } else { 1 });
+    /// The whole text, if the available memory can tokenize it.
+    pub(crate) fn whole(self) -> anyhow::Result<String> {
+        let limit = host_memory().free.map_or(usize::MAX, |free| (free / BYTES_PER_TEXT_BYTE) as usize);
+        let name = self.name;
+        let text = self.read(limit)?;
+        if text.len() > limit {
+            let limit = size(limit as u64);
+            bail!(
+                "{}: it has more than the {limit} that the available memory can tokenize",
+                unreadable(name)
+            );
         }
-        engine.map_or(Ok(()), |engine| engine.admits_text(text.len()))?;
-        String::from_utf8(text).with_context(unreadable)
+        Ok(text)
     }
+
+    /// More than `most` bytes if the text has more.
+    fn read(self, most: usize) -> anyhow::Result<String> {
+        let mut text = Vec::new();
+        // Enough for a character that `most` cuts.
+        let read = self.content.take(most.saturating_add(4) as u64).read_to_end(&mut text);
+        read.with_context(|| unreadable(self.name))?;
+        if let Err(error) = str::from_utf8(&text)
+            && error.error_len().is_none()
+            && text.len() > most
+        {
+            text.truncate(error.valid_up_to());
+        }
+        String::from_utf8(text).with_context(|| unreadable(self.name))
+    }
+}
+
+fn unreadable(name: &Path) -> String {
+    match name == Path::new("-") {
+        true => "cannot read the text from stdin".to_owned(),
+        false => format!("cannot read the text {}", name.display()),
+    }
+}
+
+pub(crate) fn without_newline(mut text: String) -> String {
+    let end =
+        text.strip_suffix('\n').map_or(text.len(), |text| text.strip_suffix('\r').unwrap_or(text).len());
+    text.truncate(end);
+    text
 }
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gguf::Gguf;
 
 use crate::load;
-use crate::run::TextFile;
+use crate::run::{TextFile, without_newline};
 use crate::values::TokenIds;
 
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ impl SequenceArgs {
         match (&self.tokens, &self.prompt, &self.file) {
             (Some(TokenIds(tokens)), ..) => Ok(tokens.clone()),
             (_, Some(text), _) => load::raw_tokens(model, text),
-            (.., Some(file)) => load::raw_tokens(model, &TextFile::open(file)?.read(None)?),
+            (.., Some(file)) => load::raw_tokens(model, &without_newline(TextFile::open(file)?.whole()?)),
             (None, None, None) => Ok(Vec::new()),
         }
     }

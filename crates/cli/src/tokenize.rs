@@ -1,6 +1,7 @@
 //! `rustorch tokenize` and `rustorch detokenize`.
 
-use std::io::{self, BufRead, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufWriter, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -12,6 +13,7 @@ use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 use crate::args::ModelArgs;
 use crate::load;
 use crate::output::{self, counted};
+use crate::run::TextFile;
 use crate::values::TokenIds;
 
 #[derive(Debug, clap::Args)]
@@ -88,9 +90,7 @@ fn text(args: &Args) -> anyhow::Result<String> {
     if let Some(text) = &args.text {
         return Ok(text.clone());
     }
-    let mut text = String::new();
-    io::stdin().lock().read_to_string(&mut text).context("cannot read stdin")?;
-    Ok(text)
+    TextFile::open(Path::new("-"))?.whole()
 }
 
 /// Encodes `text` like a prompt: with BOS if the file says so, without EOS.

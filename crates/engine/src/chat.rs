@@ -1,6 +1,7 @@
 //! A conversation: messages, chat template, and a KV cache that is reused across turns.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use ::chat::{Message, Segment, TurnEnd};
@@ -52,6 +53,9 @@ struct Saved {
 }
 
 const SYSTEM: &str = "system";
+
+/// Maximum size of a saved conversation.
+const MAX_SAVED_BYTES: u64 = 64 << 20;
 
 impl Chat {
     /// An empty conversation, with the model's template if it is usable.
@@ -288,9 +292,8 @@ impl Chat {
     /// When the file cannot be written, or exists and is not a saved conversation.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let is_saved = |path: &Path| {
-            std::fs::read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok())
-        };
+        let is_saved =
+            |path: &Path| read(path).is_ok_and(|json| serde_json::from_slice::<Saved>(&json).is_ok());
         let mut file = Target::new(path, "saved conversation", is_saved)?.create()?;
         let messages = self.messages.clone();
         let json = serde_json::to_string_pretty(&Saved { messages })
@@ -308,10 +311,20 @@ impl Chat {
             return Err(Error::Answering);
         }
         let path = path.as_ref();
-        let json = std::fs::read(path).map_err(|error| Error::conversation(path, error))?;
+        let json = read(path).map_err(|error| Error::conversation(path, error))?;
         let saved: Saved =
             serde_json::from_slice(&json).map_err(|error| Error::conversation(path, error.into()))?;
         self.messages = saved.messages;
         Ok(())
     }
+}
+
+/// The content of a saved conversation.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut json = Vec::new();
+    File::open(path)?.take(MAX_SAVED_BYTES + 1).read_to_end(&mut json)?;
+    if json.len() as u64 > MAX_SAVED_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 64 MiB"));
+    }
+    Ok(json)
 }

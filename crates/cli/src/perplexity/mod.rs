@@ -17,7 +17,7 @@ use outfile::{OutFile, Target};
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Usage};
-use crate::run::TextFile;
+use crate::run::{TextFile, without_newline};
 use crate::values::from_1_to;
 use crate::{files, load};
 
@@ -80,7 +80,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Some(n_ctx) => n_ctx,
         None => of_base.map_or(N_CTX, Windows::n_ctx),
     };
-    let text = args.file.as_deref().map(|file| TextFile::open(file)?.read(None)).transpose()?;
+    let text =
+        args.file.as_deref().map(|file| TextFile::open(file)?.whole().map(without_newline)).transpose()?;
     let text = text.map(|text| model.encode_prompt(&text, args.parse_special));
     let windows = match &base {
         Some(base) => {

@@ -104,3 +104,24 @@ fn endless_text_is_refused_early() {
         home.run_with("run -m MODEL --raw -c 8 -n 1 -p", &["one word and another, and more"]).failed(1);
     assert!(refused.contains("has 14 tokens") && refused.contains("context of 8"), "{refused}");
 }
+
+/// Commands that need no context limit a text by the memory that tokenizing it takes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_text_beyond_the_memory_is_refused() {
+    let home = Home::new();
+    let text = home.path("long.txt");
+    std::fs::write(&text, "hello world ".repeat(3 << 20)).expect("a text");
+    for command in ["tokenize", "perplexity -f -"] {
+        let limited = format!(
+            "ulimit -v 1000000; exec {} {command} -m {} < {}",
+            env!("CARGO_BIN_EXE_rustorch"),
+            home.model.display(),
+            text.display()
+        );
+        let ran = std::process::Command::new("sh").args(["-c", &limited]).output().expect("a shell");
+        let ran = Ran::from(ran);
+        assert_eq!(ran.code, Some(1), "{command}: {ran:?}");
+        assert!(ran.stderr.contains("stdin: it has more than the"), "{command}: {ran:?}");
+    }
+}
