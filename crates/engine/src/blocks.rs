@@ -19,13 +19,11 @@ pub(crate) struct Cache {
     pub(crate) tables: Arc<[BlockTable]>,
 }
 
-/// The pages of one group.
 #[derive(Debug)]
 struct Pool {
     group: Group,
     /// Pages never used so far. As a range, an oversized pool costs nothing.
     unused: Range<u32>,
-    /// Pages that were released.
     free: Vec<u32>,
     /// Pages of idle sequences, which can be evicted.
     idle: usize,
@@ -60,7 +58,6 @@ pub(crate) struct BlockManager {
 }
 
 impl BlockManager {
-    /// A manager of groups, each with its number of pages.
     pub(crate) fn new(groups: &[(Group, usize)]) -> BlockManager {
         let pool = |&(group, pages): &(Group, usize)| {
             let end = u32::try_from(pages).unwrap_or(u32::MAX);
@@ -119,7 +116,6 @@ impl BlockManager {
         }
     }
 
-    /// Releases all pages of a sequence.
     pub(crate) fn release(&mut self, tables: &mut Arc<[BlockTable]>) {
         for (pool, table) in self.pools.iter_mut().zip(Arc::make_mut(tables)) {
             pool.free.append(&mut table.pages);
@@ -141,7 +137,6 @@ impl BlockManager {
         self.idle.push_back((sequence, cache));
     }
 
-    /// Releases the cache retained for `sequence`.
     pub(crate) fn forget(&mut self, sequence: SequenceId) {
         if let Some(index) = self.position(sequence) {
             self.release_idle(index);

@@ -46,7 +46,6 @@ pub struct Chat {
     pending: Option<(RequestId, String)>,
 }
 
-/// The saved form of a conversation.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     messages: Vec<Message>,
@@ -54,7 +53,6 @@ struct Saved {
 
 const SYSTEM: &str = "system";
 
-/// Maximum size of a saved conversation.
 const MAX_SAVED_BYTES: u64 = 64 << 20;
 
 impl Chat {
@@ -77,10 +75,8 @@ impl Chat {
     }
 
     /// Moves to another engine, perhaps with another model. Messages and settings stay; the next turn computes the
-    /// whole conversation. Raw stays raw; otherwise the new model's template is used if it is usable.
-    ///
-    /// # Errors
-    /// When a turn is in progress. Nothing has changed then.
+    /// whole conversation. Raw stays raw; otherwise the new model's template is used if it is usable. Fails if a turn
+    /// is in progress. Nothing has changed then.
     pub fn move_to(&mut self, engine: &mut Engine) -> Result<(), Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
@@ -102,10 +98,7 @@ impl Chat {
         self.templated && self.has_template
     }
 
-    /// Switches between template and raw text.
-    ///
-    /// # Errors
-    /// When the model has no usable template.
+    /// Switches between template and raw text. Fails if the model has no usable template.
     pub fn set_templated(&mut self, model: &Model, templated: bool) -> Result<(), Error> {
         if templated {
             model.template().map_err(|why: &NoTemplate| Error::NoTemplate { why: why.to_string() })?;
@@ -146,11 +139,9 @@ impl Chat {
         true
     }
 
-    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for
-    /// the answer. Returns their number: all turns if even that does not suffice.
-    ///
-    /// # Errors
-    /// When `text` alone cannot fit, or the template rejects the conversation.
+    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context
+    /// for the answer. Returns their number: all turns if even that does not suffice. Fails if `text` alone cannot fit,
+    /// or the template rejects the conversation.
     pub fn make_room(&mut self, engine: &Engine, text: &str, free: usize) -> Result<usize, Error> {
         engine.admits_text(text.len())?;
         let n_ctx = engine.limits().n_ctx;
@@ -167,12 +158,9 @@ impl Chat {
         }
     }
 
-    /// Submits `text` as the user's message. Step the engine and pass its events to [`on_event`](Chat::on_event)
-    /// until the answer ends.
-    ///
-    /// # Errors
-    /// When the conversation no longer fits the context, the template rejects it, sampling or stop strings are
-    /// invalid, or a turn is in progress. The conversation is unchanged then.
+    /// Submits `text` as the user's message. Step the engine and pass its events to [`on_event`](Chat::on_event) until
+    /// the answer ends. Fails if the conversation no longer fits the context, the template rejects it, sampling or stop
+    /// strings are invalid, or a turn is in progress. The conversation is unchanged then.
     pub fn say(&mut self, engine: &mut Engine, text: impl Into<String>) -> Result<RequestId, Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
@@ -243,10 +231,8 @@ impl Chat {
         self.pending.as_ref().map(|(id, _)| *id)
     }
 
-    /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template.
-    ///
-    /// # Errors
-    /// When the template rejects the conversation.
+    /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template. Fails if the
+    /// template rejects the conversation.
     pub fn prompt(&self, model: &Model) -> Result<Vec<u32>, Error> {
         self.rendered(model).map(|(prompt, _)| prompt)
     }
@@ -286,10 +272,8 @@ impl Chat {
         stop
     }
 
-    /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`.
-    ///
-    /// # Errors
-    /// When the file cannot be written, or exists and is not a saved conversation.
+    /// Saves the conversation as JSON: `{"messages": [{"role": …, "content": …}, …]}`. Fails if the file cannot be
+    /// written, or exists and is not a saved conversation.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let is_saved =
@@ -302,10 +286,8 @@ impl Chat {
         Ok(file.finish()?)
     }
 
-    /// Replaces the conversation with a saved one.
-    ///
-    /// # Errors
-    /// When the file cannot be read or is invalid, or a turn is in progress. The conversation is unchanged then.
+    /// Replaces the conversation with a saved one. Fails if the file cannot be read or is invalid, or a turn is in
+    /// progress. The conversation is unchanged then.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), Error> {
         if self.pending.is_some() {
             return Err(Error::Answering);
@@ -319,7 +301,6 @@ impl Chat {
     }
 }
 
-/// The content of a saved conversation.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut json = Vec::new();
     File::open(path)?.take(MAX_SAVED_BYTES + 1).read_to_end(&mut json)?;

@@ -11,11 +11,9 @@ use crate::scheduler::RequestId;
 /// ten thousand logits.
 const MIN_LOGITS: usize = 1 << 16;
 
-/// A row that needs a next token.
 pub(crate) struct Row<'a> {
     pub(crate) id: RequestId,
     pub(crate) state: Box<RequestState>,
-    /// Prompt and generated tokens.
     pub(crate) tokens: &'a [u32],
     pub(crate) output: RowOutput<'a>,
     pub(crate) chosen: Option<Result<(u32, Option<Logprobs>), SamplingError>>,
@@ -26,7 +24,6 @@ impl Row<'_> {
         self.chosen = Some(self.state.choose(self.output, self.tokens));
     }
 
-    /// Number of logits to sample from.
     fn logits(&self) -> usize {
         if let RowOutput::Logits(logits) = self.output { logits.len() } else { 0 }
     }

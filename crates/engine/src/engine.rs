@@ -71,10 +71,7 @@ struct Slice {
 }
 
 impl Engine {
-    /// Loads `model` on `backend`.
-    ///
-    /// # Errors
-    /// When an option is invalid, or the backend cannot load the model.
+    /// Loads `model` on `backend`. Fails if an option is invalid, or the backend cannot load the model.
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
         let layout = options.layout(&model)?;
         let (file, graph) = (model.file(), model.graph());
@@ -98,10 +95,7 @@ impl Engine {
         })
     }
 
-    /// Memory that an engine with these options would use on `backend`. Loads nothing.
-    ///
-    /// # Errors
-    /// As [`Engine::new`].
+    /// Memory that an engine with these options would use on `backend`. Loads nothing. Fails as [`Engine::new`].
     pub fn requirements(model: &Model, backend: &dyn Backend, options: Options) -> Result<Memory, Error> {
         let layout = options.layout(model)?;
         let weights = FileWeights(model.file());
@@ -127,11 +121,8 @@ impl Engine {
     /// the model's graph). Replaces an earlier observer. Without names only the output can be read.
     ///
     /// Tapped values are not fused away, so steps can be slower, and logits can differ by rounding. The values of a
-    /// whole step are held in memory; a smaller `n_batch` reduces that.
-    ///
-    /// # Errors
-    /// When the graph has no such value, or allocation fails. Nothing has changed then, unless reallocating the old
-    /// programs fails too.
+    /// whole step are held in memory; a smaller `n_batch` reduces that. Fails if the graph has no such value, or
+    /// allocation fails. Nothing has changed then, unless reallocating the old programs fails too.
     pub fn tap(
         &mut self,
         names: &[&str],
@@ -148,20 +139,14 @@ impl Engine {
         self.limits().n_ctx.saturating_mul(self.model.tokenizer().longest_token())
     }
 
-    /// Checks whether `bytes` of text can fit the context.
-    ///
-    /// # Errors
-    /// When `bytes` exceeds [`Engine::max_text_bytes`].
+    /// Checks whether `bytes` of text can fit the context. Fails if `bytes` exceeds [`Engine::max_text_bytes`].
     pub fn admits_text(&self, bytes: usize) -> Result<(), Error> {
         let (most, n_ctx) = (self.max_text_bytes(), self.limits().n_ctx);
         if bytes > most { Err(Error::TextTooLong { most, n_ctx }) } else { Ok(()) }
     }
 
-    /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it: detects a lack of
-    /// memory early.
-    ///
-    /// # Errors
-    /// When allocation fails.
+    /// Compiles the program for logits of many rows, which otherwise happens when a request first needs it: detects a
+    /// lack of memory early. Fails if allocation fails.
     pub fn prepare_logits(&mut self) -> Result<(), Error> {
         let rows = self.limits().logit_rows;
         Ok(self.runner.compile(backend::Bucket { rows, outputs: rows })?)
@@ -178,11 +163,8 @@ impl Engine {
         self.pending.of_scheduler.push(scheduler::Event::Forget(sequence));
     }
 
-    /// Queues `request`; later steps serve it.
-    ///
-    /// # Errors
-    /// When the prompt is empty, leaves no room for a token in the context or contains an invalid id, or when
-    /// sampling or stop strings are invalid. Nothing has changed then.
+    /// Queues `request`; later steps serve it. Fails if the prompt is empty, leaves no room for a token in the context
+    /// or contains an invalid id, or when sampling or stop strings are invalid. Nothing has changed then.
     pub fn submit(&mut self, request: Request) -> Result<RequestId, Error> {
         self.take_in(request, None)
     }
@@ -192,10 +174,8 @@ impl Engine {
     /// from the backend, not copied. When `observer` breaks, the request is cancelled.
     ///
     /// With `max_tokens` 0 a request computes just these rows, and its prompt may fill the context. Observed rows are
-    /// computed even if they are cached.
-    ///
-    /// # Errors
-    /// As [`Engine::submit`], and when allocation for the logits of many rows fails.
+    /// computed even if they are cached. Fails as [`Engine::submit`], and when allocation for the logits of many rows
+    /// fails.
     pub fn submit_observed(
         &mut self,
         request: Request,
@@ -262,11 +242,8 @@ impl Engine {
     /// Runs one step: one token for each decoding request, and chunks of prompts.
     ///
     /// When the backend fails, the requests in the step end with [`Event::Failed`], and the caches of their sequences
-    /// are released. Other requests continue.
-    ///
-    /// # Errors
-    /// When the model file was modified or truncated, so that no result can be trusted. All requests have ended then,
-    /// without further events.
+    /// are released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
+    /// be trusted. All requests have ended then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {
         self.advance(None)
     }
@@ -294,7 +271,6 @@ impl Engine {
         Ok(std::mem::take(&mut self.pending.of_caller))
     }
 
-    /// Runs `chunks` and processes the outputs.
     fn run(&mut self, chunks: Vec<Chunk>, caller: Option<&mut OnLogits<'_>>) -> Result<(), Error> {
         let slices = slices(&chunks);
         match self.run_step(chunks, &slices, caller) {
@@ -388,7 +364,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Builds the step for `chunks`, whose output rows are `slices`.
     fn build_step(&self, chunks: Vec<Chunk>, slices: &[Slice]) -> Result<Step, backend::Error> {
         let mut tokens = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
         let mut sequences = Vec::with_capacity(chunks.len());
@@ -409,13 +384,10 @@ impl Engine {
         Step::new(tokens, sequences, outputs)
     }
 
-    /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row
-    /// has one `f32` per token of the vocabulary. Other requests continue meanwhile; their events are returned by the
-    /// next [`Engine::step`].
-    ///
-    /// # Errors
-    /// When `tokens` is empty, exceeds the context or contains an invalid id; when the backend fails, or the file was
-    /// truncated.
+    /// Computes the logits after `tokens` and calls `each` with every row and its position, until it breaks. A row has
+    /// one `f32` per token of the vocabulary. Other requests continue meanwhile; their events are returned by the next
+    /// [`Engine::step`]. Fails if `tokens` is empty, exceeds the context or contains an invalid id; when the backend
+    /// fails, or the file was truncated.
     pub fn logits(
         &mut self,
         tokens: &[u32],
@@ -440,7 +412,6 @@ impl Engine {
     }
 }
 
-/// The output rows of each chunk.
 fn slices(chunks: &[Chunk]) -> Vec<Slice> {
     let mut outputs = 0;
     let slice = |chunk: &Chunk| {
@@ -483,7 +454,6 @@ fn show(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The token or the logits of output row `index`.
 fn row_output<'a>(outputs: &Outputs<'a>, index: usize) -> Result<RowOutput<'a>, backend::Error> {
     match (outputs.token(index), outputs.logits(index)) {
         (Some(token), _) => Ok(RowOutput::Token(token)),

@@ -29,19 +29,13 @@ pub enum NoTemplate {
 }
 
 impl Model {
-    /// Maps a GGUF file. See [`Gguf::open`] for what happens when the file is truncated later.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or its model or tokenizer is invalid or not supported. Every error names the
-    /// file.
+    /// Maps a GGUF file. See [`Gguf::open`] for what happens when the file is truncated later. Fails if the file cannot
+    /// be read, or its model or tokenizer is invalid or not supported. Every error names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
         Model::new(Gguf::open(path)?)
     }
 
-    /// Uses an opened file.
-    ///
-    /// # Errors
-    /// When its model or tokenizer is invalid or not supported.
+    /// Uses an opened file. Fails if its model or tokenizer is invalid or not supported.
     pub fn new(file: Gguf) -> Result<Model, Error> {
         let path = || file.file().to_owned();
         let model = models::Model::new(&file).map_err(|source| Error::Model { path: path(), source })?;
@@ -54,10 +48,7 @@ impl Model {
         Ok(Model { file, model, tokenizer: Arc::new(tokenizer), template })
     }
 
-    /// Replaces the file's chat template with `source` (Jinja).
-    ///
-    /// # Errors
-    /// When it is invalid or uses unsupported features.
+    /// Replaces the file's chat template with `source` (Jinja). Fails if it is invalid or uses unsupported features.
     pub fn with_template(self, source: &str) -> Result<Model, Error> {
         let template = Template::new(source, specials(&self.tokenizer))?;
         Ok(Model { template: Ok(template), ..self })
@@ -101,7 +92,6 @@ impl Model {
     }
 }
 
-/// Loads the file's template.
 fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
     Template::from_metadata(file.metadata(), specials(tokenizer))?.ok_or(NoTemplate::Absent)
 }

@@ -15,7 +15,6 @@ pub const DEFAULT_N_CTX: usize = 4096;
 /// Default number of rows per step.
 pub const DEFAULT_N_BATCH: usize = 512;
 
-/// Maximum number of concurrent requests.
 const MAX_SEQUENCES: usize = 1024;
 
 /// Maximum number of rows per step: more only cost memory.
@@ -80,10 +79,7 @@ pub struct Layout {
 }
 
 impl Options {
-    /// The layout for `model` with these options.
-    ///
-    /// # Errors
-    /// When an option is invalid.
+    /// The layout for `model` with these options. Fails if an option is invalid.
     pub fn layout(&self, model: &Model) -> Result<Layout, Error> {
         let graph = model.graph();
         let n_vocab = graph.value(graph.output()).cols;

@@ -188,7 +188,6 @@ impl RequestState {
         self.max_tokens.is_some_and(|most| self.usage.generated_tokens >= most)
     }
 
-    /// Counts and times so far.
     pub(crate) fn usage(&self, now: Instant) -> Usage {
         match (self.began, self.first_token) {
             (Some(began), None) => Usage { prefill: now - began, ..self.usage },

@@ -96,10 +96,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for the vocabulary of `tokenizer`. The `processors` run after the bias and before the samplers.
-    ///
-    /// # Errors
-    /// When a parameter is out of range, or a bias is for a token outside the vocabulary.
+    /// A sampler for the vocabulary of `tokenizer`. The `processors` run after the bias and before the samplers. Fails
+    /// if a parameter is out of range, or a bias is for a token outside the vocabulary.
     pub fn new(
         sampling: Sampling,
         processors: Vec<Box<dyn Processor>>,
@@ -132,11 +130,9 @@ impl Sampler {
         !self.logit_bias.is_empty() || !self.processors.is_empty()
     }
 
-    /// Samples the token after `tokens` (prompt and generated ones) from `logits`, one per token of the
-    /// vocabulary. Every call draws one random number, so a seed's draws stay in step.
-    ///
-    /// # Errors
-    /// When a logit is NaN or plus infinity, or no token is possible.
+    /// Samples the token after `tokens` (prompt and generated ones) from `logits`, one per token of the vocabulary.
+    /// Every call draws one random number, so a seed's draws stay in step. Fails if a logit is NaN or plus infinity, or
+    /// no token is possible.
     pub fn sample(&mut self, logits: &[f32], tokens: &[u32]) -> Result<u32, SamplingError> {
         let u = self.random.next_f64();
         if let Some(token) = logits.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY) {

@@ -110,7 +110,6 @@ pub enum Refusal {
     TooLong { tokens: usize, n_ctx: usize },
 }
 
-/// A running or waiting request.
 #[derive(Debug)]
 struct Request {
     id: RequestId,
@@ -244,10 +243,8 @@ impl Scheduler {
         self.limits
     }
 
-    /// Checks whether a prompt of `tokens` plus `generated` tokens fits the context.
-    ///
-    /// # Errors
-    /// When the prompt is empty or does not fit.
+    /// Checks whether a prompt of `tokens` plus `generated` tokens fits the context. Fails if the prompt is empty or
+    /// does not fit.
     pub fn admits(&self, tokens: usize, generated: usize) -> Result<(), Refusal> {
         let n_ctx = self.limits.n_ctx;
         match tokens {
@@ -395,7 +392,6 @@ impl Scheduler {
         }
     }
 
-    /// Starts waiting requests while there is capacity.
     fn admit(&mut self, budget: &mut Budget, plan: &mut Plan) {
         if self.waiting.is_empty() {
             return;

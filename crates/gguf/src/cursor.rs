@@ -33,7 +33,6 @@ impl<'a> Cursor<'a> {
         self.pos as u64
     }
 
-    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.pos..).unwrap_or_default()
     }
@@ -54,7 +53,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads `needed` bytes.
     pub(crate) fn take(&mut self, needed: u64, what: &'static str) -> Result<&'a [u8], At> {
         match usize::try_from(needed).ok().and_then(|n| self.rest().get(..n)) {
             Some(taken) => {
@@ -65,7 +63,6 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads one number or bool.
     pub(crate) fn scalar<T: Scalar>(&mut self, what: &'static str) -> Result<T, At> {
         let offset = self.offset();
         T::decode(self.take(T::SIZE, what)?).map_err(|problem| At { offset, problem })
@@ -127,7 +124,6 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Reads the name of a key or tensor.
     pub(crate) fn name(&mut self, what: &'static str) -> Result<String, At> {
         let offset = self.offset();
         let name = self.string(what)?;
@@ -136,7 +132,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Checks the length of a key or tensor name.
 pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
     match name.len() as u64 {
         0 => Err(Problem::EmptyName),
@@ -147,13 +142,10 @@ pub(crate) fn check_name(name: &str) -> Result<(), Problem> {
 
 /// A little-endian value of fixed size.
 pub(crate) trait Scalar: Copy + fmt::Display {
-    /// Size in bytes.
     const SIZE: u64;
 
-    /// Decodes exactly `SIZE` bytes.
     fn decode(bytes: &[u8]) -> Result<Self, Problem>;
 
-    /// Appends `SIZE` bytes.
     fn encode(self, out: &mut Vec<u8>);
 
     fn integer(self) -> Option<i128>;

@@ -42,7 +42,6 @@ impl Stamp {
     }
 }
 
-/// A mapped file.
 #[derive(Debug)]
 pub(crate) struct Map {
     // Dropped before the mapping it guards: a new mapping may reuse the addresses at once.
@@ -50,7 +49,6 @@ pub(crate) struct Map {
     guard: guard::Guard,
     map: Mmap,
     file: File,
-    /// The stamp at the time of mapping.
     stamp: Stamp,
 }
 

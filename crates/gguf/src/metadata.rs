@@ -15,7 +15,6 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Empty metadata with capacity for `keys`.
     pub(crate) fn with_capacity(keys: usize) -> Metadata {
         Metadata { entries: IndexMap::with_capacity(keys) }
     }

@@ -55,7 +55,6 @@ impl Parsed {
     }
 }
 
-/// The key of the data alignment.
 pub(crate) const ALIGNMENT: &str = "general.alignment";
 
 /// Parses and validates everything but the tensors' values.
@@ -121,7 +120,6 @@ fn describe(bytes: &[u8]) -> String {
     }
 }
 
-/// Reads the keys and values, with the offset of each value.
 fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fault> {
     let mut metadata = Metadata::with_capacity(keys);
     let mut offsets = Vec::with_capacity(keys);
@@ -153,12 +151,10 @@ pub(crate) fn alignment(value: &Value) -> Result<u32, Problem> {
     }
 }
 
-/// An entry of the tensor list.
 struct Entry {
     info: Info,
     /// Data offset, relative to the start of all data.
     start: u64,
-    /// Size of the data in bytes.
     len: u64,
 }
 

@@ -9,7 +9,6 @@ use crate::error::{Error, SplitProblem, WrongType};
 use crate::map::{Map, Owner};
 use crate::parse::{Parsed, parse};
 
-/// One file of a model.
 #[derive(Debug)]
 pub(crate) struct Part {
     /// File name for messages.
@@ -39,14 +38,12 @@ impl Part {
     }
 }
 
-/// A validated file.
 pub(crate) struct Loaded {
     pub(crate) part: Part,
     pub(crate) parsed: Parsed,
 }
 
 impl Loaded {
-    /// Maps and validates one file.
     pub(crate) fn map(path: &Path) -> Result<Loaded, Error> {
         let file = path.display().to_string();
         let map = match Map::open(path) {
@@ -58,7 +55,6 @@ impl Loaded {
         Loaded::parse(Part { file, bytes, map: Some(map) })
     }
 
-    /// Reads one file into memory and validates it.
     pub(crate) fn read(path: &Path) -> Result<Loaded, Error> {
         let file = path.display().to_string();
         match std::fs::metadata(path)
@@ -86,7 +82,6 @@ impl Loaded {
         Error::Malformed { file: self.part.file.clone(), fault }
     }
 
-    /// An error about this file as a part of a split model.
     pub(crate) fn split_error(&self, problem: SplitProblem) -> Error {
         Error::Split { file: self.part.file.clone(), problem }
     }

@@ -13,7 +13,6 @@ const NO: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
 
-/// The keys that describe the split.
 pub(crate) const KEYS: [&str; 3] = [NO, COUNT, TENSORS];
 
 /// The end of the file name of part `number`, counted from 1.
@@ -101,7 +100,6 @@ fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
-/// Checks the total number of tensors.
 fn check_tensors(first: &Loaded, others: &[Loaded]) -> Result<(), Error> {
     let expected = first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))?;
     let found = std::iter::once(first).chain(others).map(|part| part.parsed.tensors.len() as u64).sum();

@@ -43,14 +43,12 @@ macro_rules! value_types {
                 }
             }
 
-            /// Reads a value type and a value of this type.
             pub(crate) fn read(cursor: &mut Cursor) -> Result<Value, At> {
                 Ok(match ValueType::read(cursor)? {
                     $(ValueType::$variant => Value::$variant(<$type>::read(cursor, concat!($article, " ", $name), 0)?),)+
                 })
             }
 
-            /// Appends type and value.
             pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<(), Problem> {
                 self.value_type().id().encode(out);
                 match self {
@@ -203,7 +201,6 @@ trait Element: Sized {
 
     fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem>;
 
-    /// The value for messages.
     fn short(&self) -> String;
 
     fn integer(&self) -> Option<i128> {

@@ -56,12 +56,10 @@ pub fn write<'a, W: Write>(
 #[derive(Clone, Debug)]
 pub struct Layout {
     keys: u64,
-    /// Encoded keys and values.
     metadata: Vec<u8>,
     alignment: u64,
     /// Size of the data of each tensor in bytes.
     tensors: IndexMap<String, u64>,
-    /// Encoded tensor list.
     list: Vec<u8>,
     /// Size of the data, with padding after each tensor.
     data_len: u64,

@@ -23,7 +23,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the common keys.
     pub(crate) fn read(keys: &mut Keys<'_>, has: Tensors<'_>) -> Result<Config, Error> {
         let block_count = keys.size("block_count", "the number of layers")?;
         let first = |block: usize| format!("blk.{block}.attn_norm.weight");

@@ -3,45 +3,35 @@
 /// A model that cannot be run. Shapes are as in the file, fastest dimension first.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the messages explain the fields")]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum Error {
-    /// The architecture is not supported.
     #[error(
         "metadata key `general.architecture` is {found}: this architecture is not supported; supported: {supported}"
     )]
     Architecture { found: String, supported: String },
-    /// The file has no tensors.
     #[error("the file has a vocabulary but no tensors; use a file with the model's weights")]
     NoTensors,
-    /// A key without a default is missing.
     #[error("metadata key `{key}` is missing: {what}; the file is incomplete; convert the model again")]
     MissingKey { key: String, what: &'static str },
-    /// A key has a value of another type.
     #[error(transparent)]
     WrongType(#[from] gguf::WrongType),
-    /// A key has an invalid value.
     #[error(
         "metadata key `{key}` is {found}, expected {expected}; the file is damaged or was converted incorrectly"
     )]
     BadValue { key: String, found: String, expected: String },
-    /// A key requests an unsupported computation.
     #[error("metadata key `{key}` is {found}: {what} is not supported for architecture {architecture}")]
     Unsupported { key: String, found: String, what: &'static str, architecture: &'static str },
-    /// A tensor of the graph is missing.
     #[error(
         "tensor `{name}` of shape {expected:?} is missing; the file is incomplete; convert or download it again"
     )]
     MissingTensor { name: String, expected: Vec<usize> },
-    /// A tensor has a single expert, instead of all experts of a layer.
     #[error(
         "tensor `{name}` has a single expert, the layout of Mixtral files before April 2024, which is not supported; \
          convert the model again"
     )]
     SplitExperts { name: String },
-    /// The shape of a tensor does not match the hyper-parameters.
     #[error("tensor `{name}` has shape {found:?}, the hyper-parameters require {expected:?}")]
     TensorShape { name: String, found: Vec<usize>, expected: Vec<usize> },
-    /// A tensor that the graph does not use; ignoring it could change the result.
     #[error(
         "tensor `{name}` is not used by the supported variant of architecture {architecture}; ignoring it could give wrong results"
     )]

@@ -76,7 +76,6 @@ impl<'a> Keys<'a> {
         format!("{}.{name}", self.architecture)
     }
 
-    /// Whether the file has the key.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.metadata.contains(&self.key(name))
     }

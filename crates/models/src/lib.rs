@@ -35,11 +35,8 @@ pub struct Model {
 
 impl Model {
     /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the
-    /// graph.
-    ///
-    /// # Errors
-    /// If the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is missing, has another
-    /// shape, or is not used by the graph.
+    /// graph. Fails if the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is
+    /// missing, has another shape, or is not used by the graph.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
         let family = family(file.metadata())?;
         if file.tensors().len() == 0 {
@@ -71,15 +68,12 @@ impl Model {
 
     /// The model that `metadata` describes. `has` tells which tensors exist: the optional ones of the family, and
     /// `blk.N.attn_norm.weight` of every layer. The weights of the graph are the tensors that its file must have.
-    ///
-    /// # Errors
-    /// If the architecture is not supported, or if a key is missing, invalid or unknown.
+    /// Fails if the architecture is not supported, or if a key is missing, invalid or unknown.
     pub fn of(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
         build(family(metadata)?, metadata, has)
     }
 }
 
-/// The family of `general.architecture`.
 fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
     let key = "general.architecture";
     let name = metadata.str(key)?;

@@ -3,7 +3,6 @@
 //! Source: `bytes_to_unicode` of OpenAI's GPT-2 `encoder.py`. Printable Latin-1 characters are themselves, the other 68
 //! bytes are U+0100, U+0101, … in order.
 
-/// Bytes by character.
 pub(crate) struct Alphabet([Option<u8>; 0x144]);
 
 impl Alphabet {

@@ -16,7 +16,6 @@ pub(crate) struct BytePair {
     pre_tokenizer: PreTokenizer,
     /// Symbols by their bytes: tokens, followed by intermediate results of merges.
     symbols: Pieces,
-    /// The symbol of each byte.
     bytes: Box<[u32; 256]>,
     /// Rules: from two symbols to rank and merged symbol.
     merges: HashMap<(u32, u32), (u32, u32)>,
@@ -80,7 +79,6 @@ impl BytePair {
         self.pre_tokenizer.matching()
     }
 
-    /// Appends the tokens of `text`.
     pub(crate) fn encode(
         &self,
         text: &str,
@@ -126,7 +124,6 @@ struct SymbolTable {
 }
 
 impl SymbolTable {
-    /// The symbol of `bytes`.
     fn symbol(&mut self, bytes: &[u8]) -> u32 {
         if let Some(symbol) = self.symbols.get(bytes) {
             return symbol;

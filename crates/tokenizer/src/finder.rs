@@ -29,7 +29,6 @@ pub(crate) struct TokenFinder {
 }
 
 impl TokenFinder {
-    /// Finds the tokens whose kind satisfies `includes`.
     pub(crate) fn new(vocab: &Vocab, includes: impl Fn(Kind) -> bool) -> Result<TokenFinder, Error> {
         let tokens = vocab.iter().filter(|(_, text, kind)| includes(*kind) && !text.is_empty());
         let tokens = last_of_each_text(tokens.map(|(id, text, _)| (text, id)).collect());

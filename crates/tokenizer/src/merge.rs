@@ -20,13 +20,11 @@ pub(crate) struct Symbol {
 }
 
 impl Symbol {
-    /// The bytes of the text.
     pub(crate) fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 }
 
-/// The bytes of two adjacent symbols.
 pub(crate) fn both(left: &Symbol, right: &Symbol) -> Range<usize> {
     left.start as usize..right.end as usize
 }
@@ -46,7 +44,6 @@ struct Candidate {
     id: u32,
 }
 
-/// No neighbour.
 const NONE: u32 = u32::MAX;
 
 /// Buffers of the merge loop, reused between words.

@@ -5,7 +5,6 @@ use crate::bpe::BytePair;
 use crate::spm::SentencePiece;
 use crate::vocab::{ByteStrings, Kind, Vocab, parse_byte};
 
-/// An algorithm with its tables.
 pub(crate) enum Model {
     SentencePiece(SentencePiece),
     BytePair(BytePair),

@@ -6,7 +6,6 @@
 use regex_automata::Input;
 use regex_automata::meta::{BuildError, Cache, Regex};
 
-/// A row of the table.
 pub(crate) struct Row {
     /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
     names: &'static [&'static str],

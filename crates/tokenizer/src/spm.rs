@@ -16,11 +16,9 @@ const SPACE: char = '▁';
 const NO_TOKEN: u32 = u32::MAX;
 
 pub(crate) struct SentencePiece {
-    /// Tokens by their text.
     pieces: Pieces,
     /// By id; the lowest merges first.
     ranks: Vec<u32>,
-    /// The token of each byte.
     bytes: Box<[Option<u32>; 256]>,
     /// No token contains a [`SPACE`] after another character, so words never merge with each other.
     words_stand_alone: bool,
@@ -65,7 +63,6 @@ impl SentencePiece {
         Ok(SentencePiece { pieces, ranks, bytes, words_stand_alone })
     }
 
-    /// Appends the tokens of `text`.
     pub(crate) fn encode(&self, text: &str, space_before: bool, merger: &mut Merger, ids: &mut Vec<u32>) {
         let mut spelled = String::with_capacity(text.len() + 16);
         if space_before {
@@ -83,7 +80,6 @@ impl SentencePiece {
         }
     }
 
-    /// Appends the tokens of `word`.
     fn encode_word(&self, word: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         for (start, c) in word.char_indices() {
             let end = start + c.len_utf8();

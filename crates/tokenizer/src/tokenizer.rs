@@ -19,7 +19,6 @@ pub struct Tokenizer {
     pub(crate) model: Model,
     /// The bytes of each token, by id.
     pub(crate) pieces: ByteStrings,
-    /// Finds user-defined tokens.
     pub(crate) user_defined: TokenFinder,
     /// Finds user-defined and special tokens.
     pub(crate) special: TokenFinder,

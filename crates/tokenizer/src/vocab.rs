@@ -8,7 +8,6 @@ use hashbrown::hash_table::{Entry, HashTable};
 
 use crate::Error;
 
-/// The key of the vocabulary.
 pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
 
 /// Maximum number of tokens, and of merges: twice that of real models.
@@ -74,7 +73,6 @@ impl Kind {
     }
 }
 
-/// Texts and kinds by id.
 pub(crate) struct Vocab {
     texts: ByteStrings,
     pub(crate) kinds: Vec<Kind>,
@@ -112,12 +110,10 @@ impl Vocab {
         lengths.max().unwrap_or(0).max(1)
     }
 
-    /// The text of token `id`; `None` outside the vocabulary.
     pub(crate) fn text(&self, id: u32) -> Option<&str> {
         std::str::from_utf8(self.texts.get(id)?).ok()
     }
 
-    /// Ids, texts and kinds in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &str, Kind)> {
         (0..).zip(&self.kinds).filter_map(|(id, &kind)| Some((id, self.text(id)?, kind)))
     }
@@ -143,7 +139,6 @@ impl ByteStrings {
         ByteStrings { bytes: Vec::new(), ends: Vec::with_capacity(strings) }
     }
 
-    /// Appends a string.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         // A few times `MAX_BYTES`, so never too large.

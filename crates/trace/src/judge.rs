@@ -67,7 +67,6 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op, kv: KvFormat) -> f64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
     pub(crate) limit: f64,
-    /// Rows and columns.
     pub(crate) shape: (usize, usize),
     /// Empty when the value is right.
     pub(crate) region: Region,

@@ -12,7 +12,6 @@ use runner::FileWeights;
 
 use crate::{Error, Matrix, digest};
 
-/// Creates a reference backend.
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
 
 /// Computes single operations of a model exactly.

@@ -15,7 +15,6 @@ use crate::{Error, Matrix, Oracle, Trace, Verdict, tapped_name};
 /// The longest chain of operations that are replayed because values between them were not recorded.
 const CHAIN: usize = 4;
 
-/// The replay of one trace.
 pub(crate) struct Replay<'a> {
     pub(crate) trace: &'a Trace,
     pub(crate) side: &'static str,

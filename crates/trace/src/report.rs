@@ -125,7 +125,6 @@ const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against 
                       inputs, accumulated against B";
 
 impl Compared {
-    /// Whether it is wrong in A or B.
     pub(crate) fn is_wrong(&self) -> bool {
         self.verdict == Verdict::Wrong || self.b.as_ref().is_some_and(|b| b.verdict == Verdict::Wrong)
     }
@@ -163,7 +162,6 @@ impl First {
         }
     }
 
-    /// The verdict in lines.
     fn lines(&self, method: Method) -> Vec<String> {
         let error = match self.side {
             Some(_) if method == Method::Replay => "own error",
@@ -229,7 +227,6 @@ impl Report {
         self.values.iter().position(wrong).or_else(|| self.values.iter().position(is_it))
     }
 
-    /// The verdict on traces that are alike.
     fn alike(&self) -> String {
         let is_right = |value: &&Compared| {
             value.verdict == Verdict::Right && value.b.as_ref().is_none_or(|b| b.verdict == Verdict::Right)

@@ -151,7 +151,6 @@ impl<'a> Sides<'a> {
         First::new(&value.name, side, judgement, self.oracles[0].or(self.oracles[1]))
     }
 
-    /// The limit of accumulated error.
     pub(crate) fn whole_limit(&self) -> f64 {
         let types = self.traces.map(|trace| &*trace.meta().types);
         let limit = |word: &str| match word {

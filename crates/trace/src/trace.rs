@@ -31,7 +31,6 @@ pub struct Shape {
     pub cols: usize,
 }
 
-/// The header of a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Header<K: Ord> {
     #[serde(rename = "__metadata__")]

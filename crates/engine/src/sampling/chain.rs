@@ -66,10 +66,7 @@ impl SamplerKind {
         }
     }
 
-    /// The sampler of llama.cpp's letter.
-    ///
-    /// # Errors
-    /// If no sampler has this letter.
+    /// The sampler of llama.cpp's letter. Fails if no sampler has this letter.
     pub fn from_letter(letter: char) -> Result<SamplerKind, UnknownSampler> {
         let found = SamplerKind::DEFAULT.into_iter().find(|kind| kind.words().1 == letter);
         found.ok_or_else(|| UnknownSampler(letter.into()))
@@ -131,7 +128,6 @@ impl Chain {
         }
     }
 
-    /// Whether sampling is the argmax of the logits.
     pub(super) fn is_argmax(&self) -> bool {
         self.is_greedy && self.order.is_empty()
     }

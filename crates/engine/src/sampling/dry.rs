@@ -13,7 +13,6 @@ const MAX_LOG: f64 = 88.722_84;
 /// Maximum number of tokens after the first one of a sequence breaker.
 const MAX_TAIL: usize = 20;
 
-/// The penalty with its sequence breakers as tokens.
 #[derive(Clone, Debug)]
 pub(super) struct DryPenalty {
     multiplier: f64,

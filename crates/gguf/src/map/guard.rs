@@ -28,7 +28,6 @@ impl Guard {
         Ok(Guard(entry))
     }
 
-    /// Whether a page of the mapping was replaced.
     pub(super) fn is_lost(&self) -> bool {
         self.0.is_lost.load(Acquire)
     }
@@ -40,7 +39,6 @@ impl Drop for Guard {
     }
 }
 
-/// A mapping in the list.
 #[derive(Debug)]
 struct Entry {
     /// Addresses of whole pages.
@@ -62,16 +60,13 @@ impl Entry {
         self.pages.contains(&address) && self.is_mapped.load(Acquire)
     }
 
-    /// The mapping that contains `address`.
     fn find(address: usize) -> Option<&'static Entry> {
         std::iter::successors(Some(&FIRST), |entry| entry.next.get().copied())
             .find(|entry| entry.contains(address))
     }
 }
 
-/// Data for the handler.
 struct Installed {
-    /// Page size in bytes.
     page: usize,
     /// The disposition of SIGBUS before ours.
     previous: libc::sigaction,

@@ -5,7 +5,6 @@ use graph::{Pairing, Rope, Store, ValueId, WeightId};
 use super::{GraphContext, Linear, Scaling, rope};
 use crate::{Config, Error, Keys};
 
-/// The output projection.
 pub(crate) const ATTN_OUTPUT: Linear =
     Linear { tensor: "attn_output", name: "attn_out", biased: ["attn_out_mm", "attn_out"] };
 
@@ -16,7 +15,6 @@ const VALUES: Linear = Linear { tensor: "attn_v", name: "Vcur", biased: ["Vcur_m
 /// The attention parameters of all layers of a kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Attention {
-    /// Query heads per layer.
     pub(crate) heads: Vec<usize>,
     /// KV heads per layer; each divides the query heads.
     pub(crate) kv_heads: Vec<usize>,
@@ -24,7 +22,6 @@ pub(crate) struct Attention {
     pub(crate) key_length: usize,
     /// Columns of a value head.
     pub(crate) value_length: usize,
-    /// RoPE of queries and keys.
     pub(crate) rope: Rope,
     /// The original context with LongRoPE scaling.
     pub(crate) long_rope: Option<usize>,
@@ -110,7 +107,6 @@ impl Attention {
         [0, 1, 2].map(|i| ctx.multiply(&linears[i], il, x, weights[i], rows[i]))
     }
 
-    /// Applies the optional head norm, then RoPE.
     fn norm_and_rope(
         &self,
         ctx: &mut GraphContext<'_>,

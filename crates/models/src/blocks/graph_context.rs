@@ -6,11 +6,9 @@ use graph::{Builder, Graph, ValueId, ValueName, WeightId};
 
 use crate::{Config, Tensors};
 
-/// The builder and the common parameters of all blocks.
 pub(crate) struct GraphContext<'a> {
     pub(crate) g: Builder,
     c: &'a Config,
-    /// RMS norm epsilon.
     eps: f32,
     has: Tensors<'a>,
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.

@@ -6,7 +6,6 @@ use graph::{Activation, ValueId};
 use super::GraphContext;
 use crate::{Error, Keys};
 
-/// The expert parameters of all layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moe {
     /// Experts per layer.

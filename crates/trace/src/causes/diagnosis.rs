@@ -103,12 +103,10 @@ impl<'a> Diagnosis<'a> {
         self.causes.push((rank, !everywhere, cause));
     }
 
-    /// Tries the operation on other inputs.
     pub(super) fn try_inputs(&mut self, kind: &'static str, rank: Rank, text: String, inputs: &[Matrix]) {
         self.try_both(kind, rank, text, &self.candidate.call, inputs);
     }
 
-    /// Tries another operation on the same inputs.
     pub(super) fn try_call(&mut self, kind: &'static str, rank: Rank, text: String, call: &Call) {
         self.try_both(kind, rank, text, call, &self.candidate.inputs);
     }
@@ -204,7 +202,6 @@ impl<'a> Few<'a> {
         Some(self.sum(|i, _, c| made.at(i, c)))
     }
 
-    /// The squared error of the expected rows.
     fn expected(&self) -> f64 {
         self.sum(|_, r, c| self.candidate.expected.at(r, c))
     }

@@ -82,7 +82,6 @@ impl Candidate<'_> {
         self.call.op.inputs().collect()
     }
 
-    /// The inputs with another at `slot`.
     fn with_input(&self, slot: usize, input: Matrix) -> Vec<Matrix> {
         let mut inputs = self.inputs.clone();
         inputs[slot] = input;
