@@ -1,4 +1,4 @@
-"""RusTorch's GPU backend beside llama.cpp's on the same card and files, in turn; prints tables in Markdown.
+"""RusTorch's GPU backend beside llama.cpp's on the same card and files, alternating; prints tables in Markdown.
 
     python gpu.py --llama-bench PATH 1b-q4_k_m.gguf 8b-q4_k_m.gguf     # --help lists the options
 

@@ -169,7 +169,7 @@ measurement is a fresh process. The programs alternate, and the order is reverse
 - `tg16` is greedy generation of 16 tokens. `@ d4096` means after 4096 tokens in the cache.
 - `ratio` is the median of the rounds' ratios; `95 %` is its confidence interval from order statistics.
 - llama.cpp can repack weights (`use_extra_bufts`). Three rounds run both ways, and each test uses the faster one.
-- `target` is this project's own.
+- `target` is the ratio or share of the peak that this project aims for.
 - `peak` is the speed at the machine's peak rates: multiply-adds for prompts; reading weights, K and V for generation. Both are
   measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
 """

@@ -1,4 +1,4 @@
-"""llama.cpp's speed, to be run in turn with RusTorch's: see versus.py.
+"""llama.cpp's speed, run alternately with RusTorch's by versus.py.
 
     python speed.py MODEL.gguf TEST... [--no-repack]     # such as 1:pp512 2:tg64, threads before the colon
 

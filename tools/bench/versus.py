@@ -1,4 +1,4 @@
-"""RusTorch's speed beside llama.cpp's on the same files, in turn; writes ../../docs/benchmarks.md.
+"""RusTorch's speed beside llama.cpp's on the same files, alternating; writes ../../docs/benchmarks.md.
 
     cargo build --release
     python versus.py                              # all of it; --help lists the options
@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--types", type=names, default=list(TYPES), help="formats, such as Q8_0,F16 [default: all]")
     add("--shape", default="tinyllama-1.1b", help="of the models, as `rustorch synth` names it")
-    add("--models", default=str(ROOT / "target/bench/{shape}-{type}.gguf"), help="where the files lie")
+    add("--models", default=str(ROOT / "target/bench/{shape}-{type}.gguf"), help="path of the model files")
     add("--threads", type=numbers, default=[1, 2])
     add("--prompt", type=int, default=512, help="tokens of a prompt")
     add("--new", type=int, default=64, help="tokens to generate")

@@ -37,7 +37,7 @@ AHEAD = 0.5
 
 
 def tokenize(llama: Llama, text: str) -> list[int]:
-    """With BOS, and special tokens taken for what they are."""
+    """With BOS, and special tokens parsed as such."""
     raw = text.encode()
     room = (lib.llama_token * (len(raw) + 8))()
     vocab = lib.llama_model_get_vocab(llama.model)

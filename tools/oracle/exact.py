@@ -65,7 +65,7 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 def neighbours(pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of a head that turn together: (0, 1), (2, 3), ..."""
+    """The columns of a head that RoPE rotates together: (0, 1), (2, 3), ..."""
     return 2 * np.arange(pairs), 2 * np.arange(pairs) + 1
 
 
@@ -165,7 +165,7 @@ class Llama:
         return 1 - np.clip((np.arange(pairs) - low) / max(1e-3, high - low), 0, 1)
 
     def rope(self, x: np.ndarray, theta: float, position_scale: float) -> np.ndarray:
-        """Turns each pair of columns by its angle; x [b, n, h, d]."""
+        """RoPE of x [b, n, h, d]."""
         pairs = self.rotated // 2
         frequency = theta ** (-np.arange(pairs) / pairs) / self.frequency_divisors(x.shape[1])
         frequency = frequency * (position_scale + (1 - position_scale) * self.unscaled)
@@ -215,7 +215,7 @@ class Qwen2(Llama):
 
 
 class Qwen3(Qwen2):
-    """Each head of the queries and keys is normed before it is turned. With experts: Qwen3-MoE."""
+    """Each head of the queries and keys is normed before RoPE. With experts: Qwen3-MoE."""
 
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         return super().placed(self.norm(x, f"{name}_norm"), name, i)

@@ -215,7 +215,7 @@ def no_embedding_scale(family: Family) -> None:
 
 
 def not_renormalised(family: Family) -> None:
-    """The mixture's sum of probabilities is taken back."""
+    """The normalisation of the routing weights is undone."""
 
     def mixture(x: np.ndarray, ffn: str) -> np.ndarray:
         logits = family.linear(x, f"{ffn}_gate_inp")

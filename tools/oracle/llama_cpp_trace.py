@@ -75,7 +75,7 @@ class Tap:
         self.error: BaseException | None = None
 
     def __call__(self, address: int, ask: bool, _: object) -> bool:
-        """Asked before a tensor is computed: whether it is wanted. After: whether to go on."""
+        """Called before a tensor is computed: whether to record it. After: whether to continue."""
         try:
             tensor = Tensor.from_address(address)
             wanted = self.shape(tensor) is not None
@@ -87,7 +87,7 @@ class Tap:
             return False
 
     def shape(self, tensor: Tensor) -> tuple[int, int, int] | None:
-        """Positions, heads and columns a head, when the tensor is one to be kept."""
+        """Positions, heads and columns per head, if the tensor is to be recorded."""
         match = NAMED.fullmatch(tensor.name.decode())
         if not match or match[1] in INNER or tensor.type not in DTYPES or tensor.ne[3] != 1:
             return None

@@ -80,7 +80,7 @@ def formats(
     pure: bool = False,
     overrides: tuple[tuple[str, str], ...] = (),
 ) -> dict[str, str]:
-    """The format of each tensor, as a dry run tells it."""
+    """The format of each tensor, from a dry run."""
     quantize(source, Path("unwritten"), type_, imatrix, pure, dry_run=True, overrides=overrides)
     line = re.compile(r"\[ *\d+/ *\d+\] +(\S+) .* type = +(\w+), size = .*?(?:\((\w+)\))?$", re.MULTILINE)
     return {name: (after or before).upper() for name, before, after in line.findall("".join(_said))}

@@ -38,7 +38,7 @@ LONG = 300
 
 
 def columns(n_vocab: int, sequences: int = SEQUENCES, positions: int = POSITIONS) -> np.ndarray:
-    """The tokens whose exact logits are kept, [sequences * positions, 2]."""
+    """The tokens whose exact logits are stored, [sequences * positions, 2]."""
     sequence, position, j = np.ogrid[:sequences, :positions, :2]
     return ((37 * position + 31 * sequence + 256 * j) % n_vocab).reshape(-1, 2)
 

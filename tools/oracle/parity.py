@@ -60,12 +60,12 @@ not count.
 
 The limits are {limits}. They apply to the value as a whole and, with a wider margin, to each row, column and element.
 Both programs quantise the inputs of matmuls with quantised weights to 8 bits; llama.cpp also rounds them to F16 or BF16
-if the weights have that format. The rounding error to be expected follows from the recorded inputs and the weights. Up
-to twice that error is accepted even beyond the limit; such values are marked `*`. A systematic error, such as a gain
-or an offset, is a fault even within the limit.
+if the weights have that format. The expected rounding error is computed from the recorded inputs and the weights. An
+error of up to twice that is accepted even beyond the limit; such values are marked `*`. A systematic error, such as a
+gain or an offset, fails even within the limit.
 
 *Worst own error* is the largest one relative to its limit. *Logits* is the accumulated error of the output against a
-run of the reference backend. Values in RusTorch alone are {alone}, and for qwen2 `attn_out`, which has no name in
+run of the reference backend. Values that only RusTorch has are {alone}, and for qwen2 `attn_out`, which has no name in
 llama.cpp's graph of that architecture. llama.cpp gathers the output rows after the `attn_out` matmul, RusTorch before
 it. `result_output.tapped` is the output of the run with taps, in which other operations may be fused.
 """
@@ -93,7 +93,7 @@ class Program:
         return done.stdout
 
     def compare(self, trace: Path, reference: Path, model: Path) -> dict:
-        """Exit status 1 means that the traces differ; the report tells how."""
+        """Exit status 1 means that the traces differ; the report says how."""
         return json.loads(self.run("compare", trace, reference, "-m", model, "--json", allowed=(0, 1)))
 
 

@@ -46,9 +46,9 @@ with and without an imatrix of random importance (a `.dat` file for the former, 
 
 - *Formats*: whether every tensor has the same format as in llama.cpp's file.
 - *Error*: RusTorch's squared error divided by llama.cpp's, summed over the tensors of a format. For types that mix
-  formats, the format with the largest ratio counts. *Weighted* uses the weights that llama.cpp's search minimises by,
-  *plain* uses none. Below 1 is better; the limit is {most}.
-- *Logits*: NMSE of the logits over 64 tokens against the unquantised file, with llama.cpp running both programs' files.
+  formats, the format with the largest ratio counts. *Weighted* uses the error weights of llama.cpp's search,
+  *unweighted* uses none. Below 1 is better; the limit is {most}.
+- *Logits*: NMSE of the logits over 64 tokens against the unquantised file; llama.cpp runs both programs' files.
   No limit.
 - *Capitals*: correct answers of the demo model to the {questions} questions of the exam about capitals, at temperature
   0; only without imatrix. No limit.
@@ -76,7 +76,7 @@ def values(tensor: gguf.ReaderTensor) -> np.ndarray:
 
 
 def compare(source: Path, ours: Path, theirs: Path, importance: dict[str, np.ndarray]) -> tuple[bool, float, float]:
-    """Whether all formats match, and the largest ratios of weighted and plain errors over formats."""
+    """Whether all formats match, and the largest ratios of weighted and unweighted errors over formats."""
     exact, left, right = tensors(source), tensors(ours), tensors(theirs)
     same = {name: t.tensor_type for name, t in left.items()} == {name: t.tensor_type for name, t in right.items()}
     sums: dict[str, np.ndarray] = {}
@@ -169,7 +169,7 @@ def one_source(ours: Ours, title: str, source: Path, folder: Path) -> tuple[str,
     asked = " capitals |" if is_demo else ""
     lines = [
         f"\n## {title}\n",
-        f"| type | imatrix | formats | weighted error | plain error | logits, RusTorch | logits, llama.cpp |{asked}",
+        f"| type | imatrix | formats | weighted error | unweighted error | logits, RusTorch | logits, llama.cpp |{asked}",
         "|---|---|---|---|---|---|---|" + ("---|" if is_demo else ""),
     ]
     fine = True

@@ -31,7 +31,7 @@ MODELS = {
 }
 
 
-# Formats that are asked for by name, as `--tensor-type PATTERN=TYPE` does.
+# Formats that are requested by name, as `--tensor-type PATTERN=TYPE` does.
 OVERRIDES = (("attn_k", "Q8_0"), (r"blk\.[01]\.ffn_up", "Q6_K"), ("^output", "Q5_K"), ("attn_", "F16"), ("norm", "Q8_0"))
 
 

@@ -1,4 +1,4 @@
-"""Squared errors with the weights that llama.cpp's search of a format minimises by."""
+"""Squared errors, weighted as in llama.cpp's search of a format."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def weights(kind: str, x: np.ndarray, importance: np.ndarray | None) -> np.ndarr
 
 
 def squared_errors(kind: str, x: np.ndarray, y: np.ndarray, importance: np.ndarray | None) -> tuple[float, float]:
-    """Means of the weighted and of the plain squared error of `y`, values [rows, columns] that became of `x`."""
+    """Means of the weighted and of the unweighted squared error of `y`, the quantised values of `x`, [rows, columns]."""
     x = x.astype(np.float64)
     squares = (y - x) ** 2
     w = weights(kind, x, importance)

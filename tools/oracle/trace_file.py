@@ -26,7 +26,7 @@ class Writer:
         self.places: dict[str, tuple[int, tuple[int, int]]] = {}
 
     def add(self, name: str, value: np.ndarray) -> None:
-        """value [positions, columns]; takes the place of an earlier value of that name."""
+        """value [positions, columns]; replaces an earlier value of that name."""
         assert value.ndim == 2, f"{name} has shape {value.shape}"
         self.places.pop(name, None)
         self.places[name] = (self.data.tell(), value.shape)
