@@ -8,7 +8,7 @@
 //! With a sliding window, chunks keep their boundaries: scores before the first visible position count as 0, and K and V
 //! before it are not read. Pages that no query of a task can see may have been freed.
 //!
-//! Scores have positions in lanes; PV sums have columns in lanes. A loaded vector of K or V serves all queries of a tile.
+//! The lanes of a vector are positions in QK and columns in PV. A loaded vector of K or V is used by all queries of a tile.
 //! If a task has several tiles, each page is converted to f32 once for all of them.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
@@ -28,7 +28,7 @@ use crate::pool::Tile;
 /// Positions per chunk.
 const CHUNK: usize = 512;
 
-/// Queries that share converted pages. Their scores must stay in L2.
+/// Maximum queries that share converted pages. Their scores must stay in L2.
 pub(crate) const QUERY_TILE: usize = 64;
 
 thread_local! {
@@ -111,7 +111,7 @@ struct Page<'a, N> {
     /// First position, counted from `chunk`.
     start: usize,
     chunk: usize,
-    /// Prefetched while the page is read.
+    /// Address to prefetch from while the page is read.
     ahead: Option<*const u8>,
 }
 
@@ -202,7 +202,7 @@ impl<T: Stored> Queries<'_, T> {
         &mut tile.row(row)[head * self.v_dim - first..][..self.v_dim]
     }
 
-    /// Width of the query tile at query `c`.
+    /// Number of queries in the query tile that starts at query `c`.
     #[inline(always)]
     fn width<L: Lanes>(&self, c: usize) -> usize {
         match (self.queries.len() - c, L::TILE) {
@@ -226,7 +226,7 @@ impl<T: Stored> Queries<'_, T> {
         let pages = self.pages(chunk);
         for start in pages.clone().step_by(PAGE) {
             let data = keys(start);
-            // Next are more keys, then the first values.
+            // Prefetches the next page of K; during the last one, the first page of V.
             let ahead = match start + PAGE {
                 next if next < pages.end => bytes_of(keys(next)),
                 _ => bytes_of(self.heads.store.page(self.table, self.kv_head, chunk + pages.start).1),

@@ -1,8 +1,8 @@
 //! Mixture of experts: each expert processes the rows routed to it.
 //!
 //! An *entry* is a (row, chosen expert) pair. Entries are sorted by expert, then by row. Inputs and intermediate results
-//! have one row per entry, so that each expert's rows form a matrix that the linear kernels multiply. An entry has the same
-//! bits however many rows chose its expert. The entries of a row are summed in expert order.
+//! have one row per entry, so that each expert's rows form a matrix that the linear kernels multiply. An entry's values are
+//! bit-identical however many rows chose its expert. The entries of a row are summed in expert order.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(crate) struct Routing {
     chosen: Vec<(usize, Range<usize>)>,
     /// (entry, weight) of each row's experts, row by row, experts ascending.
     terms: Vec<(usize, f32)>,
-    /// End of each row's terms.
+    /// End of each row's range of `terms`.
     ends: Vec<usize>,
     /// Next entry of each expert.
     next: Vec<usize>,

@@ -5,8 +5,7 @@
 //! separates phases (`pool.rs`). Quantised weights are multiplied by 8-bit activations, or by f32 activations with
 //! [`Cpu::with_f32_activations`]; F32, F16 and BF16 weights always by f32 activations.
 //!
-//! A sequence's logits have the same bits whatever else is in the batch, however its prompt was chunked and however many
-//! threads run.
+//! A sequence's logits are bit-identical regardless of batch composition, prompt chunking and number of threads.
 
 mod attention;
 mod ceilings;
@@ -48,7 +47,7 @@ pub struct Cpu {
     kernels: Kernels,
     options: Options,
     pool: Pool,
-    /// Bytes of memory that the model may use; by default what is available.
+    /// Bytes of memory that the model may use; the available memory if `None`.
     memory_limit: Option<u64>,
 }
 
@@ -113,14 +112,14 @@ impl Cpu {
         Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None })
     }
 
-    /// Sets the memory that the model may use besides its mapped file; by default what is available when it is loaded. A
-    /// model that needs more is refused before anything is allocated.
+    /// Sets the memory that the model may use besides its mapped file; by default the memory available at load time. A model
+    /// that needs more is refused before anything is allocated.
     pub fn with_memory_limit(self, bytes: u64) -> Cpu {
         Cpu { memory_limit: Some(bytes), ..self }
     }
 
     /// Leaves weights where they were loaded, usually in a memory-mapped file, and packs them a few rows at a time on each
-    /// read. Saves memory; results have the same bits; decode is slower.
+    /// read. Saves memory; results are bit-identical; decode is slower.
     pub fn without_repacking(self) -> Cpu {
         Cpu { options: Options { is_repacking: false, ..self.options }, ..self }
     }
@@ -244,8 +243,8 @@ mod tests {
 
     use super::*;
 
-    /// A matrix is copied to two strips of 16 rows or stays mapped; the table stays mapped. Nothing is allocated before it
-    /// is needed, results do not depend on when or where that is, and the requirements equal the memory in use.
+    /// A matrix is copied to two strips of 16 rows or stays mapped; the table stays mapped. Packed weights are allocated on
+    /// first use. Results depend neither on that time nor on packing. The requirements equal the memory in use.
     #[test]
     fn copied_weights_are_reported_and_counted() {
         let mut graph = graph::Builder::new();

@@ -71,7 +71,7 @@ pub(crate) struct Plan {
     pub(crate) buffers: Vec<Shape>,
     /// The distinct RoPE parameters.
     pub(crate) ropes: Vec<Rope>,
-    /// By value: the buffers of its items, except for rows that only their own phase reads.
+    /// The items of each value that have a buffer, and its index. Rows that only their own phase reads have none.
     places: Vec<Vec<(Item, usize)>>,
 }
 
@@ -247,7 +247,7 @@ struct Order {
 }
 
 impl Order {
-    /// Adds the packed form of `x` unless it is there.
+    /// Adds the packed form of `x` unless an earlier reader did.
     fn pack(&mut self, bound: &BoundProgram, x: ValueId, form: Form) -> Item {
         let packed = Item::Packed(x, form);
         if !self.phase_of.contains_key(&packed) {

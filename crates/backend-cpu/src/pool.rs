@@ -1,7 +1,8 @@
 //! A work-stealing thread pool for the tasks of a phase.
 //!
-//! All parallel writes use it: results are cut into disjoint rectangles ([`Tile`]) or rows, one per task. Each thread starts
-//! with a contiguous range of tasks and steals from other ranges when its own is done. No result depends on the order.
+//! All parallel writes use it: results are split into disjoint rectangles ([`Tile`]) or rows, one per task. Each thread
+//! starts with a contiguous range of tasks and steals from other ranges when its own is done. No result depends on the
+//! execution order.
 #![expect(unsafe_code, reason = "tasks borrow from the caller's stack, tiles and rows from matrices")]
 
 use std::marker::PhantomData;
@@ -26,7 +27,7 @@ struct Shared {
     /// Number of jobs so far; workers wait for it to change.
     epoch: AtomicUsize,
     job: Mutex<Option<Job>>,
-    /// Tasks taken of each thread's range.
+    /// Number of tasks started in each thread's range.
     taken: Vec<CachePadded>,
     running: AtomicUsize,
     sleeping: AtomicUsize,
@@ -106,7 +107,7 @@ impl Pool {
         assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a task of the thread pool panicked");
     }
 
-    /// Cuts `matrix`, rows of `cols` values, into tiles of up to `tile` (rows, columns) and calls `work` with each.
+    /// Splits `matrix`, rows of `cols` values, into tiles of up to `tile` (rows, columns) and calls `work` with each.
     pub(crate) fn tiles<T: Send>(
         &mut self,
         matrix: &mut [T],
@@ -117,7 +118,7 @@ impl Pool {
         self.tiles_of([Cut { matrix, cols, tile }], |_, tile| work(tile));
     }
 
-    /// Cuts several matrices into tiles and calls `work` with the matrix's index and the tile.
+    /// Splits several matrices into tiles and calls `work` with the matrix's index and the tile.
     pub(crate) fn tiles_of<'m, T: Send + 'm>(
         &mut self,
         cuts: impl IntoIterator<Item = Cut<'m, T>>,
@@ -142,8 +143,8 @@ impl Pool {
         });
     }
 
-    /// Cuts all `matrices`, (values, columns) with equally many rows, into blocks of up to `tile` rows. Calls `work` with the
-    /// row range and each matrix's rows.
+    /// Splits all `matrices`, (values, columns) with equal numbers of rows, into blocks of up to `tile` rows. Calls `work`
+    /// with the row range and each matrix's rows.
     pub(crate) fn rows<T: Send>(
         &mut self,
         matrices: Vec<(&mut [T], usize)>,
@@ -160,7 +161,7 @@ impl Pool {
             let rows = task * tile..rows.min((task + 1) * tile);
             let part = |(data, cols): &(SendPtr<T>, usize)| {
                 // SAFETY: the rows are within the matrix, which stays borrowed until all tasks are done. No other task
-                // has them.
+                // accesses them.
                 unsafe { std::slice::from_raw_parts_mut(data.0.add(rows.start * cols), rows.len() * cols) }
             };
             let mut parts: Vec<&mut [T]> = matrices.iter().map(part).collect();
@@ -169,7 +170,7 @@ impl Pool {
     }
 }
 
-/// How a matrix is cut into tiles.
+/// How a matrix is split into tiles.
 #[derive(Debug)]
 pub(crate) struct Cut<'m, T> {
     /// Row-major.
@@ -251,12 +252,12 @@ impl Shared {
     }
 }
 
-/// Ignores poisoning: a step that panicked leaves old or new rows in the store, which the next step overwrites.
+/// Ignores poisoning: after a panic, the next step overwrites the rows of the failed one in the store.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Spins, then yields: on a busy machine the awaited thread may have no core.
+/// Spins, then yields, so that the awaited thread gets a core on a busy machine.
 fn wait_until(done: impl Fn() -> bool) {
     let mut spins = 0;
     while !done() {

@@ -26,10 +26,10 @@ pub(crate) struct CpuProgram {
     state: Arc<Mutex<State>>,
     plan: Plan,
     buffers: Vec<Buffer>,
-    /// Bytes charged to the model's budget: buffers, and scratch memory of threads.
+    /// Bytes charged to the model's budget: activation buffers and the threads' scratch memory.
     taken: u64,
     weights: Arc<ModelWeights>,
-    angles: Vec<Angles>,
+    tables: Vec<RopeTable>,
     /// The routing of the current step, by value.
     routings: HashMap<ValueId, Routing>,
     pending: Pending,
@@ -37,7 +37,7 @@ pub(crate) struct CpuProgram {
 
 /// The cos/sin table of one set of RoPE parameters, computed once per step for all layers.
 #[derive(Debug)]
-struct Angles {
+struct RopeTable {
     rope: Rope,
     /// Radians per position of each pair.
     frequencies: Vec<f64>,
@@ -63,16 +63,16 @@ impl CpuProgram {
             state.activation_bytes += bytes;
             taken
         };
-        let angles = plan.ropes.iter().map(|&rope| {
+        let tables = plan.ropes.iter().map(|&rope| {
             let factors = rope.factors_for(bound.model().n_ctx()).map(|id| weights.vector(id));
             let frequencies = rope.frequencies(factors);
-            Angles { rope, frequencies, cos_sin: Vec::new() }
+            RopeTable { rope, frequencies, cos_sin: Vec::new() }
         });
-        let angles = angles.collect();
+        let tables = tables.collect();
         let mut buffers = Vec::new();
         buffers.resize_with(plan.buffers.len(), Buffer::default);
         let (routings, pending) = (HashMap::new(), Pending::default());
-        Ok(CpuProgram { taken, buffers, plan, weights, angles, routings, kernels, state, bound, pending })
+        Ok(CpuProgram { taken, buffers, plan, weights, tables, routings, kernels, state, bound, pending })
     }
 
     fn result(&self, id: ValueId) -> &[f32] {
@@ -94,12 +94,12 @@ impl Program for CpuProgram {
         let state = self.state.clone();
         let state = &mut *lock(&state);
         self.weights.pack(&mut state.pool)?;
-        for angles in &mut self.angles {
-            angles.fill(step);
+        for table in &mut self.tables {
+            table.fill(step);
         }
         for phase in 0..self.plan.phases.len() {
             step.check_interrupt()?;
-            // The phase's output buffers, which contain none of its inputs.
+            // The phase's output buffers, moved out of `self`. None holds an input of the phase.
             let mut out = self.take(phase, step)?;
             match self.plan.phases[phase].kind {
                 Kind::Rows(_) => self.compute_rows(phase, step, state, &mut out),
@@ -124,7 +124,7 @@ impl Program for CpuProgram {
     }
 }
 
-/// Some rows of the items of a phase that are already computed.
+/// Rows `rows` of the items of a phase that were computed before the current one.
 struct Part<'a, 'm> {
     rows: Range<usize>,
     items: &'a [Item],
@@ -149,7 +149,7 @@ impl CpuProgram {
         items.iter().filter_map(|&item| self.plan.buffer_of(item)).map(take).collect()
     }
 
-    /// A computed item that has a buffer.
+    /// The values of an item that has a buffer.
     fn values(&self, item: Item) -> &[f32] {
         let place = self.plan.buffer_of(item).expect("a later phase reads it");
         self.buffers[place].values()
@@ -222,10 +222,10 @@ impl CpuProgram {
             }
             Op::Rope { x, rope } => {
                 let x = self.rows_of(x, part);
-                let angles = self.angles.iter().find(|angles| angles.rope == rope);
-                let angles = angles.expect("every rope has a table");
+                let table = self.tables.iter().find(|table| table.rope == rope);
+                let table = table.expect("every rope has a table");
                 by_rows(out, cols, |row, y| {
-                    let (cos_sin, pairing) = (angles.of_row(part.rows.start + row), rope.pairing);
+                    let (cos_sin, pairing) = (table.of_row(part.rows.start + row), rope.pairing);
                     (self.kernels.rope)(y, &x[row * cols..][..cols], rope.head_dim, pairing, cos_sin);
                 });
             }
@@ -289,7 +289,7 @@ impl CpuProgram {
         let (q, group) = (self.result(q), (graph.groups()[index], index));
         let at: Vec<_> = step.rows().collect();
         let rows = &at[..];
-        // Up to as many queries as share converted pages; fewer to have enough tasks.
+        // At most the queries that share converted pages; fewer if there would be too few tasks.
         let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
         let tile = (fair.min(QUERY_TILE * kv_heads / heads).max(1), cols / kv_heads);
         state.pool.tiles(out, cols, tile, |tile| match &*store {
@@ -421,7 +421,7 @@ fn by_rows(out: &mut [f32], cols: usize, mut work: impl FnMut(usize, &mut [f32])
     out.chunks_exact_mut(cols).enumerate().for_each(|(row, y)| work(row, y));
 }
 
-impl Angles {
+impl RopeTable {
     /// Computes the table for the step's rows.
     fn fill(&mut self, step: &Step) {
         self.cos_sin.clear();

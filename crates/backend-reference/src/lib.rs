@@ -22,7 +22,7 @@ use graph::{Graph, ValueId};
 /// The reference backend.
 #[derive(Debug, Default)]
 pub struct Reference {
-    /// Bytes of memory that a model may use; by default what is available.
+    /// Bytes of memory that a model may use; the available memory if `None`.
     memory_limit: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Reference {
         Reference::default()
     }
 
-    /// Sets the memory that a model may use besides its mapped file; by default what is available when it is loaded.
+    /// Sets the memory that a model may use besides its mapped file; by default the memory available at load time.
     pub fn with_memory_limit(self, bytes: u64) -> Reference {
         Reference { memory_limit: Some(bytes) }
     }
@@ -194,7 +194,7 @@ impl Program for Interpreter {
     }
 }
 
-/// Ignores poisoning: a step that panicked leaves only rows that the next step overwrites.
+/// Ignores poisoning: after a panic, the next step overwrites the rows of the failed one.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,7 +47,7 @@ impl Compiler<'_> {
         [rope.map_or(0, |rope| rope.dims as u32), table.map_or(0, |table| table.at as u32)]
     }
 
-    /// RoPE as a pass of its own, where the roped or the unroped heads have another reader.
+    /// RoPE as a separate pass, if another operation also reads the heads before or after RoPE.
     pub(crate) fn rope(&self, x: ValueId, rope: &Rope, y: BufferId, at: [u32; 2]) -> LaunchPlan {
         let heads = self.heads(x, self.cols(x) / rope.head_dim);
         let mut params = [heads, [0; 4], [0; 4]].as_flattened().to_vec();

@@ -41,7 +41,7 @@ pub(crate) struct Blueprint {
     pub(crate) uploaded: usize,
     pub(crate) staging: usize,
     pub(crate) readbacks: Vec<Readback>,
-    /// Index of the buffer with the argmax of each output row; none unless the graph ends with logits.
+    /// Index of the buffer with the argmax of each output row; `None` unless the graph's output is logits.
     pub(crate) tokens: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Readback {
     pub(crate) stride: usize,
     /// Offset in the staging buffer, in values.
     pub(crate) at: usize,
-    /// Whether it is the output and not tapped, so that steps that ask for tokens only skip it.
+    /// Whether it is the output and not tapped, so that steps that request only tokens skip it.
     pub(crate) is_logits: bool,
     pub(crate) values: Vec<f32>,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Compiler<'a> {
 }
 
 impl Blueprint {
-    /// Compiles `bound` for a model that is stored as `model` says.
+    /// Compiles `bound` for the weight and cache layouts of `model`.
     pub(crate) fn new(
         device: &Device,
         model: &ModelPlan,
@@ -520,7 +520,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Argmax over the logits, in steps that ask for tokens only.
+    /// Argmax over the logits, in steps that request only tokens.
     fn choose_tokens(&mut self, output: ValueId) -> Result<(), Error> {
         if self.bound.value(output).rows != Rows::Output {
             return Ok(());

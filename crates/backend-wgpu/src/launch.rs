@@ -70,7 +70,7 @@ pub(crate) struct Variant<L> {
     pub(crate) is_decode: bool,
     /// Only for steps whose attention runs in tiles.
     pub(crate) is_tiled: bool,
-    /// Only for steps that ask for tokens only.
+    /// Only for steps that request only tokens.
     pub(crate) is_tokens_only: bool,
     /// Weights whose values must all be finite in f16.
     pub(crate) f16_weights: Vec<WeightId>,
@@ -84,7 +84,7 @@ pub(crate) struct Grid {
     pub(crate) each: Each,
 }
 
-/// The unit that has its own workgroups.
+/// The unit of work that `groups` workgroups compute.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Each {
     /// This many rows.
@@ -111,7 +111,7 @@ pub(crate) struct Cost {
     pub(crate) window: Option<usize>,
 }
 
-/// What the commands of a step depend on. Steps of equal shape can reuse recorded commands.
+/// Everything that the commands of a step depend on. Steps of equal shape can reuse recorded commands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepShape {
     pub(crate) rows: usize,
@@ -122,7 +122,7 @@ pub(crate) struct StepShape {
     pub(crate) tiles: usize,
     /// Whether every sequence has one row.
     pub(crate) is_decode: bool,
-    /// Whether the output rows ask for tokens only, not logits.
+    /// Whether the output rows request only tokens, not logits.
     pub(crate) is_tokens_only: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The GPU backend: Vulkan and Metal through wgpu.
 //!
-//! `plan.rs` turns a graph into a list of fused passes. `compile.rs` turns each pass into WGSL kernel launches with
+//! `plan.rs` lowers a graph to a list of fused passes. `compile.rs` lowers each pass to WGSL kernel launches with
 //! parameters and buffer indices; that is enough to report memory requirements. `program.rs` allocates and binds the
 //! buffers. A step then uploads its inputs, records or reuses a command buffer, and reads back the outputs.
 //! Activations are f32, except that kernels with cooperative matrices (tensor cores, simdgroup matrices) round them
@@ -57,8 +57,8 @@ impl Gpu {
         Gpu::with(adapter, &OpenOptions::default())
     }
 
-    /// Opens `adapter`. With `f32_activations` no kernels with cooperative matrices are used, which round activations to
-    /// f16. Loading or compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported whatever it is.
+    /// Opens `adapter`. `f32_activations` disables kernels with cooperative matrices, which round activations to f16.
+    /// Loading or compiling beyond `memory` is [`Error::OutOfMemory`]; requirements are reported regardless of `memory`.
     ///
     /// # Errors
     /// When the device cannot be opened.

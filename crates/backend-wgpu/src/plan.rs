@@ -1,4 +1,4 @@
-//! Turns a graph into a list of passes over the device's buffers, and fuses operations.
+//! Lowers a graph to a list of passes over the device's buffers, and fuses operations.
 //!
 //! These fusions apply if nothing else reads the intermediate value: a norm into the following matmuls, matmuls of the
 //! same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its two matmuls, RoPE of
@@ -7,9 +7,9 @@
 use backend::BoundProgram;
 use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
-/// A pass: reads values that exist, and writes one or more.
+/// A pass: reads values of earlier passes, and writes one or more.
 ///
-/// `Input` are rows that come with the step, in later stages of a pipeline. `Linear` multiplies the rows of `x` with the
+/// `Input` uploads the rows of a step, in pipeline stages after the first. `Linear` multiplies the rows of `x` with the
 /// weight of each part. `Attend` first writes keys and values to the K/V cache. `Route` also writes each row's list of
 /// experts.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ pub(crate) struct Slot {
 /// A buffer for the lists of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct List {
-    /// Experts per row, at most.
+    /// Maximum experts per row.
     pub(crate) used: usize,
     pub(crate) rows: Rows,
 }
@@ -129,7 +129,7 @@ pub(crate) struct Plan {
     pub(crate) passes: Vec<Pass>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) lists: Vec<List>,
-    /// By value. None for fused values.
+    /// By value; `None` for fused values.
     locations: Vec<Option<Location>>,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct MatmulShape {
     pub(crate) fits_f16: bool,
 }
 
-/// Chunks that the rows of a `gemv.wgsl` group load per iteration, in total.
+/// Activation chunks that a workgroup of `gemv.wgsl` loads per iteration: its rows times the threads of a group.
 const LANES: usize = 32;
 
 /// Activation rows from which staging weights in workgroup memory pays off.
@@ -122,9 +122,9 @@ pub(crate) fn teams(k_dim: usize) -> usize {
     if k_dim.is_multiple_of(64) { 2 } else { 1 }
 }
 
-/// Query heads per workgroup of `attention.wgsl`, all of one K/V head. Few enough that a row occupies several
-/// workgroups and that queries, softmax weights, results and the new key fit the workgroup memory that every device
-/// has.
+/// Query heads per workgroup of `attention.wgsl`, all of one K/V head. The number is limited so that a row occupies
+/// several workgroups, and so that queries, softmax weights, results and the new key fit the workgroup memory that
+/// every device has.
 pub(crate) fn heads_per_workgroup(share: usize, k_dim: usize) -> usize {
     const MAX_HEADS: usize = 4;
     let [of_head, fixed] = head_words(k_dim);
@@ -178,14 +178,14 @@ pub(crate) fn max_tiles(rows: usize) -> usize {
     rows / MIN_ROWS_PER_TILE
 }
 
-/// Workgroup memory of `flash_coop.wgsl` in bytes, for a windowed store, which needs more.
+/// Workgroup memory of `flash_coop.wgsl` in bytes, for a store with a window, which needs more than one without.
 pub(crate) fn flash_coop_bytes(k_dim: usize, v_dim: usize) -> usize {
     let halves = FLASH_ROWS * (k_dim.max(v_dim) + 8 + 72);
     halves * size_of::<u16>() + (FLASH_ROWS * 68 + 2 * v_dim + 4) * size_of::<f32>()
 }
 
-/// Kernels for passes of up to `shapes.rows` rows, each with the maximum number of rows it is for. If some weights
-/// turn out not to be finite in f16, the last kernel is the fallback.
+/// Kernels for passes of up to `shapes.rows` rows, each with its maximum number of rows. The last kernel is the
+/// fallback for weights with values that packing finds not to be finite in f16.
 pub(crate) fn matmul_variants(shapes: MatmulShape, caps: Caps) -> Vec<(Algorithm, usize)> {
     let of = |rows| matmul(MatmulShape { rows, ..shapes }, caps);
     let mut chosen = Vec::new();

@@ -14,7 +14,7 @@ use crate::timer::Timer;
 
 pub(crate) struct GpuProgram {
     model: Arc<Model>,
-    /// Its work is in `work`, built.
+    /// Its launch plans have moved to `work`, with pipelines and bind groups.
     blueprint: Blueprint,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,
@@ -254,7 +254,7 @@ impl GpuProgram {
         variants.iter().find(is_for).expect("the last variant applies to all steps")
     }
 
-    /// Rows that the last step converted to f16, and the number of values of its largest conversion.
+    /// Rows that the last step converted to f16, and the size of its largest conversion in values.
     #[cfg(test)]
     fn f16_rows(&self) -> [usize; 2] {
         let (mut most, mut values) = (0, 0);

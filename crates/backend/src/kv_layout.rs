@@ -50,7 +50,7 @@ impl KvLayout {
         KvLayout { n_ctx, pages: pages.collect(), format }
     }
 
-    /// The same number of pages for every group, which one sequence may fill.
+    /// The same number of pages for every group; one sequence may use all of them.
     pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
         let n_ctx = pages.saturating_mul(PAGE);
         KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], format }
@@ -71,14 +71,14 @@ impl KvLayout {
     }
 }
 
-/// Pages that a group needs for `sequences` sequences.
+/// Number of pages that a group needs for `sequences` sequences.
 fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
     let all = n_ctx.div_ceil(PAGE);
     let all_sequences = all.saturating_mul(sequences);
     match group.window {
         None => all_sequences,
         Some(window) => {
-            // A window and the rows of a step may each start and end inside a page: one page more than they fill, twice.
+            // A window and a step's rows may start and end inside a page, so that each needs one page more than it fills.
             let of_window = window.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
             of_window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
         }

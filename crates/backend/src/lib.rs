@@ -175,7 +175,7 @@ pub trait LoadedModel: Send {
         Ok(())
     }
 
-    /// Memory in use, or once the model is prepared.
+    /// Memory in use, including what [`LoadedModel::prepare`] has yet to allocate.
     fn memory(&self) -> Memory;
 
     /// The K/V format in use if `asked` is requested; a backend may support only one.
@@ -196,19 +196,19 @@ pub trait LoadedModel: Send {
 
 /// A compiled graph for steps that fit a bucket.
 pub trait Program: Send {
-    /// Starts a step: computes all values and writes K and V to the cache, by the time [`Program::wait`] returns.
+    /// Starts a step, which computes all values and writes K and V to the cache. [`Program::wait`] waits for its end.
     ///
     /// # Errors
-    /// If the step does not fit the bucket, the vocabulary or the KV cache; the cache is not written then.
+    /// If the step does not fit the bucket, the vocabulary or the KV cache. The cache is then unchanged.
     fn submit(&mut self, step: &Step) -> Result<Ticket, Error>;
 
-    /// Waits for the step submitted last and returns its outputs.
+    /// Waits for the last submitted step and returns its outputs.
     ///
     /// # Errors
     /// If the device failed, or the ticket belongs to another step.
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error>;
 
-    /// Value `name` of the step waited for last, row-major `[rows, cols]`.
+    /// Value `name` of the last step that was waited for, row-major `[rows, cols]`.
     ///
     /// # Errors
     /// If the graph has no such value or it was not tapped.

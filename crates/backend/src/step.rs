@@ -65,7 +65,7 @@ impl OutputRow {
     }
 }
 
-/// Ends a running step early, from any thread.
+/// A flag that ends a running step early, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -76,13 +76,13 @@ impl Interrupt {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Clears it; returns whether it was raised.
+    /// Clears the flag; returns whether it was raised.
     pub fn lower(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-/// Steps are compared by what they compute.
+/// Always equal: steps are compared by what they compute.
 impl PartialEq for Interrupt {
     fn eq(&self, _: &Interrupt) -> bool {
         true

@@ -26,7 +26,7 @@ pub(crate) struct Pair<T>(pub(crate) [T; 2]);
 
 /// The vector operations of one instruction set.
 ///
-/// Floating-point operations keep the kernel's order. [`Lanes::mul_add`] may or may not round the product.
+/// Implementations do not reorder floating-point operations. [`Lanes::mul_add`] may round the product or not.
 pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     /// Returns the proof token when the CPU supports the instruction set.
     fn detect() -> Option<Self>;
@@ -116,7 +116,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     }
     /// Rounds to the nearest integer, ties to even, for |x| < 2^22. The result for NaN is unspecified.
     fn round_to_i32(self, x: Self::Floats) -> Self::Ints;
-    /// The bits of |x|, which order as integers the way the floats do.
+    /// The bits of |x|; compared as integers, they have the order of the floats.
     fn abs_bits(self, x: Self::Floats) -> Self::Ints;
     fn max_i32(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
     fn reduce_max(self, ints: Self::Ints) -> i32;
@@ -147,7 +147,7 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
 }
 
-/// `e^x` with an error of at max_weight 2 ULP. Arguments above 88 are clamped to 88; below -87 the result is 0.
+/// `e^x` with an error of at most 2 ULP. Arguments above 88 are clamped to 88; below -87 the result is 0.
 ///
 /// Two-step range reduction after Cody and Waite (1980), then a Taylor polynomial.
 #[inline(always)]
@@ -303,7 +303,7 @@ mod tests {
         fn with_simd<L: Lanes>(self, lanes: L) {
             let mut random = random(2);
             for round in 0..50 {
-                // Signed weights use all 8 bits, the others at max_weight 6.
+                // Signed weights use all 8 bits, the others at most 6.
                 let max_weight = [255u8, 0, 128][round % 3];
                 let signed: [[u8; BYTES]; 4] = std::array::from_fn(|_| {
                     std::array::from_fn(|_| if round < 3 { max_weight } else { random() })
@@ -399,7 +399,7 @@ mod tests {
                 let unsigned = std::array::from_fn(|_| random());
                 let signed = unsigned.map(|byte| byte as i8);
                 let is_nan = |x: &u32| f32::from_bits(*x).is_nan();
-                // A NaN may become quiet.
+                // A signalling NaN may become quiet.
                 let same = |found: [u32; LANES], expected: [u32; LANES]| {
                     let each = found.iter().zip(&expected);
                     assert!(

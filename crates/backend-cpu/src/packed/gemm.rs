@@ -1,7 +1,7 @@
 //! GEMM with quantised weights.
 //!
 //! A *slab* is some columns of one or two strips, unpacked to int8 quants and f32 factors once and multiplied by every
-//! activation panel. Unpacking depends on the format, multiplication only on its kind.
+//! activation panel. Unpacking depends on the format, multiplication only on the format's [`Kind`].
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -56,7 +56,7 @@ pub(super) fn multiply<L: Lanes, B: Layout<G>, const G: usize>(
     SCRATCH.set(slabs);
 }
 
-/// SlabBlock columns of up to two strips.
+/// Some columns of up to two strips, unpacked.
 #[derive(Default)]
 struct Slab {
     /// Largest possible quant.

@@ -50,9 +50,9 @@ enum Strips {
 #[derive(Debug)]
 struct PackedStrips {
     lines: Arc<Lines>,
-    /// The first line of the first strip.
+    /// The first cache line of the first strip.
     first: usize,
-    /// Lines of a strip, and how many of them hold factors.
+    /// Cache lines per strip, and how many of them hold factors.
     strip: usize,
     factors: usize,
 }
@@ -205,7 +205,7 @@ impl<B: Layout<G>, const G: usize> WithSimd for PackBlocks<'_, B, G> {
         let strip = &matrix[self.s * LANES * of_row..];
         let (next, is_whole) = (strip.as_ptr().wrapping_add(LANES * of_row), self.blocks.len() == of_row);
         for (place, b) in self.blocks.enumerate() {
-            // A thread that packs whole strips continues with the next one.
+            // A thread that packs whole strips packs the next strip afterwards: prefetch it.
             if is_whole {
                 let ahead = next.wrapping_add(LANES * b).cast::<u8>();
                 for line in (0..LANES * size_of::<B>()).step_by(BYTES) {

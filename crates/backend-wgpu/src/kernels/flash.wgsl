@@ -1,5 +1,5 @@
 {#- Flash attention (Dao et al. 2022) for a tile of up to 64 rows of one sequence and one query head, without
-cooperative matrices or with an f32 cache.
+cooperative matrices. `policy.rs` prefers `flash_coop.wgsl` where it applies.
 
 Positions are processed in blocks of 32. Keys are staged in workgroup memory 32 columns at a time, and a thread
 computes the scores of 4 rows and 4 positions. After the online softmax, values are staged the same way, and a thread

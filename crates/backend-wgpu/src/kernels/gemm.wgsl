@@ -1,6 +1,6 @@
 {#- GEMM of activation rows with one to three weights, in f32 without cooperative matrices.
 
-A workgroup computes 32 rows and 64 outputs. Both operands are staged in workgroup memory as f32, one chunk at a time;
+A workgroup computes 32 rows and 64 outputs (with `glu`, 32, from both weights). Both operands are staged in workgroup memory as f32, one chunk at a time;
 a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Options and bindings are those of
 `gemv.wgsl`. -#}
 {%- from "formats.wgsl" import shared, chunk -%}

@@ -35,7 +35,7 @@ activations of the next iteration are loaded while the current one is computed. 
 {{ activations(ragged, norm) }}
 {%- if glu %}{{ activation(act) }}{% endif %}
 {%- if experts %}
-{#- `params.w2`: experts per row, at most; padded rows of a matrix; first expert and value of experts in this shard. -#}
+{#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and value of experts in this shard. -#}
 /// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
     let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];
