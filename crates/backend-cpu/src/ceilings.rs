@@ -1,7 +1,7 @@
 //! The machine's roofline: peak multiply-add rates and memory bandwidth.
 //!
 //! All threads of a [`Pool`] run at once, as in the kernels. Other load can only slow a measurement down, so the rates are
-//! measured alternately for a while and the best of each counts.
+//! measured alternately several times and the highest of each counts.
 
 use std::hint::black_box;
 use std::io;

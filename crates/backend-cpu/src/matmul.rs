@@ -12,7 +12,7 @@ const TILE_COLS: usize = 32;
 /// Maximum result columns of a GEMM task: its slabs must stay in L2.
 const MOST_COLS: usize = 64;
 
-/// Tasks per thread, so that other threads can take over from a late one.
+/// Tasks per thread, so that other threads can steal from a slow one.
 pub(crate) const TASKS: usize = 4;
 
 /// Minimum multiply-adds of a task: fewer are not worth a second thread.

@@ -135,7 +135,7 @@ impl ModelWeights {
         Ok(())
     }
 
-    /// Memory of all weights, counting as packed those that will be.
+    /// Memory of all weights; those still to be packed count as packed.
     pub(crate) fn memory(&self) -> Memory {
         let copies = || self.matrices.iter().flatten().filter(|matrix| matrix.is_copied);
         let replaced = copies().filter(|matrix| matrix.replaces_file_bytes());

@@ -13,7 +13,7 @@ use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::Shard;
 
 impl Compiler<'_> {
-    /// Experts used per row, at most.
+    /// Maximum experts used per row.
     fn used(&self, list: usize) -> usize {
         self.plan.lists[list].used
     }

@@ -17,7 +17,7 @@ const MAX_SEQUENCES: usize = 256;
 /// Steps of more rows do not split attention.
 const MAX_SPLIT_ROWS: usize = 8;
 
-/// Workgroups that share a row's positions, at n_max.
+/// Maximum workgroups that share a row's positions.
 const MAX_SPLITS: usize = 64;
 
 /// Positions per workgroup from which attention is split.

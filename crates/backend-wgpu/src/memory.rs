@@ -5,7 +5,7 @@ use backend::DeviceMemory;
 use crate::device::Adapter;
 use crate::formats::TABLE;
 
-/// Names of the formats with kernels of their own. Other weights become F16, or F32 where F16 would overflow.
+/// Names of the formats that kernels read directly. Other weights become F16, or F32 where F16 would overflow.
 pub(crate) fn formats() -> Vec<&'static str> {
     TABLE.map(|(_, format, ..)| format.name()).to_vec()
 }

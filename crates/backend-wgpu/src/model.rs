@@ -11,8 +11,8 @@ use crate::device::{Buffer, Device, Purpose, STORAGE};
 use crate::formats::DeviceFormat;
 use crate::weights::{Matrix, MatrixLayout};
 
-/// Device formats of weights that must be scanned to know it, by address of their bytes. Holding the bytes keeps the
-/// addresses unique.
+/// Device formats that depend on the values of a weight, by address of its bytes. Holding the bytes keeps the addresses
+/// unique.
 #[derive(Debug, Default)]
 pub(crate) struct Formats(HashMap<(usize, usize), (Bytes, DeviceFormat)>);
 
@@ -34,7 +34,7 @@ impl Formats {
 #[derive(Debug)]
 pub(crate) struct ModelPlan {
     pub(crate) bound: Arc<BoundModel>,
-    /// By weight. None for single-row weights: programs hold those as f32 constants.
+    /// By weight; `None` for single-row weights, which programs hold as f32 constants.
     matrices: Vec<Option<MatrixLayout>>,
     /// By store: sizes of keys and values in bytes.
     stores: Vec<[u64; 2]>,
@@ -149,7 +149,7 @@ impl Model {
         let graph = self.plan.bound.graph();
         let mut weights: Vec<_> = graph.weights().collect();
         weights.sort_by_key(|(id, _)| self.plan.bound.weight(*id).bytes.as_ptr());
-        // Weights cut from one tensor are adjacent.
+        // Weights that are parts of one tensor are adjacent.
         for parts in weights.chunk_by(|(_, a), (_, b)| a.tensor == b.tensor) {
             let mut on_device = true;
             for (id, _) in parts {

@@ -19,7 +19,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// None if timing is off or unsupported.
+    /// `None` if timing is off or unsupported.
     pub(crate) fn new(device: &Device) -> Result<Option<Timer>, Error> {
         if !device.is_timed {
             return Ok(None);

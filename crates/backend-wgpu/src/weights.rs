@@ -13,7 +13,7 @@ const UPLOAD: usize = 64 << 20;
 
 const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
-/// How a table or matrix, or all matrices of the experts, is stored: row after row, cut into shards.
+/// How a table or matrix, or all matrices of the experts, is stored: row-major, split into shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MatrixLayout {
     pub(crate) format: DeviceFormat,
@@ -23,7 +23,7 @@ pub(crate) struct MatrixLayout {
     pub(crate) shards: Vec<Shard>,
 }
 
-/// A range of rows with a buffer of its own.
+/// A range of rows with its own buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shard {
     pub(crate) rows: Range<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Matrix {
 }
 
 impl MatrixLayout {
-    /// The layout of `weight` in `format`, within the binding limit of `device`. `keep_matrices`: do not split a matrix.
+    /// The layout of `weight` in `format`, within the binding limit of `device`. `keep_matrices`: a shard has whole matrices.
     pub(crate) fn new(
         device: &Device,
         weight: &Weight,
@@ -48,7 +48,7 @@ impl MatrixLayout {
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
         let unit_rows = if keep_matrices { weight.rows } else { 1 };
-        // Sized as if F32, so that weights of equal width are split alike whatever their format.
+        // Sized as F32, so that weights with equal rows are split alike in every format.
         let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;
         if max_rows == 0 {

@@ -72,7 +72,7 @@ impl BoundModel {
         self.stores.iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 
-    /// Positions per sequence, at most.
+    /// Maximum positions per sequence.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
     }
@@ -134,7 +134,7 @@ impl BoundProgram {
         self.bucket
     }
 
-    /// The last reader of value `id`, itself if it has none; `None` if the value is readable after the step.
+    /// The last reader of value `id`, or `id` if nothing reads it; `None` if the value is readable after the step.
     pub fn last_read(&self, id: ValueId) -> Option<usize> {
         (!self.is_readable(id)).then(|| self.last_reads[id.index()])
     }

@@ -10,7 +10,7 @@ use crate::PAGE;
 pub struct BlockTable {
     /// Index of the first allocated page, counted from position 0.
     pub first: usize,
-    /// Page numbers, from page `first` on.
+    /// Indices into the store's pages, from page `first` on.
     pub pages: Vec<u32>,
 }
 

@@ -20,7 +20,7 @@ pub enum Error {
     /// The KV layout belongs to another graph.
     #[error("the K/V cache layout has {found} store groups, the graph has {expected}")]
     Stores { found: usize, expected: usize },
-    /// The model cannot be cut into these stages.
+    /// The model cannot be split into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
     Cut { layers: usize, at: usize, why: &'static str },
     /// An invalid step.

@@ -58,7 +58,7 @@ impl HostBudget {
     /// Charges `bytes` for `what`.
     ///
     /// # Errors
-    /// If the limit would be exceeded; nothing is charged then.
+    /// If the charge would exceed the limit. Nothing is then charged.
     pub fn take(&mut self, what: &'static str, bytes: u64, remedy: Remedy) -> Result<(), Error> {
         let taken = self.taken.saturating_add(bytes);
         if let Some(limit) = self.limit.filter(|&limit| taken > limit) {

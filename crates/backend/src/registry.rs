@@ -87,8 +87,8 @@ pub trait Driver: Send + Sync {
     /// The names of the backends.
     fn backends(&self) -> &'static [&'static str];
 
-    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that no other device
-    /// takes.
+    /// Whether the devices are the host CPU. The host has no device memory, and runs the layers that are not
+    /// offloaded.
     fn is_host(&self) -> bool {
         false
     }

@@ -2,7 +2,7 @@
 //!
 //! A block of values shares one scale, its largest magnitude / 127. A block has 32 or 256 values, as the weights' blocks
 //! do (llama.cpp does the same). A panel interleaves its rows: step `s` holds four values of each row, so that a kernel
-//! reads one sequential stream whatever the panel's width. Scales and sums follow the steps.
+//! reads one sequential stream for any number of rows. Scales and sums follow the steps.
 
 use std::ops::Range;
 

@@ -171,7 +171,7 @@ impl<F: Float> WithSimd for PackFloats<'_, F> {
         // 16 bytes of each row make four lines.
         let whole = cols.len() * size / 16;
         for (at, lines) in to.as_chunks_mut::<4>().0.iter_mut().take(whole).enumerate() {
-            // A thread that packs whole strips continues with the next one.
+            // A thread that packs whole strips packs the next strip afterwards: prefetch it.
             if is_whole {
                 for line in 0..4 {
                     lanes.prefetch(next.wrapping_add((4 * at + line) * BYTES));

@@ -1,8 +1,8 @@
 {#- Attention of one row and up to `heads` query heads of one K/V head, over all positions or a split of them.
 
 Positions are processed in blocks of 128. A thread computes the scores of one position for all heads, or with several
-`teams` a part of the key columns of that position. An online softmax (Milakov and Gimelshein 2018) carries on from
-block to block. Then a thread accumulates two value columns over a part of the positions.
+`teams` a part of the key columns of that position. An online softmax (Milakov and Gimelshein 2018) runs over
+the blocks. Then a thread accumulates two value columns over a part of the positions.
 
 - `rope`: ropes the queries on load.
 - `fresh`: the rows belong to different sequences, and their own keys and values are not in the cache yet. They are
@@ -16,7 +16,7 @@ block to block. Then a thread accumulates two value columns over a part of the p
 {%- set threads = 128 * teams %}
 {%- set slices = [threads // v_elements, 1] | max %}
 {%- set rounds = (v_elements + threads - 1) // threads %}
-{#- Loads in flight. More of them make the kernel so long that fetching its instructions dominates. -#}
+{#- Loads in flight. With more, the kernel becomes so long that instruction fetches dominate. -#}
 {%- set own_elements = k_elements // teams %}
 {%- set ahead = [own_elements, 16] | min %}
 {%- set v_ahead = 8 %}
@@ -38,7 +38,7 @@ struct Params {
     // Offsets of the row's own keys and values.
     k: u32,
     v: u32,
-    // Offset in `step` of the value of splits and the positions per split.
+    // Offset in `step` of the number of splits and the positions per split.
     split: u32,
     // Window size in positions.
     window: u32,

@@ -1,5 +1,5 @@
-{#- Loads four activations, from 4 * j of a chunk on. `ragged`: rows do not end with a whole chunk; whatever is stored
-behind them reads as 0. -#}
+{#- Loads four activations, from 4 * j of a chunk on. `ragged`: the last chunk of a row is partial; its missing values read
+as 0. -#}
 {%- macro activations(ragged, norm) %}
 {%- if ragged %}
 fn masked(v: vec4<f32>, col: u32) -> vec4<f32> {
@@ -26,7 +26,7 @@ fn g_four(chunk: u32, j: u32) -> vec4<f32> {
 {% endif %}
 {%- endmacro %}
 
-{#- Activation functions. Where an intermediate value overflows, the result is still 0 or x. -#}
+{#- Activation functions. If an intermediate value overflows, the result is still 0 or x. -#}
 {%- macro activation(act) %}
 fn activation(x: f32) -> f32 {
     {%- if act == "silu" %}

@@ -21,7 +21,7 @@ var<workgroup> tile: array<vec4<f16>, {{ 64 * stride }}>;
 // [row][64 positions or columns, padded]
 var<workgroup> scores: array<vec4<f32>, {{ 64 * 17 }}>;
 var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
-// A flag of 16 bytes: cooperative loads need 16-byte alignment, and drivers may slot workgroup arrays back to back.
+// A flag of 16 bytes: cooperative loads need 16-byte alignment, and drivers may place workgroup arrays back to back.
 var<workgroup> has_grown: vec4<u32>;
 {{ nonfinite(v_dim, windowed) }}
 

@@ -152,7 +152,7 @@ fn {{ w }}_dot(
 
 {#- The same values as f16, `w_f16_0` to `w_f16_7`. The middle two of every four are swapped, as in `f16_rows.wgsl`,
 so that two integers at a time can be placed in mantissas without reordering. A minimum applies to 32 inputs, so its
-rounding error would add up: scale and minimum are two f16 numbers each. -#}
+rounding error would add up: scale and minimum are two f16 values each. -#}
 {%- macro f16_chunk(w, format) %}
 {%- set bias = {"q8_0": "1152.0h", "q6_k": "1056.0h", "q4_0": "1032.0h"}[format] | default("1024.0h") %}
 {% for j in range(8) %}

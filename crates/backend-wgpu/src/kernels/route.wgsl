@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         chosen[list + 2u + 2u * rank] = bitcast<u32>(weight);
         y[params.y.x + id.z * params.y.y + experts[rank]] = weight;
         if (bitcast<u32>(weight) & 0x7fffffffu) != 0u {
-            // Weights fall with rank.
+            // Weights decrease with rank.
             atomicMax(&n_listed, rank + 1u);
         }
     }
