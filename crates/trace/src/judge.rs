@@ -2,7 +2,7 @@
 //!
 //! The limit holds for the value and for each row and column, since one wrong row among many hardly shows in the whole.
 //! Within a column, rows are normalised: those of one token may be a thousand times those of another. The mean of few
-//! squares varies more than that of many, so a slice of `n` numbers may have `1 + 6 sqrt(2/n) + 20/n` times the limit:
+//! squares varies more than that of many, so a slice of `n` elements may have `1 + 6 sqrt(2/n) + 20/n` times the limit:
 //! six standard deviations of a chi-square mean, and its exponential tail.
 //!
 //! A matmul beyond its limit may only show the rounding of its inputs ([`Rounding`]), which is large where a block has
@@ -41,7 +41,7 @@ const ATTENTION_F16: f64 = 1e-5;
 /// NMSE limit of a whole model with F32 or F16 weights.
 pub(crate) const WHOLE_FLOAT: f64 = 1e-5;
 
-/// Numbers of a value in memory at a time, about 8 MB of f32; the judgement needs some 20 times as much.
+/// Elements of a value in memory at a time, about 8 MB of f32; the judgement needs some 20 times as much.
 const NUMBERS: usize = 1 << 21;
 
 /// Splits `rows` rows of `cols` columns into chunks that fit into memory.

@@ -10,7 +10,7 @@ pub struct Matrix {
     pub rows: usize,
     /// Columns.
     pub cols: usize,
-    /// `rows * cols` numbers.
+    /// `rows * cols` elements.
     pub data: Vec<f32>,
 }
 
@@ -33,12 +33,12 @@ impl Matrix {
         &self.data[row * self.cols..][..self.cols]
     }
 
-    /// One number.
+    /// One element.
     pub fn at(&self, row: usize, col: usize) -> f32 {
         self.data[row * self.cols + col]
     }
 
-    /// A matrix of `change(number)`.
+    /// A matrix of `change(element)`.
     pub fn map(&self, change: impl Fn(f32) -> f32) -> Matrix {
         Matrix { data: self.data.iter().copied().map(change).collect(), ..*self }
     }

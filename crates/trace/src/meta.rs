@@ -23,7 +23,7 @@ pub struct Meta {
     pub model_digest: Option<String>,
     /// Decoder layers.
     pub n_layer: usize,
-    /// Formats of the weights and their numbers of tensors, such as `F32 7, Q4_K 21`.
+    /// Formats of the weights with the number of tensors in each, such as `F32 7, Q4_K 21`.
     pub types: String,
     /// The format of the KV cache: `f16` or `f32`.
     pub kv: KvFormat,

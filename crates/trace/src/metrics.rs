@@ -13,7 +13,7 @@ pub struct Metrics {
     /// Cosine of the angle between them, as vectors.
     pub cosine: f64,
     pub largest: Largest,
-    /// Numbers that are NaN or infinite and differ from the reference.
+    /// Elements that are NaN or infinite and differ from the reference.
     pub not_finite: usize,
 }
 

@@ -120,7 +120,7 @@ pub enum Verdict {
     NotJudged(String),
 }
 
-/// What the numbers mean.
+/// What the figures mean.
 const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against the reference backend on the recorded \
                       inputs, accumulated against B";
 
@@ -133,7 +133,7 @@ impl Compared {
         self.b.as_ref()?.metrics
     }
 
-    /// Its numbers, one per column of [`Report::columns`].
+    /// Its figures, one per column of [`Report::columns`].
     pub(crate) fn numbers(&self) -> [Option<f64>; 6] {
         let accumulated = self.accumulated.as_ref();
         [
@@ -203,14 +203,14 @@ impl Report {
         self.first.as_ref().map_or_else(|| vec![self.alike()], |first| first.lines(self.method))
     }
 
-    /// Both sides, notes, and what the numbers mean, in lines.
+    /// Both sides, notes, and what the figures mean, in lines.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let sides = [format!("A: {}", self.a), format!("B: {}", self.b)];
         let notes = self.notes.iter().map(|note| format!("note: {note}"));
         sides.into_iter().chain(notes).chain([ERRORS.to_owned()]).collect()
     }
 
-    /// Titles of the columns of numbers; B has one only where its operations were judged.
+    /// Titles of the columns of figures; B has one only if its operations were judged.
     pub(crate) fn columns(&self) -> [Option<&'static str>; 6] {
         let (a, b) = match self.values.iter().any(|value| value.b.is_some()) {
             true => ("own error A", Some("own error B")),

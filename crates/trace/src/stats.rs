@@ -2,19 +2,19 @@
 
 use crate::Shape;
 
-/// Numbers that are shown as they are.
+/// Number of elements that are shown.
 const FIRST: usize = 5;
 
-/// Statistics of a value's numbers. NaNs are only counted; infinities count as numbers.
+/// Statistics of a value's elements. NaNs are only counted; infinities are included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
-    /// Numbers, with NaNs.
+    /// Number of elements, including NaNs.
     pub count: u64,
-    /// NaNs.
+    /// Number of NaNs.
     pub nan: u64,
-    /// The smallest; NaN without numbers.
+    /// The smallest; NaN if all are.
     pub min: f32,
-    /// The largest; NaN without numbers.
+    /// The largest; NaN if all are.
     pub max: f32,
     /// The first five of the first row.
     pub first: Vec<f32>,
@@ -29,7 +29,7 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// Adds numbers.
+    /// Adds elements.
     pub fn add(&mut self, data: &[f32]) {
         self.count += data.len() as u64;
         self.first.extend(data.iter().take(FIRST - self.first.len()));
@@ -46,12 +46,12 @@ impl Stats {
         }
     }
 
-    /// The mean; NaN without numbers.
+    /// The mean; NaN if all are.
     pub fn mean(&self) -> f64 {
         self.sum / (self.count - self.nan) as f64
     }
 
-    /// The root mean square; NaN without numbers.
+    /// The root mean square; NaN if all are.
     pub fn rms(&self) -> f64 {
         (self.squares / (self.count - self.nan) as f64).sqrt()
     }
@@ -75,7 +75,7 @@ impl Summary {
     }
 }
 
-/// One line per value, under a heading: name, shape, type, RMS, mean, smallest, largest, NaNs, first five numbers.
+/// One line per value, under a heading: name, shape, type, RMS, mean, smallest, largest, NaNs, first five elements.
 pub fn table(values: &[Summary]) -> String {
     let width = values.iter().map(|value| value.shape.name.len()).max().unwrap_or(0).max(5);
     let heading = ["rms", "mean", "min", "max"].map(|name| format!("{name:>11}")).concat();

@@ -58,7 +58,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Opens the trace at `path` and checks everything but the numbers; fails unless it is a whole trace.
+    /// Opens the trace at `path` and checks everything but the elements; fails unless it is a whole trace.
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, Error> {
         let path = path.as_ref();
         // Checked before opening: a pipe would wait for a writer.

@@ -116,7 +116,7 @@ fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
     graph.find(name).or_else(|| (tapped_name(&graph.value(output).name) == name).then_some(output))
 }
 
-/// How many numbers of a weight are NaN or infinite, and where the first is, in words.
+/// How many elements of a weight are NaN or infinite, and where the first is, in words.
 fn not_finite_numbers(weight: &Weight) -> Option<(usize, String)> {
     let (mut found, mut row) = (None, vec![0.0; weight.cols]);
     for r in 0..weight.count * weight.rows {

@@ -9,11 +9,11 @@ use crate::oracle::Call;
 /// The most causes that are reported.
 pub(super) const MOST: usize = 6;
 
-/// Wrong numbers from which a cause is believed: fewer are explained by chance.
+/// Wrong elements from which a cause is believed: fewer are explained by chance.
 pub(super) const ENOUGH: usize = 8;
 
 /// The probability of chance from which on nothing is reported. By chance, a hypothesis leaves the part `left` of the
-/// error of `n` numbers in about `left^(n/2)` of all cases.
+/// error of `n` elements in about `left^(n/2)` of all cases.
 const CHANCE: f64 = 1e-3;
 
 /// Wrong rows in which an operation is tried before it is computed in all.
@@ -22,17 +22,17 @@ const FEW: usize = 4;
 /// How specific a hypothesis is: among those that fit equally well, the most specific comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// A mistake without fitted numbers.
+    /// A mistake without fitted parameters.
     Known,
-    /// A mistake with a number estimated from the data.
+    /// A mistake with a parameter estimated from the data.
     Estimated,
     /// One of so many that one is near by chance.
     General,
-    /// A description with many fitted numbers.
+    /// A description with many fitted parameters.
     Fitted,
 }
 
-/// The hypotheses that the numbers support.
+/// The hypotheses that the elements support.
 pub(super) struct Diagnosis<'a> {
     pub(super) candidate: &'a Candidate<'a>,
     /// With rank, and whether they hold only in the wrong region.
@@ -43,7 +43,7 @@ pub(super) struct Diagnosis<'a> {
     rounding: f64,
     /// The error that zero or a factor leaves, whichever is less.
     pub(super) plain: f64,
-    /// Numbers that make up the error.
+    /// Elements that make up the error.
     wrong: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Diagnosis<'a> {
         let s = self.candidate;
         let error = s.region_error(made);
         let left = ratio((error - self.rounding).max(0.0), self.region_error - self.rounding);
-        // One of many values is a little like another by chance, and few numbers are like anything.
+        // Among many values, some resemble each other by chance, and a few elements resemble anything.
         let (most, fitted) = match rank {
             Rank::Known => (0.5, 0),
             Rank::Estimated => (0.5, 1),
@@ -143,7 +143,7 @@ impl<'a> Diagnosis<'a> {
         }
         let mut reported: Vec<Cause> = Vec::new();
         for (_, _, cause) in causes {
-            // The same numbers say no more.
+            // A cause with equal figures adds no information.
             let is_same = |other: &Cause| (other.nmse, other.explained) == (cause.nmse, cause.explained);
             if !reported.iter().any(is_same) {
                 reported.push(cause);
@@ -166,7 +166,7 @@ fn rounding(s: &Candidate<'_>) -> f64 {
     s.region.sum(|r, c| s.rounding.at(r, c)[way].powi(2))
 }
 
-/// Numbers of the wrong region whose error exceeds the limit or is close to the worst; others show noise.
+/// Elements of the wrong region whose error exceeds the limit or is close to the worst; others show noise.
 fn wrong(s: &Candidate<'_>) -> usize {
     let numbers = || s.region.rows.iter().flat_map(|&r| s.region.cols.iter().map(move |&c| (r, c)));
     let error = |(r, c)| difference(s.expected.at(r, c), s.found.at(r, c));

@@ -1,13 +1,13 @@
 //! Why a value is wrong: hypotheses, each an alternative computation on the recorded inputs, whose result is compared
 //! with the recorded one.
 //!
-//! Hypotheses know no operation. They vary what an operation says of itself, its operands, numbers and choices: another
+//! Hypotheses name no operation. They vary what an operation reports about itself (operands, parameters, choices): another
 //! value or weight is read, in another order, at another position, or not at all (`operands.rs`, `parameters.rs`,
 //! `positions.rs`). Patterns in the result are the same for all operations (`result.rs`).
 //!
 //! A hypothesis that explains the recorded value within the one-operation limit is likely; one that explains much of the
 //! error is possible. Others are not reported, nor those that zero or a factor would explain as well, that are further
-//! from the value than zero, or that so few wrong numbers support by chance.
+//! from the value than zero, or that so few wrong elements support by chance.
 
 mod diagnosis;
 mod operands;
@@ -107,7 +107,7 @@ impl Candidate<'_> {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, the expected numbers elsewhere. Whole heads count as wrong where that is nearer:
+    /// `inside` in the wrong region, the expected elements elsewhere. Whole heads count as wrong where that fits better:
     /// columns that hardly change do not show it.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mixed = |cols: &[usize]| {
@@ -125,7 +125,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The causes that the numbers support, the best first.
+/// The causes that the elements support, the best first.
 pub(crate) fn find(candidate: &Candidate<'_>) -> Vec<Cause> {
     if let Some(cause) = result::not_finite(candidate) {
         return vec![cause];

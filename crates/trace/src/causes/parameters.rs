@@ -1,10 +1,10 @@
-//! A number or a choice of the operation is another: a missing scale, a wrong factor, the wrong pairing.
+//! The operation has another parameter or choice: a missing scale, a wrong factor, the wrong pairing.
 
 use graph::Op;
 
 use super::diagnosis::{Diagnosis, Few, Rank};
 
-/// Doublings within which a number is searched, in both directions.
+/// Doublings within which a parameter is searched, in both directions.
 const DOUBLINGS: f64 = 16.0;
 
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
@@ -42,7 +42,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// The operation with another value for one of its numbers.
+/// The operation with another value for one of its parameters.
 fn with_number(mut op: Op, which: usize, value: f32) -> Op {
     let mut i = 0;
     op.numbers(|_, number| {

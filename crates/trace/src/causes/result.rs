@@ -25,7 +25,7 @@ pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
         nan if nan == bad => "NaN",
         _ => "NaN or infinite",
     };
-    // Other numbers may be wrong, too.
+    // Other elements may be wrong, too.
     let energy = s.expected.data.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
     let usual = s.limit * energy / s.expected.data.len() as f64;
     let is_wrong = |r: usize, c: usize| difference(s.found.at(r, c), s.expected.at(r, c)).powi(2) > usual;
@@ -65,7 +65,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     by_row_and_column(diagnosis);
 }
 
-/// The factor by which the expected numbers are nearest to the found ones, `sum a b / sum b^2` over some rows and
+/// The factor by which the expected elements are nearest to the found ones, `sum a b / sum b^2` over some rows and
 /// columns, and three times its relative error, if the errors of a row are correlated.
 fn fitted(s: &Candidate<'_>, rows: &[usize], cols: &[usize]) -> (f64, f64) {
     let (mut product, mut energy, mut found) = (0.0, 0.0, 0.0);
@@ -143,7 +143,7 @@ fn other_value(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Each number is a function of the expected one, interpolated between the numbers whose expectations are next to its own.
+/// Each element is a function of the expected one, interpolated between the elements whose expectations are next to its own.
 fn function(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);

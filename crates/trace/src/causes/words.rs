@@ -1,11 +1,11 @@
-//! Places and numbers in words, and the heads that places may be.
+//! Text for indices and factors; indices of whole heads are named as heads.
 
 use graph::{Op, Value, ValueId};
 
 use crate::Oracle;
 use crate::judge::Region;
 
-/// Numbers below `all`, such as `position 3`, `heads 4–7`, `every 2nd column from 1 to 9` or `columns 0, 2, 5, …`.
+/// Indices below `all`, such as `position 3`, `heads 4–7`, `every 2nd column from 1 to 9` or `columns 0, 2, 5, …`.
 fn list(noun: &str, numbers: &[usize], all: usize) -> String {
     if let [first, second, _, ..] = numbers
         && let step = second - first

@@ -1,6 +1,6 @@
 //! Error with a bias, a gain or an offset, far within the limit.
 //!
-//! Rounding errors have both signs, so over many numbers they cancel: `sum y d` and `sum d`, for results `y` with errors
+//! Rounding errors have both signs, so over many elements they cancel: `sum y d` and `sum d`, for results `y` with errors
 //! `d`, stay within a few of their standard errors. A matmul that is too small by 1.5 % has an NMSE of 2e-4, less than
 //! rounding to 8 bits may cost, but is a hundred standard errors away. The permitted size of the sums follows from
 //! rounding the same inputs; a bias of that rounding itself is permitted.
@@ -44,7 +44,7 @@ impl Drift {
         self.numbers += 1.0;
     }
 
-    /// Adds the sums of other numbers, times `weight`, whose errors are independent.
+    /// Adds the sums of other elements, times `weight`, whose errors are independent.
     pub(super) fn join(&mut self, other: &Drift, weight: f64) {
         for i in 0..2 {
             self.sums[i] += weight * other.sums[i];

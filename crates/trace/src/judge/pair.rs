@@ -42,7 +42,7 @@ impl<'a> Pair<'a> {
         self.rounding.unwrap_or(&NONE)
     }
 
-    /// The squared error that rounding explains of a number in a column.
+    /// The squared error that rounding explains of an element in a column.
     fn usual_square(&self, r: usize, c: usize) -> f64 {
         self.rounding().square(r, c).max(self.rounding().usual(r, c))
     }
@@ -67,7 +67,7 @@ impl<'a> Pair<'a> {
         sums
     }
 
-    /// Adds the sums that show a bias. The numbers of a row share the errors of its inputs, so the expected variance of
+    /// Adds the sums that show a bias. The elements of a row share the errors of its inputs, so the expected variance of
     /// its sums comes from those of rounded rows; a row that repeats another adds nothing to a column.
     fn drifts(&self, sums: &mut Sums, rows: &[usize], weights: &[f64]) {
         let cols = self.found.cols;
@@ -138,7 +138,7 @@ impl<'a> Pair<'a> {
         let sums = pair.sums(&all, &weights);
         // The energy of a column if all had the same; that of each row is 1 there.
         let share = n as f64 / cols as f64;
-        // The usual energy of a number.
+        // The usual energy of an element.
         let usual = |r: usize, c: usize| energies[r] * sums.cols[c].energy.max(share) / n as f64;
         let mut bad_rows = drift::wrong(sums.rows.iter().map(|row| &row.drift), &sums.whole.drift);
         let mut bad_cols = vec![false; cols];

@@ -11,12 +11,12 @@ pub struct Region {
     pub cols: Vec<usize>,
 }
 
-/// Numbers that a row must have to be called right: a single number may be near 0 anyway.
+/// Minimum elements of a row that can be judged correct: a single element may be near 0 anyway.
 const ENOUGH: usize = 8;
 
-/// The wrong rows, judged by `cols` numbers of each: `wrong` ones are beyond the limit, `open` ones have a larger error than
-/// right rows usually have. Where all of a value is wrong, some rows are within the limit by chance: after the first wrong
-/// row, a row that is open counts as wrong, and so does one with few numbers among rows that are nearly all wrong.
+/// The wrong rows, judged by `cols` elements each: `wrong` rows exceed the limit, `open` rows have a larger error than correct
+/// rows usually have. If all of a value is wrong, some rows are within the limit by chance. After the first wrong row, an
+/// open row therefore counts as wrong, as does a row with few elements if nearly all others are wrong.
 pub(super) fn rows(wrong: &[bool], open: &[bool], cols: usize) -> Vec<usize> {
     let Some(first) = wrong.iter().position(|&wrong| wrong) else { return (0..wrong.len()).collect() };
     let rows: Vec<usize> = (first..wrong.len()).filter(|&r| wrong[r] || open[r]).collect();
@@ -31,7 +31,7 @@ pub(super) fn cols(bad: &[bool]) -> Vec<usize> {
 }
 
 impl Region {
-    /// The rows and columns of a matrix in which a number is `bad`, if there are any.
+    /// The rows and columns of a matrix in which an element is `bad`, if there are any.
     pub(crate) fn of((rows, cols): (usize, usize), bad: impl Fn(usize, usize) -> bool) -> Option<Region> {
         let rows = (0..rows).filter(|&r| (0..cols).any(|c| bad(r, c))).collect::<Vec<_>>();
         let cols = (0..cols).filter(|&c| rows.iter().any(|&r| bad(r, c))).collect();

@@ -43,7 +43,7 @@ impl Rounding {
         let rounding = Rounding { added: Some(added), rows, shares: Vec::new() };
         let share = |c: usize| {
             let sum: f64 = (0..n).map(|r| ratio(rounding.square(r, c), rounding.rows[r].1)).sum();
-            // A single number says little.
+            // A single element is not significant.
             let least = if n < ROWS { 1.0 / cols as f64 } else { 0.0 };
             (sum / n as f64).max(least)
         };
@@ -68,20 +68,20 @@ impl Rounding {
         Ok(Rounding::new([added(0)?, added(1)?]))
     }
 
-    /// What each way adds to a number.
+    /// What each way adds to an element.
     pub(crate) fn at(&self, row: usize, col: usize) -> [f64; WAYS] {
         self.added
             .as_ref()
             .map_or([0.0; WAYS], |ways| ways.each_ref().map(|added| f64::from(added.at(row, col))))
     }
 
-    /// The squared error of a number, in the way that adds more to its row.
+    /// The squared error of an element, in the way that adds more to its row.
     pub(super) fn square(&self, row: usize, col: usize) -> f64 {
         let way = self.rows.get(row).map_or(0, |(way, _)| *way);
         self.at(row, col)[way].powi(2)
     }
 
-    /// The squared error that a number of this row and column usually has.
+    /// The squared error that an element of this row and column usually has.
     pub(super) fn usual(&self, row: usize, col: usize) -> f64 {
         self.rows.get(row).map_or(0.0, |(_, sum)| sum * self.shares[col])
     }

@@ -8,7 +8,7 @@ fn allowance(n: f64) -> f64 {
     1.0 + 6.0 * (2.0 / n).sqrt() + 20.0 / n
 }
 
-/// Sums over the numbers of a row or column: squared errors, squares, and the errors that rounding explains.
+/// Sums over the elements of a row or column: squared errors, squares, and the errors that rounding explains.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slice {
     numbers: usize,
@@ -21,7 +21,7 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Adds a number `y` with its squared error and that of rounding, times `weight`.
+    /// Adds an element `y` with its squared error and that of rounding, times `weight`.
     pub(super) fn add(&mut self, y: f32, error: f64, rounding: f64, weight: f64) {
         self.numbers += 1;
         self.error += weight * error;
@@ -35,7 +35,7 @@ impl Slice {
         Slice { energy: self.energy.max(least), ..self }
     }
 
-    /// Whether its error exceeds the limit and twice what rounding explains. Where a few numbers make up most of the
+    /// Whether its error exceeds the limit and twice what rounding explains. Where a few elements make up most of the
     /// rounding, it varies as that of few.
     pub(super) fn is_wrong(&self, limit: f64) -> bool {
         let few = if self.squares > 0.0 { self.rounding * self.rounding / self.squares } else { 1.0 };

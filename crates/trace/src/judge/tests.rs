@@ -5,7 +5,7 @@ use quant::Format;
 
 use super::*;
 
-/// Numbers of size 1 that look random.
+/// Elements of size 1 that look random.
 fn noise(rows: usize, cols: usize, size: f32, seed: f32) -> Matrix {
     Matrix::from_fn(rows, cols, |r, c| {
         ((r * cols + c) as f32 * 12.9898 + seed).sin() * 43758.547 % 1.0 * size
@@ -54,7 +54,7 @@ fn rows_are_those_that_are_wrong() {
     assert_eq!(weak.rows, (4..32).collect::<Vec<_>>());
 }
 
-/// Some numbers of the lost column are near zero; their rows are still wrong.
+/// Some elements of the lost column are near zero; their rows are still wrong.
 #[test]
 fn a_column_that_is_lost_later_is_wrong_later() {
     let lost = judged(|r, c, x| if r >= 20 && c == 9 { 0.0 } else { x }, QUANTIZED).expect("a wrong column");
@@ -194,7 +194,7 @@ fn cutting_off_is_no_fault() {
     }
 }
 
-/// Numbers that are 1, those of rows from 5 on and column 2 being 2 where they were recorded.
+/// A value of ones, in which rows from 5 on are recorded as 2 in column 2.
 #[test]
 fn chunks_are_put_together() {
     let found = |r: usize, c: usize| if r >= 5 && c == 2 { 2.0 } else { 1.0 };
