@@ -13,7 +13,7 @@ pub(crate) fn of(model: &Gguf) -> Vec<&Path> {
     model.files().map(|(file, _)| Path::new(file)).collect()
 }
 
-/// Checks the name `path`, the value of `option`, for a `what`; `is_one` tells whether an existing file is one. The files
+/// Checks the name `path`, the value of `option`, for a `what`; `is_one` says whether an existing file is one. The files
 /// `read` are refused under any name. From here on, a signal leaves no temporary file behind.
 ///
 /// # Errors

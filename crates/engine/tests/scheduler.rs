@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// The token a sequence goes on with.
+/// The token a sequence continues with.
 fn next_token(tokens: impl Iterator<Item = u32>) -> u32 {
     tokens.fold(7u32, |hash, token| hash.wrapping_mul(31).wrapping_add(token + 1)) >> 7 & 3
 }
@@ -184,7 +184,7 @@ impl World {
         let id = RequestId(self.submitted);
         self.submitted += 1;
         self.events.push(Event::Submit { id, tokens: tokens.clone(), sequence, outputs_from });
-        // The oldest running request goes on at every step, so one ends every `n_ctx` steps. At most
+        // The oldest running request continues at every step, so one ends every `n_ctx` steps. At most
         // all older ones, and as many younger as ran while it waited for its sequence, end before it.
         let patience = (self.alive.len() + self.limits.sequences + 1) * n_ctx;
         let (prompt, asked_from) = (tokens.len(), outputs_from.unwrap_or(tokens.len()));
@@ -525,7 +525,7 @@ fn windows_take_a_fraction_of_the_memory() {
     };
     // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
     assert_eq!(bytes(&[None; 26]), 26 * 32768 * 1024);
-    // 512 positions lie in 16 pages and those of a step in as many; two more because either may begin within a page,
+    // 512 positions fill 16 pages and those of a step in as many; two more because either may begin within a page,
     // and one is slack.
     assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * PAGE as u64) * 1024);
 

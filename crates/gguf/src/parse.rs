@@ -81,7 +81,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     Ok(parsed)
 }
 
-/// Magic, version, and the numbers of tensors and keys.
+/// Magic, version, number of tensors and number of keys.
 fn header(cursor: &mut Cursor) -> Result<(usize, usize), At> {
     if !cursor.rest().starts_with(b"GGUF") {
         return cursor.fail(Problem::NotGguf { found: describe(cursor.rest()) });

@@ -1,4 +1,4 @@
-//! The numbers and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
+//! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
 use crate::{Activation, Graph, Op, Pairing, Rope};

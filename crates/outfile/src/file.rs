@@ -60,7 +60,7 @@ impl OutFile {
     /// Writes the file to the disk and gives it its name.
     ///
     /// # Errors
-    /// If the system refuses, or another file has taken the name.
+    /// If the system refuses, or if another file now has the name.
     pub fn finish(self) -> Result<(), Error> {
         let finished = match self.to {
             To::Stream { mut stream, whole: None } => stream.flush(),

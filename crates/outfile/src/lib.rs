@@ -1,8 +1,8 @@
-//! Files that appear whole or not at all.
+//! Files that are written completely or not at all.
 //!
-//! A [`Target`] is a checked name: nothing is there, or a file of the same kind. An [`OutFile`] is written beside it under a
-//! temporary name, and renamed when it is complete and on the disk. If that never happens, nothing is left behind; a
-//! program that a signal ends calls [`remove_unfinished`]. Pipes and devices get the bytes as they come.
+//! A [`Target`] is a checked path: no file exists there, or one of the same kind. An [`OutFile`] is written next to it under a
+//! temporary name, and renamed once it is complete and synced to disk. An unfinished file is removed; a program that a signal
+//! ends calls [`remove_unfinished`]. Pipes and devices receive the bytes directly.
 //!
 //! ```
 //! use std::io::Write;

@@ -29,7 +29,7 @@ enum Place {
 }
 
 impl Target {
-    /// The name `path` for a `what`, such as `trace`; `is_one` tells whether a file is one. Empty files are replaced, too. If
+    /// The name `path` for a `what`, such as `trace`; `is_one` says whether a file is one. Empty files are replaced, too. If
     /// `path` is a link, the file it leads to is replaced and the link stays. `-` is stdout.
     ///
     /// # Errors

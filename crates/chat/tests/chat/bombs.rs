@@ -214,7 +214,7 @@ fn bombs() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The most memory that this process ever held, where the system tells.
+/// The peak memory of this process, if the system reports it.
 fn peak_bytes() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -229,7 +229,7 @@ fn no_template_takes_all_memory_or_time() {
         let result = render(&source);
         let took = start.elapsed();
         let named = match &result {
-            // All but those have taken too much of something, and are told so.
+            // All others exceed a limit, and the error says so.
             Err(Error::TooMuchWork { line }) => *line > 0,
             Err(Error::TooManySteps { .. }) => name == "namespaces",
             Err(Error::Syntax { line, .. }) => {

@@ -9,7 +9,7 @@ fn goldens(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "goldens", name].iter().collect()
 }
 
-/// Renders every conversation with every template; the templates lie in `folder`.
+/// Renders every conversation with every template in `folder`.
 fn check(name: &str, folder: &Path) {
     let json = std::fs::read_to_string(goldens(name)).expect("committed goldens");
     let json: Json = serde_json::from_str(&json).expect("JSON");

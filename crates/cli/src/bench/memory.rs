@@ -1,11 +1,11 @@
 //! Memory of this process.
 
-/// Peak resident bytes since [`restart`]; `None` if the system does not tell.
+/// Peak resident bytes since [`restart`]; `None` if the system does not report it.
 pub(super) fn peak() -> Option<u64> {
     status("VmHWM:")
 }
 
-/// Resident bytes that are not of a file; `None` if the system does not tell.
+/// Resident bytes that are not of a file; `None` if the system does not report it.
 pub(super) fn anonymous() -> Option<u64> {
     status("RssAnon:")
 }

@@ -1,4 +1,4 @@
-//! A chat whose device goes away.
+//! A chat whose device is lost.
 
 use std::sync::Arc;
 

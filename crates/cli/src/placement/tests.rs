@@ -67,7 +67,7 @@ fn needed(model: &Model, device: &Arc<dyn Device>, read: Read) -> u64 {
     fit.needed.expect("it can compute the model")
 }
 
-/// The device refuses what goes beyond a limit, whatever was worked out.
+/// The device refuses allocations beyond a limit, even if the placement planned them.
 #[test]
 fn a_limit_is_the_devices_too() {
     let Some(device) = device() else { return };

@@ -26,7 +26,7 @@ enum Fault {
     Gives(fn(&mut [f32])),
 }
 
-/// A backend that goes wrong when `steps` reaches zero.
+/// A backend that fails when `steps` reaches zero.
 #[derive(Clone)]
 struct Faulty {
     steps: Arc<AtomicUsize>,

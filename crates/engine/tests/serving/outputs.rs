@@ -136,7 +136,7 @@ fn an_observer_that_breaks_ends_its_request() {
     assert_eq!((answers[&other].tokens.len(), *seen.lock().expect("no panic")), (5, 3));
 }
 
-/// The log-probabilities that the engine tells of each token.
+/// The log-probabilities that the engine reports for each token.
 fn told(engine: &mut Engine, request: Request) -> Vec<(u32, Option<Logprobs>)> {
     engine.submit(request).expect("it can be served");
     let mut told = Vec::new();

@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn other_faults_reach_the_previous_handler() {
         let status = in_child("other_faults_reach_the_previous_handler", || {
-            // SAFETY: zeros are a valid sigaction; the handler has the signature asked for.
+            // SAFETY: zeros are a valid sigaction; the handler has the required signature.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = exit_42 as *const () as usize;
