@@ -72,7 +72,7 @@ pub(crate) struct Plan {
     /// The distinct RoPE parameters.
     pub(crate) ropes: Vec<Rope>,
     /// The items of each value that have a buffer, and its index. Rows that only their own phase reads have none.
-    places: Vec<Vec<(Item, usize)>>,
+    slots: Vec<Vec<(Item, usize)>>,
 }
 
 impl Plan {
@@ -126,9 +126,9 @@ impl Plan {
                 }
             }
         }
-        let places = vec![Vec::new(); bound.graph().values().len()];
-        let mut plan = Plan { phases: order.phases, places, ..Plan::default() };
-        plan.place(bound, &order.last_read);
+        let slots = vec![Vec::new(); bound.graph().values().len()];
+        let mut plan = Plan { phases: order.phases, slots, ..Plan::default() };
+        plan.assign(bound, &order.last_read);
         for (_, value) in bound.graph().values() {
             if let Op::Rope { rope, .. } = value.op
                 && !plan.ropes.contains(&rope)
@@ -140,7 +140,7 @@ impl Plan {
     }
 
     /// Assigns a buffer to every item, except for rows that only their own phase reads.
-    fn place(&mut self, bound: &BoundProgram, last_read: &HashMap<Item, usize>) {
+    fn assign(&mut self, bound: &BoundProgram, last_read: &HashMap<Item, usize>) {
         let (mut items, mut lives) = (Vec::new(), Vec::new());
         for (made, phase) in self.phases.iter().enumerate() {
             for &item in &phase.items {
@@ -159,17 +159,17 @@ impl Plan {
                 });
             }
         }
-        let (buffers, places) = assign_buffers(&lives);
+        let (buffers, slots) = assign_buffers(&lives);
         self.buffers = buffers;
-        for (item, place) in items.into_iter().zip(places) {
-            self.places[value_of(item).index()].push((item, place));
+        for (item, slot) in items.into_iter().zip(slots) {
+            self.slots[value_of(item).index()].push((item, slot));
         }
     }
 
     /// The buffer of an item; `None` for rows that only their own phase reads.
     pub(crate) fn buffer_of(&self, item: Item) -> Option<usize> {
-        let places = &self.places[value_of(item).index()];
-        places.iter().find(|(placed, _)| *placed == item).map(|&(_, place)| place)
+        let slots = &self.slots[value_of(item).index()];
+        slots.iter().find(|(placed, _)| *placed == item).map(|&(_, slot)| slot)
     }
 
     /// Bytes of the buffers when `bucket` is full.
@@ -451,22 +451,22 @@ mod tests {
         let mut holds: Vec<Option<Item>> = vec![None; plan.buffers.len()];
         for phase in &plan.phases {
             for &item in &phase.items {
-                if let Some(place) = plan.buffer_of(item) {
-                    holds[place] = Some(item);
+                if let Some(slot) = plan.buffer_of(item) {
+                    holds[slot] = Some(item);
                 }
             }
             for &item in &phase.items {
                 for input in inputs(bound, plan, item) {
                     match plan.buffer_of(input) {
-                        Some(place) => assert_eq!(holds[place], Some(input), "{item:?}"),
+                        Some(slot) => assert_eq!(holds[slot], Some(input), "{item:?}"),
                         None => assert!(phase.items.contains(&input), "{item:?}"),
                     }
                 }
             }
         }
         for (id, value) in bound.graph().values().filter(|&(id, _)| bound.is_readable(id)) {
-            let place = plan.buffer_of(Item::Value(id)).expect("it is kept");
-            assert_eq!(holds[place], Some(Item::Value(id)), "{}", value.name);
+            let slot = plan.buffer_of(Item::Value(id)).expect("it is kept");
+            assert_eq!(holds[slot], Some(Item::Value(id)), "{}", value.name);
         }
     }
 }

@@ -115,8 +115,8 @@ impl Program for CpuProgram {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let (asked, output) = (self.pending.end(ticket)?, self.bound.output());
-        Ok(Outputs::new(asked, self.result(output), self.bound.value(output).cols))
+        let (output_rows, output) = (self.pending.end(ticket)?, self.bound.output());
+        Ok(Outputs::new(output_rows, self.result(output), self.bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {

@@ -119,7 +119,7 @@ impl LoadedModel for Loaded {
         memory(&self.model, lock(&self.state).activation_bytes)
     }
 
-    fn kv_format(&self, _asked: KvFormat) -> KvFormat {
+    fn kv_format(&self, _requested: KvFormat) -> KvFormat {
         KvFormat::F32
     }
 }
@@ -185,8 +185,8 @@ impl Program for Interpreter {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Outputs<'_>, Error> {
-        let (asked, output) = (self.pending.end(ticket)?, self.bound.output());
-        Ok(Outputs::new(asked, &self.results[output.index()], self.bound.value(output).cols))
+        let (output_rows, output) = (self.pending.end(ticket)?, self.bound.output());
+        Ok(Outputs::new(output_rows, &self.results[output.index()], self.bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {

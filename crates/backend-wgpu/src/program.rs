@@ -157,7 +157,7 @@ impl Program for GpuProgram {
         }
         let GpuProgram { model, blueprint, chosen, pending, shape, timer, .. } = self;
         let Blueprint { bound, readbacks, staging, .. } = blueprint;
-        let asked = pending.end(ticket)?;
+        let output_rows = pending.end(ticket)?;
         fetch(&model.device, &self.buffers[*staging], bound, shape, readbacks, chosen)?;
         if let Some((timer, step)) = timer.take() {
             timer.add(&model.device, &step, &mut lock(&model.state).timings)?;
@@ -168,7 +168,7 @@ impl Program for GpuProgram {
         let output = bound.output();
         let values = readbacks.iter().find(|readback| readback.id == output);
         let values = &values.expect("the output is read back").values;
-        Ok(Outputs::new(asked, values, bound.value(output).cols))
+        Ok(Outputs::new(output_rows, values, bound.value(output).cols))
     }
 
     fn read(&self, name: &str) -> Result<&[f32], Error> {

@@ -178,9 +178,9 @@ pub trait LoadedModel: Send {
     /// Memory in use, including what [`LoadedModel::prepare`] has yet to allocate.
     fn memory(&self) -> Memory;
 
-    /// The K/V format in use if `asked` is requested; a backend may support only one.
-    fn kv_format(&self, asked: KvFormat) -> KvFormat {
-        asked
+    /// The K/V format in use when `requested` is configured; a backend may support only one.
+    fn kv_format(&self, requested: KvFormat) -> KvFormat {
+        requested
     }
 
     /// The pipeline stages: each device with its memory use.

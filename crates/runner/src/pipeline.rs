@@ -143,9 +143,9 @@ impl LoadedModel for Loaded {
         sum(self.stages.iter().map(|stage| stage.loaded.memory()))
     }
 
-    fn kv_format(&self, asked: KvFormat) -> KvFormat {
-        let mut formats = self.stages.iter().map(|stage| stage.loaded.kv_format(asked));
-        formats.find(|format| *format != asked).unwrap_or(asked)
+    fn kv_format(&self, requested: KvFormat) -> KvFormat {
+        let mut formats = self.stages.iter().map(|stage| stage.loaded.kv_format(requested));
+        formats.find(|format| *format != requested).unwrap_or(requested)
     }
 
     fn stages(&self) -> Vec<(Description, Memory)> {
