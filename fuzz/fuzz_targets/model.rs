@@ -1,5 +1,5 @@
-//! Any bytes as a model: an error, or the numbers of two steps on both backends of the processor. What it finds may be tried
-//! again in `crates/backend-cpu/tests/any_model.rs`.
+//! Any bytes as a model: an error, or the logits of two steps on the CPU and the reference backend. Try
+//! findings again in `crates/backend-cpu/tests/any_model.rs`.
 //!
 //!     cargo run -p rustorch-testkit --example malformed fuzz/corpus/model
 //!     cargo +nightly fuzz run model -- -max_len=262144 -max_total_time=120

@@ -1,4 +1,4 @@
-//! Model files of odd sizes and with mistakes, on both backends of the processor: an error or numbers.
+//! Model files of odd sizes and with mistakes, on the CPU and the reference backend: an error or logits.
 
 use std::panic::catch_unwind;
 

@@ -67,7 +67,7 @@ struct Job {
     tokens: Vec<u32>,
     /// Tokens of its prompt.
     prompt: usize,
-    /// The first row of the prompt that is asked for and was not an output row yet.
+    /// The first requested row of the prompt that was not an output row yet.
     asked_from: usize,
     /// Tokens it ends at.
     goal: usize,
@@ -99,7 +99,7 @@ struct World {
     ended: u64,
     preempted: usize,
     reused: usize,
-    /// Rows of prompts whose logits were asked for and came.
+    /// Rows of prompts whose logits were requested and returned.
     asked: usize,
 }
 
@@ -343,7 +343,7 @@ impl World {
     }
 }
 
-/// What a trace went through: requests, preemptions, tokens reused, rows that were asked for.
+/// Counts of a trace: requests, preemptions, reused tokens, requested rows.
 fn trace(number: u64) -> [usize; 4] {
     let mut world = World::new(number);
     for _ in 0..world.random.below(60) {

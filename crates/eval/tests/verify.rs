@@ -1,4 +1,4 @@
-//! Every check of numbers sees the mistake that it is there for.
+//! Every numerical check detects the mistake that it exists for.
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZero;
@@ -19,7 +19,7 @@ enum Fault {
     None,
     /// One output of a linear layer.
     Product,
-    /// Outputs that are no numbers.
+    /// Outputs that are NaN.
     Nan,
     /// The last bit of a logit where sequences share a step.
     Shared,

@@ -276,7 +276,7 @@ fn a_long_conversation_is_not_a_bomb() {
     assert!(template.render(&many, &Options::default()).is_ok());
 }
 
-/// What Python's operators refuse is refused; what they make, the goldens tell.
+/// Operands that Python's operators refuse are refused; the goldens cover results.
 #[test]
 fn operators_refuse_what_they_cannot_do() {
     for expression in ["'a' + n", "nothing + 'b'", "(n, 2) + [3]", "'a' * 'b'", "[1] * 1.5", "'ab'[::0]"] {

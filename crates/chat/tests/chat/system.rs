@@ -72,7 +72,7 @@ fn a_template_that_knows_system_messages_gets_them() {
 
 #[test]
 fn a_system_text_is_never_dropped() {
-    // The user says the same, so the text alone would tell nothing.
+    // The user says the same, so the text alone would prove nothing.
     let prompt = render(SILENT, &[("system", "a"), ("user", "a")]).expect("a prompt");
     assert_eq!(prompt.to_string(), "<s><|user|>\na\na<|end|>\n<|assistant|>\n");
     let found = render("nothing of it", &[("system", "Be brief."), ("user", "Hello")]);

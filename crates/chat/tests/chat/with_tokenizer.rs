@@ -4,7 +4,7 @@ use chat::{Message, Options, Prompt, Segment, Specials, Template};
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Encode, Part, Tokenizer};
 
-/// How the two crates meet.
+/// The two crates together.
 fn specials(tokenizer: &Tokenizer) -> Specials {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| tokenizer.token_text(id?).map(str::to_owned);

@@ -70,7 +70,7 @@ fn a_chat_can_begin_with_a_message_and_end_after_one() {
     assert_eq!(home.pipe(&format!("chat {args} -p Hello -st"), "Hi\n").quiet(), one);
 }
 
-/// A full context is refused, and the conversation goes on when its oldest messages are forgotten.
+/// A full context is refused, and the conversation continues when its oldest messages are dropped.
 #[test]
 fn a_full_context_is_no_dead_end() {
     let home = Home::new();

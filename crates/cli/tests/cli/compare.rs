@@ -171,7 +171,7 @@ fn the_embedded_model_judges_its_traces() {
     }
 }
 
-/// The terminal and the page show the same numbers under the same names, and both say what they are.
+/// The terminal and the page show the same figures under the same names, and both explain them.
 #[test]
 fn the_page_says_what_the_terminal_says() {
     let home = Home::new();

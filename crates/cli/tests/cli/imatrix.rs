@@ -159,7 +159,7 @@ fn faults_are_told() {
     assert!(error.contains("i is read"), "{error}");
 }
 
-/// What an imatrix knows beyond the model is told, and does not matter.
+/// Entries of an imatrix for tensors that the model lacks are reported and ignored.
 #[test]
 fn strangers_among_the_entries_are_told() {
     let home = Home::new();

@@ -29,7 +29,7 @@ fn a_model_truncated_in_use_ends_with_a_sentence() {
     assert!(ran.stderr.contains("model.gguf: the file was truncated while in use"), "{ran:?}");
 }
 
-/// What is refused is what `inspect` says does not fit, before anything is taken, with the limit and what to do.
+/// A model that `inspect` reports as too large is refused before anything is allocated; the error has the limit and a remedy.
 #[test]
 fn a_context_beyond_the_memory_is_refused_by_name() {
     let home = Home::new();

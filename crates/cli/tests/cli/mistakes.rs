@@ -280,7 +280,7 @@ fn advice_can_be_followed() {
     assert!(!home.run("quantize").failed(2).contains("-f -"));
 }
 
-/// Nobody can be told that stderr is closed, so that is no error.
+/// A closed stderr cannot be reported, so it is no error.
 #[cfg(unix)]
 #[test]
 fn a_closed_stderr_ends_nothing() {

@@ -65,7 +65,7 @@ fn an_interrupted_bench_prints_what_it_has() {
     }
 }
 
-/// A model that bench made goes with it.
+/// A signal ends bench, which deletes the model that it made.
 #[test]
 fn a_signal_leaves_no_made_model() {
     let home = Home::new();

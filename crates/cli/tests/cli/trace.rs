@@ -26,7 +26,7 @@ fn the_table_lists_every_value() {
     assert_eq!((&*meta.backend, &*meta.tokens), ("reference", &[1][..]));
 }
 
-/// The numbers are those that `logits` writes.
+/// The values are those that `logits` writes.
 #[test]
 fn json_says_the_same() {
     let home = Home::new();

@@ -31,7 +31,7 @@ enum Fault {
 struct Faulty {
     steps: Arc<AtomicUsize>,
     fault: Fault,
-    /// Whether logits stay on the device where tokens are all that is asked for, as on a graphics processor.
+    /// Whether logits stay on the device if only tokens are requested, as on a GPU.
     keeps_logits: bool,
 }
 

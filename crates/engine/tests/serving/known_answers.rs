@@ -10,7 +10,7 @@ use gguf::Value;
 
 use crate::common::{cpu, reference, run, serve};
 
-/// What llama.cpp says of stories260K after BOS at temperature 0.
+/// llama.cpp's text from stories260K after BOS at temperature 0.
 const STORY: &str = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. \
 One day, she saw a big, red ball. She wanted to play with it, but it was too high.\n\
 Lily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I want to \

@@ -105,7 +105,7 @@ fn a_prompts_logits_come_with_its_answer() {
             assert_eq!(answer.content(), (&[][..], "", &StopReason::MaxTokens));
         }
     }
-    // Rows in the cache of the sequence are computed again where they are asked for.
+    // Cached rows of the sequence are computed again if their logits are requested.
     let mut engine = serve(&model, 1, Options::default());
     let chat = engine.new_sequence();
     run(&mut engine, [greedy(tokens.clone(), 8).sequence(chat)]);

@@ -15,7 +15,7 @@ fn first(bench: &Bench, name: &'static str, change: impl Fn(&Matrix) -> Matrix) 
     first
 }
 
-/// Numbers of about the size 1 that follow nothing.
+/// Arbitrary elements, of about `size` times the RMS of `x`.
 fn noise(x: &Matrix, size: f32) -> Matrix {
     let rms = (x.data.iter().map(|x| x * x).sum::<f32>() / x.data.len() as f32).sqrt();
     let random = |i: usize| ((i as f32 * 12.9898).sin() * 43758.547).fract() * 1.7;
@@ -42,7 +42,7 @@ fn zero_is_zero() {
     }
 }
 
-/// What shrinks a value is nearer to noise that is small, and no cause of it.
+/// A hypothesis that shrinks a value is closer to small noise, but not its cause.
 #[test]
 fn noise_has_no_cause() {
     for format in [Format::Q6_K, Format::Q4_K] {
@@ -54,7 +54,7 @@ fn noise_has_no_cause() {
     }
 }
 
-/// As many wrong numbers as are fitted explain nothing, and among many values one is near by chance.
+/// As many wrong elements as fitted parameters explain nothing, and among many values one is near by chance.
 #[test]
 fn one_number_has_no_cause() {
     let bench = Bench::of(Spec { layers: 4, ..Spec::new(Format::Q8_0) });

@@ -146,7 +146,7 @@ impl Bench {
     }
 }
 
-/// `value`, with its numbers changed where it is called `name`.
+/// `value`, with its elements changed if its name is `name`.
 pub(crate) fn only(
     name: &'static str,
     change: impl Fn(usize, usize, f32) -> f32,

@@ -308,7 +308,7 @@ fn experts_are_computed_one_by_one() {
     let first = |made| report(made).first.expect("a mistake");
     let next = first(by_hand.all(|by_hand, r, e, p| times(by_hand.one(r, (e + 1) % EXPERTS, 1.0), p)));
     is(&next, "ffn_moe_out", "input-shift", "`ffn_moe_weights` is read one column too early");
-    // An expert with unrelated numbers.
+    // An expert with unrelated elements.
     let noise = |i: usize| f64::from((i as f32 * 12.9898).sin() * 437.585).fract();
     let odd = first(by_hand.all(|by_hand, r, e, p| {
         let y = times(by_hand.one(r, e, 1.0), p);

@@ -34,7 +34,7 @@ fn causes_hold_where_they_hold() {
     assert!(first.causes.iter().all(|cause| !cause.likely), "{:?}", first.causes);
 }
 
-/// One number fits anything, and a NaN among many wrong numbers does not account for them.
+/// One element fits anything, and a NaN among many wrong elements does not account for them.
 #[test]
 fn few_numbers_bear_out_nothing() {
     let bench = Bench::new(Format::F32);
