@@ -20,7 +20,7 @@ pub(crate) struct Cache {
 }
 
 #[derive(Debug)]
-struct Pool {
+pub(crate) struct Pool {
     group: Group,
     /// Pages never used so far. As a range, an oversized pool costs nothing.
     unused: Range<u32>,
@@ -30,7 +30,7 @@ struct Pool {
 }
 
 impl Pool {
-    fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.free.len() + self.unused.len()
     }
 
@@ -52,9 +52,9 @@ pub(crate) struct Demand {
 /// used first.
 #[derive(Debug)]
 pub(crate) struct BlockManager {
-    pools: Vec<Pool>,
+    pub(crate) pools: Vec<Pool>,
     /// Caches of sequences that no request uses, retained for a later one. Least recently used first.
-    idle: VecDeque<(SequenceId, Cache)>,
+    pub(crate) idle: VecDeque<(SequenceId, Cache)>,
 }
 
 impl BlockManager {
@@ -68,11 +68,6 @@ impl BlockManager {
 
     pub(crate) fn no_tables(&self) -> Arc<[BlockTable]> {
         vec![BlockTable::default(); self.pools.len()].into()
-    }
-
-    /// Free pages per group.
-    pub(crate) fn free(&self) -> impl Iterator<Item = usize> {
-        self.pools.iter().map(Pool::free)
     }
 
     /// Extends `tables` to cover `demand`. Returns false and changes nothing if a group would need pages of running
@@ -162,18 +157,8 @@ impl BlockManager {
         Cache { tokens: Vec::new(), tables: self.no_tables() }
     }
 
-    /// Tokens retained for `sequence`.
-    pub(crate) fn retained(&self, sequence: SequenceId) -> usize {
-        self.position(sequence).map_or(0, |index| self.idle[index].1.tokens.len())
-    }
-
     fn position(&self, sequence: SequenceId) -> Option<usize> {
         self.idle.iter().position(|(idle, _)| *idle == sequence)
-    }
-
-    /// Block tables of idle sequences, for consistency checks.
-    pub(crate) fn idle(&self) -> impl Iterator<Item = &[BlockTable]> {
-        self.idle.iter().map(|(_, cache)| &*cache.tables)
     }
 
     /// Releases the pages past the tokens of `cache`.

@@ -56,32 +56,14 @@
 //! # }
 //! ```
 //!
-//! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step.
-//!
-//! ```no_run
-//! # fn look(engine: &mut engine::Engine) -> Result<(), engine::Error> {
-//! engine.tap(&["l_out-0"], |step, runner| {
-//!     if let Ok(values) = runner.read("l_out-0") {
-//!         println!("{} tokens: {:?} ...", step.tokens().len(), &values[..4]);
-//!     }
-//! })?;
-//! # Ok(())
-//! # }
-//! ```
-//!
+//! [`Engine::tap`] gives access to any value of the model's graph, by name, after each step (`examples/tap.rs`).
 //! [`Engine::submit_observed`] returns the logits of a prompt, [`Request::logprobs`] the log-probabilities of the answer.
 //!
 //! Types of other crates in public items are re-exported: [`backend`], [`gguf`], [`graph`], [`models`], [`runner`],
-//! [`tokenizer`] and [`template`]. A dependent's `Cargo.toml` needs
+//! [`tokenizer`] and [`template`]. A dependent's `Cargo.toml` needs `opt-level = 3` in `[profile.dev.package."*"]`: without
+//! optimisation, the kernels of `backend-cpu` are ten to twenty times slower. A warning says so.
 //!
-//! ```toml
-//! [profile.dev.package."*"]
-//! opt-level = 3
-//! ```
-//!
-//! because the kernels of `backend-cpu` are ten to twenty times slower without optimisation. A warning says so.
-//!
-//! Call order: [`Chat`] → [`Engine`] → [`scheduler`] (which rows run next) and [`ModelRunner`] (the computation) →
+//! Call order: [`Chat`] → [`Engine`] → scheduler (which rows run next) and [`ModelRunner`] (the computation) →
 //! [`Sampler`] → [`Stop`]. The engine names no concrete backend.
 
 mod blocks;
@@ -97,7 +79,7 @@ mod random;
 mod request;
 mod request_state;
 mod sampling;
-pub mod scheduler;
+mod scheduler;
 mod stop;
 
 pub use ::chat as template;

@@ -23,7 +23,7 @@ use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
 
-pub use crate::ids::{RequestId, SequenceId};
+pub(crate) use crate::ids::{RequestId, SequenceId};
 
 /// Limits of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,7 @@ pub struct Limits {
 
 /// An event since the last step. Events for ended requests are ignored.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the docs of the variants explain the fields")]
-pub enum Event {
+pub(crate) enum Event {
     /// A new request with a new id. Its prompt was checked with [`Scheduler::admits`]. It continues `sequence`, whose
     /// cache is retained when it ends. `outputs_from` is the position of the prompt's first output row; by default
     /// only the last row is one.
@@ -61,38 +60,35 @@ pub enum Event {
 
 /// The next step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// Chunks to run: decode rows first, then prompts. Empty if there is nothing to do.
-    pub chunks: Vec<Chunk>,
-    /// Requests that start in this step.
-    pub admitted: Vec<Admitted>,
+pub(crate) struct Plan {
+    /// Decode rows first, then prompts. Empty if there is nothing to do.
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) admitted: Vec<Admitted>,
     /// Requests that lost their pages and wait again.
-    pub preempted: Vec<RequestId>,
+    pub(crate) preempted: Vec<RequestId>,
 }
 
 /// Consecutive rows of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it, where there is no comment")]
-pub struct Chunk {
-    pub id: RequestId,
-    pub tokens: Vec<u32>,
+pub(crate) struct Chunk {
+    pub(crate) id: RequestId,
+    pub(crate) tokens: Vec<u32>,
     /// Tokens in the cache, and thus the position of the first row.
-    pub n_past: usize,
+    pub(crate) n_past: usize,
     /// Block tables, one per group, with pages for all positions that the rows read and write.
-    pub tables: Arc<[BlockTable]>,
+    pub(crate) tables: Arc<[BlockTable]>,
     /// Number of output rows, at the end of the chunk.
-    pub outputs: usize,
+    pub(crate) outputs: usize,
     /// Whether the chunk ends with the last token: its logits yield the next one.
-    pub is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 /// A request that starts, or restarts after preemption, with `reused` prompt tokens from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub struct Admitted {
-    pub id: RequestId,
-    pub reused: usize,
-    pub is_resumed: bool,
+pub(crate) struct Admitted {
+    pub(crate) id: RequestId,
+    pub(crate) reused: usize,
+    pub(crate) is_resumed: bool,
 }
 
 /// Why a prompt can never be served.
@@ -159,7 +155,7 @@ impl Request {
 
 impl Chunk {
     /// Whether it is a single row that yields the next token.
-    pub fn is_decode(&self) -> bool {
+    pub(crate) fn is_decode(&self) -> bool {
         self.tokens.len() == 1 && self.is_last
     }
 }
@@ -213,7 +209,7 @@ impl Budget {
 
 /// Plans each step; see the [module](self).
 #[derive(Debug)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     limits: Limits,
     blocks: BlockManager,
     running: BTreeMap<RequestId, Request>,
@@ -225,7 +221,7 @@ impl Scheduler {
     /// at most the positions of all pages, `n_batch` to at least `sequences`.
     ///
     /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`.
-    pub fn new(limits: Limits, groups: &[(Group, usize)]) -> Scheduler {
+    pub(crate) fn new(limits: Limits, groups: &[(Group, usize)]) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
         let n_ctx = limits.n_ctx.min(limits.pages.saturating_mul(PAGE));
@@ -238,14 +234,13 @@ impl Scheduler {
         }
     }
 
-    /// The effective limits.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
     /// Checks whether a prompt of `tokens` plus `generated` tokens fits the context. Fails if the prompt is empty or
     /// does not fit.
-    pub fn admits(&self, tokens: usize, generated: usize) -> Result<(), Refusal> {
+    pub(crate) fn admits(&self, tokens: usize, generated: usize) -> Result<(), Refusal> {
         let n_ctx = self.limits.n_ctx;
         match tokens {
             0 => Err(Refusal::Empty),
@@ -254,34 +249,14 @@ impl Scheduler {
         }
     }
 
-    /// Whether no request is running or waiting.
-    pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty()
-    }
-
     /// Prompt and generated tokens of a request that has not ended.
-    pub fn tokens(&self, id: RequestId) -> Option<&[u32]> {
+    pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
         self.request(id).map(|request| &*request.tokens)
     }
 
     /// Tokens of a request that are in the cache, those of the last plan included.
-    pub fn cached(&self, id: RequestId) -> usize {
+    pub(crate) fn cached(&self, id: RequestId) -> usize {
         self.request(id).map_or(0, |request| request.cached)
-    }
-
-    /// Tokens retained for an idle sequence.
-    pub fn kept(&self, sequence: SequenceId) -> usize {
-        self.blocks.retained(sequence)
-    }
-
-    /// Free pages per group.
-    pub fn free_pages(&self) -> impl Iterator<Item = usize> {
-        self.blocks.free()
-    }
-
-    /// Block tables of running requests and idle sequences, in no particular order.
-    pub fn block_tables(&self) -> impl Iterator<Item = &[BlockTable]> {
-        self.running.values().map(|request| &*request.tables).chain(self.blocks.idle())
     }
 
     fn request(&self, id: RequestId) -> Option<&Request> {
@@ -289,7 +264,7 @@ impl Scheduler {
     }
 
     /// Applies `events` and plans the next step. Planned tokens count as cached.
-    pub fn step(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
+    pub(crate) fn step(&mut self, events: impl IntoIterator<Item = Event>) -> Plan {
         for event in events {
             self.apply(event);
         }
@@ -436,3 +411,6 @@ impl Scheduler {
 fn after(last: Option<RequestId>) -> (Bound<RequestId>, Bound<RequestId>) {
     (last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ macro_rules! value_types {
             }
 
             /// An integer of any width.
-            pub(crate) fn integer(&self) -> Option<i128> {
+            pub fn integer(&self) -> Option<i128> {
                 match self {
                     $(Value::$variant(value) => value.integer(),)+
                 }

@@ -281,16 +281,8 @@ impl<'a> Keys<'a> {
 fn number(value: &Value) -> Option<f32> {
     match *value {
         Value::Bool(v) => Some(f32::from(u8::from(v))),
-        Value::U8(v) => Some(f32::from(v)),
-        Value::I8(v) => Some(f32::from(v)),
-        Value::U16(v) => Some(f32::from(v)),
-        Value::I16(v) => Some(f32::from(v)),
-        Value::U32(v) => Some(v as f32),
-        Value::I32(v) => Some(v as f32),
-        Value::U64(v) => Some(v as f32),
-        Value::I64(v) => Some(v as f32),
         Value::F32(v) => Some(v),
         Value::F64(v) => Some(v as f32),
-        Value::String(_) | Value::Array(_) => None,
+        ref other => other.integer().map(|v| v as f32),
     }
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max};
 use backend_reference::Reference;
-use engine::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
 use gguf::{Gguf, Metadata, Tensor};
 use graph::{Builder, Graph, Store};
 use quant::Format;
 use runner::ModelRunner;
+
+use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
 
 const WIDTH: usize = 32;
 const VOCAB: usize = 40;

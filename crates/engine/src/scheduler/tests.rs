@@ -5,8 +5,36 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use backend::{BlockTable, KvFormat, KvLayout, PAGE};
-use engine::scheduler::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
 use graph::{Builder, Graph, Group, Store};
+
+use super::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
+use crate::blocks::Pool;
+
+mod windows;
+
+impl Scheduler {
+    /// Whether no request is running or waiting.
+    fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Tokens retained for an idle sequence.
+    fn kept(&self, sequence: SequenceId) -> usize {
+        let mut idle = self.blocks.idle.iter();
+        idle.find(|(id, _)| *id == sequence).map_or(0, |(_, cache)| cache.tokens.len())
+    }
+
+    /// Free pages per group.
+    fn free_pages(&self) -> impl Iterator<Item = usize> {
+        self.blocks.pools.iter().map(Pool::free)
+    }
+
+    /// Block tables of running requests and idle sequences, in no particular order.
+    fn block_tables(&self) -> impl Iterator<Item = &[BlockTable]> {
+        let idle = self.blocks.idle.iter().map(|(_, cache)| &*cache.tables);
+        self.running.values().map(|request| &*request.tables).chain(idle)
+    }
+}
 
 /// SplitMix64, so that a trace is named by its number.
 struct Random(u64);
