@@ -122,7 +122,7 @@ pub(crate) fn in_words(memory: &Memory) -> String {
 
 /// The engine's options; without a context size, the engine chooses.
 pub(crate) fn options(args: &ContextArgs, model: &Model) -> Options {
-    let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.n_ctx_train() } else { n_ctx });
+    let n_ctx = args.ctx_size.map(|n_ctx| if n_ctx == 0 { model.config().context_length } else { n_ctx });
     Options { n_ctx, kv_format: args.cache.format(), ..Options::default() }
 }
 

@@ -110,7 +110,7 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
 
 /// The inverse of [`ids`] with the same options.
 fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
-    let bos = tokenizer.special_ids().bos().filter(|_| tokenizer.adds_bos() && !args.no_bos);
+    let bos = tokenizer.bos_to_add().filter(|_| !args.no_bos);
     let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
     let mut detokenizer = Detokenizer::new(tokenizer);
     let mut text = String::new();

@@ -182,7 +182,7 @@ impl Engine {
         rows: LogitRows,
         observer: impl FnMut(usize, &[f32]) -> ControlFlow<()> + Send + 'static,
     ) -> Result<RequestId, Error> {
-        self.take_in(request, Some((rows, Observer::Own(Box::new(observer)))))
+        self.take_in(request, Some((rows, Some(Box::new(observer)))))
     }
 
     fn take_in(
@@ -395,7 +395,7 @@ impl Engine {
         mut each: impl FnMut(usize, &[f32]) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let request = Request::new(tokens.to_vec()).max_tokens(0);
-        let own = self.take_in(request, Some((rows, Observer::Caller)))?;
+        let own = self.take_in(request, Some((rows, None)))?;
         let mut others = Vec::new();
         let mut ended = None;
         while ended.is_none() {

@@ -74,11 +74,6 @@ impl Model {
         &self.tokenizer
     }
 
-    /// Training context in tokens.
-    pub fn n_ctx_train(&self) -> usize {
-        self.model.config.context_length
-    }
-
     /// Encodes a raw prompt: with BOS if the file says so, and never with EOS. Text becomes special tokens only with
     /// `parse_special`.
     pub fn encode_prompt(&self, text: &str, parse_special: bool) -> Vec<u32> {

@@ -83,7 +83,7 @@ impl Options {
     pub fn layout(&self, model: &Model) -> Result<Layout, Error> {
         let graph = model.graph();
         let n_vocab = graph.value(graph.output()).cols;
-        let limits = self.limits(model.n_ctx_train(), n_vocab)?;
+        let limits = self.limits(model.config().context_length, n_vocab)?;
         // The scheduler may clamp them further.
         let limits = Scheduler::new(limits, &[]).limits();
         let Limits { sequences, n_batch, logit_rows, .. } = limits;

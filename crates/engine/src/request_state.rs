@@ -16,11 +16,8 @@ pub(crate) type OnLogits<'a> = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + 'a;
 
 type OwnObserver = dyn FnMut(usize, &[f32]) -> ControlFlow<()> + Send;
 
-/// Receiver of a prompt's logits: the request's own observer, or the caller of the step.
-pub(crate) enum Observer {
-    Own(Box<OwnObserver>),
-    Caller,
-}
+/// The observer of a prompt's logits; `None` is the caller of the step.
+pub(crate) type Observer = Option<Box<OwnObserver>>;
 
 /// Prompt rows, from position `next` on, whose logits are observed.
 struct PromptLogits {
@@ -124,9 +121,9 @@ impl RequestState {
         let Some(shown) = &mut self.prompt_logits else { return ControlFlow::Continue(()) };
         shown.next = position + 1;
         match (&mut shown.observer, caller) {
-            (Observer::Own(observer), _) => observer(position, logits),
-            (Observer::Caller, Some(caller)) => caller(position, logits),
-            (Observer::Caller, None) => ControlFlow::Break(()),
+            (Some(observer), _) => observer(position, logits),
+            (None, Some(caller)) => caller(position, logits),
+            (None, None) => ControlFlow::Break(()),
         }
     }
 

@@ -49,7 +49,7 @@ pub fn perplexity(
     progress: &mut dyn FnMut(usize, Option<f64>),
 ) -> Result<Score, Error> {
     let tokenizer = engine.model().tokenizer();
-    let bos = tokenizer.special_ids().bos().filter(|_| tokenizer.adds_bos());
+    let bos = tokenizer.bos_to_add();
     let (mut sums, mut token_nll) = (Sums::default(), Vec::new());
     let (mut comparison, mut base_row) = (Comparison::default(), Vec::new());
     let mut score = |sums: &mut Sums, logits: &[f32], next: u32| {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Problem;
+use crate::error::{Fault, Item, Problem};
 use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES};
 
 /// A problem and its offset, before it is attributed to a key or tensor.
@@ -10,6 +10,12 @@ use crate::{MAX_METADATA_BYTES, MAX_NAME_BYTES};
 pub(crate) struct At {
     pub(crate) offset: u64,
     pub(crate) problem: Problem,
+}
+
+impl At {
+    pub(crate) fn in_item(self, item: Item) -> Fault {
+        Fault { item, offset: self.offset, problem: self.problem }
+    }
 }
 
 /// Allocator overhead of a small allocation, in bytes.

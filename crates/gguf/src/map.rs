@@ -27,19 +27,12 @@ pub fn survive_truncation() -> io::Result<()> {
     Ok(())
 }
 
-/// File attributes that change when the file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    pub(crate) len: u64,
-    /// `None` on systems without modification times.
-    modified: Option<SystemTime>,
-}
+/// Length and modification time of a file, which change when it is written. `None` on systems without such times.
+type Stamp = (u64, Option<SystemTime>);
 
-impl Stamp {
-    fn of(file: &File) -> io::Result<Stamp> {
-        let metadata = file.metadata()?;
-        Ok(Stamp { len: metadata.len(), modified: metadata.modified().ok() })
-    }
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let metadata = file.metadata()?;
+    Ok((metadata.len(), metadata.modified().ok()))
 }
 
 #[derive(Debug)]
@@ -60,7 +53,7 @@ impl Map {
             return Ok(None);
         }
         let file = File::open(path)?;
-        let stamp = Stamp::of(&file)?;
+        let stamp = stamp(&file)?;
         // SAFETY: bytes are only read as plain data, and text is copied out of the mapping before validation, so
         // concurrent writes change values but break no invariant of safe code. Reading a lost page runs nothing but the
         // SIGBUS handler.
@@ -74,10 +67,10 @@ impl Map {
         }))
     }
 
-    /// The current stamp of the file, and whether it is unchanged.
-    pub(crate) fn stamp(&self) -> io::Result<(Stamp, bool)> {
-        let now = Stamp::of(&self.file)?;
-        Ok((now, now == self.stamp))
+    /// The current length of the file, and whether it is unchanged.
+    pub(crate) fn len_now(&self) -> io::Result<(u64, bool)> {
+        let now = stamp(&self.file)?;
+        Ok((now.0, now == self.stamp))
     }
 
     /// Returns the pages of `range` to the system, where supported.

@@ -8,7 +8,7 @@ use crate::{Array, Value};
 /// Keys and values in file order; keys are unique.
 ///
 /// Typed getters return `Ok(None)` for an absent key and [`WrongType`] for a value of another type. Integers of any
-/// width are accepted, because writers differ.
+/// width are accepted if they fit, because writers differ.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metadata {
     entries: IndexMap<String, Value>,
@@ -54,7 +54,10 @@ impl Metadata {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
     }
 
-    /// The string at `key`.
+}
+
+#[expect(missing_docs, reason = "each getter returns the value at `key` as the type that it is named after")]
+impl Metadata {
     pub fn str(&self, key: &str) -> Result<Option<&str>, WrongType> {
         self.typed(key, "a string", |value| match value {
             Value::String(s) => Some(s.as_str()),
@@ -62,7 +65,6 @@ impl Metadata {
         })
     }
 
-    /// The boolean at `key`.
     pub fn bool(&self, key: &str) -> Result<Option<bool>, WrongType> {
         self.typed(key, "a bool", |value| match value {
             Value::Bool(b) => Some(*b),
@@ -70,12 +72,10 @@ impl Metadata {
         })
     }
 
-    /// The integer at `key`, of any width, if it fits `u32`.
     pub fn u32(&self, key: &str) -> Result<Option<u32>, WrongType> {
         self.typed(key, "an integer from 0 to 4294967295", |value| value.integer()?.try_into().ok())
     }
 
-    /// The integer at `key`, of any width, if it is not negative.
     pub fn u64(&self, key: &str) -> Result<Option<u64>, WrongType> {
         self.typed(key, "an integer from 0", |value| value.integer()?.try_into().ok())
     }
@@ -89,7 +89,6 @@ impl Metadata {
         })
     }
 
-    /// The array at `key`, of any element type.
     pub fn array(&self, key: &str) -> Result<Option<&Array>, WrongType> {
         self.typed(key, "an array", |value| match value {
             Value::Array(array) => Some(array),
@@ -97,7 +96,6 @@ impl Metadata {
         })
     }
 
-    /// The array of strings at `key`.
     pub fn strings(&self, key: &str) -> Result<Option<&[String]>, WrongType> {
         self.typed(key, "an array of strings", |value| match value {
             Value::Array(Array::String(v)) => Some(v.as_slice()),
@@ -105,7 +103,6 @@ impl Metadata {
         })
     }
 
-    /// The array of `f32` at `key`.
     pub fn f32s(&self, key: &str) -> Result<Option<&[f32]>, WrongType> {
         self.typed(key, "an array of f32", |value| match value {
             Value::Array(Array::F32(v)) => Some(v.as_slice()),
@@ -113,7 +110,6 @@ impl Metadata {
         })
     }
 
-    /// The array of `i32` at `key`.
     pub fn i32s(&self, key: &str) -> Result<Option<&[i32]>, WrongType> {
         self.typed(key, "an array of i32", |value| match value {
             Value::Array(Array::I32(v)) => Some(v.as_slice()),
@@ -121,7 +117,6 @@ impl Metadata {
         })
     }
 
-    /// The array of integers at `key`, of any width, if all fit `u32`.
     pub fn u32s(&self, key: &str) -> Result<Option<Vec<u32>>, WrongType> {
         self.typed(key, "an array of integers from 0 to 4294967295", |value| match value {
             Value::Array(array) => array.integers()?.into_iter().map(|v| v.try_into().ok()).collect(),

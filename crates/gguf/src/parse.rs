@@ -60,11 +60,7 @@ pub(crate) const ALIGNMENT: &str = "general.alignment";
 /// Parses and validates everything but the tensors' values.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Fault> {
     let mut cursor = Cursor::new(bytes);
-    let (tensors, keys) = header(&mut cursor).map_err(|At { offset, problem }| Fault {
-        item: Item::Header,
-        offset,
-        problem,
-    })?;
+    let (tensors, keys) = header(&mut cursor).map_err(|at| at.in_item(Item::Header))?;
     let (metadata, value_offsets) = metadata(&mut cursor, keys)?;
     let mut parsed = Parsed {
         version: cursor.version,
@@ -125,12 +121,8 @@ fn metadata(cursor: &mut Cursor, keys: usize) -> Result<(Metadata, Vec<u64>), Fa
     let mut offsets = Vec::with_capacity(keys);
     for number in 1..=keys as u64 {
         let at = cursor.offset();
-        let key = cursor.name("a key").map_err(|At { offset, problem }| Fault {
-            item: Item::KeyNumber(number, keys as u64),
-            offset,
-            problem,
-        })?;
-        let fault = |At { offset, problem }| Fault { item: Item::Key(key.clone()), offset, problem };
+        let key = cursor.name("a key").map_err(|at| at.in_item(Item::KeyNumber(number, keys as u64)))?;
+        let fault = |at: At| at.in_item(Item::Key(key.clone()));
         offsets.push(cursor.offset());
         let value = Value::read(cursor).map_err(fault)?;
         if metadata.contains(&key) {
@@ -163,17 +155,11 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
     let mut entries = Vec::with_capacity(tensors);
     for number in 1..=tensors as u64 {
         let at = cursor.offset();
-        let name = cursor.name("a tensor name").map_err(|At { offset, problem }| Fault {
-            item: Item::TensorNumber(number, tensors as u64),
-            offset,
-            problem,
-        })?;
-        entries.push(match layout(cursor) {
-            Ok((shape, format, start, len)) => {
-                Entry { info: Info { name, shape, format, at, range: 0..0 }, start, len }
-            }
-            Err(At { problem, .. }) => return Err(Fault { item: Item::Tensor(name), offset: at, problem }),
-        });
+        let nameless = Item::TensorNumber(number, tensors as u64);
+        let name = cursor.name("a tensor name").map_err(|at| at.in_item(nameless))?;
+        let (shape, format, start, len) = layout(cursor)
+            .map_err(|error| At { offset: at, ..error }.in_item(Item::Tensor(name.clone())))?;
+        entries.push(Entry { info: Info { name, shape, format, at, range: 0..0 }, start, len });
     }
     let mut names = HashSet::with_capacity(tensors);
     match entries.iter().find(|entry| !names.insert(&entry.info.name)) {

@@ -26,13 +26,13 @@ impl Part {
     pub(crate) fn check_intact(&self) -> Result<(), Error> {
         let Some(map) = &self.map else { return Ok(()) };
         let file = || self.file.clone();
-        let (stamp, is_same) = map.stamp().map_err(|source| Error::Io {
+        let (len, is_same) = map.len_now().map_err(|source| Error::Io {
             file: file(),
             action: "check the file again",
             source,
         })?;
-        if map.is_lost() || stamp.len < self.len() {
-            return Err(Error::TruncatedInUse { file: file(), expected: self.len(), found: stamp.len });
+        if map.is_lost() || len < self.len() {
+            return Err(Error::TruncatedInUse { file: file(), expected: self.len(), found: len });
         }
         if is_same { Ok(()) } else { Err(Error::ModifiedInUse { file: file() }) }
     }

@@ -82,8 +82,14 @@ pub(crate) fn load_others(
     for (path, number) in paths.iter().zip(2..) {
         others.push(checked(load(path)?, number, count)?);
     }
-    check_tensors(first, &others)?;
-    Ok(others)
+    let expected = first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))?;
+    let found = std::iter::once(first).chain(&others).map(|part| part.parsed.tensors.len() as u64).sum();
+    match expected {
+        Some(expected) if expected != found => {
+            Err(first.split_error(SplitProblem::Tensors { found, expected }))
+        }
+        _ => Ok(others),
+    }
 }
 
 /// Checks that `loaded` is part `expected` of `parts`.
@@ -98,15 +104,4 @@ fn checked(loaded: Loaded, expected: u32, parts: u32) -> Result<Loaded, Error> {
         return Err(loaded.split_error(SplitProblem::Number { found, expected }));
     }
     Ok(loaded)
-}
-
-fn check_tensors(first: &Loaded, others: &[Loaded]) -> Result<(), Error> {
-    let expected = first.parsed.metadata.u64(TENSORS).map_err(|error| first.wrong_type(error))?;
-    let found = std::iter::once(first).chain(others).map(|part| part.parsed.tensors.len() as u64).sum();
-    match expected {
-        Some(expected) if expected != found => {
-            Err(first.split_error(SplitProblem::Tensors { found, expected }))
-        }
-        _ => Ok(()),
-    }
 }

@@ -60,7 +60,7 @@ impl Model {
         }
         match file.tensors().find(|tensor| !used.contains(tensor.name.as_str())) {
             Some(tensor) => {
-                Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name() })
+                Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name })
             }
             None => Ok(model),
         }
@@ -83,7 +83,7 @@ fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
 }
 
 fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>) -> Result<Model, Error> {
-    let mut keys = Keys::new(metadata, family.name(), family.harmless());
+    let mut keys = Keys::new(metadata, family.name, family.harmless);
     let mut config = Config::read(&mut keys, has)?;
     let graph = (family.graph)(&config, &mut keys, has)?;
     config.hyper_parameters = keys.finish()?;

@@ -13,7 +13,7 @@ use crate::pretokenize::{Matching, PreTokenizer};
 use crate::vocab::{MAX_STRINGS, Pieces, Vocab, strings};
 
 pub(crate) struct BytePair {
-    pre_tokenizer: PreTokenizer,
+    pub(crate) pre_tokenizer: PreTokenizer,
     /// Symbols by their bytes: tokens, followed by intermediate results of merges.
     symbols: Pieces,
     bytes: Box<[u32; 256]>,
@@ -67,16 +67,6 @@ impl BytePair {
             }
         }
         Ok(BytePair { pre_tokenizer, symbols: table.symbols, bytes, merges, n_tokens })
-    }
-
-    /// Whether a prompt starts with BOS if the file does not say.
-    pub(crate) fn adds_bos_by_default(&self) -> bool {
-        self.pre_tokenizer.row.adds_bos
-    }
-
-    /// State of [`BytePair::encode`] between texts.
-    pub(crate) fn matching(&self) -> Matching {
-        self.pre_tokenizer.matching()
     }
 
     pub(crate) fn encode(

@@ -132,7 +132,7 @@ impl Encoder<'_> {
                 model.encode(text, space_before, merger, ids);
             }
             Model::BytePair(model) => {
-                let matching = self.matching.get_or_insert_with(|| model.matching());
+                let matching = self.matching.get_or_insert_with(|| model.pre_tokenizer.matching());
                 model.encode(text, matching, merger, ids);
             }
         }

@@ -80,7 +80,7 @@ impl Tokenizer {
             (Model::SentencePiece(SentencePiece::new(metadata, &vocab, unknown)?), true)
         } else {
             let model = BytePair::new(metadata, &vocab)?;
-            let adds_bos = model.adds_bos_by_default();
+            let adds_bos = model.pre_tokenizer.row.adds_bos;
             (Model::BytePair(model), adds_bos)
         };
 
@@ -155,26 +155,18 @@ impl Tokenizer {
         ids
     }
 
-    /// Whether a prompt starts with a BOS token.
-    pub fn adds_bos(&self) -> bool {
-        self.bos_to_add().is_some()
-    }
-
-    /// Whether a prompt ends with an EOS token.
-    pub fn adds_eos(&self) -> bool {
-        self.eos_to_add().is_some()
-    }
-
     /// Properties of this tokenizer.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    pub(crate) fn bos_to_add(&self) -> Option<u32> {
+    /// The BOS token, if a prompt starts with it.
+    pub fn bos_to_add(&self) -> Option<u32> {
         self.ids.bos().filter(|_| self.facts.add_bos.value())
     }
 
-    pub(crate) fn eos_to_add(&self) -> Option<u32> {
+    /// The EOS token, if a prompt ends with it.
+    pub fn eos_to_add(&self) -> Option<u32> {
         self.ids.eos().filter(|_| self.facts.add_eos.value())
     }
 

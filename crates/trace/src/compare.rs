@@ -4,7 +4,7 @@
 //! the inputs does not count. The first operation beyond the one-operation limit is failing.
 
 use crate::sides::{SIDES, Sides};
-use crate::{Error, Meta, Method, Oracle, Report, Trace, report::Side};
+use crate::{Error, Meta, Method, Oracle, Report, Trace, digest, report::Side};
 
 /// Checks trace `a` against `b`. With an oracle, operations of traces of its model are judged, except those of a `b`
 /// that is [trusted](Trace::trusted). Values that were not judged must be near each other. Fails if the traces have no
@@ -32,10 +32,10 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         notes.push("the traces come from different model files; accumulated error includes that".to_owned());
     }
     // A model judges only its own traces.
-    let digest = oracle.map(|oracle| oracle.digest());
+    let digest = oracle.map(|oracle| digest(oracle.file));
     let oracles = [0, 1].map(|side| {
         let (name, meta) = (SIDES[side].to_uppercase(), traces[side].meta());
-        let oracle = oracle?.for_context(meta.tokens.len());
+        let oracle = Oracle { n_ctx: meta.tokens.len(), ..oracle? };
         if meta.model_digest.is_none() {
             notes.push(format!(
                 "{name} does not say which model file it comes from: the given one is assumed"

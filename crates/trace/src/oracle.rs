@@ -10,18 +10,18 @@ use gguf::Gguf;
 use graph::{Builder, Graph, Op, Operand, Store, ValueId, ValueName, WeightId};
 use runner::FileWeights;
 
-use crate::{Error, Matrix, digest};
+use crate::{Error, Matrix};
 
 type Make<'a> = &'a (dyn Fn() -> Box<dyn Backend> + 'a);
 
 /// Computes single operations of a model exactly.
 #[derive(Clone, Copy)]
 pub struct Oracle<'a> {
-    file: &'a Gguf,
-    graph: &'a Graph,
+    pub(crate) file: &'a Gguf,
+    pub(crate) graph: &'a Graph,
     make: Make<'a>,
     /// Positions of the recorded sequence, on which RoPE factors may depend.
-    n_ctx: usize,
+    pub(crate) n_ctx: usize,
 }
 
 /// An operation without its inputs, as a replay or a hypothesis runs it.
@@ -56,18 +56,6 @@ impl<'a> Oracle<'a> {
         Oracle { file, graph, make, n_ctx: 0 }
     }
 
-    pub(crate) fn for_context(self, n_ctx: usize) -> Oracle<'a> {
-        Oracle { n_ctx, ..self }
-    }
-
-    pub(crate) fn digest(&self) -> String {
-        digest(self.file)
-    }
-
-    pub(crate) fn graph(&self) -> &'a Graph {
-        self.graph
-    }
-
     pub(crate) fn weight(&self, id: WeightId) -> Result<Weight, Error> {
         let weight = self.graph.weight(id);
         let missing = || backend::Error::MissingWeight { name: weight.name.clone() };
@@ -78,8 +66,8 @@ impl<'a> Oracle<'a> {
     pub(crate) fn op(&self, id: ValueId) -> Op {
         let mut op = self.graph.value(id).op;
         if let Op::Attention { kv: kv @ None, store, .. } = &mut op {
-            *kv = self.graph.values().find_map(|(_, value)| match value.op.store() {
-                Some((written, true)) if written == *store => keys_and_values(value.op),
+            *kv = self.graph.values().find_map(|(_, value)| match value.op {
+                Op::Attention { kv, store: of, .. } if of == *store => kv,
                 _ => None,
             });
         }
@@ -147,9 +135,4 @@ impl<'a> Oracle<'a> {
         let declared = self.graph.weight(id);
         Ok(([declared.count, declared.rows, declared.cols], self.weight(id)?))
     }
-}
-
-/// The keys and values that an attention writes.
-fn keys_and_values(op: Op) -> Option<[ValueId; 2]> {
-    if let Op::Attention { kv, .. } = op { kv } else { None }
 }

@@ -33,13 +33,13 @@ struct Rows {
 impl Replay<'_> {
     /// The name of a recorded value; for the output, that of the tapped program.
     fn name(&self, id: ValueId) -> String {
-        let name = &self.oracle.graph().value(id).name;
+        let name = &self.oracle.graph.value(id).name;
         let tapped = tapped_name(name);
         if self.trace.value(&tapped).is_some() { tapped } else { name.clone() }
     }
 
     fn is_recorded(&self, id: ValueId) -> bool {
-        let cols = self.oracle.graph().value(id).cols;
+        let cols = self.oracle.graph.value(id).cols;
         let shape = self.trace.value(&self.name(id));
         shape.is_some_and(|shape| shape.cols == cols && shape.rows >= self.positions)
     }
@@ -69,7 +69,7 @@ impl Replay<'_> {
             let (table, of_chain) = match self.recorded(input, rows.clone())? {
                 Some(table) => (table, 0.0),
                 None if depth > 0 => self.again(input, rows, depth - 1)?,
-                None => return Err(Error::NotRecorded(self.oracle.graph().value(input).name.clone())),
+                None => return Err(Error::NotRecorded(self.oracle.graph.value(input).name.clone())),
             };
             limit = limit.max(of_chain);
             inputs.push(self.as_read(&op, slot, table));
@@ -96,7 +96,7 @@ impl Replay<'_> {
 
     /// The rows that are replayed together: all of them where rows depend on each other.
     fn chunks(&self, id: ValueId) -> impl Iterator<Item = Range<usize>> {
-        let graph = self.oracle.graph();
+        let graph = self.oracle.graph;
         let op = self.oracle.op(id);
         let cols = op.inputs().map(|input| graph.value(input).cols).fold(graph.value(id).cols, usize::max);
         judge::chunks(self.positions, if op.is_positional() { 0 } else { cols })
@@ -137,7 +137,7 @@ impl Replay<'_> {
     /// Replays every operation and passes each verdict to `report`; returns the first wrong value with its causes.
     pub(crate) fn all(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let mut first = None;
-        for (id, _) in self.oracle.graph().values() {
+        for (id, _) in self.oracle.graph.values() {
             match self.replay(id) {
                 Ok(None) => {}
                 Ok(Some(judgement)) => {
@@ -164,7 +164,7 @@ impl Replay<'_> {
 
     /// The output, if the program without taps computes another than the one with taps.
     fn untapped(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
-        let graph = self.oracle.graph();
+        let graph = self.oracle.graph;
         let name = &graph.value(graph.output()).name;
         let tapped = tapped_name(name);
         let (Some(with_taps), Some(plain)) = (self.trace.value(&tapped), self.trace.value(name)) else {
@@ -195,7 +195,7 @@ impl Replay<'_> {
 
     /// The wrong value `id` with its causes.
     fn diagnose(&self, id: ValueId, judgement: &Judgement) -> Result<First, Error> {
-        let name = &self.oracle.graph().value(id).name;
+        let name = &self.oracle.graph.value(id).name;
         let first = First::new(name, Some(self.side), judgement, Some(self.oracle));
         // The rows that are replayed together with the first wrong one show the cause.
         let rows = self.chunks(id).find(|chunk| chunk.contains(&first.position)).unwrap_or(0..self.positions);

@@ -106,7 +106,7 @@ impl<'a> Sides<'a> {
             return Ok(Some(first));
         }
         match self.oracles[1] {
-            _ if self.traces[1].is_trusted() => {}
+            _ if self.traces[1].is_trusted => {}
             Some(oracle) => {
                 if let Some(first) = self.replay_all(1, oracle)? {
                     return Ok(Some(first));
@@ -181,7 +181,7 @@ impl<'a> Sides<'a> {
         }
         // A replay of both sides may find which is wrong, and why.
         if let (Some(first), Some(oracle)) = (&mut first, self.oracles[0])
-            && let Some(id) = oracle.graph().find(&first.name)
+            && let Some(id) = oracle.graph.find(&first.name)
         {
             for side in [0, 1] {
                 if let Some(failing) = self.replay(side, oracle).one(id)? {
@@ -214,11 +214,11 @@ impl First {
         judgement: &Judgement,
         oracle: Option<Oracle<'_>>,
     ) -> First {
-        let found = oracle.and_then(|oracle| Some((oracle, oracle.graph().find(name)?)));
+        let found = oracle.and_then(|oracle| Some((oracle, oracle.graph.find(name)?)));
         let dim = found.and_then(|(oracle, id)| head_dim(&oracle, id));
-        let line = found.map(|(oracle, id)| oracle.graph().value(id).location.to_string());
+        let line = found.map(|(oracle, id)| oracle.graph.value(id).location.to_string());
         let operation = found.and_then(|(oracle, _)| {
-            let text = oracle.graph().to_string();
+            let text = oracle.graph.to_string();
             text.lines().find(|line| line.split(" = ").next() == Some(name)).map(str::to_owned)
         });
         let region = judgement.region.clone();

@@ -52,7 +52,7 @@ pub struct Trace {
     path: PathBuf,
     file: Mutex<File>,
     meta: Meta,
-    is_trusted: bool,
+    pub(crate) is_trusted: bool,
     /// By name, in the order of the file: shape, and offset of the data.
     values: IndexMap<String, (Shape, u64)>,
 }
@@ -106,10 +106,6 @@ impl Trace {
     #[must_use]
     pub fn trusted(self) -> Trace {
         Trace { is_trusted: true, ..self }
-    }
-
-    pub(crate) fn is_trusted(&self) -> bool {
-        self.is_trusted
     }
 
     /// The file.

@@ -48,7 +48,7 @@ impl Sides<'_> {
         let shapes = self.traces.map(|trace| trace.value(&value.name));
         let is_wrong = |side: usize| {
             let expected = self.oracles[side].and_then(|oracle| {
-                id_of(oracle.graph(), &value.name).map(|id| oracle.graph().value(id).cols)
+                id_of(oracle.graph, &value.name).map(|id| oracle.graph.value(id).cols)
             });
             shapes[side].is_some_and(|shape| {
                 shape.rows < self.positions || expected.is_some_and(|cols| cols != shape.cols)
@@ -87,7 +87,7 @@ impl Sides<'_> {
         region: &Region,
         oracle: Oracle<'_>,
     ) -> Result<Option<First>, Error> {
-        let graph = oracle.graph();
+        let graph = oracle.graph;
         let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
         let damaged = graph.value(id).op.weights().find_map(|(weight, _)| {
             Some((&graph.weight(weight).name, not_finite_numbers(&oracle.weight(weight).ok()?)?))

@@ -41,7 +41,7 @@ fn check(tokenizer: &Tokenizer, source: &str) {
     let prompt = template.render(&harmless, &options).expect("a prompt");
     let whole = tokenizer.encode(&prompt.to_string(), Encode { add_special: false, parse_special: true });
     let found = ids(tokenizer, &prompt);
-    let bos = tokenizer.special_ids().bos().filter(|bos| tokenizer.adds_bos() && whole.first() != Some(bos));
+    let bos = tokenizer.bos_to_add().filter(|bos| whole.first() != Some(bos));
     let expected: Vec<u32> = bos.into_iter().chain(whole).collect();
     assert_eq!(found, expected);
 

@@ -76,7 +76,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     let model = Model::new(file)?;
     let (n_vocab, of_base) = (model.tokenizer().vocab_size(), base.as_ref().map(|base| base.windows()));
     let n_ctx = match args.engine.context.ctx_size {
-        Some(0) => model.n_ctx_train(),
+        Some(0) => model.config().context_length,
         Some(n_ctx) => n_ctx,
         None => of_base.map_or(N_CTX, Windows::n_ctx),
     };

@@ -17,8 +17,11 @@ static FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]
 pub struct Family {
-    name: &'static str,
-    harmless: &'static [&'static str],
+    /// The name, which is also the prefix of its keys, such as `qwen2.block_count`.
+    pub name: &'static str,
+    /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
+    /// computation.
+    pub harmless: &'static [&'static str],
     /// Builds the graph from tokens to logits and reads all keys that it depends on.
     pub(crate) graph: Build,
 }
@@ -38,18 +41,7 @@ impl Family {
 
     /// The names of all families, for messages.
     pub fn names() -> String {
-        Family::all().map(Family::name).collect::<Vec<_>>().join(", ")
-    }
-
-    /// The name, which is also the prefix of its keys, such as `qwen2.block_count`.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
-    /// computation.
-    pub fn harmless(&self) -> &'static [&'static str] {
-        self.harmless
+        Family::all().map(|family| family.name).collect::<Vec<_>>().join(", ")
     }
 }
 

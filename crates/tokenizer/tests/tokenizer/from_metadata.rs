@@ -64,7 +64,7 @@ fn defaults_depend_on_the_kind() {
     let facts = |metadata: &Metadata| {
         let tokenizer = load(metadata);
         let facts = tokenizer.facts();
-        (facts.model, facts.add_bos, facts.add_eos, facts.add_space_prefix, tokenizer.adds_bos())
+        (facts.model, facts.add_bos, facts.add_eos, facts.add_space_prefix, tokenizer.bos_to_add().is_some())
     };
     let (no, yes) = (Choice::Default(false), Choice::Default(true));
     assert_eq!(facts(&spm(&[])), ("SentencePiece", yes, no, yes, true));
@@ -78,7 +78,7 @@ fn defaults_depend_on_the_kind() {
     let tokenizer = load(&stated);
     assert_eq!(tokenizer.facts().add_bos, Choice::Stated(false));
     assert_eq!(tokenizer.encode("a", Encode { add_special: true, parse_special: false }), [259, 2]);
-    assert!(tokenizer.adds_eos() && !tokenizer.adds_bos());
+    assert!(tokenizer.eos_to_add().is_some() && !tokenizer.bos_to_add().is_some());
 }
 
 #[test]

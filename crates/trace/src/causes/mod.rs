@@ -75,7 +75,7 @@ pub(crate) struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn name(&self, id: ValueId) -> &str {
-        &self.oracle.graph().value(id).name
+        &self.oracle.graph.value(id).name
     }
 
     fn ids(&self) -> Vec<ValueId> {

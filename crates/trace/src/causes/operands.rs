@@ -78,7 +78,7 @@ fn exchanged(diagnosis: &mut Diagnosis<'_>) {
                 id if id == b => a,
                 id => id,
             });
-            let [a, b] = [a, b].map(|id| &s.oracle.graph().weight(id).name);
+            let [a, b] = [a, b].map(|id| &s.oracle.graph.weight(id).name);
             let text = format!("its weights `{a}` and `{b}` are exchanged");
             diagnosis.try_call("exchanged", Rank::Known, text, &s.call.with_op(op));
         }
@@ -88,7 +88,7 @@ fn exchanged(diagnosis: &mut Diagnosis<'_>) {
 /// Other recorded values in place of an input; or the inputs after the first of another operation of this kind.
 fn other_inputs(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
-    let (graph, ids) = (s.oracle.graph(), s.ids());
+    let (graph, ids) = (s.oracle.graph, s.ids());
     // A later value cannot be an input; a near one is likelier.
     let before: Vec<ValueId> = graph.values().map(|(id, _)| id).filter(|&id| id < s.id).collect();
     let fits = |other: &ValueId| ids.iter().any(|&id| graph.value(id).cols == graph.value(*other).cols);
@@ -121,7 +121,7 @@ fn other_inputs(diagnosis: &mut Diagnosis<'_>) {
 fn other_tokens(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let mut tables = s.call.op.weights().filter(|(_, role)| *role == Role::Table);
-    let Some(most) = tables.next().map(|(id, _)| s.oracle.graph().weight(id).rows as u32 - 1) else { return };
+    let Some(most) = tables.next().map(|(id, _)| s.oracle.graph.weight(id).rows as u32 - 1) else { return };
     for (shift, text) in [(-1, "before"), (1, "after")] {
         let tokens = s.call.tokens.iter().map(|token| token.saturating_add_signed(shift).min(most));
         let call = Call { tokens: tokens.collect(), ..s.call.clone() };
@@ -133,7 +133,7 @@ fn other_tokens(diagnosis: &mut Diagnosis<'_>) {
 /// Each weight: another of its shape, in the other orientation, changed or left out.
 fn weights(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
-    let graph = s.oracle.graph();
+    let graph = s.oracle.graph;
     for (own, role) in s.call.op.weights() {
         let (Ok(weight), name) = (s.oracle.weight(own), &graph.weight(own).name) else { continue };
         for (id, other) in graph.weights().filter(|&(id, _)| id != own && shape(s, id) == shape(s, own)) {
@@ -208,7 +208,7 @@ fn dequantized(weight: &Weight) -> Matrix {
 }
 
 fn shape(s: &Candidate<'_>, id: WeightId) -> [usize; 3] {
-    let weight = s.oracle.graph().weight(id);
+    let weight = s.oracle.graph.weight(id);
     [weight.count, weight.rows, weight.cols]
 }
 

@@ -10,7 +10,7 @@ const DOUBLINGS: f64 = 16.0;
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let own = s.call.op.parameters().unwrap_or_default();
-    for other in s.call.op.variants(s.oracle.graph()) {
+    for other in s.call.op.variants(s.oracle.graph) {
         let text = format!("it is computed with {}, not {own}", other.parameters().unwrap_or_default());
         diagnosis.try_call("wrong-choice", Rank::Known, text, &s.call.with_op(other));
     }

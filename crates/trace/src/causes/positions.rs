@@ -40,7 +40,7 @@ pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
         }
     }
     if let Some((store, _)) = s.call.op.store() {
-        let store = *s.oracle.graph().store(store);
+        let store = *s.oracle.graph.store(store);
         windows(diagnosis, store, first);
         heads(diagnosis, store);
         stored_rows(diagnosis, first);

@@ -128,7 +128,7 @@ fn permuted(diagnosis: &mut Diagnosis<'_>) {
 /// Another recorded value of this shape.
 fn other_value(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
-    let graph = s.oracle.graph();
+    let graph = s.oracle.graph;
     let shape = |id: ValueId| (graph.value(id).rows, graph.value(id).cols);
     let fits = |&id: &ValueId| shape(id) == shape(s.id) && id != s.id && !s.ids().contains(&id);
     let mut others: Vec<ValueId> = graph.values().map(|(id, _)| id).filter(fits).collect();

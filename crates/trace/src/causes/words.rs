@@ -83,7 +83,7 @@ pub(super) fn factor(factor: f64, error: f64, dims: &[usize]) -> String {
 
 /// Columns of a head of the value `id`; `None` when it has no heads.
 pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
-    let graph = oracle.graph();
+    let graph = oracle.graph;
     let of = |id: ValueId| {
         let value = graph.value(id);
         if let Op::Attention { heads, .. } = value.op {
@@ -110,12 +110,12 @@ pub(crate) fn head_dim(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
 
 /// Columns of a head if the operation of `id` treats heads one by one.
 fn by_heads(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
-    let value = oracle.graph().value(id);
+    let value = oracle.graph.value(id);
     if let Op::Rope { rope, .. } = value.op {
         return Some(rope.head_dim);
     }
     if let Op::RmsNorm { weight, .. } = value.op {
-        return Some(oracle.graph().weight(weight).cols).filter(|&cols| cols < value.cols);
+        return Some(oracle.graph.weight(weight).cols).filter(|&cols| cols < value.cols);
     }
     None
 }
