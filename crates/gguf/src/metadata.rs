@@ -53,7 +53,6 @@ impl Metadata {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
         self.entries.iter().map(|(k, v)| (k.as_str(), v))
     }
-
 }
 
 #[expect(missing_docs, reason = "each getter returns the value at `key` as the type that it is named after")]

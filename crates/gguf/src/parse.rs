@@ -157,8 +157,8 @@ fn tensor_list(cursor: &mut Cursor, tensors: usize) -> Result<Vec<Entry>, Fault>
         let at = cursor.offset();
         let nameless = Item::TensorNumber(number, tensors as u64);
         let name = cursor.name("a tensor name").map_err(|at| at.in_item(nameless))?;
-        let (shape, format, start, len) = layout(cursor)
-            .map_err(|error| At { offset: at, ..error }.in_item(Item::Tensor(name.clone())))?;
+        let (shape, format, start, len) =
+            layout(cursor).map_err(|error| At { offset: at, ..error }.in_item(Item::Tensor(name.clone())))?;
         entries.push(Entry { info: Info { name, shape, format, at, range: 0..0 }, start, len });
     }
     let mut names = HashSet::with_capacity(tensors);

@@ -59,9 +59,7 @@ impl Model {
             used.insert(name.as_str());
         }
         match file.tensors().find(|tensor| !used.contains(tensor.name.as_str())) {
-            Some(tensor) => {
-                Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name })
-            }
+            Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),
         }
     }

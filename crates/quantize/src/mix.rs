@@ -130,7 +130,7 @@ pub struct Facts {
 impl Facts {
     /// Models of 70 billion parameters, by llama.cpp's criterion.
     fn is_70b(&self) -> bool {
-        self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name() != "llama")
+        self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name != "llama")
     }
 
     /// Query heads per KV head.

@@ -35,7 +35,8 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
     let digest = oracle.map(|oracle| digest(oracle.file));
     let oracles = [0, 1].map(|side| {
         let (name, meta) = (SIDES[side].to_uppercase(), traces[side].meta());
-        let oracle = Oracle { n_ctx: meta.tokens.len(), ..oracle? };
+        let mut oracle = oracle?;
+        oracle.n_ctx = meta.tokens.len();
         if meta.model_digest.is_none() {
             notes.push(format!(
                 "{name} does not say which model file it comes from: the given one is assumed"

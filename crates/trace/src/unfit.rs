@@ -47,9 +47,8 @@ impl Sides<'_> {
     fn misshapen(&self, value: &Compared) -> Option<First> {
         let shapes = self.traces.map(|trace| trace.value(&value.name));
         let is_wrong = |side: usize| {
-            let expected = self.oracles[side].and_then(|oracle| {
-                id_of(oracle.graph, &value.name).map(|id| oracle.graph.value(id).cols)
-            });
+            let expected = self.oracles[side]
+                .and_then(|oracle| id_of(oracle.graph, &value.name).map(|id| oracle.graph.value(id).cols));
             shapes[side].is_some_and(|shape| {
                 shape.rows < self.positions || expected.is_some_and(|cols| cols != shape.cols)
             })

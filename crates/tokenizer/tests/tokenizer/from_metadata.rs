@@ -78,7 +78,7 @@ fn defaults_depend_on_the_kind() {
     let tokenizer = load(&stated);
     assert_eq!(tokenizer.facts().add_bos, Choice::Stated(false));
     assert_eq!(tokenizer.encode("a", Encode { add_special: true, parse_special: false }), [259, 2]);
-    assert!(tokenizer.eos_to_add().is_some() && !tokenizer.bos_to_add().is_some());
+    assert!(tokenizer.eos_to_add().is_some() && tokenizer.bos_to_add().is_none());
 }
 
 #[test]
