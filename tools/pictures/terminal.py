@@ -26,7 +26,7 @@ import pyte
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 
-COLUMNS, CHARACTER, LINE, MARGIN = 100, 8.4, 19, 14
+CHARACTER, LINE, MARGIN = 8.4, 19, 14
 BACKGROUND, FOREGROUND = "#16181d", "#d7dae0"
 COLOURS = {
     "black": "#5c6370",
@@ -46,14 +46,14 @@ MISTAKE = "rope-halves.patch"
 class Session:
     """A program in a pseudo-terminal and what its screen shows."""
 
-    def __init__(self, command: list[str], rows: int) -> None:
-        self.screen = pyte.Screen(COLUMNS, rows)
+    def __init__(self, command: list[str], rows: int, columns: int = 100) -> None:
+        self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             environment = {**os.environ, "TERM": "xterm-256color", "HOME": tempfile.mkdtemp()}
             os.execvpe(command[0], command, environment)
-        ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
+        ioctl(self.terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def read(self, quiet: float = 1.5, limit: float = 600) -> None:
         """Reads until nothing has come for `quiet` seconds or the program has ended."""
@@ -93,11 +93,11 @@ def runs(line: dict, columns: int):
         yield start, text, *style
 
 
-def svg(screen: pyte.Screen, title: str) -> str:
-    """The lines of a screen that are not empty, as a picture."""
-    used = [number for number, line in enumerate(screen.display) if line.strip()]
+def svg(screen: pyte.Screen, title: str, rows: int) -> str:
+    """The lines of a screen that are not empty, up to `rows`, as a picture."""
+    used = [number for number, line in enumerate(screen.display[:rows]) if line.strip()]
     rows = used[-1] + 1 if used else 1
-    width, height = COLUMNS * CHARACTER + 2 * MARGIN, rows * LINE + 2 * MARGIN
+    width, height = screen.columns * CHARACTER + 2 * MARGIN, rows * LINE + 2 * MARGIN
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
         f'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" font-size="14">',
@@ -106,7 +106,7 @@ def svg(screen: pyte.Screen, title: str) -> str:
     ]
     for row in range(rows):
         y = MARGIN + row * LINE + 14
-        for column, text, colour, bold in runs(screen.buffer[row], COLUMNS):
+        for column, text, colour, bold in runs(screen.buffer[row], screen.columns):
             shown = text.rstrip()
             if not shown:
                 continue
@@ -119,9 +119,9 @@ def svg(screen: pyte.Screen, title: str) -> str:
     return "\n".join(out)
 
 
-def write(name: str, screen: pyte.Screen, title: str) -> None:
+def write(name: str, screen: pyte.Screen, title: str, rows: int = 1000) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
-    (PICTURES / name).write_text(svg(screen, title))
+    (PICTURES / name).write_text(svg(screen, title, rows))
     print(f"docs/pictures/{name}", file=sys.stderr)
 
 
@@ -160,10 +160,11 @@ def compare(program: Path) -> None:
         record = [str(faulty), "trace", "-p", "Hello", "-o", str(trace), "--backend", "cpu"]
         subprocess.run(record, check=True, stdout=subprocess.DEVNULL)
         os.chdir(folder)
-        session = Session([str(program), "compare", trace.name, "-p", "Hello", "--b", "reference"], 60)
-        prompt_line(session.screen, "rustorch compare mine.safetensors -p Hello --b reference")
+        command = ["compare", trace.name, "--b", "reference"]
+        session = Session([str(program), *command], 200, 128)
+        prompt_line(session.screen, f"rustorch {' '.join(command)}")
         session.read(quiet=10)
-        write("compare.svg", session.screen, "compare names the first wrong value and its likely cause")
+        write("compare.svg", session.screen, "compare names the first wrong value and its likely cause", 20)
         session.close()
 
 
