@@ -22,7 +22,7 @@ pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// GGUF file, or its name in ~/.rustorch/models [default: the embedded demo model]
-    #[arg(short, long, value_name = "FILE", env = "RUSTORCH_MODEL")]
+    #[arg(short, long, value_name = "FILE", env)]
     pub(crate) model: Option<PathBuf>,
 }
 
@@ -34,11 +34,10 @@ pub(crate) struct EngineArgs {
     #[command(flatten)]
     pub(crate) context: ContextArgs,
     /// Print a table of every value of each step to stderr; RUSTORCH_DEBUG=1 implies -v
-    #[arg(long, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    #[arg(long, env, value_parser = FalseyValueParser::new())]
     pub(crate) debug: bool,
 }
 
-/// The default of `--batch-size`.
 pub(crate) const BATCH_SIZE: NonZero<usize> =
     NonZero::new(engine::DEFAULT_N_BATCH).expect("no step is empty");
 
@@ -47,14 +46,14 @@ pub(crate) const BATCH_SIZE: NonZero<usize> =
 pub(crate) struct BackendArgs {
     /// Backend: auto is a GPU or else the CPU, hybrid-f32 both without quantised activations, reference slow and
     /// exact
-    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
     pub(crate) backend: BackendName,
     #[command(flatten)]
     pub(crate) gpu: GpuArgs,
     #[command(flatten)]
     pub(crate) cpu: CpuArgs,
     /// Maximum number of prompt tokens per step
-    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env)]
     #[arg(aliases = ["ub", "ubatch-size"], value_parser = from_1_to::<65536>)]
     pub(crate) batch_size: NonZero<usize>,
 }
@@ -64,20 +63,20 @@ pub(crate) struct GpuArgs {
     /// Layers on GPUs, the last ones with the output: a number, all, or auto for as many as fit in memory
     /// [short: -ngl]
     #[arg(long, aliases = ["ngl", "n-gpu-layers"], value_name = "N", default_value = "auto")]
-    #[arg(env = "RUSTORCH_GPU_LAYERS", value_parser = gpu_layers)]
+    #[arg(env, value_parser = gpu_layers)]
     pub(crate) gpu_layers: Layers,
     /// Memory limit per GPU, such as 2GiB; exceeding it is an error [default: the free memory]
-    #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
+    #[arg(long, value_name = "SIZE", env)]
     pub(crate) gpu_memory: Option<Size>,
 }
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct CpuArgs {
     /// CPU threads [default: as many as the system suggests]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
     /// Instruction set of the CPU kernels [default: the best available]
-    #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, hide_short_help = true)]
+    #[arg(long, value_name = "NAME", env, value_parser = isa, hide_short_help = true)]
     pub(crate) isa: Option<Isa>,
     #[command(flatten)]
     pub(crate) weights: WeightsArgs,
@@ -87,15 +86,14 @@ pub(crate) struct CpuArgs {
 pub(crate) struct WeightsArgs {
     /// Memory limit on the CPU besides the model file, such as 8GiB; exceeding it is an error [default: the
     /// available memory]
-    #[arg(long, value_name = "SIZE", env = "RUSTORCH_MEMORY")]
+    #[arg(long, value_name = "SIZE", env)]
     pub(crate) memory: Option<Size>,
     /// Use weights from the file instead of copies packed for the CPU kernels: half the memory, the same answers,
     /// slower
-    #[arg(long, env = "RUSTORCH_NO_REPACK", value_parser = FalseyValueParser::new())]
+    #[arg(long, env, value_parser = FalseyValueParser::new())]
     pub(crate) no_repack: bool,
 }
 
-/// An available instruction set.
 pub(crate) fn isa(name: &str) -> Result<Isa, String> {
     let here = Isa::ALL.into_iter().filter(|isa| isa.is_available());
     here.clone().find(|isa| isa.name() == name).ok_or_else(|| {
@@ -111,7 +109,7 @@ pub(crate) fn isa(name: &str) -> Result<Isa, String> {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ContextArgs {
     /// Context in tokens, prompt and answer together; 0 is the training context [default: that, up to 4096]
-    #[arg(short, long, value_name = "CTX", env = "RUSTORCH_CTX_SIZE", value_parser = n_ctx)]
+    #[arg(short, long, value_name = "CTX", env, value_parser = n_ctx)]
     pub(crate) ctx_size: Option<usize>,
     #[command(flatten)]
     pub(crate) cache: CacheArgs,
@@ -121,8 +119,7 @@ pub(crate) struct ContextArgs {
 pub(crate) struct CacheArgs {
     /// Format of the KV cache: f16 takes half the memory; the reference backend always uses f32
     #[arg(long, value_enum, value_name = "TYPE", default_value_t = CacheType::F16)]
-    #[arg(aliases = ["cache-type-k", "cache-type-v", "ctk", "ctv"])]
-    #[arg(env = "RUSTORCH_CACHE_TYPE")]
+    #[arg(aliases = ["cache-type-k", "cache-type-v", "ctk", "ctv"], env)]
     pub(crate) cache_type: CacheType,
 }
 
@@ -155,7 +152,7 @@ pub(crate) struct AnswerArgs {
 pub(crate) struct LengthArgs {
     /// Maximum number of tokens to generate; -1 is no limit
     #[arg(short = 'n', long, aliases = ["n-predict", "predict"], value_name = "N", default_value_t = -1)]
-    #[arg(value_parser = max_tokens, env = "RUSTORCH_MAX_TOKENS")]
+    #[arg(value_parser = max_tokens, env)]
     pub(crate) max_tokens: i64,
     /// Stop before this text; may be repeated
     #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
@@ -170,12 +167,10 @@ pub(crate) struct LengthArgs {
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct TemplateArgs {
     /// System message for the chat template [short: -sys]
-    #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true)]
-    #[arg(env = "RUSTORCH_SYSTEM")]
+    #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true, env)]
     pub(crate) system: Option<String>,
     /// Use the text without chat template and system message; '' is BOS alone
-    #[arg(long, aliases = ["no-cnv", "no-conversation"])]
-    #[arg(env = "RUSTORCH_RAW", value_parser = FalseyValueParser::new())]
+    #[arg(long, aliases = ["no-cnv", "no-conversation"], env, value_parser = FalseyValueParser::new())]
     pub(crate) raw: bool,
     #[arg(short, long, help = format!("{ESCAPES} in -p and --system"))]
     pub(crate) escape: bool,

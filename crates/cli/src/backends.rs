@@ -13,7 +13,6 @@ use crate::output;
 use crate::registry::{BackendName, LEFT_OUT, registry};
 use crate::values::Size;
 
-/// The GPU backends of this build.
 pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
     registry().backends().filter(|name| BackendName::Named(name).is_graphics())
 }
@@ -63,7 +62,6 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
     Ok(found)
 }
 
-/// The devices that backend `auto` uses.
 pub(crate) fn taken_by_auto(devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
     chosen(devices, false)
 }

@@ -29,14 +29,13 @@ Most options can also be set by variables (RUSTORCH_MODEL, RUSTORCH_TOP_K, ...) 
 ~/.config/rustorch/config.toml (model = \"...\", top-k = 20). Flags override variables, variables
 override the file. Models without a path are also looked up in ~/.rustorch/models/.";
 
-/// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "rustorch", version, about = ABOUT, after_help = EXAMPLES)]
 #[command(propagate_version = true, args_override_self = true)]
 #[command(override_usage = "rustorch [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
     /// Print progress and timings to stderr
-    #[arg(short, long, global = true, env = "RUSTORCH_DEBUG", value_parser = FalseyValueParser::new())]
+    #[arg(short, long, global = true, env = "DEBUG", value_parser = FalseyValueParser::new())]
     pub(crate) verbose: bool,
     /// Use colours; auto is on a terminal
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
@@ -94,7 +93,16 @@ pub(crate) enum Command {
 
 /// The command line, with the options of llama.cpp that change nothing.
 pub(crate) fn all() -> clap::Command {
-    llama_cpp::accept(Cli::command())
+    llama_cpp::accept(name_variables(Cli::command()))
+}
+
+/// Prefixes variables with `RUSTORCH_`; clap names them after the options.
+fn name_variables(command: clap::Command) -> clap::Command {
+    let prefix = |arg: Arg| match arg.get_env().map(|name| format!("RUSTORCH_{}", name.display())) {
+        Some(name) => arg.env(name),
+        None => arg,
+    };
+    command.mut_args(prefix).mut_subcommands(name_variables)
 }
 
 /// Reads command line, variables and configuration file. Exits after help and after an invalid command line; help is
@@ -150,7 +158,7 @@ mod tests {
 
     #[test]
     fn variables_are_named_as_the_options() {
-        for command in Cli::command().get_subcommands() {
+        for command in all().get_subcommands() {
             for arg in command.get_arguments().filter(|arg| arg.get_env().is_some()) {
                 let long = arg.get_long().unwrap_or_default().to_uppercase().replace('-', "_");
                 let expected = format!("RUSTORCH_{long}");

@@ -24,10 +24,8 @@ use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
 use crate::{files, load, output};
 
-/// The exit code if the runs differ.
+// Exit codes.
 const DIFFER: u8 = 1;
-
-/// The exit code if they cannot be compared.
 const TROUBLE: u8 = 2;
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +64,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     cache: CacheArgs,
     /// Maximum number of tokens per step of a side that is computed now
-    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env)]
     #[arg(value_parser = from_1_to::<65536>)]
     batch_size: NonZero<usize>,
     /// Write a self-contained page with a chart and the table
@@ -175,7 +173,6 @@ fn tokens(args: &Args, sides: &[Side<'_>; 2], file: Option<&Gguf>) -> anyhow::Re
     }
 }
 
-/// Records all values on a backend.
 fn record(
     args: &Args,
     file: &Gguf,
@@ -197,7 +194,6 @@ fn of_embedded(args: &Args) -> anyhow::Result<Option<Gguf>> {
     Ok(Some(embedded).filter(|file| trace.meta().model_digest.as_ref() == Some(&trace::digest(file))))
 }
 
-/// Refuses a model other than that of the trace.
 fn check_model(file: &Gguf, trace: &Trace) -> anyhow::Result<()> {
     let Some(recorded) = &trace.meta().model_digest else { return Ok(()) };
     if trace::digest(file) != *recorded {

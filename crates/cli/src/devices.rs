@@ -27,7 +27,6 @@ pub(crate) struct Args {
 struct Device {
     backend: &'static str,
     device: String,
-    /// Whether backend `auto` uses it.
     auto: bool,
     /// Bytes of device memory, as far as the driver reports.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -8,16 +8,12 @@ use outfile::Target;
 use crate::interrupt;
 use crate::output::Usage;
 
-/// The files of a model.
 pub(crate) fn of(model: &Gguf) -> Vec<&Path> {
     model.files().map(|(file, _)| Path::new(file)).collect()
 }
 
 /// Checks the name `path`, the value of `option`, for a `what`; `is_one` says whether an existing file is one. The files
 /// `read` are refused under any name. From here on, a signal leaves no temporary file behind.
-///
-/// # Errors
-/// If there is something that must not be replaced.
 pub(crate) fn target(
     option: &str,
     path: &Path,
@@ -38,7 +34,6 @@ pub(crate) fn target(
     Ok(Target::new(path, what, is_one)?)
 }
 
-/// Whether a file begins with `magic`.
 pub(crate) fn begins_with(path: &Path, magic: &[u8]) -> bool {
     use std::io::Read;
     let mut head = vec![0; magic.len()];

@@ -62,7 +62,6 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
     output::show(bar, "prefill {bar:30} {pos}/{len} tokens")
 }
 
-/// Applies the options to `chat`.
 pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
     let AnswerArgs { length, sampling } = args;
     // -1 is no limit.
@@ -71,14 +70,12 @@ pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
     chat.sampling = sampling.sampling();
 }
 
-/// Notes that the system message is ignored without a template.
 pub(crate) fn say_system_is_unused(args: &TemplateArgs) {
     if args.system.is_some() {
         note(format_args!("the system message is not used: the text is used as it is"));
     }
 }
 
-/// The cost of a request on one line.
 pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     let part = |tokens: usize, time: Duration, rate: Option<f64>| {
         let rate = rate.map_or(String::new(), |rate| format!(", {rate:.1} tokens/s"));
@@ -93,7 +90,6 @@ pub(crate) fn summary(usage: &Usage, reason: &StopReason) -> String {
     format!("prompt: {prefill}{reused}; answer: {decode}; ended by {reason}; seed {}", usage.seed)
 }
 
-/// Notes how a template without system messages is used.
 pub(crate) fn note_merged_system() {
     note(format_args!("the chat template has no system messages: the text precedes the first user message"));
 }

@@ -19,7 +19,6 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
-/// Installs the signal handler once.
 pub(crate) fn install() -> anyhow::Result<()> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     if INSTALLED.set(()).is_err() {
@@ -67,7 +66,6 @@ impl Answering {
         Answering(())
     }
 
-    /// Whether Ctrl-C was pressed.
     pub(crate) fn is_to_stop(&self) -> bool {
         matches!(*lock(&STATE), State::Stopping)
     }

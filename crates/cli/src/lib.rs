@@ -9,7 +9,6 @@ mod chat;
 mod command;
 mod compare;
 mod completions;
-mod debug;
 mod devices;
 mod files;
 mod folders;

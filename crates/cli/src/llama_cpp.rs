@@ -19,44 +19,28 @@ use Value::{Anything, Nothing, Switch};
 /// Values of options that may also have none.
 pub(crate) const SWITCH: [&str; 7] = ["on", "off", "auto", "1", "0", "true", "false"];
 
-/// Options that change nothing: names, value, and an explanation unless the effect is the same.
+/// Switches whose effect is the same: names, separated by commas.
+const SILENT: &str = "conversation,cnv single-turn,st jinja mmap no-mmap interactive,interactive-first,if,i \
+    no-display-prompt warmup no-warmup simple-io no-escape context-shift no-context-shift log-disable \
+    log-prefix log-timestamps perf no-perf cont-batching,cb kv-unified,kvu offline";
+
+/// Other options that change nothing: names, value, and an explanation unless the effect is the same.
 const HARMLESS: &[(&[&str], Value, &str)] = &[
-    (&["conversation", "cnv"], Nothing, ""),
-    (&["single-turn", "st"], Nothing, ""),
     (&["flash-attn", "fa"], Switch, ""),
-    (&["jinja"], Nothing, ""),
     (&["no-jinja"], Nothing, "chat templates are always Jinja"),
-    (&["mmap"], Nothing, ""),
-    (&["no-mmap"], Nothing, ""),
     (&["mlock"], Nothing, "memory is not locked; the system may swap it out"),
-    (&["interactive", "interactive-first", "if", "i"], Nothing, ""),
     (&["multiline-input", "mli"], Nothing, "Alt-Enter starts a new line"),
     (&["display-prompt"], Nothing, "the prompt is not printed"),
-    (&["no-display-prompt"], Nothing, ""),
     (&["verbose-prompt"], Nothing, "`rustorch tokenize` shows the tokens of a text"),
-    (&["warmup"], Nothing, ""),
-    (&["no-warmup"], Nothing, ""),
-    (&["simple-io"], Nothing, ""),
-    (&["no-escape"], Nothing, ""),
-    (&["context-shift"], Nothing, ""),
-    (&["no-context-shift"], Nothing, ""),
     (&["keep"], Anything, "the system message is always kept"),
-    (&["log-disable"], Nothing, ""),
     (&["log-colors"], Switch, ""),
-    (&["log-prefix"], Nothing, ""),
-    (&["log-timestamps"], Nothing, ""),
     (&["log-verbosity", "verbosity", "lv"], Anything, "-v prints more"),
     (&["log-file"], Anything, "no log is written; -v prints more to stderr"),
-    (&["perf"], Nothing, ""),
-    (&["no-perf"], Nothing, ""),
     (&["threads-batch", "tb"], Anything, "-t also applies to prompts"),
     (&["numa"], Anything, "the system places threads"),
     (&["prio", "prio-batch"], Anything, "threads keep their default priority"),
     (&["poll", "poll-batch"], Anything, ""),
-    (&["cont-batching", "cb"], Nothing, ""),
-    (&["kv-unified", "kvu"], Nothing, ""),
     (&["check-tensors"], Nothing, "`rustorch verify` checks a model"),
-    (&["offline"], Nothing, ""),
 ];
 
 /// Options without a counterpart, and the alternative.
@@ -81,7 +65,9 @@ pub(crate) fn accept(command: Command) -> Command {
 }
 
 fn add(command: Command) -> Command {
-    HARMLESS.iter().fold(command, |command, &(names, value, _)| {
+    let silent = SILENT.split(' ').map(|names| (names.split(',').collect(), Nothing));
+    let explained = HARMLESS.iter().map(|&(names, value, _)| (names.to_vec(), value));
+    silent.chain(explained).fold(command, |command, (names, value): (Vec<&'static str>, Value)| {
         let own = command.get_arguments().any(|arg| arg.get_long() == Some(names[0]));
         let (letters, words): (Vec<&str>, Vec<&str>) = names[1..].iter().partition(|name| name.len() == 1);
         let arg = Arg::new(names[0]).long(names[0]).aliases(words).hide(true);
@@ -95,7 +81,6 @@ fn add(command: Command) -> Command {
     })
 }
 
-/// Notes options that change nothing.
 pub(crate) fn explain(matches: &ArgMatches) {
     let Some((_, given)) = matches.subcommand() else { return };
     for &(names, _, why) in HARMLESS.iter().filter(|(_, _, why)| !why.is_empty()) {

@@ -14,7 +14,7 @@ use tokenizer::{Encode, Tokenizer};
 use crate::args::{ContextArgs, EngineArgs, ModelArgs};
 use crate::output::size;
 use crate::placement::{self, BackendChoice, Placement, Read};
-use crate::{debug, folders, output};
+use crate::{folders, output};
 
 /// Opens the model file, by default the embedded one.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
@@ -52,7 +52,6 @@ pub(crate) fn threads(requested: Option<NonZero<usize>>) -> NonZero<usize> {
     requested.or(std::thread::available_parallelism().ok()).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// The file's tokenizer.
 pub(crate) fn tokenizer(file: &Gguf) -> anyhow::Result<Tokenizer> {
     Tokenizer::from_metadata(file.metadata()).with_context(|| format!("{}: no usable tokenizer", file.file()))
 }
@@ -64,14 +63,12 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
     Ok(tokenizer.with_bos(tokenizer.encode(prompt, text)))
 }
 
-/// Opens the model and introduces it.
 pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
     let file = file(args)?;
     introduce(args, &file);
     Ok(Model::new(file)?)
 }
 
-/// Loads `model` on its backend.
 pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {
     let options = Options {
         n_batch: args.backend.batch_size.get(),
@@ -86,7 +83,7 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     let engine = placement.with(|backend, placement| {
         let mut engine = Engine::new(model.clone(), backend, options)?;
         if read.values {
-            debug::show_steps(&mut engine)?;
+            show_steps(&mut engine)?;
         }
         if read.logits != LogitRows::Last {
             engine.prepare_logits()?;
@@ -104,7 +101,24 @@ pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> 
     Ok(engine)
 }
 
-/// Memory of a model, in words.
+/// Prints a table of all values to stderr after each step of `engine`.
+fn show_steps(engine: &mut Engine) -> anyhow::Result<()> {
+    let model = engine.model().clone();
+    let names: Vec<&str> = model.graph().values().map(|(_, value)| &*value.name).collect();
+    let shown = model.clone();
+    engine.tap(&names, move |step, program| {
+        let rows = step.rows().zip(step.tokens());
+        let rows: Vec<String> = rows.map(|((_, position), token)| format!("{token}@{position}")).collect();
+        let values = shown.graph().values().filter_map(|(_, value)| {
+            let data = program.read(&value.name).ok()?;
+            Some(trace::Summary::of(&value.name, value.cols, data))
+        });
+        let table = trace::table(&values.collect::<Vec<_>>());
+        output::note(format_args!("step of {} (token@position)\n{table}", rows.join(" ")));
+    })?;
+    Ok(())
+}
+
 pub(crate) fn in_words(memory: &Memory) -> String {
     let mut weights = format!(
         "weights take {} in the file and {} of copies",

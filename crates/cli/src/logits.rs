@@ -15,7 +15,6 @@ use crate::args::{EngineArgs, ModelArgs};
 use crate::sequence::SequenceArgs;
 use crate::{files, load, npy, output};
 
-/// Number of tokens to print.
 const TOP: usize = 10;
 
 #[derive(Debug, clap::Args)]

@@ -84,7 +84,6 @@ fn name_variable(error: &mut Error, command: &Command) {
     }
 }
 
-/// Whether the command takes a text.
 fn takes_text(command: &Command, args: &[OsString]) -> bool {
     let named = args.get(1).and_then(|name| command.find_subcommand(name));
     let has_prompt = args.iter().any(|arg| arg == "-p" || arg == "--prompt");
@@ -103,7 +102,6 @@ fn string(error: &Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// Whether `option` is among the missing arguments.
 fn lacks(error: &Error, option: &str) -> bool {
     let missing = error.get(ContextKind::InvalidArg);
     matches!(missing, Some(ContextValue::Strings(all)) if all.iter().any(|usage| usage.contains(option)))

@@ -141,7 +141,6 @@ impl TextOut {
         TextOut { stdout: io::stdout().lock(), terminal: io::stdout().is_terminal(), at_line_start: true }
     }
 
-    /// Writes and flushes `text`.
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {
         let Some(last) = text.chars().last() else { return Ok(()) };
         self.at_line_start = last == '\n';
@@ -153,7 +152,6 @@ impl TextOut {
         self.stdout.flush()
     }
 
-    /// Ends an open line.
     pub(crate) fn end_line(&mut self) -> io::Result<()> {
         if self.at_line_start { Ok(()) } else { self.push("\n") }
     }
@@ -190,7 +188,6 @@ pub(crate) fn show(bar: ProgressBar, template: &str) -> ProgressBar {
     bar
 }
 
-/// Changes the template of `bar`.
 pub(crate) fn restyle(bar: &ProgressBar, template: &str) {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

@@ -17,7 +17,6 @@ pub(crate) struct BackendChoice {
     pub(crate) name: BackendName,
     pub(crate) gpu: GpuArgs,
     pub(crate) cpu: CpuArgs,
-    /// Whether a GPU times its kernels.
     pub(crate) is_timed: bool,
 }
 
@@ -37,9 +36,6 @@ impl BackendChoice {
     }
 
     /// The devices. If all layers are for the CPU, no GPU driver is queried.
-    ///
-    /// # Errors
-    /// If a named device does not exist.
     pub(crate) fn deployment(self) -> anyhow::Result<Deployment> {
         let (of_host, requested) = (self.options(), self.gpu.gpu_layers);
         let options = OpenOptions { memory: self.gpu.gpu_memory.map(|Size(bytes)| bytes), ..of_host };
@@ -68,9 +64,6 @@ impl Read {
 }
 
 /// Calls `with` with the workload of an engine with these options.
-///
-/// # Errors
-/// If an option is invalid, and those of `with`.
 pub(crate) fn of_engine<T>(
     model: &Model,
     options: &Options,
@@ -95,15 +88,12 @@ pub(crate) fn of_engine<T>(
     })
 }
 
-/// The devices of a model's layers.
 pub(crate) struct Placement {
     name: BackendName,
     deployed: Deployed,
 }
 
 impl Placement {
-    /// # Errors
-    /// If a named device does not exist, or lacks memory for the requested layers.
     pub(crate) fn new(choice: BackendChoice, workload: &Workload<'_>) -> anyhow::Result<Placement> {
         let deployment = choice.deployment()?;
         let (requested, is_auto) = (deployment.requested, choice.name == BackendName::Auto);
@@ -132,9 +122,6 @@ impl Placement {
 
     /// Opens the backend and calls `put`, which loads the model. If memory runs out, GPUs get fewer layers, unless the user has
     /// chosen the number.
-    ///
-    /// # Errors
-    /// Those of `put`, and if a device cannot be opened.
     pub(crate) fn with<T>(
         mut self,
         mut put: impl FnMut(Box<dyn Backend>, &Placement) -> anyhow::Result<T>,
@@ -156,7 +143,6 @@ impl Placement {
         }
     }
 
-    /// Layers on GPUs.
     pub(crate) fn on_gpu(&self) -> usize {
         self.deployed.placement().on_devices()
     }

@@ -51,7 +51,6 @@ impl BackendName {
         matches!(self, BackendName::Named(name) if !registry().is_host(name))
     }
 
-    /// All names.
     pub(crate) fn all() -> impl Iterator<Item = &'static str> {
         BackendName::value_variants().iter().map(|name| name.name())
     }

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use backend::host_memory;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
@@ -76,7 +75,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
     out.end_line()?;
     if args.json {
-        output::json(&Answer::new(engine.model().file().file(), &prompt, &outcome))?;
+        output::json(&answer(engine.model().file().file(), &prompt, &outcome))?;
     }
     if let Some(n_ctx) = full {
         output::note(format_args!("the context of {n_ctx} tokens is full; -c N makes it larger"));
@@ -191,54 +190,37 @@ pub(crate) fn without_newline(mut text: String) -> String {
     text
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    model: &'a str,
-    prompt_ids: &'a [u32],
-    ids: &'a [u32],
-    text: &'a str,
-    stop_reason: &'static str,
-    /// The end-of-generation token or stop token.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_id: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_string: Option<&'a str>,
-    seed: u32,
-    usage: Value,
-    timings: Value,
-}
-
-impl<'a> Answer<'a> {
-    fn new(model: &'a str, prompt_ids: &'a [u32], outcome: &'a Outcome) -> Answer<'a> {
-        let Outcome { ids, text, reason, usage } = outcome;
-        let (stop_reason, stop_id, stop_string) = match reason {
-            StopReason::Eog(id) => ("end_of_generation", Some(*id), None),
-            StopReason::StopId(id) => ("stop_id", Some(*id), None),
-            StopReason::StopString(text) => ("stop_string", None, Some(text.as_str())),
-            StopReason::MaxTokens => ("max_tokens", None, None),
-            StopReason::Cancelled => ("interrupted", None, None),
-            StopReason::ContextFull => ("context_full", None, None),
-        };
-        Answer {
-            model,
-            prompt_ids,
-            ids,
-            text,
-            stop_reason,
-            stop_id,
-            stop_string,
-            seed: usage.seed,
-            usage: json!({
-                "prompt_tokens": usage.prompt_tokens,
-                "reused_tokens": usage.reused_tokens,
-                "generated_tokens": usage.generated_tokens,
-            }),
-            timings: json!({
-                "prefill_seconds": usage.prefill.as_secs_f64(),
-                "decode_seconds": usage.decode.as_secs_f64(),
-                "prefill_tokens_per_second": usage.prefill_rate(),
-                "decode_tokens_per_second": usage.decode_rate(),
-            }),
-        }
+fn answer(model: &str, prompt_ids: &[u32], outcome: &Outcome) -> Value {
+    let Outcome { ids, text, reason, usage } = outcome;
+    let (stop_reason, stop) = match reason {
+        StopReason::Eog(id) => ("end_of_generation", Some(("stop_id", json!(id)))),
+        StopReason::StopId(id) => ("stop_id", Some(("stop_id", json!(id)))),
+        StopReason::StopString(text) => ("stop_string", Some(("stop_string", json!(text)))),
+        StopReason::MaxTokens => ("max_tokens", None),
+        StopReason::Cancelled => ("interrupted", None),
+        StopReason::ContextFull => ("context_full", None),
+    };
+    let mut answer = json!({
+        "model": model,
+        "prompt_ids": prompt_ids,
+        "ids": ids,
+        "text": text,
+        "stop_reason": stop_reason,
+        "seed": usage.seed,
+        "usage": {
+            "prompt_tokens": usage.prompt_tokens,
+            "reused_tokens": usage.reused_tokens,
+            "generated_tokens": usage.generated_tokens,
+        },
+        "timings": {
+            "prefill_seconds": usage.prefill.as_secs_f64(),
+            "decode_seconds": usage.decode.as_secs_f64(),
+            "prefill_tokens_per_second": usage.prefill_rate(),
+            "decode_tokens_per_second": usage.decode_rate(),
+        },
+    });
+    if let Some((name, value)) = stop {
+        answer[name] = value;
     }
+    answer
 }

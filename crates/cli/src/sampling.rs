@@ -2,105 +2,87 @@
 
 use std::str::FromStr;
 
-use clap::builder::RangedI64ValueParser;
+use clap::value_parser;
 use engine::{Dry, DynamicTemperature, Mirostat, MirostatVersion, SamplerKind, Sampling, Xtc};
 
-use crate::values::{factor, finite, from_1, logit_bias, penalty, positive, probability, unescape};
+use crate::values::{finite, logit_bias, unescape, within};
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
     /// 0 always takes the most probable token; higher is more random [short: --temp]
-    #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env = "RUSTORCH_TEMPERATURE")]
-    #[arg(value_parser = finite)]
+    #[arg(long, alias = "temp", value_name = "T", default_value_t = 0.8, env, value_parser = finite)]
     pub(crate) temperature: f32,
     /// Keep the K most probable tokens; 0 keeps all
-    #[arg(long, value_name = "K", default_value_t = 40, env = "RUSTORCH_TOP_K")]
+    #[arg(long, value_name = "K", default_value_t = 40, env)]
     pub(crate) top_k: i64,
     /// Keep the most probable tokens up to probability P; 1 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.95, env = "RUSTORCH_TOP_P")]
-    #[arg(value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.95, env, value_parser = within(0.0..=1.0))]
     pub(crate) top_p: f32,
     /// Keep tokens at least P times as probable as the best; 0 keeps all
-    #[arg(long, value_name = "P", default_value_t = 0.05, env = "RUSTORCH_MIN_P")]
-    #[arg(value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.05, env, value_parser = within(0.0..=1.0))]
     pub(crate) min_p: f32,
     /// Keep the tokens nearest to the entropy up to probability P; 1 keeps all
-    #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env = "RUSTORCH_TYPICAL_P")]
-    #[arg(value_parser = probability)]
+    #[arg(long, alias = "typical", value_name = "P", default_value_t = 1.0, env)]
+    #[arg(value_parser = within(0.0..=1.0))]
     pub(crate) typical_p: f32,
     /// Penalty for tokens that have occurred; 1 is off
-    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_REPEAT_PENALTY")]
-    #[arg(value_parser = factor)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, env, value_parser = within(1e-6..=1e6))]
     pub(crate) repeat_penalty: f32,
     /// Penalty for each time that a token has occurred; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_FREQUENCY_PENALTY")]
-    #[arg(value_parser = penalty)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, env, value_parser = within(-1e6..=1e6))]
     pub(crate) frequency_penalty: f32,
     /// Penalty for a token that has occurred at all; 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_PRESENCE_PENALTY")]
-    #[arg(value_parser = penalty)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, env, value_parser = within(-1e6..=1e6))]
     pub(crate) presence_penalty: f32,
     /// Number of last tokens that the penalties consider; -1 is all, 0 none
-    #[arg(long, value_name = "N", default_value_t = 64, env = "RUSTORCH_REPEAT_LAST_N")]
-    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    #[arg(long, value_name = "N", default_value_t = 64, env, value_parser = value_parser!(i64).range(-1..))]
     pub(crate) repeat_last_n: i64,
     /// Add to a token's logit, such as 15043+1 or 15043-inf; may be repeated
     #[arg(short = 'l', long, value_name = "ID+BIAS", value_parser = logit_bias)]
     pub(crate) logit_bias: Vec<(u32, f32)>,
     /// Seed of the random numbers; -1 is random
-    #[arg(short, long, value_name = "SEED", default_value_t = -1, env = "RUSTORCH_SEED")]
-    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..=i64::from(u32::MAX)))]
+    #[arg(short, long, value_name = "SEED", default_value_t = -1, env)]
+    #[arg(value_parser = value_parser!(i64).range(-1..=i64::from(u32::MAX)))]
     pub(crate) seed: i64,
     /// Keep tokens whose logit is at most N standard deviations below the largest; 0 or less keeps all
-    #[arg(long, alias = "top-n-sigma", value_name = "N", default_value_t = -1.0, env = "RUSTORCH_TOP_NSIGMA")]
-    #[arg(value_parser = finite)]
+    #[arg(long, alias = "top-n-sigma", value_name = "N", default_value_t = -1.0, env, value_parser = finite)]
     pub(crate) top_nsigma: f32,
     /// Probability of excluding top choices (XTC); 0 is off
-    #[arg(long, value_name = "P", default_value_t = 0.0, env = "RUSTORCH_XTC_PROBABILITY")]
-    #[arg(value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.0, env, value_parser = within(0.0..=1.0))]
     pub(crate) xtc_probability: f32,
     /// Minimum probability of a top choice (XTC); above 0.5 is off
-    #[arg(long, value_name = "P", default_value_t = 0.1, env = "RUSTORCH_XTC_THRESHOLD")]
-    #[arg(value_parser = probability)]
+    #[arg(long, value_name = "P", default_value_t = 0.1, env, value_parser = within(0.0..=1.0))]
     pub(crate) xtc_threshold: f32,
     /// Penalise tokens that extend a repeated sequence (DRY); 0 is off
-    #[arg(long, value_name = "X", default_value_t = 0.0, env = "RUSTORCH_DRY_MULTIPLIER")]
-    #[arg(value_parser = positive)]
+    #[arg(long, value_name = "X", default_value_t = 0.0, env, value_parser = within(0.0..=1e6))]
     pub(crate) dry_multiplier: f32,
     /// Growth of the DRY penalty per repeated token
-    #[arg(long, value_name = "X", default_value_t = 1.75, env = "RUSTORCH_DRY_BASE")]
-    #[arg(value_parser = from_1)]
+    #[arg(long, value_name = "X", default_value_t = 1.75, env, value_parser = within(1.0..=1e6))]
     pub(crate) dry_base: f32,
     /// Repeated tokens without a DRY penalty
-    #[arg(long, value_name = "N", default_value_t = 2, env = "RUSTORCH_DRY_ALLOWED_LENGTH")]
+    #[arg(long, value_name = "N", default_value_t = 2, env)]
     pub(crate) dry_allowed_length: usize,
     /// Number of last tokens that DRY considers; -1 is all, 0 none
-    #[arg(long, value_name = "N", default_value_t = -1, env = "RUSTORCH_DRY_PENALTY_LAST_N")]
-    #[arg(value_parser = RangedI64ValueParser::<i64>::new().range(-1..))]
+    #[arg(long, value_name = "N", default_value_t = -1, env, value_parser = value_parser!(i64).range(-1..))]
     pub(crate) dry_penalty_last_n: i64,
     /// Text that ends a repetition for DRY, with escapes such as \n; may be repeated; "none" is no text
     #[arg(long, value_name = "TEXT", value_parser = breaker, default_values = ["\\n", ":", "\"", "*"])]
     pub(crate) dry_sequence_breaker: Vec<String>,
     /// Vary the temperature with the entropy, from T - R to T + R; 0 is off
-    #[arg(long, value_name = "R", default_value_t = 0.0, env = "RUSTORCH_DYNATEMP_RANGE")]
-    #[arg(value_parser = positive)]
+    #[arg(long, value_name = "R", default_value_t = 0.0, env, value_parser = within(0.0..=1e6))]
     pub(crate) dynatemp_range: f32,
     /// Exponent of the entropy for --dynatemp-range
-    #[arg(long, value_name = "X", default_value_t = 1.0, env = "RUSTORCH_DYNATEMP_EXP")]
-    #[arg(value_parser = positive)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, env, value_parser = within(0.0..=1e6))]
     pub(crate) dynatemp_exp: f32,
     /// Mirostat 1 or 2, with the temperature and no other sampler; 0 is off
-    #[arg(long, value_name = "N", default_value_t = 0, env = "RUSTORCH_MIROSTAT")]
-    #[arg(value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, value_name = "N", default_value_t = 0, env, value_parser = value_parser!(u8).range(0..=2))]
     pub(crate) mirostat: u8,
     /// Learning rate of Mirostat
-    #[arg(long, value_name = "X", default_value_t = 0.1, env = "RUSTORCH_MIROSTAT_LR")]
-    #[arg(value_parser = positive)]
+    #[arg(long, value_name = "X", default_value_t = 0.1, env, value_parser = within(0.0..=1e6))]
     pub(crate) mirostat_lr: f32,
     /// Target surprise of Mirostat, in bits
-    #[arg(long, value_name = "BITS", default_value_t = 5.0, env = "RUSTORCH_MIROSTAT_ENT")]
-    #[arg(value_parser = positive)]
+    #[arg(long, value_name = "BITS", default_value_t = 5.0, env, value_parser = within(0.0..=1e6))]
     pub(crate) mirostat_ent: f32,
     /// Samplers in order, as names separated by ; or as letters such as edskypmxt; others do not run
     #[arg(long, aliases = ["sampling-seq", "sampler-seq"], value_name = "NAMES")]
@@ -108,7 +90,6 @@ pub(crate) struct SamplingArgs {
     pub(crate) samplers: Samplers,
 }
 
-/// Samplers in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Samplers(Vec<SamplerKind>);
 
@@ -125,7 +106,6 @@ impl FromStr for Samplers {
     }
 }
 
-/// A sequence breaker of DRY.
 fn breaker(text: &str) -> Result<String, String> {
     let text = unescape(text)?;
     let is_fine = (1..=40).contains(&text.len());

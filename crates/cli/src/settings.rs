@@ -19,7 +19,6 @@ use crate::mistakes::is_near;
 use crate::registry::BackendName;
 use crate::values::Size;
 
-/// A configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// Values by the ids of options.
@@ -167,16 +166,16 @@ fn describe(value: &DeValue<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, FromArgMatches};
+    use clap::FromArgMatches;
 
     use super::*;
     use crate::command::{self, Cli};
 
     fn run(text: &str, args: &[&str]) -> crate::run::Args {
-        let config = read(&Cli::command(), "c.toml", text.as_bytes()).expect("a good file");
+        let config = read(&command::all(), "c.toml", text.as_bytes()).expect("a good file");
         assert_eq!(config.unknown, [""; 0]);
         let args = ["rustorch", "run", "-p", "x"].iter().chain(args);
-        let matches = config.apply(Cli::command()).get_matches_from(args);
+        let matches = config.apply(command::all()).get_matches_from(args);
         let cli = Cli::from_arg_matches(&matches).expect("good arguments");
         match cli.command {
             command::Command::Run(args) => args,
@@ -186,7 +185,7 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, expected: &str) {
-        let error = read(&Cli::command(), "c.toml", text.as_bytes()).expect_err("must be refused");
+        let error = read(&command::all(), "c.toml", text.as_bytes()).expect_err("must be refused");
         assert!(error.starts_with(expected), "{error}");
     }
 
@@ -220,7 +219,7 @@ mod tests {
     #[test]
     fn unknown_keys_are_named_and_change_nothing() {
         let text = "prompt = 1\ntopk = 3\nseed = 7\n";
-        let config = read(&Cli::command(), "c.toml", text.as_bytes()).expect("a good file");
+        let config = read(&command::all(), "c.toml", text.as_bytes()).expect("a good file");
         assert_eq!(
             config.unknown,
             [

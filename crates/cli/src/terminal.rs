@@ -4,7 +4,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use system::{Mode, mode, quiet, set};
 
-/// The original mode.
 static BEFORE: Mutex<Option<Mode>> = Mutex::new(None);
 
 /// While it exists, keys are not echoed, and the next reader gets them as typed.

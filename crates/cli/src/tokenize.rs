@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use clap::Arg;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tokenizer::{Detokenizer, Encode, Kind, Tokenizer};
 
 use crate::args::ModelArgs;
@@ -150,19 +151,14 @@ fn lines<T: DeserializeOwned, U: Serialize>(
     Ok(out.flush()?)
 }
 
-#[derive(Serialize)]
-struct Tokens<'a> {
-    ids: &'a [u32],
-    pieces: Vec<String>,
-}
-
 fn print(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> anyhow::Result<ExitCode> {
     let piece = |&id: &u32| {
         let bytes = tokenizer.token_bytes(id);
         bytes.map_or("\u{fffd}".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
     };
     if args.json {
-        output::json(&Tokens { ids, pieces: ids.iter().map(piece).collect() })?;
+        let pieces: Vec<String> = ids.iter().map(piece).collect();
+        output::json(&json!({ "ids": ids, "pieces": pieces }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = output::stdout();

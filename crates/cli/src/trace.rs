@@ -17,7 +17,6 @@ use crate::sequence::SequenceArgs;
 use crate::values::layer_range;
 use crate::{files, load, output};
 
-/// The producer that traces name.
 pub(crate) const PRODUCER: &str = concat!("rustorch ", env!("CARGO_PKG_VERSION"));
 
 #[derive(Debug, clap::Args)]
@@ -82,7 +81,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records on the chosen backend.
 pub(crate) fn record(
     recording: &Recording<'_>,
     choice: BackendChoice,

@@ -26,32 +26,15 @@ pub(crate) fn max_tokens(text: &str) -> Result<i64, String> {
 }
 
 pub(crate) fn finite(text: &str) -> Result<f32, String> {
-    number(text, f32::is_finite, "a finite number")
-}
-
-pub(crate) fn probability(text: &str) -> Result<f32, String> {
-    number(text, |value| (0.0..=1.0).contains(&value), "a number from 0 to 1")
-}
-
-pub(crate) fn factor(text: &str) -> Result<f32, String> {
-    number(text, |value| (1e-6..=1e6).contains(&value), "a number from 0.000001 to 1000000")
-}
-
-pub(crate) fn penalty(text: &str) -> Result<f32, String> {
-    number(text, |value| value.abs() <= 1e6, "a number from -1000000 to 1000000")
-}
-
-pub(crate) fn positive(text: &str) -> Result<f32, String> {
-    number(text, |value| (0.0..=1e6).contains(&value), "a number from 0 to 1000000")
-}
-
-pub(crate) fn from_1(text: &str) -> Result<f32, String> {
-    number(text, |value| (1.0..=1e6).contains(&value), "a number from 1 to 1000000")
+    text.parse().ok().filter(|value: &f32| value.is_finite()).ok_or("expected a finite number".to_owned())
 }
 
 /// The ranges are the engine's; here they are checked before a model is loaded.
-fn number(text: &str, is_valid: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
-    text.parse().ok().filter(|&value| is_valid(value)).ok_or_else(|| format!("expected {expected}"))
+pub(crate) fn within(range: RangeInclusive<f32>) -> impl Fn(&str) -> Result<f32, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|value| range.contains(value));
+        number.ok_or_else(|| format!("expected a number from {} to {}", range.start(), range.end()))
+    }
 }
 
 /// Token ids such as `1, 2`, `1 2` or `[1,2]`.

@@ -32,8 +32,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
     backend: Option<BackendName>,
     /// CPU threads [default: as many as the system suggests]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
-    #[arg(help_heading = "Engine")]
+    #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>, help_heading = "Engine")]
     threads: Option<NonZero<usize>>,
     #[command(flatten, next_help_heading = "Engine")]
     weights: WeightsArgs,

@@ -95,6 +95,13 @@ macro_rules! value_types {
                 }
             }
 
+            /// The elements.
+            pub fn values(&self) -> Box<dyn Iterator<Item = Value> + '_> {
+                match self {
+                    $(Array::$variant(values) => Box::new(values.iter().cloned().map(Value::$variant)),)+
+                }
+            }
+
             /// The elements, if they are integers.
             pub(crate) fn integers(&self) -> Option<Vec<i128>> {
                 match self {

@@ -1,12 +1,10 @@
 //! Errors and warnings.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use gguf::quoted;
 use quant::Format;
 
-/// The largest F16.
 pub(crate) const LARGEST_F16: f32 = 65504.0;
 
 /// Why a model cannot be quantised.
@@ -55,35 +53,23 @@ pub struct NotFinite {
 }
 
 /// What users should know before a plan is carried out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Warning {
     /// The imatrix has entries for tensors that the model lacks.
+    #[error("the imatrix has entries for tensors that this model lacks: {}", listed(.0))]
     Strangers(Vec<String>),
     /// The imatrix has no entries for these tensors.
+    #[error("the imatrix has no entry for {}; their columns get equal weights", listed(.0))]
     Unknown(Vec<String>),
     /// Values exceed the F16 scales of the new format.
+    #[error(
+        "{} holds values up to {largest:e}, and the scales of {format} are F16, whose largest is {LARGEST_F16}; larger \
+         values become the largest that the format has",
+        quoted(tensor)
+    )]
     BeyondF16 { tensor: String, largest: f32, format: Format },
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Warning::Strangers(names) => {
-                write!(f, "the imatrix has entries for tensors that this model lacks: {}", listed(names))
-            }
-            Warning::Unknown(names) => {
-                write!(f, "the imatrix has no entry for {}; their columns get equal weights", listed(names))
-            }
-            Warning::BeyondF16 { tensor, largest, format } => write!(
-                f,
-                "{} holds values up to {largest:e}, and the scales of {format} are F16, whose largest is \
-                 {LARGEST_F16}; larger values become the largest that the format has",
-                quoted(tensor),
-            ),
-        }
-    }
 }
 
 /// The first few names, and how many more there are.

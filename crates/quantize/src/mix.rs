@@ -133,7 +133,6 @@ impl Facts {
         self.layers == 80 && (self.heads != self.kv_heads || self.architecture.name != "llama")
     }
 
-    /// Query heads per KV head.
     fn shared(&self) -> usize {
         self.heads.checked_div(self.kv_heads).unwrap_or(0)
     }

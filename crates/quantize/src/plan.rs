@@ -239,7 +239,6 @@ fn facts(file: &Gguf, recipe: &Recipe<'_>) -> Result<Facts, Error> {
     })
 }
 
-/// Gives tensors their importance.
 fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<Vec<Warning>, Error> {
     let mut unknown = Vec::new();
     for planned in plan.iter_mut().filter(|planned| !planned.is_copied() && !is_float(planned.format)) {
@@ -273,7 +272,6 @@ fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<
     Ok(warnings)
 }
 
-/// The metadata of the file to be written.
 fn metadata(file: &Gguf, recipe: &Recipe<'_>) -> Metadata {
     let mut metadata = file.metadata().clone();
     metadata.insert("general.quantization_version", QUANTIZATION_VERSION);

@@ -12,7 +12,6 @@ use quantize::{Facts, Mix};
 use crate::spec::{Planned, ROPE_FREQS, RopeFreqs, RopeScaling, Spec, write};
 use crate::vocabulary::Vocabulary;
 
-/// The end of the names of random models.
 const RANDOM: &str = ", random weights";
 
 /// The shape of a real model.
@@ -90,7 +89,6 @@ const GEMMA_3: Spec = Spec {
     ..QWEN_2_5
 };
 
-/// Other names of shapes.
 const ALIASES: [(&str, &str); 3] =
     [("llama-8b", "llama-3-8b"), ("llama-7b", "llama-2-7b"), ("tinyllama", "tinyllama-1.1b")];
 

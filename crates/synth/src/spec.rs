@@ -257,7 +257,6 @@ impl Spec {
         Planned { name: name.clone(), shape: weight.tensor_shape(), format, content, random }
     }
 
-    /// The values of a tensor of RoPE factors.
     pub(crate) fn rope_factors(&self, name: &str) -> Vec<f32> {
         let of_pair = |pair: u32| match (name, self.rope_freqs) {
             ("rope_factors_short.weight", _) => 1.0 + pair as f32 * 0.125,
@@ -303,7 +302,6 @@ impl Spec {
     }
 }
 
-/// Writes a file of `tensors`.
 pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) -> Result<W, WriteError> {
     let mut layout = Layout::new(metadata)?;
     for tensor in tensors {
@@ -316,7 +314,6 @@ pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) 
     writer.finish()
 }
 
-/// The tensor of [`RopeFreqs`].
 pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
 
 /// A tensor of random values.
@@ -348,7 +345,6 @@ impl Planned {
         self.shape.iter().product()
     }
 
-    /// Writes its data.
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Planned { format, random, .. } = *self;
         match &self.content {

@@ -67,7 +67,6 @@ impl<'a> Stopwatch<'a> {
         self.engine.runner().timings()
     }
 
-    /// The time of `test`.
     fn seconds(&mut self, test: Test) -> anyhow::Result<Option<f64>> {
         let mut prompt = self.before(test.depth);
         let (more, new) = match test.kind {

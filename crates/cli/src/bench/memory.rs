@@ -1,23 +1,14 @@
-//! Memory of this process.
+//! Memory of this process on Linux (proc(5)); other systems do not report it.
 
-/// Peak resident bytes since [`restart`]; `None` if the system does not report it.
-pub(super) fn peak() -> Option<u64> {
-    status("VmHWM:")
-}
-
-/// Resident bytes that are not of a file; `None` if the system does not report it.
-pub(super) fn anonymous() -> Option<u64> {
-    status("RssAnon:")
-}
-
-/// A value of `/proc/self/status` (proc(5)).
-fn status(name: &str) -> Option<u64> {
+/// Bytes in the line `name` of `/proc/self/status`: `VmHWM` is the peak of resident memory since [`restart`], `RssAnon` resident
+/// memory that is not of a file.
+pub(super) fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Resets the peak; false if the system cannot (Linux can: proc(5), `clear_refs`).
+/// Resets the peak; false if the system cannot.
 pub(super) fn restart() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }

@@ -74,19 +74,19 @@ pub(crate) struct Args {
     #[arg(help_heading = "Tests")]
     repetitions: NonZero<usize>,
     /// Backend; ceilings are known only for the CPU
-    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND", help_heading = "Engine")]
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env, help_heading = "Engine")]
     backend: BackendName,
     #[command(flatten, next_help_heading = "Engine")]
     gpu: GpuArgs,
     /// CPU threads, such as 2 or 1,2 [default: as many as the system suggests]
-    #[arg(short, long, value_name = "N,...", env = "RUSTORCH_THREADS", help_heading = "Engine")]
+    #[arg(short, long, value_name = "N,...", env, help_heading = "Engine")]
     #[arg(value_parser = from_1_to::<1024>, value_delimiter = ',', action = ArgAction::Set)]
     threads: Option<Vec<NonZero<usize>>>,
     /// Instruction set of the CPU kernels [default: the best available]
-    #[arg(long, value_name = "NAME", env = "RUSTORCH_ISA", value_parser = isa, help_heading = "Engine")]
+    #[arg(long, value_name = "NAME", env, value_parser = isa, help_heading = "Engine")]
     isa: Option<Isa>,
     /// Maximum number of prompt tokens per step
-    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env = "RUSTORCH_BATCH_SIZE")]
+    #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env)]
     #[arg(value_parser = from_1_to::<65536>, help_heading = "Engine")]
     batch_size: NonZero<usize>,
     #[command(flatten)]
@@ -228,8 +228,8 @@ impl<'a> Run<'a> {
             (row.backend, row.gpu_layers) = (backend.clone(), gpu_layers);
             row.kernels = stopwatch.timings();
             row.load_seconds = load_seconds;
-            row.peak_memory_bytes = memory::peak().filter(|_| counts_memory);
-            row.anonymous_memory_bytes = memory::anonymous();
+            row.peak_memory_bytes = memory::status("VmHWM").filter(|_| counts_memory);
+            row.anonymous_memory_bytes = memory::status("RssAnon");
             rows.push(row);
         }
         drop(stopwatch);

@@ -12,7 +12,7 @@ pub(super) enum Kind {
 }
 
 /// Computes `tokens` after `depth` tokens that are already in the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Test {
     pub(super) kind: Kind,
     pub(super) tokens: usize,

@@ -7,7 +7,7 @@ use backend_cpu::Ceilings;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::plan::{Kind, Test};
+use super::plan::Test;
 use crate::output::{self, BOLD};
 
 /// What all rows have in common.
@@ -36,11 +36,10 @@ pub(super) struct Row<'a> {
     pub(super) backend: String,
     pub(super) gpu_layers: usize,
     pub(super) threads: usize,
-    #[serde(serialize_with = "display")]
+    #[serde(rename = "test")]
+    name: String,
+    #[serde(flatten)]
     pub(super) test: Test,
-    kind: Kind,
-    tokens: usize,
-    depth: usize,
     /// The median.
     tokens_per_second: f64,
     mean: f64,
@@ -51,20 +50,14 @@ pub(super) struct Row<'a> {
     pub(super) kernels: Vec<Timing>,
     /// The highest possible rate in tokens per second, if known.
     ceiling: Option<f64>,
-    /// The median divided by the ceiling.
     share: Option<f64>,
     #[serde(serialize_with = "rates")]
     machine: Option<Ceilings>,
     /// From the file to a ready engine.
     pub(super) load_seconds: f64,
-    /// Resident memory of this process.
     pub(super) peak_memory_bytes: Option<u64>,
     /// Resident memory that is not of the file.
     pub(super) anonymous_memory_bytes: Option<u64>,
-}
-
-fn display<S: Serializer>(test: &Test, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(test)
 }
 
 fn timings<S: Serializer>(timings: &[Timing], serializer: S) -> Result<S::Ok, S::Error> {
@@ -92,16 +85,13 @@ impl<'a> Row<'a> {
         let median = f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-        let Test { kind, tokens, depth } = test;
         Row {
             subject,
             backend: String::new(),
             gpu_layers: 0,
             threads,
+            name: test.to_string(),
             test,
-            kind,
-            tokens,
-            depth,
             tokens_per_second: median,
             mean,
             deviation: (squares / samples.len().saturating_sub(1).max(1) as f64).sqrt(),
@@ -122,7 +112,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// How rows are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Style {
     /// In the manner of llama-bench
@@ -139,9 +128,10 @@ pub(super) fn print(rows: &[Row<'_>], style: Style) -> anyhow::Result<()> {
     }
     let mut out = output::stdout();
     if style == Style::Csv {
-        writeln!(out, "{}", COLUMNS.join(","))?;
+        writeln!(out, "{COLUMNS}")?;
         for row in rows {
-            writeln!(out, "{}", fields(row)?.map(|field| quoted(&field)).join(","))?;
+            let fields: Vec<String> = fields(row)?.iter().map(|field| quoted(field)).collect();
+            writeln!(out, "{}", fields.join(","))?;
         }
         return Ok(out.flush()?);
     }
@@ -158,38 +148,20 @@ pub(super) fn print(rows: &[Row<'_>], style: Style) -> anyhow::Result<()> {
 }
 
 /// The columns of `-o csv`.
-const COLUMNS: [&str; 20] = [
-    "model",
-    "type",
-    "size_bytes",
-    "parameters",
-    "isa",
-    "batch_size",
-    "cache_type",
-    "no_repack",
-    "threads",
-    "test",
-    "tokens_per_second",
-    "mean",
-    "deviation",
-    "ceiling",
-    "share",
-    "load_seconds",
-    "peak_memory_bytes",
-    "anonymous_memory_bytes",
-    "backend",
-    "gpu_layers",
-];
+const COLUMNS: &str = "model,type,size_bytes,parameters,isa,batch_size,cache_type,no_repack,threads,test,\
+    tokens_per_second,mean,deviation,ceiling,share,load_seconds,peak_memory_bytes,anonymous_memory_bytes,backend,\
+    gpu_layers";
 
 /// The JSON values of [`COLUMNS`].
-fn fields(row: &Row<'_>) -> anyhow::Result<[String; COLUMNS.len()]> {
+fn fields(row: &Row<'_>) -> anyhow::Result<Vec<String>> {
     let object = serde_json::to_value(row)?;
-    Ok(COLUMNS.map(|name| match &object[name] {
+    let field = |name: &str| match &object[name] {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => format!("{:.4}", number.as_f64().unwrap_or(f64::NAN)),
         other => other.to_string(),
-    }))
+    };
+    Ok(COLUMNS.split(',').map(field).collect())
 }
 
 /// A field of CSV (RFC 4180).
@@ -201,7 +173,6 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// The lines of a Markdown table.
 fn table(rows: &[Row<'_>]) -> Vec<String> {
     let heading =
         ["model", "type", "size", "params", "backend", "threads", "test", "t/s", "ceiling", "share"];
@@ -266,6 +237,7 @@ fn of_kernels(row: &Row<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Kind;
     use super::*;
 
     const CEILINGS: Ceilings =

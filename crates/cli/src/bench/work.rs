@@ -7,7 +7,6 @@ use quant::Format;
 
 use super::plan::{Kind, Test};
 
-/// The cost of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {
     linears: Vec<Linear>,
@@ -20,14 +19,12 @@ struct Attention {
     macs: f64,
     /// Bytes of K and V per position.
     bytes: f64,
-    /// Maximum number of visible positions.
     window: Option<usize>,
 }
 
 /// The matrix of a linear layer, or those of the experts that a row uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Linear {
-    /// Multiply-adds per row.
     macs: f64,
     bytes: f64,
     /// Multiplies 8-bit integers, not f32.

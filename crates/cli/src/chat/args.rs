@@ -24,8 +24,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "st", help_heading = "Prompt")]
     pub(super) single_turn: bool,
     /// Drop the oldest messages and their answers when the context is full; the system message stays
-    #[arg(long, help_heading = "Prompt")]
-    #[arg(env = "RUSTORCH_CONTEXT_SHIFT", value_parser = FalseyValueParser::new())]
+    #[arg(long, help_heading = "Prompt", env, value_parser = FalseyValueParser::new())]
     pub(super) context_shift: bool,
     #[command(flatten)]
     pub(super) settings: Settings,

@@ -20,7 +20,6 @@ pub(super) enum Command {
     Set,
 }
 
-/// The arguments of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -83,7 +82,6 @@ pub(super) fn to_drop(words: &str) -> Result<usize, String> {
     number.map_err(|_| format!("expected /drop or /drop N with a number, not {words:?}"))
 }
 
-/// All commands, one per line.
 pub(super) fn help() -> String {
     let usage = |names: &[&str], takes: Takes| match takes {
         Nothing => names[0].to_owned(),

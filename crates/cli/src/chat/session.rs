@@ -44,7 +44,6 @@ impl Session {
         self.engine.max_text_bytes().saturating_add(4096)
     }
 
-    /// Replaces escapes, if requested.
     fn read(&self, text: &str) -> anyhow::Result<String> {
         // Not an error of the command line.
         self.args.template.read(text).map_err(|Misuse(why)| anyhow::Error::msg(why))

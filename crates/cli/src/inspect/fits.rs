@@ -21,7 +21,6 @@ pub(super) struct Fit {
     room: Option<u64>,
     /// Bytes of all layers and the output; null if the device cannot compute them.
     needed: Option<u64>,
-    /// Why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     layers: usize,

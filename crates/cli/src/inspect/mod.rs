@@ -38,10 +38,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     weights: WeightsArgs,
     /// Show how many layers fit on the devices of this backend; auto queries the GPUs
-    #[arg(long, value_enum, default_value_t = BackendName::Auto, env = "RUSTORCH_BACKEND")]
+    #[arg(long, value_enum, default_value_t = BackendName::Auto, env)]
     backend: BackendName,
     /// Memory limit per GPU, such as 2GiB [default: the free memory]
-    #[arg(long, value_name = "SIZE", env = "RUSTORCH_GPU_MEMORY")]
+    #[arg(long, value_name = "SIZE", env)]
     gpu_memory: Option<Size>,
     /// Print one JSON object with everything, arrays in full
     #[arg(long)]
@@ -96,7 +96,6 @@ struct TensorFacts<'a> {
     format: String,
     /// Fastest dimension first, as in the file.
     shape: &'a [usize],
-    /// Null if the format is unknown.
     bytes: Option<usize>,
 }
 
@@ -104,7 +103,6 @@ struct TensorFacts<'a> {
 struct Total {
     tensors: usize,
     values: usize,
-    /// Null if a format is unknown.
     bytes: Option<usize>,
 }
 
@@ -146,9 +144,7 @@ struct MemoryNeeded {
     total: u64,
     /// The total without the mapped file.
     allocated: u64,
-    /// The limit, if known.
     available: Option<u64>,
-    /// What fits on GPUs.
     devices: Vec<Fit>,
 }
 
@@ -240,7 +236,6 @@ impl From<Choice> for Decision {
     }
 }
 
-/// The memory of an engine on the CPU backend.
 fn memory_needed(model: &Model, args: &Args) -> anyhow::Result<MemoryNeeded> {
     let options = load::options(&args.context, model);
     let host = backends::host(

@@ -65,24 +65,10 @@ pub(super) fn json(value: &Value, limit: usize) -> Json {
 
 fn elements(array: &Array, limit: usize) -> Json {
     match array {
-        Array::U8(v) => first(v, limit),
-        Array::I8(v) => first(v, limit),
-        Array::U16(v) => first(v, limit),
-        Array::I16(v) => first(v, limit),
-        Array::U32(v) => first(v, limit),
-        Array::I32(v) => first(v, limit),
-        Array::F32(v) => v.iter().take(limit).copied().map(float).collect(),
-        Array::Bool(v) => first(v, limit),
-        Array::String(v) => first(v, limit),
-        Array::Array(v) => v.iter().take(limit).map(|array| elements(array, limit)).collect(),
-        Array::U64(v) => first(v, limit),
-        Array::I64(v) => first(v, limit),
-        Array::F64(v) => first(v, limit),
+        // Without copies of whole arrays.
+        Array::Array(arrays) => arrays.iter().take(limit).map(|array| elements(array, limit)).collect(),
+        other => other.values().take(limit).map(|value| json(&value, limit)).collect(),
     }
-}
-
-fn first<T: Serialize>(values: &[T], limit: usize) -> Json {
-    json!(values[..values.len().min(limit)])
 }
 
 /// With the digits of an f32, not of the f64 that JSON numbers are.

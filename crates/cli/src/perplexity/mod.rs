@@ -21,7 +21,6 @@ use crate::run::{TextFile, without_newline};
 use crate::values::from_1_to;
 use crate::{files, load};
 
-/// Default number of tokens per window.
 const N_CTX: usize = 512;
 
 #[derive(Debug, clap::Args)]
@@ -120,7 +119,6 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Begins a base.
 fn begin(target: &Target, windows: &Windows) -> anyhow::Result<Writer<BufWriter<OutFile>>> {
     let out = BufWriter::with_capacity(1 << 20, target.create()?);
     Writer::new(out, windows).context("cannot write the base")

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// CPU threads [default: as many as the system suggests]
-    #[arg(short, long, value_name = "N", env = "RUSTORCH_THREADS", value_parser = from_1_to::<1024>)]
+    #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>)]
     threads: Option<NonZero<usize>>,
 }
 

@@ -78,7 +78,6 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Prints the plan, a tensor per line.
     pub(crate) fn print_plan(&self) -> anyhow::Result<()> {
         let row = |Row { name, shape, from, to, bytes, importance }: &Row<'_>| {
             let shape: Vec<String> = shape.iter().map(ToString::to_string).collect();
