@@ -47,8 +47,8 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
         }
         let name = named.and_then(|at: usize| rewritten.get(at));
         let is_text = |id: &str| name.is_some_and(|name| takes_as_text(name, id, command));
-        match flags.find(text).filter(|typed| !is_text(typed.id)) {
-            Some(Typed { text, id, takes }) => {
+        match flags.find(text).filter(|(flag, _)| !is_text(flag.id)) {
+            Some((Flag { id, takes }, text)) => {
                 has_prompt |= PROMPTS.contains(&id);
                 is_chat |= id == CHAT;
                 rewritten.push(text.into());
@@ -147,13 +147,6 @@ impl Takes {
     }
 }
 
-struct Typed<'a> {
-    id: &'a str,
-    /// The text for clap.
-    text: String,
-    takes: Takes,
-}
-
 struct Flags<'a> {
     long: HashMap<&'a str, Flag<'a>>,
     short: HashMap<char, Flag<'a>>,
@@ -183,8 +176,8 @@ impl<'a> Flags<'a> {
         flags
     }
 
-    /// The option in `text`, which begins with a dash.
-    fn find(&self, text: &str) -> Option<Typed<'a>> {
+    /// The option in `text`, which begins with a dash, and the text for clap.
+    fn find(&self, text: &str) -> Option<(Flag<'a>, String)> {
         let name = text.trim_start_matches('-');
         let (long, has_value) = match name.split_once('=') {
             Some((long, _)) => (long, true),
@@ -193,23 +186,23 @@ impl<'a> Flags<'a> {
         let single = text.len() - name.len() == 1;
         if let Some(flag) = self.long.get(long).filter(|_| !single || long.chars().nth(1).is_some()) {
             let takes = if has_value { Takes::Nothing } else { flag.takes };
-            return Some(Typed { id: flag.id, text: format!("--{name}"), takes });
+            return Some((Flag { takes, ..*flag }, format!("--{name}")));
         }
         let mut shorts = name.chars();
         let mut last = None;
         while let Some(short) = shorts.next() {
             let flag = self.short.get(&short).filter(|_| single)?;
             let (rest, takes) = (shorts.as_str(), flag.takes);
-            last = Some(Typed { id: flag.id, text: text.to_owned(), takes });
             if takes.begins(rest) {
-                return last.map(|last| Typed { takes: Takes::Nothing, ..last });
+                return Some((Flag { takes: Takes::Nothing, ..*flag }, text.to_owned()));
             }
+            last = Some(*flag);
             // `-hf` is an option of llama.cpp, not `-h -f`.
             if (takes != Takes::Nothing || ["help", "version"].contains(&flag.id)) && !rest.is_empty() {
                 return None;
             }
         }
-        last
+        last.map(|flag| (flag, text.to_owned()))
     }
 }
 

@@ -10,7 +10,7 @@ use runner::placement::accelerators;
 
 use crate::args::CpuArgs;
 use crate::output;
-use crate::registry::{BackendName, LEFT_OUT, registry};
+use crate::registry::{BackendName, registry};
 use crate::values::Size;
 
 pub(crate) fn graphics_backends() -> impl Iterator<Item = &'static str> {
@@ -23,8 +23,8 @@ pub(crate) fn host(name: BackendName, options: OpenOptions) -> DeviceConfig {
     DeviceConfig { device: device.expect("every build has the CPU and the reference"), options }
 }
 
-/// The accelerators among `devices`; `is_named` if the user has named their backend.
-fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Device>> {
+/// The accelerators among `devices` that are used; `is_named` if the user has named their backend, else for backend `auto`.
+pub(crate) fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Device>> {
     let infos: Vec<DeviceInfo> = devices.iter().map(|device| device.info()).collect();
     accelerators(&infos, is_named).into_iter().map(|index| devices[index].clone()).collect()
 }
@@ -32,17 +32,15 @@ fn chosen(devices: Vec<Arc<dyn Device>>, is_named: bool) -> Vec<Arc<dyn Device>>
 /// The GPUs of backend `name`, the one to fill first at the front. An error if `name` requires a GPU and there is none.
 pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Device>>> {
     let interface = match name {
-        BackendName::Auto => return Ok(taken_by_auto(registry().likely())),
+        BackendName::Auto => return Ok(chosen(registry().likely(), false)),
         BackendName::HybridF32 => None,
         BackendName::Named(interface) if name.is_graphics() => Some(interface),
         BackendName::Named(_) => return Ok(Vec::new()),
     };
     let mut built = graphics_backends();
     if !built.any(|backend| interface.is_none_or(|interface| backend == interface)) {
-        let of = |(name, _): &&(&str, &str)| interface.is_none_or(|interface| *name == interface);
-        let feature = LEFT_OUT.iter().find(of).map_or("gpu", |(_, feature)| feature);
         bail!(
-            "this build of rustorch has no GPU backend: it was built without the Cargo feature `{feature}`; use --backend \
+            "this build of rustorch has no GPU backend: it was built without the Cargo feature `gpu`; use --backend \
              cpu"
         );
     }
@@ -60,10 +58,6 @@ pub(crate) fn graphics_of(name: BackendName) -> anyhow::Result<Vec<Arc<dyn Devic
         ));
     }
     Ok(found)
-}
-
-pub(crate) fn taken_by_auto(devices: Vec<Arc<dyn Device>>) -> Vec<Arc<dyn Device>> {
-    chosen(devices, false)
 }
 
 impl From<CpuArgs> for OpenOptions {

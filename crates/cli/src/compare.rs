@@ -16,13 +16,12 @@ use outfile::{Target, TempFolder};
 use trace::{Oracle, Recording, Report, Trace};
 
 use crate::args::{BATCH_SIZE, CacheArgs, CpuArgs, GpuArgs, ModelArgs};
-use crate::interrupt;
 use crate::output::Usage;
 use crate::placement::BackendChoice;
 use crate::registry::BackendName;
 use crate::trace::PRODUCER;
 use crate::values::{TokenIds, from_1_to};
-use crate::{files, load, output};
+use crate::{files, interrupt, load, output};
 
 // Exit codes.
 const DIFFER: u8 = 1;

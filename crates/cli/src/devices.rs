@@ -41,7 +41,7 @@ fn in_order<S: serde::Serializer>(facts: &[(&'static str, String)], to: S) -> Re
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let found = registry().devices();
-    let taken = backends::taken_by_auto(found.clone());
+    let taken = backends::chosen(found.clone(), false);
     let is_taken = |device: &Arc<dyn backend::Device>| match device.info().kind {
         DeviceKind::Cpu => taken.is_empty(),
         _ => taken.iter().any(|taken| Arc::ptr_eq(taken, device)),

@@ -20,9 +20,8 @@ pub(crate) fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// Backends missing from this build, with their Cargo features.
-pub(crate) const LEFT_OUT: &[(&str, &str)] =
-    if cfg!(feature = "gpu") { &[] } else { &[("vulkan", "gpu"), ("metal", "gpu")] };
+/// Backends missing from this build: those of the Cargo feature `gpu`.
+const LEFT_OUT: &[&str] = if cfg!(feature = "gpu") { &[] } else { &["vulkan", "metal"] };
 
 /// A value of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +66,7 @@ impl BackendName {
 impl ValueEnum for BackendName {
     fn value_variants<'a>() -> &'a [BackendName] {
         static NAMES: LazyLock<Vec<BackendName>> = LazyLock::new(|| {
-            let named =
-                registry().backends().chain(LEFT_OUT.iter().map(|(name, _)| *name)).map(BackendName::Named);
+            let named = registry().backends().chain(LEFT_OUT.iter().copied()).map(BackendName::Named);
             [BackendName::Auto].into_iter().chain(named).chain([BackendName::HybridF32]).collect()
         });
         &NAMES

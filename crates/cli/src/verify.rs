@@ -12,11 +12,10 @@ use runner::DeviceConfig;
 use serde::Serialize;
 
 use crate::args::{CpuArgs, ModelArgs, WeightsArgs};
-use crate::backends;
-use crate::load;
 use crate::output::{self, BOLD, GREEN, RED, Usage, size};
 use crate::registry::{BackendName, registry};
 use crate::values::from_1_to;
+use crate::{backends, load};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

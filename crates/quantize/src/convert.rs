@@ -17,10 +17,8 @@ const RUN: usize = 1 << 16;
 /// Runs in a wave for each thread.
 const RUNS: usize = 32;
 
-/// The largest magnitude in a tensor. Threads call `progress` with the number of bytes they have read.
-///
-/// # Errors
-/// If some values are not finite.
+/// The largest magnitude in a tensor; fails if some values are not finite. Threads call `progress` with the number of bytes they
+/// have read.
 pub fn scan(
     tensor: &Tensor,
     threads: NonZero<usize>,

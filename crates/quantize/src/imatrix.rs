@@ -34,9 +34,6 @@ type Checked<T> = Result<T, String>;
 
 impl Imatrix {
     /// Reads a file of either kind.
-    ///
-    /// # Errors
-    /// Names the file and the entry that is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Imatrix, Error> {
         let path = path.as_ref();
         let wrong = |why: String| Error::Imatrix { path: path.to_owned(), why };
@@ -48,10 +45,7 @@ impl Imatrix {
         Imatrix::from_bytes(&bytes).map_err(wrong)
     }
 
-    /// Reads the content of a file of either kind.
-    ///
-    /// # Errors
-    /// Names the entry that is wrong.
+    /// Reads the content of a file of either kind. Errors name the entry that is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Result<Imatrix, String> {
         let imatrix = if bytes.starts_with(b"GGUF") {
             let file = Gguf::from_bytes(bytes.to_vec().into()).map_err(|error| error.to_string())?;

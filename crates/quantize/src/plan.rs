@@ -97,10 +97,8 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Chooses the format of each tensor of `file`.
-    ///
-    /// # Errors
-    /// If the formats for such a model are not known, or the recipe does not suit it.
+    /// Chooses the format of each tensor of `file`. Fails if the formats for such a model are not known, or the recipe does not
+    /// suit it.
     pub fn new(file: &'a Gguf, recipe: &Recipe<'a>) -> Result<Plan<'a>, Error> {
         let chosen = recipe.mix.map(|mix| Ok::<_, Error>((mix, facts(file, recipe)?))).transpose()?;
         let mut tensors = Vec::with_capacity(file.tensors().len());
@@ -139,9 +137,6 @@ impl<'a> Plan<'a> {
     }
 
     /// Bytes of the file to be written.
-    ///
-    /// # Errors
-    /// Those of [`Layout::tensor`].
     pub fn file_len(&self) -> Result<u64, Error> {
         Ok(self.layout()?.file_len())
     }
@@ -154,10 +149,8 @@ impl<'a> Plan<'a> {
         Ok(layout)
     }
 
-    /// Scans every value, for warnings. Threads call `progress` with the number of bytes they have read.
-    ///
-    /// # Errors
-    /// If some are not finite, or the file was truncated meanwhile.
+    /// Scans every value, for warnings; fails if some are not finite, or the file was truncated meanwhile. Threads call `progress`
+    /// with the number of bytes they have read.
     pub fn check(
         &self,
         threads: NonZero<usize>,
@@ -176,10 +169,7 @@ impl<'a> Plan<'a> {
         Ok(warnings)
     }
 
-    /// Writes the file. Threads call `progress` with the number of bytes they have read.
-    ///
-    /// # Errors
-    /// If `out` cannot be written, or the file was truncated meanwhile.
+    /// Writes the file; fails if the input was truncated meanwhile. Threads call `progress` with the number of bytes they have read.
     pub fn write(
         &self,
         out: impl Write,

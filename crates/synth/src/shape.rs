@@ -143,9 +143,6 @@ impl Synth {
     }
 
     /// Writes the file.
-    ///
-    /// # Errors
-    /// Those of `out`.
     pub fn write(&self, out: impl Write) -> Result<(), WriteError> {
         write(&self.metadata(), &self.tensors(), out).map(drop)
     }

@@ -200,10 +200,7 @@ impl Spec {
         metadata
     }
 
-    /// The graph of the model.
-    ///
-    /// # Panics
-    /// If the model is invalid.
+    /// The graph of the model. Panics if the model is invalid.
     pub fn graph(&self) -> Graph {
         let has = |name: &str| match name {
             "output.weight" => !self.tied,
@@ -232,26 +229,25 @@ impl Spec {
         let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
         let output = if self.tied { embedding } else { deviation(self.hidden) };
         let inner = deviation(weight.cols as u32);
-        let normal = |deviation| Content::Normal { deviation };
         let (format, content) = match roles {
             [Role::Vector, ..] if name.starts_with("rope_") => {
                 (Format::F32, Content::Values(self.rope_factors(name)))
             }
-            [Role::Vector, ..] if name.ends_with(".bias") => (Format::F32, normal(BIAS_DEVIATION)),
+            [Role::Vector, ..] if name.ends_with(".bias") => (Format::F32, Content::Normal(BIAS_DEVIATION)),
             [Role::Vector, ..] => {
                 let mean = match &**name {
                     "output_norm.weight" => LOGIT_DEVIATION / (output / deviation(self.hidden)),
                     _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
                     _ => 1.0,
                 };
-                (Format::F32, Content::Even { mean })
+                (Format::F32, Content::Even(mean))
             }
-            [Role::Table, ..] => (self.format, normal(embedding)),
+            [Role::Table, ..] => (self.format, Content::Normal(embedding)),
             // Real files have routers in F32, too.
-            _ if base.ends_with("ffn_gate_inp") => (Format::F32, normal(ROUTER_DEVIATION * inner)),
-            _ if name == "output.weight" => (self.format, normal(output)),
-            _ if is_last(&LAST) => (self.format, normal(RESIDUAL_DEVIATION * inner)),
-            _ => (self.format, normal(inner)),
+            _ if base.ends_with("ffn_gate_inp") => (Format::F32, Content::Normal(ROUTER_DEVIATION * inner)),
+            _ if name == "output.weight" => (self.format, Content::Normal(output)),
+            _ if is_last(&LAST) => (self.format, Content::Normal(RESIDUAL_DEVIATION * inner)),
+            _ => (self.format, Content::Normal(inner)),
         };
         let random = Random::new(self.seed, base);
         Planned { name: name.clone(), shape: weight.tensor_shape(), format, content, random }
@@ -272,10 +268,7 @@ impl Spec {
         (0..self.head() / 2).map(of_pair).collect()
     }
 
-    /// The tensors with their data.
-    ///
-    /// # Panics
-    /// If the model is invalid, or a row is not whole blocks.
+    /// The tensors with their data. Panics if the model is invalid, or a row is not whole blocks.
     pub fn tensors(&self) -> Vec<Tensor> {
         let tensor = |planned: Planned| {
             let mut data = Vec::new();
@@ -285,18 +278,12 @@ impl Spec {
         self.plan().into_iter().map(tensor).collect()
     }
 
-    /// The complete file.
-    ///
-    /// # Panics
-    /// If the model is invalid, or a row is not whole blocks.
+    /// The complete file. Panics if the model is invalid, or a row is not whole blocks.
     pub fn file(&self) -> Vec<u8> {
         write(&self.metadata(), &self.plan(), Vec::new()).expect("a model made of valid sizes")
     }
 
-    /// Writes the complete file.
-    ///
-    /// # Errors
-    /// Those of the file system, or if a row is not whole blocks.
+    /// Writes the complete file. Fails if a row is not whole blocks.
     pub fn write_to(&self, path: &Path) -> Result<(), WriteError> {
         write(&self.metadata(), &self.plan(), io::BufWriter::new(File::create(path)?)).map(drop)
     }
@@ -329,14 +316,10 @@ pub(crate) struct Planned {
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// Normal distribution around 0.
-    Normal {
-        deviation: f32,
-    },
-    /// Uniform distribution, up to a quarter of the mean to either side of it.
-    Even {
-        mean: f32,
-    },
+    /// Normal distribution around 0 with this standard deviation.
+    Normal(f32),
+    /// Uniform distribution, up to a quarter of this mean to either side of it.
+    Even(f32),
     Values(Vec<f32>),
 }
 
@@ -348,8 +331,8 @@ impl Planned {
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Planned { format, random, .. } = *self;
         match &self.content {
-            Content::Normal { deviation } => write_matrix(format, self.values(), *deviation, random, out),
-            Content::Even { mean } => (0..self.values() as u64)
+            Content::Normal(deviation) => write_matrix(format, self.values(), *deviation, random, out),
+            Content::Even(mean) => (0..self.values() as u64)
                 .try_for_each(|i| out.write_all(&(mean * (0.75 + random.uniform(i) / 2.0)).to_le_bytes())),
             Content::Values(values) => {
                 values.iter().try_for_each(|value| out.write_all(&value.to_le_bytes()))

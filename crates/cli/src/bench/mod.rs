@@ -127,9 +127,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         return Err(Usage("there is nothing to measure: -p and -n are 0".to_owned()).into());
     }
     interrupt::install()?;
-    let made = args.synth.as_ref().map(Made::new).transpose()?;
-    if let Some(made) = &made {
-        args.model.model = Some(made.file.clone());
+    let random = args.synth.as_ref().map(random_model).transpose()?;
+    if let Some((_, file)) = &random {
+        args.model.model = Some(file.clone());
     }
     let file = load::file(&args.model)?;
     load::introduce(&args.model, &file);
@@ -154,21 +154,14 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     Ok(if answering.is_to_stop() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// A model file of random weights, removed when dropped.
-struct Made {
-    file: PathBuf,
-    _folder: TempFolder,
-}
-
-impl Made {
-    fn new(synth: &Synth) -> anyhow::Result<Made> {
-        let folder = TempFolder::new().context("cannot create a temporary folder")?;
-        let file = folder.path().join("model.gguf");
-        let cannot_write = || format!("cannot write {}", file.display());
-        let out = BufWriter::with_capacity(1 << 20, File::create(&file).with_context(cannot_write)?);
-        synth.write(out).with_context(cannot_write)?;
-        Ok(Made { file, _folder: folder })
-    }
+/// Writes a model file of random weights, which is removed when the folder is dropped.
+fn random_model(synth: &Synth) -> anyhow::Result<(TempFolder, PathBuf)> {
+    let folder = TempFolder::new().context("cannot create a temporary folder")?;
+    let file = folder.path().join("model.gguf");
+    let cannot_write = || format!("cannot write {}", file.display());
+    let out = BufWriter::with_capacity(1 << 20, File::create(&file).with_context(cannot_write)?);
+    synth.write(out).with_context(cannot_write)?;
+    Ok((folder, file))
 }
 
 struct Run<'a> {

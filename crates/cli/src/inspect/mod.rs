@@ -19,11 +19,10 @@ use serde::Serialize;
 use tokenizer::{Choice, Tokenizer};
 
 use crate::args::{ContextArgs, CpuArgs, ModelArgs, WeightsArgs};
-use crate::backends;
 use crate::placement::{self, Read};
 use crate::registry::BackendName;
 use crate::values::Size;
-use crate::{load, output};
+use crate::{backends, load, output};
 use fits::Fit;
 use value::Entry;
 

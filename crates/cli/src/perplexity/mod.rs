@@ -13,7 +13,7 @@ use engine::{LogitRows, Model};
 use eval::base::{MAGIC, Reader, Writer};
 use eval::{Beside, Error, Windows};
 use indicatif::ProgressBar;
-use outfile::{OutFile, Target};
+use outfile::Target;
 
 use crate::args::{EngineArgs, ModelArgs};
 use crate::output::{self, Usage};
@@ -96,7 +96,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     args.engine.context.ctx_size = Some(n_ctx);
     let mut engine = load::on_backend(model, &args.engine, LogitRows::All)?;
 
-    let mut save = target.map(|target| begin(&target, &windows)).transpose()?;
+    let begin = |target: Target| {
+        let out = BufWriter::with_capacity(1 << 20, target.create()?);
+        Writer::new(out, &windows).context("cannot write the base")
+    };
+    let mut save = target.map(begin).transpose()?;
     let mut push = save.as_mut().map(|save| |row: &[f32]| save.push(row));
     let beside = match (&mut base, &mut push) {
         (Some(base), _) => Beside::Base(base),
@@ -115,11 +119,6 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if let Some(save) = save {
         save.finish().and_then(|out| Ok(out.into_inner()?)).context("cannot write the base")?.finish()?;
     }
-    report::print(&report::Report::new(engine.model().file().file(), &windows, score), args.json)?;
+    report::print(engine.model().file().file(), &windows, score, args.json)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn begin(target: &Target, windows: &Windows) -> anyhow::Result<Writer<BufWriter<OutFile>>> {
-    let out = BufWriter::with_capacity(1 << 20, target.create()?);
-    Writer::new(out, windows).context("cannot write the base")
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::output::{self, counted};
 
 #[derive(Serialize)]
-pub(crate) struct Report<'a> {
+struct Report<'a> {
     model: &'a str,
     n_ctx: usize,
     windows: usize,
@@ -18,20 +18,13 @@ pub(crate) struct Report<'a> {
     score: Score,
 }
 
-impl<'a> Report<'a> {
-    pub(crate) fn new(model: &'a str, windows: &Windows, score: Score) -> Report<'a> {
-        let (n_ctx, tokens, scored_tokens) = (windows.n_ctx(), windows.tokens().len(), score.token_nll.len());
-        Report { model, n_ctx, windows: windows.len(), tokens, scored_tokens, score }
-    }
-}
-
-pub(crate) fn print(report: &Report<'_>, json: bool) -> anyhow::Result<()> {
+pub(crate) fn print(model: &str, windows: &Windows, score: Score, json: bool) -> anyhow::Result<()> {
+    let (n_ctx, tokens, scored_tokens) = (windows.n_ctx(), windows.tokens().len(), score.token_nll.len());
     if json {
-        return output::json(report);
+        return output::json(&Report { model, n_ctx, windows: windows.len(), tokens, scored_tokens, score });
     }
     let mut out = output::stdout();
-    let Report { n_ctx, score, .. } = report;
-    let (windows, scored) = (counted(report.windows, "window"), counted(report.scored_tokens, "token"));
+    let (windows, scored) = (counted(windows.len(), "window"), counted(scored_tokens, "token"));
     writeln!(out, "{windows} of {n_ctx} tokens, {scored} scored")?;
     match &score.divergence {
         None => {
