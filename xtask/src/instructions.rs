@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::workspace::{Workspace, output};
 
-/// The committed counts.
 const FILE: &str = "tools/bench/instructions.json";
 
 /// Relative increase that counts as a failure.

@@ -13,7 +13,6 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 pub(crate) use edges::row;
 
-/// A problem to fix.
 struct Finding {
     path: String,
     line: usize,

@@ -6,17 +6,12 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// A checkout.
 pub(crate) struct Workspace {
-    /// Root folder.
     pub(crate) root: PathBuf,
-    /// Cargo's target folder.
     pub(crate) target: PathBuf,
-    /// Packages.
     pub(crate) packages: Vec<Package>,
 }
 
-/// A package of the workspace.
 pub(crate) struct Package {
     /// Folder relative to the root, such as `crates/quant`.
     pub(crate) dir: String,

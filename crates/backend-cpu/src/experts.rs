@@ -14,7 +14,6 @@ use crate::memory::Scratch;
 use crate::packed::activations::{Activations, Form, panels};
 use crate::pool::{Cut, Pool};
 
-/// The entries of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     /// By entry.

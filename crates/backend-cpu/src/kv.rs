@@ -37,7 +37,6 @@ pub(crate) struct Store<T> {
 pub(crate) trait Stored: bytemuck::Pod + Send + Sync {
     /// Converts 16 values to f32.
     fn widen<L: Lanes>(lanes: L, values: &[Self; LANES]) -> L::Floats;
-    /// Rounds 16 values.
     fn round<L: Lanes>(lanes: L, floats: L::Floats) -> [Self; LANES];
 }
 

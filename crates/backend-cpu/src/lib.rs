@@ -63,7 +63,6 @@ struct Options {
     f32_activations: bool,
 }
 
-/// A model on the CPU.
 struct CpuModel {
     kernels: Kernels,
     options: Options,

@@ -69,7 +69,6 @@ pub(crate) struct Shape {
 pub(crate) struct Plan {
     pub(crate) phases: Vec<Phase>,
     pub(crate) buffers: Vec<Shape>,
-    /// The distinct RoPE parameters.
     pub(crate) ropes: Vec<Rope>,
     /// The items of each value that have a buffer, and its index. Rows that only their own phase reads have none.
     slots: Vec<Vec<(Item, usize)>>,
@@ -237,7 +236,6 @@ pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     }
 }
 
-/// Builds the phase list.
 #[derive(Default)]
 struct Order {
     phases: Vec<Phase>,
@@ -410,7 +408,6 @@ mod tests {
         }
     }
 
-    /// The inputs of an item.
     fn inputs(bound: &BoundProgram, plan: &Plan, item: Item) -> Vec<Item> {
         match item {
             Item::Packed(id, _) => vec![Item::Value(id)],

@@ -19,7 +19,6 @@ use crate::plan::{Item, Kind, Plan, Stage, words_of};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
 
-/// A compiled graph.
 pub(crate) struct CpuProgram {
     bound: BoundProgram,
     kernels: Kernels,

@@ -27,7 +27,6 @@ pub(crate) struct ModelWeights {
 #[derive(Debug)]
 pub(crate) struct Matrix {
     weight: Weight,
-    /// The tensor it comes from.
     tensor: String,
     pub(crate) linear: Linear,
     /// Whether it is, or will be, packed.
@@ -115,7 +114,6 @@ impl ModelWeights {
         &self.vectors[id.index()]
     }
 
-    /// Packs all remaining weights.
     pub(crate) fn pack(&self, pool: &mut Pool) -> Result<(), Error> {
         self.matrices.iter().flatten().try_for_each(|matrix| matrix.pack(pool))
     }

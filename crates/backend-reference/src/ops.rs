@@ -182,7 +182,6 @@ fn linear(out: &mut [f32], x: &[f32], w: &Weight) {
     }
 }
 
-/// RoPE of one head.
 fn rotate(head: &mut [f32], pairing: Pairing, cos_sin: &[[f64; 2]]) {
     for (i, [cos, sin]) in cos_sin.iter().enumerate() {
         let (i, j) = match pairing {

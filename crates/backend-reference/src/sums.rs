@@ -1,6 +1,5 @@
 //! Dot products in f64.
 
-/// Converts to f64.
 pub(crate) fn f64s(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }

@@ -27,11 +27,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const STORAGE: wgpu::BufferUsages =
     wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_SRC).union(wgpu::BufferUsages::COPY_DST);
 
-/// Features for cooperative matrices.
 const COOP_MATRIX: wgpu::Features =
     wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SHADER_F16);
 
-/// Features for timing dispatches.
 const TIMESTAMPS: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_PASSES);
 
@@ -89,7 +87,6 @@ impl Adapter {
     }
 }
 
-/// Options for opening a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Upper bounds for the requested limits.
@@ -122,7 +119,6 @@ impl Default for Settings {
     }
 }
 
-/// The contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Weights,

@@ -60,7 +60,6 @@ impl DeviceFormat {
         TABLE.iter().find(|row| row.1 == format).map_or(DeviceFormat::F16, |row| row.0)
     }
 
-    /// The equivalent file format.
     pub(crate) fn format(self) -> Format {
         TABLE[self as usize].1
     }
@@ -94,7 +93,6 @@ impl Layout {
         Layout { format, rows, chunks: cols.div_ceil(CHUNK) }
     }
 
-    /// Buffer size.
     pub(crate) fn bytes(&self) -> usize {
         self.ends().last().expect("every format has a plane")
     }

@@ -19,7 +19,6 @@ pub(crate) enum BufferId {
     Store(StoreId, usize),
 }
 
-/// A buffer to allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct BufferPlan {
     pub(crate) purpose: Purpose,
@@ -107,7 +106,6 @@ pub(crate) struct Cost {
     pub(crate) position_bytes: u64,
     /// Per row and visible position.
     pub(crate) pair_multiply_adds: u64,
-    /// Window size in positions.
     pub(crate) window: Option<usize>,
 }
 

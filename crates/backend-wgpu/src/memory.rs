@@ -11,7 +11,6 @@ pub(crate) fn formats() -> Vec<&'static str> {
 }
 
 impl Adapter {
-    /// Current device memory.
     pub(crate) fn memory(&self) -> DeviceMemory {
         ask(&self.adapter).unwrap_or_default()
     }

@@ -96,7 +96,6 @@ pub(crate) enum Addend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) slot: usize,
-    /// The first column.
     pub(crate) col: usize,
 }
 
@@ -171,7 +170,6 @@ impl Pass {
         }
     }
 
-    /// The values it reads.
     fn reads(&self) -> Vec<ValueId> {
         match *self {
             Pass::Input { .. } | Pass::Embed { .. } => Vec::new(),

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-/// Capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caps {
     /// Subgroup sizes, if kernels may use subgroup operations.
@@ -53,7 +52,6 @@ pub(crate) struct GemvTiles {
 /// The shape of a matmul pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MatmulShape {
-    /// Activation rows.
     pub(crate) rows: usize,
     /// Input columns; `gemm_coop.wgsl` needs a multiple of 64.
     pub(crate) cols: usize,

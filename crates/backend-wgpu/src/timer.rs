@@ -8,7 +8,6 @@ use crate::launch::Cost;
 /// Timestamps per step: the size limit of a query set.
 const MAX_TIMESTAMPS: u32 = wgpu::QUERY_SET_MAX_QUERIES;
 
-/// The timestamps of one step.
 pub(crate) struct Timer {
     queries: wgpu::QuerySet,
     resolved: Buffer,

@@ -17,7 +17,6 @@ pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 
-/// The exit code after Ctrl-C.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// An error of the command line that clap cannot detect: exit code 2.

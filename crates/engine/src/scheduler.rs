@@ -58,7 +58,6 @@ pub(crate) enum Event {
     Forget(SequenceId),
 }
 
-/// The next step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Decode rows first, then prompts. Empty if there is nothing to do.

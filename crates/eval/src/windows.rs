@@ -9,7 +9,6 @@ use crate::Error;
 pub struct Windows {
     /// Tokens per window, at least 3.
     pub(crate) n_ctx: usize,
-    /// Size of the vocabulary.
     pub(crate) n_vocab: usize,
     /// The tokens of complete windows.
     pub(crate) tokens: Vec<u32>,

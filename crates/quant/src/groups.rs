@@ -83,7 +83,6 @@ pub(crate) fn scale_32<T: Copy + Into<f32>>(d: f32, factors: [T; 8]) -> Halves<8
     factors.map(|factor| [d * factor.into(); 2])
 }
 
-/// The inverse of [`unpack_nibbles`].
 pub(crate) fn pack_nibbles(values: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| values[i] | values[i + 16] << 4)
 }

@@ -65,7 +65,6 @@ impl Groups<8> for BlockQ4_K {
     }
 }
 
-/// The inverse of [`scales_mins`].
 pub(crate) fn pack_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
     let mut packed = [0; 12];
     for j in 0..4 {

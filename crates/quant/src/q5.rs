@@ -79,7 +79,6 @@ impl Groups<1> for BlockQ5_1 {
     }
 }
 
-/// The inverse of [`unpack_5bit`].
 fn pack_5bit(values: &[u8; 32]) -> ([u8; 4], [u8; 16]) {
     let high = values.iter().rev().fold(0u32, |high, value| high << 1 | u32::from(value >> 4));
     (high.to_le_bytes(), pack_nibbles(&values.map(|value| value & 15)))

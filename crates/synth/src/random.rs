@@ -43,7 +43,6 @@ fn mix(z: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The 64-bit FNV-1a hash.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()

@@ -22,7 +22,6 @@ pub struct Shape {
     spec: Spec,
 }
 
-/// All shapes, by size.
 static SHAPES: [Shape; 12] = [
     shape("stories260k", Spec { vocab: 512, tied: true, ..LLAMA_2 }, [5, 64, 172, 8, 4, 8, 512]),
     shape("stories15m", Spec { tied: true, ..LLAMA_2 }, [6, 288, 768, 6, 6, 48, 256]),

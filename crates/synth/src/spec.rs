@@ -303,7 +303,6 @@ pub(crate) fn write<W: Write>(metadata: &Metadata, tensors: &[Planned], out: W) 
 
 pub(crate) const ROPE_FREQS: &str = "rope_freqs.weight";
 
-/// A tensor of random values.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) name: String,

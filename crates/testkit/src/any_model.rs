@@ -69,7 +69,6 @@ struct Dice {
 }
 
 impl Dice {
-    /// A number below `end`.
     fn below(&mut self, end: usize) -> usize {
         self.thrown += 1;
         (self.random.word(self.thrown) % end.max(1) as u64) as usize

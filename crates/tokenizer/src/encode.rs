@@ -72,7 +72,6 @@ impl Tokenizer {
     }
 }
 
-/// State between parts.
 struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
     /// For byte-level BPE.

@@ -114,7 +114,6 @@ impl Judgement {
         self.measure.metrics()
     }
 
-    /// NMSE of the region.
     pub(crate) fn nmse(&self) -> f64 {
         ratio(self.error, self.energy)
     }

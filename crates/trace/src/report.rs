@@ -120,7 +120,6 @@ pub enum Verdict {
     NotJudged(String),
 }
 
-/// What the figures mean.
 const ERRORS: &str = "errors are NMSE, Σ(a − b)² / Σa²: own error against the reference backend on the recorded \
                       inputs, accumulated against B";
 

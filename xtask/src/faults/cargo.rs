@@ -15,7 +15,6 @@ use super::fault::Tests;
 /// Time limit of tests, for faults that hang.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A built test binary.
 pub(super) struct Binary {
     executable: PathBuf,
     /// The package's folder, the working directory of its tests.

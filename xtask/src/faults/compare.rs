@@ -28,7 +28,6 @@ use super::checkout::Checkout;
 use super::fault::{changed, read_all};
 use crate::workspace::Workspace;
 
-/// The folder of the patches.
 const FOLDER: &str = "tools/faults/compare";
 
 /// Recorded positions.
@@ -51,7 +50,6 @@ struct Fault {
     expected: Finding,
     /// Whether `compare` has no hypothesis for the mistake.
     is_unexplained: bool,
-    /// Files changed by the patch.
     changed: Vec<String>,
 }
 

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::tidy::row;
 
-/// The folder of the patches.
 pub(super) const FOLDER: &str = "tools/faults";
 
 pub(super) struct Fault {
@@ -24,7 +23,6 @@ pub(super) struct Fault {
     pub(super) tests: Vec<Tests>,
     /// The smallest [`row`] of the changed crates: the smaller, the more crates depend on it.
     pub(super) row: usize,
-    /// Files changed by the patch.
     pub(super) changed: Vec<String>,
 }
 

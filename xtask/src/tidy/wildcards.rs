@@ -2,7 +2,6 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The enum of operations.
 const OPERATION: &str = "Op";
 
 /// The lines of wildcard arms in matches whose other arms name operations.

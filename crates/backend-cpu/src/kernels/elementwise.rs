@@ -27,7 +27,6 @@ pub(super) fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
     }
 }
 
-/// An activation function.
 pub(super) trait Activate {
     fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats;
 }

@@ -10,7 +10,6 @@ use super::BYTES;
 use super::avx2::Avx2;
 use super::avx512::Avx512;
 
-/// A benchmark loop.
 pub(crate) struct Spin {
     /// Multiply-adds per round.
     pub(crate) macs: u64,
@@ -28,12 +27,10 @@ impl Spin {
 }
 
 impl Avx512 {
-    /// 8-bit 4-way dot products.
     pub(crate) fn int8(self) -> Spin {
         Spin { macs: 16 * 64, run: int8_512 }
     }
 
-    /// f32 FMA.
     pub(crate) fn f32(self) -> Spin {
         Spin { macs: 16 * 16, run: f32_512 }
     }
@@ -45,7 +42,6 @@ impl Avx2 {
         Spin { macs: 8 * 8 * 32, run: int8_256 }
     }
 
-    /// f32 FMA.
     pub(crate) fn f32(self) -> Spin {
         Spin { macs: 12 * 8, run: f32_256 }
     }

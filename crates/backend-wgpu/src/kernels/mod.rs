@@ -129,7 +129,6 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 impl Kernel {
-    /// Its template file.
     pub(crate) fn file(&self) -> &'static str {
         match self {
             Kernel::Embed { .. } => "embed.wgsl",
@@ -148,7 +147,6 @@ impl Kernel {
         }
     }
 
-    /// The rendered WGSL.
     pub(crate) fn source(&self) -> String {
         let template = TEMPLATES.get_template(self.file()).expect("every kernel has a template");
         template.render(Value::from(Serde(self))).unwrap_or_else(|error| panic!("{}: {error:#}", self.file()))

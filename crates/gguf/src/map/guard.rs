@@ -74,7 +74,6 @@ struct Installed {
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
-/// Page size in bytes.
 fn page_size() -> io::Result<usize> {
     // SAFETY: sysconf only reads its argument.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -8,7 +8,6 @@ use crate::{Error, Keys};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moe {
-    /// Experts per layer.
     count: usize,
     /// Experts per row.
     used: usize,

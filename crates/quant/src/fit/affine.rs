@@ -9,7 +9,6 @@ pub(crate) struct Line {
     pub(crate) offset: f32,
 }
 
-/// Permitted offsets.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Offsets {
     /// Any sign.

@@ -75,7 +75,6 @@ impl Sums {
         Sums { xq: total(xq), qq: total(qq) }
     }
 
-    /// The least-squares scale.
     fn best(self) -> f32 {
         if self.qq > 0.0 { self.xq / self.qq } else { 0.0 }
     }

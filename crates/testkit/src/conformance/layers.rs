@@ -14,10 +14,8 @@ const FLOAT: f64 = 1e-6;
 /// NMSE limit of a layer whose activations may be rounded to 8 bits: the limit of four operations.
 const QUANTIZED: f64 = 2e-3;
 
-/// Seed of weights and inputs.
 const SEED: u64 = 5;
 
-/// The shape of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
     format: Format,
@@ -285,7 +283,6 @@ pub fn nan_weights_affect_one_output(make: Make<'_>) {
     }
 }
 
-/// Pages per group.
 const PAGES: usize = 32;
 
 /// Sequences on scattered pages; sequence `i` has `pasts[i]` cached positions.

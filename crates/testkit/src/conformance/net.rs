@@ -15,7 +15,6 @@ use synth::Random;
 pub(super) struct Net {
     pub(super) graph: Builder,
     pub(super) weights: HashMap<String, Weight>,
-    /// Pages per group.
     pub(super) pages: usize,
     pub(super) kv: KvFormat,
 }
@@ -26,7 +25,6 @@ impl Default for Net {
     }
 }
 
-/// A store without a window.
 pub(super) fn store(heads: usize, k_dim: usize, v_dim: usize) -> Store {
     Store { heads, k_dim, v_dim, window: None }
 }
@@ -80,7 +78,6 @@ impl Net {
         self.graph.embed(name, table)
     }
 
-    /// Attention with its own store.
     pub(super) fn attention(
         &mut self,
         name: &'static str,

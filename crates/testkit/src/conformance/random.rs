@@ -14,7 +14,6 @@ const QUANTIZED: f64 = 5e-4;
 /// NMSE limit of one operation with f32 activations.
 const FLOAT: f64 = 1e-6;
 
-/// Seed of inputs.
 const SEED: u64 = 11;
 
 /// Vocabulary of attention inputs, and pages of the store.

@@ -65,7 +65,6 @@ impl Llama {
         self
     }
 
-    /// The tensors of a block.
     pub(super) fn block(self, block: u32) -> Llama {
         let shapes: [(&str, &[u64]); 9] = [
             ("attn_norm", &[8]),
@@ -91,7 +90,6 @@ impl Llama {
         self
     }
 
-    /// Removes a key or tensor.
     pub(super) fn without(mut self, name: &str) -> Llama {
         let before = self.keys.len() + self.tensors.len();
         self.keys.retain(|(key, _)| key != name);

@@ -3,7 +3,6 @@
 use super::raw::{Raw, le, string};
 use super::{Malformed, Stage, refused};
 
-/// Format ids.
 const F32: u32 = 0;
 const Q4_0: u32 = 2;
 const Q8_0: u32 = 8;

@@ -56,7 +56,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) id: ValueId,
     pub(crate) call: Call,
     pub(crate) inputs: Vec<Matrix>,
-    /// The recorded rows.
     pub(crate) found: Matrix,
     pub(crate) expected: Matrix,
     /// The position of the first of these rows; a large value is not held whole.

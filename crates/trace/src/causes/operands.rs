@@ -212,7 +212,6 @@ fn shape(s: &Candidate<'_>, id: WeightId) -> [usize; 3] {
     [weight.count, weight.rows, weight.cols]
 }
 
-/// The operation with other weights.
 fn with_weights(mut op: Op, other: impl Fn(WeightId) -> WeightId) -> Op {
     op.operands(|operand| {
         if let Operand::Weight(id, _) = operand {

@@ -30,7 +30,6 @@ pub(crate) struct Rounding {
     shares: Vec<f64>,
 }
 
-/// No rounding.
 pub(super) static NONE: Rounding = Rounding { added: None, rows: Vec::new(), shares: Vec::new() };
 
 impl Rounding {
