@@ -66,9 +66,9 @@ impl<'a> Oracle<'a> {
     pub(crate) fn op(&self, id: ValueId) -> Op {
         let mut op = self.graph.value(id).op;
         if let Op::Attention { kv: kv @ None, store, .. } = &mut op {
-            *kv = self.graph.values().find_map(|(_, value)| match value.op {
-                Op::Attention { kv, store: of, .. } if of == *store => kv,
-                _ => None,
+            *kv = self.graph.values().find_map(|(_, value)| {
+                let Op::Attention { kv, store: of, .. } = value.op else { return None };
+                kv.filter(|_| of == *store)
             });
         }
         op
