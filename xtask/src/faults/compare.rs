@@ -176,6 +176,8 @@ fn plant(checkout: &Checkout, work: &Path, good: &Path, fault: &Fault) -> Result
     let tokens: Vec<String> = tokens.iter().map(u32::to_string).collect();
     let mut record = Command::new(program);
     record.args(["trace", "--tokens", &tokens.join(","), "--batch-size", &fault.steps.to_string()]);
+    // The mistakes are planted in the CPU backend; on a machine with a GPU, another would compute.
+    record.args(["--backend", "cpu"]);
     let recorded = record.arg("-m").arg(&model).arg("-o").arg(&trace).output()?;
     ensure!(recorded.status.success(), "trace: {}", String::from_utf8_lossy(&recorded.stderr));
 
