@@ -4,6 +4,7 @@
 //! The copy has no `../shared` beside it, so tests run as in a plain checkout.
 
 mod cargo;
+mod check;
 mod checkout;
 mod compare;
 mod fault;
@@ -36,6 +37,8 @@ pub(crate) struct Args {
 enum Suite {
     /// Applies each fault of tools/faults/compare and checks that `rustorch compare` finds it
     Compare(Selection),
+    /// Checks that every patch applies and that the tests it names exist
+    Check,
 }
 
 #[derive(clap::Args)]
@@ -71,8 +74,10 @@ impl Selection {
 
 /// Applies the selected faults; returns whether all were caught.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
-    if let Some(Suite::Compare(selection)) = &args.suite {
-        return compare::run(workspace, selection);
+    match &args.suite {
+        Some(Suite::Compare(selection)) => return compare::run(workspace, selection),
+        Some(Suite::Check) => return check::run(workspace),
+        None => {}
     }
     let all = fault::read_all(&workspace.root, FOLDER, Fault::parse)?;
     let missing = (1..=MISTAKES).find(|number| all.iter().all(|fault| fault.mistake != *number));

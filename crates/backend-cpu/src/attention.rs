@@ -5,7 +5,7 @@
 //! and Gimelshein 2018; Dao et al. 2022). QK sums over the head dimension in order, PV over the positions in order, so a
 //! result depends neither on how the prompt was chunked nor on the rest of the batch.
 //!
-//! With a sliding window, chunks keep their boundaries: scores before the first visible position count as 0, and K and V
+//! With a sliding window, chunks keep their boundaries: softmax weights before the first visible position are 0, and pages
 //! before it are not read. Pages that no query of a task can see may have been freed.
 //!
 //! The lanes of a vector are positions in QK and columns in PV. A loaded vector of K or V is used by all queries of a tile.
@@ -100,7 +100,7 @@ struct Scores([f32; CHUNK]);
 struct Scratch {
     scores: Vec<Scores>,
     /// PV of a chunk, `[queries][v_dim]`.
-    means: Vec<Line>,
+    pv_sums: Vec<Line>,
     /// A page, converted to f32.
     page: Vec<Line>,
 }
@@ -137,11 +137,11 @@ impl<T: Stored> Queries<'_, T> {
     #[inline(always)]
     fn attend<L: Lanes>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) {
         let (n, k_dim) = (self.queries.len(), self.k_dim());
-        let Scratch { scores, means, page } = scratch;
+        let Scratch { scores, pv_sums, page } = scratch;
         grow(scores, n);
-        grow(means, (n * self.v_dim).div_ceil(LANES));
+        grow(pv_sums, (n * self.v_dim).div_ceil(LANES));
         grow(page, PAGE / LANES * k_dim.max(self.v_dim));
-        let means: &mut [f32] = &mut bytemuck::cast_slice_mut(means)[..n * self.v_dim];
+        let pv_sums: &mut [f32] = &mut bytemuck::cast_slice_mut(pv_sums)[..n * self.v_dim];
         let page: &mut [f32] = bytemuck::cast_slice_mut(page);
         let (mut max, mut total) = ([f32::NEG_INFINITY; QUERY_TILE], [0.0; QUERY_TILE]);
         for c in 0..n {
@@ -154,16 +154,16 @@ impl<T: Stored> Queries<'_, T> {
             for c in 0..n {
                 (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.seen(c, first));
             }
-            means.fill(0.0);
-            self.pv(lanes, first, scores, page, means);
+            pv_sums.fill(0.0);
+            self.pv(lanes, first, scores, page, pv_sums);
             for c in 0..n {
                 if self.seen(c, first).is_empty() {
                     continue;
                 }
                 let new_max = if max[c] > chunk_max[c] { max[c] } else { chunk_max[c] };
                 let (old, new) = ((max[c] - new_max).exp(), (chunk_max[c] - new_max).exp());
-                for (y, &mean) in self.out(tile, c).iter_mut().zip(&means[c * self.v_dim..]) {
-                    *y = *y * old + mean * new;
+                for (y, &pv_sum) in self.out(tile, c).iter_mut().zip(&pv_sums[c * self.v_dim..]) {
+                    *y = *y * old + pv_sum * new;
                 }
                 total[c] = total[c] * old + chunk_total[c] * new;
                 max[c] = new_max;
@@ -295,7 +295,7 @@ impl<T: Stored> Queries<'_, T> {
         }
     }
 
-    /// PV of the chunk at `chunk`, added to `means`.
+    /// PV of the chunk at `chunk`, added to `pv_sums`.
     #[inline(always)]
     fn pv<L: Lanes>(
         &self,
@@ -303,7 +303,7 @@ impl<T: Stored> Queries<'_, T> {
         chunk: usize,
         scores: &[Scores],
         converted: &mut [f32],
-        means: &mut [f32],
+        pv_sums: &mut [f32],
     ) {
         let values = |start| self.heads.store.page(self.table, self.kv_head, chunk + start).1;
         let pages = self.pages(chunk);
@@ -312,9 +312,9 @@ impl<T: Stored> Queries<'_, T> {
             let ahead = bytes_of(if start + PAGE < pages.end { values(start + PAGE) } else { data });
             if self.converts_pages::<L>() {
                 let data = convert(lanes, data, ahead, converted);
-                self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, means);
+                self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, pv_sums);
             } else {
-                self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, means);
+                self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, pv_sums);
             }
         }
     }
@@ -325,7 +325,7 @@ impl<T: Stored> Queries<'_, T> {
         lanes: L,
         page: &Page<'_, N>,
         scores: &[Scores],
-        means: &mut [f32],
+        pv_sums: &mut [f32],
     ) {
         let mut c = 0;
         while c < self.queries.len() {
@@ -337,20 +337,20 @@ impl<T: Stored> Queries<'_, T> {
                 for c in c..c + width {
                     let own = self.seen_of(page, c);
                     let before = own.start..all.start.min(own.end);
-                    self.pv_tile::<L, N, 1>(lanes, page, before, c, scores, means);
+                    self.pv_tile::<L, N, 1>(lanes, page, before, c, scores, pv_sums);
                 }
             }
             match width {
-                8 => self.pv_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, means),
-                4 => self.pv_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, means),
-                2 => self.pv_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, means),
-                _ => self.pv_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, means),
+                8 => self.pv_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, pv_sums),
+                4 => self.pv_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, pv_sums),
+                2 => self.pv_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, pv_sums),
+                _ => self.pv_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, pv_sums),
             }
             if all.end < last.end {
                 for c in c..c + width {
                     let own = self.seen_of(page, c);
                     let after = all.end.max(own.start)..own.end;
-                    self.pv_tile::<L, N, 1>(lanes, page, after, c, scores, means);
+                    self.pv_tile::<L, N, 1>(lanes, page, after, c, scores, pv_sums);
                 }
             }
             c += width;
@@ -373,7 +373,7 @@ impl<T: Stored> Queries<'_, T> {
         part: Range<usize>,
         first: usize,
         scores: &[Scores],
-        means: &mut [f32],
+        pv_sums: &mut [f32],
     ) {
         if part.is_empty() {
             return;
@@ -384,18 +384,18 @@ impl<T: Stored> Queries<'_, T> {
         for c in 0..C {
             weights[c] = &scores[first + c].0[part.clone()];
         }
-        let means = &mut means[first * dim..][..C * dim];
+        let pv_sums = &mut pv_sums[first * dim..][..C * dim];
         let mut col = 0;
         while col + 2 * LANES <= dim {
-            pv_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, means);
+            pv_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, pv_sums);
             col += 2 * LANES;
         }
         if col + LANES <= dim {
-            pv_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, means);
+            pv_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, pv_sums);
             col += LANES;
         }
         if col < dim {
-            pv_rest::<L, N, C>(lanes, values, dim, col, weights, means);
+            pv_rest::<L, N, C>(lanes, values, dim, col, weights, pv_sums);
         }
     }
 }
@@ -432,12 +432,12 @@ fn pv_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     dim: usize,
     col: usize,
     weights: [&[f32]; C],
-    means: &mut [f32],
+    pv_sums: &mut [f32],
 ) {
     let mut sums = [[lanes.splat(0.0); R]; C];
     for c in 0..C {
         for r in 0..R {
-            sums[c][r] = lanes.load_f32(sixteen(&means[c * dim + col + r * LANES..]));
+            sums[c][r] = lanes.load_f32(sixteen(&pv_sums[c * dim + col + r * LANES..]));
         }
     }
     for (j, row) in values.chunks_exact(dim).enumerate() {
@@ -457,7 +457,7 @@ fn pv_columns<L: Lanes, T: Stored, const R: usize, const C: usize>(
     }
     for c in 0..C {
         for r in 0..R {
-            let to = &mut means[c * dim + col + r * LANES..][..LANES];
+            let to = &mut pv_sums[c * dim + col + r * LANES..][..LANES];
             lanes.store_f32(sums[c][r], to.try_into().expect("sixteen"));
         }
     }
@@ -471,12 +471,12 @@ fn pv_rest<L: Lanes, T: Stored, const C: usize>(
     dim: usize,
     col: usize,
     weights: [&[f32]; C],
-    means: &mut [f32],
+    pv_sums: &mut [f32],
 ) {
     for c in 0..C {
-        let mean = &mut means[c * dim..][..dim][col..];
+        let pv_sum = &mut pv_sums[c * dim..][..dim][col..];
         let mut sums = [0.0; LANES];
-        sums[..mean.len()].copy_from_slice(mean);
+        sums[..pv_sum.len()].copy_from_slice(pv_sum);
         let mut sum = lanes.load_f32(&sums);
         for (row, &weight) in values.chunks_exact(dim).zip(weights[c]) {
             let mut value = [T::zeroed(); LANES];
@@ -484,7 +484,7 @@ fn pv_rest<L: Lanes, T: Stored, const C: usize>(
             sum = lanes.mul_add(lanes.splat(weight), T::widen(lanes, &value), sum);
         }
         lanes.store_f32(sum, &mut sums);
-        mean.copy_from_slice(&sums[..mean.len()]);
+        pv_sum.copy_from_slice(&sums[..pv_sum.len()]);
     }
 }
 

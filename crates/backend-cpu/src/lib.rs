@@ -171,7 +171,7 @@ impl Cpu {
         let weights = Arc::new(ModelWeights::new(&model, kernels, options));
         let mut budget = HostBudget::new(memory_limit);
         budget.take(PACKED_WEIGHTS, weights.memory().weights_owned, Remedy::LeaveWeightsInFile)?;
-        budget.take("the K/V cache", model.kv_bytes(), Remedy::SmallerContext)?;
+        budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Kv::new).collect::<Result<_, Error>>()?;
         let state = Arc::new(Mutex::new(State { pool, stores, budget, activation_bytes: 0 }));
         Ok(CpuModel { kernels, options, model, weights, state })

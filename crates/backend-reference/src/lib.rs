@@ -71,7 +71,7 @@ impl Backend for Reference {
     ) -> Result<Box<dyn LoadedModel>, Error> {
         let model = Reference::bind(graph, weights, kv_layout)?;
         let mut budget = HostBudget::new(self.memory_limit);
-        budget.take("the K/V cache", model.kv_bytes(), Remedy::SmallerContext)?;
+        budget.take("the KV cache", model.kv_bytes(), Remedy::SmallerContext)?;
         let stores = model.stores().iter().map(Store::new).collect::<Result<_, Error>>()?;
         let state = State { stores, budget, activation_bytes: 0 };
         Ok(Box::new(Loaded { model: Arc::new(model), state: Arc::new(Mutex::new(state)) }))

@@ -1,4 +1,4 @@
-//! Passes of attention: RoPE, K/V cache writes, and the attention kernels.
+//! Passes of attention: RoPE, KV cache writes, and the attention kernels.
 
 use backend::{Error, Remedy, StoreLayout};
 use graph::{Pairing, Rope, Store, ValueId};
@@ -58,7 +58,7 @@ impl Compiler<'_> {
         self.launch_rope(kernel, params, vec![self.slot(x), y])
     }
 
-    /// Writes keys and values to the K/V cache. With `roped`, also ropes the queries into it: they share slot and
+    /// Writes keys and values to the KV cache. With `roped`, also ropes the queries into it: they share slot and
     /// RoPE parameters with the keys.
     fn store(&self, attend: &Attend, [k, v]: [ValueId; 2], roped: Option<BufferId>) -> LaunchPlan {
         let Attend { q, ref k_rope, heads, .. } = *attend;

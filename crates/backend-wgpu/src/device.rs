@@ -136,7 +136,7 @@ impl Purpose {
     fn name_and_remedy(self) -> (&'static str, Remedy) {
         match self {
             Purpose::Weights => ("weights", Remedy::FewerLayers),
-            Purpose::Store => ("the K/V cache", Remedy::SmallerContext),
+            Purpose::Store => ("the KV cache", Remedy::SmallerContext),
             Purpose::Activations => ("activations", Remedy::SmallerBatch),
             Purpose::AttentionParts => ("partial results of attention", Remedy::SmallerBatch),
             Purpose::Inputs => ("step inputs", Remedy::SmallerBatch),
@@ -327,7 +327,7 @@ impl Device {
         if bytes > self.limits.max_buffer_size || is_bound && bytes > max {
             let (name, remedy) = purpose.name_and_remedy();
             let what = match purpose {
-                Purpose::Store => "the K/V cache of a layer, which must fit in one binding",
+                Purpose::Store => "the KV cache of a layer, which must fit in one binding",
                 Purpose::Activations => "activations, which must fit in one binding",
                 _ => name,
             };

@@ -1,4 +1,4 @@
-//! A model on a device: weights and K/V cache, as a plan and as allocated buffers.
+//! A model on a device: weights and KV cache, as a plan and as allocated buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -30,7 +30,7 @@ impl Formats {
     }
 }
 
-/// How the weights and the K/V cache of a model are stored on a device.
+/// How the weights and the KV cache of a model are stored on a device.
 #[derive(Debug)]
 pub(crate) struct ModelPlan {
     pub(crate) bound: Arc<BoundModel>,

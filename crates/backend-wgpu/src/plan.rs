@@ -10,7 +10,7 @@ use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, a
 /// A pass: reads values of earlier passes, and writes one or more.
 ///
 /// `Input` uploads the rows of a step, in pipeline stages after the first. `Linear` multiplies the rows of `x` with the
-/// weight of each part. `Attend` first writes keys and values to the K/V cache. `Route` also writes each row's list of
+/// weight of each part. `Attend` first writes keys and values to the KV cache. `Route` also writes each row's list of
 /// experts.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {

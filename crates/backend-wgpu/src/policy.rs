@@ -152,7 +152,7 @@ pub(crate) const FLASH_ROWS: usize = 64;
 /// Average rows per tile from which tiles pay off: with fewer, most threads idle.
 const MIN_ROWS_PER_TILE: usize = 16;
 
-/// The kernel for heads of these dimensions, with an f32 or an f16 K/V cache.
+/// The kernel for heads of these dimensions, with an f32 or an f16 KV cache.
 pub(crate) fn attention(k_dim: usize, v_dim: usize, kv_f32: bool, caps: Caps) -> Attention {
     let all = |most: usize, multiple: usize| {
         [k_dim, v_dim].iter().all(|&dim| dim <= most && dim.is_multiple_of(multiple))

@@ -18,7 +18,7 @@ pub enum Error {
     #[error("weight `{name}` has shape {found:?} (matrices, rows, columns), the graph expects {expected:?}")]
     WeightShape { name: String, found: [usize; 3], expected: [usize; 3] },
     /// The KV layout belongs to another graph.
-    #[error("the K/V cache layout has {found} store groups, the graph has {expected}")]
+    #[error("the KV cache layout has {found} store groups, the graph has {expected}")]
     Stores { found: usize, expected: usize },
     /// The model cannot be split into these stages.
     #[error("the model of {layers} layers cannot be cut after {at}: {why}")]
@@ -37,7 +37,7 @@ pub enum Error {
     OutOfMemory { what: &'static str, bytes: u64, memory: MemoryKind, remedy: Remedy },
     /// The host memory budget, of which `taken` bytes are in use, would be exceeded.
     #[error(
-        "out of memory: {what} needs {}, but {} of the limit of {} are in use; {remedy}",
+        "out of memory: {what} would take {}, but {} of the limit of {} are in use; {remedy}",
         readable_size(*bytes), readable_size(*taken), readable_size(*limit)
     )]
     OverBudget { what: &'static str, bytes: u64, taken: u64, limit: u64, remedy: Remedy },

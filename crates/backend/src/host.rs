@@ -82,16 +82,16 @@ mod tests {
     fn a_budget_counts_what_is_taken_and_given_back() {
         let mut budget = HostBudget::new(Some(100));
         budget.take("weights", 60, Remedy::SmallerModel).expect("room");
-        let error = budget.take("the K/V cache", 41, Remedy::SmallerContext).expect_err("1 too many");
+        let error = budget.take("the KV cache", 41, Remedy::SmallerContext).expect_err("1 too many");
         let expected = Error::OverBudget {
-            what: "the K/V cache",
+            what: "the KV cache",
             bytes: 41,
             taken: 60,
             limit: 100,
             remedy: Remedy::SmallerContext,
         };
         assert_eq!(error, expected);
-        budget.take("the K/V cache", 40, Remedy::SmallerContext).expect("nothing was taken before");
+        budget.take("the KV cache", 40, Remedy::SmallerContext).expect("nothing was taken before");
         budget.give_back(40);
         budget.take("activations", 40, Remedy::SmallerBatch).expect("room again");
         budget.take("activations", u64::MAX, Remedy::SmallerBatch).expect_err("no overflow");

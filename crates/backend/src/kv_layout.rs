@@ -119,7 +119,7 @@ impl StoreLayout {
         let values = factors.iter().try_fold(1usize, |values, &factor| values.checked_mul(factor));
         let store = values.and_then(|values| bytemuck::allocation::try_zeroed_vec(values).ok());
         store.ok_or(Error::OutOfMemory {
-            what: "the K/V cache",
+            what: "the KV cache",
             bytes: self.bytes(),
             memory: MemoryKind::Host,
             remedy: Remedy::SmallerContext,

@@ -194,6 +194,10 @@ fn sum(state: &State, values: Value, attribute: Option<&str>, start: Value) -> R
 
 fn file_size(state: &State, value: Value, binary: bool) -> Result<String, Error> {
     let bytes = f64::try_from(float(state, value, Value::from(0))?)?;
+    // minijinja rounds and has units for negative sizes.
+    if bytes != 1.0 && bytes < if binary { 1024.0 } else { 1000.0 } {
+        return Ok(format!("{} Bytes", bytes.trunc()));
+    }
     Ok(contrib::filesizeformat(bytes.trunc(), Some(binary)))
 }
 

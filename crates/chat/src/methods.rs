@@ -77,7 +77,14 @@ impl Methods {
     }
 }
 
-fn index(list: Value, item: Value, start: usize) -> Result<usize, Error> {
+/// The position `at` of `length`, counted from the end if it is negative, as Python does.
+fn position(at: i64, length: usize) -> usize {
+    let from_end = || length.saturating_sub(usize::try_from(at.unsigned_abs()).unwrap_or(usize::MAX));
+    usize::try_from(at).map_or_else(|_| from_end(), |at| at.min(length))
+}
+
+fn index(list: Value, item: Value, start: i64) -> Result<usize, Error> {
+    let start = position(start, list.len().unwrap_or(0));
     let found = list.try_iter()?.skip(start).position(|other| other == item);
     found.map(|at| at + start).ok_or_else(|| failed("the value is not in the list"))
 }
@@ -211,10 +218,10 @@ fn partition(text: &str, separator: &str, right: bool) -> Result<Value, Error> {
 /// Calls pycompat's method `name` for the text between two positions, counted in characters.
 fn search(state: &mut State, name: &str, text: &str, args: &[Value]) -> Result<Value, Error> {
     let (sub, start, end): (Value, Option<i64>, Option<i64>) = from_args(args)?;
-    let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-    let place = |at: i64| if at < 0 { at + length } else { at }.clamp(0, length);
-    let (start, end) = (place(start.unwrap_or(0)), place(end.unwrap_or(length)));
-    let text: String = text.chars().take(end as usize).skip(start as usize).collect();
+    let length = text.chars().count();
+    let (start, end) =
+        (position(start.unwrap_or(0), length), end.map_or(length, |end| position(end, length)));
+    let text: String = text.chars().take(end).skip(start).collect();
     let method = match name {
         "index" => "find",
         "rindex" => "rfind",
@@ -224,7 +231,7 @@ fn search(state: &mut State, name: &str, text: &str, args: &[Value]) -> Result<V
     match name {
         "index" | "rindex" if found == Value::from(-1) => Err(failed("substring not found")),
         "index" | "rindex" | "find" | "rfind" if found != Value::from(-1) => {
-            Ok(Value::from(start + i64::try_from(found)?))
+            Ok(Value::from(start + usize::try_from(found)?))
         }
         _ => Ok(found),
     }

@@ -82,10 +82,14 @@ impl Config {
     }
 }
 
+/// Prefixes of variables that only tests read.
+const OF_TESTS: [&str; 2] = ["RUSTORCH_REQUIRE_", "RUSTORCH_TINYLLAMA_"];
+
 /// Warnings about variables `RUSTORCH_*` that no option has.
 pub(crate) fn unknown_variables(command: &Command) -> Vec<String> {
     let known: Vec<&str> = settings(command).filter_map(|arg| arg.get_env()?.to_str()).collect();
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let set = set.filter(|name| !OF_TESTS.iter().any(|prefix| name.starts_with(prefix)));
     let unknown = set.filter(|name| name.starts_with("RUSTORCH_") && !known.contains(&name.as_str()));
     unknown
         .map(|name| {

@@ -182,7 +182,7 @@ impl First {
             let (kind, explained) = match (i, cause.likely) {
                 (0, true) => ("likely cause", ""),
                 (0, false) => ("possible cause", &*explained),
-                (_, true) => ("as likely by the numbers", &*explained),
+                (_, true) => ("equally likely", &*explained),
                 (_, false) => ("possible", &*explained),
             };
             lines.push(format!("{kind}: {}{explained}", cause.text));

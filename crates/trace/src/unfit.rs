@@ -89,12 +89,12 @@ impl Sides<'_> {
         let graph = oracle.graph;
         let Some(id) = id_of(graph, &value.name) else { return Ok(None) };
         let damaged = graph.value(id).op.weights().find_map(|(weight, _)| {
-            Some((&graph.weight(weight).name, not_finite_numbers(&oracle.weight(weight).ok()?)?))
+            Some((&graph.weight(weight).name, not_finite_values(&oracle.weight(weight).ok()?)?))
         });
         let Some((weight, (count, place))) = damaged else { return Ok(None) };
         let text = format!(
-            "{count} of the numbers of the weight `{weight}` are NaN or infinite, the first in {place}: the model's \
-             file is damaged, and every engine computes such numbers from it"
+            "{count} of the values of the weight `{weight}` are NaN or infinite, the first in {place}: the model's \
+             file is damaged, and every engine computes such values from it"
         );
         let judgement =
             self.judge(value, self.whole_limit(), |rows, _, _| Some(region.within(rows.clone())))?;
@@ -116,7 +116,7 @@ fn id_of(graph: &Graph, name: &str) -> Option<ValueId> {
 }
 
 /// How many elements of a weight are NaN or infinite, and where the first is, in words.
-fn not_finite_numbers(weight: &Weight) -> Option<(usize, String)> {
+fn not_finite_values(weight: &Weight) -> Option<(usize, String)> {
     let (mut found, mut row) = (None, vec![0.0; weight.cols]);
     for r in 0..weight.count * weight.rows {
         weight.format.dequantize(weight.row(r), &mut row);

@@ -15,6 +15,9 @@ use super::fault::Tests;
 /// Time limit of tests, for faults that hang.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// `cargo test` with these builds and reports the binaries on standard output.
+pub(super) const BUILD_ONLY: [&str; 3] = ["--no-run", "--quiet", "--message-format=json-render-diagnostics"];
+
 pub(super) struct Binary {
     executable: PathBuf,
     /// The package's folder, the working directory of its tests.
@@ -23,8 +26,8 @@ pub(super) struct Binary {
 
 /// Builds the binary of `tests`, or returns the compiler's errors.
 pub(super) fn build(checkout: &Checkout, tests: &Tests) -> Result<Result<Binary, String>> {
-    let args = ["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"];
-    let output = match checkout.cargo(args.into_iter().chain(tests.target.split(' ')))? {
+    let args = ["test"].into_iter().chain(BUILD_ONLY);
+    let output = match checkout.cargo(args.chain(tests.target.split(' ')))? {
         Ok(output) => output,
         Err(errors) => return Ok(Err(errors)),
     };

@@ -117,7 +117,7 @@ fn a_store_beyond_the_binding_limit_is_refused_with_a_remedy() {
         match loaded {
             Ok(()) => assert!(fits),
             Err(Error::OutOfMemory { what, bytes, memory: MemoryKind::Device, remedy }) => {
-                assert!(!fits && what.contains("K/V cache"), "{what}");
+                assert!(!fits && what.contains("KV cache"), "{what}");
                 assert_eq!((bytes, remedy), (2049 * (64 << 10), Remedy::SmallerContext));
             }
             Err(other) => panic!("{other}"),

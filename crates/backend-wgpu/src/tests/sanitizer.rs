@@ -20,7 +20,7 @@ const fn unwritten(buffer: usize) -> u32 {
     CANARY.to_bits() + buffer as u32
 }
 
-/// Patterns of buffers that are no slots. Both halves of the word are NaNs, as the K/V cache and scratch may hold
+/// Patterns of buffers that are no slots. Both halves of the word are NaNs, as the KV cache and scratch may hold
 /// f16.
 const SCRATCH: usize = 0x100;
 const STORE: usize = 0x101;
@@ -61,7 +61,7 @@ fn poison(device: &Device, buffer: &wgpu::Buffer, index: usize) {
     }
 }
 
-/// Poisons the K/V cache of a new model.
+/// Poisons the KV cache of a new model.
 pub(crate) fn poison_stores(model: &Model) {
     model.stores.iter().flatten().for_each(|store| poison(&model.device, store, STORE));
 }
@@ -84,7 +84,7 @@ pub(crate) struct Sanitizer {
     layouts: Vec<StoreLayout>,
     /// By store: keys and values.
     stores: Vec<[Buffer; 2]>,
-    /// The last submitted step, and the K/V cache before it.
+    /// The last submitted step, and the KV cache before it.
     submitted: Option<(Step, Vec<Vec<u32>>)>,
 }
 
@@ -112,7 +112,7 @@ impl Sanitizer {
         self.stores.iter().flatten().map(|store| &**store).collect()
     }
 
-    /// Poisons everything but the K/V cache.
+    /// Poisons everything but the KV cache.
     pub(crate) fn before(&mut self, device: &Device, step: &Step) {
         if device.guard.is_none() {
             return;

@@ -47,15 +47,15 @@ fn a_context_beyond_the_memory_is_refused_by_name() {
         ran.stderr
     };
     let said = refused("run -m MODEL -p x -n 1 -c 4000000000");
-    for part in ["the K/V cache", "GiB", "-c N", "--memory"] {
+    for part in ["the KV cache", "GiB", "-c N", "--memory"] {
         assert!(said.contains(part), "{part} in {said}");
     }
     let kv = memory["kv_cache"].as_u64().expect("a number");
     let limited = refused(&format!("run -m MODEL -p x -n 1 -c 4000000000 --memory {}", kv / 2));
-    assert!(limited.contains("the K/V cache"), "{limited}");
+    assert!(limited.contains("the KV cache"), "{limited}");
 }
 
-/// Copies of weights, the K/V cache and activations count, what is in the file's map does not.
+/// Copies of weights, the KV cache and activations count, what is in the file's map does not.
 #[test]
 fn a_limit_holds_for_all_that_is_taken() {
     let home = Home::new();
@@ -66,7 +66,7 @@ fn a_limit_holds_for_all_that_is_taken() {
         |more: &str, limit: u64| home.run(&format!("run -m MODEL -p x -n 1 -c 64 {more} --memory {limit}"));
     for (limit, refused) in [
         (weights - 1, "weights packed for vector kernels"),
-        (weights + kv - 1, "the K/V cache"),
+        (weights + kv - 1, "the KV cache"),
         (bytes("allocated") - 1, "activations"),
     ] {
         let said = run("", limit).failed(1);

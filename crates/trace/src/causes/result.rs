@@ -34,7 +34,7 @@ pub(super) fn not_finite(s: &Candidate<'_>) -> Option<Cause> {
     let text = format!(
         "{bad} {} {what} although all inputs are finite, {}: does exp overflow, is something divided by zero, or \
          memory read that was not written?",
-        if bad == 1 { "number is" } else { "numbers are" },
+        if bad == 1 { "value is" } else { "values are" },
         words::place(&place, (s.first + shape.0, shape.1), s.head_dim())
     );
     // Enough of them are wrong by themselves, whatever else is wrong.
@@ -163,7 +163,7 @@ fn function(diagnosis: &mut Diagnosis<'_>) {
     }
     let ((low, low_found), (high, high_found)) = (at(&first), at(&last));
     let text = format!(
-        "each number is a function of what it should be, such as a bound or a softcap: {low:.4} becomes \
+        "each value is a function of what it should be, such as a bound or a softcap: {low:.4} becomes \
          {low_found:.4}, and {high:.4} becomes {high_found:.4}"
     );
     diagnosis.try_result("function", Rank::Fitted, text, &made);

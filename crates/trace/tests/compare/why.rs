@@ -59,7 +59,7 @@ fn few_numbers_bear_out_nothing() {
     let first = bench.compare(&bad, &reference).first.expect("wrong numbers");
     let cause = &first.causes[0];
     assert!(
-        cause.text.starts_with("1 number is NaN") && cause.text.contains("position 9, column 3"),
+        cause.text.starts_with("1 value is NaN") && cause.text.contains("position 9, column 3"),
         "{cause:?}"
     );
     assert!(!cause.likely && cause.explained < 0.01, "{cause:?}");
