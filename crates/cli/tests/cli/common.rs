@@ -43,7 +43,11 @@ impl Home {
         let arg = |arg: &str| if arg == "MODEL" { self.model.clone().into_os_string() } else { arg.into() };
         command.args(args.split_whitespace().map(arg));
         let config = self.path(".config");
-        command.env("HOME", self.folder.path()).env("XDG_CONFIG_HOME", config).env_remove("XDG_DATA_HOME");
+        command
+            .env("HOME", self.folder.path())
+            .env("XDG_CONFIG_HOME", config)
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("COLUMNS");
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
     }

@@ -7,6 +7,7 @@ mod compare;
 mod embedded;
 mod fuzzed;
 mod gpu;
+mod help;
 mod imatrix;
 mod inspect;
 mod known;
