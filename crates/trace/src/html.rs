@@ -49,7 +49,8 @@ impl Report {
             first, left => LEFT, right => RIGHT, top => TOP, bottom => BOTTOM, style => STYLE, script => SCRIPT,
         };
         let page = Environment::new().render_named_str("page.html", PAGE, page);
-        page.expect("the template uses what it is given")
+        // A template's last newline is not part of its text.
+        page.expect("the template uses what it is given") + "\n"
     }
 
     /// A value in chart and table. Points of the chart have a height and a text.
