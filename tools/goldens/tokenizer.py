@@ -213,4 +213,5 @@ def main():
             save(f"made-{name}", {"metadata": metadata, **Vocabulary(path).goldens(MADE_TEXTS)})
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -3,8 +3,8 @@
     python exact.py MODEL.gguf TOKENS.npy OUT.npy    # TOKENS [sequences, positions] -> OUT [.., .., vocab]
     python exact.py MODEL.gguf --generate 200        # greedy text after BOS
 
-Architectures: llama (with experts: Mixtral), qwen2, qwen3, qwen3moe, gemma3. `Llama` is the whole pass;
-each other family is a class that says in what it differs from the one before.
+`Llama` is the whole pass, with experts: Mixtral. Each other family is a class that says in what it differs from
+another. `FAMILIES` has the architectures.
 
 No cache and no rounding: weights are the file's values, everything after is float64. Shapes in
 comments: b sequences, n positions, h heads, d values a head.
@@ -104,6 +104,7 @@ class Llama:
             self.unscaled = self.pairs_beyond_scaling(32.0, 1.0)
             self.magnitude *= max(1, 1 + 0.1 * np.log(factor))
 
+        self.residual_scale = 1.0
         self.experts = model.get("expert_count", 0)
         self.experts_used = model.get("expert_used_count", 0)
         if model.get("expert_group_count", 0) > 1:
@@ -120,9 +121,15 @@ class Llama:
         return self.weights["token_embd.weight"][tokens]
 
     def layer(self, x: np.ndarray, i: int) -> np.ndarray:
-        x = x + self.attention(self.norm(x, f"blk.{i}.attn_norm"), i)
+        """Norms that a family lacks are not in its files."""
+        y = self.attention(self.norm_if_any(x, f"blk.{i}.attn_norm"), i)
+        x = x + self.residual_scale * self.norm_if_any(y, f"blk.{i}.post_attention_norm")
         feed_forward = self.mixture if self.experts else self.feed_forward
-        return x + feed_forward(self.norm(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
+        y = feed_forward(self.norm_if_any(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
+        return x + self.residual_scale * self.norm_if_any(y, f"blk.{i}.post_ffw_norm")
+
+    def norm_if_any(self, x: np.ndarray, name: str) -> np.ndarray:
+        return self.norm(x, name) if f"{name}.weight" in self.weights else x
 
     def linear(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
         """A weight is [outputs, inputs]; each output is its row's dot product with x, plus its bias if any."""
@@ -245,12 +252,6 @@ class Gemma3(Qwen3):
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         return super().embedding(tokens) * np.sqrt(self.hidden)
 
-    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
-        y = self.attention(self.norm(x, f"blk.{i}.attn_norm"), i)
-        x = x + self.norm(y, f"blk.{i}.post_attention_norm")
-        y = self.feed_forward(self.norm(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
-        return x + self.norm(y, f"blk.{i}.post_ffw_norm")
-
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         if not self.local[i]:
             return super().placed(x, name, i)
@@ -262,7 +263,99 @@ class Gemma3(Qwen3):
         return seen & (query - key < self.window) if self.local[i] else seen
 
 
-FAMILIES = {"llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3moe": Qwen3, "gemma3": Gemma3}
+class Granite(Llama):
+    """Embeddings, scores, outputs of both blocks and logits have factors of their own."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.embedding_scale = model.get("embedding_scale", 0.0) or 1.0
+        self.residual_scale = model.get("residual_scale", 0.0) or 1.0
+        self.score_scale = model.get("attention.scale", 0.0) or self.score_scale
+        self.logit_divisor = model.get("logit_scale")
+        self.has_positions = model.get("rope.scaling.finetuned", True)
+        self.has_shared_expert = model.get("expert_shared_feed_forward_length", 0) > 0
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        return super().logits(tokens) / self.logit_divisor
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        return super().embedding(tokens) * self.embedding_scale
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return super().placed(x, name, i) if self.has_positions else x
+
+    def mixture(self, x: np.ndarray, ffn: str) -> np.ndarray:
+        chosen = super().mixture(x, ffn)
+        return chosen + self.feed_forward(x, ffn, "_shexp") if self.has_shared_expert else chosen
+
+
+class SmolLm3(Llama):
+    """The last of four layers has no RoPE."""
+
+    period = 4
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return x if (i + 1) % self.period == 0 else super().placed(x, name, i)
+
+
+class Olmo2(Qwen2):
+    """Norms after the blocks only; queries and keys are normed as whole rows. OLMo 3: local layers with plain RoPE."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.window = model.get("attention.sliding_window", 0)
+        self.period = model.get("attention.sliding_window_pattern", 4)
+
+    def is_local(self, i: int) -> bool:
+        return bool(self.window) and (i + 1) % self.period != 0
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        x = self.norm(x.reshape(*x.shape[:2], -1), f"{name}_norm").reshape(x.shape)
+        if not self.is_local(i):
+            return super().placed(x, name, i)
+        scaled = self.unscaled, self.magnitude
+        self.unscaled, self.magnitude = np.zeros(self.rotated // 2), 1.0
+        x = self.rope(x, self.theta, 1.0)
+        self.unscaled, self.magnitude = scaled
+        return x
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen & (query - key < self.window) if self.is_local(i) else seen
+
+
+class Phi3(Qwen2):
+    """Queries, keys and values are rows of one matrix, gate and up of another, in this order."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.weights = dict(self.weights)
+        q, kv = self.heads * self.key_length, self.kv_heads * self.key_length
+        for i in range(self.layers):
+            self.take_apart(f"blk.{i}.attn_qkv", {"attn_q": q, "attn_k": kv, "attn_v": kv})
+            width = len(self.weights[f"blk.{i}.ffn_up.weight"]) // 2
+            self.take_apart(f"blk.{i}.ffn_up", {"ffn_gate": width, "ffn_up": width})
+
+    def take_apart(self, name: str, rows: dict[str, int]) -> None:
+        if f"{name}.weight" in self.weights:
+            parts = np.split(self.weights.pop(f"{name}.weight"), np.cumsum(list(rows.values()))[:-1])
+            self.weights |= {f"{name.rsplit('.', 1)[0]}.{part}.weight": w for part, w in zip(rows, parts)}
+
+
+class Glm4(Phi3):
+    """Pairs are neighbours, but halves where RoPE has coordinates of images, which are all equal for text."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        sections = model.get("rope.dimension_sections", [])
+        self.columns = halves if len(sections) > 1 and sections[0] and sections[1] else neighbours
+
+
+FAMILIES = {
+    "llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3vl": Qwen3, "qwen3moe": Qwen3, "gemma3": Gemma3,
+    "ernie4_5": Llama, "granite": Granite, "granitemoe": Granite, "smollm3": SmolLm3, "olmo2": Olmo2, "phi3": Phi3,
+    "glm4": Glm4,
+}  # fmt: skip
 
 
 def main() -> None:

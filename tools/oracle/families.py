@@ -1,7 +1,8 @@
-"""Small random F32 models of every family, and how far llama.cpp is on them from `exact.py`.
+"""Small random F32 models of every family, and how far llama.cpp and RusTorch are on them from `exact.py`.
 
     python families.py DIR        # makes the models in DIR, and prints a table; a few seconds
     python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
+    python families.py DIR --rustorch PROGRAM    # writes RusTorch's distances into docs/parity.md; a minute
 
 Sizes are such that mistakes show: heads are grouped and of another width than hidden / heads, norms
 have weights, scores are uneven, the windows of Gemma 3 are passed many times over, and routers are
@@ -13,6 +14,7 @@ models with gates so steep that nearly all are beyond the table, where GELU is x
 """
 
 import argparse
+import subprocess
 from dataclasses import dataclass, field
 from math import erf
 from pathlib import Path
@@ -46,6 +48,7 @@ class Small:
     steep: bool = False
     rope_freqs: bool = False
     longrope: bool = False
+    lacks: tuple[str, ...] = ()
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape."""
@@ -64,7 +67,7 @@ class Small:
             shapes |= {f"rope_factors_{kind}.weight": (self.key_length // 2,) for kind in ("short", "long")}
         for i in range(self.layers):
             shapes |= {f"blk.{i}.{part}": shape for part, shape in (attention | self.parts).items()}
-        return shapes
+        return {name: shape for name, shape in shapes.items() if name.split(".")[-2] not in self.lacks}
 
     def metadata(self) -> dict:
         return {
@@ -117,6 +120,33 @@ def qwen(architecture: str, parts: dict, **keys) -> Small:
     return Small(architecture, 3, 84, 6, 2, 14, keys, parts | dense(84, 100))
 
 
+def norms_after(hidden: int) -> dict[str, tuple[int, ...]]:
+    return {"post_attention_norm.weight": (hidden,), "post_ffw_norm.weight": (hidden,)}
+
+
+def shared(hidden: int, width: int) -> dict[str, tuple[int, ...]]:
+    return {name.replace(".", "_shexp."): shape for name, shape in dense(hidden, width).items()}
+
+
+def granite(architecture: str, parts: dict, **keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    keys = {"feed_forward_length": 52, "logit_scale": 3.0, "embedding_scale": 6.0, "residual_scale": 0.4,
+            "attention.scale": 0.15} | keys  # fmt: skip
+    return Small(architecture, 3, 72, 6, 2, 12, keys, parts)
+
+
+def olmo(**keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()} | {"feed_forward_length": 92}
+    rows = {"attn_q_norm.weight": (72,), "attn_k_norm.weight": (24,)}
+    return Small("olmo2", 4, 72, 6, 2, 12, keys, rows | norms_after(72) | dense(72, 92), lacks=("attn_norm", "ffn_norm"))
+
+
+def fused(architecture: str, key_length: int, parts: dict, lacks: tuple[str, ...] = (), longrope: bool = False, **keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()} | {"feed_forward_length": 92}
+    parts = parts | {"ffn_up.weight": (184, 72), "ffn_down.weight": (72, 92)}
+    return Small(architecture, 3, 72, 6, 2, key_length, keys, parts, lacks=lacks, longrope=longrope)
+
+
 YARN = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 128}
 LONG = {"rope__scaling__type": "longrope", "rope__scaling__attn_factor": 1.2}
 MODELS = {
@@ -150,6 +180,24 @@ MODELS = {
     "qwen3, YaRN": qwen("qwen3", head_norms(14), **YARN | {"rope__scaling__original_context_length": 2048}),
     "llama, LongRoPE": llama(longrope=True, rope__scaling__original_context_length=128, **LONG),
     "llama, LongRoPE, short": llama(longrope=True, rope__scaling__original_context_length=512, **LONG),
+    "ernie4_5": Small("ernie4_5", 3, 72, 6, 2, 20, {"feed_forward_length": 100, "rope.freq_base": 5e5}, dense(72, 100), tied=True),
+    "qwen3vl": Small("qwen3vl", 3, 80, 6, 3, 24,
+                     {"feed_forward_length": 108, "rope.freq_base": 5e6, "rope.dimension_sections": [5, 4, 3, 0],
+                      "n_deepstack_layers": 3}, head_norms(24) | dense(80, 108), tied=True),
+    "granite": granite("granite", dense(72, 52)),
+    "granite, no RoPE": granite("granite", dense(72, 52), rope__scaling__finetuned=False),
+    "granite, no factors": granite("granite", dense(72, 52), embedding_scale=0.0, residual_scale=0.0, attention__scale=0.0),
+    "granitemoe": granite("granitemoe", experts(72, 52, 7), expert_count=7, expert_used_count=3),
+    "granitemoe, shared": granite("granitemoe", experts(72, 52, 7) | shared(72, 60), expert_count=7, expert_used_count=3,
+                                  expert_shared_feed_forward_length=60),
+    "smollm3": Small("smollm3", 5, 72, 6, 2, 12, {"feed_forward_length": 100, "rope.freq_base": 5e4}, dense(72, 100), tied=True),
+    "olmo2": olmo(rope__freq_base=5e5),
+    "olmo3": olmo(attention__sliding_window=24, attention__sliding_window_pattern=3, **YARN),
+    "glm4": fused("glm4", 20, norms_after(72) | biases(120, 40), rope__dimension_count=10),
+    "glm4, coordinates": fused("glm4", 20, norms_after(72), rope__dimension_count=12, rope__dimension_sections=[2, 2, 2, 0]),
+    "phi3": fused("phi3", 12, {"attn_qkv.weight": (120, 72)}, lacks=("attn_q", "attn_k", "attn_v"), longrope=True,
+                  rope__scaling__original_context_length=128, **LONG),
+    "phi3, window": fused("phi3", 12, {}, attention__sliding_window=33, rope__dimension_count=8),
 }  # fmt: skip
 
 
@@ -183,7 +231,7 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
 def write(path: Path, small: Small, seed: int) -> None:
     writer = gguf.GGUFWriter(str(path), small.architecture)
     for key, value in small.metadata().items():
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
+        add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
         add[type(value)](f"{small.architecture}.{key}", value)
     writer.add_file_type(0)
     add_vocabulary(writer, VOCABULARY)
@@ -260,6 +308,15 @@ MISTAKES = {
                "embeddings not scaled": no_embedding_scale, "neighbours": sets(columns=neighbours)},
     "gemma3, other keys": {"no cap": sets(cap=0.0), "the usual local base": sets(theta_local=1e4)},
     "gemma3, two layers": {"GELU by erf": sets(activation=lambda x: x * (1 + np.vectorize(erf)(x / 2**0.5)) / 2)},
+    "granite": {"scale by head": sets(score_scale=12**-0.5), "residual not scaled": sets(residual_scale=1.0),
+                "embeddings not scaled": sets(embedding_scale=1.0), "logits multiplied": sets(logit_divisor=1 / 3)},
+    "granite, no RoPE": {"RoPE": sets(has_positions=True)},
+    "granitemoe, shared": {"no shared expert": sets(has_shared_expert=False)},
+    "smollm3": {"RoPE everywhere": sets(period=99), "none in every third": sets(period=3)},
+    "olmo3": {"a window of 25": sets(window=25), "every fourth": sets(period=4), "no magnitude": sets(magnitude=1.0)},
+    "glm4": {"halves": sets(columns=halves)},
+    "glm4, coordinates": {"neighbours": sets(columns=neighbours)},
+    "phi3": {"short factors": sets(original_context=512), "neighbours": sets(columns=neighbours)},
     "gemma3, 62 layers": {"scale by head": sets(score_scale=22**-0.5)},
 }  # fmt: skip
 
@@ -276,7 +333,7 @@ def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
     if isinstance(model.family, Gemma3):
         model.family.activation = gelu_of_llama_cpp
         found.append(distance(model.logits(tokens), theirs[0]).nmse)
-    print(f"{name:20} {exact.std():9.2f}   " + "    ".join(f"{nmse:.2e}" for nmse in found), flush=True)
+    print(f"{name:26} {exact.std():9.2f}   " + "    ".join(f"{nmse:.2e}" for nmse in found), flush=True)
 
 
 def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
@@ -284,22 +341,77 @@ def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
     for mistake, plant in MISTAKES.get(name, {}).items():
         model = Model(str(path))
         plant(model.family)
-        print(f"{name:20} {mistake:28} {distance(exact, model.logits(tokens)).nmse:.1e}", flush=True)
+        print(f"{name:26} {mistake:28} {distance(exact, model.logits(tokens)).nmse:.1e}", flush=True)
+
+
+# RusTorch's runs: column, options, and the largest distance from the exact pass.
+RUNS = [
+    ("reference", ["--backend", "reference"], 1e-9),
+    ("CPU", ["--backend", "cpu"], 1e-5),
+    ("in steps of 37", ["--backend", "cpu", "-b", "37"], 1e-5),
+    ("Vulkan", ["--backend", "vulkan"], 1e-5),
+]
+PAGE = Path(__file__).parents[2] / "docs/parity.md"
+HEADING = "## Families"
+
+
+def ours(program: Path, path: Path, tokens: np.ndarray) -> list[float] | None:
+    """The NMSE of each run; none if the model is refused."""
+    exact = Model(str(path)).logits(tokens)[0]
+    ids, out = ",".join(str(token) for token in tokens[0]), path.with_suffix(".npy")
+    found = []
+    for column, options, limit in RUNS:
+        run = [program, "logits", "-m", path, "--tokens", ids, "--cache-type", "f32", "-c", str(POSITIONS), "-o", out]
+        ran = subprocess.run([*run, *options], capture_output=True, text=True)
+        if ran.returncode:
+            if "is not supported" not in ran.stderr:
+                raise SystemExit(ran.stderr)
+            print(ran.stderr.strip())
+            return None
+        found.append(float(np.sum((exact - np.load(out)) ** 2) / np.sum(exact**2)))
+        if found[-1] > limit:
+            raise SystemExit(f"{path.stem}, {column}: NMSE {found[-1]:.2e}, the limit is {limit:.0e}")
+    return found
+
+
+def write_page(rows: list[tuple[str, list[float]]]) -> None:
+    """The table of all families, which is the end of the page."""
+    limits = ", ".join(f"{limit:.0e} for {column}" for column, _, limit in RUNS)
+    columns = [column for column, _, _ in RUNS]
+    table = [["model", *columns], ["---"] * (len(columns) + 1)]
+    figures = lambda found: [f"{nmse:.1e}" for nmse in found] or ["refused"] * len(columns)  # noqa: E731
+    table += [[name, *figures(found)] for name, found in rows]
+    text = f"""{HEADING}
+
+Generated by `tools/oracle/families.py DIR --rustorch PROGRAM`: NMSE of the logits against an exact pass in float64, on
+small random F32 models, over {POSITIONS} tokens, with K and V in F32. The limits are {limits}.
+
+"""
+    text += "".join(f"| {' | '.join(row)} |\n" for row in table)
+    PAGE.write_text(PAGE.read_text(encoding="utf-8").split(HEADING)[0].rstrip() + "\n\n" + text, encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("--mistakes", action="store_true")
+    parser.add_argument("--rustorch", metavar="PROGRAM", type=Path)
     args = parser.parse_args()
     args.folder.mkdir(exist_ok=True)
     tokens = np.random.default_rng(20240229).integers(VOCABULARY, size=(1, POSITIONS))
-    if not args.mistakes:
-        print(f"{'':20} deviation   at once     one by one  with its GELU")
+    if not args.mistakes and not args.rustorch:
+        print(f"{'':26} deviation   at once     one by one  with its GELU")
+    rows = []
     for seed, (name, small) in enumerate(MODELS.items()):
         path = args.folder / f"{name.replace(', ', '-').replace(' ', '-')}.gguf"
         write(path, small, seed)
-        (show_mistakes if args.mistakes else show_distances)(path, name, tokens)
+        if args.rustorch:
+            rows.append((name, ours(args.rustorch, path, tokens) or []))
+            print(f"{name:26} " + "  ".join(f"{nmse:.2e}" for nmse in rows[-1][1]), flush=True)
+        else:
+            (show_mistakes if args.mistakes else show_distances)(path, name, tokens)
+    if rows:
+        write_page(rows)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import jinja2
 import numpy as np
 
 import trace_file
+from families import HEADING
 from demo import DEMO, OUT, messages
 from perplexity import beside, llama_logits, log_softmax, perplexity, tokenize, vocabulary, windows
 
@@ -235,7 +236,8 @@ def main() -> None:
         most_errors=MOST_ERRORS, digest=hashlib.sha256(scores.written.encode()).hexdigest()[:16],
     )  # fmt: skip
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(page + scores.text, encoding="utf-8")
+    families = PAGE.read_text(encoding="utf-8").partition(HEADING) if PAGE.exists() else ("", "", "")
+    PAGE.write_text(page + scores.text + "\n" + "".join(families[1:]), encoding="utf-8")
     sys.exit("\n".join(values.wrong + scores.wrong) or 0)
 
 

@@ -37,7 +37,7 @@ pub(crate) struct Args {
 enum Suite {
     /// Applies each fault of tools/faults/compare and checks that `rustorch compare` finds it
     Compare(Selection),
-    /// Checks that every patch applies and that the tests it names exist
+    /// Checks that the tests which the patches name exist
     Check,
 }
 

@@ -25,9 +25,11 @@ pub struct Config {
 impl Config {
     pub(crate) fn read(keys: &mut Keys<'_>, has: Tensors<'_>) -> Result<Config, Error> {
         let block_count = keys.size("block_count", "the number of layers")?;
-        let first = |block: usize| format!("blk.{block}.attn_norm.weight");
-        if let Some(block) = (0..block_count).find(|&block| !has(&first(block))) {
-            let expected = format!("at most {block}, because tensor `{}` is missing", first(block));
+        // Every layer has one of these.
+        let names =
+            |block: usize| ["attn_norm", "attn_output"].map(|part| format!("blk.{block}.{part}.weight"));
+        if let Some(block) = (0..block_count).find(|&block| !names(block).iter().any(|name| has(name))) {
+            let expected = format!("at most {block}, because tensor `{}` is missing", names(block)[0]);
             return Err(keys.bad("block_count", block_count, expected));
         }
         Ok(Config {

@@ -207,6 +207,28 @@ impl<'a> Keys<'a> {
         Ok(value)
     }
 
+    /// Reads a finite, positive float; 0 means the same as no such key.
+    pub(crate) fn positive_or_zero(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
+        let value = self.float_or(name, 0.0)?;
+        match value.is_finite() && value >= 0.0 {
+            true => Ok((value > 0.0).then_some(value)),
+            false => Err(self.bad(name, value, "a finite number from 0 on")),
+        }
+    }
+
+    pub(crate) fn flag_or(&mut self, name: &'static str, default: bool) -> Result<bool, Error> {
+        let value = self.metadata.bool(&self.key(name))?.unwrap_or(default);
+        self.mark(name, value);
+        Ok(value)
+    }
+
+    /// Reads an array of sizes that may be 0; empty if there is none.
+    pub(crate) fn counts(&mut self, name: &'static str) -> Result<Vec<u32>, Error> {
+        let found = self.metadata.u32s(&self.key(name))?.unwrap_or_default();
+        self.mark(name, Value::Array(Array::U32(found.clone())));
+        Ok(found)
+    }
+
     pub(crate) fn rms_epsilon(&mut self) -> Result<f32, Error> {
         let name = "attention.layer_norm_rms_epsilon";
         let found = self.float(name)?;

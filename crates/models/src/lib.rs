@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// The model that `metadata` describes. `has` reports which tensors exist: the optional ones of the family, and
-    /// `blk.N.attn_norm.weight` of every layer. The weights of the graph are the tensors that its file must have.
+    /// `blk.N.attn_norm.weight` or `blk.N.attn_output.weight` of every layer. The weights of the graph are the tensors that its file must have.
     /// Fails if the architecture is not supported, or if a key is missing, invalid or unknown.
     pub fn of(metadata: &Metadata, has: &dyn Fn(&str) -> bool) -> Result<Model, Error> {
         build(family(metadata)?, metadata, has)

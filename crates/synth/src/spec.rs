@@ -2,6 +2,7 @@
 //!
 //! Logits have a standard deviation of about 2.5 and attention is uneven, so that an error anywhere shows in the output.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -35,7 +36,8 @@ const BIAS_DEVIATION: f32 = 0.25;
 const ROUTER_DEVIATION: f32 = 3.0;
 
 /// Matrices whose outputs are added to the residual stream.
-const LAST: [&str; 3] = ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight"];
+const LAST: [&str; 4] =
+    ["attn_output.weight", "ffn_down.weight", "ffn_down_exps.weight", "ffn_down_shexp.weight"];
 
 /// Norms before the residual addition.
 const LAST_NORMS: [&str; 2] = ["post_attention_norm.weight", "post_ffw_norm.weight"];
@@ -79,12 +81,37 @@ pub struct Spec {
     pub rope_freqs: RopeFreqs,
     /// Linear layers with a bias, such as `attn_q`.
     pub biases: &'static [&'static str],
+    /// Further keys of the architecture, without its prefix; they replace those above.
+    pub keys: &'static [(&'static str, Key)],
+    /// Optional tensors of every layer, such as `attn_qkv.weight`.
+    pub optional: &'static [&'static str],
     /// Size of the vocabulary.
     pub vocab: usize,
     /// Its tokens.
     pub vocabulary: Vocabulary,
     /// Seed of the random weights.
     pub seed: u64,
+}
+
+/// The value of a metadata key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the types say all")]
+pub enum Key {
+    Flag(bool),
+    Size(u32),
+    Sizes(&'static [u32]),
+    Number(f32),
+}
+
+impl Key {
+    fn value(self) -> Value {
+        match self {
+            Key::Flag(flag) => flag.into(),
+            Key::Size(size) => size.into(),
+            Key::Sizes(sizes) => sizes.to_vec().into(),
+            Key::Number(number) => number.into(),
+        }
+    }
 }
 
 /// Divisors of RoPE's frequencies, one per pair.
@@ -132,6 +159,8 @@ impl Spec {
             rope_scaling: None,
             rope_freqs: RopeFreqs::None,
             biases: &[],
+            keys: &[],
+            optional: &[],
             vocab: SMALL_VOCAB,
             vocabulary: Vocabulary::Small,
             seed: 1,
@@ -169,7 +198,7 @@ impl Spec {
         if let Some([count, used]) = self.experts {
             set("expert_count", count.into());
             set("expert_used_count", used.into());
-            if self.architecture != "llama" {
+            if self.architecture.starts_with("qwen") {
                 set("expert_feed_forward_length", self.ffn.into());
             }
         }
@@ -196,6 +225,9 @@ impl Spec {
             }
         }
         set("vocab_size", (self.vocab as u32).into());
+        for (key, value) in self.keys {
+            set(key, value.value());
+        }
         self.vocabulary.describe(self.vocab, &mut metadata);
         metadata
     }
@@ -207,7 +239,10 @@ impl Spec {
             ROPE_FREQS => self.rope_freqs != RopeFreqs::None,
             _ => match name.strip_suffix(".bias").and_then(|name| name.rsplit_once('.')) {
                 Some((_, linear)) => self.biases.contains(&linear),
-                None => name.ends_with(".attn_norm.weight"),
+                None => {
+                    let optional = || self.optional.iter().any(|optional| name.ends_with(optional));
+                    name.ends_with(".attn_norm.weight") || optional()
+                }
             },
         };
         let model = Model::of(&self.metadata(), &has);
@@ -218,12 +253,17 @@ impl Spec {
     pub(crate) fn plan(&self) -> Vec<Planned> {
         let graph = self.graph();
         let embedding = EMBEDDING_DEVIATION / embedding_scale(&graph);
+        let logits = LOGIT_DEVIATION / logit_scale(&graph);
+        let mut tensors = HashSet::new();
+        // Several weights may be rows of one tensor.
         let weights = graph.weights().zip(graph.roles());
-        weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding)).collect()
+        let weights = weights.filter(|((_, weight), _)| tensors.insert(weight.tensor.clone()));
+        weights.map(|((_, weight), roles)| self.planned(weight, &roles, embedding, logits)).collect()
     }
 
-    /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding.
-    fn planned(&self, weight: &Weight, roles: &[Role], embedding: f32) -> Planned {
+    /// The tensor of `weight`, random by its name, role and shape; `embedding` is the deviation of the embedding, `logits`
+    /// that of the output matrix's results.
+    fn planned(&self, weight: &Weight, roles: &[Role], embedding: f32, logits: f32) -> Planned {
         let name = &weight.tensor;
         let base = name.strip_suffix(".weight").unwrap_or(name);
         let is_last = |names: &[&str]| names.iter().any(|last| name.ends_with(last));
@@ -236,7 +276,7 @@ impl Spec {
             [Role::Vector, ..] if name.ends_with(".bias") => (Format::F32, Content::Normal(BIAS_DEVIATION)),
             [Role::Vector, ..] => {
                 let mean = match &**name {
-                    "output_norm.weight" => LOGIT_DEVIATION / (output / deviation(self.hidden)),
+                    "output_norm.weight" => logits / (output / deviation(self.hidden)),
                     _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
                     _ => 1.0,
                 };
@@ -345,6 +385,11 @@ fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
     let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
     graph.values().filter_map(|(_, value)| factor(value.op)).product()
+}
+
+/// The factor that the graph applies to logits.
+fn logit_scale(graph: &Graph) -> f32 {
+    if let Op::Scale { factor, .. } = graph.value(graph.output()).op { factor } else { 1.0 }
 }
 
 /// The standard deviation of a matrix that preserves the scale of its input.

@@ -1,6 +1,7 @@
 //! The random models of tests, of every family.
 
 use quant::Format;
+use synth::Key;
 pub use synth::{RopeFreqs, RopeScaling, Spec};
 
 /// The linear layers of Qwen 2 that have a bias.
@@ -77,6 +78,76 @@ pub fn gemma3(format: Format) -> Spec {
     }
 }
 
+/// A model of the size of [`small`] and another architecture that has no tensor of RoPE's divisors.
+fn like_llama(architecture: &'static str) -> Spec {
+    Spec { architecture, rope_freqs: RopeFreqs::None, ..small() }
+}
+
+/// The factors of Granite.
+const GRANITE: [(&str, Key); 4] = [
+    ("logit_scale", Key::Number(3.0)),
+    ("embedding_scale", Key::Number(6.0)),
+    ("residual_scale", Key::Number(0.4)),
+    ("attention.scale", Key::Number(0.15)),
+];
+
+/// A small model of each architecture that is a variant of Llama's layer, by name.
+fn variants_of_llama() -> [(&'static str, Spec); 10] {
+    use Key::{Flag, Size, Sizes};
+    [
+        ("ernie4_5", Spec { tied: true, ..like_llama("ernie4_5") }),
+        (
+            "qwen3vl",
+            Spec {
+                architecture: "qwen3vl",
+                keys: &[("rope.dimension_sections", Sizes(&[10, 8, 6, 0])), ("n_deepstack_layers", Size(3))],
+                ..qwen3(Format::F32)
+            },
+        ),
+        ("granite", Spec { keys: &GRANITE, ..like_llama("granite") }),
+        (
+            "granite-nope",
+            Spec { keys: &[GRANITE[0], ("rope.scaling.finetuned", Flag(false))], ..like_llama("granite") },
+        ),
+        (
+            "granitemoe",
+            Spec {
+                keys: &[GRANITE[0], GRANITE[2], ("expert_shared_feed_forward_length", Size(64))],
+                experts: Some([8, 3]),
+                seed: 3,
+                ..like_llama("granitemoe")
+            },
+        ),
+        ("smollm3", Spec { layers: 4, tied: true, ..like_llama("smollm3") }),
+        (
+            "olmo2",
+            Spec {
+                layers: 4,
+                keys: &[
+                    ("attention.sliding_window", Size(24)),
+                    ("attention.sliding_window_pattern", Size(2)),
+                ],
+                rope_scaling: Some(RopeScaling::Yarn(4.0, 128)),
+                ..like_llama("olmo2")
+            },
+        ),
+        ("glm4", Spec { biases: &QKV, keys: &[("rope.dimension_count", Size(8))], ..like_llama("glm4") }),
+        (
+            "glm4-mrope",
+            Spec { keys: &[("rope.dimension_sections", Sizes(&[4, 2, 2, 0]))], ..like_llama("glm4") },
+        ),
+        (
+            "phi3",
+            Spec {
+                optional: &["attn_qkv.weight"],
+                rope_scaling: Some(RopeScaling::LongRope(128)),
+                keys: &[("attention.sliding_window", Size(33))],
+                ..like_llama("phi3")
+            },
+        ),
+    ]
+}
+
 /// The models with golden logits, by name: one per format, and variants.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
@@ -118,5 +189,6 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-longrope", scaled(RopeScaling::LongRope(128))),
         ("F32-longrope-short", scaled(RopeScaling::LongRope(512))),
     ];
-    families.map(|(name, spec)| (name.to_owned(), spec)).into()
+    let variants = variants_of_llama().map(|(name, spec)| (format!("F32-{name}"), spec));
+    families.map(|(name, spec)| (name.to_owned(), spec)).into_iter().chain(variants).collect()
 }

@@ -28,7 +28,7 @@ use super::checkout::Checkout;
 use super::fault::{changed, read_all};
 use crate::workspace::Workspace;
 
-pub(super) const FOLDER: &str = "tools/faults/compare";
+const FOLDER: &str = "tools/faults/compare";
 
 /// Recorded positions.
 const POSITIONS: usize = 32;

@@ -22,15 +22,25 @@ pub(crate) struct Attention {
     pub(crate) key_length: usize,
     /// Columns of a value head.
     pub(crate) value_length: usize,
-    pub(crate) rope: Rope,
+    /// `None` for attention without positions.
+    pub(crate) rope: Option<Rope>,
     /// The original context with LongRoPE scaling.
     pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
     /// Sliding window: visible positions, including the row's own; `None` without one.
     pub(crate) window: Option<usize>,
-    /// Whether an RMS norm of each query and key head precedes RoPE.
-    pub(crate) has_qk_norm: bool,
+    pub(crate) qk_norm: QkNorm,
+}
+
+/// The RMS norm of queries and keys before RoPE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QkNorm {
+    None,
+    /// Of each head; all heads share one weight.
+    Head,
+    /// Of a whole row.
+    Row,
 }
 
 impl Attention {
@@ -66,11 +76,11 @@ impl Attention {
             kv_heads,
             key_length,
             value_length,
-            rope,
+            rope: Some(rope),
             long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
             window: None,
-            has_qk_norm: false,
+            qk_norm: QkNorm::None,
         })
     }
 
@@ -83,9 +93,9 @@ impl Attention {
     pub(crate) fn attend(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
         let [q, k, v] = self.project(ctx, il, x);
-        let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm"); // [rows, heads * key_length]
-        let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm"); // [rows, kv_heads * key_length]
         let (k_dim, v_dim) = (self.key_length, self.value_length);
+        let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
+        let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
         let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
         ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
     }
@@ -114,11 +124,20 @@ impl Attention {
         mut x: ValueId,
         [normed, roped]: [&'static str; 2],
         norm: &str,
+        heads: usize,
     ) -> ValueId {
-        if self.has_qk_norm {
-            x = ctx.head_norm((normed, il), x, norm, self.key_length);
+        let group = match self.qk_norm {
+            QkNorm::None => None,
+            QkNorm::Head => Some(self.key_length),
+            QkNorm::Row => Some(heads * self.key_length),
+        };
+        if let Some(cols) = group {
+            x = ctx.head_norm((normed, il), x, norm, cols);
         }
-        ctx.g.rope((roped, il), x, &self.rope)
+        match &self.rope {
+            Some(rope) => ctx.g.rope((roped, il), x, rope),
+            None => x,
+        }
     }
 }
 

@@ -124,6 +124,20 @@ impl<'a> GraphContext<'a> {
     /// Finishes the graph with the logits, `[outputs, vocab]`, by `output.weight` or by tied embeddings.
     #[track_caller]
     pub(crate) fn logits(mut self, x: ValueId) -> Graph {
+        let logits = self.unembed("result_output", x);
+        self.g.finish(logits)
+    }
+
+    /// The same, multiplied by `factor`.
+    #[track_caller]
+    pub(crate) fn scaled_logits(mut self, x: ValueId, factor: f32) -> Graph {
+        let logits = self.unembed("result_output_mm", x);
+        let logits = self.g.scale("result_output", logits, factor);
+        self.g.finish(logits)
+    }
+
+    #[track_caller]
+    fn unembed(&mut self, name: &'static str, x: ValueId) -> ValueId {
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);
         let norm = self.g.weight("output_norm.weight", 1, hidden);
         let x = self.g.rms_norm(ValueName::from("result_norm"), x, norm, self.eps); // [outputs, hidden]
@@ -131,7 +145,6 @@ impl<'a> GraphContext<'a> {
             Some(table) if !self.has("output.weight") => table,
             _ => self.g.weight("output.weight", vocab, hidden),
         };
-        let logits = self.g.linear("result_output", x, output); // [outputs, vocab]
-        self.g.finish(logits)
+        self.g.linear(name, x, output) // [outputs, vocab]
     }
 }

@@ -5,23 +5,59 @@ use graph::ValueId;
 use super::{ATTN_OUTPUT, Attention, GraphContext};
 use crate::Error;
 
-/// A pre-norm layer (Xiong et al. 2020): attention and feed-forward network, each after a norm and added to the residual
-/// stream: `[rows, hidden]`. `feed_forward` maps the normed rows to `[rows, hidden]`.
-pub(crate) fn pre_norm_layer(
-    ctx: &mut GraphContext<'_>,
-    il: usize,
-    x: ValueId,
-    attention: &Attention,
-    feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
-) -> Result<ValueId, Error> {
-    let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
-    let a = attention.attend(ctx, il, h); // [rows, heads * value_length]
-    let (a, residual) = ctx.keep_outputs(il, a, x);
-    let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(ctx, il)); // [rows, hidden]
-    let a = ctx.g.add(("ffn_inp", il), a, residual);
-    let h = ctx.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-    let h = feed_forward(ctx, h)?; // [rows, hidden]
-    let x = ctx.g.add(("l_out", il), h, a);
-    ctx.g.end_layer(x);
-    Ok(x)
+/// Where a layer has norms, and how the outputs of its two blocks enter the residual stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    /// Norms of the inputs of attention and feed-forward network (Xiong et al. 2020).
+    pub(crate) norms_inputs: bool,
+    /// Norms of their outputs.
+    pub(crate) norms_outputs: bool,
+    /// Factor of their outputs; 1 has no operation.
+    pub(crate) residual_scale: f32,
+    /// Name of the residual stream after attention.
+    pub(crate) sum: &'static str,
+}
+
+pub(crate) const PRE_NORM: Layer =
+    Layer { norms_inputs: true, norms_outputs: false, residual_scale: 1.0, sum: "ffn_inp" };
+
+impl Layer {
+    /// Attention and feed-forward network, both added to the residual stream: `[rows, hidden]`. `feed_forward` maps its
+    /// input to `[rows, hidden]`.
+    pub(crate) fn build(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        il: usize,
+        x: ValueId,
+        attention: &Attention,
+        feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
+    ) -> Result<ValueId, Error> {
+        let h = if self.norms_inputs { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
+        let a = attention.attend(ctx, il, h); // [rows, heads * value_length]
+        let (a, residual) = ctx.keep_outputs(il, a, x);
+        let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(ctx, il)); // [rows, hidden]
+        let a = self.output(ctx, il, a, ["attn_post_norm", "attn_scaled"], "post_attention_norm");
+        let a = ctx.g.add((self.sum, il), a, residual);
+        let h = if self.norms_inputs { ctx.norm(("ffn_norm", il), a, "ffn_norm") } else { a }; // [rows, hidden]
+        let h = feed_forward(ctx, h)?; // [rows, hidden]
+        let h = self.output(ctx, il, h, ["ffn_post_norm", "ffn_scaled"], "post_ffw_norm");
+        let x = ctx.g.add(("l_out", il), h, a);
+        ctx.g.end_layer(x);
+        Ok(x)
+    }
+
+    /// The output of a block as it is added to the residual stream.
+    fn output(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        il: usize,
+        mut x: ValueId,
+        [normed, scaled]: [&'static str; 2],
+        tensor: &str,
+    ) -> ValueId {
+        if self.norms_outputs {
+            x = ctx.norm((normed, il), x, tensor);
+        }
+        if self.residual_scale == 1.0 { x } else { ctx.g.scale((scaled, il), x, self.residual_scale) }
+    }
 }

@@ -7,9 +7,9 @@ mod layer;
 mod moe;
 mod rope;
 
-pub(crate) use attention::{ATTN_OUTPUT, Attention};
-pub(crate) use ffn::feed_forward;
+pub(crate) use attention::{ATTN_OUTPUT, Attention, QkNorm};
+pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert};
 pub(crate) use graph_context::{GraphContext, Linear};
-pub(crate) use layer::pre_norm_layer;
+pub(crate) use layer::{Layer, PRE_NORM};
 pub(crate) use moe::Moe;
 pub(crate) use rope::{LINEAR_OR_YARN, Scaling};

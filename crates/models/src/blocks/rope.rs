@@ -57,13 +57,14 @@ pub(super) fn read(
 impl Attention {
     /// Adds the file's frequency divisors. LongRoPE requires them.
     pub(crate) fn add_rope_factors(&mut self, ctx: &mut GraphContext<'_>) {
-        let pairs = self.rope.dims / 2;
+        let Some(rope) = &mut self.rope else { return };
+        let pairs = rope.dims / 2;
         if let Some(original_context) = self.long_rope {
-            self.rope.factors = Some(ctx.g.weight("rope_factors_short.weight", 1, pairs));
+            rope.factors = Some(ctx.g.weight("rope_factors_short.weight", 1, pairs));
             let factors = ctx.g.weight("rope_factors_long.weight", 1, pairs);
-            self.rope.long_factors = Some(LongFactors { original_context, factors });
+            rope.long_factors = Some(LongFactors { original_context, factors });
         } else if ctx.has("rope_freqs.weight") {
-            self.rope.factors = Some(ctx.g.weight("rope_freqs.weight", 1, pairs));
+            rope.factors = Some(ctx.g.weight("rope_freqs.weight", 1, pairs));
         }
     }
 }

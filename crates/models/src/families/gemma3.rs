@@ -5,7 +5,7 @@
 use graph::{Activation, Graph, Pairing, Rope};
 
 use super::Family;
-use crate::blocks::{ATTN_OUTPUT, Attention, GraphContext, Scaling, feed_forward};
+use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, QkNorm, Scaling, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -25,6 +25,8 @@ pub(super) const FAMILY: Family = Family {
     graph,
 };
 
+const LAYER: Layer = Layer { norms_outputs: true, sum: "sa_out", ..PRE_NORM };
+
 /// Number of layers of the 27B model, which has a different score scale.
 const LAYERS_OF_27B: usize = 62;
 
@@ -32,7 +34,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let hidden = c.embedding_length;
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let mut global =
-        Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
+        Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, &[Scaling::Linear])? };
     if c.block_count == LAYERS_OF_27B {
         global.scale = 1.0 / ((hidden / global.heads[0]) as f32).sqrt();
     }
@@ -41,29 +43,21 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     // ollama's names of the two bases, which predate llama.cpp's.
     let theta = keys.positive_or("rope.local.freq_base", 10_000.0)?;
     let theta = keys.positive_or("rope.freq_base_swa", theta)?;
-    let theta_global = keys.positive_or("rope.global.freq_base", global.rope.theta)?;
-    if !keys.has("rope.freq_base") {
-        global.rope.theta = theta_global;
+    if let Some(rope) = &mut global.rope {
+        let theta = keys.positive_or("rope.global.freq_base", rope.theta)?;
+        rope.theta = if keys.has("rope.freq_base") { rope.theta } else { theta };
     }
-    let local =
-        Attention { window: Some(window), rope: Rope { theta, scale: 1.0, ..global.rope }, ..global.clone() };
+    let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
+    let local = Attention { window: Some(window), rope, ..global.clone() };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]
     let mut x = ctx.g.scale("inp_scaled", x, (hidden as f32).sqrt());
     for (il, ffn) in widths.into_iter().enumerate() {
         let attention = if window > 0 && is_local[il] { &local } else { &global };
-        let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
-        let a = attention.attend(&mut ctx, il, h); // [rows, heads * value_length]
-        let (a, residual) = ctx.keep_outputs(il, a, x);
-        let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(&ctx, il)); // [rows, hidden]
-        let a = ctx.norm(("attn_post_norm", il), a, "post_attention_norm");
-        let a = ctx.g.add(("sa_out", il), a, residual);
-        let h = ctx.norm(("ffn_norm", il), a, "ffn_norm"); // [rows, hidden]
-        let h = feed_forward(&mut ctx, il, h, ffn, Activation::GeluTanh); // [rows, hidden]
-        let h = ctx.norm(("ffn_post_norm", il), h, "post_ffw_norm");
-        x = ctx.g.add(("l_out", il), h, a);
-        ctx.g.end_layer(x);
+        x = LAYER.build(&mut ctx, il, x, attention, |ctx, h| {
+            Ok(feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
+        })?; // [rows, hidden]
     }
     Ok(ctx.logits(x))
 }

@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Moe, Scaling, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, Moe, PRE_NORM, Scaling, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
@@ -20,7 +20,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let mut x = ctx.embed("embd"); // [rows, hidden]
     attention.add_rope_factors(&mut ctx); // Llama 3.1 and later
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| match &moe {
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| match &moe {
             None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
             Some(moe) => moe.mix(ctx, il, h, ffn),
         })?; // [rows, hidden]

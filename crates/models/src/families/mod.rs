@@ -1,10 +1,16 @@
 //! The supported families, one file each.
 
+mod ernie4_5;
 mod gemma3;
+mod glm4;
+mod granite;
 mod llama;
+mod olmo2;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
+mod smollm3;
 
 use std::fmt;
 
@@ -12,7 +18,21 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
-static FAMILIES: &[Family] = &[llama::FAMILY, qwen2::FAMILY, qwen3::FAMILY, qwen3moe::FAMILY, gemma3::FAMILY];
+static FAMILIES: &[Family] = &[
+    llama::FAMILY,
+    qwen2::FAMILY,
+    qwen3::QWEN3,
+    qwen3::QWEN3VL,
+    qwen3moe::FAMILY,
+    gemma3::FAMILY,
+    ernie4_5::FAMILY,
+    glm4::FAMILY,
+    granite::GRANITE,
+    granite::GRANITEMOE,
+    olmo2::FAMILY,
+    phi3::FAMILY,
+    smollm3::FAMILY,
+];
 
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]

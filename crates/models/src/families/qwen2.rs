@@ -3,7 +3,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, feed_forward, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "qwen2", harmless: &[], graph };
@@ -15,7 +15,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| {
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
             Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
         })?; // [rows, hidden]
     }

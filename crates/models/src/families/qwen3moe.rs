@@ -3,7 +3,7 @@
 use graph::{Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, pre_norm_layer};
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family {
@@ -18,12 +18,12 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let moe = Moe::read(keys)?.ok_or(none)?;
     let widths = moe.widths(keys, c.block_count)?;
     let attention =
-        Attention { has_qk_norm: true, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+        Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let mut x = ctx.embed("embd"); // [rows, hidden]
     for (il, ffn) in widths.into_iter().enumerate() {
-        x = pre_norm_layer(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
     }
     Ok(ctx.logits(x))
 }

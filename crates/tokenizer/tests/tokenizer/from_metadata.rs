@@ -35,7 +35,7 @@ fn wrong_metadata_is_refused_with_its_key() {
     refused(error(spm(&[]), "tokenizer.ggml.model", Value::String("t5".into())), &["\"t5\""]);
     refused(error(spm(&[]), "tokenizer.ggml.add_bos_token", Value::U8(1)), &["add_bos_token", "u8 1"]);
     refused(error(spm(&[]), "tokenizer.ggml.bos_token_id", Value::F32(1.0)), &["bos_token_id"]);
-    for pre in ["default", "deepseek-llm", "tekken", "", "LLAMA-BPE"] {
+    for pre in ["superbpe", "", "LLAMA-BPE"] {
         let value = Value::String(pre.into());
         refused(error(bpe("gpt-2", &[], &[]), "tokenizer.ggml.pre", value), &[&format!("{pre:?}")]);
     }

@@ -1,5 +1,6 @@
 //! Real vocabularies: the expected ids of llama.cpp's own test data.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tokenizer::{Encode, Tokenizer};
@@ -55,4 +56,22 @@ fn gpt_2() {
 #[test]
 fn deepseek_coder() {
     check("deepseek-coder");
+}
+
+/// A vocabulary with every pre-tokenizer in turn; llama.cpp's ids, made by `tools/checks/tokenizers.py --write`.
+#[test]
+fn llama_bpe_with_every_pre_tokenizer() {
+    let Some(path) = testkit::shared("vocab/ggml-vocab-llama-bpe.gguf") else { return };
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/pre-tokenizers.json");
+    let goldens = std::fs::read_to_string(goldens).expect("a part of the checkout");
+    let goldens: BTreeMap<String, Vec<(String, Vec<u32>)>> = serde_json::from_str(&goldens).expect("JSON");
+    assert!(goldens.len() > 20);
+    for (pre, cases) in goldens {
+        let mut metadata = metadata(&path);
+        metadata.insert("tokenizer.ggml.pre", pre.as_str());
+        let tokenizer = Tokenizer::from_metadata(&metadata).expect("a good tokenizer");
+        for (text, expected) in cases {
+            assert_eq!(tokenizer.encode(&text, Encode::default()), expected, "{pre}: {text:?}");
+        }
+    }
 }

@@ -1,0 +1,52 @@
+//! Architectures `granite` and `granitemoe`: Granite 3 and 4, dense and with experts (IBM 2024). Embeddings, the outputs of
+//! attention and feed-forward network, and logits are scaled.
+
+use graph::{Activation, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, Layer, Moe, PRE_NORM, Scaling, feed_forward, shared_expert};
+use crate::{Config, Error, Keys, Tensors};
+
+const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
+
+pub(super) const GRANITE: Family = Family { name: "granite", harmless: &[], graph };
+pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: &[], graph };
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let moe = Moe::read(keys)?;
+    let shared = keys.count("expert_shared_feed_forward_length")?;
+    let mut attention = Attention::read(c, keys, Pairing::Interleaved, SCALINGS)?;
+    attention.scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
+    // Granite uses the key as a switch.
+    let has_positions = keys.flag_or("rope.scaling.finetuned", true)?;
+    let layer = Layer { residual_scale: keys.positive_or_zero("residual_scale")?.unwrap_or(1.0), ..PRE_NORM };
+    let embedding_scale = keys.positive_or_zero("embedding_scale")?;
+    let what = "the divisor of the logits";
+    let logit_scale =
+        keys.positive_or_zero("logit_scale")?.ok_or_else(|| keys.missing("logit_scale", what))?;
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    if let Some(factor) = embedding_scale {
+        x = ctx.g.scale("inp_scaled", x, factor);
+    }
+    match has_positions {
+        true => attention.add_rope_factors(&mut ctx),
+        false => attention.rope = None,
+    }
+    for (il, ffn) in widths.into_iter().enumerate() {
+        x = layer.build(&mut ctx, il, x, &attention, |ctx, h| match &moe {
+            None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
+            Some(moe) => {
+                let chosen = moe.mix(ctx, il, h, ffn)?;
+                if shared == 0 {
+                    return Ok(chosen);
+                }
+                let shared = shared_expert(ctx, il, h, shared);
+                Ok(ctx.g.add(("ffn_out", il), chosen, shared))
+            }
+        })?; // [rows, hidden]
+    }
+    Ok(ctx.scaled_logits(x, 1.0 / logit_scale))
+}

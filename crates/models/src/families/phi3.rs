@@ -1,0 +1,31 @@
+//! Architecture `phi3`: Phi 3, 3.5 and 4 (Abdin et al. 2024). Fused matrices; RoPE's divisors depend on the context.
+
+use graph::{Activation, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, PRE_NORM, Scaling, fused_feed_forward};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const FAMILY: Family = Family {
+    name: "phi3",
+    // Files have a window that the models were not trained with throughout; llama.cpp does not use it.
+    harmless: &["attention.sliding_window"],
+    graph,
+};
+
+const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let mut attention = Attention::read(c, keys, Pairing::Halves, SCALINGS)?;
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    attention.add_rope_factors(&mut ctx);
+    for (il, ffn) in widths.into_iter().enumerate() {
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
+            Ok(fused_feed_forward(ctx, il, h, ffn, Activation::Silu))
+        })?; // [rows, hidden]
+    }
+    Ok(ctx.logits(x))
+}
