@@ -113,8 +113,8 @@ fn variants_of_llama() -> [(&'static str, Spec); 10] {
             "granitemoe",
             Spec {
                 keys: &[GRANITE[0], GRANITE[2], ("expert_shared_feed_forward_length", Size(64))],
-                experts: Some([8, 3]),
-                seed: 3,
+                experts: Some([4, 2]),
+                seed: 8,
                 ..like_llama("granitemoe")
             },
         ),
