@@ -93,7 +93,7 @@ def main() -> None:
         if not names:
             with_pre(args.vocabulary, path, "nothing")
             said = subprocess.run(tokenize, input="", capture_output=True, text=True).stderr
-            names = [name for name in re.findall(r"`([\w.-]+)`", said) if not name.startswith("tokenizer.")]
+            names = re.search(r"supported values: (.*)", said)[1].split(", ")
         for name in names:
             with_pre(args.vocabulary, path, name)
             theirs = Theirs(path)

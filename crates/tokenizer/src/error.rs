@@ -33,10 +33,9 @@ pub enum Error {
     )]
     UnsupportedModel { found: String },
     #[error(
-        "pre-tokenizer {} (metadata key `tokenizer.ggml.pre`) is not supported, expected {} or another name of \
-         one of these",
+        "metadata key `tokenizer.ggml.pre` is {}; supported values: {}",
         quoted(found),
-        PreTokenizer::known().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        PreTokenizer::known().collect::<Vec<_>>().join(", ")
     )]
     UnsupportedPreTokenizer { found: String },
     #[error("cannot build the pre-tokenizer: {0}")]
