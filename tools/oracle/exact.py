@@ -79,6 +79,7 @@ class Llama:
 
     columns = staticmethod(neighbours)
     activation = staticmethod(silu)
+    eps_key = "attention.layer_norm_rms_epsilon"
 
     def __init__(self, model: Model):
         self.weights = model.weights
@@ -86,7 +87,7 @@ class Llama:
         self.hidden = model.get("embedding_length")
         self.heads = model.get("attention.head_count")
         self.kv_heads = model.get("attention.head_count_kv", self.heads)
-        self.eps = model.get("attention.layer_norm_rms_epsilon")
+        self.eps = model.get(self.eps_key)
         self.key_length = model.get("attention.key_length", self.hidden // self.heads)
         self.score_scale = 1 / np.sqrt(self.key_length)
 
@@ -105,6 +106,7 @@ class Llama:
             self.magnitude *= max(1, 1 + 0.1 * np.log(factor))
 
         self.residual_scale = 1.0
+        self.score_cap = 0.0
         self.experts = model.get("expert_count", 0)
         self.experts_used = model.get("expert_used_count", 0)
         if model.get("expert_group_count", 0) > 1:
@@ -150,6 +152,8 @@ class Llama:
         for h in range(self.heads):
             kv = h // (self.heads // self.kv_heads)
             scores = q[:, :, h] @ k[:, :, kv].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
+            if self.score_cap:
+                scores = self.score_cap * np.tanh(scores / self.score_cap)
             heads.append(softmax(np.where(visible, scores, -np.inf)) @ v[:, :, kv])
         return self.linear(np.concatenate(heads, axis=-1), f"blk.{i}.attn_output")
 
@@ -228,6 +232,31 @@ class Qwen3(Qwen2):
         return super().placed(self.norm(x, f"{name}_norm"), name, i)
 
 
+class Gemma2(Qwen2):
+    """Norms after attention and feed-forward too; caps of scores and logits; a window in every second layer."""
+
+    activation = staticmethod(gelu)
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        if self.layers == 46:  # the 27B
+            self.score_scale = 1 / np.sqrt(self.hidden // self.heads)
+        self.score_cap = model.get("attn_logit_softcapping", 50.0)
+        self.cap = model.get("final_logit_softcapping", 30.0)
+        self.window = model.get("attention.sliding_window", 4096)
+        self.period = model.get("attention.sliding_window_pattern", 2)
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        return self.cap * np.tanh(super().logits(tokens) / self.cap)
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        return super().embedding(tokens) * np.sqrt(self.hidden)
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen if (i + 1) % self.period == 0 else seen & (query - key < self.window)
+
+
 class Gemma3(Qwen3):
     """Norms after attention and feed-forward too. Most layers are local: a window, and RoPE of another base."""
 
@@ -287,6 +316,65 @@ class Granite(Llama):
     def mixture(self, x: np.ndarray, ffn: str) -> np.ndarray:
         chosen = super().mixture(x, ffn)
         return chosen + self.feed_forward(x, ffn, "_shexp") if self.has_shared_expert else chosen
+
+
+class LayerNorms(Llama):
+    """Layer norms, with biases where the file has them."""
+
+    eps_key = "attention.layer_norm_epsilon"
+
+    def norm(self, x: np.ndarray, name: str) -> np.ndarray:
+        x = x - x.mean(axis=-1, keepdims=True)
+        y = super().norm(x, name)
+        return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
+
+
+class CommandR(LayerNorms):
+    """Attention and feed-forward network have the same input. Cohere 2: RoPE in local layers only."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.logit_scale = model.get("logit_scale", 1.0)
+        self.window = model.get("attention.sliding_window", 0)
+        self.period = model.get("attention.sliding_window_pattern", 4)
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        return super().logits(tokens) * self.logit_scale
+
+    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
+        h = self.norm(x, f"blk.{i}.attn_norm")
+        return x + self.attention(h, i) + self.feed_forward(h, f"blk.{i}.ffn")
+
+    def is_global(self, i: int) -> bool:
+        return not self.window or (i + 1) % self.period == 0
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return x if self.window and self.is_global(i) else super().placed(x, name, i)
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen if self.is_global(i) else seen & (query - key < self.window)
+
+
+class StarCoder2(LayerNorms):
+    """No gate."""
+
+    columns = staticmethod(halves)
+
+    def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
+        return self.linear(gelu(self.linear(x, f"{ffn}_up{kind}", expert)), f"{ffn}_down{kind}", expert)
+
+
+class StableLm(LayerNorms):
+    """Without norms before the feed-forward network, that has the same input as attention."""
+
+    columns = staticmethod(halves)
+
+    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
+        if f"blk.{i}.ffn_norm.weight" in self.weights:
+            return super().layer(x, i)
+        h = self.norm(x, f"blk.{i}.attn_norm")
+        return x + self.attention(h, i) + self.feed_forward(h, f"blk.{i}.ffn")
 
 
 class SmolLm3(Llama):
@@ -352,9 +440,10 @@ class Glm4(Phi3):
 
 
 FAMILIES = {
-    "llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3vl": Qwen3, "qwen3moe": Qwen3, "gemma3": Gemma3,
+    "llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3vl": Qwen3, "qwen3moe": Qwen3, "gemma2": Gemma2,
+    "gemma3": Gemma3,
     "ernie4_5": Llama, "granite": Granite, "granitemoe": Granite, "smollm3": SmolLm3, "olmo2": Olmo2, "phi3": Phi3,
-    "glm4": Glm4,
+    "glm4": Glm4, "command-r": CommandR, "cohere2": CommandR, "starcoder2": StarCoder2, "stablelm": StableLm,
 }  # fmt: skip
 
 

@@ -49,6 +49,7 @@ class Small:
     rope_freqs: bool = False
     longrope: bool = False
     lacks: tuple[str, ...] = ()
+    output_bias: bool = False
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape."""
@@ -59,6 +60,8 @@ class Small:
             "attn_output.weight": (self.hidden, q), "ffn_norm.weight": (self.hidden,),
         }  # fmt: skip
         shapes = {"token_embd.weight": (VOCABULARY, self.hidden), "output_norm.weight": (self.hidden,)}
+        if self.output_bias:
+            shapes["output_norm.bias"] = (self.hidden,)
         if not self.tied:
             shapes["output.weight"] = (VOCABULARY, self.hidden)
         if self.rope_freqs:
@@ -147,6 +150,14 @@ def fused(architecture: str, key_length: int, parts: dict, lacks: tuple[str, ...
     return Small(architecture, 3, 72, 6, 2, key_length, keys, parts, lacks=lacks, longrope=longrope)
 
 
+def layer_norms(architecture: str, parts: dict, lacks: tuple[str, ...] = (), biased: bool = True, **keys) -> Small:
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    keys |= {"feed_forward_length": 92, "attention.layer_norm_epsilon": 1e-5, "attention.layer_norm_rms_epsilon": None}
+    norms = ["attn_norm"] + ["ffn_norm"] * ("ffn_norm" not in lacks)
+    parts = parts | ({f"{norm}.bias": (72,) for norm in norms} if biased else {})
+    return Small(architecture, 4, 72, 6, 2, 12, keys, parts, lacks=lacks, output_bias=biased)
+
+
 YARN = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 128}
 LONG = {"rope__scaling__type": "longrope", "rope__scaling__attn_factor": 1.2}
 MODELS = {
@@ -195,6 +206,20 @@ MODELS = {
     "olmo3": olmo(attention__sliding_window=24, attention__sliding_window_pattern=3, **YARN),
     "glm4": fused("glm4", 20, norms_after(72) | biases(120, 40), rope__dimension_count=10),
     "glm4, coordinates": fused("glm4", 20, norms_after(72), rope__dimension_count=12, rope__dimension_sections=[2, 2, 2, 0]),
+    "gemma2": Small("gemma2", 4, 60, 6, 2, 22,
+                    {"feed_forward_length": 104, "attention.sliding_window": 24, "attn_logit_softcapping": 3.0,
+                     "final_logit_softcapping": 4.0}, norms_after(60) | dense(60, 104), True),
+    "gemma2, steep gates": Small("gemma2", 4, 60, 6, 2, 22,
+                                 {"feed_forward_length": 104, "attention.sliding_window": 24, "attn_logit_softcapping": 3.0,
+                                  "final_logit_softcapping": 4.0}, norms_after(60) | dense(60, 104), True, True),
+    "command-r": layer_norms("command-r", dense(72, 92), ("ffn_norm", "output"), False, logit_scale=0.5),
+    "cohere2": layer_norms("cohere2", dense(72, 92), ("ffn_norm", "output"), False, logit_scale=0.5, attention__sliding_window=24,
+                           rope__freq_base=5e4),
+    "starcoder2": layer_norms("starcoder2", {"ffn_up.weight": (92, 72), "ffn_down.weight": (72, 92), "attn_output.bias": (72,),
+                                             "ffn_up.bias": (92,), "ffn_down.bias": (72,)} | biases(72, 24)),
+    "stablelm": layer_norms("stablelm", dense(72, 92), rope__dimension_count=4, use_parallel_residual=False),
+    "stablelm, parallel": layer_norms("stablelm", dense(72, 92) | biases(72, 24), ("ffn_norm",), rope__dimension_count=4,
+                                      use_parallel_residual=True),
     "phi3": fused("phi3", 12, {"attn_qkv.weight": (120, 72)}, lacks=("attn_q", "attn_k", "attn_v"), longrope=True,
                   rope__scaling__original_context_length=128, **LONG),
     "phi3, window": fused("phi3", 12, {}, attention__sliding_window=33, rope__dimension_count=8),
@@ -231,6 +256,8 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
 def write(path: Path, small: Small, seed: int) -> None:
     writer = gguf.GGUFWriter(str(path), small.architecture)
     for key, value in small.metadata().items():
+        if value is None:
+            continue
         add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
         add[type(value)](f"{small.architecture}.{key}", value)
     writer.add_file_type(0)
@@ -308,6 +335,10 @@ MISTAKES = {
                "embeddings not scaled": no_embedding_scale, "neighbours": sets(columns=neighbours)},
     "gemma3, other keys": {"no cap": sets(cap=0.0), "the usual local base": sets(theta_local=1e4)},
     "gemma3, two layers": {"GELU by erf": sets(activation=lambda x: x * (1 + np.vectorize(erf)(x / 2**0.5)) / 2)},
+    "gemma2, steep gates": {"no cap of scores": sets(score_cap=0.0), "cap of 30": sets(cap=30.0), "a window of 25": sets(window=25),
+                            "odd layers local": sets(period=99)},
+    "command-r": {"logits divided": sets(logit_scale=2.0)},
+    "cohere2": {"a window of 25": sets(window=25), "every third": sets(period=3)},
     "granite": {"scale by head": sets(score_scale=12**-0.5), "residual not scaled": sets(residual_scale=1.0),
                 "embeddings not scaled": sets(embedding_scale=1.0), "logits multiplied": sets(logit_divisor=1 / 3)},
     "granite, no RoPE": {"RoPE": sets(has_positions=True)},

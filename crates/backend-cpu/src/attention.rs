@@ -18,10 +18,10 @@ use std::ops::Range;
 
 use backend::{BlockTable, PAGE, Sequence};
 use bytemuck::Zeroable;
-use graph::Group;
+use graph::{Group, Score};
 
 use crate::kv::{Store, Stored};
-use crate::lanes::{LANES, Lanes, WithSimd, exp};
+use crate::lanes::{LANES, Lanes, WithSimd, exp, softcap};
 use crate::memory::Line;
 use crate::pool::Tile;
 
@@ -48,7 +48,7 @@ pub(crate) struct Heads<'a, T> {
     pub(crate) q: &'a [f32],
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
-    pub(crate) scale: f32,
+    pub(crate) score: Score,
 }
 
 /// Computes a tile of the result: some rows, and all heads of one K/V head.
@@ -152,7 +152,8 @@ impl<T: Stored> Queries<'_, T> {
             self.scores(lanes, first, scores, page);
             let (mut chunk_max, mut chunk_total) = ([0.0; QUERY_TILE], [0.0; QUERY_TILE]);
             for c in 0..n {
-                (chunk_max[c], chunk_total[c]) = softmax(lanes, &mut scores[c].0, self.seen(c, first));
+                (chunk_max[c], chunk_total[c]) =
+                    softmax(lanes, &mut scores[c].0, self.seen(c, first), self.heads.score.cap);
             }
             pv_sums.fill(0.0);
             self.pv(lanes, first, scores, page, pv_sums);
@@ -274,7 +275,7 @@ impl<T: Stored> Queries<'_, T> {
             let at = row * self.heads.heads + head;
             q[c] = &self.heads.q[at * keys.len()..][..keys.len()];
         }
-        let scale = lanes.splat(self.heads.scale);
+        let scale = lanes.splat(self.heads.score.scale);
         let mut sums = [[lanes.splat(0.0); 2]; C];
         for (d, keys) in keys.iter().enumerate() {
             if let Some(ahead) = page.ahead {
@@ -493,11 +494,21 @@ fn sixteen<T>(data: &[T]) -> &[T; LANES] {
     data[..LANES].try_into().expect("sixteen")
 }
 
-/// Replaces the visible scores by `exp(score - max)`; returns `max` and the sum. Invisible scores of the same vectors become
+/// Caps the scores and replaces the visible ones by `exp(score - max)`; returns `max` and the sum. Invisible scores of the same vectors become
 /// 0.
 #[inline(always)]
-fn softmax<L: Lanes>(lanes: L, scores: &mut [f32; CHUNK], seen: Range<usize>) -> (f32, f32) {
+fn softmax<L: Lanes>(
+    lanes: L,
+    scores: &mut [f32; CHUNK],
+    seen: Range<usize>,
+    cap: Option<f32>,
+) -> (f32, f32) {
     let whole = seen.start / LANES * LANES..seen.end.next_multiple_of(LANES);
+    if let Some(cap) = cap {
+        for vector in scores[whole.clone()].as_chunks_mut::<LANES>().0 {
+            lanes.store_f32(softcap(lanes, lanes.load_f32(vector), cap), vector);
+        }
+    }
     scores[whole.start..seen.start].fill(f32::NEG_INFINITY);
     scores[seen.end..whole.end].fill(f32::NEG_INFINITY);
     let vectors = scores[whole].as_chunks_mut::<LANES>().0;

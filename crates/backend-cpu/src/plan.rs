@@ -112,11 +112,11 @@ impl Plan {
                 }
                 Op::Input { .. }
                 | Op::Embed { .. }
-                | Op::RmsNorm { .. }
+                | Op::Norm { .. }
                 | Op::Rope { .. }
                 | Op::Gate { .. }
                 | Op::Route { .. }
-                | Op::Scale { .. }
+                | Op::Map { .. }
                 | Op::Add { .. }
                 | Op::AddBias { .. }
                 | Op::OutputRows { .. } => {

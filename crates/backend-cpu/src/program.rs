@@ -212,11 +212,11 @@ impl CpuProgram {
                     table.format.dequantize(table.row(tokens[row] as usize), y);
                 });
             }
-            Op::RmsNorm { x, weight, eps } => {
+            Op::Norm { x, kind, weight, eps } => {
                 let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
                 // The norm's groups: whole rows, or heads.
                 by_rows(out, weight.len(), |group, y| {
-                    (self.kernels.rms_norm)(y, &x[group * y.len()..][..y.len()], weight, eps);
+                    (self.kernels.norm)(kind, y, &x[group * y.len()..][..y.len()], weight, eps);
                 });
             }
             Op::Rope { x, rope } => {
@@ -243,11 +243,7 @@ impl CpuProgram {
                 let (routing, downs) = (&self.routings[&id], self.values(Item::Stage(id, Stage::Downs)));
                 by_rows(out, cols, |row, y| routing.sum(part.rows.start + row, downs, y));
             }
-            Op::Scale { x, factor } => {
-                for (y, &x) in out.iter_mut().zip(self.rows_of(x, part)) {
-                    *y = factor * x;
-                }
-            }
+            Op::Map { x, map } => (self.kernels.map)(map, out, self.rows_of(x, part)),
             Op::Add { a, b } => {
                 let (a, b) = (self.rows_of(a, part), self.rows_of(b, part));
                 by_rows(out, cols, |row, y| {
@@ -277,7 +273,7 @@ impl CpuProgram {
     fn attend(&self, phase: usize, step: &Step, state: &mut State, out: &mut [(usize, Buffer)]) {
         let [Item::Value(id)] = self.plan.phases[phase].items[..] else { unreachable!("one attention") };
         let value = self.bound.value(id);
-        let Op::Attention { q, kv, store, heads, scale } = value.op else { unreachable!("one attention") };
+        let Op::Attention { q, kv, store, heads, score } = value.op else { unreachable!("one attention") };
         let (cols, out) = (value.cols, out[0].1.values_mut());
         let graph = self.bound.graph();
         let (kv_heads, index) = (graph.store(store).heads, graph.group_of(store));
@@ -293,11 +289,11 @@ impl CpuProgram {
         let tile = (fair.min(QUERY_TILE * kv_heads / heads).max(1), cols / kv_heads);
         state.pool.tiles(out, cols, tile, |tile| match &*store {
             Kv::F16(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, scale };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
                 (self.kernels.attend_f16)(Attend { heads, tile });
             }
             Kv::F32(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, scale };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use backend::{Error, PAGE, Sequence, Step, StoreLayout};
+use graph::Score;
 
+use crate::ops::softcap;
 use crate::sums::{dot, f64s};
 
 /// The f32 keys and values of one store: `[page * PAGE + offset][head][dim]`.
@@ -49,11 +51,15 @@ pub(crate) fn attend(
     q: &[f32],
     store: &Store,
     heads: usize,
-    scale: f64,
+    score: Score,
     step: &Step,
     group: usize,
 ) {
     let graph::Store { heads: kv_heads, k_dim, v_dim, .. } = store.declared;
+    let of = |product: f64| {
+        let scaled = f64::from(score.scale) * product;
+        score.cap.map_or(scaled, |cap| softcap(scaled, cap))
+    };
     let mut mean = vec![0.0f64; v_dim];
     for (row, (sequence, position)) in step.rows().enumerate() {
         for head in 0..heads {
@@ -61,7 +67,7 @@ pub(crate) fn attend(
             let slots = store.visible(position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
             let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
-            let scores: Vec<f64> = slots.clone().map(|slot| scale * dot(&q, &key(slot))).collect();
+            let scores: Vec<f64> = slots.clone().map(|slot| of(dot(&q, &key(slot)))).collect();
             let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
             mean.fill(0.0);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::thread;
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Op, Pairing, Value, ValueId};
+use graph::{Activation, Map, NormKind, Op, Pairing, Value, ValueId};
 
 use crate::attention::{self, Store};
 use crate::sums::{dot, f64s};
@@ -28,13 +28,17 @@ pub(crate) fn compute(
             }
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
-        Op::RmsNorm { x, weight, eps } => {
+        Op::Norm { x, kind, weight, eps } => {
             let w = bound.weight(weight).vector();
             for (y, x) in out.chunks_exact_mut(w.len()).zip(result(x).chunks_exact(w.len())) {
-                let mean = dot(&f64s(x), &f64s(x)) / x.len() as f64;
-                let scale = 1.0 / (mean + f64::from(eps)).sqrt();
-                for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
-                    *y = (f64::from(x) * scale * f64::from(w)) as f32;
+                let mut x = f64s(x);
+                if kind == NormKind::Layer {
+                    let mean = x.iter().sum::<f64>() / x.len() as f64;
+                    x.iter_mut().for_each(|x| *x -= mean);
+                }
+                let scale = 1.0 / (dot(&x, &x) / x.len() as f64 + f64::from(eps)).sqrt();
+                for ((y, &x), &w) in y.iter_mut().zip(&x).zip(&w) {
+                    *y = (x * scale * f64::from(w)) as f32;
                 }
             }
         }
@@ -49,13 +53,13 @@ pub(crate) fn compute(
                 }
             }
         }
-        Op::Attention { q, kv, store, heads, scale } => {
+        Op::Attention { q, kv, store, heads, score } => {
             let group = bound.graph().group_of(store);
             let store = &mut stores[store.index()];
             if let Some([k, v]) = kv {
                 store.write(result(k), result(v), step, group);
             }
-            attention::attend(&mut out, result(q), store, heads, f64::from(scale), step, group);
+            attention::attend(&mut out, result(q), store, heads, score, step, group);
         }
         Op::Gate { gate, up, act } => {
             for ((y, &gate), &up) in out.iter_mut().zip(result(gate)).zip(result(up)) {
@@ -71,9 +75,13 @@ pub(crate) fn compute(
             let weights = [gate, up, down].map(|id| bound.weight(id));
             experts(&mut out, result(x), result(routes), weights, act);
         }
-        Op::Scale { x, factor } => {
+        Op::Map { x, map } => {
             for (y, &x) in out.iter_mut().zip(result(x)) {
-                *y = factor * x;
+                *y = match map {
+                    Map::Scale(factor) => factor * x,
+                    Map::Softcap(cap) => softcap(f64::from(x), cap) as f32,
+                    Map::Act(act) => activation(act, f64::from(x)) as f32,
+                };
             }
         }
         Op::Add { a, b } => {
@@ -97,6 +105,10 @@ pub(crate) fn compute(
         }
     }
     out
+}
+
+pub(crate) fn softcap(x: f64, cap: f32) -> f64 {
+    f64::from(cap) * (x / f64::from(cap)).tanh()
 }
 
 fn activation(act: Activation, x: f64) -> f64 {

@@ -1,7 +1,7 @@
 //! Passes of attention: RoPE, KV cache writes, and the attention kernels.
 
 use backend::{Error, Remedy, StoreLayout};
-use graph::{Pairing, Rope, Store, ValueId};
+use graph::{Pairing, Rope, Score, Store, ValueId};
 
 use crate::compile::Compiler;
 use crate::device::{Purpose, out_of_memory};
@@ -32,6 +32,11 @@ fn pairing(rope: &Rope) -> &'static str {
 /// Window size in positions; `u32::MAX` without a window.
 fn window(store: &Store) -> u32 {
     store.window.map_or(u32::MAX, |window| window.min(u32::MAX as usize) as u32)
+}
+
+/// Bits of the cap of scores, which kernels without one do not read.
+fn cap(score: Score) -> u32 {
+    score.cap.unwrap_or_default().to_bits()
 }
 
 impl Compiler<'_> {
@@ -107,7 +112,7 @@ impl Compiler<'_> {
     }
 
     pub(crate) fn attend(&mut self, attend: &Attend) -> Result<(), Error> {
-        let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, scale } = *attend;
+        let Attend { q, kv, ref q_rope, ref k_rope, y, store, heads, score } = *attend;
         let (layout, group) = (self.layout(attend), self.group(attend));
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         if !policy::fits_attention(k_dim, v_dim) {
@@ -130,16 +135,17 @@ impl Compiler<'_> {
                 rope: q_rope.is_some(),
                 fresh,
                 windowed: of_store.is_some(),
+                capped: score.cap.is_some(),
                 pairing: q_rope.as_ref().map_or(NO_ROPE.pairing, pairing),
             })
         };
         let params = |compiler: &Self, y: [u32; 2]| {
             let mut params = [compiler.at(q), y].as_flattened().to_vec();
-            params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
+            params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
             params.extend(compiler.rope_table(q_rope.as_ref()));
             params.extend(compiler.table_offsets(attend));
             params.extend(kv.map_or([0; 2], |kv| kv.map(|id| compiler.at(id)[0])));
-            params.extend([compiler.inputs.split(group), window(&layout.store)]);
+            params.extend([compiler.inputs.split(group), window(&layout.store), cap(score), 0]);
             params
         };
         let values_of_row = heads * (k_dim + v_dim);
@@ -201,7 +207,7 @@ impl Compiler<'_> {
         fused_qkv: bool,
         cost: Cost,
     ) -> Result<Option<Vec<LaunchPlan>>, Error> {
-        let Attend { q, kv, ref q_rope, y, store, heads, scale, .. } = *attend;
+        let Attend { q, kv, ref q_rope, y, store, heads, score, .. } = *attend;
         let layout = self.layout(attend);
         let Store { heads: kv_heads, k_dim, v_dim, window: of_store } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
@@ -227,11 +233,12 @@ impl Compiler<'_> {
         }
         let (queries, at) = roped.map_or((self.slot(q), self.at(q)), |roped| (roped, of_roped));
         let mut params = [at, self.at(y)].as_flattened().to_vec();
-        params.extend([heads as u32, kv_heads as u32, scale.to_bits()]);
+        params.extend([heads as u32, kv_heads as u32, score.scale.to_bits()]);
         params.extend(self.table_offsets(attend));
-        params.extend([self.inputs.tiles as u32, window(&layout.store)]);
+        params.extend([self.inputs.tiles as u32, window(&layout.store), cap(score), 0]);
         let windowed = of_store.is_some();
-        let kernel = Kernel::Flash { k_dim, v_dim, kv_f32, windowed, coop };
+        let capped = score.cap.is_some();
+        let kernel = Kernel::Flash { k_dim, v_dim, kv_f32, windowed, capped, coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
         let buffers = vec![queries, self.slot(y), keys, values];

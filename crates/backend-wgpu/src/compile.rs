@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps};
-use graph::{Rows, ValueId, WeightId};
+use graph::{Map, Rows, ValueId, WeightId};
 
 use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
 use crate::formats::CHUNK;
@@ -198,11 +198,11 @@ impl Compiler<'_> {
             Pass::Linear { x, norm, ref parts, output, ref addend } => {
                 self.linear(x, norm, parts, output, addend)?
             }
-            Pass::Norm { x, norm, y } => {
+            Pass::Norm { x, kind, norm, y } => {
                 let weight = self.vector(norm.weight)?;
                 // Normalises whole rows, or each head of a row.
                 let cols = self.bound.weight(norm.weight).cols;
-                self.rows_of(["rms_norm", ""], x, Some((weight, [0, 0])), y, norm.eps, cols);
+                self.rows_of([kind.name(), ""], x, Some((weight, [0, 0])), y, norm.eps, cols);
             }
             Pass::Add { a, b, y } => self.rows("add", a, Some((self.slot(b), self.at(b))), y, 0.0),
             Pass::AddBias { x, weight, y } => {
@@ -213,7 +213,11 @@ impl Compiler<'_> {
                 let up = (self.slot(up), self.at(up));
                 self.rows_of(["gate", act.name()], gate, Some(up), y, 0.0, self.cols(y));
             }
-            Pass::Scale { x, factor, y } => self.rows("scale", x, None, y, factor),
+            Pass::Map { x, map, y } => match map {
+                Map::Scale(factor) => self.rows("scale", x, None, y, factor),
+                Map::Softcap(cap) => self.rows("softcap", x, None, y, cap),
+                Map::Act(act) => self.rows_of(["act", act.name()], x, None, y, 0.0, self.cols(y)),
+            },
             Pass::OutputRows { x, y } => self.rows("output_rows", x, None, y, 0.0),
             Pass::Rope { x, ref rope, y } => {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));

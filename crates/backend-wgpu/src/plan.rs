@@ -5,7 +5,9 @@
 //! queries and keys into attention. A tapped value is never fused away; it is copied as soon as it is computed.
 
 use backend::BoundProgram;
-use graph::{Activation, LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
+use graph::{
+    Activation, LiveRange, Map, NormKind, Op, Rope, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
+};
 
 /// A pass: reads values of earlier passes, and writes one or more.
 ///
@@ -17,11 +19,11 @@ pub(crate) enum Pass {
     Input { y: ValueId },
     Embed { table: WeightId, y: ValueId },
     Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
-    Norm { x: ValueId, norm: Norm, y: ValueId },
+    Norm { x: ValueId, kind: NormKind, norm: Norm, y: ValueId },
     Add { a: ValueId, b: ValueId, y: ValueId },
     AddBias { x: ValueId, weight: WeightId, y: ValueId },
     Gate { gate: ValueId, up: ValueId, act: Activation, y: ValueId },
-    Scale { x: ValueId, factor: f32, y: ValueId },
+    Map { x: ValueId, map: Map, y: ValueId },
     OutputRows { x: ValueId, y: ValueId },
     Rope { x: ValueId, rope: Rope, y: ValueId },
     Attend(Attend),
@@ -40,7 +42,7 @@ pub(crate) struct Attend {
     pub(crate) y: ValueId,
     pub(crate) store: StoreId,
     pub(crate) heads: usize,
-    pub(crate) scale: f32,
+    pub(crate) score: Score,
 }
 
 /// A mixture-of-experts layer, with a norm before and a residual after it if fused.
@@ -161,7 +163,7 @@ impl Pass {
             | Pass::Add { y, .. }
             | Pass::AddBias { y, .. }
             | Pass::Gate { y, .. }
-            | Pass::Scale { y, .. }
+            | Pass::Map { y, .. }
             | Pass::OutputRows { y, .. }
             | Pass::Rope { y, .. }
             | Pass::Route { y, .. }
@@ -179,7 +181,7 @@ impl Pass {
             },
             Pass::Norm { x, .. }
             | Pass::AddBias { x, .. }
-            | Pass::Scale { x, .. }
+            | Pass::Map { x, .. }
             | Pass::OutputRows { x, .. }
             | Pass::Route { logits: x, .. }
             | Pass::Rope { x, .. } => vec![x],
@@ -234,10 +236,11 @@ impl<'a> Fusion<'a> {
     /// Whether a value is computed inside the pass of its reader and never stored.
     fn is_fused(&self, index: usize) -> bool {
         match *self.op(index) {
-            Op::RmsNorm { x, weight, .. } => {
+            Op::Norm { x, kind, weight, .. } => {
                 let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
                 let readers = &self.readers[index];
                 is_of_rows
+                    && kind == NormKind::Rms
                     && !self.bound.is_readable(ValueId::from_index(index))
                     && !readers.is_empty()
                     && readers.iter().all(|&reader| self.is_matmul_of(reader, index))
@@ -263,7 +266,7 @@ impl<'a> Fusion<'a> {
             | Op::Attention { .. }
             | Op::Gate { .. }
             | Op::Route { .. }
-            | Op::Scale { .. }
+            | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::OutputRows { .. } => false,
@@ -317,20 +320,20 @@ impl<'a> Fusion<'a> {
                 }
                 Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
                 Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
-                Op::RmsNorm { x, weight, eps } => {
-                    passes.push(Pass::Norm { x, norm: Norm { weight, eps }, y })
+                Op::Norm { x, kind, weight, eps } => {
+                    passes.push(Pass::Norm { x, kind, norm: Norm { weight, eps }, y })
                 }
                 Op::Add { a, b } => passes.push(self.add(a, b, y)),
                 Op::Gate { gate, up, act } => passes.push(self.gate(gate, up, act, y)),
-                Op::Scale { x, factor } => passes.push(Pass::Scale { x, factor, y }),
+                Op::Map { x, map } => passes.push(Pass::Map { x, map, y }),
                 Op::OutputRows { x } => passes.push(Pass::OutputRows { x, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
-                Op::Attention { q, kv, store, heads, scale } => {
+                Op::Attention { q, kv, store, heads, score } => {
                     let (q, q_rope) = self.before_rope(q);
                     let k = kv.map(|[k, _]| self.before_rope(k));
                     let k_rope = k.and_then(|(_, rope)| rope);
                     let kv = k.zip(kv).map(|((k, _), [_, v])| [k, v]);
-                    passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, scale }));
+                    passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, score }));
                 }
                 Op::Route { logits, used } => passes.push(Pass::Route { logits, used, list: 0, y }),
                 Op::Experts { .. } => passes.extend(self.experts(y, None, y)),
@@ -376,7 +379,7 @@ impl<'a> Fusion<'a> {
 
     /// The input rows of a matmul with `x`: `x` itself, or the input of a fused norm.
     fn rows(&self, x: ValueId) -> (ValueId, Option<Norm>) {
-        if let Op::RmsNorm { x: before, weight, eps } = *self.op(x.index())
+        if let Op::Norm { x: before, weight, eps, .. } = *self.op(x.index())
             && self.fused[x.index()]
         {
             return (before, Some(Norm { weight, eps }));
@@ -462,7 +465,7 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
 
 /// Experts per row of `routes`. Scaling does not change the selection.
 fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
-    while let Op::Scale { x, .. } = bound.value(routes).op {
+    while let Op::Map { x, map: Map::Scale(_) } = bound.value(routes).op {
         routes = x;
     }
     bound.graph().experts_used(routes)

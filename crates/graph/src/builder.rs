@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::{
-    Activation, Graph, Group, Op, Operand, Rope, Rows, Store, StoreId, Value, ValueId, Weight, WeightId,
+    Activation, Graph, Group, Map, NormKind, Op, Operand, Rope, Rows, Score, Store, StoreId, Value, ValueId,
+    Weight, WeightId,
 };
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
@@ -142,7 +143,19 @@ impl Builder {
         weight: WeightId,
         eps: f32,
     ) -> ValueId {
-        self.op(name, Op::RmsNorm { x, weight, eps })
+        self.op(name, Op::Norm { x, kind: NormKind::Rms, weight, eps })
+    }
+
+    /// Layer norm over groups of `weight.cols` columns: `[rows, cols]`.
+    #[track_caller]
+    pub fn layer_norm(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        eps: f32,
+    ) -> ValueId {
+        self.op(name, Op::Norm { x, kind: NormKind::Layer, weight, eps })
     }
 
     /// Rotary position embedding of each head of `x`: `[rows, cols]`.
@@ -160,9 +173,9 @@ impl Builder {
         kv: Option<[ValueId; 2]>,
         store: StoreId,
         heads: usize,
-        scale: f32,
+        score: impl Into<Score>,
     ) -> ValueId {
-        self.op(name, Op::Attention { q, kv, store, heads, scale })
+        self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
     }
 
     /// `act(gate) * up`: `[rows, cols]`.
@@ -200,7 +213,19 @@ impl Builder {
     /// `factor * x`: `[rows, cols]`.
     #[track_caller]
     pub fn scale(&mut self, name: impl Into<ValueName>, x: ValueId, factor: f32) -> ValueId {
-        self.op(name, Op::Scale { x, factor })
+        self.op(name, Op::Map { x, map: Map::Scale(factor) })
+    }
+
+    /// `cap * tanh(x / cap)`: `[rows, cols]`.
+    #[track_caller]
+    pub fn softcap(&mut self, name: impl Into<ValueName>, x: ValueId, cap: f32) -> ValueId {
+        self.op(name, Op::Map { x, map: Map::Softcap(cap) })
+    }
+
+    /// `act(x)`: `[rows, cols]`.
+    #[track_caller]
+    pub fn act(&mut self, name: impl Into<ValueName>, x: ValueId, act: Activation) -> ValueId {
+        self.op(name, Op::Map { x, map: Map::Act(act) })
     }
 
     /// `a + b`: `[rows, cols]`.

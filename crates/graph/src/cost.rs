@@ -26,11 +26,11 @@ impl Graph {
             }
             Op::Input { .. }
             | Op::Embed { .. }
-            | Op::RmsNorm { .. }
+            | Op::Norm { .. }
             | Op::Rope { .. }
             | Op::Gate { .. }
             | Op::Route { .. }
-            | Op::Scale { .. }
+            | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::OutputRows { .. } => Cost::default(),

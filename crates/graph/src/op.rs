@@ -25,6 +25,68 @@ impl Activation {
     }
 }
 
+/// An element-wise function of one value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Map {
+    /// `factor * x`.
+    Scale(f32),
+    /// `cap * tanh(x / cap)` (Gemma Team 2024).
+    Softcap(f32),
+    /// `act(x)`.
+    Act(Activation),
+}
+
+impl Map {
+    fn name(self) -> &'static str {
+        match self {
+            Map::Scale(_) => "scale",
+            Map::Softcap(_) => "softcap",
+            Map::Act(_) => "act",
+        }
+    }
+
+    fn parameter(self) -> String {
+        match self {
+            Map::Scale(number) | Map::Softcap(number) => number.to_string(),
+            Map::Act(act) => act.name().to_owned(),
+        }
+    }
+}
+
+/// How attention scores follow from the products of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Score {
+    /// Factor of the products, usually `1 / sqrt(k_dim)`.
+    pub scale: f32,
+    /// `cap * tanh(s / cap)` of each scaled product `s` (Gemma Team 2024); `None` for the products themselves.
+    pub cap: Option<f32>,
+}
+
+impl From<f32> for Score {
+    fn from(scale: f32) -> Score {
+        Score { scale, cap: None }
+    }
+}
+
+/// What a norm divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NormKind {
+    /// `x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich 2019).
+    Rms,
+    /// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)` (Ba et al. 2016).
+    Layer,
+}
+
+impl NormKind {
+    /// The name of the operation, such as `rms_norm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            NormKind::Rms => "rms_norm",
+            NormKind::Layer => "layer_norm",
+        }
+    }
+}
+
 /// The operations. Unless the formula says otherwise, a value `x` is `[rows, cols]` and a weight `w` `[w.rows, w.cols]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the formulas explain the fields")]
@@ -35,13 +97,12 @@ pub enum Op {
     Embed { table: WeightId },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear { x: ValueId, weight: WeightId },
-    /// `y[r][k] = x[r][k] / sqrt(mean(x^2) + eps) * w[k]`, the mean over groups of `w.cols` columns: a whole row or one
-    /// head (Zhang and Sennrich 2019). The weight has one row.
-    RmsNorm { x: ValueId, weight: WeightId, eps: f32 },
+    /// `norm(x)[r][k] * w[k]`, the norm over groups of `w.cols` columns: a whole row or one head. The weight has one row.
+    Norm { x: ValueId, kind: NormKind, weight: WeightId, eps: f32 },
     /// Rotary position embedding of each head of `x`, `[rows, heads * head_dim]`.
     Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
-    /// `sum_j softmax_j(scale * q[r][h] . K[j][g]) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
+    /// `sum_j softmax_j(score(q[r][h] . K[j][g])) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
     /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
     /// v_dim]`.
     Attention {
@@ -53,8 +114,7 @@ pub enum Op {
         store: StoreId,
         /// Query heads, a multiple of `store.heads`.
         heads: usize,
-        /// Score scale, usually `1 / sqrt(k_dim)`.
-        scale: f32,
+        score: Score,
     },
     /// `act(gate) * up` (Shazeer 2020).
     Gate { gate: ValueId, up: ValueId, act: Activation },
@@ -65,8 +125,8 @@ pub enum Op {
     /// `y[r] = sum_e p[r][e] * down_e (act(gate_e x[r]) * up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
     /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert.
     Experts { x: ValueId, routes: ValueId, gate: WeightId, up: WeightId, down: WeightId, act: Activation },
-    /// `factor * x`.
-    Scale { x: ValueId, factor: f32 },
+    /// `map(x)`, element by element.
+    Map { x: ValueId, map: Map },
     /// `a + b`.
     Add { a: ValueId, b: ValueId },
     /// `y[r][k] = x[r][k] + w[k]`.
@@ -108,7 +168,7 @@ impl Op {
                 each(Value(x));
                 each(Weight(weight, Role::Matrix));
             }
-            Op::RmsNorm { x, weight, eps: _ } | Op::AddBias { x, weight } => {
+            Op::Norm { x, kind: _, weight, eps: _ } | Op::AddBias { x, weight } => {
                 each(Value(x));
                 each(Weight(weight, Role::Vector));
             }
@@ -117,7 +177,7 @@ impl Op {
                 let long = rope.long_factors.as_mut().map(|long| &mut long.factors);
                 rope.factors.iter_mut().chain(long).for_each(|factors| each(Weight(factors, Role::Vector)));
             }
-            Op::Attention { q, kv, store, heads: _, scale: _ } => {
+            Op::Attention { q, kv, store, heads: _, score: _ } => {
                 each(Value(q));
                 kv.iter_mut().flatten().for_each(|x| each(Value(x)));
                 each(Store(store, kv.is_some()));
@@ -132,7 +192,7 @@ impl Op {
                 each(Value(routes));
                 [gate, up, down].into_iter().for_each(|weight| each(Weight(weight, Role::Experts)));
             }
-            Op::Scale { x, factor: _ } | Op::OutputRows { x } => each(Value(x)),
+            Op::Map { x, map: _ } | Op::OutputRows { x } => each(Value(x)),
             Op::Add { a, b } => {
                 each(Value(a));
                 each(Value(b));
@@ -182,13 +242,13 @@ impl Op {
             Op::Input { .. } => "input",
             Op::Embed { .. } => "embed",
             Op::Linear { .. } => "linear",
-            Op::RmsNorm { .. } => "rms_norm",
+            Op::Norm { kind, .. } => kind.name(),
             Op::Rope { .. } => "rope",
             Op::Attention { .. } => "attention",
             Op::Gate { .. } => "gate",
             Op::Route { .. } => "route",
             Op::Experts { .. } => "experts",
-            Op::Scale { .. } => "scale",
+            Op::Map { map, .. } => map.name(),
             Op::Add { .. } => "add",
             Op::AddBias { .. } => "add_bias",
             Op::OutputRows { .. } => "output_rows",
@@ -199,12 +259,15 @@ impl Op {
     pub fn parameters(&self) -> Option<String> {
         match self {
             Op::Input { cols } => Some(cols.to_string()),
-            Op::RmsNorm { eps, .. } => Some(format!("eps {eps:e}")),
+            Op::Norm { eps, .. } => Some(format!("eps {eps:e}")),
             Op::Rope { rope, .. } => Some(rope.to_string()),
-            Op::Attention { heads, scale, .. } => Some(format!("{heads} heads, scale {scale}")),
+            Op::Attention { heads, score: Score { scale, cap }, .. } => {
+                let cap = cap.map_or_else(String::new, |cap| format!(", cap {cap}"));
+                Some(format!("{heads} heads, scale {scale}{cap}"))
+            }
             Op::Gate { act, .. } | Op::Experts { act, .. } => Some(act.name().to_owned()),
             Op::Route { used, .. } => Some(format!("{used} used")),
-            Op::Scale { factor, .. } => Some(factor.to_string()),
+            Op::Map { map, .. } => Some(map.parameter()),
             Op::Embed { .. }
             | Op::Linear { .. }
             | Op::Add { .. }

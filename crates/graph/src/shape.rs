@@ -21,9 +21,9 @@ impl Op {
                 assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
                 (rows, w.rows)
             }
-            Op::RmsNorm { x, weight, eps: _ } => {
+            Op::Norm { x, kind: _, weight, eps: _ } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
-                assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of rms_norm and `{}`", w.name);
+                assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of a norm and `{}`", w.name);
                 (rows, cols)
             }
             Op::Rope { x, rope: Rope { head_dim, dims, factors, long_factors, .. } } => {
@@ -37,7 +37,7 @@ impl Op {
                 }
                 (rows, cols)
             }
-            Op::Attention { q, kv, store, heads, scale: _ } => {
+            Op::Attention { q, kv, store, heads, score: _ } => {
                 let (rows, cols) = g.shape_of(q);
                 let s = g.store_of(store);
                 assert!(heads.is_multiple_of(s.heads), "{heads} heads share {} key/value heads", s.heads);
@@ -72,7 +72,7 @@ impl Op {
                 assert_eq!((gate.count, gate.rows), (down.count, down.cols), "`{}`", down.name);
                 (rows, down.rows)
             }
-            Op::Scale { x, factor: _ } => g.shape_of(x),
+            Op::Map { x, map: _ } => g.shape_of(x),
             Op::Add { a, b } => {
                 assert_eq!(g.shape_of(a), g.shape_of(b), "both sides of add");
                 g.shape_of(a)

@@ -1,19 +1,24 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Graph, Op, Pairing, Rope};
+use crate::{Activation, Graph, Map, NormKind, Op, Pairing, Rope, Score};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
     pub fn numbers(&mut self, mut each: impl FnMut(&'static str, &mut f32)) {
         match self {
-            Op::RmsNorm { eps, .. } => each("eps", eps),
+            Op::Norm { eps, .. } => each("eps", eps),
             Op::Rope { rope, .. } => {
                 each("theta", &mut rope.theta);
                 each("scale of positions", &mut rope.scale);
             }
-            Op::Attention { scale, .. } => each("scale of scores", scale),
-            Op::Scale { factor, .. } => each("factor", factor),
+            Op::Attention { score, .. } => {
+                each("scale of scores", &mut score.scale);
+                score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
+            }
+            Op::Map { map: Map::Scale(factor), .. } => each("factor", factor),
+            Op::Map { map: Map::Softcap(cap), .. } => each("cap", cap),
+            Op::Map { map: Map::Act(_), .. } => {}
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -45,6 +50,19 @@ impl Op {
                 let others = ropes.into_iter().filter(|other| other.dims > 0 && *other != rope);
                 others.map(|rope| Op::Rope { x, rope }).collect()
             }
+            Op::Norm { x, kind, weight, eps } => {
+                let kind = match kind {
+                    NormKind::Rms => NormKind::Layer,
+                    NormKind::Layer => NormKind::Rms,
+                };
+                vec![Op::Norm { x, kind, weight, eps }]
+            }
+            Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
+            Op::Attention { q, kv, store, heads, score } => {
+                let without = Score { cap: None, ..score };
+                let others = [without].into_iter().filter(|other| *other != score);
+                others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
+            }
             Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: other(act) }],
             Op::Experts { x, routes, gate, up, down, act } => {
                 vec![Op::Experts { x, routes, gate, up, down, act: other(act) }]
@@ -58,9 +76,7 @@ impl Op {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
-            | Op::RmsNorm { .. }
-            | Op::Attention { .. }
-            | Op::Scale { .. }
+            | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::OutputRows { .. } => Vec::new(),
@@ -74,11 +90,11 @@ impl Op {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
-            | Op::RmsNorm { .. }
+            | Op::Norm { .. }
             | Op::Gate { .. }
             | Op::Route { .. }
             | Op::Experts { .. }
-            | Op::Scale { .. }
+            | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::OutputRows { .. } => false,

@@ -230,9 +230,16 @@ impl<'a> Keys<'a> {
     }
 
     pub(crate) fn rms_epsilon(&mut self) -> Result<f32, Error> {
-        let name = "attention.layer_norm_rms_epsilon";
+        self.epsilon("attention.layer_norm_rms_epsilon", "the epsilon of RMS norms")
+    }
+
+    pub(crate) fn layer_norm_epsilon(&mut self) -> Result<f32, Error> {
+        self.epsilon("attention.layer_norm_epsilon", "the epsilon of layer norms")
+    }
+
+    fn epsilon(&mut self, name: &'static str, what: &'static str) -> Result<f32, Error> {
         let found = self.float(name)?;
-        let epsilon = found.ok_or_else(|| self.missing(name, "the epsilon of RMS norms"))?;
+        let epsilon = found.ok_or_else(|| self.missing(name, what))?;
         if !(epsilon.is_finite() && epsilon >= 0.0) {
             return Err(self.bad(name, epsilon, "a finite, non-negative number"));
         }

@@ -1,7 +1,7 @@
 //! Tests of all families, and of the specifics of each.
 
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
-use graph::{Graph, Op};
+use graph::{Graph, Op, Score};
 use models::{Error, Family, Model};
 use quant::Format;
 use testkit::llama::{self, Spec};
@@ -76,14 +76,14 @@ fn keys_of_other_families_are_refused_unless_neutral() {
         refused(spec, "expert_count", Value::U32(8));
         assert!(with(spec, &[("expert_count", Value::U32(0))]).is_ok());
     }
-    let have_windows = ["gemma3", "olmo2", "phi3"];
+    let have_windows = ["cohere2", "gemma2", "gemma3", "olmo2", "phi3"];
     for spec in specs().iter().filter(|spec| !have_windows.contains(&spec.architecture)) {
         refused(spec, "attention.sliding_window", Value::U32(4096));
         assert!(with(spec, &[("attention.sliding_window", Value::U32(0))]).is_ok());
         refused(spec, "attention.sliding_window_pattern", Value::U32(6));
         refused(spec, "rope.freq_base_swa", Value::F32(1e4));
     }
-    refused(&llama::gemma3(Format::F32), "final_logit_softcapping", Value::F32(30.0));
+    refused(&llama::gemma3(Format::F32), "attn_logit_softcapping", Value::F32(50.0));
     refused(&llama::qwen3moe(Format::F32), "expert_gating_func", Value::U32(2));
     refused(&llama::mixtral(Format::F32), "expert_feed_forward_length", Value::U32(160));
 }
@@ -170,7 +170,7 @@ fn layers_of(model: &Model) -> Vec<(Option<usize>, f32, f32, f32)> {
     let graph = &model.graph;
     let mut layers = Vec::new();
     for (_, value) in graph.values() {
-        if let Op::Attention { q, store, scale, .. } = value.op {
+        if let Op::Attention { q, store, score: Score { scale, .. }, .. } = value.op {
             let Op::Rope { rope, .. } = graph.value(q).op else { panic!("queries are roped") };
             layers.push((graph.store(store).window, rope.theta, rope.scale, scale));
         }

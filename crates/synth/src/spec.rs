@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use gguf::{Layout, Metadata, Tensor, Value, WriteError};
-use graph::{Graph, Op, Role, Weight};
+use graph::{Graph, Map, Op, Role, Weight};
 use models::Model;
 use quant::Format;
 
@@ -97,6 +97,8 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the types say all")]
 pub enum Key {
+    /// The key is left out.
+    Absent,
     Flag(bool),
     Size(u32),
     Sizes(&'static [u32]),
@@ -104,12 +106,13 @@ pub enum Key {
 }
 
 impl Key {
-    fn value(self) -> Value {
+    fn value(self) -> Option<Value> {
         match self {
-            Key::Flag(flag) => flag.into(),
-            Key::Size(size) => size.into(),
-            Key::Sizes(sizes) => sizes.to_vec().into(),
-            Key::Number(number) => number.into(),
+            Key::Absent => None,
+            Key::Flag(flag) => Some(flag.into()),
+            Key::Size(size) => Some(size.into()),
+            Key::Sizes(sizes) => Some(sizes.to_vec().into()),
+            Key::Number(number) => Some(number.into()),
         }
     }
 }
@@ -226,7 +229,11 @@ impl Spec {
         }
         set("vocab_size", (self.vocab as u32).into());
         for (key, value) in self.keys {
-            set(key, value.value());
+            let key = format!("{}.{key}", self.architecture);
+            metadata.remove(&key);
+            if let Some(value) = value.value() {
+                metadata.insert(key, value);
+            }
         }
         self.vocabulary.describe(self.vocab, &mut metadata);
         metadata
@@ -383,13 +390,16 @@ impl Planned {
 /// The factor that the graph applies to embeddings.
 fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
-    let factor = |op| if let Op::Scale { x, factor } = op { is_embedding(x).then_some(factor) } else { None };
+    let factor = |op| match op {
+        Op::Map { x, map: Map::Scale(factor) } => is_embedding(x).then_some(factor),
+        _ => None,
+    };
     graph.values().filter_map(|(_, value)| factor(value.op)).product()
 }
 
 /// The factor that the graph applies to logits.
 fn logit_scale(graph: &Graph) -> f32 {
-    if let Op::Scale { factor, .. } = graph.value(graph.output()).op { factor } else { 1.0 }
+    if let Op::Map { map: Map::Scale(factor), .. } = graph.value(graph.output()).op { factor } else { 1.0 }
 }
 
 /// The standard deviation of a matrix that preserves the scale of its input.

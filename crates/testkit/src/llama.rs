@@ -91,8 +91,12 @@ const GRANITE: [(&str, Key); 4] = [
     ("attention.scale", Key::Number(0.15)),
 ];
 
+/// Layer norms in place of RMS norms.
+const LAYER_NORMS: [(&str, Key); 2] =
+    [("attention.layer_norm_rms_epsilon", Key::Absent), ("attention.layer_norm_epsilon", Key::Number(1e-5))];
+
 /// A small model of each architecture that is a variant of Llama's layer, by name.
-fn variants_of_llama() -> [(&'static str, Spec); 10] {
+fn variants_of_llama() -> [(&'static str, Spec); 16] {
     use Key::{Flag, Size, Sizes};
     [
         ("ernie4_5", Spec { tied: true, ..like_llama("ernie4_5") }),
@@ -135,6 +139,83 @@ fn variants_of_llama() -> [(&'static str, Spec); 10] {
         (
             "glm4-mrope",
             Spec { keys: &[("rope.dimension_sections", Sizes(&[4, 2, 2, 0]))], ..like_llama("glm4") },
+        ),
+        (
+            "gemma2",
+            Spec {
+                layers: 4,
+                head_length: Some(24),
+                tied: true,
+                keys: &[
+                    ("attention.sliding_window", Size(24)),
+                    ("attn_logit_softcapping", Key::Number(3.0)),
+                    ("final_logit_softcapping", Key::Number(4.0)),
+                ],
+                ..like_llama("gemma2")
+            },
+        ),
+        (
+            "command-r",
+            Spec {
+                keys: &[LAYER_NORMS[0], LAYER_NORMS[1], ("logit_scale", Key::Number(0.5))],
+                tied: true,
+                ..like_llama("command-r")
+            },
+        ),
+        (
+            "cohere2",
+            Spec {
+                layers: 4,
+                keys: &[
+                    ("logit_scale", Key::Number(0.5)),
+                    LAYER_NORMS[0],
+                    LAYER_NORMS[1],
+                    ("attention.sliding_window", Size(24)),
+                ],
+                tied: true,
+                ..like_llama("cohere2")
+            },
+        ),
+        (
+            "starcoder2",
+            Spec {
+                keys: &LAYER_NORMS,
+                biases: &[
+                    "attn_norm",
+                    "ffn_norm",
+                    "attn_q",
+                    "attn_k",
+                    "attn_v",
+                    "attn_output",
+                    "ffn_up",
+                    "ffn_down",
+                ],
+                optional: &["output_norm.bias"],
+                ..like_llama("starcoder2")
+            },
+        ),
+        (
+            "stablelm",
+            Spec {
+                keys: &[
+                    LAYER_NORMS[0],
+                    LAYER_NORMS[1],
+                    ("rope.dimension_count", Size(4)),
+                    ("use_parallel_residual", Flag(false)),
+                ],
+                biases: &["attn_norm", "ffn_norm"],
+                optional: &["output_norm.bias", "ffn_norm.weight"],
+                ..like_llama("stablelm")
+            },
+        ),
+        (
+            "stablelm-parallel",
+            Spec {
+                keys: &[LAYER_NORMS[0], LAYER_NORMS[1], ("use_parallel_residual", Flag(true))],
+                biases: &["attn_norm", "attn_q", "attn_k", "attn_v"],
+                optional: &["output_norm.bias"],
+                ..like_llama("stablelm")
+            },
         ),
         (
             "phi3",

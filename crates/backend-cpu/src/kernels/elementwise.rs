@@ -2,28 +2,42 @@
 
 use graph::Pairing;
 
-use crate::lanes::{LANES, Lanes, exp};
+use crate::lanes::{self, LANES, Lanes, exp};
 
-/// `y = x / sqrt(mean(x^2) + eps) * w`; the mean is summed in f64, in 16 partial sums.
+/// The mean of `f(x)`, summed in f64, in 16 partial sums.
 #[inline(always)]
-pub(super) fn rms_norm(y: &mut [f32], x: &[f32], w: &[f32], eps: f32) {
+fn mean_of(x: &[f32], f: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0f64; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for x in chunks {
         for i in 0..LANES {
-            sums[i] += f64::from(x[i]) * f64::from(x[i]);
+            sums[i] += f(f64::from(x[i]));
         }
     }
     let mut sum = 0.0;
     for &x in rest {
-        sum += f64::from(x) * f64::from(x);
+        sum += f(f64::from(x));
     }
     for part in sums {
         sum += part;
     }
-    let scale = (1.0 / (sum / x.len() as f64 + f64::from(eps)).sqrt()) as f32;
+    sum / x.len() as f64
+}
+
+/// The mean of `x`.
+#[inline(always)]
+pub(super) fn mean(x: &[f32]) -> f64 {
+    mean_of(x, |x| x)
+}
+
+/// `y = d / sqrt(mean(d^2) + eps) * w` with `d = x - mean`, which is 0 for an RMS norm.
+#[inline(always)]
+pub(super) fn norm(y: &mut [f32], x: &[f32], mean: f64, w: &[f32], eps: f32) {
+    let square = mean_of(x, |x| (x - mean) * (x - mean));
+    let scale = (1.0 / (square + f64::from(eps)).sqrt()) as f32;
+    let mean = mean as f32;
     for ((y, &x), &w) in y.iter_mut().zip(x).zip(w) {
-        *y = x * scale * w;
+        *y = (x - mean) * scale * w;
     }
 }
 
@@ -58,6 +72,47 @@ impl Activate for GeluTanh {
         let power = exp(lanes, lanes.mul(x, slope));
         lanes.div(x, lanes.add(power, lanes.splat(1.0)))
     }
+}
+
+/// `y = factor * x`.
+#[inline(always)]
+pub(super) fn scale(y: &mut [f32], x: &[f32], factor: f32) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = factor * x;
+    }
+}
+
+/// `y = cap * tanh(x / cap)`.
+#[inline(always)]
+pub(super) fn softcap<L: Lanes>(lanes: L, y: &mut [f32], x: &[f32], cap: f32) {
+    map(y, x, |x| {
+        let mut y = [0.0; LANES];
+        lanes.store_f32(lanes::softcap(lanes, lanes.load_f32(x), cap), &mut y);
+        y
+    });
+}
+
+/// `y = act(x)`.
+#[inline(always)]
+pub(super) fn act<L: Lanes, A: Activate>(lanes: L, y: &mut [f32], x: &[f32]) {
+    map(y, x, |x| {
+        let mut y = [0.0; LANES];
+        lanes.store_f32(A::of(lanes, lanes.load_f32(x)), &mut y);
+        y
+    });
+}
+
+/// `y = f(x)`, 16 values at a time; the last ones are filled up with 0.
+#[inline(always)]
+fn map(y: &mut [f32], x: &[f32], f: impl Fn(&[f32; LANES]) -> [f32; LANES]) {
+    let (chunks, rest) = y.as_chunks_mut::<LANES>();
+    let (values, last) = x.as_chunks();
+    for (y, x) in chunks.iter_mut().zip(values) {
+        *y = f(x);
+    }
+    let mut filled = [0.0; LANES];
+    filled[..last.len()].copy_from_slice(last);
+    rest.copy_from_slice(&f(&filled)[..rest.len()]);
 }
 
 /// `y = act(gate) * up`.

@@ -10,7 +10,7 @@ mod tests;
 use std::marker::PhantomData;
 
 use backend::Step;
-use graph::{Activation, Pairing};
+use graph::{Activation, Map, NormKind, Pairing};
 use half::f16;
 use quant::*;
 
@@ -121,8 +121,10 @@ pub(crate) struct Kernels {
     /// Activation rows per GEMM tile.
     pub(crate) tile: usize,
     pub(crate) pack: Pack,
-    /// `y`, `x`, weight, eps: see [`elementwise::rms_norm`].
-    pub(crate) rms_norm: fn(&mut [f32], &[f32], &[f32], f32),
+    /// Kind, `y`, `x`, weight, eps: see [`elementwise::norm`].
+    pub(crate) norm: fn(NormKind, &mut [f32], &[f32], &[f32], f32),
+    /// Function, `y`, `x`: see [`elementwise::map`].
+    pub(crate) map: fn(Map, &mut [f32], &[f32]),
     /// Activation, `y`, gate, up: see [`elementwise::gate`].
     pub(crate) gate: fn(Activation, &mut [f32], &[f32], &[f32]),
     pub(crate) rope: RopeRow,
@@ -150,7 +152,8 @@ impl Kernels {
             linear: linear::<L>,
             tile: L::TILE,
             pack: |x, rows, tile, form, words| lanes::<L>().run(PackRows { x, rows, tile, form, words }),
-            rms_norm: |y, x, weight, eps| lanes::<L>().run(RmsNorm { y, x, weight, eps }),
+            norm: |kind, y, x, weight, eps| lanes::<L>().run(Norm { kind, y, x, weight, eps }),
+            map: |map, y, x| lanes::<L>().run(MapValues { map, y, x }),
             gate: |act, y, gate, up| lanes::<L>().run(Gate { act, y, gate, up }),
             rope: |y, x, head_dim, pairing, cos_sin| {
                 lanes::<L>().run(Rope { y, x, head_dim, pairing, cos_sin });
@@ -260,17 +263,41 @@ impl WithSimd for PackRows<'_> {
     }
 }
 
-struct RmsNorm<'a> {
+struct Norm<'a> {
+    kind: NormKind,
     y: &'a mut [f32],
     x: &'a [f32],
     weight: &'a [f32],
     eps: f32,
 }
 
-impl WithSimd for RmsNorm<'_> {
+impl WithSimd for Norm<'_> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, _: L) {
-        elementwise::rms_norm(self.y, self.x, self.weight, self.eps);
+        let Norm { kind, y, x, weight, eps } = self;
+        match kind {
+            NormKind::Rms => elementwise::norm(y, x, 0.0, weight, eps),
+            NormKind::Layer => elementwise::norm(y, x, elementwise::mean(x), weight, eps),
+        }
+    }
+}
+
+struct MapValues<'a> {
+    map: Map,
+    y: &'a mut [f32],
+    x: &'a [f32],
+}
+
+impl WithSimd for MapValues<'_> {
+    #[inline(always)]
+    fn with_simd<L: Lanes>(self, lanes: L) {
+        let MapValues { map, y, x } = self;
+        match map {
+            Map::Scale(factor) => elementwise::scale(y, x, factor),
+            Map::Softcap(cap) => elementwise::softcap(lanes, y, x, cap),
+            Map::Act(Activation::Silu) => elementwise::act::<L, elementwise::Silu>(lanes, y, x),
+            Map::Act(Activation::GeluTanh) => elementwise::act::<L, elementwise::GeluTanh>(lanes, y, x),
+        }
     }
 }
 

@@ -168,6 +168,14 @@ pub(crate) fn exp<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
     lanes.mul_pow2(one_more, n)
 }
 
+/// `cap * tanh(x / cap)`, computed as `cap - 2 cap / (e^(2 x / cap) + 1)`.
+#[inline(always)]
+pub(crate) fn softcap<L: Lanes>(lanes: L, x: L::Floats, cap: f32) -> L::Floats {
+    let power = exp(lanes, lanes.mul(x, lanes.splat(2.0 / cap)));
+    let below = lanes.div(lanes.splat(-2.0 * cap), lanes.add(power, lanes.splat(1.0)));
+    lanes.add(below, lanes.splat(cap))
+}
+
 /// A function that [`Lanes::run`] compiles for each instruction set.
 pub(crate) trait WithSimd {
     /// Must be `#[inline(always)]`, as must everything it calls with `lanes`.

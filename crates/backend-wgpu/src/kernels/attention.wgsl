@@ -8,9 +8,10 @@ the blocks. Then a thread accumulates two value columns over a part of the posit
 - `fresh`: the rows belong to different sequences, and their own keys and values are not in the cache yet. They are
   read from the activations, and the first workgroup of each K/V head writes them to the cache.
 - `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
+- `capped`: scores are capped.
 - `windowed`: a row sees the last `window` positions, its own included. Blocks start at the page of the first of
   these. -#}
-{%- from "common.wgsl" import rotation -%}
+{%- from "common.wgsl" import rotation, softcap -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
 {%- set threads = 128 * teams %}
@@ -40,8 +41,9 @@ struct Params {
     v: u32,
     // Offset in `step` of the number of splits and the positions per split.
     split: u32,
-    // Window size in positions.
+    // Window size in positions; cap of scores.
     window: u32,
+    cap: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -107,11 +109,16 @@ vec2<f32>({{ value | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, 
             {%- endfor %}
 {%- endmacro %}
 
+{%- if capped %}
+{{ softcap() }}
+{%- endif %}
+
 {%- if teams > 1 %}
-/// Sums the teams' parts of a score.
+/// Sums the teams' parts of a score. Positions that the row does not see get the lowest score, or the lowest capped one.
 fn total(head: u32, slot: u32) -> f32 {
     let at = head * {{ threads }}u + slot;
-    return {% for team in range(teams) %}{{ " + " if team }}weights[at + {{ 128 * team }}u]{% endfor %};
+    let score = {% for team in range(teams) %}{{ " + " if team }}weights[at + {{ 128 * team }}u]{% endfor %};
+    return {{ "softcap(vec4<f32>(score), params.cap).x" if capped else "score" }};
 }
 {%- endif %}
 
@@ -226,6 +233,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             {%- endif %}
             {%- for h in range(heads) %}
             score{{ h }} *= params.scale;
+            {%- if capped and teams == 1 %}
+            score{{ h }} = softcap(vec4<f32>(score{{ h }}), params.cap).x;
+            {%- endif %}
             {%- endfor %}
         }
         {%- for h in range(heads) %}

@@ -26,6 +26,13 @@ fn g_four(chunk: u32, j: u32) -> vec4<f32> {
 {% endif %}
 {%- endmacro %}
 
+{#- `cap * tanh(x / cap)`. If the power overflows, the result is still the cap. -#}
+{%- macro softcap() %}
+fn softcap(x: vec4<f32>, cap: f32) -> vec4<f32> {
+    return cap - 2.0 * cap / (exp(x * (2.0 / cap)) + 1.0);
+}
+{% endmacro %}
+
 {#- Activation functions. If an intermediate value overflows, the result is still 0 or x. -#}
 {%- macro activation(act) %}
 fn activation(x: f32) -> f32 {
@@ -95,8 +102,9 @@ struct Params {
     tables: u32,
     pages: u32,
     tiles: u32,
-    // Window size in positions.
+    // Window size in positions; cap of scores.
     window: u32,
+    cap: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;

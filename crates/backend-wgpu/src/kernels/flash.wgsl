@@ -4,7 +4,7 @@ cooperative matrices. `policy.rs` prefers `flash_coop.wgsl` where it applies.
 Positions are processed in blocks of 32. Keys are staged in workgroup memory 32 columns at a time, and a thread
 computes the scores of 4 rows and 4 positions. After the online softmax, values are staged the same way, and a thread
 accumulates 4 columns of 4 rows. Queries are roped beforehand. Head dimensions must be multiples of 4, up to 256. -#}
-{%- from "common.wgsl" import flash, nonfinite -%}
+{%- from "common.wgsl" import flash, nonfinite, softcap -%}
 {%- set element = "vec2<f32>" if kv_f32 else "u32" %}
 {%- set read = "" if kv_f32 else "unpack2x16float" %}
 {{ flash("vec4<f32>", element, element) }}
@@ -15,6 +15,9 @@ var<workgroup> chunk: array<vec4<f32>, 288>;
 var<workgroup> weights: array<f32, 2304>;
 var<workgroup> partial: array<f32, 128>;
 {{ nonfinite(v_dim, windowed) }}
+{%- if capped %}
+{{ softcap() }}
+{%- endif %}
 
 {#- Stages `count` vectors per position in `chunk`; `first` and `second` index the two halves of a vector. -#}
 {%- macro stage(array, count, first, second, checked) %}
@@ -92,8 +95,12 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         }
         {%- endfor %}
         {%- for r in range(4) %}
+        score{{ r }} *= params.scale;
+        {%- if capped %}
+        score{{ r }} = softcap(score{{ r }}, params.cap);
+        {%- endif %}
         {%- for j in range(4) %}
-        weights[36u * (row4 + {{ r }}u) + column + {{ 8 * j }}u] = score{{ r }}[{{ j }}] * params.scale;
+        weights[36u * (row4 + {{ r }}u) + column + {{ 8 * j }}u] = score{{ r }}[{{ j }}];
         {%- endfor %}
         {%- endfor %}
         workgroupBarrier();

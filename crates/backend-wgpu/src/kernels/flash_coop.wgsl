@@ -6,7 +6,7 @@ Scores are passed through workgroup memory for the softmax, two threads per row,
 Values then replace the keys in workgroup memory. Accumulators stay in cooperative matrices, which threads cannot
 scale: they are rescaled through workgroup memory, and only when a row's maximum has grown by more than 2^8, so that
 weights are at most 2^8. Head dimensions must be multiples of 16, up to 128. -#}
-{%- from "common.wgsl" import flash, nonfinite -%}
+{%- from "common.wgsl" import flash, nonfinite, softcap -%}
 enable f16;
 enable wgpu_cooperative_matrix;
 {{ flash("vec4<f32>", "vec2<f16>", "vec4<f16>") }}
@@ -24,6 +24,9 @@ var<workgroup> weights: array<vec4<f16>, {{ 64 * 18 }}>;
 // A flag of 16 bytes: cooperative loads need 16-byte alignment, and drivers may place workgroup arrays back to back.
 var<workgroup> has_grown: vec4<u32>;
 {{ nonfinite(v_dim, windowed) }}
+{%- if capped %}
+{{ softcap() }}
+{%- endif %}
 
 {%- macro fetch_keys(block) %}
         {
@@ -135,7 +138,11 @@ fn main(
         let position{{ i }} = block + 32u * own_half + {{ 4 * i }}u;
         let score{{ i }} = select(
             vec4<f32>(LOWEST),
+            {%- if capped %}
+            softcap(scores[17u * own_row + 8u * own_half + {{ i }}u] * scale, params.cap * LOG2_E),
+            {%- else %}
             scores[17u * own_row + 8u * own_half + {{ i }}u] * scale,
+            {%- endif %}
             {%- set positions = "vec4<u32>(P, P + 1u, P + 2u, P + 3u)" | replace("P", "position" ~ i) %}
             {{ positions }} < vec4<u32>(seen){% if windowed %} & {{ positions }} >= vec4<u32>(first_seen){% endif %},
         );

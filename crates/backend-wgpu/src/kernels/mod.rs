@@ -32,7 +32,7 @@ pub(crate) enum Kernel {
     GemmCoop(GemmCoop),
     Rope(Rope),
     Attention(Attention),
-    Flash { k_dim: usize, v_dim: usize, kv_f32: bool, windowed: bool, coop: bool },
+    Flash { k_dim: usize, v_dim: usize, kv_f32: bool, windowed: bool, capped: bool, coop: bool },
     Combine { v_dim: usize },
     Route { experts: usize, used: usize, softmax: bool },
     ArgMax { ahead: usize },
@@ -97,6 +97,7 @@ pub(crate) struct Attention {
     pub(crate) rope: bool,
     pub(crate) fresh: bool,
     pub(crate) windowed: bool,
+    pub(crate) capped: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
 }

@@ -1,10 +1,13 @@
-{%- from "common.wgsl" import activation -%}
+{%- from "common.wgsl" import activation, softcap -%}
 {#- Element-wise and row-wise operations; one workgroup per row.
 
 - `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b` over groups of `cols` columns, one workgroup each; `b` is one row.
+- `layer_norm`: the same of `a - mean(a)`.
 - `add`: `y = a + b`; a stride of 0 adds one row to all.
 - `gate`: `y = act(a) * b`.
+- `act`: `y = act(a)`.
 - `scale`: `y = factor * a`.
+- `softcap`: `y = cap * tanh(a / cap)`.
 - `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`. -#}
 struct Params {
     // Offsets and strides.
@@ -12,7 +15,7 @@ struct Params {
     b: vec2<u32>,
     y: vec2<u32>,
     cols: u32,
-    // Epsilon or factor.
+    // Epsilon, factor or cap.
     scalar: f32,
 }
 
@@ -24,11 +27,27 @@ struct Params {
 @group(0) @binding(4) var<storage, read> b: array<f32>;
 {%- endif %}
 
-{%- if operation == "gate" %}{{ activation(act) }}{% endif %}
+{%- if operation in ["act", "gate"] %}{{ activation(act) }}{% endif %}
+{%- if operation == "softcap" %}{{ softcap() }}{% endif %}
 
 const THREADS = 128u;
-{%- if operation == "rms_norm" %}
+{%- set is_norm = operation in ["layer_norm", "rms_norm"] %}
+{%- if is_norm %}
 var<workgroup> partial: array<f32, 128>;
+
+/// The mean over the group of what each thread has summed.
+fn mean(thread: u32, sum: f32) -> f32 {
+    workgroupBarrier();
+    partial[thread] = sum;
+    workgroupBarrier();
+    for (var width = THREADS / 2u; width > 0u; width /= 2u) {
+        if thread < width {
+            partial[thread] += partial[thread + width];
+        }
+        workgroupBarrier();
+    }
+    return partial[0] / f32(params.cols);
+}
 {%- endif %}
 
 @compute @workgroup_size(128)
@@ -43,7 +62,7 @@ fn main(
     {%- else %}
     let from_row = row;
     {%- endif %}
-    {%- if operation == "rms_norm" %}
+    {%- if is_norm %}
     let group = (id.y * ids.x + id.x) * params.cols;
     {%- else %}
     let group = 0u;
@@ -51,31 +70,37 @@ fn main(
     let a_at = params.a.x + from_row * params.a.y + group;
     let b_at = params.b.x + from_row * params.b.y;
     let y_at = params.y.x + row * params.y.y + group;
-    {%- if operation == "rms_norm" %}
+    {%- if is_norm %}
+    {%- if operation == "layer_norm" %}
+    var sum = 0.0;
+    for (var i = thread; i < params.cols; i += THREADS) {
+        sum += a[a_at + i];
+    }
+    let center = mean(thread, sum);
+    {%- else %}
+    let center = 0.0;
+    {%- endif %}
     var squares = 0.0;
     for (var i = thread; i < params.cols; i += THREADS) {
-        squares += a[a_at + i] * a[a_at + i];
+        let difference = a[a_at + i] - center;
+        squares += difference * difference;
     }
-    partial[thread] = squares;
-    workgroupBarrier();
-    for (var width = THREADS / 2u; width > 0u; width /= 2u) {
-        if thread < width {
-            partial[thread] += partial[thread + width];
-        }
-        workgroupBarrier();
-    }
-    let scale = 1.0 / sqrt(partial[0] / f32(params.cols) + params.scalar);
+    let scale = 1.0 / sqrt(mean(thread, squares) + params.scalar);
     {%- endif %}
     for (var i = thread; i < params.cols; i += THREADS) {
         let value = a[a_at + i];
-        {%- if operation == "rms_norm" %}
-        y[y_at + i] = value * scale * b[b_at + i];
+        {%- if is_norm %}
+        y[y_at + i] = (value - center) * scale * b[b_at + i];
         {%- elif operation == "add" %}
         y[y_at + i] = value + b[b_at + i];
         {%- elif operation == "gate" %}
         y[y_at + i] = activation(value) * b[b_at + i];
+        {%- elif operation == "act" %}
+        y[y_at + i] = activation(value);
         {%- elif operation == "scale" %}
         y[y_at + i] = params.scalar * value;
+        {%- elif operation == "softcap" %}
+        y[y_at + i] = softcap(vec4<f32>(value), params.scalar).x;
         {%- elif operation == "output_rows" %}
         y[y_at + i] = value;
         {%- else %}

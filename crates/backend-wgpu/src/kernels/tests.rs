@@ -79,7 +79,7 @@ fn kernels() -> Vec<Kernel> {
             }
         }
     }
-    for flags in 0..32 {
+    for flags in 0..64 {
         let [rope, store, keys_rope, separate, kv_f32] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
         if rope || store {
             for pairing in ["interleaved", "halves"] {
@@ -105,8 +105,9 @@ fn kernels() -> Vec<Kernel> {
         (2, 37, 33),
     ] {
         let heads = policy::heads_per_workgroup(share, k_dim);
-        for flags in 0..32 {
-            let [kv_f32, split, rope, fresh, windowed] = [1, 2, 4, 8, 16].map(|flag| flags & flag != 0);
+        for flags in 0..64 {
+            let [kv_f32, split, rope, fresh, windowed, capped] =
+                [1, 2, 4, 8, 16, 32].map(|flag| flags & flag != 0);
             let halves = windowed != split;
             let pairing = if halves { "halves" } else { "interleaved" };
             kernels.push(Kernel::Attention(Attention {
@@ -119,11 +120,13 @@ fn kernels() -> Vec<Kernel> {
                 rope,
                 fresh,
                 windowed,
+                capped,
                 pairing,
             }));
         }
         for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
-            let flash = |coop| Kernel::Flash { k_dim, v_dim, kv_f32, windowed, coop };
+            let flash =
+                |coop| Kernel::Flash { k_dim, v_dim, kv_f32, windowed, capped: kv_f32 == windowed, coop };
             match policy::attention(k_dim, v_dim, kv_f32, caps) {
                 policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),

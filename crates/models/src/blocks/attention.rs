@@ -1,6 +1,6 @@
 //! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
-use graph::{Pairing, Rope, Store, ValueId, WeightId};
+use graph::{Pairing, Rope, Score, Store, ValueId, WeightId};
 
 use super::{GraphContext, Linear, Scaling, rope};
 use crate::{Config, Error, Keys};
@@ -28,6 +28,8 @@ pub(crate) struct Attention {
     pub(crate) long_rope: Option<usize>,
     /// Score scale, by default `1 / sqrt(key_length)`.
     pub(crate) scale: f32,
+    /// Soft cap of scores.
+    pub(crate) cap: Option<f32>,
     /// Sliding window: visible positions, including the row's own; `None` without one.
     pub(crate) window: Option<usize>,
     pub(crate) qk_norm: QkNorm,
@@ -79,6 +81,7 @@ impl Attention {
             rope: Some(rope),
             long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
+            cap: None,
             window: None,
             qk_norm: QkNorm::None,
         })
@@ -97,7 +100,8 @@ impl Attention {
         let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
         let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
         let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
-        ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, self.scale)
+        let score = Score { scale: self.scale, cap: self.cap };
+        ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score)
     }
 
     /// Queries, keys and values, each `[rows, heads * columns of a head]`.

@@ -33,7 +33,21 @@ pub(crate) fn feed_forward(
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
 }
 
-/// The same with gate and up fused: the gate is the first half of the rows of `ffn_up`.
+/// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
+pub(crate) fn ungated_feed_forward(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+    act: Activation,
+) -> ValueId {
+    let hidden = ctx.hidden();
+    let up = ctx.project(&UP, il, x, [hidden, ffn]); // [rows, ffn]
+    let h = ctx.g.act(("ffn_act", il), up, act);
+    ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
+}
+
+/// The same as [`feed_forward`] with gate and up fused: the gate is the first half of the rows of `ffn_up`.
 pub(crate) fn fused_feed_forward(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use graph::{Builder, Graph, ValueId, ValueName, WeightId};
+use graph::{Builder, Graph, NormKind, ValueId, ValueName, WeightId};
 
 use crate::{Config, Tensors};
 
 pub(crate) struct GraphContext<'a> {
     pub(crate) g: Builder,
     c: &'a Config,
-    eps: f32,
+    norm: (NormKind, f32),
     has: Tensors<'a>,
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
@@ -28,8 +28,15 @@ pub(crate) struct Linear {
 }
 
 impl<'a> GraphContext<'a> {
+    /// A graph with RMS norms.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
-        GraphContext { g: Builder::new(), c, eps, has, in_layers: HashMap::new(), token_embd: None }
+        let norm = (NormKind::Rms, eps);
+        GraphContext { g: Builder::new(), c, norm, has, in_layers: HashMap::new(), token_embd: None }
+    }
+
+    /// A graph with layer norms.
+    pub(crate) fn with_layer_norms(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
+        GraphContext { norm: (NormKind::Layer, eps), ..GraphContext::new(c, eps, has) }
     }
 
     /// Columns of the residual stream.
@@ -59,13 +66,38 @@ impl<'a> GraphContext<'a> {
         self.g.embed(name, table)
     }
 
-    /// RMS norm of rows with weight `blk.N.{tensor}.weight`: `[rows, hidden]`.
+    /// Norm of rows with weight `blk.N.{tensor}.weight`, and a bias if the file has one: `[rows, hidden]`.
     #[track_caller]
     pub(crate) fn norm(&mut self, (name, il): (&'static str, usize), x: ValueId, tensor: &str) -> ValueId {
-        self.head_norm((name, il), x, tensor, self.c.embedding_length)
+        match self.in_layers(&format!("{tensor}.bias")) {
+            true => self.biased_norm(ValueName(name, Some(il)), x, &format!("blk.{il}.{tensor}")),
+            false => self.head_norm((name, il), x, tensor, self.c.embedding_length),
+        }
     }
 
-    /// RMS norm of groups of `cols` columns.
+    #[track_caller]
+    fn biased_norm(&mut self, name: ValueName, x: ValueId, tensor: &str) -> ValueId {
+        let hidden = self.c.embedding_length;
+        let weight = self.g.weight(format!("{tensor}.weight"), 1, hidden);
+        let bias = self.g.weight(format!("{tensor}.bias"), 1, hidden);
+        let before = match name.0 {
+            "attn_norm" => "attn_norm_w",
+            "ffn_norm" => "ffn_norm_w",
+            _ => "result_norm_w",
+        };
+        let x = self.plain_norm(ValueName(before, name.1), x, weight);
+        self.g.add_bias(name, x, bias)
+    }
+
+    #[track_caller]
+    fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
+        match self.norm {
+            (NormKind::Rms, eps) => self.g.rms_norm(name, x, weight, eps),
+            (NormKind::Layer, eps) => self.g.layer_norm(name, x, weight, eps),
+        }
+    }
+
+    /// Norm of groups of `cols` columns.
     #[track_caller]
     pub(crate) fn head_norm(
         &mut self,
@@ -75,7 +107,7 @@ impl<'a> GraphContext<'a> {
         cols: usize,
     ) -> ValueId {
         let weight = self.g.weight(format!("blk.{il}.{tensor}.weight"), 1, cols);
-        self.g.rms_norm((name, il), x, weight, self.eps)
+        self.plain_norm(ValueName(name, Some(il)), x, weight)
     }
 
     /// Linear layer with a matrix `[outputs, inputs]`, and a bias if the file has one: `[rows, outputs]`.
@@ -115,10 +147,13 @@ impl<'a> GraphContext<'a> {
     /// needs every row.
     #[track_caller]
     pub(crate) fn keep_outputs(&mut self, il: usize, a: ValueId, x: ValueId) -> (ValueId, ValueId) {
-        if il + 1 < self.c.block_count {
-            return (a, x);
-        }
-        (self.g.output_rows("kqv_out_outputs", a), self.g.output_rows("l_inp_outputs", x))
+        (self.keep_output("kqv_out_outputs", il, a), self.keep_output("l_inp_outputs", il, x))
+    }
+
+    /// In the last layer, the output rows of `x`.
+    #[track_caller]
+    pub(crate) fn keep_output(&mut self, name: &'static str, il: usize, x: ValueId) -> ValueId {
+        if il + 1 < self.c.block_count { x } else { self.g.output_rows(name, x) }
     }
 
     /// Finishes the graph with the logits, `[outputs, vocab]`, by `output.weight` or by tied embeddings.
@@ -136,11 +171,25 @@ impl<'a> GraphContext<'a> {
         self.g.finish(logits)
     }
 
+    /// The same, between `-cap` and `cap`.
+    #[track_caller]
+    pub(crate) fn capped_logits(mut self, x: ValueId, cap: f32) -> Graph {
+        let logits = self.unembed("result_output_mm", x);
+        let logits = self.g.softcap("result_output", logits, cap);
+        self.g.finish(logits)
+    }
+
     #[track_caller]
     fn unembed(&mut self, name: &'static str, x: ValueId) -> ValueId {
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);
-        let norm = self.g.weight("output_norm.weight", 1, hidden);
-        let x = self.g.rms_norm(ValueName::from("result_norm"), x, norm, self.eps); // [outputs, hidden]
+        let result_norm = ValueName::from("result_norm");
+        let x = match self.has("output_norm.bias") {
+            true => self.biased_norm(result_norm, x, "output_norm"),
+            false => {
+                let norm = self.g.weight("output_norm.weight", 1, hidden);
+                self.plain_norm(result_norm, x, norm)
+            }
+        }; // [outputs, hidden]
         let output = match self.token_embd {
             Some(table) if !self.has("output.weight") => table,
             _ => self.g.weight("output.weight", vocab, hidden),

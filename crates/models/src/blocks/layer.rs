@@ -12,14 +12,21 @@ pub(crate) struct Layer {
     pub(crate) norms_inputs: bool,
     /// Norms of their outputs.
     pub(crate) norms_outputs: bool,
+    /// The feed-forward network has the input of attention (Wang and Komatsuzaki 2021).
+    pub(crate) is_parallel: bool,
     /// Factor of their outputs; 1 has no operation.
     pub(crate) residual_scale: f32,
     /// Name of the residual stream after attention.
     pub(crate) sum: &'static str,
 }
 
-pub(crate) const PRE_NORM: Layer =
-    Layer { norms_inputs: true, norms_outputs: false, residual_scale: 1.0, sum: "ffn_inp" };
+pub(crate) const PRE_NORM: Layer = Layer {
+    norms_inputs: true,
+    norms_outputs: false,
+    is_parallel: false,
+    residual_scale: 1.0,
+    sum: "ffn_inp",
+};
 
 impl Layer {
     /// Attention and feed-forward network, both added to the residual stream: `[rows, hidden]`. `feed_forward` maps its
@@ -35,10 +42,15 @@ impl Layer {
         let h = if self.norms_inputs { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
         let a = attention.attend(ctx, il, h); // [rows, heads * value_length]
         let (a, residual) = ctx.keep_outputs(il, a, x);
+        let h = if self.is_parallel { ctx.keep_output("attn_norm_outputs", il, h) } else { h };
         let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(ctx, il)); // [rows, hidden]
         let a = self.output(ctx, il, a, ["attn_post_norm", "attn_scaled"], "post_attention_norm");
         let a = ctx.g.add((self.sum, il), a, residual);
-        let h = if self.norms_inputs { ctx.norm(("ffn_norm", il), a, "ffn_norm") } else { a }; // [rows, hidden]
+        let h = match (self.is_parallel, self.norms_inputs) {
+            (true, _) => h,
+            (false, true) => ctx.norm(("ffn_norm", il), a, "ffn_norm"), // [rows, hidden]
+            (false, false) => a,
+        };
         let h = feed_forward(ctx, h)?; // [rows, hidden]
         let h = self.output(ctx, il, h, ["ffn_post_norm", "ffn_scaled"], "post_ffw_norm");
         let x = ctx.g.add(("l_out", il), h, a);

@@ -8,7 +8,7 @@ mod moe;
 mod rope;
 
 pub(crate) use attention::{ATTN_OUTPUT, Attention, QkNorm};
-pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert};
+pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert, ungated_feed_forward};
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use layer::{Layer, PRE_NORM};
 pub(crate) use moe::Moe;

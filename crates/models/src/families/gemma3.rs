@@ -49,6 +49,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     }
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
     let local = Attention { window: Some(window), rope, ..global.clone() };
+    let cap = keys.positive_or_zero("final_logit_softcapping")?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
     let x = ctx.embed("embd"); // [rows, hidden]
@@ -59,5 +60,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
             Ok(feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
         })?; // [rows, hidden]
     }
-    Ok(ctx.logits(x))
+    Ok(match cap {
+        Some(cap) => ctx.capped_logits(x, cap),
+        None => ctx.logits(x),
+    })
 }

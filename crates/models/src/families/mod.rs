@@ -1,6 +1,8 @@
 //! The supported families, one file each.
 
+mod command_r;
 mod ernie4_5;
+mod gemma2;
 mod gemma3;
 mod glm4;
 mod granite;
@@ -11,6 +13,8 @@ mod qwen2;
 mod qwen3;
 mod qwen3moe;
 mod smollm3;
+mod stablelm;
+mod starcoder2;
 
 use std::fmt;
 
@@ -24,6 +28,7 @@ static FAMILIES: &[Family] = &[
     qwen3::QWEN3,
     qwen3::QWEN3VL,
     qwen3moe::FAMILY,
+    gemma2::FAMILY,
     gemma3::FAMILY,
     ernie4_5::FAMILY,
     glm4::FAMILY,
@@ -32,6 +37,10 @@ static FAMILIES: &[Family] = &[
     olmo2::FAMILY,
     phi3::FAMILY,
     smollm3::FAMILY,
+    command_r::COMMAND_R,
+    command_r::COHERE2,
+    starcoder2::FAMILY,
+    stablelm::FAMILY,
 ];
 
 /// A model family, identified by `general.architecture`.

@@ -2,7 +2,7 @@
 //! GEMM, `lanes/mod.rs` the vector operations.
 
 use backend::KvFormat;
-use graph::{Activation, Pairing};
+use graph::{Activation, Map, NormKind, Pairing};
 use quant::Format;
 
 use super::super::route;
@@ -55,9 +55,14 @@ fn activations_have_the_same_bits() {
 }
 
 #[test]
-fn norms_gates_and_rope_agree() {
+fn norms_maps_gates_and_rope_agree() {
     for len in [1, 15, 16, 17, 70, 256, 2048] {
-        alike(&format!("rms_norm of {len}"), |calls| calls.rms_norm(len));
+        alike(&format!("rms_norm of {len}"), |calls| calls.norm(NormKind::Rms, len));
+        // A single value minus its mean is 0.
+        alike(&format!("layer_norm of {}", len + 1), |calls| calls.norm(NormKind::Layer, len + 1));
+        for map in [Map::Scale(0.3), Map::Softcap(30.0), Map::Act(Activation::GeluTanh)] {
+            alike(&format!("{map:?} of {len}"), |calls| calls.map(map, len));
+        }
         for act in [Activation::Silu, Activation::GeluTanh] {
             alike(&format!("{} of {len}", act.name()), |calls| calls.gate(act, len));
         }
@@ -138,8 +143,9 @@ fn attention_agrees() {
     for format in [KvFormat::F16, KvFormat::F32] {
         for (rows, positions) in [(1, 1), (1, 40), (8, 32), (9, 513), (33, 1100)] {
             for (heads, kv_heads, k_dim, v_dim) in [(8, 2, 64, 64), (3, 3, 128, 128), (16, 1, 20, 52)] {
-                for window in [None, Some(5), Some(300)] {
-                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                for (window, cap) in [(None, None), (Some(5), Some(2.0)), (Some(300), None)] {
+                    let shape =
+                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
                     alike(&format!("{shape:?}"), |calls| calls.attend(shape));
                 }
             }
@@ -156,9 +162,9 @@ fn attention_matches_its_formula() {
     };
     for (rows, positions) in [(1, 1), (1, 545), (9, 530), (64, 1100), (100, 100)] {
         for window in [None, Some(1), Some(2), Some(31), Some(32), Some(33), Some(513), Some(5000)] {
-            for (heads, kv_heads) in [(8, 2), (3, 3), (5, 1)] {
+            for (heads, kv_heads, cap) in [(8, 2, None), (3, 3, Some(5.0)), (5, 1, None)] {
                 let (k_dim, v_dim, format) = (24, 20, KvFormat::F32);
-                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
                 beside_exact(&exact(shape), &format!("{shape:?}"), |calls| calls.attend(shape));
             }
         }

@@ -2,7 +2,7 @@
 //! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
-use graph::{Activation, Pairing};
+use graph::{Activation, Map, NormKind, Pairing};
 use quant::Format;
 
 use super::calls::{Attention, Calls};
@@ -51,7 +51,12 @@ fn products(isa: Isa) {
 
 fn rows_of_numbers(isa: Isa) {
     for len in LENGTHS {
-        everywhere(isa, true, |calls| calls.rms_norm(len));
+        for kind in [NormKind::Rms, NormKind::Layer] {
+            everywhere(isa, true, |calls| calls.norm(kind, len));
+        }
+        for map in [Map::Scale(0.3), Map::Softcap(30.0), Map::Act(Activation::Silu)] {
+            everywhere(isa, true, |calls| calls.map(map, len));
+        }
         for act in [Activation::Silu, Activation::GeluTanh] {
             everywhere(isa, true, |calls| calls.gate(act, len));
         }
@@ -70,8 +75,9 @@ fn attention(isa: Isa) {
             for (rows, positions) in [(1, 1), (1, 33), (3, 32), (9, 70)] {
                 for (heads, kv_heads) in [(1, 1), (6, 2), (8, 1)] {
                     let (k_dim, v_dim) = (71 - dim, dim);
-                    let window = [None, Some(dim)][dim % 2];
-                    let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                    let (window, cap) = [(None, Some(9.0)), (Some(dim), None)][dim % 2];
+                    let shape =
+                        Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
                     everywhere(isa, dim == 19, |calls| calls.attend(shape));
                 }
             }
@@ -80,7 +86,8 @@ fn attention(isa: Isa) {
         for (rows, positions) in [(1, 512), (5, 515), (2, 1100)] {
             for window in [None, Some(40), Some(520)] {
                 let (heads, kv_heads, k_dim, v_dim) = (4, 2, 24, 40);
-                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window };
+                let cap = None;
+                let shape = Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap };
                 everywhere(isa, false, |calls| calls.attend(shape));
             }
         }

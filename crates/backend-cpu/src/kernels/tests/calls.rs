@@ -2,7 +2,7 @@
 
 use backend::{BlockTable, KvFormat, PAGE, Sequence, Step, StoreLayout};
 use bytes::Bytes;
-use graph::{Activation, Group, Pairing};
+use graph::{Activation, Group, Map, NormKind, Pairing, Score};
 use quant::Format;
 
 use super::super::Kernels;
@@ -33,6 +33,8 @@ pub(super) struct Attention {
     pub(super) v_dim: usize,
     /// The sliding window, in positions.
     pub(super) window: Option<usize>,
+    /// Soft cap of scores.
+    pub(super) cap: Option<f32>,
 }
 
 /// `len` values from -1 to 1.
@@ -85,10 +87,19 @@ impl Calls {
         packed
     }
 
-    pub(super) fn rms_norm(&self, len: usize) -> Vec<f32> {
+    pub(super) fn norm(&self, kind: NormKind, len: usize) -> Vec<f32> {
         let (mut y, x, weight) = (self.zeroed(len), self.values(len, 1), self.values(len, 2));
-        self.label(format_args!("rms_norm of {len} values"));
-        (self.kernels.rms_norm)(&mut y, &x, &weight, 1e-5);
+        self.label(format_args!("{} of {len} values", kind.name()));
+        (self.kernels.norm)(kind, &mut y, &x, &weight, 1e-5);
+        y.to_vec()
+    }
+
+    /// Values range from -100 to 100.
+    pub(super) fn map(&self, map: Map, len: usize) -> Vec<f32> {
+        let (mut y, mut x) = (self.zeroed(len), self.values(len, 1));
+        x.iter_mut().for_each(|x| *x *= x.abs() * 100.0);
+        self.label(format_args!("{map:?} of {len} values"));
+        (self.kernels.map)(map, &mut y, &x);
         y.to_vec()
     }
 
@@ -113,7 +124,7 @@ impl Calls {
 
     /// `[rows, heads * v_dim]`. Pages that no row sees are freed and overwritten first.
     pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
-        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
+        let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap } = shape;
         let (pages, group) = (positions.div_ceil(PAGE), Group { window });
         let store = graph::Store { heads: kv_heads, k_dim, v_dim, window };
         let layout = StoreLayout { store, pages, format };
@@ -138,14 +149,15 @@ impl Calls {
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
+        let score = Score { scale: 3.0, cap };
         self.label(format_args!("{shape:?}"));
         Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| match &store {
             Kv::F16(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, scale: 3.0 };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
                 (self.kernels.attend_f16)(Attend { heads, tile });
             }
             Kv::F32(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, scale: 3.0 };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });
@@ -154,7 +166,7 @@ impl Calls {
 
     /// The same attention by its formula in f64, with K and V in f32.
     pub(super) fn attend_exactly(&self, shape: Attention) -> Vec<f64> {
-        let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, window } = shape;
+        let Attention { format: _, rows, positions, heads, kv_heads, k_dim, v_dim, window, cap } = shape;
         let k = values(positions * kv_heads * k_dim, 1);
         let v = values(positions * kv_heads * v_dim, 2);
         let q = values(rows * heads * k_dim, 3);
@@ -168,7 +180,9 @@ impl Calls {
                     .map(|p| {
                         let dot =
                             q.iter().zip(&k[at(p) * k_dim..]).map(|(&q, &k)| f64::from(q) * f64::from(k));
-                        (p, (3.0 * dot.sum::<f64>()).exp())
+                        let score = 3.0 * dot.sum::<f64>();
+                        let cap = cap.map(f64::from);
+                        (p, cap.map_or(score, |cap| cap * (score / cap).tanh()).exp())
                     })
                     .collect();
                 let total: f64 = powers.iter().map(|(_, power)| power).sum();

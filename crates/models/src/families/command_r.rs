@@ -1,0 +1,47 @@
+//! Architectures `command-r`: Command R (Cohere 2024), and `cohere2`: Command R7B and A (Cohere 2025). Attention and
+//! feed-forward network have the same input; norms are layer norms without bias. Cohere 2 has a sliding window in three of
+//! four layers, and RoPE only in these.
+
+use graph::{Activation, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, feed_forward};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const COMMAND_R: Family = Family { name: "command-r", harmless: &[], graph: command_r };
+pub(super) const COHERE2: Family = Family { name: "cohere2", harmless: &[], graph: cohere2 };
+
+const LAYER: Layer = Layer { is_parallel: true, ..PRE_NORM };
+
+fn command_r(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let attention = Attention::read(c, keys, Pairing::Interleaved, LINEAR_OR_YARN)?;
+    graph(c, keys, tensors, |_| &attention)
+}
+
+fn cohere2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let local = Attention::read(c, keys, Pairing::Interleaved, LINEAR_OR_YARN)?;
+    let window = Some(keys.size("attention.sliding_window", "the sliding window")?);
+    let is_local = keys.pattern("attention.sliding_window_pattern", 4, c.block_count)?;
+    let global = Attention { rope: None, ..local.clone() };
+    let local = Attention { window, ..local };
+    graph(c, keys, tensors, |il| if is_local[il] { &local } else { &global })
+}
+
+fn graph<'a>(
+    c: &Config,
+    keys: &mut Keys<'_>,
+    tensors: Tensors<'_>,
+    attention: impl Fn(usize) -> &'a Attention,
+) -> Result<Graph, Error> {
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let logit_scale = keys.positive_or("logit_scale", 1.0)?;
+    let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for (il, ffn) in widths.into_iter().enumerate() {
+        x = LAYER.build(&mut ctx, il, x, attention(il), |ctx, h| {
+            Ok(feed_forward(ctx, il, h, ffn, Activation::Silu))
+        })?; // [rows, hidden]
+    }
+    Ok(ctx.scaled_logits(x, logit_scale))
+}

@@ -1,0 +1,24 @@
+//! Architecture `starcoder2`: StarCoder 2 (Lozhkov et al. 2024). Layer norms and linear layers have biases; the feed-forward
+//! network has no gate.
+
+use graph::{Activation, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, PRE_NORM, ungated_feed_forward};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const FAMILY: Family = Family { name: "starcoder2", harmless: &[], graph };
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
+    let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let mut ctx = GraphContext::with_layer_norms(c, keys.layer_norm_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for (il, ffn) in widths.into_iter().enumerate() {
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| {
+            Ok(ungated_feed_forward(ctx, il, h, ffn, Activation::GeluTanh))
+        })?; // [rows, hidden]
+    }
+    Ok(ctx.logits(x))
+}
