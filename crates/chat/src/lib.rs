@@ -23,15 +23,19 @@ mod jinja;
 mod json;
 mod lexer;
 mod limits;
+mod marks;
+mod message;
 mod methods;
 mod operators;
 mod prompt;
+mod shape;
 mod system;
 mod template;
 mod text;
 
 pub use error::Error;
-pub use prompt::{Message, Prompt, Segment};
+pub use message::{Content, FunctionCall, Message, Part, ToolCall};
+pub use prompt::{Prompt, Segment};
 pub use template::{Options, Specials, Template, TurnEnd};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.

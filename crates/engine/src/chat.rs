@@ -257,7 +257,7 @@ impl Chat {
             if message.role != "assistant" && !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
-            text.push_str(&message.content);
+            text.push_str(&message.text());
         }
         model.encode_prompt(&text, false)
     }

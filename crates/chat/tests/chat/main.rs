@@ -5,5 +5,6 @@ mod fuzzed;
 mod goldens;
 mod limits;
 mod marks;
+mod messages;
 mod system;
 mod with_tokenizer;

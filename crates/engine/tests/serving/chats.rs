@@ -33,7 +33,7 @@ fn ask(engine: &mut Engine, chat: &mut Chat, text: &str) -> (String, StopReason,
             if let (Some(usage), engine::Event::Done { reason, .. }) = (chat.on_event(&event), event) {
                 let answer = chat.messages().last().expect("the answer");
                 assert_eq!((&*answer.role, chat.pending()), ("assistant", None));
-                return (answer.content.clone(), reason, usage);
+                return (answer.text().into_owned(), reason, usage);
             }
         }
     }
