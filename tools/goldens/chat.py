@@ -131,13 +131,13 @@ def flat(messages):
 def form(template):
     """The form of messages that the template wants: one that makes it write a sample."""
 
-    def writes(messages):
+    def writes(messages, quotes="'"):
         text = jinja(template, messages, False)
-        return isinstance(text, str) and SAMPLE in text and f"'{SAMPLE}'" not in text
+        return isinstance(text, str) and SAMPLE in text and not any(f"{q}{SAMPLE}{q}" in text for q in quotes)
 
     steps = []
     said = [{"role": "user", "content": SAMPLE}]
-    if not writes(said) and writes(as_parts(said)):
+    if not writes(said) and writes(as_parts(said), "'\""):
         steps.append(as_parts)
     call = {"id": "abcdef123", "type": "function", "function": {"name": "f", "arguments": {SAMPLE: SAMPLE}}}
     called = [
@@ -154,7 +154,8 @@ def form(template):
     steps.append(as_texts if not writes(formed(called)) and writes(formed(as_texts(called))) else as_objects)
     thought = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": SAMPLE}]
     fields = ["reasoning_content", "thinking", "reasoning", None]
-    field = next((f for f in fields if writes(formed(with_reasoning(thought, f)))), fields[0])
+    quotes = {None: "'\""}
+    field = next((f for f in fields if writes(formed(with_reasoning(thought, f)), quotes.get(f, "'"))), fields[0])
     steps.append(lambda messages: with_reasoning(messages, field))
     return formed, as_parts in steps
 
@@ -190,10 +191,13 @@ def render(template, conversation, add_generation_prompt):
         parts = [part["text"] for m in messages if isinstance(m["content"], list) for part in m["content"]]
         if parts and not parts_only:
             text = jinja(template, formed(messages), *more)
-            if isinstance(text, str) and all(part in text and f"'{part}'" not in text for part in parts):
+            if isinstance(text, str) and all(written(part, text) for part in parts):
                 return text
             messages = flat(messages)
         return jinja(template, formed(messages), *more)
+
+    def written(part, text):
+        return part in text and f"'{part}'" not in text and f'"{part}"' not in text
 
     def writes_system(change):
         marked = [m | {"content": mark(m["content"])} if m["role"] == "system" else m for m in messages]

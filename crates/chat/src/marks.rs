@@ -22,10 +22,13 @@ pub(crate) fn marked(messages: &[Message], is_marked: fn(&Message) -> bool) -> V
     messages
 }
 
-/// Whether a prompt for [`marked`] messages contains every mark, and none quoted, as Python prints a list of parts.
+/// Whether a prompt for [`marked`] messages contains every mark, and none quoted, as in a list of parts that is printed as a whole.
 pub(crate) fn are_written(prompt: &Prompt, marked: &[Message], is_marked: fn(&Message) -> bool) -> bool {
     let text = prompt.to_string();
     let mut marks =
         marked.iter().enumerate().filter(|(_, message)| is_marked(message)).map(|(index, _)| mark(index));
-    marks.all(|mark| text.contains(&mark) && !text.contains(&format!("'{mark}'")))
+    marks.all(|mark| {
+        text.contains(&mark)
+            && ['\'', '"'].iter().all(|quote| !text.contains(&format!("{quote}{mark}{quote}")))
+    })
 }

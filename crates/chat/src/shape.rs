@@ -50,7 +50,10 @@ impl Shape {
     pub(crate) fn of(render: impl Fn(Json) -> Option<String>) -> Shape {
         let shows = |shape: &Shape, messages: &[Message]| {
             let text = render(shape.json(messages, false));
-            text.is_some_and(|text| text.contains(MARK) && !is_repr(&text))
+            // Quoted, it is in a list that the template prints as a whole.
+            let in_parts = shape.parts_only || shape.reasoning == Reasoning::Part;
+            let is_quoted = |text: &str| is_within(text, '\'') || in_parts && is_within(text, '"');
+            text.is_some_and(|text| text.contains(MARK) && !is_quoted(&text))
         };
         let mut shape = USUAL;
 
@@ -133,9 +136,9 @@ impl Shape {
     }
 }
 
-/// Whether `text` shows a sample as Python prints lists and dicts, by a template that does not expect them.
-fn is_repr(text: &str) -> bool {
-    text.contains(&format!("'{MARK}'"))
+/// Whether `text` has a sample in quotes.
+fn is_within(text: &str, quote: char) -> bool {
+    text.contains(&format!("{quote}{MARK}{quote}"))
 }
 
 /// Python's `json.dumps(value, ensure_ascii=False)`.

@@ -10,6 +10,7 @@ use crate::guard::{SpecialTokens, Strength};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
 use crate::prompt::{Prompt, Segment};
+use crate::reasoning::{Format, Splitter};
 use crate::shape::Shape;
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
@@ -85,6 +86,8 @@ pub struct Template {
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
+    /// The format of reasoning in answers, when it is known.
+    reasoning: OnceLock<Option<&'static Format>>,
 }
 
 /// The key of a file's template.
@@ -118,6 +121,7 @@ impl Template {
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
+            reasoning: OnceLock::new(),
         })
     }
 
@@ -239,6 +243,36 @@ impl Template {
             Err(Error::Render { .. }) => jinja::render(&source.environment, context.into_iter().collect()),
             result => result,
         }
+    }
+
+    /// Splits an answer to `prompt` into reasoning and content.
+    pub fn splitter(&self, prompt: &Prompt) -> Splitter {
+        Splitter::new(self.reasoning_format(), self.special.iter(), &prompt.to_string())
+    }
+
+    /// Whether the template marks reasoning in answers.
+    pub fn has_reasoning(&self) -> bool {
+        self.reasoning_format().is_some()
+    }
+
+    fn reasoning_format(&self) -> Option<&'static Format> {
+        *self.reasoning.get_or_init(|| {
+            let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
+            let options = Options { add_generation_prompt: false, ..Options::default() };
+            // Some templates compose the marks.
+            let sample = self.render(&[Message::new("user", "q"), thought], &options);
+            Format::of(&(self.source().to_owned() + &sample.unwrap_or_default().to_string()))
+        })
+    }
+
+    /// The variables that keep the model from reasoning; `None` if the template does not know them.
+    pub fn without_reasoning(&self) -> Option<serde_json::Map<String, Json>> {
+        let set = |value: bool| ["enable_thinking", "thinking"].map(|name| (name.to_owned(), value.into()));
+        let prompt = |value| {
+            let options = Options { variables: set(value).into_iter().collect(), ..Options::default() };
+            self.render(&[Message::new("user", "q")], &options).ok()
+        };
+        (prompt(true) != prompt(false)).then(|| set(false).into_iter().collect())
     }
 
     /// What the template appends to an answer, found by rendering a sample: a special token, or text that follows
