@@ -204,11 +204,16 @@ fn file_size(state: &State, value: Value, binary: bool) -> Result<String, Error>
 }
 
 fn escape(text: String) -> Value {
+    Value::from_safe_string(escaped(&text))
+}
+
+/// `text` for HTML.
+pub(crate) fn escaped(text: &str) -> String {
     let mut text = text.replace('&', "&amp;");
     for (c, entity) in [('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")] {
         text = text.replace(c, entity);
     }
-    Value::from_safe_string(text)
+    text
 }
 
 fn urlencode(state: &mut State, value: Value) -> Result<String, Error> {

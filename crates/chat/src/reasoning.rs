@@ -79,6 +79,11 @@ impl Format {
         FORMATS.iter().find(|format| format.known_by.iter().all(|known| text.contains(known)))
     }
 
+    /// Whether `text` is part of the mark after reasoning, so that it does not end an answer.
+    pub(crate) fn closes_with(&self, text: &str) -> bool {
+        self.close.contains(text)
+    }
+
     fn marks(&self) -> impl Iterator<Item = &'static str> {
         [self.open, self.close].into_iter().chain(self.headers.iter().chain(self.ends).copied())
     }

@@ -278,23 +278,26 @@ impl Template {
     /// What the template appends to an answer, found by rendering a sample: a special token, or text that follows
     /// every answer. `None` if there is neither.
     ///
-    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens.
+    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
+    /// reasoning.
     pub fn turn_end(&self) -> Option<TurnEnd> {
+        let ends_reasoning =
+            |text: &str| self.reasoning_format().is_some_and(|format| format.closes_with(text));
         let (first, last) = ("Nineteen-Hedgehogs", "Twenty-Porcupines");
         let turns = [("user", "a"), ("assistant", first), ("user", "b"), ("assistant", last)];
         let messages = turns.map(|(role, content)| Message::new(role, content));
         let options = Options { add_generation_prompt: false, ..Options::default() };
         let prompt = self.render(&messages, &options).ok()?;
         let (text, token) = after(&prompt, last)?;
-        if let Some(id) = token
+        if let Some((id, token)) = token
             && text.trim().is_empty()
         {
-            return Some(TurnEnd::Token(id));
+            return (!ends_reasoning(token)).then_some(TurnEnd::Token(id));
         }
         let (other, _) = after(&prompt, first)?;
         let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c);
         let same = same.collect::<String>().trim().to_owned();
-        if same.is_empty() { None } else { Some(TurnEnd::Text(same)) }
+        (!same.is_empty() && !ends_reasoning(&same)).then_some(TurnEnd::Text(same))
     }
 }
 
@@ -307,11 +310,15 @@ fn token_ids(segments: &[Segment]) -> impl Iterator<Item = u32> {
 }
 
 /// The text after `answer` in `prompt`, and the token that ends this text.
-fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<u32>)> {
+fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<(u32, &'a str)>)> {
     prompt.segments.iter().enumerate().find_map(|(index, segment)| match segment {
         Segment::Text(text) => {
             let (_, rest) = text.split_once(answer)?;
-            Some((rest, prompt.segments.get(index + 1).and_then(Segment::token)))
+            let next = match prompt.segments.get(index + 1) {
+                Some(Segment::Token { id, text }) => Some((*id, &**text)),
+                _ => None,
+            };
+            Some((rest, next))
         }
         Segment::Token { .. } => None,
     })

@@ -1,6 +1,6 @@
 //! Answers split into reasoning and content.
 
-use chat::{Message, Options, Specials, Split, Splitter, Template};
+use chat::{Message, Options, Specials, Split, Splitter, Template, TurnEnd};
 use proptest::prelude::*;
 
 const CHANNEL: (u32, &str) = (7, "<|channel|>");
@@ -128,6 +128,17 @@ fn reasoning_can_be_turned_off_where_the_template_knows_how() {
     for (source, has) in [(THINK, true), (HARMONY, true), (GEMMA, true), (COMPOSED, true), (PLAIN, false)] {
         assert_eq!(template(source).has_reasoning(), has);
     }
+}
+
+/// Solar Open ends reasoning and answers alike, with a token or, in another vocabulary, with its text.
+#[test]
+fn what_ends_reasoning_does_not_end_an_answer() {
+    let source = "{% for m in messages %}<|begin|>{{ m.role }}{% if m.reasoning_content %}<|think|>{{ m.reasoning_content }}<|end|>\
+        <|begin|>assistant{% endif %}<|content|>{{ m.content }}<|end|>{% endfor %}";
+    assert_eq!(template(source).turn_end(), None);
+    assert_eq!(Template::new(source, Specials::default()).expect("a template").turn_end(), None);
+    let other = source.replace("<|end|>{% endfor %}", "<|other|>{% endfor %}");
+    assert_eq!(template(&other).turn_end(), Some(TurnEnd::Token(10)));
 }
 
 proptest! {
