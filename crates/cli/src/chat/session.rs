@@ -82,6 +82,10 @@ impl Session {
             note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
         }
         match outcome.reason {
+            StopReason::ContextFull if self.args.context_shift => note(format_args!(
+                "the answer fills the context; the oldest messages are dropped before the next, -c N enlarges the \
+                 context"
+            )),
             StopReason::ContextFull => note(format_args!(
                 "the context is full; /drop removes the oldest message, /clear all; --context-shift does so \
                  automatically, -c N enlarges the context"
