@@ -31,7 +31,9 @@ const KEYWORDS: [&str; 8] = ["and", "or", "if", "else", "in", "not", "is", "recu
 pub(crate) fn fence(source: &str) -> Result<String, Error> {
     let source = &normalize(source);
     let text = String::with_capacity(2 * source.len());
-    let mut rewriter = Rewriter { source, text, lines_to: 0, tokens: Vec::new(), at: 0, error: None };
+    let escapes = ["safe", "escape", "|e", "| e"].iter().any(|filter| source.contains(filter));
+    let mut rewriter =
+        Rewriter { source, text, lines_to: 0, tokens: Vec::new(), at: 0, escapes, error: None };
     let mut blocks = Vec::new();
     for piece in lex(source)? {
         match piece {
@@ -122,6 +124,8 @@ struct Rewriter<'a> {
     /// The current tag, and the position in it.
     tokens: Vec<Token<'a>>,
     at: usize,
+    /// The template may make safe strings, which escape what is added to them.
+    escapes: bool,
     error: Option<Error>,
 }
 
@@ -255,13 +259,13 @@ impl<'a> Rewriter<'a> {
         commas > 0
     }
 
-    /// Operands with operators that need no call: `a + b if c and not d else e`.
+    /// Operands with operators that need no call: `a < b if c and not d else e`.
     fn expression(&mut self, until: &[&str]) {
         loop {
             while self.is_name("not") {
                 self.copy();
             }
-            self.concatenation();
+            self.sum();
             let Some(token) = self.peek() else { return };
             match (token.kind, token.text) {
                 (Kind::Name, name) if until.contains(&name) => return,
@@ -271,8 +275,26 @@ impl<'a> Rewriter<'a> {
                     self.copy();
                     self.copy();
                 }
-                (Kind::Operator, "+" | "-" | "==" | "!=" | "<" | "<=" | ">" | ">=") => self.copy(),
+                (Kind::Operator, "==" | "!=" | "<" | "<=" | ">" | ">=") => self.copy(),
                 _ => return,
+            }
+        }
+    }
+
+    /// `a + b - c`
+    fn sum(&mut self) {
+        let start = self.text.len();
+        self.concatenation();
+        while let Some(token) = self.peek().filter(|token| token.is("+") || token.is("-")) {
+            if token.is("+") && self.escapes {
+                self.at += 1;
+                self.text.insert_str(start, "_add(");
+                self.text.push_str(", ");
+                self.concatenation();
+                self.text.push_str(") ");
+            } else {
+                self.copy();
+                self.concatenation();
             }
         }
     }

@@ -9,7 +9,7 @@ use minijinja_contrib::{filters as contrib, pycompat};
 use crate::format::format;
 use crate::function::Cost::{Compare, Free, List, Text};
 use crate::function::Function;
-use crate::json::tojson;
+use crate::json::{from_json, tojson};
 use crate::limits::{Budget, ITEM, failed};
 use crate::text::{repr_of, text_of};
 
@@ -29,7 +29,7 @@ pub(crate) fn add_to(environment: &mut Environment<'static>) {
 }
 
 /// minijinja's filters whose cost is proportional to the size of their input, with Jinja2's parameters, and our own.
-fn filters() -> [(&'static str, Function); 40] {
+fn filters() -> [(&'static str, Function); 41] {
     let dictsort = "value, *, case_sensitive=false, by=\"key\", reverse=false";
     let groupby = "value, attribute, *, default=null, case_sensitive=false";
     let json = "value, ensure_ascii=false, indent=null, separators=null, sort_keys=false";
@@ -65,6 +65,8 @@ fn filters() -> [(&'static str, Function); 40] {
         ("filesizeformat", Function::new("value, binary=false", Free, file_size)),
         ("float", Function::new("value, default=0.0", Free, float)),
         ("format", Function::new("", Free, format)),
+        // Of llama.cpp's templates for DeepSeek.
+        ("from_json", Function::new("value", List, from_json)),
         ("indent", Function::new("s, width=4, first=false, blank=false", Text(1), indent)),
         ("int", Function::new("value, default=0, base=10", Free, int)),
         ("join", Function::new("value, d=\"\", attribute=null", List, join)),
@@ -202,11 +204,16 @@ fn file_size(state: &State, value: Value, binary: bool) -> Result<String, Error>
 }
 
 fn escape(text: String) -> Value {
+    Value::from_safe_string(escaped(&text))
+}
+
+/// `text` for HTML.
+pub(crate) fn escaped(text: &str) -> String {
     let mut text = text.replace('&', "&amp;");
     for (c, entity) in [('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")] {
         text = text.replace(c, entity);
     }
-    Value::from_safe_string(text)
+    text
 }
 
 fn urlencode(state: &mut State, value: Value) -> Result<String, Error> {

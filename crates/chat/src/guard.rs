@@ -48,6 +48,11 @@ impl SpecialTokens {
         Ok(SpecialTokens { tokens, every, longest, firsts })
     }
 
+    /// Ids and texts.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u32, String)> {
+        self.tokens.iter()
+    }
+
     /// A character that occurs in none of `texts`.
     pub(crate) fn choose_guard<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<char, Error> {
         // Noncharacters first, then private use characters.

@@ -1,6 +1,6 @@
 //! The `tojson` filter: Python's `json.dumps`, as in `transformers`.
 
-use minijinja::value::ValueKind;
+use minijinja::value::{Serde, ValueKind};
 use minijinja::{Error, Value};
 
 use crate::MAX_OUTPUT_BYTES;
@@ -9,6 +9,13 @@ use crate::text::float;
 
 /// Maximum indentation and separator length.
 const MAX_WIDTH: usize = 64;
+
+/// The value of a JSON text.
+pub(crate) fn from_json(text: &str) -> Result<Value, Error> {
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| failed(format!("`from_json`: {error}")))?;
+    Ok(Value::from(Serde(value)))
+}
 
 /// `separators` are those between items and after keys. Without HTML escaping.
 pub(crate) fn tojson(

@@ -13,6 +13,7 @@
 //! - total size of all values read or made ([`MAX_WORK_BYTES`]), and a deadline, both checked with each value;
 //! - output length ([`MAX_OUTPUT_BYTES`]).
 
+mod builtin;
 mod error;
 mod fence;
 mod filters;
@@ -23,15 +24,22 @@ mod jinja;
 mod json;
 mod lexer;
 mod limits;
+mod marks;
+mod message;
 mod methods;
 mod operators;
 mod prompt;
+mod reasoning;
+mod shape;
 mod system;
 mod template;
 mod text;
 
+pub use builtin::{builtin, builtin_names};
 pub use error::Error;
-pub use prompt::{Message, Prompt, Segment};
+pub use message::{Content, FunctionCall, Message, Part, ToolCall};
+pub use prompt::{Prompt, Segment};
+pub use reasoning::{Split, Splitter};
 pub use template::{Options, Specials, Template, TurnEnd};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.

@@ -7,11 +7,12 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 use crate::error::Stop;
 
-/// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes.
+/// Parameters of a rendering: [`Options::now`](crate::Options::now), and its budget in bytes and time.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) now: jiff::Zoned,
     pub(crate) bytes: u64,
+    pub(crate) time: Duration,
 }
 
 /// The variable that holds the [`Run`]; no template can spell its name.
@@ -20,7 +21,7 @@ pub(crate) const RUN: &str = " run";
 impl Object for Run {}
 
 /// Maximum time per rendering.
-const MAX_TIME: Duration = Duration::from_secs(10);
+pub(crate) const MAX_TIME: Duration = Duration::from_secs(10);
 
 /// Maximum nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -58,13 +59,15 @@ pub(crate) fn failed(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 impl Budget {
     /// The budget of the rendering that `state` belongs to.
     pub(crate) fn of<'a>(state: &'a mut State) -> &'a mut Budget {
-        let bytes = match state.get_extension::<Budget>() {
+        let limits = |run: Value| run.downcast_object_ref::<Run>().map(|run| (run.bytes, run.time));
+        let limits = match state.get_extension::<Budget>() {
             Some(_) => None,
-            None => state.lookup(RUN).and_then(|run| Some(run.downcast_object_ref::<Run>()?.bytes)),
+            None => state.lookup(RUN).and_then(limits),
         };
+        let (left, time) = limits.unwrap_or_default();
         state.get_or_insert_extension_with(|| Budget {
-            left: bytes.unwrap_or(0),
-            end: Instant::now() + MAX_TIME,
+            left,
+            end: Instant::now() + time,
             next_look: u64::MAX,
         })
     }

@@ -3,6 +3,7 @@
 use minijinja::value::{Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, Value, context};
 
+use crate::filters::escaped;
 use crate::format::format;
 use crate::function::iterable;
 use crate::limits::{Budget, ITEM, Use, charged, failed};
@@ -12,6 +13,7 @@ pub(crate) fn add_to(environment: &mut Environment) {
     environment.add_filter("_read", |state: &mut State, value| charged(state, value, Use::Read));
     environment.add_filter("_made", |state: &mut State, value| charged(state, value, Use::Make));
     environment.add_function("_each", each);
+    environment.add_function("_add", add);
     environment.add_function("_concat", concat);
     environment.add_function("_multiply", multiply);
     environment.add_function("_modulo", modulo);
@@ -23,6 +25,18 @@ fn each(state: &mut State, value: Value) -> Result<Value, Error> {
     iterable(&value)?;
     Budget::of(state).charge(value.as_str().map_or(0, str::len).saturating_mul(ITEM))?;
     Ok(value)
+}
+
+/// `a + b`. Added to a safe string, another is escaped, as by Python's `Markup`.
+fn add(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
+    if let (Some(left), Some(right), true) = (a.as_str(), b.as_str(), a.is_safe() || b.is_safe()) {
+        // An escaped character has up to five.
+        Budget::of(state).charge(6 * (left.len() + right.len()))?;
+        let text = |value: &Value, text: &str| if value.is_safe() { text.to_owned() } else { escaped(text) };
+        return Ok(Value::from_safe_string(text(&a, left) + &text(&b, right)));
+    }
+    let sum = evaluate(state, "a + b", context! { a, b })?;
+    charged(state, sum, Use::Make)
 }
 
 /// `a ~ b ~ c`

@@ -1,24 +1,6 @@
-//! Messages, and the rendered prompt.
+//! The rendered prompt.
 
 use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
-/// One message of a conversation.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// `system`, `user`, `assistant` or another role that the template supports.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// A message with this role.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
-        Message { role: role.into(), content: content.into() }
-    }
-}
 
 /// A piece of a rendered conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,6 @@
 //! System messages for templates that do not support them.
 
-use crate::prompt::{Message, Prompt};
-
-/// A word that occurs in no conversation.
-const MARK: &str = "Eighteen-Badgers";
+use crate::message::{Content, Message, Part};
 
 pub(crate) fn is_system(message: &Message) -> bool {
     message.role == "system"
@@ -14,42 +11,37 @@ pub(crate) fn is_system(message: &Message) -> bool {
 /// Separated by a line break, like llama.cpp's `system_message_not_supported` in `chat.cpp`.
 pub(crate) fn merged(messages: &[Message]) -> Vec<Message> {
     let mut merged: Vec<Message> = Vec::new();
-    let mut system: Vec<&str> = Vec::new();
+    let mut system: Vec<&Message> = Vec::new();
     for message in messages {
         if is_system(message) {
-            system.push(&message.content);
-            continue;
-        }
-        let mut content = message.content.clone();
-        if message.role == "user" {
-            system.push(&message.content);
-            content = system.join("\n");
+            system.push(message);
+        } else if message.role == "user" {
+            system.push(message);
+            merged.push(Message { content: joined(&system), ..message.clone() });
             system.clear();
+        } else {
+            merged.push(message.clone());
         }
-        merged.push(Message { role: message.role.clone(), content });
     }
     if !system.is_empty() {
-        merged.push(Message::new("user", system.join("\n")));
+        merged.push(Message { role: "user".into(), content: joined(&system), ..Message::default() });
     }
     merged
 }
 
-/// Appends a mark to each system message.
-pub(crate) fn marked(messages: &[Message]) -> Vec<Message> {
-    let mark = |(index, message): (usize, &Message)| match is_system(message) {
-        true => Message::new("system", format!("{} {}", message.content, mark(index))),
-        false => message.clone(),
-    };
-    messages.iter().enumerate().map(mark).collect()
+/// The contents of `messages` in one.
+fn joined(messages: &[&Message]) -> Content {
+    let is_parts = |message: &&Message| matches!(message.content, Content::Parts(_));
+    if messages.iter().any(is_parts) {
+        return Content::Parts(messages.iter().flat_map(|message| parts(message)).collect());
+    }
+    let texts: Vec<_> = messages.iter().map(|message| message.text()).collect();
+    Content::Text(texts.join("\n"))
 }
 
-fn mark(index: usize) -> String {
-    format!("{MARK}-{index}.")
-}
-
-/// Whether a prompt for [`marked`] messages contains every mark.
-pub(crate) fn holds_marks(prompt: &Prompt, marked: &[Message]) -> bool {
-    let text = prompt.to_string();
-    let mut system = marked.iter().enumerate().filter(|(_, message)| is_system(message));
-    system.all(|(index, _)| text.contains(&mark(index)))
+fn parts(message: &Message) -> Vec<Part> {
+    match &message.content {
+        Content::Text(text) => vec![Part::from_text(text)],
+        Content::Parts(parts) => parts.clone(),
+    }
 }

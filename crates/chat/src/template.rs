@@ -1,13 +1,18 @@
 //! The chat template of a file.
 
+use std::sync::OnceLock;
+
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::{Value as Json, json};
 
 use crate::guard::{SpecialTokens, Strength};
-use crate::limits::{RUN, Run};
-use crate::prompt::{Message, Prompt, Segment};
-use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, system};
+use crate::limits::{MAX_TIME, RUN, Run};
+use crate::message::{Content, Message};
+use crate::prompt::{Prompt, Segment};
+use crate::reasoning::{Format, Splitter};
+use crate::shape::Shape;
+use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
 /// Parts of the vocabulary that a template needs.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,8 @@ pub struct Options {
     pub add_generation_prompt: bool,
     /// The time that `strftime_now` formats.
     pub now: jiff::Zoned,
+    /// Tools that the model may call: `{"type": "function", "function": {"name": …, …}}`.
+    pub tools: Vec<Json>,
     /// More variables, such as `enable_thinking`. Their texts are guarded like messages.
     pub variables: serde_json::Map<String, Json>,
 }
@@ -34,7 +41,12 @@ pub struct Options {
 impl Default for Options {
     /// With the prompt for an answer, and the current time.
     fn default() -> Options {
-        Options { add_generation_prompt: true, now: jiff::Zoned::now(), variables: serde_json::Map::new() }
+        Options {
+            add_generation_prompt: true,
+            now: jiff::Zoned::now(),
+            tools: Vec::new(),
+            variables: serde_json::Map::new(),
+        }
     }
 }
 
@@ -47,40 +59,75 @@ pub enum TurnEnd {
     Text(String),
 }
 
+/// A compiled source.
+#[derive(Debug)]
+struct Source {
+    environment: Environment<'static>,
+    text: String,
+    /// The form of messages, when it is known.
+    shape: OnceLock<Shape>,
+}
+
+impl Source {
+    fn new(text: &str) -> Result<Source, Error> {
+        if text.len() > MAX_SOURCE_BYTES {
+            return Err(Error::SourceTooLong { found: text.len() });
+        }
+        Ok(Source { environment: jinja::compile(text)?, text: text.to_owned(), shape: OnceLock::new() })
+    }
+}
+
 /// A chat template.
 #[derive(Debug)]
 pub struct Template {
-    environment: Environment<'static>,
-    source: String,
+    main: Source,
+    /// The template for conversations with tools, if the file has one.
+    tool_use: Option<Source>,
     bos: Option<String>,
     eos: Option<String>,
     special: SpecialTokens,
+    /// The format of reasoning in answers, when it is known.
+    reasoning: OnceLock<Option<&'static Format>>,
 }
 
+/// The key of a file's template.
+const KEY: &str = "tokenizer.chat_template";
+
 impl Template {
-    /// The template of a file; `None` without one.
+    /// The template of a file, with its template for tools (`tokenizer.chat_template.tool_use`); `None` without one.
     pub fn from_metadata(metadata: &gguf::Metadata, specials: Specials) -> Result<Option<Template>, Error> {
-        let source = metadata.str("tokenizer.chat_template")?;
+        let tool_use = metadata.str(&format!("{KEY}.tool_use"))?;
+        let Some(main) = metadata.str(KEY)?.or(tool_use) else { return Ok(None) };
+        let mut template = Template::new(main, specials)?;
+        template.tool_use = tool_use.map(Source::new).transpose()?;
+        Ok(Some(template))
+    }
+
+    /// The file's template called `name`, such as `rag` (`tokenizer.chat_template.rag`); `None` without one.
+    pub fn named(
+        metadata: &gguf::Metadata,
+        name: &str,
+        specials: Specials,
+    ) -> Result<Option<Template>, Error> {
+        let source = metadata.str(&format!("{KEY}.{name}"))?;
         source.map(|source| Template::new(source, specials)).transpose()
     }
 
     /// Compiles `source`.
     pub fn new(source: &str, specials: Specials) -> Result<Template, Error> {
-        if source.len() > MAX_SOURCE_BYTES {
-            return Err(Error::SourceTooLong { found: source.len() });
-        }
         Ok(Template {
-            environment: jinja::compile(source)?,
-            source: source.to_owned(),
+            main: Source::new(source)?,
+            tool_use: None,
             bos: specials.bos,
             eos: specials.eos,
             special: SpecialTokens::new(specials.tokens)?,
+            reasoning: OnceLock::new(),
         })
     }
 
     /// The template source.
     pub fn source(&self) -> &str {
-        &self.source
+        &self.main.text
     }
 
     /// Renders a conversation.
@@ -93,9 +140,10 @@ impl Template {
     /// [`MAX_OUTPUT_BYTES`](crate::MAX_OUTPUT_BYTES).
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let prompt = self.render_exactly(messages, options);
-        let marked = system::marked(messages);
+        let marked = marks::marked(messages, system::is_system);
         let writes_system = |messages: &[Message]| {
-            self.render_exactly(messages, options).is_ok_and(|prompt| system::holds_marks(&prompt, &marked))
+            let prompt = self.render_exactly(messages, options);
+            prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, system::is_system))
         };
         let is_final = match &prompt {
             _ if !messages.iter().any(system::is_system) => true,
@@ -114,10 +162,38 @@ impl Template {
 
     /// Renders just these messages.
     fn render_exactly(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
-        let mut variables = vec![
-            ("messages", json!(messages)),
-            ("add_generation_prompt", json!(options.add_generation_prompt)),
-        ];
+        let source = self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.main);
+        let shape = self.shape(source, messages, options);
+        if !messages.iter().any(has_parts) {
+            return self.render_json(source, shape.json(messages, true), options);
+        }
+        // Templates that know no parts leave them out, fail or print them as Python does.
+        let marked = marks::marked(messages, has_parts);
+        let prompt = self.render_json(source, shape.json(&marked, false), options);
+        let knows_parts = prompt.is_ok_and(|prompt| marks::are_written(&prompt, &marked, has_parts));
+        self.render_json(source, shape.json(messages, !knows_parts), options)
+    }
+
+    /// The form of messages for `source`. Samples are rendered only if it could matter.
+    fn shape(&self, source: &Source, messages: &[Message], options: &Options) -> Shape {
+        let matters = |message: &Message| message.reasoning.is_some() || !message.tool_calls.is_empty();
+        if !source.text.contains("type") && !messages.iter().any(matters) {
+            return Shape::default();
+        }
+        let render = |messages| {
+            let variables = [("messages", messages), ("add_generation_prompt", json!(false))];
+            let run = Run { now: options.now.clone(), bytes: MAX_WORK_BYTES as u64, time: MAX_TIME / 20 };
+            let mut context: Vec<_> = variables.map(|(name, value)| (name, Value::from(Serde(value)))).into();
+            context.push((RUN, Value::from_object(run)));
+            self.render_text(source, context).ok()
+        };
+        source.shape.get_or_init(|| Shape::of(render)).clone()
+    }
+
+    fn render_json(&self, source: &Source, messages: Json, options: &Options) -> Result<Prompt, Error> {
+        let mut variables =
+            vec![("messages", messages), ("add_generation_prompt", json!(options.add_generation_prompt))];
+        variables.extend((!options.tools.is_empty()).then(|| ("tools", json!(options.tools))));
         variables.extend(options.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
 
         let mut texts = Vec::new();
@@ -127,10 +203,10 @@ impl Template {
                 String::new()
             });
         }
-        let guard = SpecialTokens::choose_guard(texts.iter().map(String::as_str).chain([&*self.source]))?;
+        let guard = SpecialTokens::choose_guard(texts.iter().map(String::as_str).chain([&*source.text]))?;
         let input: usize = texts.iter().map(String::len).sum();
-        let bytes = MAX_WORK_BYTES.saturating_add(input.saturating_mul(WORK_PER_BYTE));
-        let run = Value::from_object(Run { now: options.now.clone(), bytes: bytes as u64 });
+        let bytes = MAX_WORK_BYTES.saturating_add(input.saturating_mul(WORK_PER_BYTE)) as u64;
+        let run = Value::from_object(Run { now: options.now.clone(), bytes, time: MAX_TIME });
 
         let guarded = |strength| -> Vec<Json> {
             let mut guarded = |text: &str| self.special.guard(text, guard, strength);
@@ -140,7 +216,7 @@ impl Template {
             let names = variables.iter().map(|(name, _)| *name);
             let mut context: Vec<_> = names.zip(values.iter().map(Serde).map(Value::from)).collect();
             context.push((RUN, run.clone()));
-            Ok::<_, Error>(self.special.split(&self.render_text(context)?, guard))
+            Ok::<_, Error>(self.special.split(&self.render_text(source, context)?, guard))
         };
 
         let tokens = guarded(Strength::Tokens);
@@ -156,40 +232,77 @@ impl Template {
     }
 
     /// Renders with the variables of `context` and those that every template has.
-    fn render_text(&self, context: Vec<(&str, Value)>) -> Result<String, Error> {
+    fn render_text(&self, source: &Source, context: Vec<(&str, Value)>) -> Result<String, Error> {
         let tokens = [("bos_token", &self.bos), ("eos_token", &self.eos)].into_iter();
         let tokens = tokens.filter_map(|(name, token)| Some((name, Value::from(token.as_deref()?))));
         let context: Vec<_> = tokens.chain(context).collect();
         // `transformers` passes `none` for no tools. Some templates loop over it unconditionally, which Jinja allows
         // only for undefined.
         let none = ["tools", "documents"].map(|name| (name, Value::from(())));
-        match jinja::render(&self.environment, none.into_iter().chain(context.clone()).collect()) {
-            Err(Error::Render { .. }) => jinja::render(&self.environment, context.into_iter().collect()),
+        match jinja::render(&source.environment, none.into_iter().chain(context.clone()).collect()) {
+            Err(Error::Render { .. }) => jinja::render(&source.environment, context.into_iter().collect()),
             result => result,
         }
+    }
+
+    /// Splits an answer to `prompt` into reasoning and content.
+    pub fn splitter(&self, prompt: &Prompt) -> Splitter {
+        Splitter::new(self.reasoning_format(), self.special.iter(), &prompt.to_string())
+    }
+
+    /// Whether the template marks reasoning in answers.
+    pub fn has_reasoning(&self) -> bool {
+        self.reasoning_format().is_some()
+    }
+
+    fn reasoning_format(&self) -> Option<&'static Format> {
+        *self.reasoning.get_or_init(|| {
+            let thought = Message { reasoning: Some("thought".into()), ..Message::new("assistant", "a") };
+            let options = Options { add_generation_prompt: false, ..Options::default() };
+            // Some templates compose the marks.
+            let sample = self.render(&[Message::new("user", "q"), thought], &options);
+            Format::of(&(self.source().to_owned() + &sample.unwrap_or_default().to_string()))
+        })
+    }
+
+    /// The variables that keep the model from reasoning; `None` if the template does not know them.
+    pub fn without_reasoning(&self) -> Option<serde_json::Map<String, Json>> {
+        let set = |value: bool| ["enable_thinking", "thinking"].map(|name| (name.to_owned(), value.into()));
+        let prompt = |value| {
+            let options = Options { variables: set(value).into_iter().collect(), ..Options::default() };
+            self.render(&[Message::new("user", "q")], &options).ok()
+        };
+        (prompt(true) != prompt(false)).then(|| set(false).into_iter().collect())
     }
 
     /// What the template appends to an answer, found by rendering a sample: a special token, or text that follows
     /// every answer. `None` if there is neither.
     ///
-    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens.
+    /// A hint for a stop condition, besides the vocabulary's end-of-generation tokens. `None` also if the same ends
+    /// reasoning.
     pub fn turn_end(&self) -> Option<TurnEnd> {
+        let ends_reasoning =
+            |text: &str| self.reasoning_format().is_some_and(|format| format.closes_with(text));
         let (first, last) = ("Nineteen-Hedgehogs", "Twenty-Porcupines");
         let turns = [("user", "a"), ("assistant", first), ("user", "b"), ("assistant", last)];
         let messages = turns.map(|(role, content)| Message::new(role, content));
         let options = Options { add_generation_prompt: false, ..Options::default() };
         let prompt = self.render(&messages, &options).ok()?;
         let (text, token) = after(&prompt, last)?;
-        if let Some(id) = token
+        if let Some((id, token)) = token
             && text.trim().is_empty()
         {
-            return Some(TurnEnd::Token(id));
+            return (!ends_reasoning(token)).then_some(TurnEnd::Token(id));
         }
         let (other, _) = after(&prompt, first)?;
         let same = text.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c);
         let same = same.collect::<String>().trim().to_owned();
-        if same.is_empty() { None } else { Some(TurnEnd::Text(same)) }
+        (!same.is_empty() && !ends_reasoning(&same)).then_some(TurnEnd::Text(same))
     }
+}
+
+fn has_parts(message: &Message) -> bool {
+    matches!(message.content, Content::Parts(_))
 }
 
 fn token_ids(segments: &[Segment]) -> impl Iterator<Item = u32> {
@@ -197,11 +310,15 @@ fn token_ids(segments: &[Segment]) -> impl Iterator<Item = u32> {
 }
 
 /// The text after `answer` in `prompt`, and the token that ends this text.
-fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<u32>)> {
+fn after<'a>(prompt: &'a Prompt, answer: &str) -> Option<(&'a str, Option<(u32, &'a str)>)> {
     prompt.segments.iter().enumerate().find_map(|(index, segment)| match segment {
         Segment::Text(text) => {
             let (_, rest) = text.split_once(answer)?;
-            Some((rest, prompt.segments.get(index + 1).and_then(Segment::token)))
+            let next = match prompt.segments.get(index + 1) {
+                Some(Segment::Token { id, text }) => Some((*id, &**text)),
+                _ => None,
+            };
+            Some((rest, next))
         }
         Segment::Token { .. } => None,
     })

@@ -1,19 +1,21 @@
 //! Options that several commands share.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use backend_cpu::Isa;
 use clap::ValueEnum;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
+use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
+use gguf::Gguf;
 use runner::placement::Layers;
 
 use crate::output::Usage;
 use crate::registry::BackendName;
 use crate::sampling::SamplingArgs;
-use crate::values::{Size, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
+use crate::values::{JsonObject, Size, from_1_to, gpu_layers, max_tokens, n_ctx, unescape};
 
 /// The beginning of the help of `--escape`.
 pub(crate) const ESCAPES: &str = r#"Replace \n, \t, \r, \", \', \\ and \xHH"#;
@@ -145,6 +147,17 @@ pub(crate) struct AnswerArgs {
     pub(crate) length: LengthArgs,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    /// Reasoning of the model: shown dimmed, hidden, or turned off where the chat template can
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Reasoning::Show, env)]
+    #[arg(help_heading = "Prompt")]
+    pub(crate) reasoning: Reasoning,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reasoning {
+    Show,
+    Hide,
+    Off,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -165,6 +178,56 @@ pub(crate) struct LengthArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
+pub(crate) struct TemplateChoice {
+    /// Chat template to use instead of the model's: a file, a name such as chatml, llama3 or gemma, one of the model's
+    /// own such as tool_use, or Jinja text
+    #[arg(long, value_name = "TEMPLATE", conflicts_with = "chat_template_file", hide_short_help = true)]
+    chat_template: Option<String>,
+    /// File with a chat template to use instead of the model's
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    chat_template_file: Option<PathBuf>,
+    /// Variables for the chat template, a JSON object such as '{"enable_thinking": false}'
+    #[arg(long, value_name = "JSON", env, hide_short_help = true)]
+    pub(crate) chat_template_kwargs: Option<JsonObject>,
+}
+
+impl TemplateChoice {
+    /// The Jinja source of the requested template; `None` for that of `file`.
+    pub(crate) fn source(&self, file: &Gguf) -> anyhow::Result<Option<String>> {
+        let read = |path: &Path| {
+            let text = std::fs::read_to_string(path);
+            text.with_context(|| format!("cannot read the chat template {}", path.display())).map(Some)
+        };
+        let text = match (&self.chat_template, &self.chat_template_file) {
+            (None, None) => return Ok(None),
+            (None, Some(file)) => return read(file),
+            (Some(text), _) => text,
+        };
+        if text.contains('{') {
+            return Ok(Some(text.clone()));
+        }
+        if let Some(source) = builtin(text) {
+            return Ok(Some(source));
+        }
+        if let Some(source) = file.metadata().str(&format!("tokenizer.chat_template.{text}"))? {
+            return Ok(Some(source.to_owned()));
+        }
+        if Path::new(text).exists() {
+            return read(Path::new(text));
+        }
+        let names = builtin_names().collect::<Vec<_>>().join(", ");
+        let why = format!("expected a file, a template's Jinja text or a name: {names}");
+        Err(Usage(format!("--chat-template {text:?}: {why}")).into())
+    }
+
+    /// The variables that are given.
+    pub(crate) fn variables(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.chat_template_kwargs.clone().map(|JsonObject(values)| values).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Prompt")]
 pub(crate) struct TemplateArgs {
     /// System message for the chat template [short: -sys]
     #[arg(long, aliases = ["sys", "system-prompt"], value_name = "TEXT", allow_hyphen_values = true, env)]
@@ -174,12 +237,8 @@ pub(crate) struct TemplateArgs {
     pub(crate) raw: bool,
     #[arg(short, long, help = format!("{ESCAPES} in -p and --system"))]
     pub(crate) escape: bool,
-    /// Jinja text of a chat template to use instead of the model's
-    #[arg(long, value_name = "JINJA", conflicts_with = "chat_template_file", hide_short_help = true)]
-    chat_template: Option<String>,
-    /// File with a chat template to use instead of the model's
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    chat_template_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) choice: TemplateChoice,
 }
 
 impl TemplateArgs {
@@ -190,22 +249,16 @@ impl TemplateArgs {
 
     /// `model` with the requested template.
     pub(crate) fn apply(&self, model: Model) -> anyhow::Result<Model> {
-        let source = match (&self.chat_template, &self.chat_template_file) {
-            (None, None) => return Ok(model),
-            (Some(text), _) if text.contains('{') => text.clone(),
-            (Some(text), _) => {
-                let why = "expected a template's Jinja text; --chat-template-file reads one from a file";
-                return Err(Usage(format!("--chat-template {text:?}: {why}")).into());
-            }
-            (None, Some(file)) => std::fs::read_to_string(file)
-                .with_context(|| format!("cannot read the chat template {}", file.display()))?,
-        };
-        Ok(model.with_template(&source)?)
+        match self.choice.source(model.file())? {
+            Some(source) => Ok(model.with_template(&source)?),
+            None => Ok(model),
+        }
     }
 
     /// The same with the template of the model's file.
     pub(crate) fn of_the_file(&self) -> TemplateArgs {
-        TemplateArgs { chat_template: None, chat_template_file: None, ..self.clone() }
+        let choice = TemplateChoice { chat_template: None, chat_template_file: None, ..self.choice.clone() };
+        TemplateArgs { choice, ..self.clone() }
     }
 
     /// Replaces escapes in the system message. Must be called once.

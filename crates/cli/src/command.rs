@@ -9,7 +9,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::note;
 use crate::{
     argv, bench, chat, compare, completions, devices, inspect, llama_cpp, logits, mistakes, perplexity,
-    quantize, run, settings, synth, tokenize, trace, verify,
+    quantize, run, settings, synth, template, tokenize, trace, verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -83,6 +83,8 @@ pub(crate) enum Command {
     /// Decode token ids to text
     #[command(mut_args(tokenize::from_ids))]
     Detokenize(tokenize::Args),
+    /// Print the prompt that a chat template makes of messages
+    Template(template::Args),
     /// List the contents of a GGUF file, the memory it needs, and what fits on a GPU
     Inspect(inspect::Args),
     /// List the backends, their devices and kernels

@@ -4,12 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::bail;
-use engine::{Chat, Engine, Event, RequestId, Stop, StopReason, Usage};
+use engine::template::Split;
+use engine::{Chat, Engine, Event, Model, RequestId, Stop, StopReason, Usage};
 use indicatif::ProgressBar;
 
-use crate::args::{AnswerArgs, TemplateArgs};
+use crate::args::{AnswerArgs, Reasoning, TemplateArgs, TemplateChoice};
 use crate::interrupt::Answering;
-use crate::output::{self, counted, note};
+use crate::output::{self, TextOut, counted, note};
 
 pub(crate) struct Outcome {
     pub(crate) ids: Vec<u32>,
@@ -62,12 +63,62 @@ fn prefill_bar(tokens: usize, n_batch: usize) -> ProgressBar {
     output::show(bar, "prefill {bar:30} {pos}/{len} tokens")
 }
 
-pub(crate) fn configure(chat: &mut Chat, args: &AnswerArgs) {
-    let AnswerArgs { length, sampling } = args;
+/// Applies the options of answers and of the template's variables.
+pub(crate) fn configure(chat: &mut Chat, model: &Model, args: &AnswerArgs, template: &TemplateChoice) {
+    let AnswerArgs { length, sampling, reasoning } = args;
     // -1 is no limit.
     chat.max_tokens = usize::try_from(length.max_tokens).ok();
     chat.stop = Stop { ids: Vec::new(), strings: length.stop.clone(), ignore_eog: length.ignore_eos };
     chat.sampling = sampling.sampling();
+    let mut variables = serde_json::Map::new();
+    if let (Reasoning::Off, Ok(template)) = (reasoning, model.template()) {
+        match template.without_reasoning() {
+            Some(off) => variables = off,
+            None if template.has_reasoning() => {
+                note(format_args!("the chat template cannot turn reasoning off: it is hidden"));
+            }
+            None => note(format_args!("the chat template knows no reasoning")),
+        }
+    }
+    variables.extend(template.variables());
+    chat.template_options.variables = variables;
+}
+
+/// Writes answers to stdout, their reasoning as requested.
+pub(crate) struct AnswerOut {
+    out: TextOut,
+    reasoning: Reasoning,
+    /// Reasoning was written, and no content yet.
+    has_reasoned: bool,
+    is_empty: bool,
+}
+
+impl AnswerOut {
+    pub(crate) fn new(reasoning: Reasoning) -> AnswerOut {
+        AnswerOut { out: TextOut::new(), reasoning, has_reasoned: false, is_empty: true }
+    }
+
+    pub(crate) fn push(&mut self, text: &Split) -> io::Result<()> {
+        if self.reasoning == Reasoning::Show && !text.reasoning.is_empty() {
+            self.out.push_dimmed(&text.reasoning)?;
+            (self.has_reasoned, self.is_empty) = (true, false);
+        }
+        if text.content.is_empty() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.has_reasoned) {
+            self.out.end_line()?;
+            self.out.push("\n")?;
+        }
+        self.is_empty = false;
+        self.out.push(&text.content)
+    }
+
+    /// Ends the line. Returns whether nothing was written.
+    pub(crate) fn end(mut self) -> io::Result<bool> {
+        self.out.end_line()?;
+        Ok(self.is_empty)
+    }
 }
 
 pub(crate) fn say_system_is_unused(args: &TemplateArgs) {

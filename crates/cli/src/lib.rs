@@ -30,6 +30,7 @@ mod sampling;
 mod sequence;
 mod settings;
 mod synth;
+mod template;
 mod terminal;
 mod tokenize;
 mod trace;
@@ -79,6 +80,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => Ok(compare::run(&args)),
         Command::Tokenize(args) => tokenize::tokenize(args),
         Command::Detokenize(args) => tokenize::detokenize(args),
+        Command::Template(args) => template::run(args),
         Command::Inspect(args) => inspect::run(args),
         Command::Devices(args) => devices::run(args),
         Command::Completions(args) => completions::run(args, Cli::command()),

@@ -14,6 +14,7 @@ use tracing_subscriber::EnvFilter;
 use crate::advice::advice;
 
 pub(crate) const BOLD: Style = Style::new().bold();
+const DIM: Style = Style::new().dimmed();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default().bold();
 
@@ -132,12 +133,26 @@ pub(crate) fn count(number: usize) -> String {
 pub(crate) struct TextOut {
     stdout: StdoutLock<'static>,
     terminal: bool,
+    colours: bool,
     at_line_start: bool,
 }
 
 impl TextOut {
     pub(crate) fn new() -> TextOut {
-        TextOut { stdout: io::stdout().lock(), terminal: io::stdout().is_terminal(), at_line_start: true }
+        let terminal = io::stdout().is_terminal();
+        let colours = terminal && AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+        TextOut { stdout: io::stdout().lock(), terminal, colours, at_line_start: true }
+    }
+
+    /// Writes `text`, on a terminal dimmed.
+    pub(crate) fn push_dimmed(&mut self, text: &str) -> io::Result<()> {
+        if !self.colours || text.is_empty() {
+            return self.push(text);
+        }
+        write!(self.stdout, "{DIM}")?;
+        self.push(text)?;
+        write!(self.stdout, "{DIM:#}")?;
+        self.stdout.flush()
     }
 
     pub(crate) fn push(&mut self, text: &str) -> io::Result<()> {

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use backend::host_memory;
+use engine::template::Split;
 use engine::{Chat, Engine, Event, LogitRows, Request, RequestId, StopReason};
 use serde_json::{Value, json};
 
 use crate::args::{AnswerArgs, EngineArgs, ModelArgs, TemplateArgs};
-use crate::generate::{self, Outcome};
-use crate::output::{self, INTERRUPTED, TextOut, size};
+use crate::generate::{self, AnswerOut, Outcome};
+use crate::output::{self, INTERRUPTED, size};
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
@@ -64,18 +65,24 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
         (None, Some(file)) => Some(file.prompt(&engine)?),
         (typed, _) => typed,
     };
-    let (id, prompt) = submit(&mut engine, &args, text)?;
+    let (id, prompt, mut chat) = submit(&mut engine, &args, text)?;
 
     interrupt::install()?;
-    let mut out = TextOut::new();
-    let outcome = generate::follow(&mut engine, id, prompt.len(), |event| match event {
-        Event::Token { text, .. } if !args.json => out.push(text),
-        _ => Ok(()),
+    let mut out = AnswerOut::new(args.answers.reasoning);
+    let mut answer = Split::default();
+    let outcome = generate::follow(&mut engine, id, prompt.len(), |event| {
+        let text = match (&mut chat, event) {
+            (Some(chat), event) => chat.on_event(event).text,
+            (None, Event::Token { text, .. }) => Split { content: text.clone(), ..Split::default() },
+            _ => return Ok(()),
+        };
+        answer.push(&text);
+        if args.json { Ok(()) } else { out.push(&text) }
     })?;
     let full = (outcome.reason == StopReason::ContextFull && !args.json).then(|| engine.limits().n_ctx);
-    out.end_line()?;
+    out.end()?;
     if args.json {
-        output::json(&answer(engine.model().file().file(), &prompt, &outcome))?;
+        output::json(&in_json(engine.model().file().file(), &prompt, &outcome, &answer))?;
     }
     if let Some(n_ctx) = full {
         output::note(format_args!("the context of {n_ctx} tokens is full; -c N makes it larger"));
@@ -87,10 +94,14 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     Ok(if interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
-/// Submits the prompt; returns its ids, too. With a chat template, `text` is a user's message.
-fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Result<(RequestId, Vec<u32>)> {
+/// Submits the prompt; returns its ids, too. With a chat template, `text` is a user's message of the chat.
+fn submit(
+    engine: &mut Engine,
+    args: &Args,
+    text: Option<String>,
+) -> anyhow::Result<(RequestId, Vec<u32>, Option<Chat>)> {
     let mut chat = Chat::new(engine);
-    generate::configure(&mut chat, &args.answers);
+    generate::configure(&mut chat, engine.model(), &args.answers, &args.template.choice);
     let prompt = match (text, engine.model().template()) {
         (Some(text), Ok(_)) if !args.template.raw => {
             chat.set_system(args.template.system.clone());
@@ -98,7 +109,8 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
             if chat.merged_system() {
                 generate::note_merged_system();
             }
-            return Ok((id, chat.prompt(engine.model())?));
+            let prompt = chat.prompt(engine.model())?;
+            return Ok((id, prompt, Some(chat)));
         }
         (Some(text), template) => {
             if let (Err(why), false) = (template, args.template.raw) {
@@ -115,7 +127,7 @@ fn submit(engine: &mut Engine, args: &Args, text: Option<String>) -> anyhow::Res
     };
     let request =
         Request::new(prompt.clone()).sampling(chat.sampling).stop(chat.stop).max_tokens(chat.max_tokens);
-    Ok((engine.submit(request)?, prompt))
+    Ok((engine.submit(request)?, prompt, None))
 }
 
 /// Memory that a tokenizer takes at most for a byte of text.
@@ -190,7 +202,7 @@ pub(crate) fn without_newline(mut text: String) -> String {
     text
 }
 
-fn answer(model: &str, prompt_ids: &[u32], outcome: &Outcome) -> Value {
+fn in_json(model: &str, prompt_ids: &[u32], outcome: &Outcome, split: &Split) -> Value {
     let Outcome { ids, text, reason, usage } = outcome;
     let (stop_reason, stop) = match reason {
         StopReason::Eog(id) => ("end_of_generation", Some(("stop_id", json!(id)))),
@@ -205,6 +217,8 @@ fn answer(model: &str, prompt_ids: &[u32], outcome: &Outcome) -> Value {
         "prompt_ids": prompt_ids,
         "ids": ids,
         "text": text,
+        "reasoning": split.reasoning,
+        "content": split.content,
         "stop_reason": stop_reason,
         "seed": usage.seed,
         "usage": {

@@ -57,6 +57,19 @@ impl FromStr for TokenIds {
     }
 }
 
+/// A JSON object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JsonObject(pub(crate) serde_json::Map<String, serde_json::Value>);
+
+impl FromStr for JsonObject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<JsonObject, String> {
+        let expected = "expected a JSON object such as {\"enable_thinking\": false}";
+        serde_json::from_str(text).map(JsonObject).map_err(|error| format!("{expected}: {error}"))
+    }
+}
+
 /// A token id and what is added to its logit, such as `15043+1.5` or `15043-inf`.
 pub(crate) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let parsed = text.find(['+', '-']).and_then(|sign| {

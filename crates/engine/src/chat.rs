@@ -4,10 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use ::chat::{Message, Segment, TurnEnd};
+use ::chat::{Message, Prompt, Split, Splitter, TurnEnd};
 use outfile::Target;
 use serde::{Deserialize, Serialize};
-use tokenizer::Part;
 
 use crate::engine::Engine;
 use crate::model::{Model, NoTemplate};
@@ -42,8 +41,26 @@ pub struct Chat {
     has_template: bool,
     turn_end: Option<TurnEnd>,
     merged_system: bool,
-    /// The turn in progress and its answer so far.
-    pending: Option<(RequestId, String)>,
+    pending: Option<Answer>,
+}
+
+/// The turn in progress.
+#[derive(Debug)]
+struct Answer {
+    id: RequestId,
+    /// Splits the answer; none without a template.
+    splitter: Option<Splitter>,
+    /// The answer so far.
+    text: Split,
+}
+
+/// What an event means for a [`Chat`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// New text to print.
+    pub text: Split,
+    /// Present when the turn has ended.
+    pub usage: Option<Usage>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,7 +136,7 @@ impl Chat {
 
     /// Removes all messages but the system message. Cancels a turn in progress.
     pub fn clear(&mut self, engine: &mut Engine) {
-        if let Some((id, _)) = self.pending.take() {
+        if let Some(Answer { id, .. }) = self.pending.take() {
             engine.cancel(id);
         }
         engine.forget(self.sequence);
@@ -169,9 +186,8 @@ impl Chat {
         engine.admits_text(text.len())?;
         self.messages.push(Message::new("user", text));
         let submitted = self.submit(engine);
-        match submitted {
-            Ok(id) => self.pending = Some((id, String::new())),
-            Err(_) => drop(self.messages.pop()),
+        if submitted.is_err() {
+            self.messages.pop();
         }
         submitted
     }
@@ -183,40 +199,58 @@ impl Chat {
     }
 
     fn submit(&mut self, engine: &mut Engine) -> Result<RequestId, Error> {
-        let (prompt, merged_system) = self.rendered(engine.model())?;
-        self.merged_system = merged_system;
+        let (prompt, rendered) = self.rendered(engine.model())?;
+        let merged_system = rendered.as_ref().is_some_and(Prompt::merged_system);
+        let template = engine.model().template().ok();
+        let splitter = rendered.and_then(|prompt| Some(template?.splitter(&prompt)));
         let request = Request::new(prompt)
             .sampling(self.sampling.clone())
             .stop(self.stops())
             .max_tokens(self.max_tokens)
             .sequence(self.sequence);
-        engine.submit(request).map_err(|error| match error {
+        let id = engine.submit(request).map_err(|error| match error {
             Error::Prompt(Refusal::TooLong { tokens, n_ctx }) => Error::ConversationFull { tokens, n_ctx },
             other => other,
-        })
+        })?;
+        self.merged_system = merged_system;
+        self.pending = Some(Answer { id, splitter, text: Split::default() });
+        Ok(id)
     }
 
-    /// Handles an event of this chat's turn; others are ignored. Returns the usage when the turn ends.
+    /// Handles an event of this chat's turn; others are ignored. Returns the text that is new, and the usage when the
+    /// turn ends.
     ///
     /// A cancelled answer keeps the text so far. If there is none, or the answer failed, the turn is undone.
-    pub fn on_event(&mut self, event: &Event) -> Option<Usage> {
-        let (pending, answer) = self.pending.as_mut()?;
+    pub fn on_event(&mut self, event: &Event) -> Progress {
+        let Some(answer) = &mut self.pending else { return Progress::default() };
         match event {
-            Event::Token { id, text, .. } if id == pending => answer.push_str(text),
-            Event::Done { id, reason, usage } if id == pending => {
-                let answer = std::mem::take(answer);
+            Event::Token { id, token, text, .. } if *id == answer.id => {
+                let text = match &mut answer.splitter {
+                    Some(splitter) => splitter.push(*token, text),
+                    None => Split { content: text.clone(), ..Split::default() },
+                };
+                answer.text.push(&text);
+                Progress { text, usage: None }
+            }
+            Event::Done { id, reason, usage } if *id == answer.id => {
+                let text = answer.splitter.as_mut().map(Splitter::finish).unwrap_or_default();
+                answer.text.push(&text);
+                let Split { reasoning, content } = std::mem::take(&mut answer.text);
                 self.pending = None;
-                if *reason == StopReason::Cancelled && answer.is_empty() {
+                if *reason == StopReason::Cancelled && reasoning.is_empty() && content.is_empty() {
                     self.messages.pop();
                 } else {
-                    self.messages.push(Message::new("assistant", answer));
+                    let reasoning = Some(reasoning).filter(|reasoning| !reasoning.is_empty());
+                    self.messages.push(Message { reasoning, ..Message::new("assistant", content) });
                 }
-                return Some(*usage);
+                Progress { text, usage: Some(*usage) }
             }
-            Event::Failed { id, .. } if id == pending => self.step_failed(),
-            _ => {}
+            Event::Failed { id, .. } if *id == answer.id => {
+                self.step_failed();
+                Progress::default()
+            }
+            _ => Progress::default(),
         }
-        None
     }
 
     /// Call when [`Engine::step`] failed: the turn is undone.
@@ -228,7 +262,7 @@ impl Chat {
 
     /// The turn in progress.
     pub fn pending(&self) -> Option<RequestId> {
-        self.pending.as_ref().map(|(id, _)| *id)
+        self.pending.as_ref().map(|answer| answer.id)
     }
 
     /// The prompt for the next answer: one BOS if the file says so, and no EOS but those of the template. Fails if the
@@ -237,18 +271,13 @@ impl Chat {
         self.rendered(model).map(|(prompt, _)| prompt)
     }
 
-    /// The prompt, and whether the system message was merged into the first user message.
-    fn rendered(&self, model: &Model) -> Result<(Vec<u32>, bool), Error> {
+    /// The prompt, and as the template wrote it.
+    fn rendered(&self, model: &Model) -> Result<(Vec<u32>, Option<Prompt>), Error> {
         let Some(template) = model.template().ok().filter(|_| self.templated) else {
-            return Ok((self.raw_prompt(model), false));
+            return Ok((self.raw_prompt(model), None));
         };
         let rendered = template.render(&self.messages, &self.template_options)?;
-        let parts = rendered.segments().iter().map(|segment| match segment {
-            Segment::Text(text) => Part::Text(text),
-            Segment::Token { id, .. } => Part::Token(*id),
-        });
-        let prompt = model.tokenizer().with_bos(model.tokenizer().encode_parts(parts, false));
-        Ok((prompt, rendered.merged_system()))
+        Ok((model.encode_rendered(&rendered), Some(rendered)))
     }
 
     fn raw_prompt(&self, model: &Model) -> Vec<u32> {
@@ -257,7 +286,7 @@ impl Chat {
             if message.role != "assistant" && !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
-            text.push_str(&message.content);
+            text.push_str(&message.text());
         }
         model.encode_prompt(&text, false)
     }

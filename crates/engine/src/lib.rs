@@ -35,7 +35,7 @@
 //! A [`Chat`] is a conversation. It applies the file's chat template and reuses the KV cache between turns.
 //!
 //! ```no_run
-//! # use engine::{Chat, Engine, Event};
+//! # use engine::{Chat, Engine};
 //! # fn talk(engine: &mut Engine) -> Result<(), engine::Error> {
 //! let mut chat = Chat::new(engine);
 //! chat.set_system(Some("Answer in one sentence.".into()));
@@ -43,10 +43,9 @@
 //!     chat.say(engine, question)?;
 //!     while chat.pending().is_some() {
 //!         for event in engine.step().inspect_err(|_| chat.step_failed())? {
-//!             if let Event::Token { text, .. } = &event {
-//!                 print!("{text}");
-//!             }
-//!             if let Some(usage) = chat.on_event(&event) {
+//!             let progress = chat.on_event(&event);
+//!             print!("{}", progress.text.content);
+//!             if let Some(usage) = progress.usage {
 //!                 println!("\n[{} of {} tokens reused]", usage.reused_tokens, usage.prompt_tokens);
 //!             }
 //!         }
@@ -85,13 +84,13 @@ mod stop;
 pub use ::chat as template;
 pub use {::backend, ::gguf, ::graph, ::models, ::runner, ::tokenizer};
 
-pub use self::chat::Chat;
+pub use self::chat::{Chat, Progress};
 pub use self::engine::Engine;
 pub use ::chat::Message;
 pub use backend::{Backend, KvFormat, Step};
 pub use error::Error;
 pub use ids::{RequestId, SequenceId};
-pub use model::{Model, NoTemplate};
+pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, all_logits_rows};
 pub use request::{Event, LogitRows, Request, RequestError, Usage};
 pub use runner::ModelRunner;

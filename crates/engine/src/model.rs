@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use chat::{Specials, Template};
+use chat::{Prompt, Segment, Specials, Template};
 use gguf::Gguf;
 use graph::Graph;
-use tokenizer::Tokenizer;
+use tokenizer::{Part, Tokenizer};
 
 use crate::Error;
 
@@ -81,10 +81,24 @@ impl Model {
             .with_bos(self.tokenizer.encode(text, tokenizer::Encode { add_special: false, parse_special }))
     }
 
+    /// Encodes what a chat template wrote: with BOS if the file says so, and with no EOS but the template's.
+    pub fn encode_rendered(&self, prompt: &Prompt) -> Vec<u32> {
+        encode_rendered(&self.tokenizer, prompt)
+    }
+
     /// The file's chat template, or why there is none.
     pub fn template(&self) -> Result<&Template, &NoTemplate> {
         self.template.as_ref()
     }
+}
+
+/// Encodes what a chat template wrote: with BOS if the file says so, and with no EOS but the template's.
+pub fn encode_rendered(tokenizer: &Tokenizer, prompt: &Prompt) -> Vec<u32> {
+    let parts = prompt.segments().iter().map(|segment| match segment {
+        Segment::Text(text) => Part::Text(text),
+        Segment::Token { id, .. } => Part::Token(*id),
+    });
+    tokenizer.with_bos(tokenizer.encode_parts(parts, false))
 }
 
 fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> {
@@ -92,7 +106,7 @@ fn template(file: &Gguf, tokenizer: &Tokenizer) -> Result<Template, NoTemplate> 
 }
 
 /// The special tokens that only a template may write.
-fn specials(tokenizer: &Tokenizer) -> Specials {
+pub fn specials(tokenizer: &Tokenizer) -> Specials {
     let ids = tokenizer.special_ids();
     let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).map(str::to_owned);
     let tokens = tokenizer.special_tokens().map(|(id, text)| (id, text.to_owned())).collect();

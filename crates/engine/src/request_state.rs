@@ -173,6 +173,10 @@ impl RequestState {
             text += &self.detokenizer.finish();
         }
         let (mut printable, string) = self.stop_strings.push(&text);
+        // A special token ends what may be the beginning of a stop string, and may be a mark in the answer.
+        if string.is_none() && self.tokenizer.kind(token).is_some_and(Kind::is_special) {
+            printable += &self.stop_strings.flush();
+        }
         let ended = string.map(StopReason::StopString).or(ended);
         if ended.is_some() {
             printable += &self.stop_strings.flush();

@@ -27,6 +27,9 @@ const END_OF_MESSAGE: &str = "<|eom_id|>";
 const END_OF_GENERATION: &str =
     "<|return|> <|call|> <|flush|> <|calls|> </s> [EOS] <eos> <turn|> <|tool_response> [e~[";
 
+/// One of each of these is in the vocabularies of gpt-oss (Harmony) and Solar Open.
+const HARMONY: [[&str; 2]; 2] = [["<|call|>", "<|calls|>"], ["<|return|>", "<|flush|>"]];
+
 /// Role, names in the keys `tokenizer.ggml.NAME_token_id`, and known texts.
 const ROLES: [(&str, &str, &str); 14] = [
     ("bos", "bos", ""),
@@ -114,6 +117,12 @@ impl SpecialIds {
         ids.end_of_generation =
             known.into_iter().flat_map(|texts| texts.split(' ')).filter_map(find).collect();
         ids.end_of_generation.extend(ENDING.iter().filter_map(|role| ids.roles.get(role)));
+        // As in llama.cpp: with these tokens, `<|end|>` ends each message of an answer.
+        let ends = |text: &&str| by_text.get(text.as_bytes()).filter(|id| ids.end_of_generation.contains(id));
+        let mut known = HARMONY.iter().map(|texts| texts.iter().find_map(ends));
+        if let (true, Some(end)) = (known.all(|id| id.is_some()), ends(&"<|end|>")) {
+            ids.end_of_generation.remove(&end);
+        }
         Ok(ids)
     }
 }

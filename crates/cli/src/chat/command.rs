@@ -12,6 +12,7 @@ pub(super) enum Command {
     Drop,
     System,
     Toggle,
+    Reasoning,
     Stats,
     Save,
     Load,
@@ -30,7 +31,7 @@ enum Takes {
 use Takes::{Maybe, Nothing, Something};
 
 /// Names, arguments and help.
-const TABLE: [(&[&str], Takes, Command, &str); 12] = [
+const TABLE: [(&[&str], Takes, Command, &str); 13] = [
     (&["/help", "/?"], Nothing, Command::Help, "show this help"),
     (&["/exit", "/quit", "/bye"], Nothing, Command::Exit, "leave, like Ctrl-D; also /quit and /bye"),
     (
@@ -47,6 +48,12 @@ const TABLE: [(&[&str], Takes, Command, &str); 12] = [
     ),
     (&["/system"], Maybe("[TEXT]"), Command::System, "set the system message, or none"),
     (&["/toggle"], Nothing, Command::Toggle, "turn the chat template off or on"),
+    (
+        &["/reasoning", "/think"],
+        Maybe("[MODE]"),
+        Command::Reasoning,
+        "show, hide or turn off (off) the reasoning of the model",
+    ),
     (&["/stats"], Nothing, Command::Stats, "show statistics of the last answer and the context"),
     (&["/save"], Something("FILE"), Command::Save, "write the conversation to a file"),
     (&["/load"], Something("FILE"), Command::Load, "continue a saved conversation"),

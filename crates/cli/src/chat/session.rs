@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use engine::{Chat, Engine, Event, LogitRows, Model, StopReason, Usage};
+use engine::{Chat, Engine, LogitRows, Model, StopReason, Usage};
 
 use super::args::Args;
 use super::command::{self, Command};
 use crate::args::{EngineArgs, ModelArgs, TemplateArgs};
-use crate::output::{self, TextOut, Usage as Misuse, counted, note, printable};
+use crate::generate::AnswerOut;
+use crate::output::{self, Usage as Misuse, counted, note, printable};
 use crate::registry::BackendName;
 use crate::{folders, generate, load};
 
@@ -63,27 +64,28 @@ impl Session {
             generate::note_merged_system();
         }
         let prompt_tokens = self.chat.prompt(self.engine.model())?.len();
-        let mut out = TextOut::new();
+        let mut out = AnswerOut::new(self.args.settings.answers.reasoning);
         let chat = &mut self.chat;
         let outcome = generate::follow(&mut self.engine, id, prompt_tokens, |event| {
-            chat.on_event(event);
-            match event {
-                Event::Token { text, .. } => out.push(text),
-                _ => Ok(()),
-            }
+            out.push(&chat.on_event(event).text)
         });
         if outcome.is_err() {
             chat.step_failed();
         }
         let outcome = outcome?;
-        if outcome.text.is_empty() { out.push("\n") } else { out.end_line() }?;
-        drop(out);
+        if out.end()? {
+            output::write_all(b"\n")?;
+        }
         self.generated += outcome.usage.generated_tokens;
         self.last = Some(outcome.usage);
         if self.verbose {
             note(format_args!("{}", generate::summary(&outcome.usage, &outcome.reason)));
         }
         match outcome.reason {
+            StopReason::ContextFull if self.args.context_shift => note(format_args!(
+                "the answer fills the context; the oldest messages are dropped before the next, -c N enlarges the \
+                 context"
+            )),
             StopReason::ContextFull => note(format_args!(
                 "the context is full; /drop removes the oldest message, /clear all; --context-shift does so \
                  automatically, -c N enlarges the context"
@@ -153,11 +155,25 @@ impl Session {
             }
             Command::Set => {
                 let shown = self.args.settings.set(rest).map_err(anyhow::Error::msg)?;
-                generate::configure(&mut self.chat, &self.args.settings.answers);
+                self.configure();
                 note(format_args!("{shown}"));
+            }
+            Command::Reasoning => {
+                if !rest.is_empty() {
+                    self.args.settings.set(&format!("reasoning {rest}")).map_err(anyhow::Error::msg)?;
+                    self.configure();
+                }
+                let mode = self.args.settings.answers.reasoning.to_possible_value();
+                let mode = mode.as_ref().map_or("", |mode| mode.get_name());
+                note(format_args!("reasoning: {mode}"));
             }
         }
         Ok(())
+    }
+
+    fn configure(&mut self) {
+        let (answers, template) = (&self.args.settings.answers, &self.args.template.choice);
+        generate::configure(&mut self.chat, self.engine.model(), answers, template);
     }
 
     /// Continues the conversation on `engine`, or clears it if its model cannot.
@@ -173,6 +189,7 @@ impl Session {
             ));
         }
         (self.engine, self.last) = (engine, None);
+        self.configure();
         Ok(())
     }
 
@@ -213,7 +230,7 @@ fn reopen(model: &ModelArgs, template: &TemplateArgs, args: &EngineArgs) -> anyh
 /// An empty conversation with the options of the command line. Notes a missing template.
 fn new_chat(engine: &mut Engine, args: &Args) -> anyhow::Result<Chat> {
     let mut chat = Chat::new(engine);
-    generate::configure(&mut chat, &args.settings.answers);
+    generate::configure(&mut chat, engine.model(), &args.settings.answers, &args.template.choice);
     chat.set_system(args.template.system.clone());
     if args.template.raw {
         chat.set_templated(engine.model(), false)?;

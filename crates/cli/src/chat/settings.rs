@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use clap::error::ContextKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use indexmap::IndexMap;
 
@@ -51,7 +52,11 @@ impl Settings {
         let changed = matches.and_then(|matches| Settings::from_arg_matches(&matches));
         // The source says what was expected; the rest is about the command line.
         *self = changed.map_err(|error| {
-            let why = error.source().map_or(String::new(), |why| format!(": {why}"));
+            let why = match (error.source(), error.get(ContextKind::ValidValue)) {
+                (Some(why), _) => format!(": {why}"),
+                (None, Some(values)) => format!(", but {values}"),
+                (None, None) => String::new(),
+            };
             format!("{name} cannot be {value:?}{why}")
         })?;
         Ok(format!("{name}: {}", shown(&self.given[name])))

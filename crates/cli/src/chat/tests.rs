@@ -100,6 +100,6 @@ fn a_conversation_goes_on_without_a_device_that_was_lost() {
     session.obey(Command::Backend, "cpu").expect("the CPU is there");
     session.answer("Hey").expect("the CPU answers");
     let said = session.chat.messages().iter().filter(|message| message.role == "user");
-    let said: Vec<&str> = said.map(|message| &*message.content).collect();
+    let said: Vec<_> = said.map(|message| message.text()).collect();
     assert_eq!(said, ["Hi", "Hey"]);
 }

@@ -87,6 +87,15 @@ fn a_full_context_is_no_dead_end() {
     let shifted = home.pipe(&format!("{args} --context-shift"), "Hello once more\n".repeat(8));
     assert_eq!((shifted.code, shifted.stdout.lines().count()), (Some(0), 8), "{shifted:?}");
     assert!(shifted.stderr.contains("dropped"), "{shifted:?}");
+    // An answer that fills the context does not end the chat.
+    let endless = "chat -m MODEL --ignore-eos --temp 0 -c 64 --context-shift";
+    let filled = home.pipe(endless, "Hello\nHello\n");
+    assert_eq!(
+        (filled.code, filled.stderr.matches("the answer fills the context").count()),
+        (Some(0), 2),
+        "{filled:?}"
+    );
+    assert!(filled.stderr.contains("dropped with the answers: the oldest 1 message"), "{filled:?}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod settings;
 mod signals;
 mod synth;
 #[cfg(unix)]
+mod template;
 mod terminal;
 mod tokens;
 mod trace;

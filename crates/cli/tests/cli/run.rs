@@ -137,8 +137,11 @@ fn a_chat_template_can_be_given() {
     assert_eq!(ids(&["-p", "Hi", "--chat-template", template]), expected);
     let file = file.to_str().expect("UTF-8");
     assert_eq!(ids(&["-p", "Hi", "--chat-template-file", file]), expected);
-    let error = home.run("run -m MODEL -p Hi --chat-template chatml").failed(2);
-    assert!(error.contains("chatml") && error.contains("--chat-template-file"), "{error}");
+    assert_eq!(ids(&["-p", "Hi", "--chat-template", file]), expected);
+    let chatml = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(ids(&["-p", "Hi", "--chat-template", "chatml"]), ids(&["--raw", "-p", chatml]));
+    let error = home.run("run -m MODEL -p Hi --chat-template chatm").failed(2);
+    assert!(error.contains("chatm\"") && error.contains("chatml, "), "{error}");
     let error = home.run_with("run -m MODEL -p Hi --chat-template", &["{% if %}"]).failed(1);
     assert!(error.contains("template"), "{error}");
 }

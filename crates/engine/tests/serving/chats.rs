@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use engine::{Chat, Engine, Error, Message, Model, NoTemplate, Options, Sampling, StopReason, Usage};
+use engine::template::Split;
+use engine::{
+    Chat, Engine, Error, Event, Message, Model, NoTemplate, Options, Processor, Request, Sampling, Stop,
+    StopReason, Usage,
+};
 use quant::Format;
 
 use crate::common::{model, model_with, serve, spec};
@@ -30,10 +34,10 @@ fn ask(engine: &mut Engine, chat: &mut Chat, text: &str) -> (String, StopReason,
     assert_eq!(chat.pending(), Some(id));
     loop {
         for event in engine.step().expect("nothing fails here") {
-            if let (Some(usage), engine::Event::Done { reason, .. }) = (chat.on_event(&event), event) {
+            if let (Some(usage), engine::Event::Done { reason, .. }) = (chat.on_event(&event).usage, event) {
                 let answer = chat.messages().last().expect("the answer");
                 assert_eq!((&*answer.role, chat.pending()), ("assistant", None));
-                return (answer.content.clone(), reason, usage);
+                return (answer.text().into_owned(), reason, usage);
             }
         }
     }
@@ -214,6 +218,83 @@ fn an_answer_ends_where_the_template_ends_a_turn() {
     assert_eq!((&*answer, reason), ("!!!!!!!!!!!!", StopReason::MaxTokens));
 }
 
+/// The mark between reasoning and answer is a special token, which is not printed. The next prompt has the reasoning in
+/// the template's field.
+#[test]
+fn reasoning_is_kept_apart_and_given_to_the_template() {
+    let mut metadata = spec(Format::F32).metadata();
+    let mut tokens = metadata.strings("tokenizer.ggml.tokens").unwrap().unwrap().to_vec();
+    let mut types = metadata.i32s("tokenizer.ggml.token_type").unwrap().unwrap().to_vec();
+    (tokens[500], types[500]) = ("</think>".into(), 3);
+    metadata.insert("tokenizer.ggml.tokens", gguf::Array::String(tokens));
+    metadata.insert("tokenizer.ggml.token_type", gguf::Array::I32(types));
+    let template = "{% for m in messages %}[{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}\
+                    {% if add_generation_prompt %}<think>{% endif %}";
+    metadata.insert("tokenizer.chat_template", template);
+    let model = model_with(&metadata);
+    let mut engine = serve(&model, 1, Options::default());
+    let mut chat = chat(&mut engine);
+    let id = chat.say(&mut engine, "Hello").unwrap();
+    let mut text = Split::default();
+    for (token, piece) in [(10, "H"), (10, "m \n"), (500, ""), (10, "\n\n4"), (10, ".")] {
+        let event = Event::Token { id, token, text: piece.into(), logprobs: None };
+        text.push(&chat.on_event(&event).text);
+    }
+    let done = Event::Done { id, reason: StopReason::MaxTokens, usage: Usage::default() };
+    text.push(&chat.on_event(&done).text);
+    engine.cancel(id);
+    let answer = chat.messages().last().unwrap().clone();
+    assert_eq!((answer.reasoning.as_deref(), &*answer.text()), (Some("Hm"), "4."));
+    assert_eq!(text, Split { reasoning: "Hm".into(), content: "4.".into() });
+    chat.say(&mut engine, "And?").unwrap();
+    assert_eq!(chat.prompt(&model).unwrap(), model.encode_prompt("[|Hello][Hm|4.][|And?]<think>", false));
+}
+
+/// The next tokens, one after the other.
+#[derive(Clone, Debug)]
+struct Forced {
+    prompt: usize,
+    tokens: Vec<u32>,
+}
+
+impl Processor for Forced {
+    fn apply(&mut self, tokens: &[u32], logits: &mut [f32]) {
+        logits[self.tokens[tokens.len() - self.prompt] as usize] = 1000.0;
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Processor> {
+        Box::new(self.clone())
+    }
+}
+
+/// So that marks stand where they are in the answer.
+#[test]
+fn text_before_a_special_token_is_not_held_back() {
+    let model = model(Format::F32);
+    let raw = tokenizer::Encode { add_special: false, parse_special: false };
+    let exclamation = *model.tokenizer().encode("!", raw).last().unwrap();
+    let prompt = model.encode_prompt("Hello", false);
+    // The second is BOS.
+    let tokens = vec![exclamation, 1, exclamation, exclamation];
+    let mut engine = serve(&model, 1, Options::default());
+    let request = Request::new(prompt.clone())
+        .sampling(Sampling::greedy())
+        .stop(Stop { strings: vec!["!!".into()], ..Stop::default() })
+        .processor(Forced { prompt: prompt.len(), tokens });
+    engine.submit(request).unwrap();
+    let mut texts = Vec::new();
+    while !engine.is_idle() {
+        for event in engine.step().unwrap() {
+            match event {
+                Event::Token { text, .. } => texts.push(text),
+                Event::Done { reason, .. } => assert_eq!(reason, StopReason::StopString("!!".into())),
+                Event::Failed { error, .. } => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(texts, ["", "!", "", ""]);
+}
+
 #[test]
 fn an_answer_ends_at_the_token_that_ends_a_turn() {
     let mut metadata = spec(Format::F32).metadata();
@@ -285,7 +366,7 @@ fn a_cancelled_answer_stays_as_far_as_it_came() {
                 engine.cancel(id);
             }
             let events = engine.step().unwrap();
-            if events.iter().any(|event| chat.on_event(event).is_some()) {
+            if events.iter().any(|event| chat.on_event(event).usage.is_some()) {
                 return;
             }
         }

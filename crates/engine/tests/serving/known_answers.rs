@@ -72,7 +72,7 @@ fn tinyllama_answers_as_llama_cpp() {
             chat.on_event(&event);
         }
     }
-    let answer = &chat.messages().last().unwrap().content;
+    let answer = chat.messages().last().unwrap().text();
     assert!(answer.contains("Paris"), "{answer}");
 }
 

@@ -47,7 +47,7 @@ pub(super) fn template_renders(model: &Model) -> Result<String, Failure> {
         let messages: Vec<Message> = messages.iter().map(|&(role, text)| Message::new(role, text)).collect();
         let prompt = template.render(&messages, &Default::default());
         let prompt = prompt.map_err(|error| format!("{what}: {error}"))?.to_string();
-        match messages.iter().find(|message| !prompt.contains(&message.content)) {
+        match messages.iter().find(|message| !prompt.contains(&*message.text())) {
             Some(Message { role, .. }) => {
                 Err(format!("{what}: the {role}'s message is not in the prompt {prompt:?}"))
             }

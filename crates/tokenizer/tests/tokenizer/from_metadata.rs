@@ -117,6 +117,19 @@ fn ends_of_generation_are_known_by_text() {
     assert_eq!(tokenizer.special_tokens().map(|(id, _)| id).collect::<Vec<_>>(), [256, 257, 258, 259]);
 }
 
+/// As in llama.cpp's `llama-vocab.cpp`: with these tokens, `<|end|>` ends a message, not an answer.
+#[test]
+fn the_end_of_a_message_does_not_end_generation() {
+    let ends = |marks: &[&str]| {
+        let marks: Vec<_> = ["<|end|>"].iter().chain(marks).map(|text| (*text, NORMAL)).collect();
+        let tokenizer = load(&bpe("gpt-4o", &[], &marks));
+        assert_eq!(tokenizer.kind(256), Some(Kind::Control));
+        tokenizer.ends_generation(256)
+    };
+    assert!(!ends(&["<|return|>", "<|call|>"]) && !ends(&["<|calls|>", "<|flush|>"]));
+    assert!(ends(&[]) && ends(&["<|return|>"]) && ends(&["<|call|>", "<|calls|>"]));
+}
+
 #[test]
 fn no_merge_makes_a_mark() {
     // llama.cpp would make `</s>` of these pieces; a word that is a control token too.

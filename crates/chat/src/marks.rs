@@ -1,0 +1,34 @@
+//! Marks in messages, which show whether a template writes them.
+
+use crate::message::{Content, Message, Part};
+use crate::prompt::Prompt;
+
+/// A word that occurs in no conversation.
+const MARK: &str = "Eighteen-Badgers";
+
+fn mark(index: usize) -> String {
+    format!("{MARK}-{index}.")
+}
+
+/// Appends a mark to the content of each message for which `is_marked` holds.
+pub(crate) fn marked(messages: &[Message], is_marked: fn(&Message) -> bool) -> Vec<Message> {
+    let mut messages = messages.to_vec();
+    for (index, message) in messages.iter_mut().enumerate().filter(|(_, message)| is_marked(message)) {
+        match &mut message.content {
+            Content::Text(text) => *text = format!("{text} {}", mark(index)),
+            Content::Parts(parts) => parts.push(Part::from_text(&mark(index))),
+        }
+    }
+    messages
+}
+
+/// Whether a prompt for [`marked`] messages contains every mark, and none quoted, as in a list of parts that is printed as a whole.
+pub(crate) fn are_written(prompt: &Prompt, marked: &[Message], is_marked: fn(&Message) -> bool) -> bool {
+    let text = prompt.to_string();
+    let mut marks =
+        marked.iter().enumerate().filter(|(_, message)| is_marked(message)).map(|(index, _)| mark(index));
+    marks.all(|mark| {
+        text.contains(&mark)
+            && ['\'', '"'].iter().all(|quote| !text.contains(&format!("{quote}{mark}{quote}")))
+    })
+}

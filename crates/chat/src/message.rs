@@ -1,0 +1,126 @@
+//! Messages, in the form of OpenAI's chat completions.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value as Json};
+
+/// One message of a conversation.
+///
+/// In JSON: `{"role": …, "content": …}`, and where they apply `reasoning_content` (also read from `reasoning` and
+/// `thinking`), `tool_calls`, `tool_call_id` and `name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// `system`, `user`, `assistant`, `tool` or another role that the template supports.
+    pub role: String,
+    /// What is said. Without it, or with `null`, the empty text.
+    #[serde(default, deserialize_with = "or_default")]
+    pub content: Content,
+    /// What the model thought before it answered.
+    #[serde(rename = "reasoning_content", alias = "reasoning", alias = "thinking")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    /// The calls that an answer makes.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The [call](ToolCall::id) whose result a message of role `tool` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Name of the speaker, or of the tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Other fields. The template gets them unchanged.
+    #[serde(flatten)]
+    pub others: Map<String, Json>,
+}
+
+impl Message {
+    /// A message with this role and text.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: Content::Text(content.into()), ..Message::default() }
+    }
+
+    /// The text. Parts are joined by line breaks; parts that are not text are left out.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.content {
+            Content::Text(text) => text.into(),
+            Content::Parts(parts) => {
+                parts.iter().filter_map(Part::text).collect::<Vec<_>>().join("\n").into()
+            }
+        }
+    }
+}
+
+/// The content of a [`Message`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "content is a text or a list of parts such as {\"type\": \"text\", \"text\": …}"
+)]
+pub enum Content {
+    /// A text.
+    Text(String),
+    /// Several parts.
+    Parts(Vec<Part>),
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content::Text(String::new())
+    }
+}
+
+/// A part of a message: `{"type": "text", "text": …}`, or of another type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// `text`, `image` or another type that the template supports.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The other fields.
+    #[serde(flatten)]
+    pub fields: Map<String, Json>,
+}
+
+impl Part {
+    /// A part with this text.
+    pub(crate) fn from_text(text: &str) -> Part {
+        Part { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
+    }
+
+    /// The text of a text part.
+    pub fn text(&self) -> Option<&str> {
+        self.fields.get("text").filter(|_| self.kind == "text")?.as_str()
+    }
+}
+
+/// A call of a tool: `{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Identifies the call for its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `function`.
+    #[serde(rename = "type", default = "function")]
+    pub kind: String,
+    /// What is called.
+    pub function: FunctionCall,
+}
+
+fn function() -> String {
+    "function".to_owned()
+}
+
+/// The function and the arguments of a [`ToolCall`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    /// Name of the function.
+    pub name: String,
+    /// The arguments by name: an object, or its JSON as a text. Templates get the one that they expect.
+    #[serde(default)]
+    pub arguments: Json,
+}
+
+/// Reads `null` as the default.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(value: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(value)?.unwrap_or_default())
+}

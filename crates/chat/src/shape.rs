@@ -1,0 +1,156 @@
+//! The form in which a template expects messages.
+//!
+//! Templates disagree on the arguments of a tool call (an object, or its JSON as a text), on the field of reasoning,
+//! and on whether a content is a text or a list of parts. Which one a template expects is found by rendering samples.
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::message::{Content, Message, Part, ToolCall};
+
+/// What a sample says: a word that no template writes on its own.
+const MARK: &str = "SeventeenOtters";
+
+/// The form of messages for one template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Arguments of tool calls are JSON texts.
+    arguments_are_text: bool,
+    reasoning: Reasoning,
+    /// Texts must be lists of parts.
+    parts_only: bool,
+}
+
+/// Where reasoning goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reasoning {
+    /// A field of the message.
+    Field(&'static str),
+    /// A part of the content: `{"type": "thinking", "thinking": …}`.
+    Part,
+}
+
+const REASONING: [Reasoning; 4] = [
+    Reasoning::Field("reasoning_content"),
+    Reasoning::Field("thinking"),
+    Reasoning::Field("reasoning"),
+    Reasoning::Part,
+];
+
+const USUAL: Shape = Shape { arguments_are_text: false, reasoning: REASONING[0], parts_only: false };
+
+impl Default for Shape {
+    /// That of most templates.
+    fn default() -> Shape {
+        USUAL
+    }
+}
+
+impl Shape {
+    /// The form for the template that `render` renders, without an answer's beginning; `None` if it fails.
+    pub(crate) fn of(render: impl Fn(Json) -> Option<String>) -> Shape {
+        let shows = |shape: &Shape, messages: &[Message]| {
+            let text = render(shape.json(messages, false));
+            // Quoted, it is in a list that the template prints as a whole.
+            let in_parts = shape.parts_only || shape.reasoning == Reasoning::Part;
+            let is_quoted = |text: &str| is_within(text, '\'') || in_parts && is_within(text, '"');
+            text.is_some_and(|text| text.contains(MARK) && !is_quoted(&text))
+        };
+        let mut shape = USUAL;
+
+        let said = [Message::new("user", MARK)];
+        let parts_only = Shape { parts_only: true, ..USUAL };
+        if !shows(&shape, &said) && shows(&parts_only, &said) {
+            shape = parts_only;
+        }
+
+        let function = json!({ "name": "f", "arguments": { MARK: MARK } });
+        // Mistral's templates want ids of nine characters.
+        let call = json!({ "id": "abcdef123", "type": "function", "function": function });
+        let called = Message {
+            tool_calls: serde_json::from_value(call).into_iter().collect(),
+            ..Message::new("assistant", "")
+        };
+        let result = Message { tool_call_id: Some("abcdef123".into()), ..Message::new("tool", "1") };
+        let called = [Message::new("user", "a"), called, result];
+        let texts = Shape { arguments_are_text: true, ..shape.clone() };
+        if !shows(&shape, &called) && shows(&texts, &called) {
+            shape = texts;
+        }
+
+        let thought = Message { reasoning: Some(MARK.to_owned()), ..Message::new("assistant", "b") };
+        let thought = [Message::new("user", "a"), thought];
+        let mut shapes = REASONING.map(|reasoning| Shape { reasoning, ..shape.clone() }).into_iter();
+        shapes.find(|shape| shows(shape, &thought)).unwrap_or(shape)
+    }
+
+    /// `messages` as JSON. With `flat`, all contents are texts if the template allows.
+    pub(crate) fn json(&self, messages: &[Message], flat: bool) -> Json {
+        messages.iter().map(|message| self.message(message, flat)).collect()
+    }
+
+    fn message(&self, message: &Message, flat: bool) -> Json {
+        let mut fields = Map::from_iter([("role".to_owned(), json!(message.role))]);
+        let as_part = message.reasoning.as_deref().filter(|_| self.reasoning == Reasoning::Part);
+        let mut content = match &message.content {
+            Content::Text(text) if self.parts_only || as_part.is_some() => {
+                json!(if text.is_empty() { vec![] } else { vec![Part::from_text(text)] })
+            }
+            Content::Parts(parts) if !flat || self.parts_only => json!(parts),
+            _ => json!(message.text()),
+        };
+        if let (Some(reasoning), Json::Array(parts)) = (as_part, &mut content) {
+            parts.insert(0, json!({ "type": "thinking", "thinking": reasoning }));
+        }
+        fields.insert("content".into(), content);
+        if let (Some(reasoning), Reasoning::Field(name)) = (&message.reasoning, self.reasoning) {
+            fields.insert(name.into(), json!(reasoning));
+        }
+        if !message.tool_calls.is_empty() {
+            let calls = message.tool_calls.iter().map(|call| self.call(call));
+            fields.insert("tool_calls".into(), calls.collect());
+        }
+        let texts = [("tool_call_id", &message.tool_call_id), ("name", &message.name)];
+        fields.extend(
+            texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), json!(text.as_ref()?)))),
+        );
+        for (name, value) in &message.others {
+            fields.entry(name).or_insert_with(|| value.clone());
+        }
+        fields.into()
+    }
+
+    fn call(&self, call: &ToolCall) -> Json {
+        let mut call = call.clone();
+        let arguments = &mut call.function.arguments;
+        match arguments.as_str() {
+            None if self.arguments_are_text => *arguments = dumped(arguments).into(),
+            Some(text) if !self.arguments_are_text => {
+                // A text that is no object stays as it is.
+                if let Ok(object @ Json::Object(_)) = serde_json::from_str(text) {
+                    *arguments = object;
+                }
+            }
+            _ => {}
+        }
+        json!(call)
+    }
+}
+
+/// Whether `text` has a sample in quotes.
+fn is_within(text: &str, quote: char) -> bool {
+    text.contains(&format!("{quote}{MARK}{quote}"))
+}
+
+/// Python's `json.dumps(value, ensure_ascii=False)`.
+fn dumped(value: &Json) -> String {
+    let items = |open: char, items: Vec<String>, close: char| format!("{open}{}{close}", items.join(", "));
+    match value {
+        Json::Array(list) => items('[', list.iter().map(dumped).collect(), ']'),
+        Json::Object(map) => {
+            let pair =
+                |(key, value): (&String, &Json)| format!("{}: {}", Json::from(key.as_str()), dumped(value));
+            items('{', map.iter().map(pair).collect(), '}')
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,118 @@
+//! `rustorch template`: the prompt that a chat template makes of messages.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use engine::template::{Options, Template};
+use engine::{Message, encode_rendered, specials};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use crate::args::{ModelArgs, TemplateChoice};
+use crate::output::{self, TextOut, Usage};
+use crate::run::TextFile;
+use crate::{generate, load};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Messages have OpenAI's form: [{\"role\": \"user\", \"content\": \"Hello\"}]. The file may also hold an object
+with the keys messages, tools and chat_template_kwargs.")]
+pub(crate) struct Args {
+    /// JSON file with the messages; - is stdin [default: stdin]
+    #[arg(value_name = "MESSAGES")]
+    messages: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// JSON file with a list of tools that the model may call
+    #[arg(long, value_name = "FILE", help_heading = "Prompt")]
+    tools: Option<PathBuf>,
+    #[command(flatten)]
+    template: TemplateChoice,
+    /// Leave out the beginning of an answer
+    #[arg(long, help_heading = "Prompt")]
+    no_generation_prompt: bool,
+    /// Print one JSON object with the text and the token ids
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+/// A conversation and its settings.
+#[derive(Deserialize)]
+struct Request {
+    messages: Vec<Message>,
+    #[serde(default)]
+    tools: Option<Vec<Value>>,
+    #[serde(default)]
+    chat_template_kwargs: Option<Map<String, Value>>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let name = match &args.messages {
+        Some(name) => name.as_path(),
+        None if io::stdin().is_terminal() => {
+            return Err(Usage("expected a file with messages, or messages on stdin".to_owned()).into());
+        }
+        None => Path::new("-"),
+    };
+    let request = match read(name, "messages")? {
+        Value::Object(request) => parse(name, "messages", Value::Object(request))?,
+        messages => {
+            Request { messages: parse(name, "messages", messages)?, tools: None, chat_template_kwargs: None }
+        }
+    };
+    let tools = match &args.tools {
+        Some(name) => parse(name, "tools", read(name, "tools")?)?,
+        None => request.tools.unwrap_or_default(),
+    };
+    let mut variables = request.chat_template_kwargs.unwrap_or_default();
+    variables.extend(args.template.variables());
+
+    let file = load::file(&args.model)?;
+    load::introduce(&args.model, &file);
+    let tokenizer = load::tokenizer(&file)?;
+    let template = match args.template.source(&file)? {
+        Some(source) => Some(Template::new(&source, specials(&tokenizer))?),
+        None => Template::from_metadata(file.metadata(), specials(&tokenizer))?,
+    };
+    let Some(template) = template else {
+        bail!(
+            "{}: the file has no chat template (key `tokenizer.chat_template`); --chat-template NAME uses another",
+            file.file()
+        );
+    };
+    let add_generation_prompt = !args.no_generation_prompt;
+    let options = Options { add_generation_prompt, tools, variables, ..Options::default() };
+    let prompt = template.render(&request.messages, &options)?;
+    if prompt.merged_system() {
+        generate::note_merged_system();
+    }
+    if args.json {
+        let ids = encode_rendered(&tokenizer, &prompt);
+        output::json(&json!({ "text": prompt.to_string(), "ids": ids }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = TextOut::new();
+    out.push(&prompt.to_string())?;
+    if io::stdout().is_terminal() {
+        out.end_line()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The JSON value in a file.
+fn read(name: &Path, what: &str) -> anyhow::Result<Value> {
+    let text = TextFile::open(name)?.whole()?;
+    serde_json::from_str(&text).with_context(|| unusable(name, what))
+}
+
+fn parse<T: DeserializeOwned>(name: &Path, what: &str, value: Value) -> anyhow::Result<T> {
+    serde_json::from_value(value).with_context(|| unusable(name, what))
+}
+
+fn unusable(name: &Path, what: &str) -> String {
+    let name = if name == Path::new("-") { "stdin".to_owned() } else { name.display().to_string() };
+    format!("cannot read the {what} in {name}")
+}
