@@ -114,6 +114,23 @@ impl SpecialIds {
         ids.end_of_generation =
             known.into_iter().flat_map(|texts| texts.split(' ')).filter_map(find).collect();
         ids.end_of_generation.extend(ENDING.iter().filter_map(|role| ids.roles.get(role)));
+        ids.leave_out(vocab);
         Ok(ids)
+    }
+
+    /// Removes texts that do not end generation beside certain others: `<|end|>` ends a message where another token ends
+    /// the turn, and `</s>` is text where it is markup.
+    fn leave_out(&mut self, vocab: &mut Vocab) {
+        let id_of = |text: &str| {
+            self.end_of_generation.iter().copied().find(|&id| vocab.text(id) == Some(text))
+        };
+        let has = |text: &str| id_of(text).is_some();
+        let calls = has("<|call|>") || has("<|calls|>");
+        let end = id_of("<|end|>").filter(|_| calls && (has("<|return|>") || has("<|flush|>")));
+        let markup = id_of("</s>").filter(|_| has("<|tool_response>"));
+        if let Some(id) = markup {
+            vocab.kinds[id as usize] = Kind::Normal;
+        }
+        self.end_of_generation.retain(|&id| Some(id) != end && Some(id) != markup);
     }
 }

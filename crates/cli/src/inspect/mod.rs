@@ -48,7 +48,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned() };
+    let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned(), ..args.model.clone() };
     let (file, unsupported) = load::inspect(&model)?;
     load::introduce(&model, &file);
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
