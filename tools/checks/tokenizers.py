@@ -14,8 +14,8 @@ Differences that are meant, and counted apart:
   Face's tokenizers.
 - digits: std::regex, with which llama.cpp is built on Linux, sees no character before a look-ahead, so that `\\b` in
   that of tiny_aya is wrong in the first number of a text.
-- prefix: in unigram, llama.cpp does not normalise text that a user-defined token may begin with. Here, as in
-  SentencePiece, only the whole token is kept as it is.
+- prefix: in unigram, llama.cpp keeps what a user-defined token begins with as it is, so that it does not combine with a
+  mark after it. Here, as in SentencePiece, only whole tokens are kept.
 """
 
 import argparse
@@ -25,9 +25,10 @@ import re
 import subprocess
 import sys
 import tempfile
+import unicodedata
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 
 import gguf
@@ -44,6 +45,8 @@ class Vocabulary:
     model: str
     tokens: list[str]
     kinds: list[int]
+    # Of unknown and control tokens, some of which llama.cpp knows by their texts.
+    special: set[int] = field(default_factory=set)
 
     @staticmethod
     def read(path: Path) -> "Vocabulary":
@@ -61,8 +64,12 @@ class Vocabulary:
 
     def reason(self, text: str, pre: str | None, parse: bool, ours: list[int], theirs: list[int]) -> str | None:
         """Why the ids differ, if that is meant."""
-        special = {i for i, kind in enumerate(self.kinds) if kind in (UNKNOWN, CONTROL)}
-        if not parse and special & set(theirs) - set(ours):
+        if self.model == "t5":
+            starts = {token[:end] for token in self.of_kinds(USER) for end in range(1, len(token))}
+            after = [text[m.end()] for start in starts for m in re.finditer(re.escape(start), text[:-1])]
+            return "prefix" if any(map(unicodedata.combining, after)) else None
+        more = [self.tokens[i] for i in set(theirs) - set(ours) if i in self.special]
+        if not parse and any(token in text for token in more):
             return "special"
         kinds = (USER, CONTROL, UNKNOWN) if parse else (USER,)
         places = [(m.start(), m.start() + len(token)) for token in self.of_kinds(*kinds) if token in text for m in re.finditer(f"(?={re.escape(token)})", text)]
@@ -70,9 +77,6 @@ class Vocabulary:
             return "overlap"
         if pre in ("tiny_aya", "cohere2moe") and re.search("[0-9]", text):
             return "digits"
-        users = [token for token in self.of_kinds(USER) if token not in text]
-        if self.model == "t5" and any(token[0] in text for token in users):
-            return "prefix"
         return None
 
 
@@ -123,6 +127,9 @@ def compare(program: Path, source: Path, pre: str | None, count: int, seed: int)
         theirs = Theirs(path)
         if not theirs.model:
             return "this llama.cpp does not know it", 0, []
+        attributes = [llama_cpp.llama_vocab_get_attr(theirs.vocab, i) for i in range(len(vocabulary.tokens))]
+        special = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+        vocabulary.special = {i for i, attribute in enumerate(attributes) if attribute & special}
         reasons: Counter = Counter()
         examples = []
         for parse in (False, True):
@@ -150,7 +157,7 @@ def names(program: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", type=Path)
+    parser.add_argument("program", type=lambda path: Path(path).resolve())
     parser.add_argument("vocabulary", type=Path, nargs="+")
     parser.add_argument("--strings", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=1)
@@ -159,11 +166,10 @@ def main() -> None:
     args = parser.parse_args()
     pres = [None] if args.pre is None else args.pre or names(args.program)
     unexplained, goldens = 0, {}
-    with ProcessPoolExecutor(1, max_tasks_per_child=1) as processes:
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as processes:
         for vocabulary in args.vocabulary:
             for pre in pres:
-                run = processes.submit(compare, args.program, vocabulary, pre, args.strings, args.seed)
-                report, count, cases = run.result()
+                report, count, cases = processes.apply(compare, (args.program, vocabulary, pre, args.strings, args.seed))
                 print(f"{pre or vocabulary.stem:24} {report}", flush=True)
                 unexplained += count
                 goldens[pre or vocabulary.stem] = cases

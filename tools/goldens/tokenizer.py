@@ -1,15 +1,15 @@
 """Token ids by llama.cpp, for the tests of the tokenizer crate.
 
-    python tools/goldens/tokenizer.py VOCABULARIES
+    python tools/goldens/tokenizer.py VOCABULARIES TRAINED
 
-VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp. Writes
-crates/tokenizer/goldens/<vocabulary>.json for these, and made-<name>.json for tiny vocabularies made
-here (these hold their metadata too). Takes tools/requirements.txt.
+VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp, TRAINED one with those of vocabularies.py.
+Writes crates/tokenizer/goldens/<vocabulary>.json for the former, and made-<name>.json for tiny vocabularies made
+here and in TRAINED (these hold their metadata too). Takes tools/requirements.txt.
 
 A case is [text, [ids...], decoded]: the ids for (add_special, parse_special) = (false, false),
 (true, false), (false, true), (true, true), null where the same as the first; `decoded` is
-llama_detokenize of the third without special tokens for SentencePiece, and the pieces one after the
-other for BPE (llama_detokenize cleans up spaces there, generation does not), null where it is the text.
+llama_detokenize of the third without special tokens for SentencePiece and unigram, and the pieces one after the
+other for BPE and WordPiece (llama_detokenize cleans up spaces there, generation does not), null where it is the text.
 """
 
 import ctypes
@@ -35,9 +35,14 @@ def random_texts(count):
 
 class Vocabulary:
     def __init__(self, path):
-        self.llama = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
-        self.vocab = llama_cpp.llama_model_get_vocab(self.llama._model.model)
-        self.is_bpe = llama_cpp.llama_vocab_type(self.vocab) == llama_cpp.LLAMA_VOCAB_TYPE_BPE
+        self.log = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
+        params = llama_cpp.llama_model_default_params()
+        params.vocab_only = True
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        assert self.model, path
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+        self.cleans_up = llama_cpp.llama_vocab_type(self.vocab) in (llama_cpp.LLAMA_VOCAB_TYPE_BPE, llama_cpp.LLAMA_VOCAB_TYPE_WPM)
 
     def encode(self, text, add_special, parse_special):
         data = text.encode()
@@ -48,7 +53,7 @@ class Vocabulary:
         return list(ids[:n])
 
     def decode(self, ids):
-        if self.is_bpe:
+        if self.cleans_up:
             out = b""
             for i in ids:
                 piece = ctypes.create_string_buffer(4096)
@@ -77,6 +82,7 @@ class Vocabulary:
             "end_of_generation": [i for i in range(n) if llama_cpp.llama_vocab_is_eog(self.vocab, i)],
             "add_bos": bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)),
             "add_eos": bool(llama_cpp.llama_vocab_get_add_eos(self.vocab)),
+            "add_sep": bool(llama_cpp.llama_vocab_get_add_sep(self.vocab)),
             "cases": [self.case(text) for text in texts],
         }
 
@@ -158,8 +164,16 @@ def save_llama_excerpt(path):
     save("llama-excerpt", {**excerpt, "cases": [Vocabulary(path).case(text) for text in texts]})
 
 
+def save_trained(path):
+    fields = gguf.GGUFReader(path).fields.items()
+    metadata = {key: field.contents() for key, field in fields if key.startswith("tokenizer.")}
+    save(f"made-{path.stem}", {"metadata": metadata, **Vocabulary(path).goldens(TEXTS + random_texts(60))})
+
+
 def main():
     folder = Path(sys.argv[1])
+    for path in sorted(Path(sys.argv[2]).glob("tiny-*.gguf")):
+        save_trained(path)
     save_llama_excerpt(folder / "ggml-vocab-llama-spm.gguf")
     for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2", "deepseek-coder"]:
         save(name, Vocabulary(folder / f"ggml-vocab-{name}.gguf").goldens(TEXTS + random_texts(60)))

@@ -1,10 +1,10 @@
 """Trains small vocabularies of the kinds of tokenizers that llama.cpp's test data lack, for
-tools/checks/tokenizers.py.
+tools/checks/tokenizers.py and tokenizer.py.
 
     python vocabularies.py FOLDER
 
 Writes bert.gguf and bert-cased.gguf (WordPiece), t5.gguf, t5-cf.gguf and xlm-r.gguf (unigram), and gemma4.gguf (BPE of
-characters). They are trained on the project's own texts and on generated strings, the same on every run. Takes the
+characters), and tiny ones of each kind for goldens, tiny-*.gguf. They are trained on the project's own texts and on generated strings: the same as long as those are. Takes the
 PyPI packages gguf 0.19.0, tokenizers 0.23.3, sentencepiece 0.2.3 and protobuf.
 """
 
@@ -22,6 +22,15 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 ROOT = Path(__file__).parents[2]
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SIZE = 6000
+TINY, TINY_ALPHABET = 420, 120
+
+
+# Normalisation: of one, of several and of neighbouring characters, to nothing and to spaces.
+RULES = {"\ufb01": "fi", "\u212b": "\xc5", "A\u030a": "\xc5", "e\u0301": "\xe9", "e\u0301\u0302": "\u1ebf", "\xad": "", "\u3000": " ", "\t": " ", "\n": " ", "\u2460": "1", "\u337f": "\u682a\u5f0f\u4f1a\u793e", "\u2026": "..."}
+
+
+def hexadecimal(text: str) -> str:
+    return " ".join(f"{ord(c):X}" for c in text)
 
 
 def corpus() -> list[str]:
@@ -60,14 +69,14 @@ def trained(model, trainer, lines: list[str], normalizer=None, pre_tokenizer=Non
     return tokenizer
 
 
-def wordpiece(path: Path, lines: list[str], lowercase: bool) -> None:
+def wordpiece(path: Path, lines: list[str], lowercase: bool, size: int = SIZE, **options) -> None:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=SIZE, special_tokens=special, show_progress=False)
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False, **options)
     normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer = trained(models.WordPiece(unk_token="[UNK]"), trainer, lines, normalizer, pre_tokenizers.BertPreTokenizer())
     texts = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)[len(special) :]
-    # As llama.cpp's converter writes them.
-    pieces = [(text[2:] if text.startswith("##") else "\u2581" + text, 0, NORMAL) for text in texts]
+    # As llama.cpp's converter writes them; a text that contains its space may occur twice.
+    pieces = [(text, 0, NORMAL) for text in dict.fromkeys(text[2:] if text.startswith("##") else "\u2581" + text for text in texts)]
     if lowercase:
         ids = {"bos_token_id": 2, "seperator_token_id": 3, "unknown_token_id": 1, "padding_token_id": 0, "mask_token_id": 4}
         save(path, "bert", [(text, 0, CONTROL) for text in special] + pieces, **ids)
@@ -78,19 +87,19 @@ def wordpiece(path: Path, lines: list[str], lowercase: bool) -> None:
         save(path, "bert", first + pieces, normalizer__lowercase=False)
 
 
-def unigram(path: Path, lines: list[str], rule: str, settings: dict, **options) -> None:
+def unigram(path: Path, lines: list[str], settings: dict, **options) -> None:
     out = io.BytesIO()
+    options = {"vocab_size": SIZE, "character_coverage": 0.995, **options}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=out, model_type="unigram", vocab_size=SIZE, normalization_rule_name=rule,
-        character_coverage=0.995, num_threads=1, minloglevel=2, hard_vocab_limit=False, **options,
+        sentence_iterator=iter(lines), model_writer=out, model_type="unigram", num_threads=1, minloglevel=2, hard_vocab_limit=False, **options,
     )  # fmt: skip
     model = sentencepiece_model_pb2.ModelProto.FromString(out.getvalue())
     tokens = [(piece.piece, piece.score, piece.type) for piece in model.pieces]
     save(path, "t5", tokens, precompiled_charsmap=model.normalizer_spec.precompiled_charsmap, **settings)
 
 
-def gemma4(path: Path, lines: list[str]) -> None:
-    trainer = trainers.BpeTrainer(vocab_size=SIZE, max_token_length=16, show_progress=False)
+def gemma4(path: Path, lines: list[str], size: int = SIZE, **options) -> None:
+    trainer = trainers.BpeTrainer(vocab_size=size, max_token_length=16, show_progress=False, **options)
     tokenizer = trained(models.BPE(), trainer, [line.replace(" ", "\u2581") for line in lines])
     model = Path(tokenizer.model.save("/tmp", "gemma4")[1]).read_text().splitlines()
     merges = [line for line in model if not line.startswith("#version")]
@@ -111,12 +120,20 @@ def main() -> None:
     wordpiece(folder / "bert.gguf", lines, True)
     wordpiece(folder / "bert-cased.gguf", lines, False)
     t5 = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "user_defined_symbols": [f"<extra_id_{i}>" for i in range(9, -1, -1)]}
-    unigram(folder / "t5.gguf", lines, "nmt_nfkc", {"add_space_prefix": True, "remove_extra_whitespaces": True}, **t5)
-    unigram(folder / "t5-cf.gguf", lines, "nfkc_cf", {"add_space_prefix": True}, **t5)
+    unigram(folder / "t5.gguf", lines, {"add_space_prefix": True, "remove_extra_whitespaces": True}, normalization_rule_name="nmt_nfkc", **t5)
+    unigram(folder / "t5-cf.gguf", lines, {"add_space_prefix": True}, normalization_rule_name="nfkc_cf", **t5)
     xlm_r = {"bos_token_id": 0, "padding_token_id": 1, "eos_token_id": 2, "unknown_token_id": 3, "add_bos_token": True, "add_eos_token": True}
     ids = {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "control_symbols": ["<mask>"]}
-    unigram(folder / "xlm-r.gguf", lines, "nmt_nfkc", {"remove_extra_whitespaces": True, **xlm_r}, **ids)
+    unigram(folder / "xlm-r.gguf", lines, {"remove_extra_whitespaces": True, **xlm_r}, normalization_rule_name="nmt_nfkc", **ids)
     gemma4(folder / "gemma4.gguf", lines)
+
+    wordpiece(folder / "tiny-bert.gguf", lines, True, TINY, limit_alphabet=TINY_ALPHABET)
+    gemma4(folder / "tiny-gemma4.gguf", lines, TINY, limit_alphabet=TINY_ALPHABET)
+    rules = folder / "rules.tsv"
+    rules.write_text("".join(f"{hexadecimal(key)}\t{hexadecimal(value)}\n" for key, value in RULES.items()))
+    tiny = {"vocab_size": TINY, "character_coverage": 0.98, "normalization_rule_tsv": str(rules)}
+    unigram(folder / "tiny-t5.gguf", lines[:21000], {"add_space_prefix": True}, **tiny, **t5)
+    unigram(folder / "tiny-xlm-r.gguf", lines[:21000], {"add_space_prefix": True, "remove_extra_whitespaces": True, **xlm_r}, **tiny, **ids)
 
 
 if __name__ == "__main__":

@@ -139,8 +139,11 @@ impl Tokenizer {
     }
 
     /// Length of the longest token in bytes: text of more than `n` times as many bytes has more than `n` tokens, unless
-    /// a token drops white space beside it, the vocabulary lacks bytes, or the tokenizer normalises.
+    /// a token drops white space beside it, or the vocabulary lacks bytes. `usize::MAX` if the tokenizer normalises.
     pub fn longest_token(&self) -> usize {
+        if self.facts.normalizes {
+            return usize::MAX;
+        }
         self.vocab.longest_text()
     }
 
