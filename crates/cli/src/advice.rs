@@ -63,10 +63,7 @@ fn lacks_pre_tokenizer(cause: &(dyn std::error::Error + 'static)) -> bool {
         Some(Error::Tokenizer { source, .. }) => Some(source),
         _ => None,
     };
-    matches!(
-        of_engine.or(cause.downcast_ref()),
-        Some(MissingPreTokenizer | UnsupportedPreTokenizer { .. })
-    )
+    matches!(of_engine.or(cause.downcast_ref()), Some(MissingPreTokenizer | UnsupportedPreTokenizer { .. }))
 }
 
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {

@@ -28,9 +28,6 @@ pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
 /// `file` with the requested pre-tokenizer.
 fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
     if let Some(name) = &args.pre_tokenizer {
-        if file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model != Some("gpt2")) {
-            output::note(format_args!("warning: --pre-tokenizer changes nothing, the tokenizer has none to choose"));
-        }
         file.override_metadata("tokenizer.ggml.pre", name.as_str());
     }
     file
@@ -47,8 +44,14 @@ pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<Unsupported
     })
 }
 
-/// Notes on stderr that the embedded model is used, and how to use another.
+/// Notes on stderr that the embedded model is used, and how to use another, and that an option changes nothing.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
+    let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
+    if args.pre_tokenizer.is_some() && !is_bpe {
+        output::note(format_args!(
+            "warning: --pre-tokenizer changes nothing: only byte-level BPE has a choice of pre-tokenizers"
+        ));
+    }
     if args.model.is_none() {
         let parameters = output::count(parameters(file));
         output::note(format_args!(

@@ -26,7 +26,12 @@ const DIGITS: [(&str, Digits); 3] = [
     ),
     (
         r"(?=(\d{3})+(?!\d))",
-        Digits { is_digit: |c| c.is_ascii_digit(), start: Start::CutIfGroup, cut_at_end: false, whole_words: false },
+        Digits {
+            is_digit: |c| c.is_ascii_digit(),
+            start: Start::CutIfGroup,
+            cut_at_end: false,
+            whole_words: false,
+        },
     ),
     // llama.cpp's own: text before a number stays with its first group.
     (
@@ -184,7 +189,9 @@ impl Digits {
                 Start::CutIfGroup | Start::Stay => {}
             }
             let groups = digits.char_indices().enumerate().skip(1);
-            groups.filter(|(index, _)| (count - index) % 3 == 0).for_each(|(_, (offset, _))| cut(start + offset));
+            groups
+                .filter(|(index, _)| (count - index) % 3 == 0)
+                .for_each(|(_, (offset, _))| cut(start + offset));
             if self.cut_at_end {
                 cut(at);
             }
@@ -228,8 +235,14 @@ mod tests {
         assert_eq!(words("starcoder", "x12 a"), ["x", "1", "2", " a"]);
         assert_eq!(words(v3, "a日本1234+b !"), ["a", "日本", "123", "4", "+b", " !"]);
         assert_eq!(words("bloom", "a, b(c"), ["a", ",", " b", "(", "c"]);
-        assert_eq!(words("jais-2", &format!("a{}b  ", " ".repeat(8))).iter().map(String::len).collect::<Vec<_>>(), [1, 4, 2, 1, 2, 2]);
-        assert_eq!(words("superbpe", "a b1234 567x12½123"), ["a b", "1", "234", " ", "567", "x", "12½", "123"]);
+        assert_eq!(
+            words("jais-2", &format!("a{}b  ", " ".repeat(8))).iter().map(String::len).collect::<Vec<_>>(),
+            [1, 4, 2, 1, 2, 2]
+        );
+        assert_eq!(
+            words("superbpe", "a b1234 567x12½123"),
+            ["a b", "1", "234", " ", "567", "x", "12½", "123"]
+        );
         assert_eq!(words("tiny_aya", "a1234 1234x12"), ["a", "1", "234", " ", "123", "4", "x", "12"]);
         assert_eq!(words("afmoe", "ab1234 (12"), ["ab", "1", "234", " (", "12"]);
         assert_eq!(words("gemma4", "a b\n\nc"), ["a b", "\n\n", "c"]);

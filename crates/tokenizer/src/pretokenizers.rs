@@ -277,9 +277,7 @@ pub(crate) const TABLE: &[Row] = &[
     },
     Row {
         names: &["ufakzeka"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
+        patterns: &[r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
         ..PLAIN
     },
     Row { names: &["laguna"], patterns: &[LINES, QWEN_2], ..PLAIN },

@@ -121,9 +121,8 @@ impl SpecialIds {
     /// Removes texts that do not end generation beside certain others: `<|end|>` ends a message where another token ends
     /// the turn, and `</s>` is text where it is markup.
     fn leave_out(&mut self, vocab: &mut Vocab) {
-        let id_of = |text: &str| {
-            self.end_of_generation.iter().copied().find(|&id| vocab.text(id) == Some(text))
-        };
+        let id_of =
+            |text: &str| self.end_of_generation.iter().copied().find(|&id| vocab.text(id) == Some(text));
         let has = |text: &str| id_of(text).is_some();
         let calls = has("<|call|>") || has("<|calls|>");
         let end = id_of("<|end|>").filter(|_| calls && (has("<|return|>") || has("<|flush|>")));

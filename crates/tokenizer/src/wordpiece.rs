@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn marks_are_dropped_from_letters() {
-        for (c, expected) in [('é', 'e'), ('ǖ', 'u'), ('각', 'ᄀ'), ('a', 'a'), ('ﬁ', 'ﬁ'), ('Å', 'A')] {
+        for (c, expected) in [('é', 'e'), ('ǖ', 'u'), ('각', 'ᄀ'), ('a', 'a'), ('ﬁ', 'ﬁ'), ('Å', 'A')]
+        {
             assert_eq!(without_marks(c), expected);
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Encode, Error, Tokenizer};
 
-use crate::made::{CONTROL, NORMAL, USER_DEFINED, bpe, spm};
+use crate::made::{CONTROL, NORMAL, USER_DEFINED, bpe, pieces, spm};
 
 const PARSE: Encode = Encode { add_special: false, parse_special: true };
 
@@ -94,5 +94,22 @@ fn a_message_holds_no_more_of_the_file_than_a_line_can() {
         let error = load(&metadata).expect_err("it is wrong").to_string();
         assert!(error.contains(key) && error.contains("[31mBBB"), "{error}");
         assert!(error.len() < most && !error.contains(char::is_control), "{} bytes", error.len());
+    }
+}
+
+/// Text that keeps every token possible until its last byte.
+#[test]
+fn long_tokens_take_no_time_to_speak_of() {
+    let texts: Vec<String> = (1..=1024).map(|length| "x".repeat(length)).collect();
+    let tokens: Vec<_> = texts.iter().map(|text| (text.as_str(), -1.0, NORMAL)).collect();
+    for model in ["bert", "t5"] {
+        let tokenizer = load(&pieces(model, &tokens)).expect("a good tokenizer");
+        let started = Instant::now();
+        tokenizer.encode(&format!("{}y", "x".repeat(1000)).repeat(50), PARSE);
+        tokenizer.encode(&"y".repeat(1 << 20), PARSE);
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        let long = "x".repeat(1025);
+        let error = load(&pieces(model, &[(&long, 0.0, NORMAL)])).expect_err("too long").to_string();
+        assert!(error.contains("token 3") && error.contains("1025 bytes"), "{error}");
     }
 }

@@ -26,7 +26,9 @@ fn metadata(json: &Json) -> Metadata {
                 Json::String(_) => {
                     Array::String(values.iter().map(|v| v.as_str().expect("string").into()).collect())
                 }
-                _ if key.ends_with("charsmap") => Array::U8(ids(&values.clone().into()).iter().map(|&v| v as u8).collect()),
+                _ if key.ends_with("charsmap") => {
+                    Array::U8(ids(&values.clone().into()).iter().map(|&v| v as u8).collect())
+                }
                 Json::Number(v) if v.is_f64() => {
                     Array::F32(values.iter().map(|v| v.as_f64().expect("number") as f32).collect())
                 }
