@@ -66,7 +66,7 @@ impl WordPiece {
 
     /// Encodes `word`, a [`SPACE`] and characters, and removes the characters.
     fn end_word(&self, word: &mut String, ids: &mut Vec<u32>) {
-        let mut rest = &word.as_bytes()[..];
+        let mut rest = word.as_bytes();
         if rest.len() > SPACE.len_utf8() {
             let before = ids.len();
             while !rest.is_empty() {
