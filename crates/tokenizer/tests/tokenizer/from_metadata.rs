@@ -245,3 +245,13 @@ fn gemma4_merges_characters_and_keeps_newlines_together() {
     assert_eq!(tokenizer.decode(&[256, 0xc3, 0xa9, 258]), " éé\n\n");
     assert_eq!(tokenizer.facts().pre_tokenizer.as_deref(), Some("gemma4"));
 }
+
+/// By hand: `ab` and `cd` cost 12, the unknown `a` costs 6 + 10, and `bcd` 1.
+#[test]
+fn an_unknown_character_costs_more_than_the_worst_token() {
+    let tokens = [("ab", -6.0, NORMAL), ("cd", -6.0, NORMAL), ("bcd", -1.0, NORMAL)];
+    let tokenizer = load(&pieces("t5", &tokens));
+    assert_eq!(tokenizer.encode("abcd", PLAIN), [3, 4]);
+    assert_eq!(tokenizer.encode("xbcd", PLAIN), [2, 5]);
+    assert_eq!(tokenizer.encode("xyzbcdxy", PLAIN), [2, 5, 2]);
+}
