@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use crate::Error;
 use crate::alphabet::Alphabet;
 use crate::merge::{MAX_WORD, Merger, Symbol};
-use crate::pretokenize::{Matching, PreTokenizer};
+use crate::pretokenize::PreTokenizer;
 use crate::pretokenizers::Row;
 use crate::vocab::{MAX_STRINGS, Pieces, SPACE, Vocab, byte_tokens, strings};
 
@@ -87,13 +87,7 @@ impl BytePair {
         Ok(BytePair { pre_tokenizer, symbols: table.symbols, bytes: Box::new(bytes), merges, n_tokens })
     }
 
-    pub(crate) fn encode(
-        &self,
-        text: &str,
-        matching: &mut Matching,
-        merger: &mut Merger,
-        ids: &mut Vec<u32>,
-    ) {
+    pub(crate) fn encode(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         let mut encode = |mut word: &str| {
             while !word.is_empty() {
                 let (part, rest) = word.split_at(word.floor_char_boundary(MAX_WORD));
@@ -102,7 +96,7 @@ impl BytePair {
             }
         };
         let spelled = if self.row().characters { spelled(text) } else { Cow::Borrowed(text) };
-        self.pre_tokenizer.words(&spelled, matching, &mut encode);
+        self.pre_tokenizer.words(&spelled, &mut encode);
     }
 
     pub(crate) fn row(&self) -> &'static Row {

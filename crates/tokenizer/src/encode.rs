@@ -4,7 +4,6 @@ use crate::Tokenizer;
 use crate::finder::TokenFinder;
 use crate::merge::Merger;
 use crate::model::Model;
-use crate::pretokenize::Matching;
 
 /// How to encode a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,8 +73,6 @@ impl Tokenizer {
 
 struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
-    /// For BPE.
-    matching: Option<Matching>,
     merger: Merger,
     ids: Vec<u32>,
     /// Nothing precedes, or a token does: SentencePiece inserts a space before text here.
@@ -89,14 +86,7 @@ const WHITE_SPACE: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
 
 impl Encoder<'_> {
     fn new(tokenizer: &Tokenizer) -> Encoder<'_> {
-        Encoder {
-            tokenizer,
-            matching: None,
-            merger: Merger::default(),
-            ids: Vec::new(),
-            after_token: true,
-            strip: false,
-        }
+        Encoder { tokenizer, merger: Merger::default(), ids: Vec::new(), after_token: true, strip: false }
     }
 
     fn token(&mut self, id: u32) {
@@ -138,10 +128,7 @@ impl Encoder<'_> {
             }
             Model::WordPiece(model) => model.encode(text, ids),
             Model::Unigram(model) => model.encode(text, ids),
-            Model::BytePair(model) => {
-                let matching = self.matching.get_or_insert_with(|| model.pre_tokenizer.matching());
-                model.encode(text, matching, merger, ids);
-            }
+            Model::BytePair(model) => model.encode(text, merger, ids),
         }
         self.after_token = false;
         self.strip = false;

@@ -4,7 +4,7 @@
 //! consist of whole characters.
 
 use regex_automata::Input;
-use regex_automata::meta::{BuildError, Cache, Regex};
+use regex_automata::meta::{BuildError, Regex};
 
 use crate::pretokenizers::{Row, TABLE};
 
@@ -58,9 +58,6 @@ enum Spaces {
     Powers,
 }
 
-/// Scratch memory of the automata, reused between texts.
-pub(crate) struct Matching(Vec<Option<Cache>>);
-
 impl PreTokenizer {
     /// The pre-tokenizer named in `tokenizer.ggml.pre`; `None` if it is not in the table.
     pub(crate) fn from_name(name: &str) -> Option<Result<PreTokenizer, Box<BuildError>>> {
@@ -69,17 +66,9 @@ impl PreTokenizer {
         Some(splitters.map(|splitters| PreTokenizer { row, splitters }))
     }
 
-    pub(crate) fn matching(&self) -> Matching {
-        let cache = |splitter: &Splitter| match splitter {
-            Splitter::Regex(regex, _) => Some(regex.create_cache()),
-            Splitter::Digits(_) => None,
-        };
-        Matching(self.splitters.iter().map(cache).collect())
-    }
-
     /// Calls `each` with the words of `text` in order; their concatenation is `text`.
-    pub(crate) fn words(&self, text: &str, matching: &mut Matching, each: &mut impl FnMut(&str)) {
-        split(&self.splitters, &mut matching.0, text, each);
+    pub(crate) fn words(&self, text: &str, each: &mut impl FnMut(&str)) {
+        split(&self.splitters, text, each);
     }
 }
 
@@ -105,27 +94,24 @@ impl Splitter {
 }
 
 /// Splits `text` by the first splitter, the results by the next, and so on.
-fn split(splitters: &[Splitter], caches: &mut [Option<Cache>], text: &str, each: &mut impl FnMut(&str)) {
-    let (Some((splitter, splitters)), Some((cache, caches))) =
-        (splitters.split_first(), caches.split_first_mut())
-    else {
+fn split(splitters: &[Splitter], text: &str, each: &mut impl FnMut(&str)) {
+    let Some((splitter, splitters)) = splitters.split_first() else {
         if !text.is_empty() {
             each(text);
         }
         return;
     };
-    let mut part = |part: &str| split(splitters, caches, part, each);
-    match (splitter, cache) {
-        (Splitter::Regex(regex, spaces), Some(cache)) => regex_parts(regex, *spaces, cache, text, &mut part),
-        (Splitter::Digits(digits), _) => digits.parts(text, &mut part),
-        (Splitter::Regex(..), None) => part(text),
+    let mut part = |part: &str| split(splitters, part, each);
+    match splitter {
+        Splitter::Regex(regex, spaces) => regex_parts(regex, *spaces, text, &mut part),
+        Splitter::Digits(digits) => digits.parts(text, &mut part),
     }
 }
 
 /// Calls `part` with the matches of `regex` and the text between them.
-fn regex_parts(regex: &Regex, spaces: Spaces, cache: &mut Cache, text: &str, part: &mut impl FnMut(&str)) {
+fn regex_parts(regex: &Regex, spaces: Spaces, text: &str, part: &mut impl FnMut(&str)) {
     let mut rest = 0;
-    while let Some(found) = regex.search_with(cache, &Input::new(text).range(rest..)) {
+    while let Some(found) = regex.search(&Input::new(text).range(rest..)) {
         let (start, mut end) = (found.start(), found.end());
         part(&text[rest..start]);
         rest = start;
@@ -207,7 +193,7 @@ mod tests {
     fn words(name: &str, text: &str) -> Vec<String> {
         let pre = PreTokenizer::from_name(name).expect("in the table").expect("good patterns");
         let mut words = Vec::new();
-        pre.words(text, &mut pre.matching(), &mut |word: &str| words.push(word.to_owned()));
+        pre.words(text, &mut |word: &str| words.push(word.to_owned()));
         words
     }
 
