@@ -221,8 +221,8 @@ mod tests {
         let mut long = vec![0; 256 * 302];
         long[0] = 256 << 10;
         for node in 1..301 {
-            let index = 256 * node ^ c;
-            long[index as usize] = (index ^ 256 * (node + 1)) << 10 | c;
+            let index = (256 * node) ^ c;
+            long[index as usize] = (index ^ (256 * (node + 1))) << 10 | c;
         }
         refused(charsmap(&long, b"\0"), "more than 256 bytes");
     }
