@@ -3,7 +3,8 @@
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Encode, Tokenizer};
 
-const PRE_TOKENIZERS: [&str; 5] = ["gpt-2", "llama-bpe", "qwen2", "deepseek-coder", "none such"];
+const PRE_TOKENIZERS: [&str; 9] =
+    ["gpt-2", "llama-bpe", "qwen2", "deepseek-coder", "none such", "afmoe", "superbpe", "jais-2", "tiny_aya"];
 
 /// A vocabulary and a text: four bytes that choose, then strings separated by zeros. The first is the text, the
 /// others are tokens or, with a space in them, merges.
@@ -32,7 +33,17 @@ pub(crate) fn tokenize(data: &[u8]) {
     let score_of = |index: usize| (index as f32 * f32::from(scores)).sin();
 
     let mut metadata = Metadata::default();
-    let model = if kind & 1 == 0 { "llama" } else { "gpt2" };
+    let model = match kind >> 2 & 3 {
+        0 if kind & 1 == 0 => "llama",
+        0 => "gpt2",
+        1 => "bert",
+        2 => "t5",
+        _ => "gemma4",
+    };
+    if model == "t5" {
+        let charsmap = text.as_bytes().iter().rev().copied().collect();
+        metadata.insert("tokenizer.ggml.precompiled_charsmap", Value::Array(Array::U8(charsmap)));
+    }
     let pre = PRE_TOKENIZERS[usize::from(pre) % PRE_TOKENIZERS.len()];
     metadata.insert("tokenizer.ggml.model", Value::String(model.into()));
     metadata.insert("tokenizer.ggml.pre", Value::String(pre.into()));
@@ -54,7 +65,7 @@ pub(crate) fn tokenize(data: &[u8]) {
         assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
         let decoded = tokenizer.decode(&ids);
         // With a token for each byte nothing is lost.
-        if plain && kind & 1 == 1 && kind & 2 == 0 && !add_special {
+        if plain && model == "gpt2" && kind & 2 == 0 && !add_special {
             assert_eq!(decoded, text, "{ids:?}");
         }
     }

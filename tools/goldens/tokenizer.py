@@ -1,15 +1,15 @@
 """Token ids by llama.cpp, for the tests of the tokenizer crate.
 
-    python tools/goldens/tokenizer.py VOCABULARIES
+    python tools/goldens/tokenizer.py VOCABULARIES TRAINED
 
-VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp. Writes
-crates/tokenizer/goldens/<vocabulary>.json for these, and made-<name>.json for tiny vocabularies made
-here (these hold their metadata too). Takes tools/requirements.txt.
+VOCABULARIES is a folder with the ggml-vocab-*.gguf files of llama.cpp, TRAINED one with those of vocabularies.py.
+Writes crates/tokenizer/goldens/<vocabulary>.json for the former, and made-<name>.json for tiny vocabularies made
+here and in TRAINED (these hold their metadata too). Takes tools/requirements.txt.
 
 A case is [text, [ids...], decoded]: the ids for (add_special, parse_special) = (false, false),
 (true, false), (false, true), (true, true), null where the same as the first; `decoded` is
-llama_detokenize of the third without special tokens for SentencePiece, and the pieces one after the
-other for BPE (llama_detokenize cleans up spaces there, generation does not), null where it is the text.
+llama_detokenize of the third without special tokens for SentencePiece and unigram, and the pieces one after the
+other for BPE and WordPiece (llama_detokenize cleans up spaces there, generation does not), null where it is the text.
 """
 
 import ctypes
@@ -21,44 +21,9 @@ from pathlib import Path
 
 import gguf
 import llama_cpp
+from texts import TEXTS
 
 OUT = Path(__file__).parents[2] / "crates/tokenizer/goldens"
-
-TEXTS = [
-    "", " ", "  ", "   ", "a", " a", "  a", "a ", "a  ", "1", " 1", "12", "1234567", " 1234567 89", "3.14159",
-    "1,000,000.00", "0x1F", "٣٤٥", "Ⅷ½", "１２３４", "²³", "①②③④",
-    "\n", "\n\n", "\n\n\n\n\n", "\r", "\r\n", "\r\n\r\n", "\t", "\t\t", " \t ", "\t \t", " \n", "\n ", " \n \n ",
-    "a\nb", "a\n\nb", "a\r\nb", "a \n b", "a  \n\n  b", "a\t\tb", "\ta", "\n\ta", "   \n   \n   x", "x   \n",
-    "\x00", "a\x00b", "\x01\x02", "\x07", "\x0b\x0c", "\x1b[0m", "\x7f", "\x85", "a\x85b", "\xa0", "a\xa0b", "\xad",
-    "\u1680", "\u2000\u2001\u2002", "\u2028x\u2029", "\u202f", "\u205f", "\u3000", "a\u3000b", "\u200b", "a\u200bb",
-    "\ufeff", "\ufeffHello", "\ufffd", "\ufffe", "\ufdd0", "\U0010ffff", "\ue000", "▁", "▁▁a", " ▁ ", "a▁b", "a ▁b",
-    "it's", "It'S", "IT'S", "I'm I'M", "we've WE'VE we'Ve", "they'll THEY'LL", "you're YOU'RE", "he'd HE'D", "don't DON'T",
-    "'s", "'S", "'re", "'RE x", "''s", "'ſ", "'ll've", "y'all'd've", "o'clock", "'tis", "' s", "'", "''", "'''", "’s it’s",
-    "Hello", " Hello", "Hello world", "Hello, world!", "HELLO WORLD", "hElLo WoRlD", "Hello  world", "Hello   world",
-    "The quick brown fox jumps over the lazy dog.", "supercalifragilisticexpialidocious", "antidisestablishmentarianism",
-    "camelCaseIdentifier", "snake_case_identifier", "kebab-case", "__init__", "CONSTANT_VALUE", "x1y2z3", "v1.2.3-rc.4+build",
-    "!", "!!", "!!!!!!!!", "?!?!", "...", "......", "…", "--", "---", "----------", "==========", "***bold***", "# Heading",
-    " !", " !!", "a !", "a!", "(a)", " (a) ", "[x]{y}", "<a>", "</a>", "<<<>>>", "$100", "€5", "£", "¥1000", "50%", "@user", "#tag",
-    "a+b=c", "i++;", "x<=y&&z!=w", "foo(bar, baz);", "https://example.com/path?query=1&b=2#frag", "user@example.org",
-    "C:\\Windows\\System32", "/usr/local/bin", "{\"key\": [1, 2.5, null, true]}", "def f(x):\n    return x + 1\n",
-    "int main() {\n\tprintf(\"hi\\n\");\n\treturn 0;\n}\n", "<div class=\"x\">\n  <p>text</p>\n</div>", "SELECT * FROM t WHERE a = 'b';",
-    "Äpfel", "naïve café", "cafe\u0301", "e\u0301\u0302\u0303", "\u0301", "a\u0301\u0301\u0301\u0301", "Å Å Å", "ﬁ ﬂ ﬃ", "ß ẞ", "İı", "Ǆ ǅ ǆ",
-    "Ελληνικά", "Русский текст", "нещо на Български", "Українська", "עברית", "שָׁלוֹם", "العربية", "اَلْعَرَبِيَّةُ", "فارسی", "اردو",
-    "\u202eright to left\u202c", "\u2067rtl\u2069", "हिन्दी", "नमस्ते", "বাংলা", "தமிழ்", "తెలుగు", "ไทย", "ភាសាខ្មែរ", "ລາວ", "မြန်မာ", "བོད་ཡིག", "ქართული", "Հայերեն", "አማርኛ",
-    "日本語", "日本語 テスト", "ひらがな カタカナ", "ﾊﾝｶｸ", "中文", "中文，标点。", "繁體中文", "한국어", "한국어 테스트", "ㅋㅋㅋ", "\u1112\u1161\u11ab", "𠮷野家", "𝕳𝖊𝖑𝖑𝖔", "𝟘𝟙𝟚", "𓀀𓂀",
-    "Tiếng Việt", "Cửa Việt", "Türkçe İstanbul", "Íslenska þorn", "Čeština", "Magyarország", "Polska żółć",
-    "😀", "😀😀", " 😀", "a😀b", "👍🏽", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪🇫🇷", "❤️", "☎", "⚡️", "1️⃣", "🧑🏿‍🚀", "😶‍🌫️", "✅", "🦙", "🦙🦙🦙", "©®™", "→⇒∀∃∈", "∑∫√∞", "½¼", "♠♥", "░▒▓", "┌─┐",
-    "Ã©", "â€™", "\u00c0\u00c1\u00f5\u00ff", "ÿÿÿÿ", "Â\xa0", "\x80\x81\xbf", "ð\x9f", "\u00e2\u0096\u0081",
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "ababababababababababab", "        x        ", "a" + " " * 40 + "b", "\n" * 40, "\t" * 20, "=" * 100, "é" * 30, "日" * 20, "0" * 30,
-    " leading", "trailing ", " both ", "two  spaces", "three   spaces", "tab\tseparated\tvalues", "mixed \t\n whitespace \r\n here", "end.\n", "end. \n", "end\n\n",
-    "<s>", "</s>", "<unk>", "<pad>", "<s>a", "a</s>", "a </s> b", "<s> a", "<s>  a", "<s></s>", "<s><s>a</s></s>", "<S>", "< s >", "<s", "s>", "</", "<|", "|>",
-    "<0x0A>", "<0x41>", "<0xFF>", "<0x0a>", "\\n", "<|endoftext|>", "a<|endoftext|>b", "a <|endoftext|> b", "<|endoftext|><|endoftext|>", "<|endoftext", "endoftext|>",
-    "<|im_start|>user\nhi<|im_end|>\n", "<|im_start|>", "<|im_end|>", " <|im_end|> ", "<|im_<|im_end|>end|>", "<|im_end|>\n<|im_start|>assistant\n",
-    "<|begin_of_text|>", "<|eot_id|>", "<|start_header_id|>user<|end_header_id|>\n\nhi<|eot_id|>", "<|end_of_text|>", "<|reserved_special_token_10|>", "<|reserved_special_token_1|>0", "<|python_tag|>",
-    "<|user|>\nhi<|end|>\n<|assistant|>\n", "<|user|>   \n  hi", "<|assistant|> x", "<|system|>\n\nx", "<|end|>\n", "<|end|> ", "<|placeholder1|> a", "<s>\n a", "<|endoftext|>\n a", "</s>\n a", "<unk>\n a",
-    "<|user|>\n1</s>\n<|assistant|>\n", "<|user|>\n1<|assistant|>", "<start_of_turn>user\nhi<end_of_turn>\n", "[INST] hi [/INST]", "<<SYS>>\nx\n<</SYS>>", "<think>\n\n</think>\n", "<tool_call>",
-]
-
 
 def random_texts(count):
     """Texts of random characters from classes that split differently, always the same ones."""
@@ -70,9 +35,14 @@ def random_texts(count):
 
 class Vocabulary:
     def __init__(self, path):
-        self.llama = llama_cpp.Llama(str(path), vocab_only=True, verbose=False)
-        self.vocab = llama_cpp.llama_model_get_vocab(self.llama._model.model)
-        self.is_bpe = llama_cpp.llama_vocab_type(self.vocab) == llama_cpp.LLAMA_VOCAB_TYPE_BPE
+        self.log = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
+        params = llama_cpp.llama_model_default_params()
+        params.vocab_only = True
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        assert self.model, path
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+        self.cleans_up = llama_cpp.llama_vocab_type(self.vocab) in (llama_cpp.LLAMA_VOCAB_TYPE_BPE, llama_cpp.LLAMA_VOCAB_TYPE_WPM)
 
     def encode(self, text, add_special, parse_special):
         data = text.encode()
@@ -83,7 +53,7 @@ class Vocabulary:
         return list(ids[:n])
 
     def decode(self, ids):
-        if self.is_bpe:
+        if self.cleans_up:
             out = b""
             for i in ids:
                 piece = ctypes.create_string_buffer(4096)
@@ -112,6 +82,7 @@ class Vocabulary:
             "end_of_generation": [i for i in range(n) if llama_cpp.llama_vocab_is_eog(self.vocab, i)],
             "add_bos": bool(llama_cpp.llama_vocab_get_add_bos(self.vocab)),
             "add_eos": bool(llama_cpp.llama_vocab_get_add_eos(self.vocab)),
+            "add_sep": bool(llama_cpp.llama_vocab_get_add_sep(self.vocab)),
             "cases": [self.case(text) for text in texts],
         }
 
@@ -193,8 +164,16 @@ def save_llama_excerpt(path):
     save("llama-excerpt", {**excerpt, "cases": [Vocabulary(path).case(text) for text in texts]})
 
 
+def save_trained(path):
+    fields = gguf.GGUFReader(path).fields.items()
+    metadata = {key: field.contents() for key, field in fields if key.startswith("tokenizer.")}
+    save(f"made-{path.stem}", {"metadata": metadata, **Vocabulary(path).goldens(TEXTS + random_texts(60))})
+
+
 def main():
     folder = Path(sys.argv[1])
+    for path in sorted(Path(sys.argv[2]).glob("tiny-*.gguf")):
+        save_trained(path)
     save_llama_excerpt(folder / "ggml-vocab-llama-spm.gguf")
     for name in ["llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2", "deepseek-coder"]:
         save(name, Vocabulary(folder / f"ggml-vocab-{name}.gguf").goldens(TEXTS + random_texts(60)))

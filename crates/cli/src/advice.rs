@@ -17,6 +17,9 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     if let Some(eval::Error::NotFinite { .. }) = error.downcast_ref() {
         return Some("`rustorch verify` checks weights and kernels".to_owned());
     }
+    if error.chain().any(lacks_pre_tokenizer) {
+        return Some("--pre-tokenizer NAME uses one that is supported".to_owned());
+    }
     let advice = match error.chain().find_map(|cause| cause.downcast_ref())? {
         Error::Prompt(Refusal::TooLong { .. }) | Error::TextTooLong { .. } => "-c N enlarges the context",
         Error::ConversationFull { .. } => {
@@ -52,6 +55,15 @@ fn insufficient_memory<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Opti
         Some(PlacementError::InsufficientMemory(insufficient_memory)) => Some(insufficient_memory),
         _ => cause.downcast_ref(),
     }
+}
+
+fn lacks_pre_tokenizer(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use tokenizer::Error::{MissingPreTokenizer, UnsupportedPreTokenizer};
+    let of_engine = match cause.downcast_ref() {
+        Some(Error::Tokenizer { source, .. }) => Some(source),
+        _ => None,
+    };
+    matches!(of_engine.or(cause.downcast_ref()), Some(MissingPreTokenizer | UnsupportedPreTokenizer { .. }))
 }
 
 fn of_fault(fault: &backend::Error) -> Option<&'static str> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use backend_cpu::Isa;
 use clap::ValueEnum;
-use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser, PossibleValuesParser};
 use engine::template::{builtin, builtin_names};
 use engine::{KvFormat, Model};
 use gguf::Gguf;
@@ -26,6 +26,10 @@ pub(crate) struct ModelArgs {
     /// GGUF file, or its name in ~/.rustorch/models [default: the embedded demo model]
     #[arg(short, long, value_name = "FILE", env)]
     pub(crate) model: Option<PathBuf>,
+    /// Pre-tokenizer of a BPE tokenizer to use instead of the file's, such as qwen2 or llama-bpe
+    #[arg(long, value_name = "NAME", env, hide_possible_values = true, hide_short_help = true)]
+    #[arg(value_parser = PossibleValuesParser::new(tokenizer::pre_tokenizers()))]
+    pub(crate) pre_tokenizer: Option<String>,
 }
 
 #[derive(Clone, Debug, clap::Args)]

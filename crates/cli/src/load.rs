@@ -18,22 +18,40 @@ use crate::{folders, output};
 
 /// Opens the model file, by default the embedded one.
 pub(crate) fn file(args: &ModelArgs) -> anyhow::Result<Gguf> {
-    Ok(match &args.model {
+    let file = match &args.model {
         Some(named) => Gguf::open(find(named)?)?,
         None => Gguf::from_named_bytes("embedded model", Bytes::from_static(demo_model::EMBEDDED))?,
-    })
+    };
+    Ok(with_pre_tokenizer(file, args))
+}
+
+/// `file` with the requested pre-tokenizer.
+fn with_pre_tokenizer(mut file: Gguf, args: &ModelArgs) -> Gguf {
+    if let Some(name) = &args.pre_tokenizer {
+        file.override_metadata("tokenizer.ggml.pre", name.as_str());
+    }
+    file
 }
 
 /// As [`file`], with tensors in unknown formats set aside.
 pub(crate) fn inspect(args: &ModelArgs) -> anyhow::Result<(Gguf, Vec<UnsupportedTensor>)> {
     Ok(match &args.model {
-        Some(named) => Gguf::inspect(find(named)?)?,
+        Some(named) => {
+            let (file, unsupported) = Gguf::inspect(find(named)?)?;
+            (with_pre_tokenizer(file, args), unsupported)
+        }
         None => (file(args)?, Vec::new()),
     })
 }
 
-/// Notes on stderr that the embedded model is used, and how to use another.
+/// Notes on stderr that the embedded model is used, and how to use another, and that an option changes nothing.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
+    let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
+    if args.pre_tokenizer.is_some() && !is_bpe {
+        output::note(format_args!(
+            "warning: --pre-tokenizer changes nothing: only byte-level BPE has a choice of pre-tokenizers"
+        ));
+    }
     if args.model.is_none() {
         let parameters = output::count(parameters(file));
         output::note(format_args!(

@@ -11,6 +11,7 @@ use crate::parse::Info;
 use crate::part::{Loaded, Part};
 use crate::split;
 use crate::tensor::{Tensor, UnsupportedTensor};
+use crate::value::Value;
 
 /// A model's metadata and tensors. Files stay mapped as long as this value or the data of any tensor lives.
 #[derive(Debug)]
@@ -133,6 +134,11 @@ impl Gguf {
     /// not the model.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Replaces a value of [`metadata`](Self::metadata); the file stays as it is.
+    pub fn override_metadata(&mut self, key: &str, value: impl Into<Value>) {
+        self.metadata.insert(key, value);
     }
 
     /// Every tensor in file order.

@@ -4,12 +4,11 @@ use crate::Tokenizer;
 use crate::finder::TokenFinder;
 use crate::merge::Merger;
 use crate::model::Model;
-use crate::pretokenize::Matching;
 
 /// How to encode a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Encode {
-    /// Add BOS and EOS tokens if the file asks for them.
+    /// Add BOS and EOS tokens if the file asks for them; WordPiece always has CLS and SEP in their place.
     pub add_special: bool,
     /// Encode the texts of special tokens as these tokens. Never set this for user input.
     pub parse_special: bool,
@@ -74,8 +73,6 @@ impl Tokenizer {
 
 struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
-    /// For byte-level BPE.
-    matching: Option<Matching>,
     merger: Merger,
     ids: Vec<u32>,
     /// Nothing precedes, or a token does: SentencePiece inserts a space before text here.
@@ -84,22 +81,18 @@ struct Encoder<'a> {
     strip: bool,
 }
 
+/// That of C's `isspace`.
+const WHITE_SPACE: [char; 6] = [' ', '\t', '\n', '\u{b}', '\u{c}', '\r'];
+
 impl Encoder<'_> {
     fn new(tokenizer: &Tokenizer) -> Encoder<'_> {
-        Encoder {
-            tokenizer,
-            matching: None,
-            merger: Merger::default(),
-            ids: Vec::new(),
-            after_token: true,
-            strip: false,
-        }
+        Encoder { tokenizer, merger: Merger::default(), ids: Vec::new(), after_token: true, strip: false }
     }
 
     fn token(&mut self, id: u32) {
         self.ids.push(id);
         self.after_token = true;
-        self.strip = self.tokenizer.strips_after.contains(&id);
+        self.strip = self.tokenizer.strips.after.contains(&id);
     }
 
     /// Encodes `text` with the tokens that `finder` finds in it.
@@ -107,12 +100,15 @@ impl Encoder<'_> {
         let mut start = 0;
         loop {
             if self.strip {
-                // The white space of C's `isspace`.
-                let rest = text[start..].trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r']);
+                let rest = text[start..].trim_start_matches(WHITE_SPACE);
                 start = text.len() - rest.len();
             }
             let found = finder.find(text, start);
-            self.plain_text(&text[start..found.map_or(text.len(), |(_, place)| place.0)]);
+            let mut before = &text[start..found.map_or(text.len(), |(_, place)| place.0)];
+            if found.is_some_and(|(id, _)| self.tokenizer.strips.before.contains(&id)) {
+                before = before.trim_end_matches(WHITE_SPACE);
+            }
+            self.plain_text(before);
             let Some((id, (_, end))) = found else { return };
             self.token(id);
             start = end;
@@ -130,10 +126,9 @@ impl Encoder<'_> {
                 let space_before = self.after_token && self.tokenizer.inserts_space();
                 model.encode(text, space_before, merger, ids);
             }
-            Model::BytePair(model) => {
-                let matching = self.matching.get_or_insert_with(|| model.pre_tokenizer.matching());
-                model.encode(text, matching, merger, ids);
-            }
+            Model::WordPiece(model) => model.encode(text, ids),
+            Model::Unigram(model) => model.encode(text, ids),
+            Model::BytePair(model) => model.encode(text, merger, ids),
         }
         self.after_token = false;
         self.strip = false;

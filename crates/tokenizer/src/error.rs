@@ -2,7 +2,7 @@
 
 use gguf::quoted;
 
-use crate::pretokenize::PreTokenizer;
+use crate::pretokenize::pre_tokenizers;
 
 /// Why a file's tokenizer cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -18,24 +18,24 @@ pub enum Error {
     #[error("metadata key `{key}` has {found} {unit}, at most {most} are supported; the file is damaged")]
     TooLarge { key: &'static str, found: usize, unit: &'static str, most: usize },
     #[error(
-        "special or user-defined token {id} (metadata key `tokenizer.ggml.tokens`) has {length} bytes, at most {most} \
-         are supported; the file is damaged"
+        "token {id} (metadata key `tokenizer.ggml.tokens`) has {length} bytes, at most {most} are supported; \
+         the file is damaged"
     )]
     LongToken { id: u32, length: usize, most: usize },
     #[error("metadata key `{key}` has {found} values for {expected} tokens, expected one each")]
     Length { key: &'static str, found: usize, expected: usize },
-    #[error("metadata key `tokenizer.ggml.scores`: the score of token {index} is not a number")]
+    #[error("metadata key `tokenizer.ggml.scores`: the score of token {index} is not a finite number")]
     BadScore { index: usize },
     #[error(
         "tokenizer model {} (metadata key `tokenizer.ggml.model`) is not supported, expected `llama` \
-         (SentencePiece) or `gpt2` (BPE)",
+         (SentencePiece), `gpt2` or `gemma4` (BPE), `bert` (WordPiece) or `t5` (unigram)",
         quoted(found)
     )]
     UnsupportedModel { found: String },
     #[error(
         "metadata key `tokenizer.ggml.pre` is {}; supported values: {}",
         quoted(found),
-        PreTokenizer::known().collect::<Vec<_>>().join(", ")
+        pre_tokenizers().join(", ")
     )]
     UnsupportedPreTokenizer { found: String },
     #[error("cannot build the pre-tokenizer: {0}")]
@@ -50,6 +50,8 @@ pub enum Error {
         quoted(found)
     )]
     BadMerge { index: usize, found: String },
+    #[error("metadata key `{key}` has {found}")]
+    BadCharsmap { key: &'static str, found: String },
     #[error("cannot build the search for special tokens: {0}")]
     SpecialTokens(#[from] aho_corasick::BuildError),
 }

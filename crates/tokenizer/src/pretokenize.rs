@@ -1,313 +1,189 @@
-//! Pre-tokenizers: how byte-level BPE splits text into words before merging.
+//! Pre-tokenizers: how BPE splits text into words before merging.
 //!
-//! The regular expressions are those of llama.cpp's `llama-vocab.cpp`. They run in linear time on an automaton. Words
+//! The regular expressions run in linear time on an automaton. Look-ahead, which automata cannot do, is done here. Words
 //! consist of whole characters.
 
 use regex_automata::Input;
-use regex_automata::meta::{BuildError, Cache, Regex};
+use regex_automata::meta::{BuildError, Regex};
 
-pub(crate) struct Row {
-    /// Values of `tokenizer.ggml.pre` that llama.cpp treats alike.
-    names: &'static [&'static str],
-    /// Applied in order: each splits the results of the previous one.
-    patterns: &'static [&'static str],
-    /// A word that is a token is not split (`ignore_merges`).
-    pub(crate) whole_words: bool,
-    /// A prompt starts with BOS if the file does not say.
-    pub(crate) adds_bos: bool,
-}
+use crate::pretokenizers::{Row, TABLE};
 
-/// The expressions of GPT-2, Llama 3 and Qwen 2.
-const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
-const LLAMA_3: &str = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN_2: &str = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
-/// Letters of the scripts with upper and lower case, and some signs that look like them.
-const CASED: &str = concat!(
-    r"\s?[",
-    r"A-Za-z\x{b5}\x{c0}-\x{d6}\x{d8}-\x{f6}\x{f8}-\x{1ba}\x{1bc}-\x{1bf}\x{1c4}-\x{293}",
-    r"\x{295}-\x{2af}\x{370}-\x{373}\x{376}\x{377}\x{37b}-\x{37d}\x{37f}\x{386}\x{388}-",
-    r"\x{38a}\x{38c}\x{38e}-\x{3a1}\x{3a3}-\x{3f5}\x{3f7}-\x{481}\x{48a}-\x{52f}\x{531}-",
-    r"\x{556}\x{10a0}-\x{10c5}\x{13a0}-\x{13f5}\x{13f8}-\x{13fd}\x{1c90}-\x{1cba}\x{1cbd}-",
-    r"\x{1cbf}\x{1d00}-\x{1d2b}\x{1d6b}-\x{1d77}\x{1d79}-\x{1d9a}\x{1e00}-\x{1f15}\x{1f18}-",
-    r"\x{1f1d}\x{1f20}-\x{1f45}\x{1f48}-\x{1f4d}\x{1f50}-\x{1f57}\x{1f59}\x{1f5b}\x{1f5d}",
-    r"\x{1f5f}-\x{1f7d}\x{1f80}-\x{1fb4}\x{1fb6}-\x{1fbc}\x{1fbe}\x{1fc2}-\x{1fc4}\x{1fc6}-",
-    r"\x{1fcc}\x{1fd0}-\x{1fd3}\x{1fd6}-\x{1fdb}\x{1fe0}-\x{1fec}\x{1ff2}-\x{1ff4}\x{1ff6}-",
-    r"\x{1ffc}\x{2102}\x{2107}\x{210a}-\x{2113}\x{2115}\x{2119}-\x{211d}\x{2124}\x{2126}",
-    r"\x{2128}\x{212a}-\x{212d}\x{212f}-\x{2134}\x{2139}\x{213c}-\x{213f}\x{2145}-\x{2149}",
-    r"\x{214e}\x{2183}\x{2184}\x{2c00}-\x{2c7b}\x{2c7e}-\x{2ce4}\x{2ceb}-\x{2cee}\x{2cf2}",
-    r"\x{2cf3}\x{a640}-\x{a66d}\x{a680}-\x{a69b}\x{a722}-\x{a76f}\x{a771}-\x{a787}\x{a78b}-",
-    r"\x{a78e}\x{ab70}-\x{abbf}\x{fb00}-\x{fb06}\x{fb13}-\x{fb17}\x{ff21}-\x{ff3a}\x{ff41}-",
-    r"\x{ff5a}\x{10400}-\x{1044f}\x{104b0}-\x{104d3}\x{104d8}-\x{104fb}\x{10c80}-\x{10cb2}",
-    r"\x{10cc0}-\x{10cf2}\x{118a0}-\x{118df}\x{1e900}-\x{1e943}",
-    "]+"
-);
-
-const TABLE: &[Row] = &[
-    Row {
-        names: &[
-            "gpt-2",
-            "phi-2",
-            "gigachat",
-            "a.x-4.0",
-            "mellum",
-            "exaone4",
-            "mpt",
-            "olmo",
-            "jais",
-            "trillion",
-            "granite-docling",
-            "modern-bert",
-            "jina-es",
-            "jina-de",
-            "jina-v2-es",
-            "jina-v2-de",
-        ],
-        patterns: &[GPT_2],
-        ..PLAIN
-    },
-    Row {
-        names: &[
-            "llama-bpe",
-            "llama3",
-            "llama-v3",
-            "falcon3",
-            "falcon-h1",
-            "pixtral",
-            "midm-2.0",
-            "lfm2",
-            "jina-v5-nano",
-        ],
-        patterns: &[LLAMA_3],
-        whole_words: true,
-        adds_bos: true,
-    },
-    Row { names: &["glm4"], patterns: &[LLAMA_3], whole_words: true, ..PLAIN },
-    Row { names: &["chatglm-bpe", "dbrx", "smaug-bpe"], patterns: &[LLAMA_3], ..PLAIN },
-    Row {
-        names: &[
-            "qwen2",
-            "deepseek-r1-qwen",
-            "kormo",
-            "megrez",
-            "f2llmv2",
-            "stablelm2",
-            "hunyuan",
-            "solar-open",
-            "grok-2",
-        ],
-        patterns: &[QWEN_2],
-        ..PLAIN
-    },
-    Row {
-        names: &["qwen35"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &[
-            "starcoder",
-            "refact",
-            "command-r",
-            "smollm",
-            "codeshell",
-            "exaone",
-            "minerva-7b",
-            "mellum2",
-        ],
-        patterns: &[r"\p{N}", GPT_2],
-        ..PLAIN
-    },
-    Row { names: &["falcon"], patterns: &[r"[\p{P}$+<=>^~|`]+", GPT_2, r"[0-9][0-9][0-9]"], ..PLAIN },
-    Row {
-        names: &["default"],
-        patterns: &[r"[\p{P}$+<=>^~|]+", GPT_2, r"\p{N}+", r"[0-9][0-9][0-9]"],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-coder"],
-        patterns: &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[[一-龥ࠀ-一가-퟿]--\s]+", r"\p{N}"],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-llm"],
-        patterns: &[
-            r"[\r\n]",
-            CASED,
-            r"\s?[!-/:-~！-／：-～‘-‟\x{3001}-。]+",
-            r"\s+$",
-            r"[[一-龥ࠀ-一가-퟿]--\s]+",
-            r"\p{N}+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            "[一-龥぀-ゟ゠-ヿ]+",
-            r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["tekken"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        adds_bos: true,
-    },
-    Row {
-        names: &["gpt-4o", "llama4", "kanana2", "minimax-m2"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]+[\p{L}--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["granite-embed-multi-97m"],
-        patterns: &[
-            r"[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]*[[\p{L}\p{M}]--[A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[[\p{L}\p{M}]--[a-z]]+[[\p{L}\p{M}]--[A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["kimi-k2"],
-        patterns: &[
-            r"[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{2a6df}\x{2a700}-\x{2ebef}\x{2f800}-\x{2fa1f}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["youtu"],
-        patterns: &[
-            r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
-            r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["bloom", "poro-chat", "gpt3-finnish"],
-        patterns: &[r" ?[^(\s|.,!?…。，、।۔،)]+"],
-        ..PLAIN
-    },
-    Row { names: &["viking"], patterns: &[r" ?[^(\s|.,!?…。，、।۔،)]+", r"\p{N}"], ..PLAIN },
-    Row {
-        names: &["bailingmoe", "bailingmoe2", "llada-moe"],
-        patterns: &[
-            r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["seed-coder"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["exaone-moe"],
-        patterns: &[
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
-        ],
-        ..PLAIN
-    },
-    Row {
-        names: &["minicpm5"],
-        patterns: &[
-            r"\p{N}{1,3}",
-            r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        whole_words: true,
-        ..PLAIN
-    },
-    Row {
-        names: &["chameleon"],
-        patterns: &[
-            r"<sentinel:[0-9]+>",
-            r"IMGIMG[A-I]{1,4}Z",
-            r"[\t\n]|    |  ",
-            r"\p{N}",
-            r"[\p{P}!-/:-@\[-`{-~]",
-            GPT_2,
-        ],
-        adds_bos: true,
-        ..PLAIN
-    },
+/// The ends of expressions that split white space: all of it at the end of the text, otherwise all but its last
+/// character, otherwise a single character; either at once, or in powers of two.
+const SPACES: [(&str, Spaces); 2] = [
+    (r"|\s+(?!\S)|\s+", Spaces::AtOnce),
+    (
+        r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+        Spaces::Powers,
+    ),
 ];
 
-/// The usual settings.
-const PLAIN: Row = Row { names: &[], patterns: &[], whole_words: false, adds_bos: false };
-
-/// The only look-ahead in the table: white space up to the end of the text, otherwise all but its last character,
-/// otherwise a single character.
-const SPACES: &str = r"|\s+(?!\S)|\s+";
+/// The patterns that split numbers into groups of three digits, counted from their end.
+const DIGITS: [(&str, Digits); 3] = [
+    (
+        r"\d{1,3}(?=(?:\d{3})*\b)",
+        Digits { is_digit: |c| c.is_ascii_digit(), start: Start::Cut, cut_at_end: true, whole_words: true },
+    ),
+    (
+        r"(?=(\d{3})+(?!\d))",
+        Digits {
+            is_digit: |c| c.is_ascii_digit(),
+            start: Start::CutIfGroup,
+            cut_at_end: false,
+            whole_words: false,
+        },
+    ),
+    // llama.cpp's own: text before a number stays with its first group.
+    (
+        r"\p{AFMoE_digits}",
+        Digits { is_digit: char::is_numeric, start: Start::Stay, cut_at_end: true, whole_words: false },
+    ),
+];
 
 /// A compiled row of the table.
 pub(crate) struct PreTokenizer {
     pub(crate) row: &'static Row,
-    patterns: Vec<Regex>,
+    splitters: Vec<Splitter>,
 }
 
-/// Scratch memory of the automata, reused between texts.
-pub(crate) struct Matching(Vec<Cache>);
+enum Splitter {
+    /// The second pattern of the expression replaces one of [`SPACES`].
+    Regex(Regex, Spaces),
+    Digits(&'static Digits),
+}
+
+#[derive(Clone, Copy)]
+enum Spaces {
+    AtOnce,
+    Powers,
+}
 
 impl PreTokenizer {
     /// The pre-tokenizer named in `tokenizer.ggml.pre`; `None` if it is not in the table.
     pub(crate) fn from_name(name: &str) -> Option<Result<PreTokenizer, Box<BuildError>>> {
         let row = TABLE.iter().find(|row| row.names.contains(&name))?;
-        let compile = |pattern: &&str| match pattern.strip_suffix(SPACES) {
-            Some(pattern) => Regex::new_many(&[pattern, r"\s+"]).map_err(Box::new),
-            None => Regex::new(pattern).map_err(Box::new),
-        };
-        let patterns: Result<_, _> = row.patterns.iter().map(compile).collect();
-        Some(patterns.map(|patterns| PreTokenizer { row, patterns }))
-    }
-
-    /// The first name of each row.
-    pub(crate) fn known() -> impl Iterator<Item = &'static str> {
-        TABLE.iter().filter_map(|row| row.names.first().copied())
-    }
-
-    pub(crate) fn matching(&self) -> Matching {
-        Matching(self.patterns.iter().map(Regex::create_cache).collect())
+        let splitters: Result<_, _> = row.patterns.iter().map(|pattern| Splitter::new(pattern)).collect();
+        Some(splitters.map(|splitters| PreTokenizer { row, splitters }))
     }
 
     /// Calls `each` with the words of `text` in order; their concatenation is `text`.
-    pub(crate) fn words(&self, text: &str, matching: &mut Matching, each: &mut impl FnMut(&str)) {
-        split(&self.patterns, &mut matching.0, text, each);
+    pub(crate) fn words(&self, text: &str, each: &mut impl FnMut(&str)) {
+        split(&self.splitters, text, each);
     }
 }
 
-/// Splits `text` by the first pattern, the results by the next, and so on.
-fn split(patterns: &[Regex], caches: &mut [Cache], text: &str, each: &mut impl FnMut(&str)) {
-    let (Some((pattern, patterns)), Some((cache, caches))) =
-        (patterns.split_first(), caches.split_first_mut())
-    else {
+/// The names of all pre-tokenizers, which `tokenizer.ggml.pre` may hold, in alphabetical order.
+pub fn pre_tokenizers() -> Vec<&'static str> {
+    let mut names: Vec<_> = TABLE.iter().flat_map(|row| row.names).copied().collect();
+    names.sort_unstable();
+    names
+}
+
+impl Splitter {
+    fn new(pattern: &str) -> Result<Splitter, Box<BuildError>> {
+        if let Some((_, digits)) = DIGITS.iter().find(|(known, _)| *known == pattern) {
+            return Ok(Splitter::Digits(digits));
+        }
+        for (end, spaces) in SPACES {
+            if let Some(pattern) = pattern.strip_suffix(end) {
+                return Ok(Splitter::Regex(Regex::new_many(&[pattern, r"\s+"])?, spaces));
+            }
+        }
+        Ok(Splitter::Regex(Regex::new(pattern)?, Spaces::AtOnce))
+    }
+}
+
+/// Splits `text` by the first splitter, the results by the next, and so on.
+fn split(splitters: &[Splitter], text: &str, each: &mut impl FnMut(&str)) {
+    let Some((splitter, splitters)) = splitters.split_first() else {
         if !text.is_empty() {
             each(text);
         }
         return;
     };
+    let mut part = |part: &str| split(splitters, part, each);
+    match splitter {
+        Splitter::Regex(regex, spaces) => regex_parts(regex, *spaces, text, &mut part),
+        Splitter::Digits(digits) => digits.parts(text, &mut part),
+    }
+}
+
+/// Calls `part` with the matches of `regex` and the text between them.
+fn regex_parts(regex: &Regex, spaces: Spaces, text: &str, part: &mut impl FnMut(&str)) {
     let mut rest = 0;
-    while let Some(found) = pattern.search_with(cache, &Input::new(text).range(rest..)) {
-        let mut end = found.end();
-        // The second pattern replaces `SPACES`.
-        if found.pattern().as_usize() == 1 && end < text.len() {
-            let last = text[found.range()].char_indices().next_back().map_or(0, |(at, _)| at);
-            end = if last > 0 { found.start() + last } else { end };
+    while let Some(found) = regex.search(&Input::new(text).range(rest..)) {
+        let (start, mut end) = (found.start(), found.end());
+        part(&text[rest..start]);
+        rest = start;
+        if found.pattern().as_usize() == 1 {
+            if end < text.len() {
+                let last = text[start..end].char_indices().next_back().map_or(0, |(at, _)| at);
+                end = if last > 0 { start + last } else { end };
+            }
+            if let Spaces::Powers = spaces {
+                let mut count = text[start..end].chars().count();
+                while count > 1 {
+                    let power = 1 << count.ilog2().min(9);
+                    let length = text[rest..end].chars().take(power).map(char::len_utf8).sum::<usize>();
+                    part(&text[rest..rest + length]);
+                    (rest, count) = (rest + length, count - power);
+                }
+            }
         }
-        split(patterns, caches, &text[rest..found.start()], each);
-        split(patterns, caches, &text[found.start()..end], each);
+        part(&text[rest..end]);
         rest = end;
     }
-    split(patterns, caches, &text[rest..], each);
+    part(&text[rest..]);
+}
+
+/// A way to split numbers. The last group of three ends with the number.
+struct Digits {
+    is_digit: fn(char) -> bool,
+    start: Start,
+    /// The text after a number is another part.
+    cut_at_end: bool,
+    /// A number that a letter or underscore follows is not split.
+    whole_words: bool,
+}
+
+/// Whether a part begins where a number does.
+enum Start {
+    Cut,
+    /// If the first group has three digits.
+    CutIfGroup,
+    Stay,
+}
+
+impl Digits {
+    fn parts(&self, text: &str, part: &mut impl FnMut(&str)) {
+        let (mut done, mut at) = (0, 0);
+        let mut cut = |at: usize| {
+            part(&text[done..at]);
+            done = at;
+        };
+        while let Some(found) = text[at..].find(self.is_digit) {
+            let start = at + found;
+            let digits = text[start..].split(|c| !(self.is_digit)(c)).next().unwrap_or_default();
+            at = start + digits.len();
+            if self.whole_words && text[at..].starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+                continue;
+            }
+            let count = digits.chars().count();
+            match self.start {
+                Start::Cut => cut(start),
+                Start::CutIfGroup if count % 3 == 0 => cut(start),
+                Start::CutIfGroup | Start::Stay => {}
+            }
+            let groups = digits.char_indices().enumerate().skip(1);
+            groups
+                .filter(|(index, _)| (count - index) % 3 == 0)
+                .for_each(|(_, (offset, _))| cut(start + offset));
+            if self.cut_at_end {
+                cut(at);
+            }
+        }
+        cut(text.len());
+    }
 }
 
 #[cfg(test)]
@@ -317,7 +193,7 @@ mod tests {
     fn words(name: &str, text: &str) -> Vec<String> {
         let pre = PreTokenizer::from_name(name).expect("in the table").expect("good patterns");
         let mut words = Vec::new();
-        pre.words(text, &mut pre.matching(), &mut |word: &str| words.push(word.to_owned()));
+        pre.words(text, &mut |word: &str| words.push(word.to_owned()));
         words
     }
 
@@ -345,6 +221,17 @@ mod tests {
         assert_eq!(words("starcoder", "x12 a"), ["x", "1", "2", " a"]);
         assert_eq!(words(v3, "a日本1234+b !"), ["a", "日本", "123", "4", "+b", " !"]);
         assert_eq!(words("bloom", "a, b(c"), ["a", ",", " b", "(", "c"]);
+        assert_eq!(
+            words("jais-2", &format!("a{}b  ", " ".repeat(8))).iter().map(String::len).collect::<Vec<_>>(),
+            [1, 4, 2, 1, 2, 2]
+        );
+        assert_eq!(
+            words("superbpe", "a b1234 567x12½123"),
+            ["a b", "1", "234", " ", "567", "x", "12½", "123"]
+        );
+        assert_eq!(words("tiny_aya", "a1234 1234x12"), ["a", "1", "234", " ", "123", "4", "x", "12"]);
+        assert_eq!(words("afmoe", "ab1234 (12"), ["ab", "1", "234", " (", "12"]);
+        assert_eq!(words("gemma4", "a b\n\nc"), ["a b", "\n\n", "c"]);
         assert_eq!(words("kimi-k2", "a漢b1234"), ["a", "漢", "b", "123", "4"]);
         assert_eq!(words(gpt2, " "), [" "]);
         assert_eq!(words(llama3, " "), [" "]);

@@ -117,12 +117,22 @@ impl SpecialIds {
         ids.end_of_generation =
             known.into_iter().flat_map(|texts| texts.split(' ')).filter_map(find).collect();
         ids.end_of_generation.extend(ENDING.iter().filter_map(|role| ids.roles.get(role)));
-        // As in llama.cpp: with these tokens, `<|end|>` ends each message of an answer.
-        let ends = |text: &&str| by_text.get(text.as_bytes()).filter(|id| ids.end_of_generation.contains(id));
-        let mut known = HARMONY.iter().map(|texts| texts.iter().find_map(ends));
-        if let (true, Some(end)) = (known.all(|id| id.is_some()), ends(&"<|end|>")) {
-            ids.end_of_generation.remove(&end);
-        }
+        ids.leave_out(vocab);
         Ok(ids)
+    }
+
+    /// Removes texts that do not end generation beside certain others: `<|end|>` ends a message where another token ends
+    /// the turn, and `</s>` is text where it is markup.
+    fn leave_out(&mut self, vocab: &mut Vocab) {
+        let id_of =
+            |text: &str| self.end_of_generation.iter().copied().find(|&id| vocab.text(id) == Some(text));
+        let has = |text: &str| id_of(text).is_some();
+        let calls = has("<|call|>") || has("<|calls|>");
+        let end = id_of("<|end|>").filter(|_| calls && (has("<|return|>") || has("<|flush|>")));
+        let markup = id_of("</s>").filter(|_| has("<|tool_response>"));
+        if let Some(id) = markup {
+            vocab.kinds[id as usize] = Kind::Normal;
+        }
+        self.end_of_generation.retain(|&id| Some(id) != end && Some(id) != markup);
     }
 }

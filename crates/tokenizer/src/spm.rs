@@ -7,10 +7,7 @@ use gguf::Metadata;
 
 use crate::Error;
 use crate::merge::{MAX_WORD, Merger, Symbol, both};
-use crate::vocab::{Pieces, Vocab, parse_byte};
-
-/// A space (U+0020 only) in the texts of tokens.
-const SPACE: char = '▁';
+use crate::vocab::{Pieces, SPACE, Vocab, byte_tokens, scores};
 
 /// The id of a character that is not a token.
 const NO_TOKEN: u32 = u32::MAX;
@@ -31,31 +28,19 @@ impl SentencePiece {
         vocab: &Vocab,
         unknown: Option<u32>,
     ) -> Result<SentencePiece, Error> {
-        const SCORES: &str = "tokenizer.ggml.scores";
-        let ranks = match metadata.f32s(SCORES)? {
+        let ranks = match scores(metadata, vocab.len())? {
             None => vec![rank(0.0); vocab.len()],
-            Some(scores) if scores.len() != vocab.len() => {
-                return Err(Error::Length { key: SCORES, found: scores.len(), expected: vocab.len() });
-            }
-            Some(scores) => match scores.iter().position(|score| score.is_nan()) {
-                Some(index) => return Err(Error::BadScore { index }),
-                None => scores.iter().map(|&score| rank(score)).collect(),
-            },
+            Some(scores) => scores.iter().map(|&score| rank(score)).collect(),
         };
         let mut pieces = Pieces::with_capacity(vocab.len());
-        let mut written = [None; 256];
         let mut words_stand_alone = true;
         for (id, text, kind) in vocab.iter() {
             if kind.is_mergeable() && !text.is_empty() {
                 pieces.insert(text.as_bytes(), id);
                 words_stand_alone &= !text.trim_start_matches(SPACE).contains(SPACE);
             }
-            if let Some(byte) = parse_byte(text)
-                && text == format!("<0x{byte:02X}>")
-            {
-                written[usize::from(byte)] = Some(id);
-            }
         }
+        let written = byte_tokens(vocab);
         let bytes = Box::new(std::array::from_fn(|byte| {
             let itself = || u8::try_from(byte).ok().and_then(|byte| pieces.get(&[byte]));
             written[byte].or_else(itself).or(unknown)

@@ -8,9 +8,12 @@ use crate::Error;
 use crate::bpe::BytePair;
 use crate::finder::TokenFinder;
 use crate::model::{Model, token_bytes};
+use crate::pretokenizers::{Bos, GEMMA_4};
 use crate::special::SpecialIds;
 use crate::spm::SentencePiece;
+use crate::unigram::Unigram;
 use crate::vocab::{ByteStrings, Kind, Vocab, last_of_each_text};
+use crate::wordpiece::WordPiece;
 
 /// Encodes text as token ids and decodes ids.
 pub struct Tokenizer {
@@ -22,8 +25,7 @@ pub struct Tokenizer {
     pub(crate) user_defined: TokenFinder,
     /// Finds user-defined and special tokens.
     pub(crate) special: TokenFinder,
-    /// Tokens after which white space is dropped.
-    pub(crate) strips_after: HashSet<u32>,
+    pub(crate) strips: Strips,
     facts: Facts,
 }
 
@@ -48,16 +50,20 @@ impl Choice {
 /// Properties of a tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// `SentencePiece` or `byte-level BPE`.
+    /// `SentencePiece`, `byte-level BPE`, `BPE` (of characters), `WordPiece` or `unigram`.
     pub model: &'static str,
-    /// The value of `tokenizer.ggml.pre`, which SentencePiece ignores.
+    /// The pre-tokenizer of BPE; for others the value of `tokenizer.ggml.pre`, which they ignore.
     pub pre_tokenizer: Option<String>,
     /// Whether a prompt starts with the BOS token, if there is one.
     pub add_bos: Choice,
     /// Whether a prompt ends with the EOS token, if there is one.
     pub add_eos: Choice,
+    /// Whether a prompt ends with the SEP token, if there is one, and SEP separates texts. With BPE it only separates.
+    pub add_sep: Choice,
     /// Whether a space is inserted before text.
     pub add_space_prefix: Choice,
+    /// Whether encoding drops or replaces some characters, so that decoding does not give back the text.
+    pub normalizes: bool,
 }
 
 impl Tokenizer {
@@ -69,34 +75,54 @@ impl Tokenizer {
         const MODEL: &str = "tokenizer.ggml.model";
         let mut vocab = Vocab::from_metadata(metadata)?;
         let name = metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })?;
-        let (defaults, is_spm): (&[_], bool) = match name {
-            "llama" => (&[("bos", 1), ("eos", 2), ("unk", 0)], true),
-            "gpt2" => (&[], false),
+        let defaults: &[_] = match name {
+            "llama" => &[("bos", 1), ("eos", 2), ("unk", 0)],
+            "gpt2" | "gemma4" => &[],
+            "bert" => &[("bos", 101), ("unk", 100), ("sep", 102), ("pad", 0), ("mask", 103)],
+            "t5" => &[("eos", 1), ("unk", 2), ("pad", 0)],
             other => return Err(Error::UnsupportedModel { found: other.to_owned() }),
         };
-        let ids = SpecialIds::new(defaults, metadata, &mut vocab)?;
-        let (model, adds_bos_by_default) = if is_spm {
-            let unknown = ids.roles.get("unk").copied();
-            (Model::SentencePiece(SentencePiece::new(metadata, &vocab, unknown)?), true)
-        } else {
-            let model = BytePair::new(metadata, &vocab)?;
-            let adds_bos = model.pre_tokenizer.row.adds_bos;
-            (Model::BytePair(model), adds_bos)
-        };
-
         let choice = |key, default| {
             let stated = metadata.bool(key)?;
             Ok::<_, Error>(stated.map_or(Choice::Default(default), Choice::Stated))
         };
+        let add_space_prefix = choice("tokenizer.ggml.add_space_prefix", name == "llama")?;
+        let pre_tokenizer = match name {
+            "gemma4" => Some(GEMMA_4),
+            _ => metadata.str("tokenizer.ggml.pre")?,
+        };
+
+        let ids = SpecialIds::new(defaults, metadata, &mut vocab)?;
+        let unknown = ids.roles.get("unk").copied();
+        let model = match name {
+            "llama" => Model::SentencePiece(SentencePiece::new(metadata, &vocab, unknown)?),
+            "bert" => Model::WordPiece(WordPiece::new(metadata, &vocab, unknown)?),
+            "t5" => {
+                let space_before = add_space_prefix.value();
+                Model::Unigram(Unigram::new(metadata, &vocab, unknown, space_before)?)
+            }
+            _ => Model::BytePair(BytePair::new(metadata, &vocab, pre_tokenizer)?),
+        };
+        let (bos, sep) = match &model {
+            Model::SentencePiece(_) => (Bos::Default, false),
+            Model::BytePair(model) => (model.row().bos, model.row().adds_sep),
+            Model::WordPiece(_) => (Bos::Always, true),
+            Model::Unigram(_) => (Bos::Stated, false),
+        };
         let facts = Facts {
-            model: if is_spm { "SentencePiece" } else { "byte-level BPE" },
-            add_bos: choice("tokenizer.ggml.add_bos_token", adds_bos_by_default)?,
-            add_eos: choice("tokenizer.ggml.add_eos_token", false)?,
-            add_space_prefix: choice("tokenizer.ggml.add_space_prefix", is_spm)?,
-            pre_tokenizer: metadata.str("tokenizer.ggml.pre")?.map(str::to_owned),
+            model: model.name(),
+            add_bos: match bos {
+                Bos::Always => Choice::Default(true),
+                _ => choice("tokenizer.ggml.add_bos_token", bos == Bos::Default)?,
+            },
+            add_eos: choice("tokenizer.ggml.add_eos_token", name == "t5")?,
+            add_sep: choice("tokenizer.ggml.add_sep_token", sep)?,
+            add_space_prefix,
+            pre_tokenizer: pre_tokenizer.map(str::to_owned),
+            normalizes: model.normalizes(),
         };
         Ok(Tokenizer {
-            strips_after: strips_after(metadata, &vocab)?,
+            strips: Strips::new(metadata, &vocab)?,
             user_defined: TokenFinder::new(&vocab, |kind| kind == Kind::UserDefined)?,
             special: TokenFinder::new(&vocab, |kind| kind == Kind::UserDefined || kind.is_special())?,
             pieces: token_bytes(&vocab, &model),
@@ -113,8 +139,11 @@ impl Tokenizer {
     }
 
     /// Length of the longest token in bytes: text of more than `n` times as many bytes has more than `n` tokens, unless
-    /// a token drops white space after it, or the vocabulary lacks bytes.
+    /// a token drops white space beside it, or the vocabulary lacks bytes. `usize::MAX` if the tokenizer normalises.
     pub fn longest_token(&self) -> usize {
+        if self.facts.normalizes {
+            return usize::MAX;
+        }
         self.vocab.longest_text()
     }
 
@@ -165,14 +194,17 @@ impl Tokenizer {
         self.ids.bos().filter(|_| self.facts.add_bos.value())
     }
 
-    /// The EOS token, if a prompt ends with it.
+    /// The EOS token, if a prompt ends with it; for WordPiece the SEP token.
     pub fn eos_to_add(&self) -> Option<u32> {
+        if let Model::WordPiece(_) = self.model {
+            return self.ids.roles.get("sep").copied();
+        }
         self.ids.eos().filter(|_| self.facts.add_eos.value())
     }
 
     /// Whether encoding inserts a space before text, which decoding removes.
     pub(crate) fn inserts_space(&self) -> bool {
-        matches!(self.model, Model::SentencePiece(_)) && self.facts.add_space_prefix.value()
+        !matches!(self.model, Model::BytePair(_)) && self.facts.add_space_prefix.value()
     }
 }
 
@@ -185,16 +217,34 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// In Phi-3 white space after most special tokens is dropped. Files do not say so; like llama.cpp, go by the model's
-/// name.
-fn strips_after(metadata: &Metadata, vocab: &Vocab) -> Result<HashSet<u32>, Error> {
-    let name = metadata.str("general.name")?.unwrap_or_default().to_lowercase();
-    if !name.contains("phi-3") && !name.contains("phi3") {
-        return Ok(HashSet::new());
+/// Tokens beside which white space is dropped. Files do not say so; like llama.cpp, go by names.
+pub(crate) struct Strips {
+    pub(crate) before: HashSet<u32>,
+    pub(crate) after: HashSet<u32>,
+}
+
+impl Strips {
+    fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Strips, Error> {
+        let name = metadata.str("general.name")?.unwrap_or_default().to_lowercase();
+        let pre = metadata.str("tokenizer.ggml.pre")?.unwrap_or_default();
+        let architecture = metadata.str("general.architecture")?.unwrap_or_default();
+        let has = |name: &str, parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let tokens = |which: &dyn Fn(&str, Kind) -> bool| {
+            vocab.iter().filter(|(_, text, kind)| which(text, *kind)).map(|(id, _, _)| id).collect()
+        };
+        let mut strips = Strips { before: HashSet::new(), after: HashSet::new() };
+        if has(pre, &["jina-v2-de", "jina-v2-es", "jina-v2-code"])
+            || has(architecture, &["nomic-bert-moe", "jina-bert-v3"])
+        {
+            strips.before = tokens(&|text, _| text == "<mask>");
+        } else if has(&name, &["phi-3", "phi3"]) {
+            strips.after = tokens(&|text, kind| {
+                let is_found_in_text = kind.is_special() || kind == Kind::UserDefined || text == "</s>";
+                is_found_in_text && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>")
+            });
+        } else if has(&name, &["modern-bert"]) {
+            strips.before = tokens(&|text, _| text == "[MASK]");
+        }
+        Ok(strips)
     }
-    let strips = |text: &str, kind: Kind| {
-        let found_in_text = kind.is_special() || kind == Kind::UserDefined || text == "</s>";
-        found_in_text && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>")
-    };
-    Ok(vocab.iter().filter(|(_, text, kind)| strips(text, *kind)).map(|(id, _, _)| id).collect())
 }

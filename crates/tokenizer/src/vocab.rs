@@ -29,6 +29,19 @@ pub(crate) fn strings<'a>(metadata: &'a Metadata, key: &'static str) -> Result<&
     }
 }
 
+/// The scores of `n_tokens` tokens; none if the file has none.
+pub(crate) fn scores(metadata: &Metadata, n_tokens: usize) -> Result<Option<&[f32]>, Error> {
+    const SCORES: &str = "tokenizer.ggml.scores";
+    let Some(scores) = metadata.f32s(SCORES)? else { return Ok(None) };
+    if scores.len() != n_tokens {
+        return Err(Error::Length { key: SCORES, found: scores.len(), expected: n_tokens });
+    }
+    match scores.iter().position(|score| score.is_nan()) {
+        Some(index) => Err(Error::BadScore { index }),
+        None => Ok(Some(scores)),
+    }
+}
+
 /// Kind of a token (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -199,6 +212,20 @@ impl Pieces {
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
     }
+}
+
+/// A space (U+0020 only) in the texts of tokens that are not in GPT-2's byte alphabet.
+pub(crate) const SPACE: char = '▁';
+
+/// The tokens written as `<0x00>` to `<0xFF>`, by byte.
+pub(crate) fn byte_tokens(vocab: &Vocab) -> [Option<u32>; 256] {
+    let mut tokens = [None; 256];
+    for (id, text, _) in vocab.iter() {
+        if let Some(byte) = parse_byte(text).filter(|byte| text == format!("<0x{byte:02X}>")) {
+            tokens[usize::from(byte)] = Some(id);
+        }
+    }
+    tokens
 }
 
 /// The byte of a token such as `<0x0A>`.

@@ -48,7 +48,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let model = ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned() };
+    let model =
+        ModelArgs { model: args.file.as_ref().or(args.model.model.as_ref()).cloned(), ..args.model.clone() };
     let (file, unsupported) = load::inspect(&model)?;
     load::introduce(&model, &file);
     // Opened again: an engine takes its file, and refuses tensors in unknown formats.
@@ -112,6 +113,7 @@ struct TokenizerFacts {
     vocab_size: usize,
     add_bos: Decision,
     add_eos: Decision,
+    add_sep: Decision,
     add_space_prefix: Decision,
     special: BTreeMap<&'static str, Token>,
     /// Tokens after which an answer ends.
@@ -222,6 +224,7 @@ fn tokenizer_facts(file: &Gguf) -> Result<TokenizerFacts, tokenizer::Error> {
         vocab_size: tokenizer.vocab_size(),
         add_bos: facts.add_bos.into(),
         add_eos: facts.add_eos.into(),
+        add_sep: facts.add_sep.into(),
         add_space_prefix: facts.add_space_prefix.into(),
         special: special.roles.iter().map(|(&name, &id)| (name, token(id))).collect(),
         stop: special.end_of_generation.iter().map(|&id| token(id)).collect(),

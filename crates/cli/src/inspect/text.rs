@@ -114,7 +114,8 @@ fn tokenizer(facts: &TokenizerFacts) -> String {
         ("space before text", decision(facts.add_space_prefix)),
         ("chat template", if facts.chat_template { "yes" } else { "none" }.to_owned()),
     ];
+    let sep = facts.special.contains_key("sep").then(|| ("SEP after text", decision(facts.add_sep)));
     let special = facts.special.iter().map(|(name, special)| (*name, token(special)));
     let stop = facts.stop.iter().map(token).collect::<Vec<_>>().join(", ");
-    pairs(first.into_iter().chain(special).chain([("ends an answer", stop)]))
+    pairs(first.into_iter().chain(sep).chain(special).chain([("ends an answer", stop)]))
 }

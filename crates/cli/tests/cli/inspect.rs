@@ -85,10 +85,10 @@ fn what_cannot_be_run_can_be_seen() {
     assert!(json["memory"]["error"].is_string(), "{}", json["memory"]);
 
     let mut metadata = spec.metadata();
-    metadata.insert("tokenizer.ggml.model", Value::from("bert"));
+    metadata.insert("tokenizer.ggml.model", Value::from("rwkv"));
     file("tokenizer.gguf", &metadata, &spec.tensors());
     let text = home.run("inspect tokenizer.gguf").quiet();
-    assert!(text.contains("cannot be used: tokenizer model \"bert\""), "{text}");
+    assert!(text.contains("cannot be used: tokenizer model \"rwkv\""), "{text}");
 }
 
 #[test]

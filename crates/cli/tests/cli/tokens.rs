@@ -1,6 +1,8 @@
 //! `tokenize` and `detokenize`.
 
-use crate::common::{Home, ids};
+use gguf::{Array, Metadata, Value};
+
+use crate::common::{Home, ids, write};
 
 const TEXTS: [&str; 6] =
     ["Hello world", " two  spaces", "line\nbreak\t\u{1b}", "日本語 🙂 жжж", "", "</s> <s>"];
@@ -76,4 +78,33 @@ fn an_id_outside_the_vocabulary_is_named() {
     let ran = home.pipe("detokenize -m MODEL --jsonl", "[1]\n[512]\n");
     assert_eq!((ran.code, &*ran.stdout), (Some(1), "\"\"\n"));
     assert!(ran.stderr.contains(&format!("line 2 of stdin: {said}")), "{}", ran.stderr);
+}
+
+#[test]
+fn the_pre_tokenizer_can_be_chosen() {
+    let home = Home::new();
+    let names = [("general.architecture", "llama"), ("tokenizer.ggml.model", "gpt2")];
+    let mut metadata: Metadata = names.into_iter().collect();
+    let tokens = ["1", "2", "3", "4", "12", "123", "1234"].map(str::to_owned);
+    let merges = ["1 2", "12 3", "123 4"].map(str::to_owned);
+    metadata.insert("tokenizer.ggml.tokens", Value::Array(Array::String(tokens.into())));
+    metadata.insert("tokenizer.ggml.merges", Value::Array(Array::String(merges.into())));
+    metadata.insert("tokenizer.ggml.pre", "of-next-year");
+    let file = gguf::write(Vec::new(), &metadata, &[]).expect("a file");
+    write(&home.path("next-year.gguf"), file);
+
+    let tokenize = "tokenize -m next-year.gguf --ids 1234";
+    let error = home.run(tokenize).failed(1);
+    for part in ["\"of-next-year\"", "llama-bpe", "qwen2", "--pre-tokenizer NAME"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(error.len() < 1600, "{} bytes", error.len());
+    for (name, ids) in [("gpt-2", "[6]"), ("llama-bpe", "[5,3]"), ("qwen2", "[0,1,2,3]")] {
+        assert_eq!(home.run(&format!("{tokenize} --pre-tokenizer {name}")).quiet().trim(), ids);
+    }
+    let error = home.run(&format!("{tokenize} --pre-tokenizer qwen-2")).failed(2);
+    assert!(error.contains("similar value") && error.contains("'qwen2'"), "{error}");
+    // SentencePiece has none.
+    let ran = home.run("tokenize -m MODEL --ids a --pre-tokenizer qwen2");
+    assert!(ran.code == Some(0) && ran.stderr.contains("changes nothing"), "{}", ran.stderr);
 }

@@ -31,7 +31,16 @@ pub(super) fn round_trips(tokenizer: &Tokenizer) -> Result<String, Failure> {
             continue;
         }
         let decoded = tokenizer.decode(&encoded);
-        if decoded != text {
+        if tokenizer.facts().normalizes {
+            // Some characters are lost. What is left is encoded alike.
+            let again = tokenizer.encode(&decoded, Encode::default());
+            let has_unknown = encoded.iter().any(|&id| tokenizer.kind(id) == Some(Kind::Unknown));
+            if again != encoded && !has_unknown {
+                return Err(
+                    format!("{encoded:?} decodes to {decoded:?}, which is encoded as {again:?}").into()
+                );
+            }
+        } else if decoded != text {
             return Err(format!("{text:?} is encoded as {encoded:?}, which decodes to {decoded:?}").into());
         }
         (texts, ids) = (texts + 1, ids + encoded.len());

@@ -1,6 +1,6 @@
 //! What a file may say, and what it may leave out.
 
-use crate::made::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, bpe, spm};
+use crate::made::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, bpe, gemma4, pieces, spm};
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Choice, Encode, Error, Kind, Part, Tokenizer};
 
@@ -32,10 +32,19 @@ fn wrong_metadata_is_refused_with_its_key() {
     refused(error(spm(&[]), "tokenizer.ggml.tokens", strings(&["a"])), &["token_type", "259", "1"]);
     let scores = Value::Array(Array::F32(vec![0.0; 7]));
     refused(error(spm(&[]), "tokenizer.ggml.scores", scores), &["tokenizer.ggml.scores", "7", "259"]);
-    refused(error(spm(&[]), "tokenizer.ggml.model", Value::String("t5".into())), &["\"t5\""]);
+    refused(error(spm(&[]), "tokenizer.ggml.model", Value::String("rwkv".into())), &["\"rwkv\""]);
     refused(error(spm(&[]), "tokenizer.ggml.add_bos_token", Value::U8(1)), &["add_bos_token", "u8 1"]);
     refused(error(spm(&[]), "tokenizer.ggml.bos_token_id", Value::F32(1.0)), &["bos_token_id"]);
-    for pre in ["superbpe", "", "LLAMA-BPE"] {
+    for score in [f32::NAN, f32::INFINITY] {
+        let error = Tokenizer::from_metadata(&pieces("t5", &[("a", score, NORMAL)])).expect_err("no score");
+        refused(error, &["tokenizer.ggml.scores", "token 3"]);
+    }
+    for charsmap in [Array::U8(vec![1]), Array::I8(vec![-1; 9]), Array::F32(vec![0.0; 8])] {
+        let key = "tokenizer.ggml.precompiled_charsmap";
+        refused(error(pieces("t5", &[]), key, Value::Array(charsmap)), &[key]);
+    }
+    refused(error(gemma4(&[], &[]), "tokenizer.ggml.merges", strings(&["ab"])), &["merge 0", "\"ab\""]);
+    for pre in ["nothing", "", "LLAMA-BPE"] {
         let value = Value::String(pre.into());
         refused(error(bpe("gpt-2", &[], &[]), "tokenizer.ggml.pre", value), &[&format!("{pre:?}")]);
     }
@@ -71,6 +80,14 @@ fn defaults_depend_on_the_kind() {
     assert_eq!(facts(&bpe("gpt-2", &[], &[])), ("byte-level BPE", no, no, no, false));
     // It wants a BOS token, but the vocabulary has none.
     assert_eq!(facts(&bpe("llama-bpe", &[], &[])), ("byte-level BPE", yes, no, no, false));
+
+    assert_eq!(facts(&gemma4(&[], &[])), ("BPE", yes, no, no, false));
+    assert_eq!(facts(&pieces("bert", &[])), ("WordPiece", yes, no, no, false));
+    assert_eq!(facts(&pieces("t5", &[])), ("unigram", no, yes, no, false));
+    let adds_sep = |metadata: &Metadata| load(metadata).facts().add_sep;
+    assert_eq!(adds_sep(&pieces("bert", &[])), yes);
+    assert_eq!(adds_sep(&bpe("roberta-bpe", &[], &[])), yes);
+    assert_eq!(adds_sep(&bpe("gpt-2", &[], &[])), no);
 
     let mut stated = spm(&[("▁a", 0.0, NORMAL)]);
     stated.insert("tokenizer.ggml.add_bos_token", Value::Bool(false));
@@ -190,4 +207,64 @@ fn tokens_tell_their_text() {
     );
     assert_eq!(tokenizer.decode(&[259, 259]), "a a");
     assert_eq!(tokenizer.decode(&[1, 259]), " a");
+}
+
+#[test]
+fn wordpiece_adds_cls_and_sep_whatever_the_file_says() {
+    let mut metadata =
+        pieces("bert", &[("[CLS]", 0.0, CONTROL), ("[SEP]", 0.0, CONTROL), ("▁a", 0.0, NORMAL)]);
+    for (key, id) in [("bos", 3), ("seperator", 4)] {
+        metadata.insert(format!("tokenizer.ggml.{key}_token_id"), Value::U32(id));
+    }
+    metadata.insert("tokenizer.ggml.add_bos_token", Value::Bool(false));
+    let tokenizer = load(&metadata);
+    assert_eq!(tokenizer.encode("A á", Encode { add_special: true, parse_special: false }), [3, 5, 5, 4]);
+    assert_eq!(tokenizer.encode_parts([Part::Text("a")], true), [3, 5, 4]);
+    metadata.insert("tokenizer.ggml.normalizer.lowercase", Value::Bool(false));
+    assert_eq!(load(&metadata).encode("A a á", PLAIN), [2, 5, 2]);
+}
+
+#[test]
+fn tokens_that_end_messages_or_are_markup_do_not_end_generation() {
+    let ends = |marks: &[&'static str]| {
+        let tokens: Vec<_> = marks.iter().map(|&text| (text, CONTROL)).collect();
+        let tokenizer = load(&bpe("gpt-2", &[], &tokens));
+        let ending = (256..).zip(marks).filter(|(id, _)| tokenizer.ends_generation(*id));
+        ending.map(|(_, text)| *text).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(&["<|end|>", "<|return|>"]), ["<|end|>", "<|return|>"]);
+    assert_eq!(ends(&["<|end|>", "<|return|>", "<|call|>"]), ["<|return|>", "<|call|>"]);
+    assert_eq!(ends(&["<|end|>", "<|flush|>", "<|calls|>"]), ["<|flush|>", "<|calls|>"]);
+    assert_eq!(ends(&["</s>", "<|tool_response>"]), ["<|tool_response>"]);
+    assert_eq!(ends(&["</s>"]), ["</s>"]);
+}
+
+#[test]
+fn white_space_before_a_mask_is_dropped() {
+    let tokens = [("<mask>", CONTROL), ("<x>", CONTROL)];
+    let parse = Encode { add_special: false, parse_special: true };
+    let space = u32::from(b' ');
+    let tokenizer = load(&bpe("jina-v2-de", &[], &tokens));
+    assert_eq!(tokenizer.encode(" \n<mask> <x>", parse), [256, space, 257]);
+    assert_eq!(load(&bpe("gpt-2", &[], &tokens)).encode(" <mask>", parse), [space, 256]);
+}
+
+#[test]
+fn gemma4_merges_characters_and_keeps_newlines_together() {
+    let tokenizer = load(&gemma4(&["▁ é", "a b"], &[("\n\n", NORMAL), ("a", NORMAL)]));
+    let byte = u32::from;
+    assert_eq!(tokenizer.encode("a\n\nab é\n", PLAIN), [259, 258, 257, 256, byte(b'\n')]);
+    assert_eq!(tokenizer.encode("é", PLAIN), [byte(0xc3u8), byte(0xa9)]);
+    assert_eq!(tokenizer.decode(&[256, 0xc3, 0xa9, 258]), " éé\n\n");
+    assert_eq!(tokenizer.facts().pre_tokenizer.as_deref(), Some("gemma4"));
+}
+
+/// By hand: `ab` and `cd` cost 12, the unknown `a` costs 6 + 10, and `bcd` 1.
+#[test]
+fn an_unknown_character_costs_more_than_the_worst_token() {
+    let tokens = [("ab", -6.0, NORMAL), ("cd", -6.0, NORMAL), ("bcd", -1.0, NORMAL)];
+    let tokenizer = load(&pieces("t5", &tokens));
+    assert_eq!(tokenizer.encode("abcd", PLAIN), [3, 4]);
+    assert_eq!(tokenizer.encode("xbcd", PLAIN), [2, 5]);
+    assert_eq!(tokenizer.encode("xyzbcdxy", PLAIN), [2, 5, 2]);
 }

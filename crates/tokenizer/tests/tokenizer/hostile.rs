@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gguf::{Array, Metadata, Value};
 use tokenizer::{Encode, Error, Tokenizer};
 
-use crate::made::{CONTROL, NORMAL, USER_DEFINED, bpe, spm};
+use crate::made::{CONTROL, NORMAL, USER_DEFINED, bpe, pieces, spm};
 
 const PARSE: Encode = Encode { add_special: false, parse_special: true };
 
@@ -83,14 +83,33 @@ fn arrays_beyond_any_real_tokenizer_are_refused() {
 fn a_message_holds_no_more_of_the_file_than_a_line_can() {
     let long = format!("\u{1b}[31m{}", "B".repeat(1 << 20));
     let text = || Value::String(long.clone());
-    for (mut metadata, key, value) in [
-        (spm(&[]), "tokenizer.ggml.model", text()),
-        (bpe("gpt-2", &[], &[]), "tokenizer.ggml.pre", text()),
-        (bpe("gpt-2", &[], &[]), "tokenizer.ggml.merges", Value::Array(Array::String(vec![long.clone()]))),
+    let merges = Value::Array(Array::String(vec![long.clone()]));
+    for (mut metadata, key, value, most) in [
+        (spm(&[]), "tokenizer.ggml.model", text(), 400),
+        // All names that are known.
+        (bpe("gpt-2", &[], &[]), "tokenizer.ggml.pre", text(), 1500),
+        (bpe("gpt-2", &[], &[]), "tokenizer.ggml.merges", merges, 400),
     ] {
         metadata.insert(key, value);
         let error = load(&metadata).expect_err("it is wrong").to_string();
         assert!(error.contains(key) && error.contains("[31mBBB"), "{error}");
-        assert!(error.len() < 400 && !error.contains(char::is_control), "{} bytes", error.len());
+        assert!(error.len() < most && !error.contains(char::is_control), "{} bytes", error.len());
+    }
+}
+
+/// Text that keeps every token possible until its last byte.
+#[test]
+fn long_tokens_take_no_time_to_speak_of() {
+    let texts: Vec<String> = (1..=1024).map(|length| "x".repeat(length)).collect();
+    let tokens: Vec<_> = texts.iter().map(|text| (text.as_str(), -1.0, NORMAL)).collect();
+    for model in ["bert", "t5"] {
+        let tokenizer = load(&pieces(model, &tokens)).expect("a good tokenizer");
+        let started = Instant::now();
+        tokenizer.encode(&format!("{}y", "x".repeat(1000)).repeat(50), PARSE);
+        tokenizer.encode(&"y".repeat(1 << 20), PARSE);
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+        let long = "x".repeat(1025);
+        let error = load(&pieces(model, &[(&long, 0.0, NORMAL)])).expect_err("too long").to_string();
+        assert!(error.contains("token 3") && error.contains("1025 bytes"), "{error}");
     }
 }

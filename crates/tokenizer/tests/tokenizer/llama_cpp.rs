@@ -26,6 +26,9 @@ fn metadata(json: &Json) -> Metadata {
                 Json::String(_) => {
                     Array::String(values.iter().map(|v| v.as_str().expect("string").into()).collect())
                 }
+                _ if key.ends_with("charsmap") => {
+                    Array::U8(ids(&values.clone().into()).iter().map(|&v| v as u8).collect())
+                }
                 Json::Number(v) if v.is_f64() => {
                     Array::F32(values.iter().map(|v| v.as_f64().expect("number") as f32).collect())
                 }
@@ -57,7 +60,8 @@ fn check_settings(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
     let end_of_generation: Vec<u32> = special.end_of_generation.iter().copied().collect();
     assert_eq!(end_of_generation, ids(&goldens["end_of_generation"]), "{name}");
     assert_eq!(tokenizer.bos_to_add().is_some(), goldens["add_bos"], "{name}");
-    assert_eq!(tokenizer.eos_to_add().is_some(), goldens["add_eos"], "{name}");
+    assert_eq!(tokenizer.facts().add_eos.value(), goldens["add_eos"], "{name}");
+    assert_eq!(tokenizer.facts().add_sep.value(), goldens["add_sep"], "{name}");
 }
 
 fn check_cases(name: &str, tokenizer: &Tokenizer, goldens: &Json) {
@@ -166,6 +170,26 @@ fn made_bpe_qwen2() {
 #[test]
 fn made_bpe_deepseek_coder() {
     check_made("made-bpe-deepseek-coder");
+}
+
+#[test]
+fn made_bert() {
+    check_made("made-tiny-bert");
+}
+
+#[test]
+fn made_t5() {
+    check_made("made-tiny-t5");
+}
+
+#[test]
+fn made_xlm_r() {
+    check_made("made-tiny-xlm-r");
+}
+
+#[test]
+fn made_gemma4() {
+    check_made("made-tiny-gemma4");
 }
 
 #[test]

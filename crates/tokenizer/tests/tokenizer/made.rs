@@ -33,6 +33,29 @@ pub(crate) fn spm(more: &[(&str, f32, i32)]) -> Metadata {
     metadata
 }
 
+/// `model` is `bert` or `t5`. Ids: padding 0, EOS 1, unknown 2, then `more` with its scores.
+pub(crate) fn pieces(model: &str, more: &[(&str, f32, i32)]) -> Metadata {
+    let first = [("<pad>", 0.0, CONTROL), ("</s>", 0.0, CONTROL), ("<unk>", 0.0, UNKNOWN)];
+    let all = first.iter().chain(more);
+    let tokens: Vec<_> = all.clone().map(|&(text, _, kind)| (text.to_owned(), kind)).collect();
+    let mut metadata = with_tokens(model, &tokens);
+    let scores = all.map(|&(_, score, _)| score).collect();
+    metadata.insert("tokenizer.ggml.scores", Value::Array(Array::F32(scores)));
+    metadata.insert("tokenizer.ggml.unknown_token_id", Value::U32(2));
+    metadata
+}
+
+/// BPE of characters. Ids: `<0x00>` to `<0xFF>`, then what each merge makes, then `more`.
+pub(crate) fn gemma4(merges: &[&str], more: &[(&str, i32)]) -> Metadata {
+    let mut tokens: Vec<_> = (0..256).map(|byte| (format!("<0x{byte:02X}>"), BYTE)).collect();
+    tokens.extend(merges.iter().map(|rule| (rule.replace(' ', ""), NORMAL)));
+    tokens.extend(more.iter().map(|&(text, kind)| (text.to_owned(), kind)));
+    let mut metadata = with_tokens("gemma4", &tokens);
+    let merges = merges.iter().map(|&rule| rule.to_owned()).collect();
+    metadata.insert("tokenizer.ggml.merges", Value::Array(Array::String(merges)));
+    metadata
+}
+
 /// Ids: bytes 0 to 255, then what each merge makes, then `more`.
 pub(crate) fn bpe(pre: &str, merges: &[&str], more: &[(&str, i32)]) -> Metadata {
     let printable = |byte: &u32| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
