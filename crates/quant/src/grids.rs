@@ -50,7 +50,7 @@ const fn narrow<const E: usize>(wide: [u64; E]) -> [u32; E] {
 
 /// A byte of signs as eight bytes, 1 for each set bit.
 pub(crate) fn spread(signs: u8) -> u64 {
-    let bits = u64::from(signs) * 0x0101_0101_0101_0101 & 0x8040_2010_0804_0201;
+    let bits = (u64::from(signs) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     (bits + 0x7F7F_7F7F_7F7F_7F7F) >> 7 & 0x0101_0101_0101_0101
 }
 

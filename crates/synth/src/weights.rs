@@ -119,7 +119,7 @@ impl Place {
             Place::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),
             Place::Nibbles(at) => {
                 for (i, word) in block[at..at + 8].as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                    word[1] = word[1] & 15 | (scale.to_bits() >> (4 * i) & 15) as u8 * 16;
+                    word[1] = word[1] & 15 | ((scale.to_bits() >> (4 * i)) as u8) << 4;
                 }
             }
             Place::Exponent(at) => block[at] = (scale.to_f32().abs().log2() as i32 + 128) as u8,

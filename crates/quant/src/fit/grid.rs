@@ -74,15 +74,19 @@ struct Lines {
 impl Lines {
     /// Computes the lines for the values `x` with weights `w`.
     fn set<const K: usize>(&mut self, book: &[Vec<f32>; K], x: &[f32; K], w: &[f32; K]) {
-        for lines in [&mut self.a, &mut self.b] {
-            lines.clear();
-            lines.resize(book[0].len(), 0.0);
-        }
-        for ((values, x), w) in book.iter().zip(x).zip(w) {
-            let wx = w * x;
-            for ((a, b), value) in self.a.iter_mut().zip(&mut self.b).zip(values) {
-                *a += wx * value;
-                *b += w * value * value;
+        let entries = book[0].len();
+        self.a.resize(entries, 0.0);
+        self.b.resize(entries, 0.0);
+        let blocks = self.a.as_chunks_mut::<BLOCK>().0.iter_mut().zip(self.b.as_chunks_mut::<BLOCK>().0);
+        for (block, (a, b)) in blocks.enumerate() {
+            (*a, *b) = ([0.0; BLOCK], [0.0; BLOCK]);
+            for k in 0..K {
+                let (values, x, w) = (&book[k].as_chunks::<BLOCK>().0[block], x[k], w[k]);
+                for i in 0..BLOCK {
+                    let weighted = w * values[i];
+                    a[i] += weighted * x;
+                    b[i] += weighted * values[i];
+                }
             }
         }
     }
@@ -91,34 +95,76 @@ impl Lines {
         Piece { from, entry: entry as u16, a: self.a[entry], b: self.b[entry] }
     }
 
-    /// The upper envelope from `from` on. Gift wrapping: the next piece is that of the line which crosses first.
-    fn envelope(&self, from: f32) -> Envelope {
-        let mut first = 0;
-        for entry in 1..self.a.len() {
-            let value = |entry: usize| self.a[entry] - from * self.b[entry];
-            if value(entry) > value(first) {
-                first = entry;
-            }
-        }
-        let mut pieces = vec![self.piece(from, first)];
-        while let Some(&last) = pieces.last() {
-            let crossing = |entry: usize| {
-                let below = last.b - self.b[entry];
-                if below > 0.0 { (last.a - self.a[entry]) / below } else { f32::INFINITY }
-            };
-            let (mut least, mut next) = (f32::INFINITY, None);
-            for entry in 0..self.a.len() {
-                let at = crossing(entry);
-                if at < least {
-                    (least, next) = (at, Some(entry));
+    /// The entry with the least key and that key; `None` if no key is finite. `keys` computes the keys of a block.
+    #[inline(always)]
+    fn least(&self, keys: impl Fn(&Block, &Block, &mut Block)) -> Option<(f32, usize)> {
+        let blocks = self.a.as_chunks().0.iter().zip(self.b.as_chunks().0);
+        let mut least = (f32::INFINITY, 0);
+        for (number, (a, b)) in blocks.enumerate() {
+            let mut all = [0.0; BLOCK];
+            keys(a, b, &mut all);
+            // Halves are compared as vectors.
+            let mut half = all;
+            for len in [32, 16, 8, 4, 2, 1] {
+                let (low, high) = half.split_at_mut(len);
+                for (low, high) in low.iter_mut().zip(high) {
+                    *low = if *high < *low { *high } else { *low };
                 }
             }
-            let Some(next) = next else { break };
-            pieces.push(self.piece(least.max(last.from), next));
+            if half[0] < least.0 {
+                let at = all.iter().position(|&key| key == half[0]).unwrap_or(0);
+                least = (half[0], number * BLOCK + at);
+            }
+        }
+        least.0.is_finite().then_some(least)
+    }
+
+    /// The entry with the largest `A - t B`.
+    fn best(&self, t: f32) -> usize {
+        let best = self.least(|a, b, keys| {
+            for i in 0..BLOCK {
+                keys[i] = t * b[i] - a[i];
+            }
+        });
+        best.map_or(0, |(_, entry)| entry)
+    }
+
+    /// The first line that crosses that of `last`, and where.
+    fn crossing(&self, last: Piece) -> Option<(f32, usize)> {
+        self.least(|a, b, keys| {
+            for i in 0..BLOCK {
+                keys[i] = (last.a - a[i]) / (last.b - b[i]);
+            }
+            for i in 0..BLOCK {
+                keys[i] = if b[i] < last.b { keys[i] } else { f32::INFINITY };
+            }
+        })
+    }
+
+    /// The upper envelope from `from` on. Gift wrapping: the next piece is that of the line which crosses first. Far above
+    /// `from`, where only groups much smaller than others of their block are, the entry with the least `b` ends it.
+    fn envelope(&self, from: f32) -> Envelope {
+        let mut pieces = vec![self.piece(from, self.best(from))];
+        while let Some(&last) = pieces.last() {
+            let Some((at, next)) = self.crossing(last) else { break };
+            let at = at.max(last.from);
+            if at > FAR * from {
+                pieces.push(self.piece(at, self.best(1e20)));
+                break;
+            }
+            pieces.push(self.piece(at, next));
         }
         Envelope(pieces)
     }
 }
+
+/// Entries that are searched at a time; codebooks have a multiple of it.
+const BLOCK: usize = 64;
+
+type Block = [f32; BLOCK];
+
+/// The ratio of the largest to the smallest scale for which envelopes are exact.
+const FAR: f32 = 6.0;
 
 impl Envelope {
     /// The best entry at half the scale.
