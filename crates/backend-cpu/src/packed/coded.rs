@@ -147,9 +147,7 @@ impl Layout<1> for BlockMXFP4 {
     }
 
     #[inline(always)]
-    fn factors_of<L: Lanes>(_: L, from: &[u8], out: &mut Factors) {
-        for r in 0..LANES {
-            out.scales[0][r] = BlockMXFP4::scale(from[r]);
-        }
+    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+        lanes.store_f32(lanes.exponents_to_f32(sixteen(from, 0)), &mut out.scales[0]);
     }
 }
