@@ -19,7 +19,9 @@ BLOCKS = 16
 SCALE_FIELDS = {
     Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0],
     Type.Q2_K: [80, 82], Type.Q3_K: [108], Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208],
-    Type.IQ4_NL: [0], Type.IQ4_XS: [0],
+    Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.IQ2_XXS: [0], Type.IQ2_XS: [0], Type.IQ2_S: [0],
+    Type.IQ3_XXS: [0], Type.IQ3_S: [0], Type.IQ1_S: [0], Type.IQ1_M: [], Type.TQ1_0: [52], Type.TQ2_0: [64],
+    Type.MXFP4: [],
 }  # fmt: skip
 
 # F16 bits: ordinary numbers of either sign, and every extreme.
@@ -42,6 +44,14 @@ def float_bytes(kind: Type, rng: np.random.Generator) -> np.ndarray:
 def block_bytes(kind: Type, rng: np.random.Generator) -> np.ndarray:
     """BLOCKS blocks; a second F16 field goes through SCALES in another order than the first."""
     blocks = rng.integers(256, size=(BLOCKS, GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+    if kind == Type.IQ1_M:
+        # Its F16 scale is the high nibbles of four words.
+        for i, scale in enumerate(SCALES):
+            blocks[i, 49:56:2] = blocks[i, 49:56:2] & 15 | np.array([scale >> 4 * j & 15 for j in range(4)]) << 4
+    if kind == Type.MXFP4:
+        # Every exponent.
+        blocks = np.resize(blocks, (256, blocks.shape[1]))
+        blocks[:, 0] = np.arange(256)
     for field, offset in enumerate(SCALE_FIELDS[kind]):
         scales = np.roll(np.array(SCALES, dtype="<u2"), 5 * field)
         blocks[:, offset : offset + 2] = scales[:, None].view(np.uint8)

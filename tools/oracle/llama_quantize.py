@@ -30,7 +30,23 @@ TYPES = {
     "Q6_K": 18,
     "IQ4_NL": 25,
     "IQ4_XS": 30,
+    "IQ3_XXS": 23,
+    "IQ3_XS": 22,
+    "IQ3_S": 26,
+    "IQ3_M": 27,
+    "IQ2_XXS": 19,
+    "IQ2_XS": 20,
+    "IQ2_S": 28,
+    "IQ2_M": 29,
+    "IQ1_S": 24,
+    "IQ1_M": 31,
+    "TQ1_0": 36,
+    "TQ2_0": 37,
+    "MXFP4_MOE": 38,
 }
+
+# Those that llama.cpp makes only with an imatrix.
+NEED_IMATRIX = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
 
 _said: list[str] = []
 _log = lib.llama_log_callback(lambda level, text, data: _said.append(text.decode(errors="replace")))

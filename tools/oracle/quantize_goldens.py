@@ -6,6 +6,7 @@
 
 import itertools
 import json
+import string
 from pathlib import Path
 
 import gguf
@@ -16,7 +17,12 @@ from small_llama import Shape, write
 from squared_error import FLOATS, squared_errors
 
 ROWS, COLUMNS = 64, 1024
-NAMES = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS".split()
+NAMES = (
+    "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS "
+    "MXFP4 IQ3_XXS IQ3_S IQ2_XXS IQ2_XS IQ2_S IQ1_S IQ1_M TQ1_0 TQ2_0"
+).split()
+# llama.cpp refuses to quantise to them without an imatrix.
+NEEDS_IMPORTANCE = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"}
 # What llama.cpp's choice depends on: layers, heads that share values, tied embeddings, rows that are no
 # whole blocks.
 MODELS = {
@@ -27,10 +33,13 @@ MODELS = {
     "blocks of 32": Shape(layers=8, width=288, heads=3, kv_heads=3, feed_forward=512),
     "no blocks": Shape(layers=2, width=264, heads=3, kv_heads=3, feed_forward=512, tied=True),
     "Qwen2.5 0.5B": Shape(24, 224, heads=7, kv_heads=1, feed_forward=512, tied=True, architecture="qwen2"),
+    "8 experts": Shape(layers=16, width=256, heads=8, kv_heads=4, feed_forward=256, experts=8),
+    "4 experts": Shape(layers=8, width=256, heads=8, kv_heads=4, feed_forward=256, experts=4),
     "Qwen1.5 72B": Shape(80, 256, heads=4, kv_heads=4, feed_forward=256, vocabulary=260, architecture="qwen2"),
 }
 
 
+DIGITS = string.digits + string.ascii_lowercase
 # Formats that are requested by name, as `--tensor-type PATTERN=TYPE` does.
 OVERRIDES = (("attn_k", "Q8_0"), (r"blk\.[01]\.ffn_up", "Q6_K"), ("^output", "Q5_K"), ("attn_", "F16"), ("norm", "Q8_0"))
 
@@ -66,7 +75,7 @@ def errors() -> dict:
         columns = importance() if known else None
         by_format = found.setdefault(case, {}).setdefault("importance" if known else "alone", {})
         for name in NAMES:
-            if name in FLOATS:
+            if name in FLOATS or (name in NEEDS_IMPORTANCE and not known):
                 continue
             y = llama_quantize.rows(gguf.GGMLQuantizationType[name], x, columns)
             weighted, plain = squared_errors(name, x, y, columns)
@@ -80,21 +89,22 @@ def mixes(folder: Path) -> dict:
         source = folder / "source.gguf"
         write(source, shape, 1)
         matrices = {tensor: dims for tensor, dims in shape.tensors().items() if len(dims) > 1}
-        known = {tensor: np.ones(dims[1], np.float32) for tensor, dims in matrices.items()}
+        # For each expert, if there are some.
+        known = {tensor: np.ones(np.prod(dims) // dims[-2], np.float32) for tensor, dims in matrices.items()}
         runs = {}
         for type_, imatrix, pure in itertools.product(llama_quantize.TYPES, (False, True), (False, True)):
-            if imatrix and pure:
+            if imatrix and pure or type_ in llama_quantize.NEED_IMATRIX and not imatrix:
                 continue
             formats = llama_quantize.formats(source, type_, known if imatrix else None, pure)
             # A digit for each tensor, in the order below.
-            digits = "".join(f"{NAMES.index(formats[tensor]):x}" for tensor in matrices)
+            digits = "".join(DIGITS[NAMES.index(formats[tensor])] for tensor in matrices)
             runs[type_ + (" imatrix" if imatrix else "") + (" pure" if pure else "")] = digits
         # Of F16 and other floats llama.cpp takes no other formats, without a word.
         for type_ in ("Q4_K_M", "Q8_0", "Q2_K_S"):
             formats = llama_quantize.formats(source, type_, overrides=OVERRIDES)
-            runs[type_ + " overrides"] = "".join(f"{NAMES.index(formats[tensor]):x}" for tensor in matrices)
+            runs[type_ + " overrides"] = "".join(DIGITS[NAMES.index(formats[tensor])] for tensor in matrices)
         facts = {"architecture": shape.architecture, "layers": shape.layers, "heads": shape.heads,
-                 "kv_heads": shape.kv_heads, "tied": shape.tied}  # fmt: skip
+                 "kv_heads": shape.kv_heads, "experts": shape.experts, "tied": shape.tied}  # fmt: skip
         tensors = [[tensor, *reversed(dims)] for tensor, dims in matrices.items()]
         found["models"][name] = {**facts, "tensors": tensors, "types": runs}
     return found

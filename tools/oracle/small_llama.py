@@ -17,6 +17,7 @@ class Shape:
     vocabulary: int = 512
     tied: bool = False
     architecture: str = "llama"
+    experts: int = 0
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape as NumPy has it, slowest dimension first; in the order of files that are converted."""
@@ -30,10 +31,16 @@ class Shape:
                 "attn_v": (kv, width),
                 "attn_output": (width, width),
                 "ffn_norm": (width,),
+            }
+            feed_forward = {
                 "ffn_gate": (self.feed_forward, width),
                 "ffn_up": (self.feed_forward, width),
                 "ffn_down": (width, self.feed_forward),
             }
+            if self.experts:
+                parts["ffn_gate_inp"] = (self.experts, width)
+                feed_forward = {f"{name}_exps": (self.experts, *dims) for name, dims in feed_forward.items()}
+            parts |= feed_forward
             shapes |= {f"blk.{layer}.{part}.weight": shape for part, shape in parts.items()}
             if self.architecture == "qwen2":
                 shapes |= {f"blk.{layer}.attn_{part}.bias": (n,) for part, n in [("q", width), ("k", kv), ("v", kv)]}
@@ -67,12 +74,15 @@ def write(path: Path, shape: Shape, seed: int) -> None:
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_dimension_count(shape.width // shape.heads)
     writer.add_file_type(0)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(2)
     add_vocabulary(writer, shape.vocabulary)
     for name, dims in shape.tensors().items():
         if len(dims) == 1:
             data = np.ones(dims, np.float32)
         else:
-            data = rng.standard_normal(dims, np.float32) * np.float32(dims[1] ** -0.5)
+            data = rng.standard_normal(dims, np.float32) * np.float32(dims[-1] ** -0.5)
         writer.add_tensor(name, data)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -3,6 +3,7 @@
 import numpy as np
 
 FLOATS = {"F32", "F16", "BF16"}
+UNWEIGHTED = {"MXFP4", "TQ1_0", "TQ2_0"}
 SMALL = {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"}
 
 
@@ -13,6 +14,8 @@ def weights(kind: str, x: np.ndarray, importance: np.ndarray | None) -> np.ndarr
         means = (x.reshape(len(x), -1, group) ** 2).mean(-1)
         return np.repeat(means, group, axis=1)
 
+    if kind in UNWEIGHTED:
+        return np.ones_like(x)
     if importance is None:
         if kind in SMALL:
             return np.ones_like(x)
@@ -29,7 +32,7 @@ def weights(kind: str, x: np.ndarray, importance: np.ndarray | None) -> np.ndarr
     elif kind == "IQ4_NL":
         spread = 2 * mean_square(32)
     else:
-        spread = (1 if kind == "Q2_K" else 2) * mean_square(256)
+        spread = (1 if kind in ("Q2_K", "IQ2_XXS", "IQ2_XS") else 2) * mean_square(256)
     return importance * np.sqrt(spread + x**2)
 
 

@@ -9,7 +9,7 @@ use std::num::NonZero;
 
 use backend::Weight;
 use half::f16;
-use quant::{Block, BlockQ4_0, BlockQ4_K, BlockQ5_K, BlockQ6_K, BlockQ8_0, Format, Groups};
+use quant::*;
 
 /// Values per chunk.
 pub(crate) const CHUNK: usize = 32;
@@ -29,13 +29,32 @@ pub(crate) enum DeviceFormat {
     Q4_K,
     Q5_K,
     Q6_K,
+    MXFP4,
+    IQ3_XXS,
+    IQ3_S,
+    IQ2_XXS,
+    IQ2_XS,
+    IQ2_S,
+    IQ1_S,
+    IQ1_M,
+    TQ1_0,
+    TQ2_0,
 }
 
 /// Bytes per element and values per element of a plane.
 type Plane = (usize, usize);
 
+/// Planes of formats of a grid whose codes have 4 bits: codes, two scales per chunk, F16 scales of blocks.
+const NIBBLES_OF_GRID: &[Plane] = &[(16, 32), (1, 32), (2, 256)];
+
+/// The same with codes of 3 bits, in planes of 2 and 1.
+const THREE_BITS_OF_GRID: &[Plane] = &[(8, 32), (4, 32), (1, 32), (2, 256)];
+
+/// Planes of ternary formats.
+const TERNARY: &[Plane] = &[(8, 32), (2, 256)];
+
 /// Per device format: the equivalent file format, the name in kernel templates, and the planes.
-pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 8] = [
+pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 18] = [
     (DeviceFormat::F32, Format::F32, "f32", &[(4, 1)]),
     (DeviceFormat::F16, Format::F16, "f16", &[(2, 1)]),
     (DeviceFormat::BF16, Format::BF16, "bf16", &[(2, 1)]),
@@ -44,6 +63,16 @@ pub(crate) const TABLE: [(DeviceFormat, Format, &str, &[Plane]); 8] = [
     (DeviceFormat::Q4_K, Format::Q4_K, "q4_k", &[(16, 32), (16, 256)]),
     (DeviceFormat::Q5_K, Format::Q5_K, "q5_k", &[(16, 32), (16, 256), (4, 32)]),
     (DeviceFormat::Q6_K, Format::Q6_K, "q6_k", &[(16, 32), (8, 32), (16, 256), (2, 256)]),
+    (DeviceFormat::MXFP4, Format::MXFP4, "mxfp4", &[(16, 32), (1, 32)]),
+    (DeviceFormat::IQ3_XXS, Format::IQ3_XXS, "iq3_xxs", NIBBLES_OF_GRID),
+    (DeviceFormat::IQ3_S, Format::IQ3_S, "iq3_s", NIBBLES_OF_GRID),
+    (DeviceFormat::IQ2_XXS, Format::IQ2_XXS, "iq2", THREE_BITS_OF_GRID),
+    (DeviceFormat::IQ2_XS, Format::IQ2_XS, "iq2", THREE_BITS_OF_GRID),
+    (DeviceFormat::IQ2_S, Format::IQ2_S, "iq2", THREE_BITS_OF_GRID),
+    (DeviceFormat::IQ1_S, Format::IQ1_S, "iq1", THREE_BITS_OF_GRID),
+    (DeviceFormat::IQ1_M, Format::IQ1_M, "iq1", THREE_BITS_OF_GRID),
+    (DeviceFormat::TQ1_0, Format::TQ1_0, "ternary", TERNARY),
+    (DeviceFormat::TQ2_0, Format::TQ2_0, "ternary", TERNARY),
 ];
 
 impl DeviceFormat {
@@ -151,10 +180,11 @@ impl Layout {
     /// Packs a range of rows into its parts of the planes.
     fn pack_rows(&self, format: Format, bytes: &[u8], cols: usize, mut planes: Vec<&mut [u8]>) -> f32 {
         let mut bound = 0.0_f32;
-        let mut bound_by = |scale: [u8; 2], max: f32| {
-            let max = f16::from_le_bytes(scale).to_f32().abs() * max;
+        let mut bound_by_f32 = |scale: f32, max: f32| {
+            let max = scale.abs() * max;
             bound = bound.max(if max.is_nan() { f32::INFINITY } else { max });
         };
+        let mut bound_by = |scale: [u8; 2], max| bound_by_f32(f16::from_le_bytes(scale).to_f32(), max);
         match self.format {
             DeviceFormat::F32 | DeviceFormat::F16 | DeviceFormat::BF16 if format == self.format.format() => {
                 self.copy(bytes, planes[0])
@@ -199,6 +229,28 @@ impl Layout {
                 write(planes[2], at, &block.scales.map(|scale| scale as u8));
                 write(planes[3], at, &block.d.0);
                 bound_by(block.d.0, 128.0 * 32.0);
+            }),
+            DeviceFormat::MXFP4 => {
+                for (at, block) in BlockMXFP4::slice(bytes).iter().enumerate() {
+                    write(planes[0], at, &pack_low(&nibbles(&block.qs)));
+                    write(planes[1], at, &[block.e]);
+                    bound_by_f32(BlockMXFP4::scale(block.e), 12.0);
+                }
+            }
+            DeviceFormat::IQ3_XXS => pack_grid::<BlockIQ3_XXS>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ3_S => pack_grid::<BlockIQ3_S>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ2_XXS => pack_grid::<BlockIQ2_XXS>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ2_XS => pack_grid::<BlockIQ2_XS>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ2_S => pack_grid::<BlockIQ2_S>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ1_S => pack_grid::<BlockIQ1_S>(bytes, &mut planes, bound_by),
+            DeviceFormat::IQ1_M => pack_grid::<BlockIQ1_M>(bytes, &mut planes, bound_by),
+            DeviceFormat::TQ1_0 => pack_blocks::<BlockTQ1_0, 8, 256>(bytes, 1, |at, block, quants| {
+                pack_ternary(&mut planes, at, block.d, &quants);
+                bound_by(block.d.0, 2.0);
+            }),
+            DeviceFormat::TQ2_0 => pack_blocks::<BlockTQ2_0, 8, 256>(bytes, 1, |at, block, quants| {
+                pack_ternary(&mut planes, at, block.d, &quants);
+                bound_by(block.d.0, 2.0);
             }),
         }
         bound
@@ -268,6 +320,45 @@ fn pack_blocks<B: Groups<G> + Block<N>, const G: usize, const N: usize>(
     for (at, block) in B::slice(bytes).iter().enumerate() {
         pack(at, block, block.quants().map(|group| group.map(|q| (i16::from(q) + zero) as u8)));
     }
+}
+
+/// Packs blocks of a grid. Kernels expand the codes by arithmetic, so codes of 4 bits are in the order of their values.
+fn pack_grid<B: GridBlock + Block<256>>(
+    bytes: &[u8],
+    planes: &mut [&mut [u8]],
+    mut bound_by: impl FnMut([u8; 2], f32),
+) {
+    let (is_nibbles, last) = (planes.len() == 3, planes.len() - 1);
+    let largest = f32::from(B::QUANTS.into_iter().max().unwrap_or(0)) * B::UNIT * 31.0;
+    for (at, block) in B::slice(bytes).iter().enumerate() {
+        let scales = block.scales();
+        for (g, codes) in block.codes().iter().enumerate() {
+            let chunk = 8 * at + g;
+            if is_nibbles {
+                let in_order = codes.map(|code| if code < 8 { code + 8 } else { 15 - code });
+                write(planes[0], chunk, &pack_low(&in_order));
+            } else {
+                write(planes[0], chunk, &pack_high::<8, 2>(&codes.map(|code| (code & 3) << 4)));
+                write(planes[1], chunk, &pack_high::<4, 1>(&codes.map(|code| (code >> 2) << 4)));
+            }
+            write(planes[last - 1], chunk, &[scales[2 * g] | scales[2 * g + 1] << 4]);
+        }
+        write(planes[last], at, &block.d().0);
+        bound_by(block.d().0, largest);
+    }
+}
+
+/// Packs a block of ternary values, given plus 1.
+fn pack_ternary(planes: &mut [&mut [u8]], at: usize, d: F16Le, quants: &[[u8; 32]; 8]) {
+    for (g, q) in quants.iter().enumerate() {
+        write(planes[0], 8 * at + g, &pack_high::<8, 2>(&q.map(|q| q << 4)));
+    }
+    write(planes[1], at, &d.0);
+}
+
+/// The nibbles of 16 bytes: first all low ones, then all high ones.
+fn nibbles(bytes: &[u8; 16]) -> [u8; 32] {
+    std::array::from_fn(|i| bytes[i % 16] >> (i / 16 * 4) & 15)
 }
 
 /// Writes the element at index `at`.

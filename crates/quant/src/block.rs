@@ -59,6 +59,16 @@ impl Format {
             Format::Q6_K => dequantize::<BlockQ6_K, _>(bytes, out),
             Format::IQ4_NL => dequantize::<BlockIQ4_NL, _>(bytes, out),
             Format::IQ4_XS => dequantize::<BlockIQ4_XS, _>(bytes, out),
+            Format::MXFP4 => dequantize::<BlockMXFP4, _>(bytes, out),
+            Format::IQ3_XXS => dequantize::<BlockIQ3_XXS, _>(bytes, out),
+            Format::IQ3_S => dequantize::<BlockIQ3_S, _>(bytes, out),
+            Format::IQ2_XXS => dequantize::<BlockIQ2_XXS, _>(bytes, out),
+            Format::IQ2_XS => dequantize::<BlockIQ2_XS, _>(bytes, out),
+            Format::IQ2_S => dequantize::<BlockIQ2_S, _>(bytes, out),
+            Format::IQ1_S => dequantize::<BlockIQ1_S, _>(bytes, out),
+            Format::IQ1_M => dequantize::<BlockIQ1_M, _>(bytes, out),
+            Format::TQ1_0 => dequantize::<BlockTQ1_0, _>(bytes, out),
+            Format::TQ2_0 => dequantize::<BlockTQ2_0, _>(bytes, out),
         }
     }
 }

@@ -128,6 +128,13 @@ impl Format {
                 (Unweighted::SquarePlusHalfMean, Weighted::BlockMeanSquare(2.0))
             }
             Format::Q6_K => (Unweighted::SquarePlusHalfMean, Weighted::Uniform),
+            Format::IQ3_XXS | Format::IQ3_S | Format::IQ2_S | Format::IQ1_S | Format::IQ1_M => {
+                (Unweighted::SquarePlusHalfMean, Weighted::BlockMeanSquare(2.0))
+            }
+            Format::IQ2_XXS | Format::IQ2_XS => {
+                (Unweighted::SquarePlusHalfMean, Weighted::BlockMeanSquare(1.0))
+            }
+            Format::MXFP4 | Format::TQ1_0 | Format::TQ2_0 => (Unweighted::Uniform, Weighted::Uniform),
         };
         ErrorWeights { unweighted, weighted }
     }
@@ -179,6 +186,16 @@ impl Format {
             Format::Q6_K => quantize::<BlockQ6_K, _>(x, importance, out),
             Format::IQ4_NL => quantize::<BlockIQ4_NL, _>(x, importance, out),
             Format::IQ4_XS => quantize::<BlockIQ4_XS, _>(x, importance, out),
+            Format::MXFP4 => quantize::<BlockMXFP4, _>(x, importance, out),
+            Format::IQ3_XXS => quantize::<BlockIQ3_XXS, _>(x, importance, out),
+            Format::IQ3_S => quantize::<BlockIQ3_S, _>(x, importance, out),
+            Format::IQ2_XXS => quantize::<BlockIQ2_XXS, _>(x, importance, out),
+            Format::IQ2_XS => quantize::<BlockIQ2_XS, _>(x, importance, out),
+            Format::IQ2_S => quantize::<BlockIQ2_S, _>(x, importance, out),
+            Format::IQ1_S => quantize::<BlockIQ1_S, _>(x, importance, out),
+            Format::IQ1_M => quantize::<BlockIQ1_M, _>(x, importance, out),
+            Format::TQ1_0 => quantize::<BlockTQ1_0, _>(x, importance, out),
+            Format::TQ2_0 => quantize::<BlockTQ2_0, _>(x, importance, out),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! input. Loops run over fixed-size arrays with [`LANES`] partial sums, which compilers vectorise.
 
 pub(crate) mod affine;
+pub(crate) mod grid;
 pub(crate) mod symmetric;
 
 use crate::F16Le;
@@ -85,6 +86,11 @@ impl Unit {
         let unit = f32::from_bits(largest.to_bits() & 0xFF << 23);
         let shrink = 1.0 / unit;
         (Unit(unit), x.map(|x| x * shrink))
+    }
+
+    /// The power of two's exponent.
+    pub(crate) fn exponent(self) -> i32 {
+        (self.0.to_bits() >> 23) as i32 - 127
     }
 
     /// Rounds `units` to the nearest F16 scale, saturating to the largest finite one.

@@ -22,6 +22,16 @@ pub enum Format {
     Q6_K,
     IQ4_NL,
     IQ4_XS,
+    MXFP4,
+    IQ3_XXS,
+    IQ3_S,
+    IQ2_XXS,
+    IQ2_XS,
+    IQ2_S,
+    IQ1_S,
+    IQ1_M,
+    TQ1_0,
+    TQ2_0,
 }
 
 /// A GGUF tensor type without a [`Format`].
@@ -44,7 +54,7 @@ impl fmt::Display for Format {
 }
 
 /// Per format: GGUF type id, name, values per block, bytes per block.
-const TABLE: [(Format, u32, &str, usize, usize); 15] = [
+const TABLE: [(Format, u32, &str, usize, usize); 25] = [
     (Format::F32, 0, "F32", 1, 4),
     (Format::F16, 1, "F16", 1, 2),
     (Format::BF16, 30, "BF16", 1, 2),
@@ -60,14 +70,24 @@ const TABLE: [(Format, u32, &str, usize, usize); 15] = [
     (Format::Q6_K, 14, "Q6_K", 256, 210),
     (Format::IQ4_NL, 20, "IQ4_NL", 32, 18),
     (Format::IQ4_XS, 23, "IQ4_XS", 256, 136),
+    (Format::MXFP4, 39, "MXFP4", 32, 17),
+    (Format::IQ3_XXS, 18, "IQ3_XXS", 256, 98),
+    (Format::IQ3_S, 21, "IQ3_S", 256, 110),
+    (Format::IQ2_XXS, 16, "IQ2_XXS", 256, 66),
+    (Format::IQ2_XS, 17, "IQ2_XS", 256, 74),
+    (Format::IQ2_S, 22, "IQ2_S", 256, 82),
+    (Format::IQ1_S, 19, "IQ1_S", 256, 50),
+    (Format::IQ1_M, 29, "IQ1_M", 256, 56),
+    (Format::TQ1_0, 34, "TQ1_0", 256, 54),
+    (Format::TQ2_0, 35, "TQ2_0", 256, 66),
 ];
 
 impl Format {
     /// Every format, in the order of the enum.
-    pub const ALL: [Format; 15] = {
-        let mut all = [Format::F32; 15];
+    pub const ALL: [Format; 25] = {
+        let mut all = [Format::F32; 25];
         let mut i = 0;
-        while i < 15 {
+        while i < 25 {
             all[i] = TABLE[i].0;
             i += 1;
         }
@@ -115,21 +135,12 @@ fn unsupported_name(id: u32) -> Option<&'static str> {
     Some(match id {
         9 => "Q8_1",
         15 => "Q8_K",
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
         24 => "I8",
         25 => "I16",
         26 => "I32",
         27 => "I64",
         28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
+        40 => "NVFP4",
         _ => return None,
     })
 }

@@ -47,9 +47,28 @@ pub fn scan(
     Err(NotFinite { tensor: tensor.name.clone(), row, column, value, count })
 }
 
-/// Writes a tensor's data in `format`; `importance` has a weight for each column.
+/// Writes a tensor's data in `format`; `importance` has a weight for each column, or for each column of each expert.
 pub(crate) fn convert(
     tensor: &Tensor,
+    format: Format,
+    importance: Option<&[f32]>,
+    threads: NonZero<usize>,
+    out: &mut dyn Write,
+    progress: &(dyn Fn(u64) + Sync),
+) -> io::Result<()> {
+    let row_len = tensor.row_len();
+    let matrices = importance.map_or(1, |importance| importance.len() / row_len);
+    for (number, data) in tensor.data.chunks(tensor.data.len() / matrices).enumerate() {
+        let importance = importance.map(|importance| &importance[number * row_len..][..row_len]);
+        convert_rows(tensor, data, format, importance, threads, out, progress)?;
+    }
+    Ok(())
+}
+
+/// Writes rows of a tensor in `format`.
+fn convert_rows(
+    tensor: &Tensor,
+    data: &[u8],
     format: Format,
     importance: Option<&[f32]>,
     threads: NonZero<usize>,
@@ -60,7 +79,7 @@ pub(crate) fn convert(
     let (run, run_out) = (rows * tensor.row_bytes(), bytes(format, rows * tensor.row_len()));
     let runs = RUNS * threads.get();
     let mut blocks = Vec::new();
-    for wave in tensor.data.chunks(runs * run) {
+    for wave in data.chunks(runs * run) {
         let values = wave.len() / tensor.format.block_bytes() * tensor.format.block_len();
         blocks.resize(bytes(format, values), 0);
         share(wave.chunks(run).zip(blocks.chunks_mut(run_out)), threads, |buffer, (bytes, blocks)| {

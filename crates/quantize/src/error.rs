@@ -25,6 +25,12 @@ pub enum Error {
         quoted(tensor)
     )]
     Requantize { file: String, tensor: String, format: Format },
+    /// The format loses too much without an imatrix.
+    #[error(
+        "{} would become {format}, which loses too much without an imatrix; give one, or choose another type",
+        quoted(tensor)
+    )]
+    Blind { tensor: String, format: Format },
     /// The file is no imatrix, or a damaged one.
     #[error("imatrix {}: {why}", path.display())]
     Imatrix { path: PathBuf, why: String },

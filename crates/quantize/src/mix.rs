@@ -1,7 +1,8 @@
-//! The mixes of formats that `llama-quantize` makes, for dense models of the supported families.
+//! The mixes of formats that `llama-quantize` makes, for models of the supported families.
 //!
 //! Most tensors get the format that the mix is named after. Those whose error costs most get more bits: the output matrix, and
-//! `attn_v` and `ffn_down` in some layers or with grouped-query attention. `tests/mixes.rs` compares the choices with
+//! `attn_v` and `ffn_down` in some layers or with grouped-query attention. With eight experts, attention is so small a part that
+//! it gets more bits too. `tests/mixes.rs` compares the choices with
 //! llama.cpp's.
 
 use std::fmt;
@@ -34,10 +35,23 @@ pub enum Mix {
     Q6_K,
     IQ4_NL,
     IQ4_XS,
+    IQ3_XXS,
+    IQ3_XS,
+    IQ3_S,
+    IQ3_M,
+    IQ2_XXS,
+    IQ2_XS,
+    IQ2_S,
+    IQ2_M,
+    IQ1_S,
+    IQ1_M,
+    TQ1_0,
+    TQ2_0,
+    MXFP4_MOE,
 }
 
 /// Name, `general.file_type`, and the format of most tensors.
-const TABLE: [(Mix, &str, u32, Format); 20] = [
+const TABLE: [(Mix, &str, u32, Format); 33] = [
     (Mix::F32, "F32", 0, Format::F32),
     (Mix::F16, "F16", 1, Format::F16),
     (Mix::BF16, "BF16", 32, Format::BF16),
@@ -58,10 +72,24 @@ const TABLE: [(Mix, &str, u32, Format); 20] = [
     (Mix::Q6_K, "Q6_K", 18, Format::Q6_K),
     (Mix::IQ4_NL, "IQ4_NL", 25, Format::IQ4_NL),
     (Mix::IQ4_XS, "IQ4_XS", 30, Format::IQ4_XS),
+    (Mix::IQ3_XXS, "IQ3_XXS", 23, Format::IQ3_XXS),
+    (Mix::IQ3_XS, "IQ3_XS", 22, Format::IQ3_S),
+    (Mix::IQ3_S, "IQ3_S", 26, Format::IQ3_S),
+    (Mix::IQ3_M, "IQ3_M", 27, Format::IQ3_S),
+    (Mix::IQ2_XXS, "IQ2_XXS", 19, Format::IQ2_XXS),
+    (Mix::IQ2_XS, "IQ2_XS", 20, Format::IQ2_XS),
+    (Mix::IQ2_S, "IQ2_S", 28, Format::IQ2_XS),
+    (Mix::IQ2_M, "IQ2_M", 29, Format::IQ2_S),
+    (Mix::IQ1_S, "IQ1_S", 24, Format::IQ1_S),
+    (Mix::IQ1_M, "IQ1_M", 31, Format::IQ1_M),
+    (Mix::TQ1_0, "TQ1_0", 36, Format::TQ1_0),
+    (Mix::TQ2_0, "TQ2_0", 37, Format::TQ2_0),
+    (Mix::MXFP4_MOE, "MXFP4_MOE", 38, Format::MXFP4),
 ];
 
 /// Mixes by names of formats.
-const ALIASES: [(&str, Mix); 3] = [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M), ("Q5_K", Mix::Q5_K_M)];
+const ALIASES: [(&str, Mix); 4] =
+    [("Q3_K", Mix::Q3_K_M), ("Q4_K", Mix::Q4_K_M), ("Q5_K", Mix::Q5_K_M), ("MXFP4", Mix::MXFP4_MOE)];
 
 impl Mix {
     /// The name, such as `Q4_K_M`.
@@ -87,6 +115,16 @@ impl Mix {
     /// The format of most tensors.
     pub fn format(self) -> Format {
         TABLE[self as usize].3
+    }
+
+    /// Mixes of less than three bits per weight.
+    fn is_tiny(self) -> bool {
+        matches!(self, Mix::IQ1_S | Mix::IQ1_M | Mix::IQ2_XXS | Mix::IQ2_XS | Mix::IQ2_S | Mix::IQ2_M)
+    }
+
+    /// The larger two of them.
+    fn is_iq2_s_or_m(self) -> bool {
+        matches!(self, Mix::IQ2_S | Mix::IQ2_M)
     }
 }
 
@@ -119,6 +157,8 @@ pub struct Facts {
     pub heads: usize,
     /// Key and value heads.
     pub kv_heads: usize,
+    /// Experts; 0 if the model is dense.
+    pub experts: usize,
     /// The embedding is also the output matrix: there is no `output.weight`.
     pub tied: bool,
     /// An imatrix is used.
@@ -165,18 +205,67 @@ pub(crate) fn is_quantised(name: &str, shape: &[usize]) -> bool {
 fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
     if name == "output.weight" || (facts.tied && name == "token_embd.weight") {
         let is_whole = row_len.is_multiple_of(mix.format().block_len());
-        return if is_whole && mix != Mix::Q8_0 { Format::Q6_K } else { Format::Q8_0 };
+        return match mix {
+            Mix::Q8_0 | Mix::MXFP4_MOE => Format::Q8_0,
+            _ if !is_whole => Format::Q8_0,
+            Mix::IQ3_XXS => Format::Q5_K,
+            _ if mix.is_tiny() => Format::Q5_K,
+            _ => Format::Q6_K,
+        };
     }
     let layer = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or(0);
-    if name.contains("attn_v.weight") {
+    let is = |part: &str| name.contains(part);
+    match mix {
+        Mix::MXFP4_MOE => return if is("_exps.") { Format::MXFP4 } else { Format::Q8_0 },
+        _ if name == "token_embd.weight" => return embedding(mix),
+        _ if mix.is_tiny() => return tiny(mix, name, layer, facts),
+        _ => {}
+    }
+    if is("attn_v.weight") || is("attn_qkv.weight") {
         values(mix, layer, facts)
-    } else if name.contains("ffn_down") {
+    } else if is("attn_k.weight") && facts.experts == 8 {
+        Format::Q8_0
+    } else if is("attn_q.weight") || is("attn_k.weight") {
+        match mix {
+            Mix::IQ3_XS => Format::IQ3_XXS,
+            Mix::IQ3_XXS => Format::IQ2_S,
+            _ => mix.format(),
+        }
+    } else if is("ffn_down") {
         down(mix, layer, facts)
+    } else if is("ffn_gate") || is("ffn_up") {
+        let is_between = layer >= facts.layers / 8 && layer < 7 * facts.layers / 8;
+        if mix == Mix::IQ3_XS && is_between { Format::IQ3_XXS } else { mix.format() }
+    } else if is("attn_output.weight") {
+        attention_output(mix, facts)
+    } else {
+        mix.format()
+    }
+}
+
+fn embedding(mix: Mix) -> Format {
+    match mix {
+        Mix::IQ2_S | Mix::IQ2_M | Mix::IQ3_XXS => Format::IQ3_S,
+        Mix::TQ1_0 | Mix::TQ2_0 => Format::Q4_K,
+        _ if mix.is_tiny() => Format::Q2_K,
+        _ => mix.format(),
+    }
+}
+
+/// Mixes of less than three bits.
+fn tiny(mix: Mix, name: &str, layer: usize, facts: &Facts) -> Format {
+    let more = if mix.is_iq2_s_or_m() { Format::IQ3_S } else { Format::Q2_K };
+    if name.contains("attn_v.weight") || name.contains("attn_qkv.weight") {
+        if facts.shared() >= 4 || facts.experts >= 4 { Format::Q4_K } else { more }
+    } else if name.contains("attn_k.weight") && facts.experts == 8 {
+        Format::Q4_K
+    } else if name.contains("ffn_down") && layer < facts.layers / 8 {
+        more
     } else if name.contains("attn_output.weight") {
         match mix {
-            Mix::Q2_K => Format::Q3_K,
-            Mix::Q3_K_M => Format::Q4_K,
-            Mix::Q3_K_L => Format::Q5_K,
+            _ if facts.experts == 8 => Format::Q5_K,
+            Mix::IQ1_S | Mix::IQ1_M => Format::IQ2_XXS,
+            Mix::IQ2_S | Mix::IQ2_M => Format::IQ3_S,
             _ => mix.format(),
         }
     } else {
@@ -184,12 +273,33 @@ fn by_name(mix: Mix, name: &str, row_len: usize, facts: &Facts) -> Format {
     }
 }
 
-fn values(mix: Mix, layer: usize, facts: &Facts) -> Format {
-    let format = match mix {
-        Mix::Q2_K | Mix::Q2_K_S if facts.shared() >= 4 => Format::Q4_K,
+fn attention_output(mix: Mix, facts: &Facts) -> Format {
+    if facts.experts == 8 {
+        let is_raised = matches!(mix.format(), Format::Q3_K | Format::Q4_K | Format::IQ4_NL | Format::IQ4_XS)
+            || matches!(mix, Mix::Q2_K | Mix::IQ3_XXS | Mix::IQ3_XS | Mix::IQ3_S | Mix::IQ3_M);
+        return if is_raised && mix != Mix::Q3_K_L { Format::Q5_K } else { mix.format() };
+    }
+    match mix {
         Mix::Q2_K => Format::Q3_K,
+        Mix::Q3_K_M | Mix::IQ3_M => Format::Q4_K,
+        Mix::Q3_K_L => Format::Q5_K,
+        Mix::IQ3_XXS => Format::IQ3_S,
+        _ => mix.format(),
+    }
+}
+
+fn values(mix: Mix, layer: usize, facts: &Facts) -> Format {
+    if facts.experts == 8 {
+        return Format::Q8_0;
+    }
+    let format = match mix {
+        Mix::Q2_K | Mix::Q2_K_S | Mix::IQ3_XXS | Mix::IQ3_XS | Mix::IQ3_S if facts.shared() >= 4 => {
+            Format::Q4_K
+        }
+        Mix::Q2_K => Format::Q3_K,
+        Mix::IQ3_XXS if !facts.imatrix => Format::IQ3_S,
         Mix::Q3_K_M if layer < 2 => Format::Q5_K,
-        Mix::Q3_K_M => Format::Q4_K,
+        Mix::Q3_K_M | Mix::IQ3_M => Format::Q4_K,
         Mix::Q3_K_L => Format::Q5_K,
         Mix::IQ4_NL | Mix::IQ4_XS if facts.shared() >= 4 => Format::Q5_K,
         Mix::Q4_K_M | Mix::Q5_K_M if facts.is_worth_more(layer) => Format::Q6_K,
@@ -204,6 +314,9 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
     let is_first = layer < facts.layers / 8;
     match mix {
         Mix::Q2_K => Format::Q3_K,
+        Mix::IQ3_XXS if !facts.imatrix && !is_first => Format::Q3_K,
+        Mix::IQ3_XXS if !facts.imatrix => Format::Q4_K,
+        Mix::IQ3_M if is_first || (facts.experts == 8 && facts.is_worth_more(layer)) => Format::Q4_K,
         Mix::Q3_K_M if layer < facts.layers / 16 => Format::Q5_K,
         Mix::Q3_K_M => Format::Q4_K,
         Mix::Q3_K_L => Format::Q5_K,
@@ -220,11 +333,18 @@ fn down(mix: Mix, layer: usize, facts: &Facts) -> Format {
 /// `wanted`, or if rows are not whole blocks of it, a format with blocks of 32, or F16.
 pub(crate) fn fitting(wanted: Format, row_len: usize) -> Format {
     let smaller = match wanted {
-        Format::Q2_K | Format::Q3_K => Format::Q4_0,
+        Format::Q2_K | Format::Q3_K | Format::TQ1_0 | Format::TQ2_0 => Format::Q4_0,
         Format::Q4_K => Format::Q5_0,
         Format::Q5_K => Format::Q5_1,
         Format::Q6_K => Format::Q8_0,
-        Format::IQ4_XS => Format::IQ4_NL,
+        Format::IQ1_S
+        | Format::IQ1_M
+        | Format::IQ2_XXS
+        | Format::IQ2_XS
+        | Format::IQ2_S
+        | Format::IQ3_XXS
+        | Format::IQ3_S
+        | Format::IQ4_XS => Format::IQ4_NL,
         other => other,
     };
     let fits = |format: &Format| row_len.is_multiple_of(format.block_len());

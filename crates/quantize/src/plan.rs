@@ -65,7 +65,7 @@ pub struct Planned<'a> {
     pub tensor: &'a Tensor,
     /// Its new format.
     pub format: Format,
-    /// A weight for each column.
+    /// A weight for each column, or for each column of each expert.
     pub importance: Option<&'a [f32]>,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Plan<'a> {
         }
         let warnings = match recipe.imatrix {
             Some((_, imatrix)) => add_importance(&mut tensors, imatrix)?,
-            None => Vec::new(),
+            None => tensors.iter().try_for_each(refuse_blind).map(|()| Vec::new())?,
         };
         Ok(Plan { file, metadata: metadata(file, recipe), tensors, warnings })
     }
@@ -160,7 +160,7 @@ impl<'a> Plan<'a> {
         for planned @ Planned { tensor, format, .. } in &self.tensors {
             let largest = scan(tensor, threads, progress)?;
             self.file.release(&tensor.data);
-            let has_f16 = !matches!(format, Format::F32 | Format::BF16);
+            let has_f16 = !matches!(format, Format::F32 | Format::BF16 | Format::MXFP4);
             if largest > LARGEST_F16 && !planned.is_copied() && has_f16 {
                 warnings.push(Warning::BeyondF16 { tensor: tensor.name.clone(), largest, format: *format });
             }
@@ -213,29 +213,39 @@ fn facts(file: &Gguf, recipe: &Recipe<'_>) -> Result<Facts, Error> {
     let required = |key: &str| {
         number(key)?.ok_or_else(|| error(format!("{architecture}.{key} is missing: no whole model")))
     };
-    if let Some(experts @ 1..) = number("expert_count")? {
-        let why = format!("the model is a mixture of {experts} experts, and formats for these are not known");
-        return Err(error(why));
-    }
     let (layers, heads) = (required("block_count")?, required("attention.head_count")?);
     Ok(Facts {
         architecture,
         layers: layers as usize,
         heads: heads as usize,
         kv_heads: number("attention.head_count_kv")?.unwrap_or(heads) as usize,
+        experts: number("expert_count")?.unwrap_or(0) as usize,
         tied: file.tensor("output.weight").is_none(),
         imatrix: recipe.imatrix.is_some(),
         pure: recipe.pure,
     })
 }
 
+/// Refuses formats of about two bits without an imatrix, except for embeddings and the output matrix.
+fn refuse_blind(planned: &Planned<'_>) -> Result<(), Error> {
+    let Planned { tensor, format, .. } = planned;
+    let is_blind = matches!(format, Format::IQ2_XXS | Format::IQ2_XS | Format::IQ1_S | Format::IQ1_M);
+    if is_blind && !planned.is_copied() && !["token_embd.weight", "output.weight"].contains(&&*tensor.name) {
+        return Err(Error::Blind { tensor: tensor.name.clone(), format: *format });
+    }
+    Ok(())
+}
+
 fn add_importance<'a>(plan: &mut [Planned<'a>], imatrix: &'a Imatrix) -> Result<Vec<Warning>, Error> {
     let mut unknown = Vec::new();
     for planned in plan.iter_mut().filter(|planned| !planned.is_copied() && !is_float(planned.format)) {
         let (name, row_len) = (&planned.tensor.name, planned.tensor.row_len());
+        let experts = planned.tensor.shape.get(2..).unwrap_or_default().iter().product::<usize>();
         match imatrix.get(name) {
             None => unknown.push(name.clone()),
-            Some(columns) if columns.len() == row_len => planned.importance = Some(columns),
+            Some(columns) if columns.len() == row_len || columns.len() == row_len * experts => {
+                planned.importance = Some(columns);
+            }
             // Its rows are looked up, not multiplied; some programs count the look-ups instead.
             Some(_) if name == "token_embd.weight" => unknown.push(name.clone()),
             Some(columns) => {

@@ -160,6 +160,7 @@ impl Synth {
             layers: spec.layers as usize,
             heads: spec.heads as usize,
             kv_heads: spec.kv_heads as usize,
+            experts: spec.experts.map_or(0, |[experts, _]| experts as usize),
             tied: spec.tied,
             imatrix: false,
             pure: false,

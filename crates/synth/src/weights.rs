@@ -1,6 +1,6 @@
 //! Random weights in every format, without quantisation.
 //!
-//! Blocks are random bytes with F16 scales chosen so that values have a mean near 0 and a given standard deviation. All bit
+//! Blocks are random bytes with scales chosen so that values have a mean near 0 and a given standard deviation. All bit
 //! patterns of a block occur.
 
 use std::io::{self, Write};
@@ -9,10 +9,21 @@ use quant::Format;
 
 use crate::random::Random;
 
+/// Where a block has its scale.
+#[derive(Clone, Copy)]
+enum Place {
+    /// An F16 at this offset.
+    F16(usize),
+    /// An F16 in the high nibbles of four words, the first at this offset.
+    Nibbles(usize),
+    /// The exponent of a power of two at this offset, biased by 128.
+    Exponent(usize),
+}
+
 /// The scales in a block of random bytes.
 struct Scales {
-    /// Offset of the F16 scale `d` in a block.
-    d: usize,
+    /// The scale `d` of a block.
+    d: Place,
     /// Root mean square of the values when `d` is 1 and all other bits are random.
     rms: f32,
     /// Offset of a second F16 scale, and its ratio to `d` for which the values have mean 0.
@@ -23,18 +34,28 @@ struct Scales {
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
-        Format::Q4_0 => (0, 4.637, None),
-        Format::Q4_1 => (0, 4.610, Some((2, -7.5))),
-        Format::Q5_0 => (0, 9.247, None),
-        Format::Q5_1 => (0, 9.233, Some((2, -15.5))),
-        Format::Q8_0 => (0, 73.9, None),
-        Format::Q2_K => (80, 13.87, Some((82, 1.5))),
-        Format::Q3_K => (108, 43.34, None),
-        Format::Q4_K => (0, 258.3, Some((2, 7.5))),
-        Format::Q5_K => (0, 526.9, Some((2, 15.5))),
-        Format::Q6_K => (208, 1366.0, None),
-        Format::IQ4_NL => (0, 67.44, None),
-        Format::IQ4_XS => (0, 1246.0, None),
+        Format::Q4_0 => (Place::F16(0), 4.637, None),
+        Format::Q4_1 => (Place::F16(0), 4.610, Some((2, -7.5))),
+        Format::Q5_0 => (Place::F16(0), 9.247, None),
+        Format::Q5_1 => (Place::F16(0), 9.233, Some((2, -15.5))),
+        Format::Q8_0 => (Place::F16(0), 73.9, None),
+        Format::Q2_K => (Place::F16(80), 13.87, Some((82, 1.5))),
+        Format::Q3_K => (Place::F16(108), 43.34, None),
+        Format::Q4_K => (Place::F16(0), 258.3, Some((2, 7.5))),
+        Format::Q5_K => (Place::F16(0), 526.9, Some((2, 15.5))),
+        Format::Q6_K => (Place::F16(208), 1366.0, None),
+        Format::IQ4_NL => (Place::F16(0), 67.44, None),
+        Format::IQ4_XS => (Place::F16(0), 1246.0, None),
+        Format::MXFP4 => (Place::Exponent(0), 5.853, None),
+        Format::IQ3_XXS => (Place::F16(0), 143.5, None),
+        Format::IQ3_S => (Place::F16(0), 140.0, None),
+        Format::IQ2_XXS => (Place::F16(0), 53.49, None),
+        Format::IQ2_XS => (Place::F16(0), 55.72, None),
+        Format::IQ2_S => (Place::F16(0), 56.44, None),
+        Format::IQ1_S => (Place::F16(0), 7.18, None),
+        Format::IQ1_M => (Place::Nibbles(48), 7.214, None),
+        Format::TQ1_0 => (Place::F16(52), 0.8171, None),
+        Format::TQ2_0 => (Place::F16(64), 1.225, None),
     };
     Some(Scales { d, rms, min })
 }
@@ -85,15 +106,45 @@ pub fn matrix(format: Format, values: usize, deviation: f32, random: Random) -> 
     bytes
 }
 
+impl Place {
+    /// Two random bytes in the scale's place.
+    fn random(self, block: &[u8]) -> [u8; 2] {
+        let (Place::F16(at) | Place::Nibbles(at) | Place::Exponent(at)) = self;
+        [block[at], block[at + 1]]
+    }
+
+    /// Stores an F16.
+    fn store(self, block: &mut [u8], scale: half::f16) {
+        match self {
+            Place::F16(at) => block[at..at + 2].copy_from_slice(&scale.to_le_bytes()),
+            Place::Nibbles(at) => {
+                for (i, word) in block[at..at + 8].as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    word[1] = word[1] & 15 | ((scale.to_bits() >> (4 * i)) as u8) << 4;
+                }
+            }
+            Place::Exponent(at) => block[at] = (scale.to_f32().abs().log2() as i32 + 128) as u8,
+        }
+    }
+}
+
 impl Scales {
     /// Sets the scales of a block of random bytes.
     fn set(&self, block: &mut [u8], deviation: f32) {
         let Scales { d, rms, min } = *self;
         // The random bytes in the scale's place vary it from block to block. Its random sign makes the mean 0 if the values
         // of a block have a bias.
-        let spread = (0.75 + f32::from(block[d]) / 512.0) * if block[d + 1] < 128 { 1.0 } else { -1.0 };
+        let random = d.random(block);
+        if let Place::Exponent(at) = d {
+            // One of the two nearest powers of two, so that the mean square is as wanted.
+            let scale = deviation / rms;
+            let exponent = scale.log2().floor();
+            let share = ((scale / exponent.exp2()).powi(2) - 1.0) / 3.0;
+            block[at] = (exponent as i32 + 128) as u8 + u8::from(f32::from(random[0]) < share * 256.0);
+            return;
+        }
+        let spread = (0.75 + f32::from(random[0]) / 512.0) * if random[1] < 128 { 1.0 } else { -1.0 };
         let scale = half::f16::from_f32(deviation / rms * spread);
-        block[d..d + 2].copy_from_slice(&scale.to_le_bytes());
+        d.store(block, scale);
         if let Some((min, ratio)) = min {
             let scale = half::f16::from_f32(scale.to_f32() * ratio);
             block[min..min + 2].copy_from_slice(&scale.to_le_bytes());
@@ -103,16 +154,18 @@ impl Scales {
 
 /// Sets scales in `bytes` to the largest F16, and some values of F32 and BF16 beyond it; F16 values stay.
 pub fn enlarge(format: Format, bytes: &mut [u8]) {
-    let (at, large): (usize, Vec<u8>) = match (scales(format), format) {
-        (Some(Scales { d, .. }), _) => (d, half::f16::MAX.to_le_bytes().into()),
-        (None, Format::F32) => (0, 1e5_f32.to_le_bytes().into()),
-        (None, Format::BF16) => (0, half::bf16::from_f32(1e5).to_le_bytes().into()),
+    let large: &[u8] = match (scales(format), format) {
+        (Some(Scales { d, .. }), _) => {
+            let blocks = bytes.chunks_exact_mut(format.block_bytes());
+            return blocks.for_each(|block| d.store(block, half::f16::MAX));
+        }
+        (None, Format::F32) => &1e5_f32.to_le_bytes(),
+        (None, Format::BF16) => &half::bf16::from_f32(1e5).to_le_bytes(),
         (None, _) => return,
     };
-    // Without blocks, every third value.
-    let step = if format.block_len() == 1 { 3 } else { 1 };
-    for block in bytes.chunks_exact_mut(format.block_bytes()).step_by(step) {
-        block[at..][..large.len()].copy_from_slice(&large);
+    // Every third value.
+    for value in bytes.chunks_exact_mut(large.len()).step_by(3) {
+        value.copy_from_slice(large);
     }
 }
 

@@ -190,6 +190,16 @@ fn linear<L: Lanes>(format: Format) -> Linear {
         Format::Q6_K => quantized::<L, BlockQ6_K, 8>(),
         Format::IQ4_NL => quantized::<L, BlockIQ4_NL, 1>(),
         Format::IQ4_XS => quantized::<L, BlockIQ4_XS, 8>(),
+        Format::MXFP4 => quantized::<L, BlockMXFP4, 1>(),
+        Format::IQ3_XXS => quantized::<L, BlockIQ3_XXS, 8>(),
+        Format::IQ3_S => quantized::<L, BlockIQ3_S, 8>(),
+        Format::IQ2_XXS => quantized::<L, BlockIQ2_XXS, 8>(),
+        Format::IQ2_XS => quantized::<L, BlockIQ2_XS, 8>(),
+        Format::IQ2_S => quantized::<L, BlockIQ2_S, 8>(),
+        Format::IQ1_S => quantized::<L, BlockIQ1_S, 8>(),
+        Format::IQ1_M => quantized::<L, BlockIQ1_M, 8>(),
+        Format::TQ1_0 => quantized::<L, BlockTQ1_0, 8>(),
+        Format::TQ2_0 => quantized::<L, BlockTQ2_0, 8>(),
     }
 }
 

@@ -323,6 +323,19 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn exponents_to_f32(self, from: &[u8; LANES]) -> [__m256; 2] {
+        let (low, high) = from.split_at(8);
+        // SAFETY: `self` proves the features; 8 bytes are read from slices of 8.
+        both([low, high], |from| unsafe {
+            let e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.as_ptr().cast()));
+            let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, _mm256_set1_epi32(1)));
+            let is_subnormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+            let subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x0020_0000), e);
+            _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, is_subnormal))
+        })
+    }
+
+    #[inline(always)]
     fn i8_to_f32(self, from: &[i8; LANES]) -> [__m256; 2] {
         let (low, high) = from.split_at(8);
         // SAFETY: `self` proves the features; 8 bytes are read from slices of 8.

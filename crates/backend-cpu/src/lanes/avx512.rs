@@ -278,6 +278,18 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn exponents_to_f32(self, from: &[u8; LANES]) -> __m512 {
+        // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
+        unsafe {
+            let e = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.as_ptr().cast()));
+            let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, _mm512_set1_epi32(1)));
+            let is_subnormal = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+            let least = _mm512_set1_epi32(0x0020_0000);
+            _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, is_subnormal, least, e))
+        }
+    }
+
+    #[inline(always)]
     fn i8_to_f32(self, from: &[i8; LANES]) -> __m512 {
         // SAFETY: `self` proves the features; 16 bytes are read from an array of 16.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))) }

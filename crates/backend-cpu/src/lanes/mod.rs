@@ -133,6 +133,8 @@ pub(crate) trait Lanes: Copy + Send + Sync + 'static {
     fn to_f16(self, floats: Self::Floats) -> [u16; LANES];
     fn load_bf16(self, from: &[Bf16Le; LANES]) -> Self::Floats;
     fn u8_to_f32(self, from: &[u8; LANES]) -> Self::Floats;
+    /// The scales of MXFP4: `2^(e - 128)`.
+    fn exponents_to_f32(self, from: &[u8; LANES]) -> Self::Floats;
     fn i8_to_f32(self, from: &[i8; LANES]) -> Self::Floats;
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
@@ -424,6 +426,10 @@ mod tests {
                     floats_of(lanes, lanes.u8_to_f32(&unsigned)),
                     floats_of(Scalar, Scalar.u8_to_f32(&unsigned)),
                 );
+                for exponents in [unsigned, unsigned.map(|e| e & 3)] {
+                    let expected = floats_of(Scalar, Scalar.exponents_to_f32(&exponents));
+                    assert_eq!(floats_of(lanes, lanes.exponents_to_f32(&exponents)), expected);
+                }
                 same(
                     floats_of(lanes, lanes.i8_to_f32(&signed)),
                     floats_of(Scalar, Scalar.i8_to_f32(&signed)),

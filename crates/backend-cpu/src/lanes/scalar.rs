@@ -1,7 +1,7 @@
 //! Portable scalar code, for every CPU.
 
 use half::f16;
-use quant::{Bf16Le, F16Le};
+use quant::{Bf16Le, BlockMXFP4, F16Le};
 
 use super::{BYTES, LANES, Lanes, WithSimd};
 
@@ -170,6 +170,11 @@ impl Lanes for Scalar {
     #[inline(always)]
     fn u8_to_f32(self, from: &[u8; LANES]) -> [f32; LANES] {
         from.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn exponents_to_f32(self, from: &[u8; LANES]) -> [f32; LANES] {
+        from.map(BlockMXFP4::scale)
     }
 
     #[inline(always)]

@@ -18,9 +18,10 @@ macro_rules! of_each {
         all
     }};
 }
+pub(super) use of_each;
 
 #[inline(always)]
-fn store_f16(out: &mut [u8], halves: [F16Le; LANES]) {
+pub(super) fn store_f16(out: &mut [u8], halves: [F16Le; LANES]) {
     for (to, half) in out.as_chunks_mut().0.iter_mut().zip(&halves) {
         *to = half.0;
     }
@@ -28,7 +29,7 @@ fn store_f16(out: &mut [u8], halves: [F16Le; LANES]) {
 
 /// Writes vectors with bytes grouped: byte 0 of all rows, then byte 1, and so on.
 #[inline(always)]
-fn store_grouped<L: Lanes>(lanes: L, out: &mut [u8], vectors: &[L::Bytes]) {
+pub(super) fn store_grouped<L: Lanes>(lanes: L, out: &mut [u8], vectors: &[L::Bytes]) {
     for (to, &vector) in out.as_chunks_mut().0.iter_mut().zip(vectors) {
         lanes.store_u8(lanes.deinterleave_u8(vector), to);
     }
@@ -64,13 +65,13 @@ fn pack_bits(out: &mut [[u8; BYTES]], rows: [[u8; 4]; LANES]) {
 
 /// Loads 16 F16 at byte offset `at`.
 #[inline(always)]
-fn load_f16<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
+pub(super) fn load_f16<L: Lanes>(lanes: L, from: &[u8], at: usize) -> L::Floats {
     let halves = F16Le::slice(&from[at..at + 2 * LANES]);
     lanes.load_f16(halves.try_into().expect("16 halves"))
 }
 
 #[inline(always)]
-fn sixteen(from: &[u8], number: usize) -> &[u8; LANES] {
+pub(super) fn sixteen(from: &[u8], number: usize) -> &[u8; LANES] {
     from[number * LANES..][..LANES].try_into().expect("16 bytes")
 }
 

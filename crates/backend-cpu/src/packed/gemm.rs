@@ -71,8 +71,7 @@ struct Slab {
 impl Slab {
     /// Prepares for `width` columns of two strips with result columns `out`; a missing strip has none.
     fn make_room<B: Layout<G>, const G: usize>(&mut self, width: usize, out: [Range<usize>; 2]) {
-        self.max_weight =
-            if B::TABLE.is_some() { u8::MAX } else { (0xFF_u16 >> (8 - B::LOW - B::HIGH)) as u8 };
+        self.max_weight = B::MAX_WEIGHT;
         self.steps.resize(width / 4, Pair::zeroed());
         self.scales.resize(width / B::Kind::GROUP, Pair::zeroed());
         self.mins.resize(width / B::Kind::GROUP, Pair::zeroed());

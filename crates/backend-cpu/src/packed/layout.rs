@@ -51,8 +51,10 @@ macro_rules! kinds {
 
 kinds! {
     Simple: 1 of 32, mins false, signed false;
+    Simple256: 1 of 256, mins false, signed false;
     SimpleSigned: 1 of 32, mins false, signed true;
     SimpleMins: 1 of 32, mins true, signed false;
+    Super8: 8 of 32, mins false, signed false;
     Super8Signed: 8 of 32, mins false, signed true;
     Super8Mins: 8 of 32, mins true, signed false;
     Super16: 16 of 16, mins false, signed false;
@@ -74,12 +76,14 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
     const FACTORS: usize;
 
     /// Bytes of a run of low bits in the file. The first values of a run use the lowest bits of its bytes, the next values
-    /// the next bits, and so on.
-    const LOW_RUN: usize;
+    /// the next bits, and so on. Formats with their own [`Layout::pack_planes`] need neither runs nor fields.
+    const LOW_RUN: usize = 0;
     /// Bytes of a run of high bits.
     const HIGH_RUN: usize = 32;
 
-    fn low(&self) -> &[u8];
+    fn low(&self) -> &[u8] {
+        &[]
+    }
     fn high(&self) -> &[u8] {
         &[]
     }
@@ -89,6 +93,12 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
 
     /// Unpacks scales and minimums to f32.
     fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors);
+
+    /// Largest value of a step.
+    const MAX_WEIGHT: u8 = match Self::TABLE {
+        None => mask(Self::LOW + Self::HIGH),
+        Some(table) => largest(table),
+    };
 
     /// Vectors per block, both planes.
     const PLANES: usize = G * 8 * (Self::LOW + Self::HIGH) as usize / 8;
@@ -135,6 +145,51 @@ pub(crate) trait Layout<const G: usize>: Groups<G> + Sync {
             None => values,
             Some(table) => lanes.lookup(&table, values),
         }
+    }
+}
+
+/// Packs both planes of 16 rows from codes, a byte per value in the order of the values.
+#[inline(always)]
+pub(crate) fn pack_codes<L: Lanes, B: Layout<G>, const G: usize>(
+    lanes: L,
+    rows: &[[[u8; 32]; G]; LANES],
+    out: &mut [[u8; BYTES]],
+) {
+    let (low, high) = out.split_at_mut(G * B::LOW as usize);
+    let (low_bits, high_bits) = (B::LOW as usize, B::HIGH as usize);
+    for g in 0..G {
+        let mut steps = [lanes.load_u8(&[0; BYTES]); 8];
+        for half in 0..2 {
+            let mut parts = [&[0; 16]; LANES];
+            for r in 0..LANES {
+                parts[r] = &rows[r][g].as_chunks().0[half];
+            }
+            let four = lanes.transpose_4x16(parts);
+            for k in 0..4 {
+                steps[4 * half + k] = four[k];
+            }
+        }
+        pack_steps(lanes, &steps, (low_bits, 0), &mut low[g * low_bits..][..low_bits]);
+        pack_steps(lanes, &steps, (high_bits, low_bits), &mut high[g * high_bits..][..high_bits]);
+    }
+}
+
+/// Packs bits `first..first + bits` of the values of eight steps into `bits` vectors.
+#[inline(always)]
+fn pack_steps<L: Lanes>(
+    lanes: L,
+    steps: &[L::Bytes; 8],
+    (bits, first): (usize, usize),
+    out: &mut [[u8; BYTES]],
+) {
+    for (v, to) in out.iter_mut().enumerate() {
+        let n = 8 / bits;
+        let mut vector = lanes.bits(steps[v * n], first as i32, mask(bits as u32));
+        for k in 1..n {
+            let (down, mask) = (first as i32 - (k * bits) as i32, mask(bits as u32) << (k * bits));
+            vector = lanes.or(vector, lanes.bits(steps[v * n + k], down, mask));
+        }
+        lanes.store_u8(vector, to);
     }
 }
 
@@ -189,6 +244,15 @@ fn plane<L: Lanes, B: Layout<G>, const G: usize, const BITS: usize, const IS_HIG
 fn place(step: usize, bits: u32) -> (usize, u32) {
     let steps = 8 / bits as usize;
     (step / steps, (step % steps) as u32 * bits)
+}
+
+const fn largest(table: [u8; 16]) -> u8 {
+    let (mut largest, mut i) = (0, 0);
+    while i < 16 {
+        largest = if table[i] > largest { table[i] } else { largest };
+        i += 1;
+    }
+    largest
 }
 
 #[inline(always)]

@@ -6,6 +6,7 @@
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
 pub(crate) mod activations;
+mod coded;
 pub(crate) mod floats;
 mod formats;
 mod gemm;

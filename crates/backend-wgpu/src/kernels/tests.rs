@@ -18,8 +18,10 @@ const THREADS: u32 = 256;
 /// All kinds of kernels in all formats, including combinations that no model needs.
 fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    for (format, ..) in formats::TABLE {
-        kernels.push(Kernel::Embed { format: format.name() });
+    let mut formats = formats::TABLE.map(|(_, _, name, _)| name).to_vec();
+    formats.dedup();
+    for &format in &formats {
+        kernels.push(Kernel::Embed { format });
     }
     for norm in [false, true] {
         kernels.push(Kernel::F16Rows { norm });
@@ -42,7 +44,6 @@ fn kernels() -> Vec<Kernel> {
         kernels.extend([true, false].map(|softmax| Kernel::Route { experts, used, softmax }));
     }
     kernels.push(Kernel::ArgMax { ahead: 8 });
-    let formats = formats::TABLE.map(|(_, _, name, _)| name);
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
     lists.extend(formats.iter().map(|&format| vec![format, "q6_k"]));
     lists.extend(formats.iter().map(|&format| vec![format, format, "q6_k"]));

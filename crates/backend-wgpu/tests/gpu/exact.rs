@@ -29,7 +29,9 @@ fn as_close_as_llama_cpp(is_among: impl Fn(&str) -> bool) {
 
 /// Whether kernels read the quantised format directly.
 fn has_kernels(name: &str) -> bool {
-    ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"].contains(&name)
+    const OTHERS: [&str; 5] = ["Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K"];
+    let prefixes = ["MXFP4", "IQ1_", "IQ2_", "IQ3_", "TQ"];
+    OTHERS.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[test]

@@ -6,6 +6,8 @@ use bytes::Bytes;
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use quant::Format;
 
+use synth::Spec;
+
 use crate::common::{Home, write};
 
 /// Columns of the small model's tensors that count a hundred times as much as the others.
@@ -169,4 +171,33 @@ fn strangers_among_the_entries_are_told() {
     let ran = home.run("quantize MODEL q.gguf Q4_K_M --imatrix i");
     assert!(ran.stderr.contains("this model lacks: \"blk.99.attn_q.weight\""), "{ran:?}");
     ran.ok();
+}
+
+/// An entry for a tensor of experts has columns for each of them.
+#[test]
+fn every_expert_has_its_own_importance() {
+    let home = Home::with(&Spec { layers: 1, ffn: 256, experts: Some([4, 2]), ..Spec::new(Format::F32) });
+    let model = Gguf::open(&home.model).expect("a good file");
+    let matrices = model.tensors().filter(|tensor| tensor.shape.len() > 1);
+    let entries = matrices.map(|tensor| {
+        let experts = tensor.shape.get(2).copied().unwrap_or(1);
+        let columns = (0..experts * tensor.row_len()).map(|i| if i % 7 == 0 { 100.0 } else { 1.0 });
+        (tensor.name.clone(), columns.collect())
+    });
+    let entries: Vec<(String, Vec<f32>)> = entries.collect();
+    write(&home.path("i"), dat(&entries));
+    home.run("quantize MODEL q.gguf Q4_K --imatrix i --pure").ok();
+    let quantised = Gguf::open(home.path("q.gguf")).expect("a good file");
+    for (name, columns) in entries.iter().filter(|(name, _)| name.contains("_exps")) {
+        let (before, after) = (model.tensor(name).expect("it is there"), quantised.tensor(name));
+        let mut values = vec![0.0; before.row_len() * before.rows()];
+        before.format.dequantize(&before.data, &mut values);
+        let mut expected = vec![0; values.len() / 256 * Format::Q4_K.block_bytes()];
+        let (of_values, of_bytes) = (values.len() / 4, expected.len() / 4);
+        let experts = values.chunks(of_values).zip(columns.chunks(before.row_len()));
+        for ((values, columns), out) in experts.zip(expected.chunks_mut(of_bytes)) {
+            Format::Q4_K.quantize(values, Some(columns), out);
+        }
+        assert_eq!(after.expect("it is there").data, expected, "{name}");
+    }
 }

@@ -269,7 +269,6 @@ fn mistakes_are_told_before_anything_is_written() {
         rewrite(&home.path(name), change);
     };
     copy("falcon.gguf", |metadata, _| drop(metadata.insert("general.architecture", "falcon")));
-    copy("experts.gguf", |metadata, _| drop(metadata.insert("llama.expert_count", 8u32)));
     copy("bare.gguf", |metadata, _| drop(metadata.remove("llama.block_count")));
     for (args, code, said) in [
         ("quantize MODEL q.gguf Q4_K_X", 2, "a similar value exists"),
@@ -279,7 +278,7 @@ fn mistakes_are_told_before_anything_is_written() {
         ("quantize none.gguf q.gguf Q4_0", 1, "none.gguf"),
         ("quantize notes.txt q.gguf Q4_0", 1, "notes.txt"),
         ("quantize falcon.gguf q.gguf Q4_0", 1, "the architecture is \"falcon\""),
-        ("quantize experts.gguf q.gguf Q4_0", 1, "a mixture of 8 experts"),
+        ("quantize MODEL q.gguf IQ2_XXS", 1, "IQ2_XXS, which loses too much without an imatrix"),
         ("quantize bare.gguf q.gguf Q4_0", 1, "llama.block_count"),
         ("quantize MODEL nowhere/q.gguf Q4_0", 1, "nowhere/q.gguf"),
         ("quantize MODEL q.gguf Q4_0 -t 0", 2, "expected a number from 1 to 1024"),

@@ -32,29 +32,18 @@ fn each(check: impl WithSimd + Copy) {
     }
 }
 
-/// The expected planes of 16 rows: byte `4r + j` of a vector belongs to value `4s + j` of row `r`.
-fn planes<B: Layout<G>, const G: usize>(rows: [&B; LANES]) -> Vec<[u8; BYTES]> {
-    let mut planes = vec![[0; BYTES]; B::PLANES];
-    let (low, high) = planes.split_at_mut(G * B::LOW as usize);
-    for (r, block) in rows.into_iter().enumerate() {
-        for (value, q) in block.quants().as_flattened().iter().enumerate() {
-            let number = (i16::from(*q) + i16::from(B::ZERO)) as u8;
-            let number = match B::TABLE {
-                None => number,
-                Some(table) => table.iter().position(|&x| x == number).expect("a number of the table") as u8,
-            };
-            let put = |plane: &mut [[u8; BYTES]], bits: u32, number: u32| {
-                let (step, steps) = (value / 4, 8 / bits as usize);
-                let shift = step % steps * bits as usize;
-                plane[step / steps][4 * r + value % 4] |= ((number & ((1 << bits) - 1)) << shift) as u8;
-            };
-            put(low, B::LOW, number.into());
-            if B::HIGH > 0 {
-                put(high, B::HIGH, u32::from(number) >> B::LOW);
-            }
-        }
-    }
-    planes
+/// Value `value` of row `r` plus the zero point: byte `4r + j` of a plane's vector belongs to value `4s + j` of row `r`.
+fn number<B: Layout<G>, const G: usize>(planes: &[[u8; BYTES]], r: usize, value: usize) -> u8 {
+    let (low, high) = planes.split_at(G * B::LOW as usize);
+    let bits = |plane: &[[u8; BYTES]], bits: u32| {
+        let (step, steps) = (value / 4, 8 / bits as usize);
+        let shift = step % steps * bits as usize;
+        u32::from(plane[step / steps][4 * r + value % 4]) >> shift & ((1 << bits) - 1)
+    };
+    let high = if B::HIGH > 0 { bits(high, B::HIGH) << B::LOW } else { 0 };
+    let code = (bits(low, B::LOW) | high) as u8;
+    // Two codes of a table may stand for the same number.
+    B::TABLE.map_or(code, |table| table[usize::from(code)])
 }
 
 /// Checks a quantised format.
@@ -98,8 +87,14 @@ impl<B: Layout<G>, const G: usize> WithSimd for Quantized<B, G> {
                             _ => &nothing,
                         };
                         let of_rows: [&B; LANES] = std::array::from_fn(of_row);
-                        let expected = planes::<B, G>(of_rows);
-                        assert_eq!(packed[place * B::PLANES..][..B::PLANES], expected, "{label}");
+                        let planes = &packed[place * B::PLANES..][..B::PLANES];
+                        for (r, block) in of_rows.iter().enumerate() {
+                            for (value, q) in block.quants().as_flattened().iter().enumerate() {
+                                let expected = (i16::from(*q) + i16::from(B::ZERO)) as u8;
+                                let found = number::<B, G>(planes, r, value);
+                                assert_eq!(found, expected, "{label}, row {r}, value {value}");
+                            }
+                        }
                         let mut factors = Factors::ZERO;
                         B::factors_of(lanes, &headers[place * B::FACTORS..][..B::FACTORS], &mut factors);
                         for (r, block) in of_rows.iter().enumerate() {
@@ -183,6 +178,16 @@ fn strips_hold_the_values_of_their_rows() {
     each(Quantized::<BlockQ6_K, 8>(PhantomData));
     each(Quantized::<BlockIQ4_NL, 1>(PhantomData));
     each(Quantized::<BlockIQ4_XS, 8>(PhantomData));
+    each(Quantized::<BlockMXFP4, 1>(PhantomData));
+    each(Quantized::<BlockIQ3_XXS, 8>(PhantomData));
+    each(Quantized::<BlockIQ3_S, 8>(PhantomData));
+    each(Quantized::<BlockIQ2_XXS, 8>(PhantomData));
+    each(Quantized::<BlockIQ2_XS, 8>(PhantomData));
+    each(Quantized::<BlockIQ2_S, 8>(PhantomData));
+    each(Quantized::<BlockIQ1_S, 8>(PhantomData));
+    each(Quantized::<BlockIQ1_M, 8>(PhantomData));
+    each(Quantized::<BlockTQ1_0, 8>(PhantomData));
+    each(Quantized::<BlockTQ2_0, 8>(PhantomData));
     each(Floats::<F32Le>(PhantomData));
     each(Floats::<F16Le>(PhantomData));
     each(Floats::<Bf16Le>(PhantomData));

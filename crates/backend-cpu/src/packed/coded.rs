@@ -1,0 +1,153 @@
+//! The packed layout of formats whose file stores no planes: grids, ternary values and MXFP4.
+//!
+//! A grid's vectors are looked up when a weight is packed; each value becomes a code of 3 or 4 bits, sign included. GEMV would
+//! otherwise gather them from tables of up to 16 KB. Packed weights are larger than the file's: 3.1 to 3.3 bits per weight
+//! for IQ1 and IQ2, 4.2 for IQ3, 2.1 for TQ1_0.
+
+use quant::*;
+
+use super::formats::{load_f16, of_each, sixteen, store_f16, store_grouped};
+use super::layout::*;
+use crate::lanes::{BYTES, LANES, Lanes};
+
+/// The lookup table of codes: quants plus `zero`.
+const fn table(quants: [i8; 16], zero: u8) -> [u8; 16] {
+    let (mut table, mut i) = ([0; 16], 0);
+    while i < 16 {
+        table[i] = (quants[i] as i16 + zero as i16) as u8;
+        i += 1;
+    }
+    table
+}
+
+/// Formats of a grid. Headers are the F16 scale, then the groups' scales as nibbles, two groups per byte.
+macro_rules! grids {
+    ($block:ty, $kind:ty, high $high:literal, low $low:literal, zero $zero:literal) => {
+        impl Layout<8> for $block {
+            type Kind = $kind;
+            const LOW: u32 = $low;
+            const HIGH: u32 = $high;
+            const ZERO: u8 = $zero;
+            const TABLE: Option<[u8; 16]> = Some(table(<$block>::QUANTS, $zero));
+            const FACTORS: usize = 32 + <$kind>::GROUPS / 2 * LANES;
+
+            #[inline(always)]
+            fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+                pack_codes::<L, Self, 8>(lanes, &of_each!(rows, row => row.codes()), out);
+            }
+
+            #[inline(always)]
+            fn pack_factors<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [u8]) {
+                const STRIDE: usize = 16 / <$kind>::GROUPS;
+                store_f16(&mut out[..32], of_each!(rows, row => row.d()));
+                let mut scales = [[0; 16]; LANES];
+                for r in 0..LANES {
+                    let of_row = rows[r].scales();
+                    for pair in 0..<$kind>::GROUPS / 2 {
+                        let at = 2 * pair * STRIDE;
+                        scales[r][pair] = of_row[at] | of_row[at + STRIDE] << 4;
+                    }
+                }
+                store_grouped(lanes, &mut out[32..], &lanes.transpose_4x16(scales.each_ref()));
+            }
+
+            #[inline(always)]
+            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+                // `d * UNIT * (2 s + 1)`, which is exact.
+                let d = lanes.mul(load_f16(lanes, from, 0), lanes.splat(<$block>::UNIT));
+                let twice = lanes.add(d, d);
+                for (part, packed) in from[32..].as_chunks::<BYTES>().0.iter().enumerate() {
+                    let packed = lanes.load_u8(packed);
+                    let (mut even, mut odd) = ([0; BYTES], [0; BYTES]);
+                    lanes.store_u8(lanes.bits(packed, 0, 15), &mut even);
+                    lanes.store_u8(lanes.bits(packed, 4, 15), &mut odd);
+                    for g in 0..4 {
+                        let at = part * 8 + 2 * g;
+                        let (even, odd) = (sixteen(&even, g), sixteen(&odd, g));
+                        let even = lanes.mul_add(lanes.u8_to_f32(even), twice, d);
+                        let odd = lanes.mul_add(lanes.u8_to_f32(odd), twice, d);
+                        lanes.store_f32(even, &mut out.scales[at]);
+                        lanes.store_f32(odd, &mut out.scales[at + 1]);
+                    }
+                }
+            }
+        }
+    };
+}
+
+grids!(BlockIQ1_S, Super8, high 1, low 2, zero 9);
+grids!(BlockIQ1_M, Super16, high 1, low 2, zero 9);
+grids!(BlockIQ2_XXS, Super8, high 1, low 2, zero 43);
+grids!(BlockIQ2_XS, Super16, high 1, low 2, zero 43);
+grids!(BlockIQ2_S, Super16, high 1, low 2, zero 43);
+grids!(BlockIQ3_XXS, Super8, high 0, low 4, zero 62);
+grids!(BlockIQ3_S, Super8, high 0, low 4, zero 15);
+
+/// Ternary formats: one F16 scale per block, and quants of two bits.
+macro_rules! ternary {
+    ($block:ty, $($body:item)*) => {
+        impl Layout<8> for $block {
+            type Kind = Simple256;
+            const LOW: u32 = 2;
+            const HIGH: u32 = 0;
+            const ZERO: u8 = 1;
+            const FACTORS: usize = 32;
+
+            $($body)*
+
+            #[inline(always)]
+            fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
+                store_f16(out, of_each!(rows, row => row.d));
+            }
+
+            #[inline(always)]
+            fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+                lanes.store_f32(load_f16(lanes, from, 0), &mut out.scales[0]);
+            }
+        }
+    };
+}
+
+ternary! {
+    BlockTQ1_0,
+    #[inline(always)]
+    fn pack_planes<L: Lanes>(lanes: L, rows: [&Self; LANES], out: &mut [[u8; BYTES]]) {
+        pack_codes::<L, Self, 8>(lanes, &of_each!(rows, row => row.codes()), out);
+    }
+}
+
+ternary! {
+    BlockTQ2_0,
+    const LOW_RUN: usize = 32;
+
+    #[inline(always)]
+    fn low(&self) -> &[u8] {
+        &self.qs
+    }
+}
+
+/// Headers are the exponents of 16 rows.
+impl Layout<1> for BlockMXFP4 {
+    type Kind = Simple;
+    const LOW: u32 = 4;
+    const HIGH: u32 = 0;
+    const ZERO: u8 = 12;
+    const TABLE: Option<[u8; 16]> = Some(table(MXFP4_VALUES, 12));
+    const FACTORS: usize = LANES;
+    const LOW_RUN: usize = 16;
+
+    #[inline(always)]
+    fn low(&self) -> &[u8] {
+        &self.qs
+    }
+
+    #[inline(always)]
+    fn pack_factors<L: Lanes>(_: L, rows: [&Self; LANES], out: &mut [u8]) {
+        out.copy_from_slice(&of_each!(rows, row => row.e));
+    }
+
+    #[inline(always)]
+    fn factors_of<L: Lanes>(lanes: L, from: &[u8], out: &mut Factors) {
+        lanes.store_f32(lanes.exponents_to_f32(sixteen(from, 0)), &mut out.scales[0]);
+    }
+}
