@@ -27,9 +27,6 @@ const END_OF_MESSAGE: &str = "<|eom_id|>";
 const END_OF_GENERATION: &str =
     "<|return|> <|call|> <|flush|> <|calls|> </s> [EOS] <eos> <turn|> <|tool_response> [e~[";
 
-/// One of each of these is in the vocabularies of gpt-oss (Harmony) and Solar Open.
-const HARMONY: [[&str; 2]; 2] = [["<|call|>", "<|calls|>"], ["<|return|>", "<|flush|>"]];
-
 /// Role, names in the keys `tokenizer.ggml.NAME_token_id`, and known texts.
 const ROLES: [(&str, &str, &str); 14] = [
     ("bos", "bos", ""),
