@@ -100,7 +100,7 @@ impl Attention {
         let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
         let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
         let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
-        let score = Score { scale: self.scale, cap: self.cap };
+        let score = Score { scale: self.scale, cap: self.cap, sinks: None };
         ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score)
     }
 

@@ -79,5 +79,6 @@ fn gated(act: Activation) -> &'static str {
     match act {
         Activation::Silu => "ffn_swiglu",
         Activation::GeluTanh => "ffn_geglu",
+        Activation::GeluSigmoid | Activation::Sigmoid | Activation::Identity => "ffn_gated",
     }
 }

@@ -91,10 +91,9 @@ impl<'a> GraphContext<'a> {
 
     #[track_caller]
     fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
-        match self.norm {
-            (NormKind::Rms, eps) => self.g.rms_norm(name, x, weight, eps),
-            (NormKind::Layer, eps) => self.g.layer_norm(name, x, weight, eps),
-        }
+        let (kind, eps) = self.norm;
+        let width = self.g.weight_cols(weight);
+        self.g.norm(name, x, kind, width, Some(weight), eps)
     }
 
     /// Norm of groups of `cols` columns.
