@@ -95,3 +95,52 @@ fn of_group(ranks: &[f64]) -> f64 {
     }
     if ranks.len() > 1 { first + second } else { first }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(logits: &[f32], bias: Option<&[f32]>, router: Router) -> Vec<f32> {
+        let mut y = vec![f32::NAN; logits.len()];
+        let mut ranking = Ranking { ranks: vec![9.0], order: vec![7; 3], groups: vec![(1.0, 2)] };
+        route(&mut y, logits, bias, router, &mut ranking);
+        y
+    }
+
+    fn close(found: Vec<f32>, expected: &[f32]) {
+        let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7);
+        assert!(found.len() == expected.len() && is_close, "{found:?}, expected {expected:?}");
+    }
+
+    /// softmax(ln 2, ln 6) is 1/4, 3/4.
+    #[test]
+    fn routes_go_to_the_largest_logits() {
+        let of = |logits: &[f32], used| routes(logits, None, Router::new(used));
+        let logits = [0.5, 2f32.ln(), -3.0, 6f32.ln()];
+        close(of(&logits, 2), &[0.0, 0.25, 0.0, 0.75]);
+        close(of(&logits, 1), &[0.0, 0.0, 0.0, 1.0]);
+        close(of(&[1.0, 3.0, 3.0, 3.0, 1.0], 2), &[0.0, 0.5, 0.5, 0.0, 0.0]);
+        close(of(&[1.0, f32::NEG_INFINITY], 2), &[1.0, 0.0]);
+        close(of(&[1e30, -1e30, 1e30], 3), &[0.5, 0.0, 0.5]);
+        let found = of(&[1.0, f32::NAN, 2.0], 2);
+        assert!(found[0] == 0.0 && found[1].is_nan() && found[2].is_nan(), "{found:?}");
+    }
+
+    /// Probabilities 1/8, 1/8, 1/4, 1/2; sigmoids 1/2, 2/3, 3/4, 4/5.
+    #[test]
+    fn gating_bias_scale_and_groups() {
+        let (all, logits) = (Router::new(2), [1.0, 1.0, 2.0, 4.0].map(f32::ln));
+        let softmax = Router { gating: Gating::Softmax, ..all };
+        close(routes(&logits, None, softmax), &[0.0, 0.0, 0.25, 0.5]);
+        let renormalised = Router { renormalises: true, scale: 3.0, ..softmax };
+        close(routes(&logits, None, renormalised), &[0.0, 0.0, 1.0, 2.0]);
+        let logits = [1.0, 2.0, 3.0, 4.0].map(f32::ln);
+        let sigmoid = Router { gating: Gating::Sigmoid, ..all };
+        close(routes(&logits, None, sigmoid), &[0.0, 0.0, 0.75, 0.8]);
+        // The bias decides, but does not enter the weights.
+        close(routes(&logits, Some(&[0.4, 0.0, 0.0, 0.0]), sigmoid), &[0.5, 0.0, 0.0, 0.8]);
+        let grouped = Router { groups: Some([2, 1]), ..sigmoid };
+        close(routes(&logits, Some(&[0.2, 0.2, 0.0, 0.0]), grouped), &[0.5, 2.0 / 3.0, 0.0, 0.0]);
+        close(routes(&logits, Some(&[0.15, 0.2, 0.0, 0.0]), grouped), &[0.0, 0.0, 0.75, 0.8]);
+    }
+}
