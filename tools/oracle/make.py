@@ -54,9 +54,11 @@ class Gaps:
     def watch(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
         y = self.linear(x, name, expert)
         if name.endswith("ffn_gate_inp"):
-            falling = -np.sort(-y, axis=-1)
+            bias = self.family.weights.get(f"{name[: -len('ffn_gate_inp')]}exp_probs_b.bias", 0)
+            p = 1 / (1 + np.exp(-y)) if self.family.gating == "sigmoid" else y
+            falling = -np.sort(-(p + bias), axis=-1)
             used = self.family.experts_used
-            gap = float((falling[..., used - 1] - falling[..., used]).min() / y.std())
+            gap = float((falling[..., used - 1] - falling[..., used]).min() / p.std())
             self.smallest = gap if self.smallest is None else min(gap, self.smallest)
         return y
 

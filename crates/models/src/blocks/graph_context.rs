@@ -89,6 +89,19 @@ impl<'a> GraphContext<'a> {
         self.g.add_bias(name, x, bias)
     }
 
+    /// Norm of groups of `cols` columns with weight `tensor`.
+    #[track_caller]
+    pub(crate) fn named_norm(
+        &mut self,
+        name: &'static str,
+        x: ValueId,
+        tensor: &str,
+        cols: usize,
+    ) -> ValueId {
+        let weight = self.g.weight(tensor, 1, cols);
+        self.plain_norm(name.into(), x, weight)
+    }
+
     #[track_caller]
     fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
         let (kind, eps) = self.norm;
