@@ -246,16 +246,19 @@ class Llama:
 
         Those with the largest probabilities are, of equal ones those of lower index. A bias only enters
         the choice. With groups, only experts of the best groups stand for it: those whose two best have
-        the largest sum.
+        the largest sum. `ranked` keeps by what the choices were made, and how many were.
         """
         p = sigmoid(logits) if self.gating == "sigmoid" else softmax(logits)
         standing = p + self.weights.get(f"{ffn[: -len('ffn')]}exp_probs_b.bias", 0)
         groups, used = self.groups
+        is_monotonic = self.gating == "softmax" and f"{ffn[: -len('ffn')]}exp_probs_b.bias" not in self.weights
+        self.ranked = [(logits if is_monotonic else standing, self.experts_used)]
         if groups > 1:
             split = standing.reshape(*p.shape[:-1], groups, -1)
             sums = np.sort(split, axis=-1)[..., -2:].sum(axis=-1)
             rank = np.argsort(np.argsort(-sums, axis=-1, kind="stable"), axis=-1)
             standing = np.where((rank < used)[..., None], split, -np.inf).reshape(p.shape)
+            self.ranked = [(sums, used), (standing, self.experts_used)]
         rank = np.argsort(np.argsort(-standing, axis=-1, kind="stable"), axis=-1)
         chosen = rank < self.experts_used
         p = np.where(chosen, p, 0)

@@ -44,23 +44,20 @@ def columns(n_vocab: int, sequences: int = SEQUENCES, positions: int = POSITIONS
 
 
 class Gaps:
-    """How much the last logit that a router chooses is above the next, in standard deviations of the logits."""
+    """How much the last choice of a router is above the next, in standard deviations of what it chooses by."""
 
     def __init__(self, family):
-        self.smallest, self.family, self.linear = None, family, family.linear
+        self.smallest, self.family, self.routes = None, family, family.routes
         if family.experts:
-            family.linear = self.watch
+            family.routes = self.watch
 
-    def watch(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
-        y = self.linear(x, name, expert)
-        if name.endswith("ffn_gate_inp"):
-            bias = self.family.weights.get(f"{name[: -len('ffn_gate_inp')]}exp_probs_b.bias", 0)
-            p = 1 / (1 + np.exp(-y)) if self.family.gating == "sigmoid" else y
-            falling = -np.sort(-(p + bias), axis=-1)
-            used = self.family.experts_used
-            gap = float((falling[..., used - 1] - falling[..., used]).min() / p.std())
+    def watch(self, logits: np.ndarray, ffn: str) -> tuple[np.ndarray, np.ndarray]:
+        found = self.routes(logits, ffn)
+        for x, used in self.family.ranked:
+            falling = -np.sort(-x, axis=-1)
+            gap = float((falling[..., used - 1] - falling[..., used]).min() / x[np.isfinite(x)].std())
             self.smallest = gap if self.smallest is None else min(gap, self.smallest)
-        return y
+        return found
 
 
 def compare(path: Path, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:

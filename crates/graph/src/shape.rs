@@ -24,7 +24,10 @@ impl Op {
             Op::Norm { x, kind: _, width, weight, eps: _ } => {
                 let (rows, cols) = g.shape_of(x);
                 let name = weight.map_or("no weight", |weight| &g.weight_of(weight).name);
-                assert!(width > 0 && cols.is_multiple_of(width), "{cols} columns, groups of {width}, `{name}`");
+                assert!(
+                    width > 0 && cols.is_multiple_of(width),
+                    "{cols} columns, groups of {width}, `{name}`"
+                );
                 if let Some(w) = weight.map(|weight| g.weight_of(weight)) {
                     assert!(w.rows == 1 && [width, cols].contains(&w.cols), "input of a norm and `{name}`");
                 }

@@ -14,10 +14,9 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     moe.router.gating = Gating::Softmax;
     moe.read_scale(keys)?;
     let widths = moe.widths(keys, c.block_count)?;
-    moe.shared = match keys.count("expert_shared_feed_forward_length")? {
-        0 => keys.size("feed_forward_length", "the FFN hidden size")?,
-        width => width,
-    };
+    let shared = keys.count("expert_shared_feed_forward_length")?;
+    let dense = keys.size("feed_forward_length", "the FFN hidden size")?;
+    moe.shared = if shared > 0 { shared } else { dense };
     let attention = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 
