@@ -11,7 +11,7 @@ For every DIR/<model>.gguf, over 16 random sequences of 256 tokens (tokens.npy):
     <model>.exact.npy  float32 [4096, 2]  exact logits of two tokens a position; see `columns`
     summary.json                          the model file's CRC-32, and the distances as means
 
-For every DIR/long/<model>.gguf, over one random sequence of 300 tokens (long.tokens.npy):
+For every DIR/long/<model>.gguf, over one random sequence of 300 tokens (long.tokens.npy), with llama.cpp's K and V in F32:
 
     <model>.long.npy   float32 [300, 2]   exact logits of two tokens a position; see `columns`
     summary.json                          the same, and how near two experts come of which a row takes one
@@ -60,12 +60,12 @@ class Gaps:
         return found
 
 
-def compare(path: Path, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:
+def compare(path: Path, tokens: np.ndarray, f32: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:
     """Exact logits [positions, vocab], llama.cpp's divergences and likeliest tokens, and what the summary says."""
     model = Model(str(path))
     gaps = Gaps(model.family)
     exact = model.logits(tokens).reshape(-1, VOCAB)
-    llama = Llama(str(path), tokens.shape[1])
+    llama = Llama(str(path), tokens.shape[1], f32=f32)
     theirs = llama.logits(tokens).reshape(-1, VOCAB)
     llama.close()
     found = distance(exact, theirs)
@@ -111,7 +111,7 @@ def main() -> None:
             np.save(OUT / f"{path.stem}.exact.npy", kept(exact, SEQUENCES, POSITIONS))
     tokens = random_tokens(20250711, 1, LONG, "long.tokens")
     for path in sorted((Path(sys.argv[1]) / "long").glob("*.gguf")):
-        exact, _, _, summary["long"][path.stem] = compare(path, tokens)
+        exact, _, _, summary["long"][path.stem] = compare(path, tokens, f32=True)
         np.save(OUT / f"{path.stem}.long.npy", kept(exact, 1, LONG))
     (OUT / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 

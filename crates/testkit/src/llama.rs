@@ -149,7 +149,7 @@ fn variants_of_llama() -> [(&'static str, Spec); 16] {
                 keys: &[
                     ("attention.sliding_window", Size(24)),
                     ("attn_logit_softcapping", Key::Number(3.0)),
-                    ("final_logit_softcapping", Key::Number(4.0)),
+                    ("final_logit_softcapping", Key::Number(6.0)),
                 ],
                 ..like_llama("gemma2")
             },
@@ -250,7 +250,7 @@ const GEMMA4: [(&str, Key); 7] = [
     ("attention.key_length_swa", Key::Size(16)),
     ("attention.value_length_swa", Key::Size(16)),
     ("rope.dimension_count_swa", Key::Size(16)),
-    ("final_logit_softcapping", Key::Number(4.0)),
+    ("final_logit_softcapping", Key::Number(6.0)),
 ];
 
 /// A small Gemma 4.
