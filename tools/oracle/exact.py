@@ -55,8 +55,12 @@ def softmax(x: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
 def silu(x: np.ndarray) -> np.ndarray:
-    return x / (1 + np.exp(-x))
+    return x * sigmoid(x)
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -80,6 +84,7 @@ class Llama:
     columns = staticmethod(neighbours)
     activation = staticmethod(silu)
     eps_key = "attention.layer_norm_rms_epsilon"
+    ffn_norm = "ffn_norm"
 
     def __init__(self, model: Model):
         self.weights = model.weights
@@ -109,8 +114,9 @@ class Llama:
         self.score_cap = 0.0
         self.experts = model.get("expert_count", 0)
         self.experts_used = model.get("expert_used_count", 0)
-        if model.get("expert_group_count", 0) > 1:
-            raise SystemExit("groups of experts are not in this reference")
+        self.groups = model.get("expert_group_count", 0), model.get("expert_group_used_count", 0)
+        self.gating, self.norms_routes = "softmax", True
+        self.route_scale = model.get("expert_weights_scale", 0.0) or 1.0
 
     def logits(self, tokens: np.ndarray) -> np.ndarray:
         x = self.embedding(tokens)
@@ -125,9 +131,11 @@ class Llama:
     def layer(self, x: np.ndarray, i: int) -> np.ndarray:
         """Norms that a family lacks are not in its files."""
         y = self.attention(self.norm_if_any(x, f"blk.{i}.attn_norm"), i)
-        x = x + self.residual_scale * self.norm_if_any(y, f"blk.{i}.post_attention_norm")
-        feed_forward = self.mixture if self.experts else self.feed_forward
-        y = feed_forward(self.norm_if_any(x, f"blk.{i}.ffn_norm"), f"blk.{i}.ffn")
+        if self.ffn_norm != "post_attention_norm":
+            y = self.norm_if_any(y, f"blk.{i}.post_attention_norm")
+        x = x + self.residual_scale * y
+        feed_forward = self.mixture if f"blk.{i}.ffn_gate_inp.weight" in self.weights else self.feed_forward
+        y = feed_forward(self.norm_if_any(x, f"blk.{i}.{self.ffn_norm}"), f"blk.{i}.ffn")
         return x + self.residual_scale * self.norm_if_any(y, f"blk.{i}.post_ffw_norm")
 
     def norm_if_any(self, x: np.ndarray, name: str) -> np.ndarray:
@@ -135,8 +143,9 @@ class Llama:
 
     def linear(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
         """A weight is [outputs, inputs]; each output is its row's dot product with x, plus its bias if any."""
-        y = x @ self.weights[f"{name}.weight"][expert].T
-        return y + self.weights[f"{name}.bias"] if f"{name}.bias" in self.weights else y
+        w = self.weights[f"{name}.weight"]
+        y = x @ np.atleast_2d(w if expert is ... else w[expert]).T
+        return y + self.weights[f"{name}.bias"][expert] if f"{name}.bias" in self.weights else y
 
     def norm(self, x: np.ndarray, name: str) -> np.ndarray:
         return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps) * self.weights[f"{name}.weight"]
@@ -147,15 +156,26 @@ class Llama:
         k = self.linear(x, f"blk.{i}.attn_k").reshape(b, n, self.kv_heads, -1)
         v = self.linear(x, f"blk.{i}.attn_v").reshape(b, n, self.kv_heads, -1)
         q, k = self.placed(q, f"blk.{i}.attn_q", i), self.placed(k, f"blk.{i}.attn_k", i)
+        return self.linear(self.attend(q, k, v, i), f"blk.{i}.attn_output")
+
+    def attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, i: int) -> np.ndarray:
+        """Queries [b, n, h, d], keys and values of a divisor of h heads -> [b, n, h * d of values]."""
+        n, share = q.shape[1], q.shape[2] // k.shape[2]
         visible = self.visible(np.arange(n)[:, None], np.arange(n), i)
         heads = []
-        for h in range(self.heads):
-            kv = h // (self.heads // self.kv_heads)
-            scores = q[:, :, h] @ k[:, :, kv].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
+        for h in range(q.shape[2]):
+            scores = q[:, :, h] @ k[:, :, h // share].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
             if self.score_cap:
                 scores = self.score_cap * np.tanh(scores / self.score_cap)
-            heads.append(softmax(np.where(visible, scores, -np.inf)) @ v[:, :, kv])
-        return self.linear(np.concatenate(heads, axis=-1), f"blk.{i}.attn_output")
+            scores = np.where(visible, scores, -np.inf)
+            sinks = self.weights.get(f"blk.{i}.attn_sinks.weight")
+            if sinks is None:
+                p = softmax(scores)
+            else:
+                sink = np.full(scores.shape[:-1] + (1,), sinks[h])
+                p = softmax(np.concatenate([scores, sink], axis=-1))[..., :-1]
+            heads.append(p @ v[:, :, h // share])
+        return np.concatenate(heads, axis=-1)
 
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         """Queries or keys [b, n, h, d], made by the weight `name`, as they enter the product of layer i."""
@@ -204,19 +224,47 @@ class Llama:
         return self.linear(self.activation(gate) * up, f"{ffn}_down{kind}", expert)
 
     def mixture(self, x: np.ndarray, ffn: str) -> np.ndarray:
-        """The experts that the router finds most probable, weighted by these probabilities over their sum.
+        """Experts weighted by the router, and the one that all rows use, if any."""
+        chosen, p = self.routes(self.linear(x, f"{ffn}_gate_inp"), ffn)
+        y = self.expert_sum(x, chosen, p, ffn)
+        if f"{ffn}_gate_shexp.weight" not in self.weights:
+            return y
+        shared = self.feed_forward(x, ffn, "_shexp")
+        if f"{ffn}_gate_inp_shexp.weight" in self.weights:
+            shared = shared * sigmoid(self.linear(x, f"{ffn}_gate_inp_shexp"))
+        return y + shared
 
-        Of equal probabilities the expert of lower index comes first.
-        """
-        p = softmax(self.linear(x, f"{ffn}_gate_inp"))  # [b, n, experts]
-        rank = np.argsort(np.argsort(-p, axis=-1, kind="stable"), axis=-1)
-        p = np.where(rank < self.experts_used, p, 0)
-        p = p / p.sum(axis=-1, keepdims=True)
+    def expert_sum(self, x: np.ndarray, chosen: np.ndarray, p: np.ndarray, ffn: str) -> np.ndarray:
         out = np.zeros_like(x)
         for e in range(self.experts):
-            chosen = rank[..., e] < self.experts_used
-            out[chosen] += p[chosen, e, None] * self.feed_forward(x[chosen], ffn, "_exps", e)
+            rows = chosen[..., e]
+            out[rows] += p[rows, e, None] * self.feed_forward(x[rows], ffn, "_exps", e)
         return out
+
+    def routes(self, logits: np.ndarray, ffn: str) -> tuple[np.ndarray, np.ndarray]:
+        """Which experts are chosen, and their weights, both [b, n, experts].
+
+        Those with the largest probabilities are, of equal ones those of lower index. A bias only enters
+        the choice. With groups, only experts of the best groups stand for it: those whose two best have
+        the largest sum. `ranked` keeps by what the choices were made, and how many were.
+        """
+        p = sigmoid(logits) if self.gating == "sigmoid" else softmax(logits)
+        standing = p + self.weights.get(f"{ffn[: -len('ffn')]}exp_probs_b.bias", 0)
+        groups, used = self.groups
+        is_monotonic = self.gating == "softmax" and f"{ffn[: -len('ffn')]}exp_probs_b.bias" not in self.weights
+        self.ranked = [(logits if is_monotonic else standing, self.experts_used)]
+        if groups > 1:
+            split = standing.reshape(*p.shape[:-1], groups, -1)
+            sums = np.sort(split, axis=-1)[..., -2:].sum(axis=-1)
+            rank = np.argsort(np.argsort(-sums, axis=-1, kind="stable"), axis=-1)
+            standing = np.where((rank < used)[..., None], split, -np.inf).reshape(p.shape)
+            self.ranked = [(sums, used), (standing, self.experts_used)]
+        rank = np.argsort(np.argsort(-standing, axis=-1, kind="stable"), axis=-1)
+        chosen = rank < self.experts_used
+        p = np.where(chosen, p, 0)
+        if self.norms_routes:
+            p = p / np.maximum(p.sum(axis=-1, keepdims=True), 2.0**-14)
+        return chosen, p * self.route_scale
 
 
 class Qwen2(Llama):
@@ -302,7 +350,6 @@ class Granite(Llama):
         self.score_scale = model.get("attention.scale", 0.0) or self.score_scale
         self.logit_divisor = model.get("logit_scale")
         self.has_positions = model.get("rope.scaling.finetuned", True)
-        self.has_shared_expert = model.get("expert_shared_feed_forward_length", 0) > 0
 
     def logits(self, tokens: np.ndarray) -> np.ndarray:
         return super().logits(tokens) / self.logit_divisor
@@ -312,10 +359,6 @@ class Granite(Llama):
 
     def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
         return super().placed(x, name, i) if self.has_positions else x
-
-    def mixture(self, x: np.ndarray, ffn: str) -> np.ndarray:
-        chosen = super().mixture(x, ffn)
-        return chosen + self.feed_forward(x, ffn, "_shexp") if self.has_shared_expert else chosen
 
 
 class LayerNorms(Llama):
@@ -360,9 +403,10 @@ class StarCoder2(LayerNorms):
     """No gate."""
 
     columns = staticmethod(halves)
+    activation = staticmethod(gelu)
 
     def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
-        return self.linear(gelu(self.linear(x, f"{ffn}_up{kind}", expert)), f"{ffn}_down{kind}", expert)
+        return self.linear(self.activation(self.linear(x, f"{ffn}_up{kind}", expert)), f"{ffn}_down{kind}", expert)
 
 
 class StableLm(LayerNorms):
@@ -439,10 +483,228 @@ class Glm4(Phi3):
         self.columns = halves if len(sections) > 1 and sections[0] and sections[1] else neighbours
 
 
+class Qwen2Moe(Qwen2):
+    """The probabilities of the chosen experts are not renormalised."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.norms_routes = False
+
+
+class Grown(Llama):
+    """Queries grow with the position."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.beta = model.get("attention.temperature_scale", 0.0)
+        self.interval = model.get("attention.temperature_length", self.original_context)
+
+    def grown(self, q: np.ndarray) -> np.ndarray:
+        factor = 1 + self.beta * np.log(1 + np.arange(q.shape[1]) // self.interval)
+        return q * factor[:, None, None]
+
+
+class Mistral3(Grown):
+    """YaRN with a multiplier: both magnitudes of its paper."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.interval = self.original_context
+        self.score_scale = model.get("attention.scale", 0.0) or self.score_scale
+        multiplier = model.get("rope.scaling.yarn_log_multiplier", 0.0)
+        if self.scaling == "yarn" and multiplier:
+            self.magnitude /= 1 - 0.1 * multiplier * np.log(self.position_scale)
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        x = super().placed(x, name, i)
+        return self.grown(x) if name.endswith("attn_q") else x
+
+
+class DeepSeek2(Grown):
+    """Multi-head latent attention, computed by heads of their own, whichever way the file has it."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        key = model.get("attention.key_length_mla", model.get("attention.key_length"))
+        self.value = model.get("attention.value_length_mla", model.get("attention.value_length"))
+        self.rank = model.get("attention.kv_lora_rank")
+        self.nope = key - self.rotated
+        factor = 1 / self.position_scale
+        multiplier = model.get("rope.scaling.yarn_log_multiplier", 0.0)
+        if self.scaling == "yarn" and multiplier:
+            self.magnitude = model.get("rope.scaling.attn_factor", 1.0)
+        self.score_scale = (self.magnitude * (1 + multiplier * np.log(factor))) ** 2 / np.sqrt(key)
+        self.gating = {0: "softmax", 1: "softmax", 2: "sigmoid"}[model.get("expert_gating_func", 0)]
+        self.norms_routes = model.get("expert_weights_norm", False)
+
+    def attention(self, x: np.ndarray, i: int) -> np.ndarray:
+        b, n, _ = x.shape
+        if f"blk.{i}.attn_q.weight" in self.weights:
+            q = self.linear(x, f"blk.{i}.attn_q")
+        else:
+            q = self.norm(self.linear(x, f"blk.{i}.attn_q_a"), f"blk.{i}.attn_q_a_norm")
+            q = self.linear(q, f"blk.{i}.attn_q_b")
+        q = q.reshape(b, n, self.heads, -1)
+        c, k_pe = np.split(self.linear(x, f"blk.{i}.attn_kv_a_mqa"), [self.rank], axis=-1)
+        c, k_pe = self.norm(c, f"blk.{i}.attn_kv_a_norm"), self.rope(k_pe[:, :, None], self.theta, self.position_scale)
+        if f"blk.{i}.attn_kv_b.weight" in self.weights:
+            kv = self.linear(c, f"blk.{i}.attn_kv_b").reshape(b, n, self.heads, -1)
+            k, v = kv[..., : self.nope], kv[..., self.nope :]
+        else:
+            k = np.einsum("bnr,hrd->bnhd", c, self.weights[f"blk.{i}.attn_k_b.weight"])
+            v = np.einsum("bnr,hdr->bnhd", c, self.weights[f"blk.{i}.attn_v_b.weight"])
+        q_pe = self.rope(q[..., self.nope :], self.theta, self.position_scale)
+        q = self.grown(np.concatenate([q[..., : self.nope], q_pe], axis=-1))
+        k = np.concatenate([k, np.repeat(k_pe, self.heads, axis=2)], axis=-1)
+        return self.linear(self.attend(q, k, v, i), f"blk.{i}.attn_output")
+
+
+class GptOss(Qwen2):
+    """Sinks, biases everywhere, limited gates, a window in every second layer."""
+
+    ffn_norm = "post_attention_norm"
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.window = model.get("attention.sliding_window")
+        self.period = model.get("attention.sliding_window_pattern", 2)
+        self.limit = 7.0
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen if (i + 1) % self.period == 0 else seen & (query - key < self.window)
+
+    def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
+        gate = np.minimum(self.linear(x, f"{ffn}_gate{kind}", expert), self.limit)
+        up = np.clip(self.linear(x, f"{ffn}_up{kind}", expert), -self.limit, self.limit)
+        return self.linear(gate * sigmoid(1.702 * gate) * (up + 1), f"{ffn}_down{kind}", expert)
+
+
+class BiasedRouter(Qwen2):
+    """Sigmoids, with a bias for the choice; norms of queries and keys where the file has them."""
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.gating = {0: "sigmoid", 1: "softmax", 2: "sigmoid"}[model.get("expert_gating_func", 0)]
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return super().placed(self.norm_if_any(x, f"{name}_norm"), name, i)
+
+
+class Glm4Moe(BiasedRouter):
+    ffn_norm = "post_attention_norm"
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        self.layers -= model.get("nextn_predict_layers", 0)
+        self.norms_routes = model.get("expert_weights_norm", False)
+
+
+class MiniMaxM2(BiasedRouter):
+    """Queries and keys are normed as whole rows."""
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        rows = self.norm(x.reshape(*x.shape[:2], -1), f"{name}_norm").reshape(x.shape)
+        return Qwen2.placed(self, rows, name, i)
+
+
+class HunyuanMoe(Qwen2):
+    """Heads are normed after RoPE."""
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        return self.norm(super().placed(x, name, i), f"{name}_norm")
+
+
+class Gemma4(Qwen2):
+    """Heads of another width in global layers; shared keys and values; inputs per layer; experts beside a dense network."""
+
+    activation = staticmethod(gelu)
+
+    def __init__(self, model: Model):
+        super().__init__(model)
+        per_layer = lambda x: x if isinstance(x, list) else [x] * self.layers  # noqa: E731
+        self.all_heads, self.all_kv_heads = per_layer(self.heads), per_layer(self.kv_heads)
+        self.local = model.get("attention.sliding_window_pattern")
+        self.window = model.get("attention.sliding_window")
+        self.local_rotated = model.get("rope.dimension_count_swa", model.get("attention.key_length_swa"))
+        self.local_theta = model.get("rope.freq_base_swa", 10000.0)
+        self.first_shared = self.layers - model.get("attention.shared_kv_layers", 0)
+        self.per_layer = model.get("embedding_length_per_layer_input", 0)
+        self.cap = model.get("final_logit_softcapping", 0.0)
+        self.score_scale = 1.0
+
+    def logits(self, tokens: np.ndarray) -> np.ndarray:
+        self.stores = {}
+        if self.per_layer:
+            own = self.weights["per_layer_token_embd.weight"][tokens] * np.sqrt(self.per_layer)
+            shared = self.embedding(tokens) @ self.weights["per_layer_model_proj.weight"].T / np.sqrt(self.hidden)
+            by_layer = (*tokens.shape, self.layers, self.per_layer)
+            self.inputs = (own.reshape(by_layer) + self.norm(shared.reshape(by_layer), "per_layer_proj_norm")) / np.sqrt(2)
+        x = super().logits(tokens)
+        return self.cap * np.tanh(x / self.cap) if self.cap else x
+
+    def embedding(self, tokens: np.ndarray) -> np.ndarray:
+        return super().embedding(tokens) * np.sqrt(self.hidden)
+
+    def unweighted(self, x: np.ndarray) -> np.ndarray:
+        return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + self.eps)
+
+    def placed(self, x: np.ndarray, name: str, i: int) -> np.ndarray:
+        x, whole = self.norm(x, f"{name}_norm"), (self.rotated, self.weights, self.unscaled)
+        if not self.local[i]:
+            return self.rope(x, self.theta, self.position_scale)
+        self.rotated, self.unscaled = self.local_rotated, np.zeros(self.local_rotated // 2)
+        self.weights = {name: w for name, w in self.weights.items() if name != "rope_freqs.weight"}
+        x = self.rope(x, self.local_theta, 1.0)
+        self.rotated, self.weights, self.unscaled = whole
+        return x
+
+    def visible(self, query: np.ndarray, key: np.ndarray, i: int) -> np.ndarray:
+        seen = super().visible(query, key, i)
+        return seen & (query - key < self.window) if self.local[i] else seen
+
+    def attention(self, x: np.ndarray, i: int) -> np.ndarray:
+        b, n, _ = x.shape
+        q = self.linear(x, f"blk.{i}.attn_q").reshape(b, n, self.all_heads[i], -1)
+        if i < self.first_shared:
+            k = self.linear(x, f"blk.{i}.attn_k").reshape(b, n, self.all_kv_heads[i], -1)
+            v = k
+            if f"blk.{i}.attn_v.weight" in self.weights:
+                v = self.linear(x, f"blk.{i}.attn_v").reshape(k.shape)
+            self.stores[self.local[i]] = self.placed(k, f"blk.{i}.attn_k", i), self.unweighted(v)
+        q = self.placed(q, f"blk.{i}.attn_q", i)
+        return self.linear(self.attend(q, *self.stores[self.local[i]], i), f"blk.{i}.attn_output")
+
+    def layer(self, x: np.ndarray, i: int) -> np.ndarray:
+        blk = f"blk.{i}"
+        a = x + self.norm(self.attention(self.norm(x, f"{blk}.attn_norm"), i), f"{blk}.post_attention_norm")
+        y = self.feed_forward(self.norm(a, f"{blk}.ffn_norm"), f"{blk}.ffn")
+        if f"{blk}.ffn_gate_inp.weight" in self.weights:
+            h = self.unweighted(a) / np.sqrt(self.hidden) * self.weights[f"{blk}.ffn_gate_inp.scale"]
+            chosen, p = self.routes(self.linear(h, f"{blk}.ffn_gate_inp"), f"{blk}.ffn")
+            p = p * self.weights.get(f"{blk}.ffn_down_exps.scale", 1)
+            experts = self.expert_sum(self.norm(a, f"{blk}.pre_ffw_norm_2"), chosen, p, f"{blk}.ffn")
+            y = self.norm(y, f"{blk}.post_ffw_norm_1") + self.norm(experts, f"{blk}.post_ffw_norm_2")
+        x = a + self.norm(y, f"{blk}.post_ffw_norm")
+        if self.per_layer:
+            gated = self.activation(self.linear(x, f"{blk}.inp_gate")) * self.inputs[:, :, i]
+            x = x + self.norm(self.linear(gated, f"{blk}.proj"), f"{blk}.post_norm")
+        return x * self.weights.get(f"{blk}.layer_output_scale.weight", 1)
+
+    def feed_forward(self, x: np.ndarray, ffn: str, kind: str = "", expert=...) -> np.ndarray:
+        fused = self.weights.get(f"{ffn}_gate_up{kind}.weight")
+        if fused is None:
+            return super().feed_forward(x, ffn, kind, expert)
+        gate, up = np.split(x @ fused[expert].T, 2, axis=-1)
+        return self.linear(self.activation(gate) * up, f"{ffn}_down{kind}", expert)
+
+
 FAMILIES = {
     "llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3vl": Qwen3, "qwen3moe": Qwen3, "gemma2": Gemma2,
     "gemma3": Gemma3,
     "ernie4_5": Llama, "granite": Granite, "granitemoe": Granite, "smollm3": SmolLm3, "olmo2": Olmo2, "phi3": Phi3,
+    "gemma4": Gemma4, "gpt-oss": GptOss, "qwen2moe": Qwen2Moe, "mistral3": Mistral3, "deepseek2": DeepSeek2,
+    "glm4moe": Glm4Moe, "minimax-m2": MiniMaxM2, "hunyuan-moe": HunyuanMoe,
     "glm4": Glm4, "command-r": CommandR, "cohere2": CommandR, "starcoder2": StarCoder2, "stablelm": StableLm,
 }  # fmt: skip
 

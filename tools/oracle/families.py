@@ -23,7 +23,7 @@ import gguf
 import numpy as np
 
 from compare import distance
-from exact import Gemma3, Llama as Family, Model, gelu, halves, neighbours, silu
+from exact import Llama as Family, Model, gelu, halves, neighbours, silu
 from llama import Llama
 from small_llama import add_vocabulary
 
@@ -50,6 +50,11 @@ class Small:
     longrope: bool = False
     lacks: tuple[str, ...] = ()
     output_bias: bool = False
+    # The first layers, and their parts in place of those that the others have of a feed-forward network.
+    dense: tuple[int, dict] = (0, {})
+    # All parts of each layer, in place of the usual ones.
+    by_layer: tuple[dict, ...] = ()
+    extra: dict = field(default_factory=dict)
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape."""
@@ -69,7 +74,12 @@ class Small:
         if self.longrope:
             shapes |= {f"rope_factors_{kind}.weight": (self.key_length // 2,) for kind in ("short", "long")}
         for i in range(self.layers):
-            shapes |= {f"blk.{i}.{part}": shape for part, shape in (attention | self.parts).items()}
+            parts = self.by_layer[i] if self.by_layer else attention | self.parts
+            if i < self.dense[0]:
+                is_ffn = lambda part: part.startswith("ffn_") and "norm" not in part or part.startswith("exp_")  # noqa: E731
+                parts = {part: shape for part, shape in parts.items() if not is_ffn(part)} | self.dense[1]
+            shapes |= {f"blk.{i}.{part}": shape for part, shape in parts.items()}
+        shapes |= self.extra
         return {name: shape for name, shape in shapes.items() if name.split(".")[-2] not in self.lacks}
 
     def metadata(self) -> dict:
@@ -158,6 +168,88 @@ def layer_norms(architecture: str, parts: dict, lacks: tuple[str, ...] = (), bia
     return Small(architecture, 4, 72, 6, 2, 12, keys, parts, lacks=lacks, output_bias=biased)
 
 
+def expert_biases(hidden: int, width: int, count: int) -> dict[str, tuple[int, ...]]:
+    wide = {f"ffn_{part}_exps.bias": (count, width) for part in ("gate", "up")}
+    return {"ffn_gate_inp.bias": (count,), **wide, "ffn_down_exps.bias": (count, hidden)}
+
+
+def moe_after_dense(architecture: str, parts: dict, **keys) -> Small:
+    """The first layer has a dense network, the others experts."""
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
+    keys = {"feed_forward_length": 92, "expert_feed_forward_length": 44, "expert_count": 8, "expert_used_count": 3,
+            "expert_shared_count": 1, "leading_dense_block_count": 1, "rope.dimension_count": 6} | keys  # fmt: skip
+    parts = parts | {"post_attention_norm.weight": (72,), "exp_probs_b.bias": (8,)} | experts(72, 44, 8) | shared(72, 44)
+    return Small(architecture, 4, 72, 6, 2, 12, keys, parts, lacks=("ffn_norm",), dense=(1, dense(72, 92)))
+
+
+def latent(q_rank: int, absorbed: bool, yarn_log: float = 0.1, bias: bool = False, **keys) -> Small:
+    """llama.cpp takes 26 layers for a sign that queries are of one matrix."""
+    heads, rank, nope, pe, value = 6, 20, 10, 8, 14
+    keys = {key.replace("__", "."): value for key, value in (YARN | keys).items()}
+    keys |= {"feed_forward_length": 92, "expert_feed_forward_length": 44, "expert_count": 8, "expert_used_count": 3,
+             "expert_shared_count": 2, "leading_dense_block_count": 1, "rope.dimension_count": pe,
+             "attention.kv_lora_rank": rank, "rope.scaling.yarn_log_multiplier": yarn_log}  # fmt: skip
+    parts = {"attn_kv_a_mqa.weight": (rank + pe, 72), "attn_kv_a_norm.weight": (rank,), "attn_output.weight": (72, heads * value)}
+    if q_rank:
+        keys["attention.q_lora_rank"] = q_rank
+        parts |= {"attn_q_a.weight": (q_rank, 72), "attn_q_a_norm.weight": (q_rank,), "attn_q_b.weight": (heads * (nope + pe), q_rank)}
+    else:
+        parts |= {"attn_q.weight": (heads * (nope + pe), 72)}
+    if absorbed:
+        keys |= {"attention.key_length": rank + pe, "attention.value_length": rank, "attention.head_count_kv": 1,
+                 "attention.key_length_mla": nope + pe, "attention.value_length_mla": value}  # fmt: skip
+        parts |= {"attn_k_b.weight": (heads, rank, nope), "attn_v_b.weight": (heads, value, rank)}
+    else:
+        keys |= {"attention.key_length": nope + pe, "attention.value_length": value, "attention.head_count_kv": heads}
+        parts |= {"attn_kv_b.weight": (heads * (nope + value), rank)}
+    if bias:
+        parts["exp_probs_b.bias"] = (8,)
+    parts |= experts(72, 44, 8) | shared(72, 88)
+    lacks = ("attn_k", "attn_v") + (("attn_q",) if q_rank else ())
+    return Small("deepseek2", 4 if q_rank else 26, 72, heads, heads, nope + pe, keys, parts, lacks=lacks, dense=(1, dense(72, 92)))
+
+
+def gemma4(shared: int = 0, per_layer: int = 0, experts: bool = False, fused: bool = False, scales: bool = False,
+           values: bool = False, down_scale: bool = True) -> Small:  # fmt: skip
+    """Six layers, the third and the sixth global; 4 KV heads of 20 in local ones, 2 of 36 in global ones."""
+    local = [True, True, False, True, True, False] if not shared else [True, True, False, True, True, False]
+    keys = {"feed_forward_length": [104] * 3 + [88] * 3, "attention.head_count_kv": [4 if is_local else 2 for is_local in local],
+            "attention.key_length_swa": 20, "attention.value_length_swa": 20, "attention.sliding_window": 24,
+            "attention.sliding_window_pattern": local, "rope.freq_base": 1e6, "rope.dimension_count_swa": 20,
+            "final_logit_softcapping": 4.0, "attention.shared_kv_layers": shared,
+            "embedding_length_per_layer_input": per_layer}  # fmt: skip
+    layers, extra = [], {"rope_freqs.weight": (18,)}
+    if per_layer:
+        extra |= {"per_layer_token_embd.weight": (VOCABULARY, 6 * per_layer), "per_layer_model_proj.weight": (6 * per_layer, 60),
+                  "per_layer_proj_norm.weight": (per_layer,)}  # fmt: skip
+    if experts:
+        keys |= {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 44}
+    for i, is_local in enumerate(local):
+        width, kv = (20, 4) if is_local else (36, 2)
+        ffn = keys["feed_forward_length"][i]
+        parts = {"attn_norm.weight": (60,), "attn_q.weight": (8 * width, 60), "attn_output.weight": (60, 8 * width),
+                 "attn_q_norm.weight": (width,), "ffn_norm.weight": (60,)} | norms_after(60) | dense(60, ffn)  # fmt: skip
+        if i < 6 - shared:
+            parts |= {"attn_k.weight": (kv * width, 60), "attn_k_norm.weight": (width,)}
+            if is_local or values:
+                parts |= {"attn_v.weight": (kv * width, 60)}
+        if scales:
+            parts |= {"layer_output_scale.weight": (1,)}
+        if per_layer:
+            parts |= {"inp_gate.weight": (per_layer, 60), "proj.weight": (60, per_layer), "post_norm.weight": (60,)}
+        if experts:
+            parts |= {"ffn_gate_inp.weight": (8, 60), "ffn_gate_inp.scale": (60,), "ffn_down_exps.weight": (8, 60, 44)}
+            parts |= {f"{name}.weight": (60,) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2")}
+            if down_scale:
+                parts |= {"ffn_down_exps.scale": (8,)}
+            if fused:
+                parts |= {"ffn_gate_up_exps.weight": (8, 88, 60)}
+            else:
+                parts |= {"ffn_gate_exps.weight": (8, 44, 60), "ffn_up_exps.weight": (8, 44, 60)}
+        layers.append(parts)
+    return Small("gemma4", 6, 60, 8, 2, 36, keys, {}, True, by_layer=tuple(layers), extra=extra)
+
+
 YARN = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 128}
 LONG = {"rope__scaling__type": "longrope", "rope__scaling__attn_factor": 1.2}
 MODELS = {
@@ -204,6 +296,38 @@ MODELS = {
     "smollm3": Small("smollm3", 5, 72, 6, 2, 12, {"feed_forward_length": 100, "rope.freq_base": 5e4}, dense(72, 100), tied=True),
     "olmo2": olmo(rope__freq_base=5e5),
     "olmo3": olmo(attention__sliding_window=24, attention__sliding_window_pattern=3, **YARN),
+    "qwen2moe": Small("qwen2moe", 3, 84, 6, 2, 14,
+                      {"feed_forward_length": 96, "expert_feed_forward_length": 44, "expert_count": 8, "expert_used_count": 3,
+                       "expert_shared_feed_forward_length": 60},
+                      biases(84, 28) | experts(84, 44, 8) | shared(84, 60) | {"ffn_gate_inp_shexp.weight": (84,)}),
+    "mistral3": Small("mistral3", 3, 72, 6, 2, 20,
+                      {"feed_forward_length": 100, "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.1}
+                      | {key.replace("__", "."): value for key, value in YARN.items()}, dense(72, 100)),
+    "gpt-oss": Small("gpt-oss", 4, 72, 6, 2, 20,
+                     {"feed_forward_length": 52, "expert_feed_forward_length": 52, "expert_count": 7, "expert_used_count": 3,
+                      "attention.sliding_window": 24, "rope.freq_base": 15e4}
+                     | {key.replace("__", "."): value for key, value in YARN.items()},
+                     biases(120, 40) | {"attn_output.bias": (72,), "attn_sinks.weight": (6,), "post_attention_norm.weight": (72,)}
+                     | experts(72, 52, 7) | expert_biases(72, 52, 7), lacks=("ffn_norm",)),
+    "glm4moe": moe_after_dense("glm4moe", head_norms(12) | biases(72, 24), expert_weights_norm=True, nextn_predict_layers=1),
+    "glm4moe, no norms": moe_after_dense("glm4moe", {}, expert_weights_norm=False, expert_weights_scale=1.5),
+    "minimax-m2": Small("minimax-m2", 3, 72, 6, 2, 20,
+                        {"feed_forward_length": 44, "expert_feed_forward_length": 44, "expert_count": 8, "expert_used_count": 3,
+                         "expert_gating_func": 2, "rope.dimension_count": 10},
+                        {"attn_q_norm.weight": (120,), "attn_k_norm.weight": (40,), "exp_probs_b.bias": (8,)} | experts(72, 44, 8)),
+    "hunyuan-moe": Small("hunyuan-moe", 3, 72, 6, 2, 12,
+                         {"feed_forward_length": 44, "expert_feed_forward_length": 44, "expert_count": 8, "expert_used_count": 3,
+                          "expert_shared_feed_forward_length": 60},
+                         head_norms(12) | experts(72, 44, 8) | shared(72, 60), tied=True),
+    "deepseek2": latent(q_rank=40, absorbed=True, expert_gating_func=2, expert_weights_norm=True, expert_weights_scale=2.5,
+                        expert_group_count=4, expert_group_used_count=2, bias=True),
+    "deepseek2, old names": latent(q_rank=40, absorbed=False, expert_gating_func=2, expert_weights_norm=True, bias=True),
+    "deepseek2, lite": latent(q_rank=0, absorbed=True, yarn_log=0.0707, expert_weights_scale=1.3),
+    "deepseek2, grown": latent(q_rank=40, absorbed=True, attention__temperature_scale=0.1, attention__temperature_length=64),
+    "gemma4": gemma4(),
+    "gemma4, E": gemma4(shared=3, per_layer=16, scales=True, values=True),
+    "gemma4, experts": gemma4(experts=True, scales=True, fused=True),
+    "gemma4, split experts": gemma4(experts=True, scales=False, fused=False, down_scale=False),
     "glm4": fused("glm4", 20, norms_after(72) | biases(120, 40), rope__dimension_count=10),
     "glm4, coordinates": fused("glm4", 20, norms_after(72), rope__dimension_count=12, rope__dimension_sections=[2, 2, 2, 0]),
     "gemma2": Small("gemma2", 4, 60, 6, 2, 22,
@@ -228,7 +352,7 @@ MODELS = {
 
 def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: Small) -> np.ndarray:
     """Normally distributed: products have deviation 1 where inputs have, but for what decides something."""
-    part = name.removesuffix(".weight").split(".")[-1]
+    part = name.removesuffix(".weight").split(".", 2)[-1]
     unit = rng.standard_normal(shape)
     match part:
         case "attn_q_norm" | "attn_k_norm":
@@ -237,6 +361,12 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
             values = np.exp(np.abs(unit))
         case "token_embd" | "output":
             values = SPREAD * small.hidden**-0.5 * unit
+        case "exp_probs_b.bias":
+            values = 0.2 * unit
+        case "attn_sinks":
+            values = 2 * unit
+        case "layer_output_scale" | "ffn_gate_inp.scale" | "ffn_down_exps.scale":
+            values = (small.hidden**0.5 if "inp" in part else 1) * (1 + 0.2 * unit)
         case "ffn_gate_inp":
             values = 3 * small.hidden**-0.5 * unit
         case "ffn_gate" if small.steep:
@@ -361,7 +491,7 @@ def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
         theirs.append(llama.logits(tokens))
         llama.close()
     found = [distance(exact, logits).nmse for logits in theirs]
-    if isinstance(model.family, Gemma3):
+    if model.family.activation is gelu:
         model.family.activation = gelu_of_llama_cpp
         found.append(distance(model.logits(tokens), theirs[0]).nmse)
     print(f"{name:26} {exact.std():9.2f}   " + "    ".join(f"{nmse:.2e}" for nmse in found), flush=True)

@@ -11,7 +11,7 @@ For every DIR/<model>.gguf, over 16 random sequences of 256 tokens (tokens.npy):
     <model>.exact.npy  float32 [4096, 2]  exact logits of two tokens a position; see `columns`
     summary.json                          the model file's CRC-32, and the distances as means
 
-For every DIR/long/<model>.gguf, over one random sequence of 300 tokens (long.tokens.npy):
+For every DIR/long/<model>.gguf, over one random sequence of 300 tokens (long.tokens.npy), with llama.cpp's K and V in F32:
 
     <model>.long.npy   float32 [300, 2]   exact logits of two tokens a position; see `columns`
     summary.json                          the same, and how near two experts come of which a row takes one
@@ -44,29 +44,28 @@ def columns(n_vocab: int, sequences: int = SEQUENCES, positions: int = POSITIONS
 
 
 class Gaps:
-    """How much the last logit that a router chooses is above the next, in standard deviations of the logits."""
+    """How much the last choice of a router is above the next, in standard deviations of what it chooses by."""
 
     def __init__(self, family):
-        self.smallest, self.family, self.linear = None, family, family.linear
+        self.smallest, self.family, self.routes = None, family, family.routes
         if family.experts:
-            family.linear = self.watch
+            family.routes = self.watch
 
-    def watch(self, x: np.ndarray, name: str, expert=...) -> np.ndarray:
-        y = self.linear(x, name, expert)
-        if name.endswith("ffn_gate_inp"):
-            falling = -np.sort(-y, axis=-1)
-            used = self.family.experts_used
-            gap = float((falling[..., used - 1] - falling[..., used]).min() / y.std())
+    def watch(self, logits: np.ndarray, ffn: str) -> tuple[np.ndarray, np.ndarray]:
+        found = self.routes(logits, ffn)
+        for x, used in self.family.ranked:
+            falling = -np.sort(-x, axis=-1)
+            gap = float((falling[..., used - 1] - falling[..., used]).min() / x[np.isfinite(x)].std())
             self.smallest = gap if self.smallest is None else min(gap, self.smallest)
-        return y
+        return found
 
 
-def compare(path: Path, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:
+def compare(path: Path, tokens: np.ndarray, f32: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict]:
     """Exact logits [positions, vocab], llama.cpp's divergences and likeliest tokens, and what the summary says."""
     model = Model(str(path))
     gaps = Gaps(model.family)
     exact = model.logits(tokens).reshape(-1, VOCAB)
-    llama = Llama(str(path), tokens.shape[1])
+    llama = Llama(str(path), tokens.shape[1], f32=f32)
     theirs = llama.logits(tokens).reshape(-1, VOCAB)
     llama.close()
     found = distance(exact, theirs)
@@ -112,7 +111,7 @@ def main() -> None:
             np.save(OUT / f"{path.stem}.exact.npy", kept(exact, SEQUENCES, POSITIONS))
     tokens = random_tokens(20250711, 1, LONG, "long.tokens")
     for path in sorted((Path(sys.argv[1]) / "long").glob("*.gguf")):
-        exact, _, _, summary["long"][path.stem] = compare(path, tokens)
+        exact, _, _, summary["long"][path.stem] = compare(path, tokens, f32=True)
         np.save(OUT / f"{path.stem}.long.npy", kept(exact, 1, LONG))
     (OUT / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
 

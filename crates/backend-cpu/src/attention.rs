@@ -49,6 +49,8 @@ pub(crate) struct Heads<'a, T> {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) score: Score,
+    /// A logit per head that only enters the softmax's denominator.
+    pub(crate) sinks: Option<&'a [f32]>,
 }
 
 /// Computes a tile of the result: some rows, and all heads of one K/V head.
@@ -145,6 +147,9 @@ impl<T: Stored> Queries<'_, T> {
         let page: &mut [f32] = bytemuck::cast_slice_mut(page);
         let (mut max, mut total) = ([f32::NEG_INFINITY; QUERY_TILE], [0.0; QUERY_TILE]);
         for c in 0..n {
+            if let Some(sinks) = self.heads.sinks {
+                (max[c], total[c]) = (sinks[self.queries[c].head], 1.0);
+            }
             self.out(tile, c).fill(0.0);
         }
         let chunks = self.queries[0].first / CHUNK * CHUNK..self.queries[n - 1].end;

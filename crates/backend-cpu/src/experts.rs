@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use graph::Activation;
+use graph::Glu;
 
 use crate::kernels::Kernels;
 use crate::lanes::LANES;
@@ -16,16 +16,34 @@ use crate::pool::{Cut, Pool};
 
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
-    /// By entry.
-    rows: Vec<usize>,
+    /// By entry: its row, and the weight of its expert.
+    rows: Vec<(usize, f32)>,
     /// The chosen experts in ascending order, with their entries.
     chosen: Vec<(usize, Range<usize>)>,
-    /// (entry, weight) of each row's experts, row by row, experts ascending.
-    terms: Vec<(usize, f32)>,
+    /// Each row's experts, row by row, experts ascending.
+    terms: Vec<Term>,
     /// End of each row's range of `terms`.
     ends: Vec<usize>,
     /// Next entry of each expert.
     next: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Term {
+    expert: usize,
+    entry: usize,
+    weight: f32,
+}
+
+/// What is computed of the products of gate and up: their biases are added first, `[experts, cols]`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gated<'a> {
+    pub(crate) glu: Glu,
+    /// Gates and ups, `[entries, cols]`.
+    pub(crate) hiddens: [&'a [f32]; 2],
+    pub(crate) biases: Option<[&'a [f32]; 2]>,
+    /// The products are multiplied by the weight of the expert, as if its input had been.
+    pub(crate) weighs_inputs: bool,
 }
 
 impl Routing {
@@ -41,7 +59,7 @@ impl Routing {
             for (expert, &weight) in row.iter().enumerate() {
                 if weight != 0.0 {
                     next[expert] += 1;
-                    terms.push((expert, weight));
+                    terms.push(Term { expert, entry: 0, weight });
                 }
             }
             ends.push(terms.len());
@@ -54,13 +72,13 @@ impl Routing {
                 chosen.push((expert, entries));
             }
         }
-        rows.resize(terms.len(), 0);
+        rows.resize(terms.len(), (0, 0.0));
         let mut start = 0;
         for (row, &end) in ends.iter().enumerate() {
-            for (entry, _) in &mut terms[start..end] {
-                let next = &mut next[*entry];
+            for Term { expert, entry, weight } in &mut terms[start..end] {
+                let next = &mut next[*expert];
                 *entry = *next;
-                rows[*next] = row;
+                rows[*next] = (row, *weight);
                 *next += 1;
             }
             start = end;
@@ -78,7 +96,7 @@ impl Routing {
         pool.tiles_of(cut(&panels, form.words(x.cols), to), |number, mut tile| {
             let panel = panels[number].clone();
             let (width, to) = (panel.len(), tile.row(0));
-            for (at, &row) in self.rows[panel].iter().enumerate() {
+            for (at, &(row, _)) in self.rows[panel].iter().enumerate() {
                 let (from, from_width) = x.words_of(row, form);
                 let from = from.iter().step_by(from_width);
                 to[at..].iter_mut().step_by(width).zip(from).for_each(|(to, &word)| *to = word);
@@ -86,13 +104,12 @@ impl Routing {
         });
     }
 
-    /// Packs `act(gates) * ups`, `[entries, cols]`, into `to`, in panels per expert.
+    /// Packs `glu(gates, ups)`, `[entries, cols]`, into `to`, in panels per expert.
     pub(crate) fn gate(
         &self,
         pool: &mut Pool,
         kernels: &Kernels,
-        act: Activation,
-        [gates, ups]: [&[f32]; 2],
+        gated: Gated<'_>,
         (form, cols): (Form, usize),
         to: &mut [u32],
     ) {
@@ -100,23 +117,53 @@ impl Routing {
         pool.tiles_of(cut(&panels, form.words(cols), to), |number, mut tile| {
             let panel = &panels[number];
             let (len, mut scratch) = (panel.len() * cols, Scratch::take());
-            let y: &mut [f32] = &mut bytemuck::cast_slice_mut(scratch.lines(len.div_ceil(LANES)))[..len];
+            let mut lines = scratch.lines(len.div_ceil(LANES) + 2 * cols.div_ceil(LANES));
+            let [y, mut gate, mut up] = [len, cols, cols].map(|len| {
+                let lines = lines.split_off_mut(..len.div_ceil(LANES)).expect("as many as asked for");
+                &mut bytemuck::cast_slice_mut::<_, f32>(lines)[..len]
+            });
             for (entry, y) in panel.clone().zip(y.chunks_exact_mut(cols)) {
-                let at = entry * cols..(entry + 1) * cols;
-                (kernels.gate)(act, y, &gates[at.clone()], &ups[at]);
+                let hiddens = gated.hiddens.map(|hiddens| &hiddens[entry * cols..][..cols]);
+                if gated.biases.is_none() && !gated.weighs_inputs {
+                    (kernels.gate)(gated.glu, y, hiddens[0], hiddens[1]);
+                    continue;
+                }
+                let expert = self.expert_of(entry);
+                let weight = if gated.weighs_inputs { self.rows[entry].1 } else { 1.0 };
+                for (number, to) in [&mut gate, &mut up].into_iter().enumerate() {
+                    to.iter_mut().zip(hiddens[number]).for_each(|(to, &x)| *to = weight * x);
+                    if let Some(biases) = gated.biases {
+                        let bias = &biases[number][expert * cols..];
+                        to.iter_mut().zip(bias).for_each(|(to, &bias)| *to += bias);
+                    }
+                }
+                (kernels.gate)(gated.glu, y, gate, up);
             }
             (kernels.pack)(y, panel.len(), kernels.tile, form, tile.row(0));
         });
     }
 
-    /// Sums the weighted expert outputs of row `row`; `downs` is `[entries, columns of y]`.
-    pub(crate) fn sum(&self, row: usize, downs: &[f32], y: &mut [f32]) {
+    /// The expert of an entry.
+    fn expert_of(&self, entry: usize) -> usize {
+        let next = self.chosen.partition_point(|(_, entries)| entries.start <= entry);
+        self.chosen[next - 1].0
+    }
+
+    /// Sums the expert outputs of row `row`, `weighted` or not; `downs` is `[entries, columns of y]`, `bias`
+    /// `[experts, columns of y]`.
+    pub(crate) fn sum(&self, row: usize, downs: &[f32], bias: Option<&[f32]>, weighted: bool, y: &mut [f32]) {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         y.fill(0.0);
-        for &(entry, weight) in &self.terms[start..self.ends[row]] {
-            let downs = &downs[entry * y.len()..];
-            for (y, &down) in y.iter_mut().zip(downs) {
-                *y += weight * down;
+        for &Term { expert, entry, weight } in &self.terms[start..self.ends[row]] {
+            let (weight, downs) = (if weighted { weight } else { 1.0 }, &downs[entry * y.len()..]);
+            match bias {
+                None => y.iter_mut().zip(downs).for_each(|(y, &down)| *y += weight * down),
+                Some(bias) => {
+                    let bias = &bias[expert * y.len()..];
+                    for ((y, &down), &bias) in y.iter_mut().zip(downs).zip(bias) {
+                        *y += weight * (down + bias);
+                    }
+                }
             }
         }
     }
@@ -128,7 +175,7 @@ impl Routing {
 }
 
 /// One matrix per panel, `of_row` words per row.
-fn cut<'m>(
+pub(crate) fn cut<'m>(
     panels: &[Range<usize>],
     of_row: usize,
     mut words: &'m mut [u32],

@@ -16,11 +16,12 @@ pub(crate) enum Item {
     Value(ValueId),
     /// A value, packed for the linear layers that read it.
     Packed(ValueId, Form),
-    /// An intermediate of experts, one row per (row, chosen expert), sorted by expert.
+    /// An intermediate of experts, one row per (row, chosen expert), sorted by expert; or of heads, one row per (row, head),
+    /// sorted by head.
     Stage(ValueId, Stage),
 }
 
-/// The intermediates of experts, in order.
+/// The intermediates of experts and of heads, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     /// The input rows of each expert, packed.
@@ -33,6 +34,10 @@ pub(crate) enum Stage {
     Gated(Form),
     /// `down (act(gate x) * up x)`.
     Downs,
+    /// The input of each head, packed.
+    Heads(Form),
+    /// The product of each head.
+    Products,
 }
 
 /// How the threads share a phase.
@@ -46,6 +51,8 @@ pub(crate) enum Kind {
     Attention,
     /// All stages of one mixture of experts, in order: threads take experts and columns.
     Experts,
+    /// Both stages of linear layers of heads, in order: threads take heads and columns.
+    Heads,
 }
 
 /// Work between two barriers.
@@ -96,7 +103,17 @@ impl Plan {
                         written.insert(store, item);
                     }
                 }
-                Op::Experts { x, routes, gate, up, down, act: _ } => {
+                Op::HeadLinear { x, weight } => {
+                    let stages = [Stage::Heads(form(weight)), Stage::Products];
+                    order.put(
+                        &stages.map(|stage| Item::Stage(id, stage)),
+                        Kind::Heads,
+                        &[Item::Value(x)],
+                        None,
+                    );
+                    order.put(&[item], rows, &[Item::Stage(id, Stage::Products)], None);
+                }
+                Op::Experts { x, routes, gate, up, down, .. } => {
                     let [of_gate, of_up, of_down] = [gate, up, down].map(&form);
                     let mut inputs = vec![order.pack(bound, x, of_gate), order.pack(bound, x, of_up)];
                     let mut stages = vec![Stage::Gathered(of_gate), Stage::Gathered(of_up)];
@@ -119,6 +136,10 @@ impl Plan {
                 | Op::Map { .. }
                 | Op::Add { .. }
                 | Op::AddBias { .. }
+                | Op::MulWeight { .. }
+                | Op::ScaleByPosition { .. }
+                | Op::Slice { .. }
+                | Op::Join { .. }
                 | Op::OutputRows { .. } => {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
@@ -190,11 +211,11 @@ impl Plan {
                     .fold(0, |all: usize, &item| all.saturating_add(words_of(bound, item)))
                     .saturating_mul(tile)
             }
-            // A strip packed on the fly, and rows of experts before packing.
-            Kind::Linear | Kind::Experts => {
+            // A strip packed on the fly, and rows of experts or heads before packing, with two rows beside them.
+            Kind::Linear | Kind::Experts | Kind::Heads => {
                 let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
                 let widest = weights.map(|(id, _)| bound.weight(id).cols);
-                widest.max().unwrap_or(0).saturating_mul(LANES.max(tile))
+                widest.max().unwrap_or(0).saturating_mul(LANES.max(tile + 2))
             }
             // PV of a query tile, and a page converted to f32.
             Kind::Attention => {
@@ -220,19 +241,26 @@ pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
         Item::Packed(id, form) => form.words(bound.value(id).cols),
-        Item::Stage(id, stage) => {
-            let Op::Experts { routes, gate, down, .. } = bound.value(id).op else {
-                unreachable!("only experts have stages")
-            };
-            let (gate, down) = (bound.weight(gate), bound.weight(down));
-            let words = match stage {
-                Stage::Gathered(form) => form.words(gate.cols),
-                Stage::Gates | Stage::Ups => gate.rows,
-                Stage::Gated(form) => form.words(down.cols),
-                Stage::Downs => down.rows,
-            };
-            words.saturating_mul(bound.graph().experts_used(routes))
-        }
+        Item::Stage(id, stage) => match bound.value(id).op {
+            Op::Experts { routes, gate, down, .. } => {
+                let (gate, down) = (bound.weight(gate), bound.weight(down));
+                let words = match stage {
+                    Stage::Gathered(form) => form.words(gate.cols),
+                    Stage::Gates | Stage::Ups => gate.rows,
+                    Stage::Gated(form) => form.words(down.cols),
+                    Stage::Downs => down.rows,
+                    Stage::Heads(_) | Stage::Products => unreachable!("a stage of heads"),
+                };
+                words.saturating_mul(bound.graph().experts_used(routes))
+            }
+            Op::HeadLinear { weight, .. } => {
+                let weight = bound.weight(weight);
+                let words =
+                    if let Stage::Heads(form) = stage { form.words(weight.cols) } else { weight.rows };
+                words.saturating_mul(weight.count)
+            }
+            _ => unreachable!("only experts and heads have stages"),
+        },
     }
 }
 

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket};
-use graph::{Op, Rope, ValueId, WeightId};
+use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight};
+use graph::{Map, Op, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
-use crate::experts::Routing;
-use crate::kernels::{Kernels, route};
+use crate::experts::{Gated, Routing, cut};
+use crate::kernels::{Kernels, Ranking, route};
 use crate::kv::Kv;
 use crate::lanes::LANES;
 use crate::matmul::{Product, TASKS, multiply};
 use crate::memory::{Buffer, Scratch};
-use crate::packed::activations::{Activations, Form};
+use crate::packed::activations::{Activations, Form, panels};
 use crate::plan::{Item, Kind, Plan, Stage, words_of};
 use crate::weights::{Matrix, ModelWeights};
 use crate::{State, lock};
@@ -105,6 +105,7 @@ impl Program for CpuProgram {
                 Kind::Linear => self.multiply(phase, state, &mut out),
                 Kind::Attention => self.attend(phase, step, state, &mut out),
                 Kind::Experts => self.run_experts(phase, state, &mut out),
+                Kind::Heads => self.multiply_heads(phase, state, &mut out),
             }
             for (place, buffer) in out {
                 self.buffers[place] = buffer;
@@ -212,11 +213,12 @@ impl CpuProgram {
                     table.format.dequantize(table.row(tokens[row] as usize), y);
                 });
             }
-            Op::Norm { x, kind, weight, eps } => {
-                let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
+            Op::Norm { x, kind, width, weight, eps } => {
+                let (x, weight) = (self.rows_of(x, part), weight.map(|weight| self.weights.vector(weight)));
                 // The norm's groups: whole rows, or heads.
-                by_rows(out, weight.len(), |group, y| {
-                    (self.kernels.norm)(kind, y, &x[group * y.len()..][..y.len()], weight, eps);
+                by_rows(out, width, |group, y| {
+                    let weight = weight.map(|weight| &weight[group * width % weight.len()..][..width]);
+                    (self.kernels.norm)(kind, y, &x[group * width..][..width], weight, eps);
                 });
             }
             Op::Rope { x, rope } => {
@@ -228,20 +230,30 @@ impl CpuProgram {
                     (self.kernels.rope)(y, &x[row * cols..][..cols], rope.head_dim, pairing, cos_sin);
                 });
             }
-            Op::Gate { gate, up, act } => {
+            Op::Gate { gate, up, glu } if self.bound.value(gate).cols == cols => {
+                (self.kernels.gate)(glu, out, self.rows_of(gate, part), self.rows_of(up, part));
+            }
+            Op::Gate { gate, up, glu } => {
                 let (gate, up) = (self.rows_of(gate, part), self.rows_of(up, part));
                 by_rows(out, cols, |row, y| {
-                    let at = row * cols..(row + 1) * cols;
-                    (self.kernels.gate)(act, y, &gate[at.clone()], &up[at]);
+                    let mut factor = [0.0];
+                    (self.kernels.map)(Map::Act(glu.act), &mut factor, &[gate[row]]);
+                    (self.kernels.map)(Map::Scale(factor[0]), y, &up[row * cols..][..cols]);
                 });
             }
-            Op::Route { logits, used } => {
-                let (logits, mut order) = (self.rows_of(logits, part), Vec::new());
-                by_rows(out, cols, |row, y| route(y, &logits[row * cols..][..cols], used, &mut order));
+            Op::Route { logits, bias, router } => {
+                let (logits, mut ranking) = (self.rows_of(logits, part), Ranking::default());
+                let bias = bias.map(|bias| self.weights.vector(bias));
+                by_rows(out, cols, |row, y| {
+                    route(y, &logits[row * cols..][..cols], bias, router, &mut ranking);
+                });
             }
-            Op::Experts { .. } => {
+            Op::Experts { biases, weighs_inputs, .. } => {
                 let (routing, downs) = (&self.routings[&id], self.values(Item::Stage(id, Stage::Downs)));
-                by_rows(out, cols, |row, y| routing.sum(part.rows.start + row, downs, y));
+                let bias = biases.map(|[_, _, down]| self.weights.vector(down));
+                by_rows(out, cols, |row, y| {
+                    routing.sum(part.rows.start + row, downs, bias, !weighs_inputs, y);
+                });
             }
             Op::Map { x, map } => (self.kernels.map)(map, out, self.rows_of(x, part)),
             Op::Add { a, b } => {
@@ -258,6 +270,45 @@ impl CpuProgram {
                     for ((y, &x), &w) in y.iter_mut().zip(&x[row * cols..]).zip(weight) {
                         *y = x + w;
                     }
+                });
+            }
+            Op::MulWeight { x, weight } => {
+                let (x, weight) = (self.rows_of(x, part), self.weights.vector(weight));
+                by_rows(out, weight.len(), |group, y| {
+                    for ((y, &x), &w) in y.iter_mut().zip(&x[group * weight.len()..]).zip(weight) {
+                        *y = x * w;
+                    }
+                });
+            }
+            Op::ScaleByPosition { x, beta, offset, interval } => {
+                let (x, mut rows) = (self.rows_of(x, part), step.rows().skip(part.rows.start));
+                by_rows(out, cols, |row, y| {
+                    let position = rows.next().expect("a position for every row").1;
+                    let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
+                    let factor = 1.0 + f64::from(beta) * intervals.floor().ln_1p();
+                    (self.kernels.map)(Map::Scale(factor as f32), y, &x[row * cols..][..cols]);
+                });
+            }
+            Op::HeadLinear { weight, .. } => {
+                let (heads, products) = (self.bound.weight(weight).count, Item::Stage(id, Stage::Products));
+                let (width, products) = (cols / heads, self.values(products));
+                let rows = products.len() / cols;
+                by_rows(out, width, |at, y| {
+                    let (row, head) = (part.rows.start + at / heads, at % heads);
+                    y.copy_from_slice(&products[(head * rows + row) * width..][..width]);
+                });
+            }
+            Op::Slice { x, heads, start, len } => {
+                let (width, x) = (self.bound.value(x).cols / heads, self.rows_of(x, part));
+                by_rows(out, len, |head, y| y.copy_from_slice(&x[head * width + start..][..len]));
+            }
+            Op::Join { a, b, heads, b_heads } => {
+                let [a_width, b_width] =
+                    [(a, heads), (b, b_heads)].map(|(x, heads)| self.bound.value(x).cols / heads);
+                let (a, b) = (self.rows_of(a, part), self.rows_of(b, part));
+                by_rows(out, a_width + b_width, |head, y| {
+                    y[..a_width].copy_from_slice(&a[head * a_width..][..a_width]);
+                    y[a_width..].copy_from_slice(&b[head * b_heads / heads * b_width..][..b_width]);
                 });
             }
             Op::OutputRows { x } => {
@@ -282,6 +333,7 @@ impl CpuProgram {
             (self.kernels.write_kv)(store, index, self.result(k), self.result(v), step);
         }
         let (q, group) = (self.result(q), (graph.groups()[index], index));
+        let sinks = score.sinks.map(|sinks| self.weights.vector(sinks));
         let at: Vec<_> = step.rows().collect();
         let rows = &at[..];
         // At most the queries that share converted pages; fewer if there would be too few tasks.
@@ -289,11 +341,11 @@ impl CpuProgram {
         let tile = (fair.min(QUERY_TILE * kv_heads / heads).max(1), cols / kv_heads);
         state.pool.tiles(out, cols, tile, |tile| match &*store {
             Kv::F16(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f16)(Attend { heads, tile });
             }
             Kv::F32(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });
@@ -326,11 +378,12 @@ impl CpuProgram {
         state: &mut State,
         out: &mut [(usize, Buffer)],
     ) {
-        let Op::Experts { x, routes, gate, up, down, act } = self.bound.value(id).op else {
+        let Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } = self.bound.value(id).op
+        else {
             unreachable!("experts")
         };
         let (pool, tile) = (&mut state.pool, self.kernels.tile);
-        let experts = self.bound.weight(gate).count;
+        let experts = self.bound.weight(down).count;
         let routes = self.result(routes);
         routing.fill(routes, experts);
         let n_gathered = out.len() - 4;
@@ -363,18 +416,21 @@ impl CpuProgram {
         let (mut of_gates, mut of_ups) = (gates.values_mut(), ups.values_mut());
         let mut products = Vec::new();
         for (expert, entries) in routing.chosen() {
-            for (weight, out) in [(gate, &mut of_gates), (up, &mut of_ups)] {
+            let [gate_of, up_of] = Op::gate_and_up(gate, up, expert);
+            for (weight, matrix, out) in [(gate, gate_of, &mut of_gates), (up, up_of, &mut of_ups)] {
                 let out = out.split_off_mut(..entries.len() * hidden).expect("a row for every entry");
                 let x = input(weight, &entries);
                 let linear = &self.weights.matrix(weight).linear;
-                products.push(Product { linear, weight: &self.packed(weight)[expert], x, out });
+                products.push(Product { linear, weight: &self.packed(weight)[matrix], x, out });
             }
         }
         multiply(pool, products);
         let form = self.weights.form(down);
         let words: &mut [u32] = bytemuck::cast_slice_mut(gated.values_mut());
         let hiddens = [gates.values(), ups.values()];
-        routing.gate(pool, &self.kernels, act, hiddens, (form, hidden), words);
+        let biases = biases.map(|[gate, up, _]| [gate, up].map(|bias| self.weights.vector(bias)));
+        let gated = Gated { glu, hiddens, biases, weighs_inputs };
+        routing.gate(pool, &self.kernels, gated, (form, hidden), words);
         let mut of_downs = downs.values_mut();
         let product = |(expert, entries): (usize, Range<usize>)| {
             let len = entries.len() * self.bound.weight(down).rows;
@@ -385,6 +441,41 @@ impl CpuProgram {
         };
         let products = routing.chosen().map(product).collect();
         multiply(pool, products);
+    }
+
+    /// Linear layers of heads: each head's rows are packed on their own, then multiplied with its matrix.
+    fn multiply_heads(&self, phase: usize, state: &mut State, out: &mut [(usize, Buffer)]) {
+        let [Item::Stage(id, Stage::Heads(form)), _] = self.plan.phases[phase].items[..] else {
+            unreachable!("the stages of heads")
+        };
+        let Op::HeadLinear { x, weight } = self.bound.value(id).op else { unreachable!("heads") };
+        let [(_, packed), (_, products)] = out else { unreachable!("two stages") };
+        let Weight { count, rows: outputs, cols, .. } = *self.bound.weight(weight);
+        let (x, tile, of_row) = (self.result(x), self.kernels.tile, form.words(cols));
+        let rows = x.len() / (count * cols);
+        let words: &mut [u32] = bytemuck::cast_slice_mut(packed.values_mut());
+        // Head by head, row by row.
+        let entries = (0..count).flat_map(|head| panels(head * rows..(head + 1) * rows, tile));
+        let entries: Vec<Range<usize>> = entries.collect();
+        state.pool.tiles_of(cut(&entries, of_row, words), |number, mut to| {
+            let (panel, mut scratch) = (entries[number].clone(), Scratch::take());
+            let (len, head) = (panel.len() * cols, panel.start / rows);
+            let of_head: &mut [f32] =
+                &mut bytemuck::cast_slice_mut(scratch.lines(len.div_ceil(LANES)))[..len];
+            by_rows(of_head, cols, |at, y| {
+                let row = (panel.start + at) % rows;
+                y.copy_from_slice(&x[(row * count + head) * cols..][..cols]);
+            });
+            (self.kernels.pack)(of_head, panel.len(), tile, form, to.row(0));
+        });
+        let (words, linear) = (&*words, &self.weights.matrix(weight).linear);
+        let heads = products.values_mut().chunks_exact_mut(rows * outputs).enumerate();
+        let product = |(head, out)| {
+            let words = &words[head * rows * of_row..][..rows * of_row];
+            let x = Activations { words, rows, cols, tile };
+            Product { linear, weight: &self.packed(weight)[head], x, out }
+        };
+        multiply(&mut state.pool, heads.map(product).collect());
     }
 
     fn activations(&self, x: ValueId, form: Form) -> Activations<'_> {

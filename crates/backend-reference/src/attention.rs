@@ -51,7 +51,7 @@ pub(crate) fn attend(
     q: &[f32],
     store: &Store,
     heads: usize,
-    score: Score,
+    (score, sinks): (Score, Option<&[f32]>),
     step: &Step,
     group: usize,
 ) {
@@ -68,8 +68,9 @@ pub(crate) fn attend(
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
             let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
             let scores: Vec<f64> = slots.clone().map(|slot| of(dot(&q, &key(slot)))).collect();
-            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let total: f64 = scores.iter().map(|score| (score - max).exp()).sum();
+            let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
+            let max = scores.iter().copied().fold(sink, f64::max);
+            let total = (sink - max).exp() + scores.iter().map(|score| (score - max).exp()).sum::<f64>();
             mean.fill(0.0);
             for (score, slot) in scores.iter().zip(slots) {
                 let weight = (score - max).exp() / total;

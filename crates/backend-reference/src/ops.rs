@@ -1,10 +1,10 @@
 //! The operations, each a direct transcription of its formula.
 
 use std::num::NonZero;
-use std::thread;
+use std::{iter, thread};
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Map, NormKind, Op, Pairing, Value, ValueId};
+use graph::{Activation, Gating, Glu, Map, NormKind, Op, Pairing, Router, Value, ValueId};
 
 use crate::attention::{self, Store};
 use crate::sums::{dot, f64s};
@@ -28,16 +28,17 @@ pub(crate) fn compute(
             }
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
-        Op::Norm { x, kind, weight, eps } => {
-            let w = bound.weight(weight).vector();
-            for (y, x) in out.chunks_exact_mut(w.len()).zip(result(x).chunks_exact(w.len())) {
+        Op::Norm { x, kind, width, weight, eps } => {
+            let w = weight.map_or_else(|| vec![1.0; width], |weight| bound.weight(weight).vector());
+            let groups = out.chunks_exact_mut(width).zip(result(x).chunks_exact(width));
+            for ((y, x), w) in groups.zip(w.chunks_exact(width).cycle()) {
                 let mut x = f64s(x);
                 if kind == NormKind::Layer {
                     let mean = x.iter().sum::<f64>() / x.len() as f64;
                     x.iter_mut().for_each(|x| *x -= mean);
                 }
                 let scale = 1.0 / (dot(&x, &x) / x.len() as f64 + f64::from(eps)).sqrt();
-                for ((y, &x), &w) in y.iter_mut().zip(&x).zip(&w) {
+                for ((y, &x), &w) in y.iter_mut().zip(&x).zip(w) {
                     *y = (x * scale * f64::from(w)) as f32;
                 }
             }
@@ -59,21 +60,29 @@ pub(crate) fn compute(
             if let Some([k, v]) = kv {
                 store.write(result(k), result(v), step, group);
             }
+            let sinks = score.sinks.map(|id| bound.weight(id).vector());
+            let score = (score, sinks.as_deref());
             attention::attend(&mut out, result(q), store, heads, score, step, group);
         }
-        Op::Gate { gate, up, act } => {
-            for ((y, &gate), &up) in out.iter_mut().zip(result(gate)).zip(result(up)) {
-                *y = (activation(act, f64::from(gate)) * f64::from(up)) as f32;
+        Op::Gate { gate, up, glu } => {
+            let of_column = value.cols / bound.value(gate).cols;
+            let gates = result(gate).iter().flat_map(|&gate| iter::repeat_n(gate, of_column));
+            for ((y, gate), &up) in out.iter_mut().zip(gates).zip(result(up)) {
+                *y = gated(glu, f64::from(gate), f64::from(up)) as f32;
             }
         }
-        Op::Route { logits, used } => {
+        Op::Route { logits, bias, router } => {
+            let bias = bias.map_or_else(|| vec![0.0; value.cols], |bias| bound.weight(bias).vector());
             for (y, logits) in out.chunks_exact_mut(value.cols).zip(result(logits).chunks_exact(value.cols)) {
-                route(y, logits, used);
+                route(y, logits, &bias, router);
             }
         }
-        Op::Experts { x, routes, gate, up, down, act } => {
+        Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } => {
             let weights = [gate, up, down].map(|id| bound.weight(id));
-            experts(&mut out, result(x), result(routes), weights, act);
+            let biases = biases.map(|biases| biases.map(|id| bound.weight(id).vector()));
+            let matrices = |expert| Op::gate_and_up(gate, up, expert);
+            let experts = Experts { weights, biases, matrices: &matrices, glu, weighs_inputs };
+            experts.mix(&mut out, result(x), result(routes));
         }
         Op::Map { x, map } => {
             for (y, &x) in out.iter_mut().zip(result(x)) {
@@ -97,6 +106,49 @@ pub(crate) fn compute(
                 }
             }
         }
+        Op::MulWeight { x, weight } => {
+            let w = bound.weight(weight).vector();
+            for (y, x) in out.chunks_exact_mut(w.len()).zip(result(x).chunks_exact(w.len())) {
+                for ((y, &x), &w) in y.iter_mut().zip(x).zip(&w) {
+                    *y = x * w;
+                }
+            }
+        }
+        Op::ScaleByPosition { x, beta, offset, interval } => {
+            let rows = out.chunks_exact_mut(value.cols).zip(result(x).chunks_exact(value.cols));
+            for ((y, x), (_, position)) in rows.zip(step.rows()) {
+                let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
+                let factor = 1.0 + f64::from(beta) * intervals.floor().ln_1p();
+                y.iter_mut().zip(x).for_each(|(y, &x)| *y = (factor * f64::from(x)) as f32);
+            }
+        }
+        Op::HeadLinear { x, weight } => {
+            let (x, w) = (result(x), bound.weight(weight));
+            for head in 0..w.count {
+                let slice = |row: &[f32]| row[head * w.cols..][..w.cols].to_vec();
+                let x: Vec<f32> = x.chunks_exact(w.count * w.cols).flat_map(slice).collect();
+                let mut of_head = vec![0.0; x.len() / w.cols * w.rows];
+                linear(&mut of_head, &x, &w.part(head));
+                for (y, of_head) in out.chunks_exact_mut(value.cols).zip(of_head.chunks_exact(w.rows)) {
+                    y[head * w.rows..][..w.rows].copy_from_slice(of_head);
+                }
+            }
+        }
+        Op::Slice { x, heads, start, len } => {
+            let width = bound.value(x).cols / heads;
+            for (y, head) in out.chunks_exact_mut(len).zip(result(x).chunks_exact(width)) {
+                y.copy_from_slice(&head[start..start + len]);
+            }
+        }
+        Op::Join { a, b, heads, b_heads } => {
+            let [a_width, b_width] = [bound.value(a).cols / heads, bound.value(b).cols / b_heads];
+            let b = result(b).chunks_exact(b_width).flat_map(|b| iter::repeat_n(b, heads / b_heads));
+            let heads = out.chunks_exact_mut(a_width + b_width);
+            for ((y, a), b) in heads.zip(result(a).chunks_exact(a_width)).zip(b) {
+                y[..a_width].copy_from_slice(a);
+                y[a_width..].copy_from_slice(b);
+            }
+        }
         Op::OutputRows { x } => {
             let x = result(x);
             for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
@@ -118,48 +170,115 @@ fn activation(act: Activation, x: f64) -> f64 {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
             0.5 * x * (1.0 + inner.tanh())
         }
+        Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
+        Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        Activation::Identity => x,
     }
 }
 
-/// The softmax over the `used` largest logits; 0 for the others.
-fn route(out: &mut [f32], logits: &[f32], used: usize) {
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    // NaN of either sign ranks highest. The sort is stable, so the lower index of equal logits ranks first.
-    let logit = |expert: usize| if logits[expert].is_nan() { f32::NAN } else { logits[expert] };
-    order.sort_by(|&a, &b| logit(b).total_cmp(&logit(a)));
-    let chosen = &order[..used];
-    let max = f64::from(logits[chosen[0]]);
-    let exp = |expert: usize| (f64::from(logits[expert]) - max).exp();
-    let total: f64 = chosen.iter().map(|&expert| exp(expert)).sum();
+fn gated(glu: Glu, gate: f64, up: f64) -> f64 {
+    match glu.limit.map(f64::from) {
+        None => activation(glu.act, gate) * up,
+        Some(limit) => activation(glu.act, gate.min(limit)) * (up.clamp(-limit, limit) + 1.0),
+    }
+}
+
+/// The weights of the chosen experts; 0 for the others.
+fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
+    let x = f64s(logits);
+    let softmax_over = |chosen: &[usize]| {
+        let max = chosen.iter().map(|&expert| x[expert]).fold(f64::NEG_INFINITY, f64::max);
+        let max = if chosen.iter().any(|&expert| x[expert].is_nan()) { f64::NAN } else { max };
+        let total: f64 = chosen.iter().map(|&expert| (x[expert] - max).exp()).sum();
+        x.iter().map(|x| (x - max).exp() / total).collect::<Vec<f64>>()
+    };
+    let all: Vec<usize> = (0..x.len()).collect();
+    let weights = match router.gating {
+        Gating::ChosenSoftmax => x.clone(),
+        Gating::Softmax => softmax_over(&all),
+        Gating::Sigmoid => x.iter().map(|&x| activation(Activation::Sigmoid, x)).collect(),
+    };
+    // NaN of either sign ranks highest. The sorts are stable, so the lower index of equal weights ranks first.
+    let rank = |expert: usize| match weights[expert] + f64::from(bias[expert]) {
+        rank if rank.is_nan() => f64::NAN,
+        rank => rank,
+    };
+    let mut order = all;
+    if let Some([count, used]) = router.groups {
+        let size = x.len() / count;
+        let of_group = |group: usize| {
+            let mut ranks: Vec<f64> = (group * size..(group + 1) * size).map(rank).collect();
+            ranks.sort_by(|a, b| b.total_cmp(a));
+            ranks.iter().take(2).sum::<f64>()
+        };
+        let mut groups: Vec<usize> = (0..count).collect();
+        groups.sort_by(|&a, &b| of_group(b).total_cmp(&of_group(a)));
+        order.retain(|expert| groups[..used].contains(&(expert / size)));
+    }
+    order.sort_by(|&a, &b| rank(b).total_cmp(&rank(a)));
+    let chosen = &order[..router.used];
+    let weights = match router.gating {
+        Gating::ChosenSoftmax => softmax_over(chosen),
+        Gating::Softmax | Gating::Sigmoid => weights,
+    };
+    let total: f64 = chosen.iter().map(|&expert| weights[expert]).sum();
+    let total = if router.renormalises { total.max(0.5f64.powi(14)) } else { 1.0 };
     for &expert in chosen {
-        out[expert] = (exp(expert) / total) as f32;
+        out[expert] = (weights[expert] / total * f64::from(router.scale)) as f32;
     }
 }
 
-/// Mixture of experts, one expert at a time for all rows that chose it.
-fn experts(out: &mut [f32], x: &[f32], routes: &[f32], weights: [&Weight; 3], act: Activation) {
-    let [gate, up, down] = weights;
-    let mut sums = vec![0.0; out.len()];
-    for expert in 0..gate.count {
-        let weight_of = |row: usize| routes[row * gate.count + expert];
-        let rows: Vec<usize> = (0..x.len() / gate.cols).filter(|&row| weight_of(row) != 0.0).collect();
-        let x: Vec<f32> = rows.iter().flat_map(|row| &x[row * gate.cols..][..gate.cols]).copied().collect();
-        let [mut gates, mut ups] = [(); 2].map(|()| vec![0.0; rows.len() * gate.rows]);
-        linear(&mut gates, &x, &gate.part(expert));
-        linear(&mut ups, &x, &up.part(expert));
-        for (gate, &up) in gates.iter_mut().zip(&ups) {
-            *gate = (activation(act, f64::from(*gate)) * f64::from(up)) as f32;
-        }
-        let mut downs = vec![0.0; rows.len() * down.rows];
-        linear(&mut downs, &gates, &down.part(expert));
-        for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {
-            for (sum, &y) in sums[row * down.rows..].iter_mut().zip(downs) {
-                *sum += f64::from(weight_of(row)) * f64::from(y);
+/// The operands of a mixture of experts.
+struct Experts<'a> {
+    /// Gate, up and down.
+    weights: [&'a Weight; 3],
+    biases: Option<[Vec<f32>; 3]>,
+    /// The matrices of gate and up of an expert.
+    matrices: &'a dyn Fn(usize) -> [usize; 2],
+    glu: Glu,
+    weighs_inputs: bool,
+}
+
+impl Experts<'_> {
+    /// One expert at a time for all rows that chose it.
+    fn mix(&self, out: &mut [f32], x: &[f32], routes: &[f32]) {
+        let [gate, up, down] = self.weights;
+        let mut sums = vec![0.0; out.len()];
+        for expert in 0..down.count {
+            let weight_of = |row: usize| routes[row * down.count + expert];
+            let rows: Vec<usize> = (0..x.len() / gate.cols).filter(|&row| weight_of(row) != 0.0).collect();
+            let input = |row: usize| {
+                let weight = if self.weighs_inputs { weight_of(row) } else { 1.0 };
+                x[row * gate.cols..][..gate.cols].iter().map(move |x| weight * x)
+            };
+            let x: Vec<f32> = rows.iter().copied().flat_map(input).collect();
+            let product = |number: usize, x: &[f32], w: Weight| {
+                let mut y = vec![0.0; rows.len() * w.rows];
+                linear(&mut y, x, &w);
+                if let Some(biases) = &self.biases {
+                    let bias = &biases[number][expert * w.rows..][..w.rows];
+                    y.chunks_exact_mut(w.rows)
+                        .for_each(|y| y.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
+                }
+                y
+            };
+            let [gate_of, up_of] = (self.matrices)(expert);
+            let mut gates = product(0, &x, gate.part(gate_of));
+            let ups = product(1, &x, up.part(up_of));
+            for (gate, &up) in gates.iter_mut().zip(&ups) {
+                *gate = gated(self.glu, f64::from(*gate), f64::from(up)) as f32;
+            }
+            let downs = product(2, &gates, down.part(expert));
+            for (&row, downs) in rows.iter().zip(downs.chunks_exact(down.rows)) {
+                let weight = if self.weighs_inputs { 1.0 } else { weight_of(row) };
+                for (sum, &y) in sums[row * down.rows..].iter_mut().zip(downs) {
+                    *sum += f64::from(weight) * f64::from(y);
+                }
             }
         }
-    }
-    for (y, sum) in out.iter_mut().zip(sums) {
-        *y = sum as f32;
+        for (y, sum) in out.iter_mut().zip(sums) {
+            *y = sum as f32;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::inputs::Inputs;
 use crate::kernels::{self, Kernel};
 use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
 use crate::model::ModelPlan;
-use crate::plan::{Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
+use crate::plan::{self, Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
@@ -103,6 +103,7 @@ impl Blueprint {
             let what = "activations of more rows than a dispatch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
+        plan::check(&bound, device.name())?;
         let plan = Plan::new(&bound, device.margin());
         let inputs = Inputs::new(&bound);
         let mut compiler = Compiler {

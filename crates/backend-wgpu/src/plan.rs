@@ -4,9 +4,10 @@
 //! same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its two matmuls, RoPE of
 //! queries and keys into attention. A tapped value is never fused away; it is copied as soon as it is computed.
 
-use backend::BoundProgram;
+use backend::{BoundProgram, Error, Remedy};
 use graph::{
-    Activation, LiveRange, Map, NormKind, Op, Rope, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
+    Activation, Glu, LiveRange, Map, NormKind, Op, Rope, Router, Rows, Score, StoreId, Value, ValueId,
+    WeightId, assign_buffers,
 };
 
 /// A pass: reads values of earlier passes, and writes one or more.
@@ -134,6 +135,49 @@ pub(crate) struct Plan {
     locations: Vec<Option<Location>>,
 }
 
+/// Refuses operations without a kernel, naming the first.
+pub(crate) fn check(bound: &BoundProgram, device: &str) -> Result<(), Error> {
+    let has_kernel = |value: &Value| match value.op {
+        Op::MulWeight { .. }
+        | Op::ScaleByPosition { .. }
+        | Op::HeadLinear { .. }
+        | Op::Slice { .. }
+        | Op::Join { .. }
+        | Op::Norm { weight: None, .. } => false,
+        Op::Norm { width, weight: Some(weight), .. } => bound.weight(weight).cols == width,
+        Op::Gate { gate, glu: Glu { act, limit }, .. } => {
+            limit.is_none() && has_kernel_for(act) && bound.value(gate).cols == value.cols
+        }
+        Op::Map { map: Map::Act(act), .. } => has_kernel_for(act),
+        Op::Route { bias, router, .. } => bias.is_none() && router == Router::new(router.used),
+        Op::Experts { gate, up, biases, glu: Glu { act, limit }, weighs_inputs, .. } => {
+            gate != up && biases.is_none() && limit.is_none() && has_kernel_for(act) && !weighs_inputs
+        }
+        Op::Attention { score, .. } => score.sinks.is_none(),
+        Op::Input { .. }
+        | Op::Embed { .. }
+        | Op::Linear { .. }
+        | Op::Rope { .. }
+        | Op::Map { .. }
+        | Op::Add { .. }
+        | Op::AddBias { .. }
+        | Op::OutputRows { .. } => true,
+    };
+    match bound.graph().values().find(|(_, value)| !has_kernel(value)) {
+        None => Ok(()),
+        Some((_, value)) => Err(Error::Unsupported {
+            device: device.to_owned(),
+            value: value.name.clone(),
+            operation: value.op.name(),
+            remedy: Remedy::UseCpu,
+        }),
+    }
+}
+
+fn has_kernel_for(act: Activation) -> bool {
+    matches!(act, Activation::Silu | Activation::GeluTanh)
+}
+
 impl Plan {
     /// Plans `bound`, with `margin` guard columns on both sides of each value.
     pub(crate) fn new(bound: &BoundProgram, margin: usize) -> Plan {
@@ -236,8 +280,8 @@ impl<'a> Fusion<'a> {
     /// Whether a value is computed inside the pass of its reader and never stored.
     fn is_fused(&self, index: usize) -> bool {
         match *self.op(index) {
-            Op::Norm { x, kind, weight, .. } => {
-                let is_of_rows = self.bound.weight(weight).cols == self.bound.value(x).cols;
+            Op::Norm { x, kind, width, weight, .. } => {
+                let is_of_rows = weight.is_some() && width == self.bound.value(x).cols;
                 let readers = &self.readers[index];
                 is_of_rows
                     && kind == NormKind::Rms
@@ -269,6 +313,11 @@ impl<'a> Fusion<'a> {
             | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::HeadLinear { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
             | Op::OutputRows { .. } => false,
         }
     }
@@ -320,11 +369,11 @@ impl<'a> Fusion<'a> {
                 }
                 Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
                 Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
-                Op::Norm { x, kind, weight, eps } => {
+                Op::Norm { x, kind, weight: Some(weight), eps, .. } => {
                     passes.push(Pass::Norm { x, kind, norm: Norm { weight, eps }, y })
                 }
                 Op::Add { a, b } => passes.push(self.add(a, b, y)),
-                Op::Gate { gate, up, act } => passes.push(self.gate(gate, up, act, y)),
+                Op::Gate { gate, up, glu } => passes.push(self.gate(gate, up, glu.act, y)),
                 Op::Map { x, map } => passes.push(Pass::Map { x, map, y }),
                 Op::OutputRows { x } => passes.push(Pass::OutputRows { x, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
@@ -335,8 +384,16 @@ impl<'a> Fusion<'a> {
                     let kv = k.zip(kv).map(|((k, _), [_, v])| [k, v]);
                     passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, score }));
                 }
-                Op::Route { logits, used } => passes.push(Pass::Route { logits, used, list: 0, y }),
+                Op::Route { logits, router, .. } => {
+                    passes.push(Pass::Route { logits, used: router.used, list: 0, y });
+                }
                 Op::Experts { .. } => passes.extend(self.experts(y, None, y)),
+                Op::Norm { .. }
+                | Op::MulWeight { .. }
+                | Op::ScaleByPosition { .. }
+                | Op::HeadLinear { .. }
+                | Op::Slice { .. }
+                | Op::Join { .. } => unreachable!("refused"),
             }
         }
         passes
@@ -371,7 +428,8 @@ impl<'a> Fusion<'a> {
 
     /// The experts pass that computes `value`, plus `residual`, as `y`.
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
-        let Op::Experts { x, routes, gate, up, down, act } = *self.op(value.index()) else { return None };
+        let Op::Experts { x, routes, gate, up, down, glu, .. } = *self.op(value.index()) else { return None };
+        let act = glu.act;
         let (x, norm) = self.rows(x);
         let (list, makes_list) = (0, !matches!(self.op(routes.index()), Op::Route { .. }));
         Some(Pass::Experts(Experts { x, norm, routes, list, makes_list, gate, up, down, act, residual, y }))
@@ -379,7 +437,7 @@ impl<'a> Fusion<'a> {
 
     /// The input rows of a matmul with `x`: `x` itself, or the input of a fused norm.
     fn rows(&self, x: ValueId) -> (ValueId, Option<Norm>) {
-        if let Op::Norm { x: before, weight, eps, .. } = *self.op(x.index())
+        if let Op::Norm { x: before, weight: Some(weight), eps, .. } = *self.op(x.index())
             && self.fused[x.index()]
         {
             return (before, Some(Norm { weight, eps }));

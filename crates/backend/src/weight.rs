@@ -14,7 +14,7 @@ use crate::Error;
 pub struct Weight {
     /// Storage format.
     pub format: Format,
-    /// Number of matrices: 1, or the number of experts.
+    /// Number of matrices: 1, or one or two per expert, or one per head.
     pub count: usize,
     /// Rows per matrix.
     pub rows: usize,
@@ -45,10 +45,10 @@ impl Weight {
         })
     }
 
-    /// The first row, dequantised.
+    /// All rows, dequantised: one, or one per expert.
     pub fn vector(&self) -> Vec<f32> {
-        let mut values = vec![0.0; self.cols];
-        self.format.dequantize(self.row(0), &mut values);
+        let mut values = vec![0.0; self.count * self.rows * self.cols];
+        self.format.dequantize(&self.bytes, &mut values);
         values
     }
 

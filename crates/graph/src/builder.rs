@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::{
-    Activation, Graph, Group, Map, NormKind, Op, Operand, Rope, Rows, Score, Store, StoreId, Value, ValueId,
-    Weight, WeightId,
+    Activation, Glu, Graph, Group, Map, NormKind, Op, Operand, Rope, Router, Rows, Score, Store, StoreId,
+    Value, ValueId, Weight, WeightId,
 };
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
@@ -85,10 +85,18 @@ impl Builder {
         range: Range<usize>,
         cols: usize,
     ) -> WeightId {
-        assert!(range.start < range.end && range.end <= tensor_rows, "rows {range:?} of {tensor_rows}");
         let (tensor, rows) = (name.into(), range.len());
         let name = format!("{tensor}[{}..{}]", range.start, range.end);
         self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count: 1 })
+    }
+
+    /// Declares tensor `name` of `count` matrices `[2 * rows, cols]` as twice as many matrices, the halves of each.
+    #[track_caller]
+    pub fn weight_halves(&mut self, name: impl Into<String>, [count, rows, cols]: [usize; 3]) -> WeightId {
+        let tensor = name.into();
+        let name = format!("{tensor}[halves]");
+        let (tensor_rows, range, count) = (2 * rows, 0..2 * rows, 2 * count);
+        self.declare(Weight { name, tensor, tensor_rows, range, rows, cols, count })
     }
 
     #[track_caller]
@@ -101,6 +109,11 @@ impl Builder {
         self.weights_by_name.insert(weight.name.clone(), id);
         self.weights.push(weight);
         id
+    }
+
+    /// Columns of a weight.
+    pub fn weight_cols(&self, id: WeightId) -> usize {
+        self.weight_of(id).cols
     }
 
     /// Declares a KV store: one attention operation writes it, others may read it.
@@ -143,19 +156,22 @@ impl Builder {
         weight: WeightId,
         eps: f32,
     ) -> ValueId {
-        self.op(name, Op::Norm { x, kind: NormKind::Rms, weight, eps })
+        let width = self.weights[weight.index()].cols;
+        self.norm(name, x, NormKind::Rms, width, Some(weight), eps)
     }
 
-    /// Layer norm over groups of `weight.cols` columns: `[rows, cols]`.
+    /// Norm over groups of `width` columns, times a weight if there is one: `[rows, cols]`.
     #[track_caller]
-    pub fn layer_norm(
+    pub fn norm(
         &mut self,
         name: impl Into<ValueName>,
         x: ValueId,
-        weight: WeightId,
+        kind: NormKind,
+        width: usize,
+        weight: Option<WeightId>,
         eps: f32,
     ) -> ValueId {
-        self.op(name, Op::Norm { x, kind: NormKind::Layer, weight, eps })
+        self.op(name, Op::Norm { x, kind, width, weight, eps })
     }
 
     /// Rotary position embedding of each head of `x`: `[rows, cols]`.
@@ -178,22 +194,22 @@ impl Builder {
         self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
     }
 
-    /// `act(gate) * up`: `[rows, cols]`.
+    /// `glu(gate, up)`: `[rows, up.cols]`.
     #[track_caller]
     pub fn gate(
         &mut self,
         name: impl Into<ValueName>,
         gate: ValueId,
         up: ValueId,
-        act: Activation,
+        glu: impl Into<Glu>,
     ) -> ValueId {
-        self.op(name, Op::Gate { gate, up, act })
+        self.op(name, Op::Gate { gate, up, glu: glu.into() })
     }
 
     /// Expert routing weights: `[rows, experts]`.
     #[track_caller]
     pub fn route(&mut self, name: impl Into<ValueName>, logits: ValueId, used: usize) -> ValueId {
-        self.op(name, Op::Route { logits, used })
+        self.op(name, Op::Route { logits, bias: None, router: Router::new(used) })
     }
 
     /// Mixture of experts: the outputs of each row's experts, weighted by `routes`; the weights are gate, up and down:
@@ -205,9 +221,10 @@ impl Builder {
         x: ValueId,
         routes: ValueId,
         [gate, up, down]: [WeightId; 3],
-        act: Activation,
+        glu: impl Into<Glu>,
     ) -> ValueId {
-        self.op(name, Op::Experts { x, routes, gate, up, down, act })
+        let (biases, glu, weighs_inputs) = (None, glu.into(), false);
+        self.op(name, Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs })
     }
 
     /// `factor * x`: `[rows, cols]`.
@@ -238,6 +255,42 @@ impl Builder {
     #[track_caller]
     pub fn add_bias(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
         self.op(name, Op::AddBias { x, weight })
+    }
+
+    /// `x` times the vector `weight`, repeated: `[rows, cols]`.
+    #[track_caller]
+    pub fn mul_weight(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
+        self.op(name, Op::MulWeight { x, weight })
+    }
+
+    /// Each head times the transpose of its own matrix: `[rows, weight.count * weight.rows]`.
+    #[track_caller]
+    pub fn head_linear(&mut self, name: impl Into<ValueName>, x: ValueId, weight: WeightId) -> ValueId {
+        self.op(name, Op::HeadLinear { x, weight })
+    }
+
+    /// Columns `range` of each head: `[rows, heads * range.len()]`.
+    #[track_caller]
+    pub fn slice(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        heads: usize,
+        range: Range<usize>,
+    ) -> ValueId {
+        self.op(name, Op::Slice { x, heads, start: range.start, len: range.len() })
+    }
+
+    /// Each head of `a` followed by the same head of `b`, or by the only head of `b`: `[rows, heads * (a's + b's)]`.
+    #[track_caller]
+    pub fn join(
+        &mut self,
+        name: impl Into<ValueName>,
+        [a, b]: [ValueId; 2],
+        heads: usize,
+        b_heads: usize,
+    ) -> ValueId {
+        self.op(name, Op::Join { a, b, heads, b_heads })
     }
 
     /// The output rows of `x`: `[outputs, cols]`.

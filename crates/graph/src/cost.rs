@@ -1,6 +1,6 @@
 //! The cost of an operation.
 
-use crate::{Graph, Op, StoreId, ValueId, WeightId};
+use crate::{Graph, Map, Op, StoreId, ValueId, WeightId};
 
 /// Cost of one row of a value. Element-wise and row-wise work is not counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +20,9 @@ impl Graph {
                 let used = self.experts_used(routes);
                 Cost { matmuls: [gate, up, down].map(|weight| (weight, used)).to_vec(), attention: None }
             }
+            Op::HeadLinear { weight, .. } => {
+                Cost { matmuls: vec![(weight, self.weight(weight).count)], attention: None }
+            }
             Op::Attention { store, heads, .. } => {
                 let dims = self.store(store).k_dim + self.store(store).v_dim;
                 Cost { matmuls: Vec::new(), attention: Some((store, heads * dims)) }
@@ -33,6 +36,10 @@ impl Graph {
             | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
             | Op::OutputRows { .. } => Cost::default(),
         }
     }
@@ -40,6 +47,11 @@ impl Graph {
     /// Experts per row of `routes`: all of them unless [`Op::Route`] computes it.
     pub fn experts_used(&self, routes: ValueId) -> usize {
         let value = self.value(routes);
-        if let Op::Route { used, .. } = value.op { used } else { value.cols }
+        match value.op {
+            Op::Route { router, .. } => router.used,
+            // A weight of an expert that is not chosen stays 0.
+            Op::MulWeight { x, .. } | Op::Map { x, map: Map::Scale(_) } => self.experts_used(x),
+            _ => value.cols,
+        }
     }
 }

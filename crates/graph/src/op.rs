@@ -4,6 +4,8 @@
 //! [`Op::parameters`]), shape (`shape.rs`) and cost (`cost.rs`). Printing, cutting, liveness, binding, benchmarks and
 //! traces derive from these, without lists of operations of their own.
 
+use std::fmt;
+
 use crate::{Rope, StoreId, ValueId, WeightId};
 
 /// An element-wise activation function.
@@ -13,6 +15,12 @@ pub enum Activation {
     Silu,
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))` (Hendrycks and Gimpel 2016).
     GeluTanh,
+    /// `x / (1 + exp(-1.702 x))` (Hendrycks and Gimpel 2016).
+    GeluSigmoid,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `x`.
+    Identity,
 }
 
 impl Activation {
@@ -21,7 +29,98 @@ impl Activation {
         match self {
             Activation::Silu => "silu",
             Activation::GeluTanh => "gelu_tanh",
+            Activation::GeluSigmoid => "gelu_sigmoid",
+            Activation::Sigmoid => "sigmoid",
+            Activation::Identity => "identity",
         }
+    }
+}
+
+impl Activation {
+    /// All activation functions.
+    pub const ALL: [Activation; 5] = [
+        Activation::Silu,
+        Activation::GeluTanh,
+        Activation::GeluSigmoid,
+        Activation::Sigmoid,
+        Activation::Identity,
+    ];
+}
+
+/// A gated linear unit (Shazeer 2020): `act(gate) * up`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Glu {
+    /// Activation of the gate.
+    pub act: Activation,
+    /// With a limit `c`: `act(min(gate, c)) * (clamp(up, -c, c) + 1)` (OpenAI 2025, gpt-oss).
+    pub limit: Option<f32>,
+}
+
+impl From<Activation> for Glu {
+    fn from(act: Activation) -> Glu {
+        Glu { act, limit: None }
+    }
+}
+
+impl fmt::Display for Glu {
+    /// Such as `silu`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.act.name())?;
+        self.limit.map_or(Ok(()), |limit| write!(f, ", limit {limit}"))
+    }
+}
+
+/// What a router makes of its logits before it chooses experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gating {
+    /// The softmax over the logits of the chosen experts (Jiang et al. 2024).
+    ChosenSoftmax,
+    /// The softmax over all logits (Fedus et al. 2021).
+    Softmax,
+    /// The sigmoid of each logit (DeepSeek-AI 2024).
+    Sigmoid,
+}
+
+/// How a router turns logits into the weights of the chosen experts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Router {
+    /// Experts per row.
+    pub used: usize,
+    /// The weights.
+    pub gating: Gating,
+    /// The weights of a row are divided by their sum, at least `2^-14`.
+    pub renormalises: bool,
+    /// Factor of the weights.
+    pub scale: f32,
+    /// The experts are this many groups of equal size, of which the second number are used: those whose two largest
+    /// weights, biases included, have the largest sum (DeepSeek-AI 2024).
+    pub groups: Option<[usize; 2]>,
+}
+
+impl Router {
+    /// The softmax over the `used` largest logits.
+    pub fn new(used: usize) -> Router {
+        Router { used, gating: Gating::ChosenSoftmax, renormalises: false, scale: 1.0, groups: None }
+    }
+}
+
+impl fmt::Display for Router {
+    /// Such as `2 used`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Router { used, gating, renormalises, scale, groups } = self;
+        write!(f, "{used} used")?;
+        match gating {
+            Gating::ChosenSoftmax => {}
+            Gating::Softmax => f.write_str(", softmax of all")?,
+            Gating::Sigmoid => f.write_str(", sigmoid")?,
+        }
+        if *renormalises {
+            f.write_str(", renormalised")?;
+        }
+        if *scale != 1.0 {
+            write!(f, ", scale {scale}")?;
+        }
+        groups.map_or(Ok(()), |[groups, used]| write!(f, ", {used} of {groups} groups"))
     }
 }
 
@@ -60,11 +159,13 @@ pub struct Score {
     pub scale: f32,
     /// `cap * tanh(s / cap)` of each scaled product `s` (Gemma Team 2024); `None` for the products themselves.
     pub cap: Option<f32>,
+    /// One logit per head without a value: it only enters the softmax's denominator (OpenAI 2025, gpt-oss).
+    pub sinks: Option<WeightId>,
 }
 
 impl From<f32> for Score {
     fn from(scale: f32) -> Score {
-        Score { scale, cap: None }
+        Score { scale, cap: None, sinks: None }
     }
 }
 
@@ -97,8 +198,9 @@ pub enum Op {
     Embed { table: WeightId },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear { x: ValueId, weight: WeightId },
-    /// `norm(x)[r][k] * w[k]`, the norm over groups of `w.cols` columns: a whole row or one head. The weight has one row.
-    Norm { x: ValueId, kind: NormKind, weight: WeightId, eps: f32 },
+    /// `norm(x)[r][k] * w[k mod w.cols]`, the norm over groups of `width` columns: a whole row or one head; without a
+    /// weight, `norm(x)`. The weight has one row.
+    Norm { x: ValueId, kind: NormKind, width: usize, weight: Option<WeightId>, eps: f32 },
     /// Rotary position embedding of each head of `x`, `[rows, heads * head_dim]`.
     Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
@@ -116,21 +218,47 @@ pub enum Op {
         heads: usize,
         score: Score,
     },
-    /// `act(gate) * up` (Shazeer 2020).
-    Gate { gate: ValueId, up: ValueId, act: Activation },
-    /// Routing weights of the experts: the softmax over the `used` largest logits of a row, 0 for all others (Jiang et
-    /// al. 2024): `[rows, experts]`. Of equal logits, the lower index ranks first. NaN of either sign ranks above all;
-    /// if the largest logit is NaN or infinite, the weights of all chosen experts are NaN.
-    Route { logits: ValueId, used: usize },
-    /// `y[r] = sum_e p[r][e] * down_e (act(gate_e x[r]) * up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
-    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert.
-    Experts { x: ValueId, routes: ValueId, gate: WeightId, up: WeightId, down: WeightId, act: Activation },
+    /// `glu(gate, up)`. A gate of one column applies to all columns of `up`.
+    Gate { gate: ValueId, up: ValueId, glu: Glu },
+    /// Routing weights of the experts, 0 for those that are not chosen: `[rows, experts]`. The experts with the largest
+    /// weights are chosen, of equal ones those with the lower index; `bias`, one number per expert, is added for the
+    /// choice only. NaN of either sign ranks above all; if the largest logit is NaN or infinite, the weights of all chosen
+    /// experts are NaN.
+    Route { logits: ValueId, bias: Option<WeightId>, router: Router },
+    /// `y[r] = sum_e p[r][e] * down_e glu(gate_e x[r], up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
+    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert. If gate and up are
+    /// the same weight, it has two per expert, the gate's first.
+    Experts {
+        x: ValueId,
+        routes: ValueId,
+        gate: WeightId,
+        up: WeightId,
+        down: WeightId,
+        /// Added to the products of gate, up and down: one row per expert.
+        biases: Option<[WeightId; 3]>,
+        glu: Glu,
+        /// The routes multiply the experts' inputs in place of their outputs (Meta 2025, Llama 4).
+        weighs_inputs: bool,
+    },
     /// `map(x)`, element by element.
     Map { x: ValueId, map: Map },
     /// `a + b`.
     Add { a: ValueId, b: ValueId },
     /// `y[r][k] = x[r][k] + w[k]`.
     AddBias { x: ValueId, weight: WeightId },
+    /// `y[r][k] = x[r][k] * w[k mod w.cols]`. The weight has one row.
+    MulWeight { x: ValueId, weight: WeightId },
+    /// `x[r] * (1 + beta * ln(1 + floor((position + offset) / interval)))` with the row's position in its sequence (Meta
+    /// 2025, Llama 4).
+    ScaleByPosition { x: ValueId, beta: f32, offset: f32, interval: f32 },
+    /// Each head of `x`, `[rows, heads * w.cols]`, times the transpose of its own matrix: `[rows, heads * w.rows]`. The
+    /// weight has one matrix per head.
+    HeadLinear { x: ValueId, weight: WeightId },
+    /// Columns `start..start + len` of each of `heads` heads of `x`: `[rows, heads * len]`.
+    Slice { x: ValueId, heads: usize, start: usize, len: usize },
+    /// Each head of `a` followed by the same head of `b`, or by `b` as a whole if `b` has one head's columns for all:
+    /// `[rows, a.cols + heads * columns of b's head]`.
+    Join { a: ValueId, b: ValueId, heads: usize, b_heads: usize },
     /// Gathers the output rows: `[outputs, cols]`.
     OutputRows { x: ValueId },
 }
@@ -142,7 +270,7 @@ pub enum Role {
     Table,
     /// Matrix multiplied with every row.
     Matrix,
-    /// One matrix per expert; each row is multiplied with those of its experts.
+    /// One matrix per expert or per head; each row is multiplied with those of its experts, each head with its own.
     Experts,
     /// Vector, used element-wise.
     Vector,
@@ -158,6 +286,11 @@ pub enum Operand<'a> {
 }
 
 impl Op {
+    /// The matrices of gate and up of expert `expert` within their weights.
+    pub fn gate_and_up(gate: WeightId, up: WeightId, expert: usize) -> [usize; 2] {
+        if gate == up { [2 * expert, 2 * expert + 1] } else { [expert; 2] }
+    }
+
     /// Calls `each` for every operand, in the order of printing.
     pub fn operands(&mut self, mut each: impl FnMut(Operand<'_>)) {
         use Operand::{Store, Value, Weight};
@@ -168,32 +301,48 @@ impl Op {
                 each(Value(x));
                 each(Weight(weight, Role::Matrix));
             }
-            Op::Norm { x, kind: _, weight, eps: _ } | Op::AddBias { x, weight } => {
+            Op::Norm { x, kind: _, width: _, weight, eps: _ } => {
+                each(Value(x));
+                weight.iter_mut().for_each(|weight| each(Weight(weight, Role::Vector)));
+            }
+            Op::AddBias { x, weight } | Op::MulWeight { x, weight } => {
                 each(Value(x));
                 each(Weight(weight, Role::Vector));
+            }
+            Op::HeadLinear { x, weight } => {
+                each(Value(x));
+                each(Weight(weight, Role::Experts));
             }
             Op::Rope { x, rope } => {
                 each(Value(x));
                 let long = rope.long_factors.as_mut().map(|long| &mut long.factors);
                 rope.factors.iter_mut().chain(long).for_each(|factors| each(Weight(factors, Role::Vector)));
             }
-            Op::Attention { q, kv, store, heads: _, score: _ } => {
+            Op::Attention { q, kv, store, heads: _, score: Score { scale: _, cap: _, sinks } } => {
                 each(Value(q));
                 kv.iter_mut().flatten().for_each(|x| each(Value(x)));
+                sinks.iter_mut().for_each(|sinks| each(Weight(sinks, Role::Vector)));
                 each(Store(store, kv.is_some()));
             }
-            Op::Gate { gate, up, act: _ } => {
+            Op::Gate { gate, up, glu: _ } => {
                 each(Value(gate));
                 each(Value(up));
             }
-            Op::Route { logits, used: _ } => each(Value(logits)),
-            Op::Experts { x, routes, gate, up, down, act: _ } => {
+            Op::Route { logits, bias, router: _ } => {
+                each(Value(logits));
+                bias.iter_mut().for_each(|bias| each(Weight(bias, Role::Vector)));
+            }
+            Op::Experts { x, routes, gate, up, down, biases, glu: _, weighs_inputs: _ } => {
                 each(Value(x));
                 each(Value(routes));
                 [gate, up, down].into_iter().for_each(|weight| each(Weight(weight, Role::Experts)));
+                biases.iter_mut().flatten().for_each(|bias| each(Weight(bias, Role::Vector)));
             }
-            Op::Map { x, map: _ } | Op::OutputRows { x } => each(Value(x)),
-            Op::Add { a, b } => {
+            Op::Map { x, map: _ }
+            | Op::ScaleByPosition { x, .. }
+            | Op::Slice { x, .. }
+            | Op::OutputRows { x } => each(Value(x)),
+            Op::Add { a, b } | Op::Join { a, b, .. } => {
                 each(Value(a));
                 each(Value(b));
             }
@@ -251,6 +400,11 @@ impl Op {
             Op::Map { map, .. } => map.name(),
             Op::Add { .. } => "add",
             Op::AddBias { .. } => "add_bias",
+            Op::MulWeight { .. } => "mul_weight",
+            Op::ScaleByPosition { .. } => "scale_by_position",
+            Op::HeadLinear { .. } => "head_linear",
+            Op::Slice { .. } => "slice",
+            Op::Join { .. } => "join",
             Op::OutputRows { .. } => "output_rows",
         }
     }
@@ -261,17 +415,25 @@ impl Op {
             Op::Input { cols } => Some(cols.to_string()),
             Op::Norm { eps, .. } => Some(format!("eps {eps:e}")),
             Op::Rope { rope, .. } => Some(rope.to_string()),
-            Op::Attention { heads, score: Score { scale, cap }, .. } => {
+            Op::Attention { heads, score: Score { scale, cap, sinks: _ }, .. } => {
                 let cap = cap.map_or_else(String::new, |cap| format!(", cap {cap}"));
                 Some(format!("{heads} heads, scale {scale}{cap}"))
             }
-            Op::Gate { act, .. } | Op::Experts { act, .. } => Some(act.name().to_owned()),
-            Op::Route { used, .. } => Some(format!("{used} used")),
+            Op::Gate { glu, .. } | Op::Experts { glu, weighs_inputs: false, .. } => Some(glu.to_string()),
+            Op::Experts { glu, weighs_inputs: true, .. } => Some(format!("{glu}, weighs inputs")),
+            Op::Route { router, .. } => Some(router.to_string()),
+            Op::ScaleByPosition { beta, offset, interval, .. } => {
+                Some(format!("beta {beta}, offset {offset}, interval {interval}"))
+            }
+            Op::Slice { heads, start, len, .. } => Some(format!("{start}..{} of {heads} heads", start + len)),
+            Op::Join { heads, .. } => Some(format!("{heads} heads")),
             Op::Map { map, .. } => Some(map.parameter()),
             Op::Embed { .. }
             | Op::Linear { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::HeadLinear { .. }
             | Op::OutputRows { .. } => None,
         }
     }

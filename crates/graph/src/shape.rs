@@ -1,6 +1,6 @@
 //! Shape inference and checks.
 
-use crate::{Builder, Op, Role, Rope, Rows};
+use crate::{Builder, Op, Role, Rope, Router, Rows};
 
 impl Op {
     /// Rows and columns of the result.
@@ -21,9 +21,16 @@ impl Op {
                 assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
                 (rows, w.rows)
             }
-            Op::Norm { x, kind: _, weight, eps: _ } => {
-                let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
-                assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of a norm and `{}`", w.name);
+            Op::Norm { x, kind: _, width, weight, eps: _ } => {
+                let (rows, cols) = g.shape_of(x);
+                let name = weight.map_or("no weight", |weight| &g.weight_of(weight).name);
+                assert!(
+                    width > 0 && cols.is_multiple_of(width),
+                    "{cols} columns, groups of {width}, `{name}`"
+                );
+                if let Some(w) = weight.map(|weight| g.weight_of(weight)) {
+                    assert!(w.rows == 1 && [width, cols].contains(&w.cols), "input of a norm and `{name}`");
+                }
                 (rows, cols)
             }
             Op::Rope { x, rope: Rope { head_dim, dims, factors, long_factors, .. } } => {
@@ -37,7 +44,7 @@ impl Op {
                 }
                 (rows, cols)
             }
-            Op::Attention { q, kv, store, heads, score: _ } => {
+            Op::Attention { q, kv, store, heads, score } => {
                 let (rows, cols) = g.shape_of(q);
                 let s = g.store_of(store);
                 assert!(heads.is_multiple_of(s.heads), "{heads} heads share {} key/value heads", s.heads);
@@ -51,25 +58,43 @@ impl Op {
                     }
                     None => assert!(g.is_written(store), "a store is written before it is read"),
                 }
+                if let Some(sinks) = score.sinks {
+                    let w = g.weight_of(sinks);
+                    assert_eq!((1, heads), (w.rows, w.cols), "heads and `{}`", w.name);
+                }
                 (rows, heads * s.v_dim)
             }
-            Op::Gate { gate, up, act: _ } => {
-                assert_eq!(g.shape_of(gate), g.shape_of(up), "gate and up");
-                g.shape_of(gate)
+            Op::Gate { gate, up, glu: _ } => {
+                let (gate, (rows, cols)) = (g.shape_of(gate), g.shape_of(up));
+                assert!(gate == (rows, cols) || gate == (rows, 1), "gate {gate:?} and up {:?}", (rows, cols));
+                (rows, cols)
             }
-            Op::Route { logits, used } => {
+            Op::Route { logits, bias, router: Router { used, groups, .. } } => {
                 let (rows, experts) = g.shape_of(logits);
                 assert!((1..=experts).contains(&used), "{used} of {experts} experts");
+                if let Some(bias) = bias {
+                    let w = g.weight_of(bias);
+                    assert_eq!((1, experts), (w.rows, w.cols), "experts and `{}`", w.name);
+                }
+                if let Some([groups, of]) = groups {
+                    let fits = (1..=groups).contains(&of) && experts.is_multiple_of(groups);
+                    assert!(fits && used <= experts / groups * of, "{of} of {groups} groups of experts");
+                }
                 (rows, experts)
             }
-            Op::Experts { x, routes, gate, up, down, act: _ } => {
+            Op::Experts { x, routes, gate, up, down, biases, glu: _, weighs_inputs: _ } => {
                 let ((rows, cols), routes) = (g.shape_of(x), g.shape_of(routes));
                 let [gate, up, down] = [gate, up, down].map(|id| g.weight_of(id));
-                assert_eq!(routes, (rows, gate.count), "routes and experts of `{}`", gate.name);
+                assert_eq!(routes, (rows, down.count), "routes and experts of `{}`", down.name);
+                let matrices = if gate.name == up.name { 2 * down.count } else { down.count };
                 let shape = |w: &crate::Weight| (w.count, w.rows, w.cols);
                 assert_eq!(gate.cols, cols, "input of experts and columns of `{}`", gate.name);
                 assert_eq!(shape(gate), shape(up), "gates and ups of experts");
-                assert_eq!((gate.count, gate.rows), (down.count, down.cols), "`{}`", down.name);
+                assert_eq!((gate.count, gate.rows), (matrices, down.cols), "`{}`", down.name);
+                for (bias, of) in biases.into_iter().flatten().zip([gate, up, down]) {
+                    let w = g.weight_of(bias);
+                    assert_eq!((down.count, of.rows), (w.rows, w.cols), "`{}` and `{}`", of.name, w.name);
+                }
                 (rows, down.rows)
             }
             Op::Map { x, map: _ } => g.shape_of(x),
@@ -81,6 +106,35 @@ impl Op {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
                 assert_eq!((1, cols), (w.rows, w.cols), "input of add_bias and `{}`", w.name);
                 (rows, cols)
+            }
+            Op::MulWeight { x, weight } => {
+                let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
+                assert!(w.rows == 1 && cols.is_multiple_of(w.cols), "input of mul_weight and `{}`", w.name);
+                (rows, cols)
+            }
+            Op::ScaleByPosition { x, interval, .. } => {
+                let (rows, cols) = g.shape_of(x);
+                assert_eq!(rows, Rows::Step, "scaling needs the positions of the step's rows");
+                assert!(interval >= 1.0, "an interval of {interval} positions");
+                (rows, cols)
+            }
+            Op::HeadLinear { x, weight } => {
+                let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
+                assert_eq!(cols, w.count * w.cols, "input of head_linear and `{}`", w.name);
+                (rows, w.count * w.rows)
+            }
+            Op::Slice { x, heads, start, len } => {
+                let (rows, cols) = g.shape_of(x);
+                let fits = heads > 0 && cols.is_multiple_of(heads) && len > 0 && start + len <= cols / heads;
+                assert!(fits, "columns {start}..{} of {heads} heads of {cols}", start + len);
+                (rows, heads * len)
+            }
+            Op::Join { a, b, heads, b_heads } => {
+                let ((rows, a), (b_rows, b)) = (g.shape_of(a), g.shape_of(b));
+                assert_eq!(rows, b_rows, "both sides of join");
+                assert!(a.is_multiple_of(heads) && b.is_multiple_of(b_heads), "{heads} heads of {a} and {b}");
+                assert!(b_heads == heads || b_heads == 1, "{b_heads} heads beside {heads}");
+                (rows, a + b / b_heads * heads)
             }
             Op::OutputRows { x } => {
                 let (rows, cols) = g.shape_of(x);

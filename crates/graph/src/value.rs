@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use crate::Op;
 
-/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, or a row range of one.
+/// `count` row-major matrices `[rows, cols]`: a whole tensor of the file, a row range of one, or the halves of its matrices.
 ///
 /// GGUF lists dimensions fastest first: `[cols, rows, count]`. A vector has one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +22,15 @@ pub struct Weight {
     pub rows: usize,
     /// Columns: the inputs of a linear layer, the width of an embedding.
     pub cols: usize,
-    /// Matrices: 1, or one for each expert.
+    /// Matrices: 1, or one for each expert or head, or two for each expert.
     pub count: usize,
 }
 
 impl Weight {
     /// The tensor's shape as the file lists it, fastest dimension first, without trailing ones.
     pub fn tensor_shape(&self) -> Vec<usize> {
-        let mut shape = vec![self.cols, self.tensor_rows, self.count];
+        let count = if self.range.len() == self.rows { self.count } else { self.count / 2 };
+        let mut shape = vec![self.cols, self.tensor_rows, count];
         while shape.len() > 1 && shape.last() == Some(&1) {
             shape.pop();
         }

@@ -1,7 +1,7 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Graph, Map, NormKind, Op, Pairing, Rope, Score};
+use crate::{Activation, Gating, Glu, Graph, Map, NormKind, Op, Pairing, Rope, Router, Score};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
@@ -16,17 +16,27 @@ impl Op {
                 each("scale of scores", &mut score.scale);
                 score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
             }
+            Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
+                glu.limit.iter_mut().for_each(|limit| each("limit", limit));
+            }
+            Op::Route { router, .. } => each("scale of routes", &mut router.scale),
+            Op::ScaleByPosition { beta, offset, interval, .. } => {
+                each("beta", beta);
+                each("offset", offset);
+                each("interval", interval);
+            }
             Op::Map { map: Map::Scale(factor), .. } => each("factor", factor),
             Op::Map { map: Map::Softcap(cap), .. } => each("cap", cap),
             Op::Map { map: Map::Act(_), .. } => {}
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
-            | Op::Gate { .. }
-            | Op::Route { .. }
-            | Op::Experts { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::HeadLinear { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
             | Op::OutputRows { .. } => {}
         }
     }
@@ -50,28 +60,53 @@ impl Op {
                 let others = ropes.into_iter().filter(|other| other.dims > 0 && *other != rope);
                 others.map(|rope| Op::Rope { x, rope }).collect()
             }
-            Op::Norm { x, kind, weight, eps } => {
+            Op::Norm { x, kind, width, weight, eps } => {
                 let kind = match kind {
                     NormKind::Rms => NormKind::Layer,
                     NormKind::Layer => NormKind::Rms,
                 };
-                vec![Op::Norm { x, kind, weight, eps }]
+                vec![Op::Norm { x, kind, width, weight, eps }]
             }
             Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
             Op::Attention { q, kv, store, heads, score } => {
-                let without = Score { cap: None, ..score };
-                let others = [without].into_iter().filter(|other| *other != score);
+                let without = [Score { cap: None, ..score }, Score { sinks: None, ..score }];
+                let others = without.into_iter().filter(|other| *other != score);
                 others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
             }
-            Op::Gate { gate, up, act } => vec![Op::Gate { gate, up, act: other(act) }],
-            Op::Experts { x, routes, gate, up, down, act } => {
-                vec![Op::Experts { x, routes, gate, up, down, act: other(act) }]
+            Op::Gate { gate, up, glu } => {
+                other_glus(glu).into_iter().map(|glu| Op::Gate { gate, up, glu }).collect()
             }
-            Op::Route { logits, used } => {
-                let experts = graph.value(logits).cols;
-                let others = [used - 1, used + 1, experts].into_iter();
-                let others = others.filter(|other| *other != used && (1..=experts).contains(other));
-                others.map(|used| Op::Route { logits, used }).collect()
+            Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } => {
+                let with = |glu, biases, weighs_inputs| Op::Experts {
+                    x,
+                    routes,
+                    gate,
+                    up,
+                    down,
+                    biases,
+                    glu,
+                    weighs_inputs,
+                };
+                let mut others: Vec<Op> =
+                    other_glus(glu).into_iter().map(|glu| with(glu, biases, weighs_inputs)).collect();
+                others.push(with(glu, biases, !weighs_inputs));
+                others.extend(biases.map(|_| with(glu, None, weighs_inputs)));
+                others
+            }
+            Op::Route { logits, bias, router } => {
+                let (experts, used) = (graph.value(logits).cols, router.used);
+                let counts =
+                    [used - 1, used + 1, experts].map(|used| Router { used, groups: None, ..router });
+                let gatings = [Gating::ChosenSoftmax, Gating::Softmax, Gating::Sigmoid];
+                let gatings = gatings.map(|gating| Router { gating, ..router });
+                let flags = [
+                    Router { renormalises: !router.renormalises, ..router },
+                    Router { groups: None, ..router },
+                ];
+                let others = counts.into_iter().chain(gatings).chain(flags);
+                let others = others.filter(|other| *other != router && (1..=experts).contains(&other.used));
+                let without = bias.map(|_| Op::Route { logits, bias: None, router });
+                others.map(|router| Op::Route { logits, bias, router }).chain(without).collect()
             }
             Op::Input { .. }
             | Op::Embed { .. }
@@ -79,6 +114,11 @@ impl Op {
             | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::HeadLinear { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
             | Op::OutputRows { .. } => Vec::new(),
         }
     }
@@ -86,7 +126,7 @@ impl Op {
     /// Whether a row's result depends on its position or on the rows before it.
     pub fn is_positional(&self) -> bool {
         match self {
-            Op::Rope { .. } | Op::Attention { .. } => true,
+            Op::Rope { .. } | Op::Attention { .. } | Op::ScaleByPosition { .. } => true,
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -97,14 +137,25 @@ impl Op {
             | Op::Map { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
+            | Op::MulWeight { .. }
+            | Op::HeadLinear { .. }
+            | Op::Slice { .. }
+            | Op::Join { .. }
             | Op::OutputRows { .. } => false,
         }
     }
 }
 
+/// The activation that is confused with `act` most easily.
 fn other(act: Activation) -> Activation {
     match act {
-        Activation::Silu => Activation::GeluTanh,
-        Activation::GeluTanh => Activation::Silu,
+        Activation::Silu | Activation::GeluSigmoid => Activation::GeluTanh,
+        Activation::GeluTanh | Activation::Sigmoid => Activation::Silu,
+        Activation::Identity => Activation::Sigmoid,
     }
+}
+
+fn other_glus(glu: Glu) -> Vec<Glu> {
+    let others = [Glu { act: other(glu.act), ..glu }, Glu { limit: None, ..glu }];
+    others.into_iter().filter(|other| *other != glu).collect()
 }

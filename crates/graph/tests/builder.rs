@@ -186,7 +186,7 @@ fn shape_mismatches_panic() {
         let y = g.linear("y", x, w);
         g.route("z", y, 4);
     });
-    refused("routes and experts of `gates`", |g, x| {
+    refused("routes and experts of `downs`", |g, x| {
         let [gate, up, down] = ["gates", "ups", "downs"].map(|name| g.weights(name, [2, 4, 4]));
         let routes = g.route("routes", x, 2);
         g.experts("y", x, routes, [gate, up, down], Activation::Silu);

@@ -15,6 +15,8 @@ pub struct Config {
     pub embedding_length: usize,
     /// Number of layers.
     pub block_count: usize,
+    /// Further blocks of the file, which predict several tokens at once and are not used.
+    pub prediction_blocks: usize,
     /// Vocabulary size: the length of `tokenizer.ggml.tokens`, or `vocab_size` in a file without a tokenizer.
     pub vocab_size: usize,
     /// Every key that the family reads, without the architecture prefix, with its value or default, in reading order;
@@ -24,7 +26,13 @@ pub struct Config {
 
 impl Config {
     pub(crate) fn read(keys: &mut Keys<'_>, has: Tensors<'_>) -> Result<Config, Error> {
-        let block_count = keys.size("block_count", "the number of layers")?;
+        let all = keys.size("block_count", "the number of layers")?;
+        let prediction_blocks = keys.count("nextn_predict_layers")?;
+        let Some(block_count) = all.checked_sub(prediction_blocks).filter(|&layers| layers > 0) else {
+            let expected = format!("less than the {all} blocks");
+            return Err(keys.bad("nextn_predict_layers", prediction_blocks, expected));
+        };
+        keys.blocks = all;
         // Every layer has one of these.
         let names =
             |block: usize| ["attn_norm", "attn_output"].map(|part| format!("blk.{block}.{part}.weight"));
@@ -37,6 +45,7 @@ impl Config {
             context_length: keys.size("context_length", "the context length of the model in training")?,
             embedding_length: keys.size("embedding_length", "the hidden size of the model")?,
             block_count,
+            prediction_blocks,
             vocab_size: keys.vocab_size()?,
             hyper_parameters: Vec::new(),
         })

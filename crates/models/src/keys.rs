@@ -17,7 +17,7 @@ const HARMLESS: [&str; 4] = [
 
 /// Keys that request a feature unless they have the given neutral value. The neutral value is accepted in families that
 /// do not read the key.
-const NEUTRAL: [(&str, f32, &str); 30] = [
+const NEUTRAL: [(&str, f32, &str); 29] = [
     ("expert_count", 0.0, "a mixture of experts"),
     ("expert_used_count", 0.0, "a mixture of experts"),
     ("expert_shared_count", 0.0, "a shared expert"),
@@ -29,7 +29,6 @@ const NEUTRAL: [(&str, f32, &str); 30] = [
     ("expert_gating_func", 1.0, "a router without softmax"),
     ("leading_dense_block_count", 0.0, "leading dense layers"),
     ("interleave_moe_layer_step", 0.0, "a mixture of experts in some layers only"),
-    ("nextn_predict_layers", 0.0, "multi-token prediction"),
     ("attention.clamp_kqv", 0.0, "clamping of queries, keys and values"),
     ("attention.max_alibi_bias", 0.0, "ALiBi"),
     ("attention.causal", 1.0, "non-causal attention"),
@@ -57,6 +56,8 @@ const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 pub(crate) struct Keys<'a> {
     metadata: &'a Metadata,
     pub(crate) architecture: &'static str,
+    /// Blocks of the file, those that the graph does not have included: arrays may have a value for each of them.
+    pub(crate) blocks: usize,
     /// Keys that do not affect this family.
     harmless: &'static [&'static str],
     /// Keys read so far, with their values or defaults.
@@ -69,7 +70,7 @@ impl<'a> Keys<'a> {
         architecture: &'static str,
         harmless: &'static [&'static str],
     ) -> Keys<'a> {
-        Keys { metadata, architecture, harmless, read: Vec::new() }
+        Keys { metadata, architecture, blocks: 0, harmless, read: Vec::new() }
     }
 
     fn key(&self, name: &str) -> String {
@@ -91,7 +92,9 @@ impl<'a> Keys<'a> {
 
     /// Records that a key was read, with its value or default.
     pub(crate) fn mark(&mut self, name: &'static str, value: impl Into<Value>) {
-        self.read.push((name, value.into()));
+        if !self.read.iter().any(|(read, _)| *read == name) {
+            self.read.push((name, value.into()));
+        }
     }
 
     /// Reads a positive size.
@@ -131,7 +134,10 @@ impl<'a> Keys<'a> {
         let Some(Value::Array(array)) = self.metadata.get(&key) else {
             return Ok(vec![self.size(name, what)?; layers]);
         };
-        let found = self.metadata.u32s(&key)?.unwrap_or_default();
+        let mut found = self.metadata.u32s(&key)?.unwrap_or_default();
+        if found.len() == self.blocks {
+            found.truncate(layers);
+        }
         if found.len() != layers {
             return Err(self.not_one_each(name, array, layers));
         }
@@ -167,10 +173,13 @@ impl<'a> Keys<'a> {
             let period = period as usize;
             return Ok((0..layers).map(|layer| period == 0 || layer % period < period - 1).collect());
         };
-        let found: Vec<bool> = match array {
+        let mut found: Vec<bool> = match array {
             Array::Bool(flags) => flags.clone(),
             _ => self.metadata.u32s(&key)?.unwrap_or_default().iter().map(|&flag| flag != 0).collect(),
         };
+        if found.len() == self.blocks {
+            found.truncate(layers);
+        }
         if found.len() != layers {
             return Err(self.not_one_each(name, array, layers));
         }

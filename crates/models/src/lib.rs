@@ -36,7 +36,7 @@ pub struct Model {
 impl Model {
     /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly the tensors of the
     /// graph. Fails if the architecture is not supported, if a key is missing, invalid or unknown, or if a tensor is
-    /// missing, has another shape, or is not used by the graph.
+    /// missing, has another shape, or is not used by the graph. Blocks of multi-token prediction may be unused.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
         let family = family(file.metadata())?;
         if file.tensors().len() == 0 {
@@ -58,7 +58,13 @@ impl Model {
             }
             used.insert(name.as_str());
         }
-        match file.tensors().find(|tensor| !used.contains(tensor.name.as_str())) {
+        let Config { block_count, prediction_blocks, .. } = model.config;
+        let is_of_prediction = |name: &str| {
+            let block = name.strip_prefix("blk.").and_then(|name| name.split('.').next()?.parse().ok());
+            block.is_some_and(|block: usize| (block_count..block_count + prediction_blocks).contains(&block))
+        };
+        let is_unused = |name: &str| !used.contains(name) && !is_of_prediction(name);
+        match file.tensors().find(|tensor| is_unused(&tensor.name)) {
             Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),
         }

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use gguf::{Layout, Metadata, Tensor, Value, WriteError};
+use gguf::{Array, Layout, Metadata, Tensor, Value, WriteError};
 use graph::{Graph, Map, Op, Role, Weight};
 use models::Model;
 use quant::Format;
@@ -102,6 +102,7 @@ pub enum Key {
     Flag(bool),
     Size(u32),
     Sizes(&'static [u32]),
+    Flags(&'static [bool]),
     Number(f32),
 }
 
@@ -112,6 +113,7 @@ impl Key {
             Key::Flag(flag) => Some(flag.into()),
             Key::Size(size) => Some(size.into()),
             Key::Sizes(sizes) => Some(sizes.to_vec().into()),
+            Key::Flags(flags) => Some(Value::Array(Array::Bool(flags.to_vec()))),
             Key::Number(number) => Some(number.into()),
         }
     }
@@ -284,6 +286,7 @@ impl Spec {
             [Role::Vector, ..] => {
                 let mean = match &**name {
                     "output_norm.weight" => logits / (output / deviation(self.hidden)),
+                    _ if name.ends_with("ffn_gate_inp.scale") => (self.hidden as f32).sqrt(),
                     _ if is_last(&LAST_NORMS) => RESIDUAL_DEVIATION,
                     _ => 1.0,
                 };
@@ -394,7 +397,7 @@ fn embedding_scale(graph: &Graph) -> f32 {
         Op::Map { x, map: Map::Scale(factor) } => is_embedding(x).then_some(factor),
         _ => None,
     };
-    graph.values().filter_map(|(_, value)| factor(value.op)).product()
+    graph.values().find_map(|(_, value)| factor(value.op)).unwrap_or(1.0)
 }
 
 /// The factor that the graph applies to logits.

@@ -149,7 +149,7 @@ fn variants_of_llama() -> [(&'static str, Spec); 16] {
                 keys: &[
                     ("attention.sliding_window", Size(24)),
                     ("attn_logit_softcapping", Key::Number(3.0)),
-                    ("final_logit_softcapping", Key::Number(4.0)),
+                    ("final_logit_softcapping", Key::Number(6.0)),
                 ],
                 ..like_llama("gemma2")
             },
@@ -229,6 +229,192 @@ fn variants_of_llama() -> [(&'static str, Spec); 16] {
     ]
 }
 
+/// Keys and values of heads that share one vector per row.
+const LATENT: [(&str, Key); 7] = [
+    ("attention.kv_lora_rank", Key::Size(24)),
+    ("attention.q_lora_rank", Key::Size(40)),
+    ("rope.dimension_count", Key::Size(8)),
+    ("rope.scaling.yarn_log_multiplier", Key::Number(0.1)),
+    ("leading_dense_block_count", Key::Size(1)),
+    ("expert_feed_forward_length", Key::Size(96)),
+    ("expert_shared_count", Key::Size(2)),
+];
+
+/// Which layers of the models of Gemma 4 are local.
+const LOCAL: [bool; 5] = [true, true, false, true, false];
+
+const GEMMA4: [(&str, Key); 7] = [
+    ("attention.sliding_window", Key::Size(24)),
+    ("attention.sliding_window_pattern", Key::Flags(&LOCAL)),
+    ("attention.head_count_kv", Key::Sizes(&[2, 2, 1, 2, 1])),
+    ("attention.key_length_swa", Key::Size(16)),
+    ("attention.value_length_swa", Key::Size(16)),
+    ("rope.dimension_count_swa", Key::Size(16)),
+    ("final_logit_softcapping", Key::Number(6.0)),
+];
+
+/// A small Gemma 4.
+fn gemma4() -> Spec {
+    let rope_freqs = RopeFreqs::Rising;
+    Spec { layers: 5, head_length: Some(24), tied: true, rope_freqs, ..like_llama("gemma4") }
+}
+
+/// A small model of each architecture with a router or with stores of its own, by name.
+fn variants_of_experts() -> [(&'static str, Spec); 10] {
+    use Key::{Flag, Number, Size};
+    let experts = Some([8, 3]);
+    [
+        (
+            "qwen2moe",
+            Spec {
+                experts,
+                biases: &QKV,
+                keys: &[("expert_shared_feed_forward_length", Size(64))],
+                optional: &["ffn_gate_inp_shexp.weight"],
+                seed: 14,
+                ..like_llama("qwen2moe")
+            },
+        ),
+        (
+            "mistral3",
+            Spec {
+                rope_scaling: Some(RopeScaling::Yarn(4.0, 128)),
+                keys: &[
+                    ("rope.scaling.yarn_log_multiplier", Number(1.0)),
+                    ("attention.temperature_scale", Number(0.1)),
+                ],
+                ..like_llama("mistral3")
+            },
+        ),
+        (
+            "gpt-oss",
+            Spec {
+                layers: 4,
+                experts: Some([4, 2]),
+                biases: &["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate_inp", "ffn_gate_exps"],
+                optional: &["attn_sinks.weight"],
+                rope_scaling: Some(RopeScaling::Yarn(4.0, 128)),
+                keys: &[("attention.sliding_window", Size(24)), ("expert_feed_forward_length", Size(64))],
+                seed: 31,
+                ..like_llama("gpt-oss")
+            },
+        ),
+        (
+            "glm4moe",
+            Spec {
+                layers: 3,
+                experts,
+                biases: &["attn_q", "attn_k", "attn_v", "exp_probs_b"],
+                optional: &["attn_q_norm.weight"],
+                keys: &[
+                    LATENT[2],
+                    LATENT[4],
+                    LATENT[5],
+                    ("expert_shared_count", Size(1)),
+                    ("expert_weights_norm", Flag(true)),
+                    ("expert_weights_scale", Number(1.5)),
+                ],
+                seed: 7,
+                ..like_llama("glm4moe")
+            },
+        ),
+        (
+            "minimax-m2",
+            Spec {
+                experts,
+                biases: &["exp_probs_b"],
+                keys: &[LATENT[2], LATENT[5], ("expert_gating_func", Size(2))],
+                seed: 17,
+                ..like_llama("minimax-m2")
+            },
+        ),
+        (
+            "hunyuan-moe",
+            Spec { experts, tied: true, keys: &[LATENT[5]], seed: 35, ..like_llama("hunyuan-moe") },
+        ),
+        (
+            "deepseek2",
+            Spec {
+                layers: 3,
+                experts,
+                head_length: Some(32),
+                biases: &["exp_probs_b"],
+                rope_scaling: Some(RopeScaling::Yarn(4.0, 128)),
+                keys: &[
+                    LATENT[0],
+                    LATENT[1],
+                    LATENT[2],
+                    LATENT[3],
+                    LATENT[4],
+                    LATENT[5],
+                    LATENT[6],
+                    ("attention.head_count_kv", Size(1)),
+                    ("attention.value_length", Size(24)),
+                    ("attention.key_length_mla", Size(20)),
+                    ("attention.value_length_mla", Size(14)),
+                    ("expert_gating_func", Size(2)),
+                    ("expert_weights_norm", Flag(true)),
+                    ("expert_weights_scale", Number(2.5)),
+                    ("expert_group_count", Size(4)),
+                    ("expert_group_used_count", Size(2)),
+                ],
+                seed: 5,
+                ..like_llama("deepseek2")
+            },
+        ),
+        (
+            "deepseek2-old",
+            Spec {
+                layers: 3,
+                experts,
+                head_length: Some(20),
+                kv_heads: 4,
+                rope_scaling: Some(RopeScaling::Yarn(4.0, 128)),
+                keys: &[LATENT[0], LATENT[1], LATENT[2], LATENT[3], LATENT[4], LATENT[5], LATENT[6]],
+                seed: 18,
+                ..like_llama("deepseek2")
+            },
+        ),
+        (
+            "gemma4-e",
+            Spec {
+                optional: &["attn_v.weight", "layer_output_scale.weight"],
+                keys: &[
+                    GEMMA4[0],
+                    GEMMA4[1],
+                    GEMMA4[2],
+                    GEMMA4[3],
+                    GEMMA4[4],
+                    GEMMA4[5],
+                    GEMMA4[6],
+                    ("attention.shared_kv_layers", Size(2)),
+                    ("embedding_length_per_layer_input", Size(16)),
+                ],
+                ..gemma4()
+            },
+        ),
+        (
+            "gemma4-experts",
+            Spec {
+                experts: Some([4, 2]),
+                optional: &["ffn_gate_up_exps.weight", "ffn_down_exps.scale"],
+                keys: &[
+                    GEMMA4[0],
+                    GEMMA4[1],
+                    GEMMA4[2],
+                    GEMMA4[3],
+                    GEMMA4[4],
+                    GEMMA4[5],
+                    GEMMA4[6],
+                    LATENT[5],
+                    ("embedding_length_per_layer_input", Size(0)),
+                ],
+                ..gemma4()
+            },
+        ),
+    ]
+}
+
 /// The models with golden logits, by name: one per format, and variants.
 pub fn models() -> Vec<(String, Spec)> {
     let f32 = || Spec::new(Format::F32);
@@ -270,6 +456,7 @@ pub fn families() -> Vec<(String, Spec)> {
         ("F32-longrope", scaled(RopeScaling::LongRope(128))),
         ("F32-longrope-short", scaled(RopeScaling::LongRope(512))),
     ];
-    let variants = variants_of_llama().map(|(name, spec)| (format!("F32-{name}"), spec));
+    let variants = variants_of_llama().into_iter().chain(variants_of_experts());
+    let variants = variants.map(|(name, spec)| (format!("F32-{name}"), spec));
     families.map(|(name, spec)| (name.to_owned(), spec)).into_iter().chain(variants).collect()
 }

@@ -30,14 +30,19 @@ pub(super) fn mean(x: &[f32]) -> f64 {
     mean_of(x, |x| x)
 }
 
-/// `y = d / sqrt(mean(d^2) + eps) * w` with `d = x - mean`, which is 0 for an RMS norm.
+/// `y = d / sqrt(mean(d^2) + eps) * w` with `d = x - mean`, which is 0 for an RMS norm; without `w`, not multiplied.
 #[inline(always)]
-pub(super) fn norm(y: &mut [f32], x: &[f32], mean: f64, w: &[f32], eps: f32) {
+pub(super) fn norm(y: &mut [f32], x: &[f32], mean: f64, w: Option<&[f32]>, eps: f32) {
     let square = mean_of(x, |x| (x - mean) * (x - mean));
     let scale = (1.0 / (square + f64::from(eps)).sqrt()) as f32;
     let mean = mean as f32;
-    for ((y, &x), &w) in y.iter_mut().zip(x).zip(w) {
-        *y = (x - mean) * scale * w;
+    match w {
+        None => y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - mean) * scale),
+        Some(w) => {
+            for ((y, &x), &w) in y.iter_mut().zip(x).zip(w) {
+                *y = (x - mean) * scale * w;
+            }
+        }
     }
 }
 
@@ -71,6 +76,38 @@ impl Activate for GeluTanh {
         let slope = lanes.mul_add(lanes.mul(x, x), lanes.splat(CUBIC), lanes.splat(LINEAR));
         let power = exp(lanes, lanes.mul(x, slope));
         lanes.div(x, lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `x / (1 + e^-1.702x)`.
+pub(super) struct GeluSigmoid;
+
+impl Activate for GeluSigmoid {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        let power = exp(lanes, lanes.mul(x, lanes.splat(-1.702)));
+        lanes.div(x, lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `1 / (1 + e^-x)`.
+pub(super) struct Sigmoid;
+
+impl Activate for Sigmoid {
+    #[inline(always)]
+    fn of<L: Lanes>(lanes: L, x: L::Floats) -> L::Floats {
+        let power = exp(lanes, lanes.mul(x, lanes.splat(-1.0)));
+        lanes.div(lanes.splat(1.0), lanes.add(power, lanes.splat(1.0)))
+    }
+}
+
+/// `x`.
+pub(super) struct Identity;
+
+impl Activate for Identity {
+    #[inline(always)]
+    fn of<L: Lanes>(_: L, x: L::Floats) -> L::Floats {
+        x
     }
 }
 
@@ -115,26 +152,43 @@ fn map(y: &mut [f32], x: &[f32], f: impl Fn(&[f32; LANES]) -> [f32; LANES]) {
     rest.copy_from_slice(&f(&filled)[..rest.len()]);
 }
 
-/// `y = act(gate) * up`.
+/// `y = act(gate) * up`, or with a limit `act(min(gate, limit)) * (clamp(up, -limit, limit) + 1)`.
 #[inline(always)]
-pub(super) fn gate<L: Lanes, A: Activate>(lanes: L, y: &mut [f32], gate: &[f32], up: &[f32]) {
+pub(super) fn gate<L: Lanes, A: Activate>(
+    lanes: L,
+    y: &mut [f32],
+    gate: &[f32],
+    up: &[f32],
+    limit: Option<f32>,
+) {
     let (chunks, rest) = y.as_chunks_mut::<LANES>();
     let (gates, gate_rest) = gate.as_chunks();
     let (ups, up_rest) = up.as_chunks();
     for ((y, gate), up) in chunks.iter_mut().zip(gates).zip(ups) {
-        gate_16::<L, A>(lanes, y, gate, up);
+        gate_16::<L, A>(lanes, y, gate, up, limit);
     }
     let (mut last, mut gate, mut up) = ([0.0; LANES], [0.0; LANES], [0.0; LANES]);
     gate[..rest.len()].copy_from_slice(gate_rest);
     up[..rest.len()].copy_from_slice(up_rest);
-    gate_16::<L, A>(lanes, &mut last, &gate, &up);
+    gate_16::<L, A>(lanes, &mut last, &gate, &up, limit);
     rest.copy_from_slice(&last[..rest.len()]);
 }
 
 #[inline(always)]
-fn gate_16<L: Lanes, A: Activate>(lanes: L, y: &mut [f32; LANES], gate: &[f32; LANES], up: &[f32; LANES]) {
-    let act = A::of(lanes, lanes.load_f32(gate));
-    lanes.store_f32(lanes.mul(act, lanes.load_f32(up)), y);
+fn gate_16<L: Lanes, A: Activate>(
+    lanes: L,
+    y: &mut [f32; LANES],
+    gate: &[f32; LANES],
+    up: &[f32; LANES],
+    limit: Option<f32>,
+) {
+    let (mut gate, mut up) = (lanes.load_f32(gate), lanes.load_f32(up));
+    if let Some(limit) = limit {
+        let [low, high] = [-limit, limit].map(|limit| lanes.splat(limit));
+        gate = lanes.min(high, gate);
+        up = lanes.add(lanes.max(low, lanes.min(high, up)), lanes.splat(1.0));
+    }
+    lanes.store_f32(lanes.mul(A::of(lanes, gate), up), y);
 }
 
 /// Ropes the first columns of each head by `cos_sin`, one (cos, sin) per pair, and copies the rest.
@@ -156,28 +210,5 @@ pub(super) fn rope(y: &mut [f32], x: &[f32], head_dim: usize, pairing: Pairing, 
                 }
             }
         }
-    }
-}
-
-/// Softmax over the `used` largest logits; 0 for the others. Ties go to the lower index. NaN ranks highest, whatever its
-/// sign. `order` is scratch.
-pub(crate) fn route(y: &mut [f32], logits: &[f32], used: usize, order: &mut Vec<u32>) {
-    order.clear();
-    order.extend(0..logits.len() as u32);
-    let logit = |expert: u32| {
-        let logit = logits[expert as usize];
-        if logit.is_nan() { f32::NAN } else { logit }
-    };
-    let larger_first = |&a: &u32, &b: &u32| logit(b).total_cmp(&logit(a)).then(a.cmp(&b));
-    if used < order.len() {
-        order.select_nth_unstable_by(used, larger_first);
-        order.truncate(used);
-    }
-    order.sort_unstable_by(larger_first);
-    let power = |expert: u32| (f64::from(logit(expert)) - f64::from(logit(order[0]))).exp();
-    let total: f64 = order.iter().map(|&expert| power(expert)).sum();
-    y.fill(0.0);
-    for &expert in &*order {
-        y[expert as usize] = (power(expert) / total) as f32;
     }
 }

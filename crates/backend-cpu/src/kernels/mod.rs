@@ -4,13 +4,14 @@
 //! of threads.
 
 mod elementwise;
+mod route;
 #[cfg(all(test, unix))]
 mod tests;
 
 use std::marker::PhantomData;
 
 use backend::Step;
-use graph::{Activation, Map, NormKind, Pairing};
+use graph::{Activation, Glu, Map, NormKind, Pairing};
 use half::f16;
 use quant::*;
 
@@ -24,7 +25,7 @@ use crate::packed::gemv::multiply;
 use crate::packed::layout::Layout;
 use crate::packed::{Packed, scaled};
 use crate::pool::{Pool, Tile};
-pub(crate) use elementwise::route;
+pub(crate) use route::{Ranking, route};
 
 /// An instruction set with kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,9 @@ pub(crate) struct Linear {
     pub(crate) multiply: fn(&Packed, Activations<'_>, &mut Tile<'_, f32>),
 }
 
+/// Norms a group: kind, `y`, `x`, weight if any, eps; see [`elementwise::norm`].
+type NormGroup = fn(NormKind, &mut [f32], &[f32], Option<&[f32]>, f32);
+
 /// Ropes a row: `y`, `x`, head dimension, pairing, cos/sin table; see [`elementwise::rope`].
 type RopeRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 
@@ -121,12 +125,11 @@ pub(crate) struct Kernels {
     /// Activation rows per GEMM tile.
     pub(crate) tile: usize,
     pub(crate) pack: Pack,
-    /// Kind, `y`, `x`, weight, eps: see [`elementwise::norm`].
-    pub(crate) norm: fn(NormKind, &mut [f32], &[f32], &[f32], f32),
+    pub(crate) norm: NormGroup,
     /// Function, `y`, `x`: see [`elementwise::map`].
     pub(crate) map: fn(Map, &mut [f32], &[f32]),
-    /// Activation, `y`, gate, up: see [`elementwise::gate`].
-    pub(crate) gate: fn(Activation, &mut [f32], &[f32], &[f32]),
+    /// Function, `y`, gate, up: see [`elementwise::gate`].
+    pub(crate) gate: fn(Glu, &mut [f32], &[f32], &[f32]),
     pub(crate) rope: RopeRow,
     /// Writes K and V: store, its group, K, V, step; see [`Write`].
     pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
@@ -154,7 +157,7 @@ impl Kernels {
             pack: |x, rows, tile, form, words| lanes::<L>().run(PackRows { x, rows, tile, form, words }),
             norm: |kind, y, x, weight, eps| lanes::<L>().run(Norm { kind, y, x, weight, eps }),
             map: |map, y, x| lanes::<L>().run(MapValues { map, y, x }),
-            gate: |act, y, gate, up| lanes::<L>().run(Gate { act, y, gate, up }),
+            gate: |glu, y, gate, up| lanes::<L>().run(Gate { glu, y, gate, up }),
             rope: |y, x, head_dim, pairing, cos_sin| {
                 lanes::<L>().run(Rope { y, x, head_dim, pairing, cos_sin });
             },
@@ -277,7 +280,7 @@ struct Norm<'a> {
     kind: NormKind,
     y: &'a mut [f32],
     x: &'a [f32],
-    weight: &'a [f32],
+    weight: Option<&'a [f32]>,
     eps: f32,
 }
 
@@ -290,6 +293,34 @@ impl WithSimd for Norm<'_> {
             NormKind::Layer => elementwise::norm(y, x, elementwise::mean(x), weight, eps),
         }
     }
+}
+
+/// Evaluates an expression with type `A` for an activation.
+macro_rules! with_activation {
+    ($act:expr, $A:ident => $compute:expr) => {
+        match $act {
+            Activation::Silu => {
+                type $A = elementwise::Silu;
+                $compute
+            }
+            Activation::GeluTanh => {
+                type $A = elementwise::GeluTanh;
+                $compute
+            }
+            Activation::GeluSigmoid => {
+                type $A = elementwise::GeluSigmoid;
+                $compute
+            }
+            Activation::Sigmoid => {
+                type $A = elementwise::Sigmoid;
+                $compute
+            }
+            Activation::Identity => {
+                type $A = elementwise::Identity;
+                $compute
+            }
+        }
+    };
 }
 
 struct MapValues<'a> {
@@ -305,14 +336,13 @@ impl WithSimd for MapValues<'_> {
         match map {
             Map::Scale(factor) => elementwise::scale(y, x, factor),
             Map::Softcap(cap) => elementwise::softcap(lanes, y, x, cap),
-            Map::Act(Activation::Silu) => elementwise::act::<L, elementwise::Silu>(lanes, y, x),
-            Map::Act(Activation::GeluTanh) => elementwise::act::<L, elementwise::GeluTanh>(lanes, y, x),
+            Map::Act(act) => with_activation!(act, A => elementwise::act::<L, A>(lanes, y, x)),
         }
     }
 }
 
 struct Gate<'a> {
-    act: Activation,
+    glu: Glu,
     y: &'a mut [f32],
     gate: &'a [f32],
     up: &'a [f32],
@@ -321,11 +351,8 @@ struct Gate<'a> {
 impl WithSimd for Gate<'_> {
     #[inline(always)]
     fn with_simd<L: Lanes>(self, lanes: L) {
-        let Gate { act, y, gate, up } = self;
-        match act {
-            Activation::Silu => elementwise::gate::<L, elementwise::Silu>(lanes, y, gate, up),
-            Activation::GeluTanh => elementwise::gate::<L, elementwise::GeluTanh>(lanes, y, gate, up),
-        }
+        let Gate { glu: Glu { act, limit }, y, gate, up } = self;
+        with_activation!(act, A => elementwise::gate::<L, A>(lanes, y, gate, up, limit));
     }
 }
 

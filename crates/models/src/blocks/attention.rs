@@ -1,11 +1,11 @@
 //! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
-use graph::{Pairing, Rope, Score, Store, ValueId, WeightId};
+use graph::{Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
-use super::{GraphContext, Linear, Scaling, rope};
+use super::{GraphContext, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
-pub(crate) const ATTN_OUTPUT: Linear =
+pub(crate) static ATTN_OUTPUT: Linear =
     Linear { tensor: "attn_output", name: "attn_out", biased: ["attn_out_mm", "attn_out"] };
 
 const QUERIES: Linear = Linear { tensor: "attn_q", name: "Qcur_pre", biased: ["Qcur_mm", "Qcur_pre"] };
@@ -33,16 +33,35 @@ pub(crate) struct Attention {
     /// Sliding window: visible positions, including the row's own; `None` without one.
     pub(crate) window: Option<usize>,
     pub(crate) qk_norm: QkNorm,
+    /// Queries grow with the position.
+    pub(crate) growth: Option<Growth>,
 }
 
-/// The RMS norm of queries and keys before RoPE.
+/// The RMS norm of queries and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QkNorm {
     None,
-    /// Of each head; all heads share one weight.
+    /// Of each head before RoPE; all heads share one weight.
     Head,
-    /// Of a whole row.
+    /// Of a whole row before RoPE.
     Row,
+    /// Of each head after RoPE; all heads share one weight.
+    HeadAfterRope,
+}
+
+/// The factor `1 + beta * ln(1 + floor(position / interval))` of queries (Meta 2025, Llama 4).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
+    pub(crate) beta: f32,
+    pub(crate) interval: f32,
+}
+
+impl Growth {
+    /// The queries `x` of layer `il`: `[rows, cols]`.
+    pub(crate) fn apply(self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
+        let Growth { beta, interval } = self;
+        ctx.g.op(("Qcur_attn_temp_scaled", il), Op::ScaleByPosition { x, beta, offset: 0.0, interval })
+    }
 }
 
 impl Attention {
@@ -84,26 +103,34 @@ impl Attention {
             cap: None,
             window: None,
             qk_norm: QkNorm::None,
+            growth: None,
         })
     }
+}
 
-    /// Input and output columns of the output projection of layer `il`.
-    pub(crate) fn output(&self, ctx: &GraphContext<'_>, il: usize) -> [usize; 2] {
-        [self.heads[il] * self.value_length, ctx.hidden()]
+impl Mixer for Attention {
+    fn output(&self, il: usize) -> (&'static Linear, usize) {
+        (&ATTN_OUTPUT, self.heads[il] * self.value_length)
     }
 
-    /// Attention of layer `il`, without the output projection: `[rows, heads * value_length]`.
-    pub(crate) fn attend(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
+    fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
         let [q, k, v] = self.project(ctx, il, x);
         let (k_dim, v_dim) = (self.key_length, self.value_length);
-        let q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
+        let mut q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
+        if let Some(growth) = self.growth {
+            q = growth.apply(ctx, il, q);
+        }
         let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
         let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
-        let score = Score { scale: self.scale, cap: self.cap };
+        let sinks = "attn_sinks.weight";
+        let sinks = ctx.in_layers(sinks).then(|| ctx.g.weight(format!("blk.{il}.{sinks}"), 1, heads));
+        let score = Score { scale: self.scale, cap: self.cap, sinks };
         ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score)
     }
+}
 
+impl Attention {
     /// Queries, keys and values, each `[rows, heads * columns of a head]`.
     fn project(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> [ValueId; 3] {
         let rows = [
@@ -130,17 +157,17 @@ impl Attention {
         norm: &str,
         heads: usize,
     ) -> ValueId {
-        let group = match self.qk_norm {
-            QkNorm::None => None,
-            QkNorm::Head => Some(self.key_length),
-            QkNorm::Row => Some(heads * self.key_length),
-        };
-        if let Some(cols) = group {
-            x = ctx.head_norm((normed, il), x, norm, cols);
+        match self.qk_norm {
+            QkNorm::None | QkNorm::HeadAfterRope => {}
+            QkNorm::Head => x = ctx.head_norm((normed, il), x, norm, self.key_length),
+            QkNorm::Row => x = ctx.head_norm((normed, il), x, norm, heads * self.key_length),
         }
-        match &self.rope {
-            Some(rope) => ctx.g.rope((roped, il), x, rope),
-            None => x,
+        if let Some(rope) = &self.rope {
+            x = ctx.g.rope((roped, il), x, rope);
+        }
+        match self.qk_norm {
+            QkNorm::HeadAfterRope => ctx.head_norm((normed, il), x, norm, self.key_length),
+            QkNorm::None | QkNorm::Head | QkNorm::Row => x,
         }
     }
 }

@@ -1,22 +1,26 @@
-//! Gated feed-forward network (Shazeer 2020).
+//! Feed-forward networks, most of them gated (Shazeer 2020).
 
 use graph::{Activation, ValueId};
 
 use super::{GraphContext, Linear};
 
-const GATE: Linear = Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ffn_gate", "ffn_gate_b"] };
 const UP: Linear = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up", "ffn_up_b"] };
 const DOWN: Linear = Linear { tensor: "ffn_down", name: "ffn_out", biased: ["ffn_down", "ffn_out"] };
 
-const GATE_SHEXP: Linear = Linear {
-    tensor: "ffn_gate_shexp",
-    name: "ffn_shexp_gate",
-    biased: ["ffn_shexp_gate", "ffn_shexp_gate_b"],
-};
-const UP_SHEXP: Linear =
-    Linear { tensor: "ffn_up_shexp", name: "ffn_shexp_up", biased: ["ffn_shexp_up", "ffn_shexp_up_b"] };
-const DOWN_SHEXP: Linear =
-    Linear { tensor: "ffn_down_shexp", name: "ffn_shexp", biased: ["ffn_shexp_mm", "ffn_shexp"] };
+/// Gate, up and down of a layer's feed-forward network.
+const DENSE: [Linear; 3] =
+    [Linear { tensor: "ffn_gate", name: "ffn_gate", biased: ["ffn_gate", "ffn_gate_b"] }, UP, DOWN];
+
+/// Those of the network that every row uses beside its experts.
+const SHARED: [Linear; 3] = [
+    Linear {
+        tensor: "ffn_gate_shexp",
+        name: "ffn_shexp_gate",
+        biased: ["ffn_shexp_gate", "ffn_shexp_gate_b"],
+    },
+    Linear { tensor: "ffn_up_shexp", name: "ffn_shexp_up", biased: ["ffn_shexp_up", "ffn_shexp_up_b"] },
+    Linear { tensor: "ffn_down_shexp", name: "ffn_shexp", biased: ["ffn_shexp_mm", "ffn_shexp"] },
+];
 
 /// `down(act(gate(x)) * up(x))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
 pub(crate) fn feed_forward(
@@ -26,11 +30,8 @@ pub(crate) fn feed_forward(
     ffn: usize,
     act: Activation,
 ) -> ValueId {
-    let hidden = ctx.hidden();
-    let gate = ctx.project(&GATE, il, x, [hidden, ffn]); // [rows, ffn]
-    let up = ctx.project(&UP, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.gate((gated(act), il), gate, up, act);
-    ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
+    let name = if act == Activation::GeluTanh { "ffn_geglu" } else { "ffn_swiglu" };
+    gated(ctx, il, x, ffn, act, &DENSE, name)
 }
 
 /// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
@@ -61,23 +62,34 @@ pub(crate) fn fused_feed_forward(
         let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
         ctx.g.linear((name, il), x, weight) // [rows, ffn]
     });
-    let h = ctx.g.gate((gated(act), il), gate, up, act);
+    let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
     ctx.project(&DOWN, il, h, [ffn, hidden]) // [rows, hidden]
 }
 
-/// The feed-forward network that every row uses beside its experts: `[rows, hidden]`.
+/// The feed-forward network that every row uses beside its experts, multiplied by the sigmoid of its router if the file
+/// has one: `[rows, hidden]`.
 pub(crate) fn shared_expert(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, ffn: usize) -> ValueId {
-    let hidden = ctx.hidden();
-    let gate = ctx.project(&GATE_SHEXP, il, x, [hidden, ffn]); // [rows, ffn]
-    let up = ctx.project(&UP_SHEXP, il, x, [hidden, ffn]); // [rows, ffn]
-    let h = ctx.g.gate(("ffn_shexp_swiglu", il), gate, up, Activation::Silu);
-    ctx.project(&DOWN_SHEXP, il, h, [ffn, hidden]) // [rows, hidden]
+    let y = gated(ctx, il, x, ffn, Activation::Silu, &SHARED, "ffn_shexp_swiglu");
+    if !ctx.in_layers("ffn_gate_inp_shexp.weight") {
+        return y;
+    }
+    let router = ctx.g.weight(format!("blk.{il}.ffn_gate_inp_shexp.weight"), 1, ctx.hidden());
+    let gate = ctx.g.linear(("shared_expert_gate", il), x, router); // [rows, 1]
+    ctx.g.gate(("ffn_shexp_gated", il), gate, y, Activation::Sigmoid)
 }
 
-/// llama.cpp's name of a gate with this activation.
-fn gated(act: Activation) -> &'static str {
-    match act {
-        Activation::Silu => "ffn_swiglu",
-        Activation::GeluTanh => "ffn_geglu",
-    }
+fn gated(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+    act: Activation,
+    [gate, up, down]: &[Linear; 3],
+    name: &'static str,
+) -> ValueId {
+    let hidden = ctx.hidden();
+    let gate = ctx.project(gate, il, x, [hidden, ffn]); // [rows, ffn]
+    let up = ctx.project(up, il, x, [hidden, ffn]); // [rows, ffn]
+    let h = ctx.g.gate((name, il), gate, up, act);
+    ctx.project(down, il, h, [ffn, hidden]) // [rows, hidden]
 }

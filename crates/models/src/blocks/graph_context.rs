@@ -89,12 +89,24 @@ impl<'a> GraphContext<'a> {
         self.g.add_bias(name, x, bias)
     }
 
+    /// Norm of groups of `cols` columns with weight `tensor`.
+    #[track_caller]
+    pub(crate) fn named_norm(
+        &mut self,
+        name: &'static str,
+        x: ValueId,
+        tensor: &str,
+        cols: usize,
+    ) -> ValueId {
+        let weight = self.g.weight(tensor, 1, cols);
+        self.plain_norm(name.into(), x, weight)
+    }
+
     #[track_caller]
     fn plain_norm(&mut self, name: ValueName, x: ValueId, weight: WeightId) -> ValueId {
-        match self.norm {
-            (NormKind::Rms, eps) => self.g.rms_norm(name, x, weight, eps),
-            (NormKind::Layer, eps) => self.g.layer_norm(name, x, weight, eps),
-        }
+        let (kind, eps) = self.norm;
+        let width = self.g.weight_cols(weight);
+        self.g.norm(name, x, kind, width, Some(weight), eps)
     }
 
     /// Norm of groups of `cols` columns.

@@ -2,7 +2,7 @@
 
 use graph::ValueId;
 
-use super::{ATTN_OUTPUT, Attention, GraphContext};
+use super::{GraphContext, Linear};
 use crate::Error;
 
 /// Where a layer has norms, and how the outputs of its two blocks enter the residual stream.
@@ -18,6 +18,8 @@ pub(crate) struct Layer {
     pub(crate) residual_scale: f32,
     /// Name of the residual stream after attention.
     pub(crate) sum: &'static str,
+    /// Tensor of the norm before the feed-forward network.
+    pub(crate) ffn_norm: &'static str,
 }
 
 pub(crate) const PRE_NORM: Layer = Layer {
@@ -26,7 +28,17 @@ pub(crate) const PRE_NORM: Layer = Layer {
     is_parallel: false,
     residual_scale: 1.0,
     sum: "ffn_inp",
+    ffn_norm: "ffn_norm",
 };
+
+/// What mixes the rows of a sequence: attention, or a recurrence.
+pub(crate) trait Mixer {
+    /// The result in layer `il`, before the output projection: `[rows, cols]`.
+    fn mix(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId;
+
+    /// The output projection, and its input columns.
+    fn output(&self, il: usize) -> (&'static Linear, usize);
+}
 
 impl Layer {
     /// Attention and feed-forward network, both added to the residual stream: `[rows, hidden]`. `feed_forward` maps its
@@ -36,19 +48,20 @@ impl Layer {
         ctx: &mut GraphContext<'_>,
         il: usize,
         x: ValueId,
-        attention: &Attention,
+        mixer: &dyn Mixer,
         feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
     ) -> Result<ValueId, Error> {
         let h = if self.norms_inputs { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
-        let a = attention.attend(ctx, il, h); // [rows, heads * value_length]
+        let a = mixer.mix(ctx, il, h); // [rows, cols]
         let (a, residual) = ctx.keep_outputs(il, a, x);
         let h = if self.is_parallel { ctx.keep_output("attn_norm_outputs", il, h) } else { h };
-        let a = ctx.project(&ATTN_OUTPUT, il, a, attention.output(ctx, il)); // [rows, hidden]
+        let (output, cols) = mixer.output(il);
+        let a = ctx.project(output, il, a, [cols, ctx.hidden()]); // [rows, hidden]
         let a = self.output(ctx, il, a, ["attn_post_norm", "attn_scaled"], "post_attention_norm");
         let a = ctx.g.add((self.sum, il), a, residual);
         let h = match (self.is_parallel, self.norms_inputs) {
             (true, _) => h,
-            (false, true) => ctx.norm(("ffn_norm", il), a, "ffn_norm"), // [rows, hidden]
+            (false, true) => ctx.norm(("ffn_norm", il), a, self.ffn_norm), // [rows, hidden]
             (false, false) => a,
         };
         let h = feed_forward(ctx, h)?; // [rows, hidden]

@@ -3,13 +3,17 @@
 mod attention;
 mod ffn;
 mod graph_context;
+mod latent;
 mod layer;
 mod moe;
 mod rope;
+mod shared_attention;
 
-pub(crate) use attention::{ATTN_OUTPUT, Attention, QkNorm};
+pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
 pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert, ungated_feed_forward};
 pub(crate) use graph_context::{GraphContext, Linear};
-pub(crate) use layer::{Layer, PRE_NORM};
+pub(crate) use latent::Latent;
+pub(crate) use layer::{Layer, Mixer, PRE_NORM};
 pub(crate) use moe::Moe;
 pub(crate) use rope::{LINEAR_OR_YARN, Scaling};
+pub(crate) use shared_attention::SharedAttention;

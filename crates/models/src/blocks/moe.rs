@@ -1,20 +1,29 @@
-//! Mixture of experts (Jiang et al. 2024): each row uses the experts with the highest router probabilities, weighted by
-//! these probabilities, renormalised.
+//! Mixture of experts (Jiang et al. 2024): each row uses some experts, chosen and weighted by a router.
 
-use graph::{Activation, ValueId};
+use graph::{Activation, Gating, Glu, Op, Router, ValueId};
 
-use super::GraphContext;
+use super::{GraphContext, Linear, shared_expert};
 use crate::{Error, Keys};
+
+const LOGITS: Linear = Linear {
+    tensor: "ffn_gate_inp",
+    name: "ffn_moe_logits",
+    biased: ["ffn_moe_logits_mm", "ffn_moe_logits"],
+};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moe {
-    count: usize,
-    /// Experts per row.
-    used: usize,
+    pub(crate) count: usize,
+    pub(crate) router: Router,
+    pub(crate) glu: Glu,
+    /// The routing weights multiply the experts' inputs.
+    pub(crate) weighs_inputs: bool,
+    /// Hidden columns of the network that every row uses; 0 for none.
+    pub(crate) shared: usize,
 }
 
 impl Moe {
-    /// Reads the keys; `None` if the model has no experts.
+    /// Reads the number of experts; `None` if the model has none. Their weights are the softmax over the chosen.
     pub(crate) fn read(keys: &mut Keys<'_>) -> Result<Option<Moe>, Error> {
         let count = keys.count("expert_count")?;
         if count == 0 {
@@ -24,7 +33,57 @@ impl Moe {
         if used > count {
             return Err(keys.bad("expert_used_count", used, format!("at most the {count} experts")));
         }
-        Ok(Some(Moe { count, used }))
+        let (router, glu) = (Router::new(used), Activation::Silu.into());
+        Ok(Some(Moe { count, router, glu, weighs_inputs: false, shared: 0 }))
+    }
+
+    /// The same, of a family that always has experts.
+    pub(crate) fn required(keys: &mut Keys<'_>) -> Result<Moe, Error> {
+        let none = keys.missing("expert_count", "the number of experts");
+        Moe::read(keys)?.ok_or(none)
+    }
+
+    /// Reads what a router makes of its logits; without the key, `gating`.
+    pub(crate) fn read_gating(&mut self, keys: &mut Keys<'_>, gating: Gating) -> Result<(), Error> {
+        let name = "expert_gating_func";
+        self.router.gating = match keys.count(name)? {
+            0 => gating,
+            1 => Gating::Softmax,
+            2 => Gating::Sigmoid,
+            3 => Gating::ChosenSoftmax,
+            other => {
+                return Err(keys.bad(name, other, "1 (softmax), 2 (sigmoid) or 3 (softmax of the chosen)"));
+            }
+        };
+        Ok(())
+    }
+
+    /// Reads whether weights are renormalised.
+    pub(crate) fn read_norm(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
+        self.router.renormalises = keys.flag_or("expert_weights_norm", false)?;
+        Ok(())
+    }
+
+    /// Reads the factor of weights; 0 means 1.
+    pub(crate) fn read_scale(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
+        self.router.scale = keys.positive_or_zero("expert_weights_scale")?.unwrap_or(1.0);
+        Ok(())
+    }
+
+    /// Reads the groups that experts are chosen from.
+    pub(crate) fn read_groups(&mut self, keys: &mut Keys<'_>) -> Result<(), Error> {
+        let (groups, name) = (keys.count("expert_group_count")?, "expert_group_used_count");
+        let used = keys.count(name)?;
+        if groups <= 1 {
+            return Ok(());
+        }
+        let fits = self.count.is_multiple_of(groups) && (1..=groups).contains(&used);
+        if !fits || self.router.used > self.count / groups * used {
+            let expected = format!("{groups} groups of {} experts, of which enough are used", self.count);
+            return Err(keys.bad(name, used, expected));
+        }
+        self.router.groups = Some([groups, used]);
+        Ok(())
     }
 
     /// Hidden columns of an expert, per layer; by default `feed_forward_length` divided by the number of experts per
@@ -35,15 +94,46 @@ impl Moe {
             return keys.sizes(own, "the hidden size of an expert", layers);
         }
         let widths = keys.sizes(whole, "", layers)?;
-        Ok(widths.into_iter().map(|width| width / self.used).collect())
+        Ok(widths.into_iter().map(|width| width / self.router.used).collect())
     }
 
-    /// The mixture of layer `il`, with `ffn` hidden columns per expert: `[rows, hidden]`.
+    /// The mixture of layer `il`, with `ffn` hidden columns per expert, plus the shared network: `[rows, hidden]`.
     pub(crate) fn mix(
         &self,
         ctx: &mut GraphContext<'_>,
         il: usize,
         x: ValueId,
+        ffn: usize,
+    ) -> Result<ValueId, Error> {
+        let logits = self.logits(ctx, il, x);
+        let routes = self.route(ctx, il, logits);
+        let mixed = self.experts(ctx, il, x, routes, ffn)?;
+        if self.shared == 0 {
+            return Ok(mixed);
+        }
+        let shared = shared_expert(ctx, il, x, self.shared); // [rows, hidden]
+        Ok(ctx.g.add(("ffn_out", il), mixed, shared))
+    }
+
+    /// The router's logits of layer `il`: `[rows, experts]`.
+    pub(crate) fn logits(&self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
+        ctx.project(&LOGITS, il, x, [ctx.hidden(), self.count])
+    }
+
+    /// The routing weights of layer `il`: `[rows, experts]`.
+    pub(crate) fn route(&self, ctx: &mut GraphContext<'_>, il: usize, logits: ValueId) -> ValueId {
+        let bias = "exp_probs_b.bias";
+        let bias = ctx.in_layers(bias).then(|| ctx.g.weight(format!("blk.{il}.{bias}"), 1, self.count));
+        ctx.g.op(("ffn_moe_routes", il), Op::Route { logits, bias, router: self.router })
+    }
+
+    /// The mixture for given routes: `[rows, hidden]`.
+    pub(crate) fn experts(
+        &self,
+        ctx: &mut GraphContext<'_>,
+        il: usize,
+        x: ValueId,
+        routes: ValueId,
         ffn: usize,
     ) -> Result<ValueId, Error> {
         let (hidden, count) = (ctx.hidden(), self.count);
@@ -52,12 +142,19 @@ impl Moe {
         if ctx.has(&split) {
             return Err(Error::SplitExperts { name: split });
         }
-        let router = ctx.g.weight(tensor("ffn_gate_inp"), count, hidden);
-        let gate = ctx.g.weights(tensor("ffn_gate_exps"), [count, ffn, hidden]);
-        let up = ctx.g.weights(tensor("ffn_up_exps"), [count, ffn, hidden]);
+        let [gate, up] = match ctx.has(&tensor("ffn_gate_up_exps")) {
+            true => [ctx.g.weight_halves(tensor("ffn_gate_up_exps"), [count, ffn, hidden]); 2],
+            false => {
+                ["ffn_gate_exps", "ffn_up_exps"].map(|name| ctx.g.weights(tensor(name), [count, ffn, hidden]))
+            }
+        };
         let down = ctx.g.weights(tensor("ffn_down_exps"), [count, hidden, ffn]);
-        let logits = ctx.g.linear(("ffn_moe_logits", il), x, router); // [rows, experts]
-        let routes = ctx.g.route(("ffn_moe_routes", il), logits, self.used); // [rows, experts]
-        Ok(ctx.g.experts(("ffn_moe_out", il), x, routes, [gate, up, down], Activation::Silu)) // [rows, hidden]
+        let biases = ctx.in_layers("ffn_gate_exps.bias").then(|| {
+            let names = [("ffn_gate_exps", ffn), ("ffn_up_exps", ffn), ("ffn_down_exps", hidden)];
+            names.map(|(name, cols)| ctx.g.weight(format!("blk.{il}.{name}.bias"), count, cols))
+        });
+        let Moe { glu, weighs_inputs, .. } = *self;
+        let experts = Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs };
+        Ok(ctx.g.op(("ffn_moe_out", il), experts)) // [rows, hidden]
     }
 }

@@ -4,7 +4,7 @@
 use graph::{Activation, Graph, Pairing};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, Layer, Moe, PRE_NORM, Scaling, feed_forward, shared_expert};
+use crate::blocks::{Attention, GraphContext, Layer, Moe, PRE_NORM, Scaling, feed_forward};
 use crate::{Config, Error, Keys, Tensors};
 
 const SCALINGS: &[Scaling] = &[Scaling::Linear, Scaling::Yarn, Scaling::LongRope];
@@ -14,8 +14,8 @@ pub(super) const GRANITEMOE: Family = Family { name: "granitemoe", harmless: &[]
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let moe = Moe::read(keys)?;
     let shared = keys.count("expert_shared_feed_forward_length")?;
+    let moe = Moe::read(keys)?.map(|moe| Moe { shared, ..moe });
     let mut attention = Attention::read(c, keys, Pairing::Interleaved, SCALINGS)?;
     attention.scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
     // Granite uses the key as a switch.
@@ -38,14 +38,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     for (il, ffn) in widths.into_iter().enumerate() {
         x = layer.build(&mut ctx, il, x, &attention, |ctx, h| match &moe {
             None => Ok(feed_forward(ctx, il, h, ffn, Activation::Silu)),
-            Some(moe) => {
-                let chosen = moe.mix(ctx, il, h, ffn)?;
-                if shared == 0 {
-                    return Ok(chosen);
-                }
-                let shared = shared_expert(ctx, il, h, shared);
-                Ok(ctx.g.add(("ffn_out", il), chosen, shared))
-            }
+            Some(moe) => moe.mix(ctx, il, h, ffn),
         })?; // [rows, hidden]
     }
     Ok(ctx.scaled_logits(x, 1.0 / logit_scale))

@@ -1,15 +1,22 @@
 //! The supported families, one file each.
 
 mod command_r;
+mod deepseek2;
 mod ernie4_5;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod glm4;
+mod glm4moe;
+mod gpt_oss;
 mod granite;
+mod hunyuan_moe;
 mod llama;
+mod minimax_m2;
 mod olmo2;
 mod phi3;
 mod qwen2;
+mod qwen2moe;
 mod qwen3;
 mod qwen3moe;
 mod smollm3;
@@ -23,13 +30,16 @@ use graph::Graph;
 use crate::{Config, Error, Keys, Tensors};
 
 static FAMILIES: &[Family] = &[
-    llama::FAMILY,
+    llama::LLAMA,
+    llama::MISTRAL3,
     qwen2::FAMILY,
+    qwen2moe::FAMILY,
     qwen3::QWEN3,
     qwen3::QWEN3VL,
     qwen3moe::FAMILY,
     gemma2::FAMILY,
     gemma3::FAMILY,
+    gemma4::FAMILY,
     ernie4_5::FAMILY,
     glm4::FAMILY,
     granite::GRANITE,
@@ -41,6 +51,11 @@ static FAMILIES: &[Family] = &[
     command_r::COHERE2,
     starcoder2::FAMILY,
     stablelm::FAMILY,
+    gpt_oss::FAMILY,
+    deepseek2::FAMILY,
+    glm4moe::FAMILY,
+    minimax_m2::FAMILY,
+    hunyuan_moe::FAMILY,
 ];
 
 /// A model family, identified by `general.architecture`.

@@ -14,8 +14,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
-    let none = keys.missing("expert_count", "the number of experts");
-    let moe = Moe::read(keys)?.ok_or(none)?;
+    let moe = Moe::required(keys)?;
     let widths = moe.widths(keys, c.block_count)?;
     let attention =
         Attention { qk_norm: QkNorm::Head, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };

@@ -114,7 +114,7 @@ fn by_heads(oracle: &Oracle<'_>, id: ValueId) -> Option<usize> {
     if let Op::Rope { rope, .. } = value.op {
         return Some(rope.head_dim);
     }
-    if let Op::Norm { weight, .. } = value.op {
+    if let Op::Norm { weight: Some(weight), .. } = value.op {
         return Some(oracle.graph.weight(weight).cols).filter(|&cols| cols < value.cols);
     }
     None

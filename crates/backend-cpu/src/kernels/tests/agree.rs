@@ -2,10 +2,9 @@
 //! GEMM, `lanes/mod.rs` the vector operations.
 
 use backend::KvFormat;
-use graph::{Activation, Map, NormKind, Pairing};
+use graph::{Activation, Glu, Map, NormKind, Pairing};
 use quant::Format;
 
-use super::super::route;
 use super::calls::{Attention, Calls};
 use super::{Isa, kernels};
 use crate::tests::guard::Side;
@@ -63,8 +62,9 @@ fn norms_maps_gates_and_rope_agree() {
         for map in [Map::Scale(0.3), Map::Softcap(30.0), Map::Act(Activation::GeluTanh)] {
             alike(&format!("{map:?} of {len}"), |calls| calls.map(map, len));
         }
-        for act in [Activation::Silu, Activation::GeluTanh] {
-            alike(&format!("{} of {len}", act.name()), |calls| calls.gate(act, len));
+        for (act, limit) in Activation::ALL.into_iter().zip([None, Some(7.0)].into_iter().cycle()) {
+            let glu = Glu { act, limit };
+            alike(&format!("{glu} of {len}"), |calls| calls.gate(glu, len));
         }
     }
     for pairing in [Pairing::Interleaved, Pairing::Halves] {
@@ -98,14 +98,14 @@ fn gelu_matches_its_formula() {
     let exact: Vec<f64> = gates.iter().zip(&ups).map(|(gate, &up)| of(gate) * f64::from(up)).collect();
     beside_exact(&exact, "gelu", |calls| {
         let mut y = vec![f32::NAN; gates.len()];
-        (calls.kernels.gate)(Activation::GeluTanh, &mut y, &gates, &ups);
+        (calls.kernels.gate)(Activation::GeluTanh.into(), &mut y, &gates, &ups);
         y
     });
     for isa in Isa::ALL {
         let Some(kernels) = kernels(isa) else { continue };
         let of = |gate: f32| {
             let mut y = [f32::NAN];
-            (kernels.gate)(Activation::GeluTanh, &mut y, &[gate], &[1.0]);
+            (kernels.gate)(Activation::GeluTanh.into(), &mut y, &[gate], &[1.0]);
             y[0]
         };
         for large in [20.0, 1e3, 1e13, 1e20, f32::MAX] {
@@ -114,28 +114,6 @@ fn gelu_matches_its_formula() {
         }
         assert!(of(f32::NAN).is_nan() && of(0.0) == 0.0 && of(f32::INFINITY) == f32::INFINITY);
     }
-}
-
-/// softmax(ln 2, ln 6) is 1/4, 3/4.
-#[test]
-fn routes_go_to_the_largest_logits() {
-    let of = |logits: &[f32], used| {
-        let mut y = vec![f32::NAN; logits.len()];
-        route(&mut y, logits, used, &mut vec![7; 3]);
-        y
-    };
-    let close = |found: Vec<f32>, expected: &[f32]| {
-        let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7);
-        assert!(found.len() == expected.len() && is_close, "{found:?}, expected {expected:?}");
-    };
-    let logits = [0.5, 2f32.ln(), -3.0, 6f32.ln()];
-    close(of(&logits, 2), &[0.0, 0.25, 0.0, 0.75]);
-    close(of(&logits, 1), &[0.0, 0.0, 0.0, 1.0]);
-    close(of(&[1.0, 3.0, 3.0, 3.0, 1.0], 2), &[0.0, 0.5, 0.5, 0.0, 0.0]);
-    close(of(&[1.0, f32::NEG_INFINITY], 2), &[1.0, 0.0]);
-    close(of(&[1e30, -1e30, 1e30], 3), &[0.5, 0.0, 0.5]);
-    let found = of(&[1.0, f32::NAN, 2.0], 2);
-    assert!(found[0] == 0.0 && found[1].is_nan() && found[2].is_nan(), "{found:?}");
 }
 
 #[test]

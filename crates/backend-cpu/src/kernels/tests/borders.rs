@@ -2,7 +2,7 @@
 //! signal, and the last line on stderr names it.
 
 use backend::KvFormat;
-use graph::{Activation, Map, NormKind, Pairing};
+use graph::{Activation, Glu, Map, NormKind, Pairing};
 use quant::Format;
 
 use super::calls::{Attention, Calls};
@@ -57,8 +57,8 @@ fn rows_of_numbers(isa: Isa) {
         for map in [Map::Scale(0.3), Map::Softcap(30.0), Map::Act(Activation::Silu)] {
             everywhere(isa, true, |calls| calls.map(map, len));
         }
-        for act in [Activation::Silu, Activation::GeluTanh] {
-            everywhere(isa, true, |calls| calls.gate(act, len));
+        for (act, limit) in Activation::ALL.into_iter().zip([None, Some(7.0)].into_iter().cycle()) {
+            everywhere(isa, true, |calls| calls.gate(Glu { act, limit }, len));
         }
         for pairing in [Pairing::Interleaved, Pairing::Halves] {
             for heads in [1, 3] {

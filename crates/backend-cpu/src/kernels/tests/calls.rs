@@ -2,7 +2,7 @@
 
 use backend::{BlockTable, KvFormat, PAGE, Sequence, Step, StoreLayout};
 use bytes::Bytes;
-use graph::{Activation, Group, Map, NormKind, Pairing, Score};
+use graph::{Glu, Group, Map, NormKind, Pairing, Score};
 use quant::Format;
 
 use super::super::Kernels;
@@ -90,7 +90,7 @@ impl Calls {
     pub(super) fn norm(&self, kind: NormKind, len: usize) -> Vec<f32> {
         let (mut y, x, weight) = (self.zeroed(len), self.values(len, 1), self.values(len, 2));
         self.label(format_args!("{} of {len} values", kind.name()));
-        (self.kernels.norm)(kind, &mut y, &x, &weight, 1e-5);
+        (self.kernels.norm)(kind, &mut y, &x, Some(&weight), 1e-5);
         y.to_vec()
     }
 
@@ -104,11 +104,11 @@ impl Calls {
     }
 
     /// Gates range from -100 to 100.
-    pub(super) fn gate(&self, act: Activation, len: usize) -> Vec<f32> {
+    pub(super) fn gate(&self, glu: Glu, len: usize) -> Vec<f32> {
         let (mut y, mut gate, up) = (self.zeroed(len), self.values(len, 1), self.values(len, 2));
         gate.iter_mut().for_each(|gate| *gate *= gate.abs() * 100.0);
-        self.label(format_args!("{} of {len} values", act.name()));
-        (self.kernels.gate)(act, &mut y, &gate, &up);
+        self.label(format_args!("{glu} of {len} values"));
+        (self.kernels.gate)(glu, &mut y, &gate, &up);
         y.to_vec()
     }
 
@@ -149,15 +149,16 @@ impl Calls {
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
-        let score = Score { scale: 3.0, cap };
+        let score = Score { scale: 3.0, cap, sinks: None };
+        let sinks = None;
         self.label(format_args!("{shape:?}"));
         Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| match &store {
             Kv::F16(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f16)(Attend { heads, tile });
             }
             Kv::F32(store) => {
-                let heads = Heads { store, group, rows, q, heads, kv_heads, score };
+                let heads = Heads { store, group, rows, q, heads, kv_heads, score, sinks };
                 (self.kernels.attend_f32)(Attend { heads, tile });
             }
         });

@@ -1,0 +1,37 @@
+//! Architecture `gpt-oss`: gpt-oss (OpenAI 2025). Every second layer has a sliding window; each head has a sink; all matrices,
+//! those of experts included, have biases.
+
+use graph::{Activation, Glu, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, Moe, PRE_NORM};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const FAMILY: Family = Family {
+    name: "gpt-oss",
+    // The size of a dense feed-forward network, which no layer has.
+    harmless: &["feed_forward_length"],
+    graph,
+};
+
+const LAYER: Layer = Layer { ffn_norm: "post_attention_norm", ..PRE_NORM };
+
+const GLU: Glu = Glu { act: Activation::GeluSigmoid, limit: Some(7.0) };
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let mut moe = Moe { glu: GLU, ..Moe::required(keys)? };
+    moe.read_scale(keys)?;
+    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let global = Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
+    let window = keys.size("attention.sliding_window", "the window of every second layer")?;
+    let is_local = keys.pattern("attention.sliding_window_pattern", 2, c.block_count)?;
+    let local = Attention { window: Some(window), ..global.clone() };
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for (il, ffn) in widths.into_iter().enumerate() {
+        let attention = if is_local[il] { &local } else { &global };
+        x = LAYER.build(&mut ctx, il, x, attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
+    }
+    Ok(ctx.logits(x))
+}

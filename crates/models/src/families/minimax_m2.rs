@@ -1,0 +1,32 @@
+//! Architecture `minimax-m2`: MiniMax M2 (MiniMax 2025). Queries and keys are normed as whole rows; the router adds a bias for
+//! the choice of experts.
+
+use graph::{Gating, Graph, Pairing};
+
+use super::Family;
+use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Moe, PRE_NORM, QkNorm};
+use crate::{Config, Error, Keys, Tensors};
+
+pub(super) const FAMILY: Family = Family {
+    name: "minimax-m2",
+    // The size of a dense feed-forward network, which no layer has.
+    harmless: &["feed_forward_length"],
+    graph,
+};
+
+fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
+    let mut moe = Moe::required(keys)?;
+    moe.read_gating(keys, Gating::Sigmoid)?;
+    moe.read_scale(keys)?;
+    moe.router.renormalises = true;
+    let widths = keys.sizes("expert_feed_forward_length", "the hidden size of an expert", c.block_count)?;
+    let attention =
+        Attention { qk_norm: QkNorm::Row, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+
+    let mut x = ctx.embed("embd"); // [rows, hidden]
+    for (il, ffn) in widths.into_iter().enumerate() {
+        x = PRE_NORM.build(&mut ctx, il, x, &attention, |ctx, h| moe.mix(ctx, il, h, ffn))?; // [rows, hidden]
+    }
+    Ok(ctx.logits(x))
+}
