@@ -9,7 +9,7 @@ use backend_reference::Reference;
 use graph::{Builder, Store};
 use quant::Format;
 use testkit::conformance::random::nmse;
-use testkit::conformance::{known, layers, random};
+use testkit::conformance::{experts, known, layers, random, rows};
 use testkit::whole::Whole;
 
 use super::{Shared, candidate, shared};
@@ -50,10 +50,15 @@ fn a_minimal_device_computes_every_operation() {
     known::only_output_rows_are_computed(&on_minimal);
     known::greedy_tokens_and_top_tokens(&on_minimal);
     known::rms_norm_of_heads(&on_minimal);
-    known::route_is_the_softmax_of_the_top_logits(&on_minimal);
+    experts::route_is_the_softmax_of_the_top_logits(&on_minimal);
     known::attention_respects_its_window(&on_minimal);
-    random::experts_of_odd_sizes(&on_minimal, &reference);
+    experts::experts_of_odd_sizes(&on_minimal, &reference);
     layers::wide_layer(&on_minimal, &reference);
+    known::attention_sinks_take_weight(&on_minimal);
+    rows::head_linear_in_several_formats(&on_minimal, &reference);
+    rows::row_wise_operations_in_a_chain(&on_minimal, &reference);
+    experts::routers_of_all_kinds(&on_minimal, &reference);
+    experts::experts_with_all_options(&on_minimal, &reference);
 }
 
 /// Logits of the model `name`, with a long prefill and then with short steps.
@@ -92,6 +97,17 @@ fn weights_beyond_the_binding_limit_are_sharded() {
         let error = nmse(&logits(name, reference()), &logits(name, Box::new(gpu)));
         assert!(error <= 1e-5, "{name}: NMSE {error:e}");
     }
+}
+
+/// A matrix of experts in F32 takes up to 24 KiB, one of heads up to 50 KiB: a buffer of 140 KiB holds not all of them.
+#[test]
+fn experts_and_heads_beyond_the_binding_limit_are_sharded() {
+    static SMALL: Shared = Shared::new();
+    let limits = || wgpu::Limits { max_storage_buffer_binding_size: 140 << 10, ..wgpu::Limits::defaults() };
+    let small = || candidate(&SMALL, || Settings { max_limits: Some(limits()), ..Settings::default() });
+    experts::experts_of_odd_sizes(&small, &reference);
+    experts::experts_with_all_options(&small, &reference);
+    rows::head_linear_in_several_formats(&small, &reference);
 }
 
 #[test]
