@@ -31,6 +31,7 @@ struct Scales {
 }
 
 /// `None` for formats without blocks.
+#[expect(clippy::approx_constant, reason = "four digits, as the others")]
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
