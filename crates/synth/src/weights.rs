@@ -31,6 +31,7 @@ struct Scales {
 }
 
 /// `None` for formats without blocks.
+#[expect(clippy::approx_constant, reason = "four digits, as the others")]
 fn scales(format: Format) -> Option<Scales> {
     let (d, rms, min) = match format {
         Format::F32 | Format::F16 | Format::BF16 => return None,
@@ -55,7 +56,7 @@ fn scales(format: Format) -> Option<Scales> {
         Format::IQ1_S => (Place::F16(0), 7.18, None),
         Format::IQ1_M => (Place::Nibbles(48), 7.214, None),
         Format::TQ1_0 => (Place::F16(52), 0.8171, None),
-        Format::TQ2_0 => (Place::F16(64), 1.225, None),
+        Format::TQ2_0 => (Place::F16(64), 0.7071, None),
     };
     Some(Scales { d, rms, min })
 }
@@ -81,6 +82,11 @@ pub(crate) fn write_matrix(
             // A run is a multiple of 8 bytes.
             Some(scales) => {
                 random.fill((first * block_bytes / 8) as u64, bytes);
+                if format == Format::TQ2_0 {
+                    // Of two bits, no file has 3, which would make most values of a block positive: it becomes 1.
+                    let quants = bytes.chunks_exact_mut(block_bytes).flat_map(|block| &mut block[..64]);
+                    quants.for_each(|byte| *byte &= !((*byte << 1) & *byte & 0xAA));
+                }
                 bytes.chunks_exact_mut(block_bytes).for_each(|block| scales.set(block, deviation));
             }
             None => {
