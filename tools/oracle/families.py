@@ -367,6 +367,8 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
             values = 2 * unit
         case "layer_output_scale" | "ffn_gate_inp.scale" | "ffn_down_exps.scale":
             values = (small.hidden**0.5 if "inp" in part else 1) * (1 + 0.2 * unit)
+        case "ffn_gate_exps" | "ffn_up_exps" if small.architecture == "gpt-oss":
+            values = 4 * shape[-1] ** -0.5 * unit
         case "ffn_gate_inp":
             values = 3 * small.hidden**-0.5 * unit
         case "ffn_gate" if small.steep:
@@ -411,23 +413,25 @@ def norm_after_rope(family: Family) -> None:
     family.placed = lambda x, name, i: family.norm(family.rope(x, family.theta, 1.0), f"{name}_norm")
 
 
+def norm_before_rope(family: Family) -> None:
+    family.placed = lambda x, name, i: family.rope(family.norm(x, f"{name}_norm"), family.theta, 1.0)
+
+
+def values_not_normed(family: Family) -> None:
+    family.unweighted = lambda x: x
+
+
+def router_not_scaled(family: Family) -> None:
+    ones = np.full(family.hidden, family.hidden**0.5)
+    family.weights = {name: ones if name.endswith("gate_inp.scale") else w for name, w in family.weights.items()}
+
+
 def no_head_norms(family: Family) -> None:
     family.placed = lambda x, name, i: family.rope(x, family.theta, 1.0)
 
 
 def no_embedding_scale(family: Family) -> None:
     family.embedding = lambda tokens: family.weights["token_embd.weight"][tokens]
-
-
-def not_renormalised(family: Family) -> None:
-    """The normalisation of the routing weights is undone."""
-
-    def mixture(x: np.ndarray, ffn: str) -> np.ndarray:
-        logits = family.linear(x, f"{ffn}_gate_inp")
-        p = np.sort(np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True), axis=-1)
-        return Family.mixture(family, x, ffn) * p[..., -family.experts_used :].sum(axis=-1, keepdims=True)
-
-    family.mixture = mixture
 
 
 def without(*tensors: str):
@@ -449,14 +453,14 @@ MISTAKES = {
     "llama, LongRoPE": {"short factors": sets(original_context=512), "no magnitude": sets(magnitude=1.0)},
     "llama": {"halves": sets(columns=halves)},
     "mixtral": {"one expert fewer": sets(experts_used=2), "one expert more": sets(experts_used=4),
-                "weights not over their sum": not_renormalised},
+                "weights not over their sum": sets(norms_routes=False)},
     "qwen2": {"neighbours": sets(columns=neighbours)},
     "llama, biases": {f"no {name}": without(f"{name}.bias") for name in
                       ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")},
     "qwen3": {"norms after RoPE": norm_after_rope, "no norms of heads": no_head_norms,
               "scale by hidden / heads": sets(score_scale=(80 // 6) ** -0.5)},
     "qwen3moe": {"one expert fewer": sets(experts_used=1), "one expert more": sets(experts_used=3),
-                 "weights not over their sum": not_renormalised, "neighbours": sets(columns=neighbours)},
+                 "weights not over their sum": sets(norms_routes=False), "neighbours": sets(columns=neighbours)},
     "gemma3": {"a window of 23": sets(window=23), "a window of 25": sets(window=25), "no window": sets(window=300),
                "the first layer is global": sets(local=[i % 6 != 0 for i in range(8)]),
                "all layers are local": sets(local=[True] * 8), "one base": sets(theta_local=1e6),
@@ -472,12 +476,32 @@ MISTAKES = {
     "granite": {"scale by head": sets(score_scale=12**-0.5), "residual not scaled": sets(residual_scale=1.0),
                 "embeddings not scaled": sets(embedding_scale=1.0), "logits multiplied": sets(logit_divisor=1 / 3)},
     "granite, no RoPE": {"RoPE": sets(has_positions=True)},
-    "granitemoe, shared": {"no shared expert": sets(has_shared_expert=False)},
+    "granitemoe, shared": {"no shared expert": without("ffn_gate_shexp.weight")},
     "smollm3": {"RoPE everywhere": sets(period=99), "none in every third": sets(period=3)},
     "olmo3": {"a window of 25": sets(window=25), "every fourth": sets(period=4), "no magnitude": sets(magnitude=1.0)},
     "glm4": {"halves": sets(columns=halves)},
     "glm4, coordinates": {"neighbours": sets(columns=neighbours)},
     "phi3": {"short factors": sets(original_context=512), "neighbours": sets(columns=neighbours)},
+    "qwen2moe": {"weights over their sum": sets(norms_routes=True), "no shared expert": without("ffn_gate_shexp.weight"),
+                 "shared expert without its gate": without("ffn_gate_inp_shexp.weight")},
+    "mistral3": {"queries do not grow": sets(beta=0.0), "an interval of 64": sets(interval=64), "no magnitude squared": sets(magnitude=1.2)},
+    "gpt-oss": {"no sinks": without("attn_sinks.weight"), "no limit": sets(limit=1e9), "no biases of experts": without("exps.bias"),
+                "no bias of the router": without("gate_inp.bias"), "a window of 25": sets(window=25), "odd layers local": sets(period=99)},
+    "glm4moe": {"no bias for the choice": without("exp_probs_b.bias"), "softmax": sets(gating="softmax"),
+                "weights not over their sum": sets(norms_routes=False), "no shared expert": without("ffn_gate_shexp.weight")},
+    "glm4moe, no norms": {"no scale of weights": sets(route_scale=1.0), "weights over their sum": sets(norms_routes=True)},
+    "minimax-m2": {"no bias for the choice": without("exp_probs_b.bias"), "weights not over their sum": sets(norms_routes=False)},
+    "hunyuan-moe": {"norms before RoPE": norm_before_rope, "no shared expert": without("ffn_gate_shexp.weight")},
+    "deepseek2": {"all groups": sets(groups=(0, 0)), "one group": sets(groups=(4, 1)), "no scale of weights": sets(route_scale=1.0),
+                  "no bias for the choice": without("exp_probs_b.bias"), "halves": sets(columns=halves),
+                  "scale by latent": sets(score_scale=28**-0.5)},
+    "deepseek2, lite": {"no magnitude in scores": sets(score_scale=18**-0.5), "sigmoid": sets(gating="sigmoid")},
+    "deepseek2, grown": {"queries do not grow": sets(beta=0.0)},
+    "gemma4": {"scale by head": sets(score_scale=36**-0.5), "no cap": sets(cap=0.0), "a window of 25": sets(window=25),
+               "one base": sets(local_theta=1e6), "no divisors": without("rope_freqs.weight"), "values not normed": values_not_normed},
+    "gemma4, E": {"no inputs of layers": sets(per_layer=0), "no scale of layers": without("layer_output_scale.weight")},
+    "gemma4, experts": {"no scale of experts": without("ffn_down_exps.scale"), "weights not over their sum": sets(norms_routes=False),
+                        "router without its scale": router_not_scaled},
     "gemma3, 62 layers": {"scale by head": sets(score_scale=22**-0.5)},
 }  # fmt: skip
 

@@ -241,26 +241,27 @@ pub(crate) fn words_of(bound: &BoundProgram, item: Item) -> usize {
     match item {
         Item::Value(id) => bound.value(id).cols,
         Item::Packed(id, form) => form.words(bound.value(id).cols),
-        Item::Stage(id, stage) => match bound.value(id).op {
-            Op::Experts { routes, gate, down, .. } => {
-                let (gate, down) = (bound.weight(gate), bound.weight(down));
-                let words = match stage {
-                    Stage::Gathered(form) => form.words(gate.cols),
-                    Stage::Gates | Stage::Ups => gate.rows,
-                    Stage::Gated(form) => form.words(down.cols),
-                    Stage::Downs => down.rows,
-                    Stage::Heads(_) | Stage::Products => unreachable!("a stage of heads"),
-                };
-                words.saturating_mul(bound.graph().experts_used(routes))
-            }
-            Op::HeadLinear { weight, .. } => {
+        Item::Stage(id, stage) => {
+            let op = bound.value(id).op;
+            if let Op::HeadLinear { weight, .. } = op {
                 let weight = bound.weight(weight);
                 let words =
                     if let Stage::Heads(form) = stage { form.words(weight.cols) } else { weight.rows };
-                words.saturating_mul(weight.count)
+                return words.saturating_mul(weight.count);
             }
-            _ => unreachable!("only experts and heads have stages"),
-        },
+            let Op::Experts { routes, gate, down, .. } = op else {
+                unreachable!("only experts and heads have stages")
+            };
+            let (gate, down) = (bound.weight(gate), bound.weight(down));
+            let words = match stage {
+                Stage::Gathered(form) => form.words(gate.cols),
+                Stage::Gates | Stage::Ups => gate.rows,
+                Stage::Gated(form) => form.words(down.cols),
+                Stage::Downs => down.rows,
+                Stage::Heads(_) | Stage::Products => unreachable!("a stage of heads"),
+            };
+            words.saturating_mul(bound.graph().experts_used(routes))
+        }
     }
 }
 

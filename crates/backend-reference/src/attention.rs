@@ -5,8 +5,7 @@ use std::ops::Range;
 use backend::{Error, PAGE, Sequence, Step, StoreLayout};
 use graph::Score;
 
-use crate::ops::softcap;
-use crate::sums::{dot, f64s};
+use crate::sums::{dot, f64s, softcap};
 
 /// The f32 keys and values of one store: `[page * PAGE + offset][head][dim]`.
 #[derive(Debug)]

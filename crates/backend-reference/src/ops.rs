@@ -7,7 +7,7 @@ use backend::{BoundProgram, Step, Weight};
 use graph::{Activation, Gating, Glu, Map, NormKind, Op, Pairing, Router, Value, ValueId};
 
 use crate::attention::{self, Store};
-use crate::sums::{dot, f64s};
+use crate::sums::{dot, f64s, softcap};
 
 /// Computes one value, `[rows, cols]`, from the `results` of earlier values.
 pub(crate) fn compute(
@@ -157,10 +157,6 @@ pub(crate) fn compute(
         }
     }
     out
-}
-
-pub(crate) fn softcap(x: f64, cap: f32) -> f64 {
-    f64::from(cap) * (x / f64::from(cap)).tanh()
 }
 
 fn activation(act: Activation, x: f64) -> f64 {

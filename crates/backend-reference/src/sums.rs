@@ -15,3 +15,8 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     }
     sums.iter().sum::<f64>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f64>()
 }
+
+/// `cap * tanh(x / cap)`.
+pub(crate) fn softcap(x: f64, cap: f32) -> f64 {
+    f64::from(cap) * (x / f64::from(cap)).tanh()
+}

@@ -47,11 +47,10 @@ impl Graph {
     /// Experts per row of `routes`: all of them unless [`Op::Route`] computes it.
     pub fn experts_used(&self, routes: ValueId) -> usize {
         let value = self.value(routes);
-        match value.op {
-            Op::Route { router, .. } => router.used,
-            // A weight of an expert that is not chosen stays 0.
-            Op::MulWeight { x, .. } | Op::Map { x, map: Map::Scale(_) } => self.experts_used(x),
-            _ => value.cols,
+        // A weight of an expert that is not chosen stays 0 if it is scaled.
+        if let Op::MulWeight { x, .. } | Op::Map { x, map: Map::Scale(_) } = value.op {
+            return self.experts_used(x);
         }
+        if let Op::Route { router, .. } = value.op { router.used } else { value.cols }
     }
 }

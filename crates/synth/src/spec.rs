@@ -393,9 +393,9 @@ impl Planned {
 /// The factor that the graph applies to embeddings.
 fn embedding_scale(graph: &Graph) -> f32 {
     let is_embedding = |x| matches!(graph.value(x).op, Op::Embed { .. });
-    let factor = |op| match op {
-        Op::Map { x, map: Map::Scale(factor) } => is_embedding(x).then_some(factor),
-        _ => None,
+    let factor = |op| {
+        let Op::Map { x, map: Map::Scale(factor) } = op else { return None };
+        is_embedding(x).then_some(factor)
     };
     graph.values().find_map(|(_, value)| factor(value.op)).unwrap_or(1.0)
 }
