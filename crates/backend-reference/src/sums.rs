@@ -1,4 +1,4 @@
-//! Dot products in f64.
+//! Arithmetic in f64.
 
 pub(crate) fn f64s(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
