@@ -120,6 +120,7 @@ impl Compiler<'_> {
             let bytes = k_dim.saturating_add(v_dim).saturating_mul(F32);
             return Err(out_of_memory(what, bytes as u64, Remedy::UseCpu));
         }
+        let sinks = score.sinks.map(|sinks| self.vector(sinks)).transpose()?;
         let share = heads / kv_heads;
         let together = policy::heads_per_workgroup(share, k_dim);
         let groups = kv_heads * share.div_ceil(together);
@@ -136,6 +137,7 @@ impl Compiler<'_> {
                 fresh,
                 windowed: of_store.is_some(),
                 capped: score.cap.is_some(),
+                sinks: score.sinks.is_some() && !split,
                 pairing: q_rope.as_ref().map_or(NO_ROPE.pairing, pairing),
             })
         };
@@ -158,7 +160,8 @@ impl Compiler<'_> {
             ..Cost::default()
         };
         let whole = |compiler: &Self, fresh: bool| {
-            let buffers = vec![compiler.slot(q), compiler.slot(y), keys, values];
+            let buffers = [compiler.slot(q), compiler.slot(y), keys, values];
+            let buffers = buffers.into_iter().chain(sinks).collect();
             let params = params(compiler, compiler.at(y));
             compiler.launch(kernel(false, fresh), params, buffers, Grid::rows(groups), cost("attention"))
         };
@@ -174,9 +177,10 @@ impl Compiler<'_> {
         let combine = |compiler: &Self| {
             let mut params = compiler.at(y).to_vec();
             params.extend([heads as u32, compiler.inputs.split(group)]);
-            let kernel = Kernel::Combine { v_dim };
+            let kernel = Kernel::Combine { v_dim, sinks: sinks.is_some() };
             let cost = Cost::row("combine", heads * v_dim * F32);
-            compiler.launch(kernel, params, vec![compiler.slot(y), parts], Grid::rows(heads), cost)
+            let buffers = [compiler.slot(y), parts].into_iter().chain(sinks).collect();
+            compiler.launch(kernel, params, buffers, Grid::rows(heads), cost)
         };
         let mut variants = Vec::new();
         let slot = |id: ValueId| self.plan.location(id).slot;
@@ -238,11 +242,13 @@ impl Compiler<'_> {
         params.extend([self.inputs.tiles as u32, window(&layout.store), cap(score), 0]);
         let windowed = of_store.is_some();
         let capped = score.cap.is_some();
-        let kernel = Kernel::Flash { k_dim, v_dim, kv_f32, windowed, capped, coop };
+        let sinks = score.sinks.map(|sinks| self.vector(sinks)).transpose()?;
+        let has_sinks = sinks.is_some();
+        let flash = kernels::Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks: has_sinks, coop };
         let grid = Grid { groups: heads, each: Each::Tile };
         let [keys, values] = [0, 1].map(|which| BufferId::Store(store, which));
-        let buffers = vec![queries, self.slot(y), keys, values];
-        launches.push(self.launch(kernel, params, buffers, grid, cost));
+        let buffers = [queries, self.slot(y), keys, values].into_iter().chain(sinks).collect();
+        launches.push(self.launch(Kernel::Flash(flash), params, buffers, grid, cost));
         Ok(Some(launches))
     }
 }

@@ -6,15 +6,15 @@
 use std::collections::HashMap;
 
 use backend::{BoundProgram, Error, Remedy, Taps};
-use graph::{Map, Rows, ValueId, WeightId};
+use graph::{Rows, ValueId, WeightId};
 
 use crate::device::{Device, Purpose, STORAGE, allocated_size, out_of_memory};
 use crate::formats::CHUNK;
 use crate::inputs::Inputs;
-use crate::kernels::{self, Kernel};
+use crate::kernels::{self, Kernel, Matrices};
 use crate::launch::{BufferId, BufferPlan, Cost, Each, F32, Grid, LaunchPlan, Variant, Work};
 use crate::model::ModelPlan;
-use crate::plan::{self, Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
+use crate::plan::{Addend, LinearOutput, Location, Norm, Part, Pass, Plan};
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::{MatrixLayout, Shard};
 
@@ -22,7 +22,7 @@ use crate::weights::{MatrixLayout, Shard};
 pub(crate) const CANARY: f32 = f32::from_bits(0x7fc5_7ead);
 
 /// A buffer with the offset and stride of a value in it.
-type Operand = (BufferId, [u32; 2]);
+pub(crate) type Operand = (BufferId, [u32; 2]);
 
 const CONSTANTS: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE.union(wgpu::BufferUsages::COPY_DST);
 
@@ -69,8 +69,11 @@ pub(crate) struct Scratch {
     /// f16 activation rows for cooperative matrices, and a scale per row.
     pub(crate) f16_rows: Option<usize>,
     pub(crate) f16_scales: Option<usize>,
-    /// Outputs of the experts' gate and up projections.
+    /// Outputs of the experts' gate and up projections, and of their down projections.
     pub(crate) hidden: Option<usize>,
+    pub(crate) downs: Option<usize>,
+    /// Rows grouped by experts.
+    pub(crate) groups: Option<usize>,
     /// Argmax of each output row.
     pub(crate) tokens: Option<usize>,
     /// Lists of the experts that each row uses.
@@ -103,7 +106,6 @@ impl Blueprint {
             let what = "activations of more rows than a dispatch can have";
             return Err(out_of_memory(what, rows.saturating_mul(F32) as u64, Remedy::SmallerBatch));
         }
-        plan::check(&bound, device.name())?;
         let plan = Plan::new(&bound, device.margin());
         let inputs = Inputs::new(&bound);
         let mut compiler = Compiler {
@@ -199,33 +201,14 @@ impl Compiler<'_> {
             Pass::Linear { x, norm, ref parts, output, ref addend } => {
                 self.linear(x, norm, parts, output, addend)?
             }
-            Pass::Norm { x, kind, norm, y } => {
-                let weight = self.vector(norm.weight)?;
-                // Normalises whole rows, or each head of a row.
-                let cols = self.bound.weight(norm.weight).cols;
-                self.rows_of([kind.name(), ""], x, Some((weight, [0, 0])), y, norm.eps, cols);
-            }
-            Pass::Add { a, b, y } => self.rows("add", a, Some((self.slot(b), self.at(b))), y, 0.0),
-            Pass::AddBias { x, weight, y } => {
-                let weight = self.vector(weight)?;
-                self.rows("add", x, Some((weight, [0, 0])), y, 0.0);
-            }
-            Pass::Gate { gate, up, act, y } => {
-                let up = (self.slot(up), self.at(up));
-                self.rows_of(["gate", act.name()], gate, Some(up), y, 0.0, self.cols(y));
-            }
-            Pass::Map { x, map, y } => match map {
-                Map::Scale(factor) => self.rows("scale", x, None, y, factor),
-                Map::Softcap(cap) => self.rows("softcap", x, None, y, cap),
-                Map::Act(act) => self.rows_of(["act", act.name()], x, None, y, 0.0, self.cols(y)),
-            },
-            Pass::OutputRows { x, y } => self.rows("output_rows", x, None, y, 0.0),
+            Pass::HeadLinear { x, weight, y } => self.head_linear(x, weight, y)?,
+            Pass::Rows { ref op, y } => self.row_wise(op, y)?,
             Pass::Rope { x, ref rope, y } => {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(vec![launch])]);
             }
             Pass::Attend(ref attend) => self.attend(attend)?,
-            Pass::Route { logits, used: _, list, y } => self.route(logits, list, y)?,
+            Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts)?,
         }
         Ok(())
@@ -250,7 +233,7 @@ impl Compiler<'_> {
     }
 
     /// Adds a buffer with initial contents.
-    fn constants(&mut self, words: Vec<u32>) -> Result<BufferId, Error> {
+    pub(crate) fn constants(&mut self, words: Vec<u32>) -> Result<BufferId, Error> {
         self.add(Purpose::Constants, words.len() * F32, CONSTANTS, words).map(BufferId::Own)
     }
 
@@ -343,31 +326,6 @@ impl Compiler<'_> {
         }
     }
 
-    fn rows(&mut self, operation: &'static str, a: ValueId, b: Option<Operand>, y: ValueId, scalar: f32) {
-        self.rows_of([operation, ""], a, b, y, scalar, self.cols(y));
-    }
-
-    /// A row-wise operation, one workgroup per `cols` columns; `act` may be empty.
-    fn rows_of(
-        &mut self,
-        [operation, act]: [&'static str; 2],
-        a: ValueId,
-        b: Option<Operand>,
-        y: ValueId,
-        scalar: f32,
-        cols: usize,
-    ) {
-        let b_at = b.map_or([self.inputs.outputs as u32, 0], |(_, at)| at);
-        let mut params = [self.at(a), b_at, self.at(y)].as_flattened().to_vec();
-        params.extend([cols as u32, scalar.to_bits()]);
-        let mut buffers = vec![self.slot(y), self.slot(a)];
-        buffers.extend(b.map(|(b, _)| b));
-        let kernel = Kernel::Rows { operation, act, reads_b: b.is_some() };
-        let cost = Cost::row(operation, self.cols(y) * F32 * if b.is_some() { 3 } else { 2 });
-        let launch = self.launch(kernel, params, buffers, Grid::rows(self.cols(y) / cols), cost);
-        self.dispatch(y, vec![Variant::always(vec![launch])]);
-    }
-
     fn linear(
         &mut self,
         x: ValueId,
@@ -435,8 +393,8 @@ impl Compiler<'_> {
         addend: Option<Operand>,
     ) -> Result<(), Error> {
         let y = parts[0].y;
-        let act = if let LinearOutput::Glu(act) = output { Some(act) } else { None };
-        let gates = if act.is_some() { 2 } else { 1 };
+        let glu = if let LinearOutput::Glu(glu) = output { Some(glu) } else { None };
+        let gates = if glu.is_some() { 2 } else { 1 };
         let cols = self.cols(x);
         let mut params: Vec<[u32; 4]> = vec![[0; 4]; 3];
         let (mut outputs, mut offsets) = ([0; 4], [0; 4]);
@@ -450,13 +408,15 @@ impl Compiler<'_> {
         params.extend([outputs, offsets, [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)]]);
         let [addend_at, addend_stride] = addend.map_or([0, 0], |(_, at)| at);
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
-        params.push([addend_at, addend_stride, eps, 0]);
+        let limit = glu.and_then(|glu| glu.limit);
+        params.push([addend_at, addend_stride, eps, limit.map_or(0, f32::to_bits)]);
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
         let matmul = kernels::Matmul {
             parts: shards.iter().map(|part| part.shard.layout.format.name()).collect(),
             norm: norm.is_some(),
-            glu: act.is_some(),
-            act: act.map_or("", |act| act.name()),
+            glu: glu.is_some(),
+            act: glu.map_or("", |glu| glu.act.name()),
+            limited: limit.is_some(),
             addend: addend.is_some(),
             ragged: !cols.is_multiple_of(CHUNK),
         };
@@ -483,14 +443,14 @@ impl Compiler<'_> {
             let (tile_outputs, tile) = algorithm.tile(gates);
             let groups: usize = counted().map(|rows| rows.div_ceil(tile_outputs)).sum();
             let grid = Grid { groups, each: Each::Rows(tile) };
-            let matmul = matmul.clone();
+            let (matmul, matrices) = (matmul.clone(), Matrices::default());
             let kernel = match algorithm {
-                Algorithm::Gemv(tiles) => Kernel::Gemv(kernels::Gemv { matmul, tiles, experts: "" }),
+                Algorithm::Gemv(tiles) => Kernel::Gemv(kernels::Gemv { matmul, tiles, matrices }),
                 Algorithm::GemmCoop { tile, size } => {
                     let vectors = size == 16;
                     Kernel::GemmCoop(kernels::GemmCoop { matmul, tile, size, vectors })
                 }
-                Algorithm::Gemm => Kernel::Gemm(matmul),
+                Algorithm::Gemm => Kernel::Gemm(kernels::Gemm { matmul, matrices }),
             };
             let mut variant = Variant { max_rows, ..Variant::default() };
             let mut params = params.clone();

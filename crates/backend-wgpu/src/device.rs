@@ -311,10 +311,6 @@ impl Device {
         }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.info.name
-    }
-
     fn failed(&self, why: impl ToString) -> Error {
         Error::Device { device: self.info.name.clone(), why: why.to_string() }
     }

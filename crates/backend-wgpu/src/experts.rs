@@ -1,136 +1,289 @@
-//! Passes of mixture-of-experts layers: routing, and GEMVs with the selected experts.
+//! Passes of mixture-of-experts layers: routing, then a GEMV per row and expert or a GEMM over the rows of each expert.
 
 use backend::{Error, Remedy};
-use graph::{ValueId, WeightId};
+use graph::{Gating, Op, Router, ValueId, WeightId};
 
 use crate::compile::Compiler;
-use crate::device::{Purpose, out_of_memory};
+use crate::device::{Purpose, STORAGE, out_of_memory};
 use crate::formats::CHUNK;
-use crate::kernels::{self, Kernel};
-use crate::launch::{BufferId, Cost, F32, Grid, LaunchPlan, Variant};
+use crate::kernels::{self, Kernel, Matrices};
+use crate::launch::{BufferId, Cost, Each, F32, Grid, LaunchPlan, Variant};
 use crate::plan::Experts;
 use crate::policy::{self, Algorithm, MatmulShape};
 use crate::weights::Shard;
 
-impl Compiler<'_> {
-    /// Maximum experts used per row.
-    fn used(&self, list: usize) -> usize {
-        self.plan.lists[list].used
-    }
+/// How an experts pass is computed.
+#[derive(Clone, Copy)]
+enum Method {
+    /// A GEMV for each row's experts.
+    Rows,
+    /// A GEMM for each expert's rows, with the offset of their list in the buffer of groups.
+    Groups { groups: BufferId, entries: u32, downs: BufferId },
+}
 
-    pub(crate) fn route(&mut self, logits: ValueId, list: usize, y: ValueId) -> Result<(), Error> {
-        let launch = self.list(logits, list, Some(y))?;
+/// What both projections of an experts pass have in common.
+#[derive(Clone, Copy)]
+struct Shared<'a> {
+    pass: &'a Experts,
+    used: usize,
+    /// Outputs of an expert's gate and up projection, and the same padded to whole chunks.
+    inner: usize,
+    padded: usize,
+    hidden: BufferId,
+    chosen: BufferId,
+    /// Gates' biases, then ups', and downs'.
+    biases: Option<[BufferId; 2]>,
+    /// Weight of a fused norm.
+    scales: Option<BufferId>,
+}
+
+impl Compiler<'_> {
+    pub(crate) fn route(
+        &mut self,
+        logits: ValueId,
+        bias: Option<WeightId>,
+        router: Router,
+        list: usize,
+        y: ValueId,
+    ) -> Result<(), Error> {
+        let bias = bias.map(|bias| self.vector(bias)).transpose()?;
+        let (experts, [groups, used_groups]) = (self.cols(logits), router.groups.unwrap_or_default());
+        if !policy::fits_route(experts, router.used, groups) {
+            let what = "the routing weights of a row, which must fit in workgroup memory";
+            return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
+        }
+        let gating = match router.gating {
+            Gating::ChosenSoftmax => "chosen_softmax",
+            Gating::Softmax => "softmax",
+            Gating::Sigmoid => "sigmoid",
+        };
+        let kernel = kernels::Route {
+            experts,
+            used: router.used,
+            gating,
+            biased: bias.is_some(),
+            renormalises: router.renormalises,
+            groups,
+            used_groups,
+        };
+        let mut params = [self.at(logits), self.at(y)].as_flattened().to_vec();
+        params.extend([router.scale.to_bits(), 0, 0, 0]);
+        let mut buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(logits), self.slot(y)];
+        buffers.extend(bias);
+        let cost = Cost::row("route", 2 * experts * F32);
+        let launch = self.launch(Kernel::Route(kernel), params, buffers, Grid::rows(1), cost);
         self.dispatch(y, vec![Variant::always(vec![launch])]);
         Ok(())
     }
 
-    /// Builds the list of experts per row: with `y` by softmax of logits, otherwise from given routing weights.
-    fn list(&self, x: ValueId, list: usize, y: Option<ValueId>) -> Result<LaunchPlan, Error> {
-        let (experts, used) = (self.cols(x), self.used(list));
-        if !policy::fits_route(experts, used) {
-            let what = "the routing weights of a row, which must fit in workgroup memory";
-            return Err(out_of_memory(what, (experts * F32) as u64, Remedy::UseCpu));
-        }
-        let params = [self.at(x), y.map_or([0; 2], |y| self.at(y))].as_flattened().to_vec();
-        let mut buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(x)];
-        buffers.extend(y.map(|y| self.slot(y)));
-        let kernel = Kernel::Route { experts, used, softmax: y.is_some() };
-        let cost = Cost::row("route", 2 * experts * F32);
-        Ok(self.launch(kernel, params, buffers, Grid::rows(1), cost))
+    /// Lists the experts of given routing weights.
+    fn list(&self, routes: ValueId, list: usize) -> LaunchPlan {
+        let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
+        let [at, stride] = self.at(routes);
+        let kernel = kernels::Route {
+            experts,
+            used,
+            gating: "",
+            biased: false,
+            renormalises: false,
+            groups: 0,
+            used_groups: 0,
+        };
+        let buffers = vec![BufferId::Own(self.scratch.lists[list]), self.slot(routes)];
+        let cost = Cost::row("route", experts * F32);
+        let params = vec![at, stride, 0, 0, 0, 0, 0, 0];
+        self.launch(Kernel::Route(kernel), params, buffers, Grid::rows(1), cost)
     }
 
     /// Gate and up projections of each selected expert, then down projections summed over experts.
     pub(crate) fn experts(&mut self, pass: &Experts) -> Result<(), Error> {
-        let Experts { x, norm, routes, list, gate, up, down, act, residual, y, .. } = *pass;
-        let used = self.used(list);
-        let mut launches = Vec::new();
-        if pass.makes_list {
-            launches.push(self.list(routes, list, None)?);
-        }
-        let model = self.model;
-        let [gates, ups, downs] = [gate, up, down].map(|id| model.matrix(id));
-        // Outputs of an expert's gate and up projection, padded to whole chunks.
-        let (inner, padded) = (gates.rows, gates.rows.next_multiple_of(CHUNK));
+        let Experts { norm, routes, list, gate, biases, y, .. } = *pass;
+        let used = self.plan.lists[list].used;
+        let inner = self.model.matrix(gate).rows;
+        let padded = inner.next_multiple_of(CHUNK);
         let bytes = self.max_rows_of(y).max(1) * used * padded * F32;
         let hidden = self.scratch_buffer(|own| &mut own.hidden, Purpose::Activations, bytes)?;
-        let chosen = BufferId::Own(self.scratch.lists[list]);
+        let biases = match biases {
+            Some([gate, up, down]) => {
+                let values = [gate, up].map(|id| self.bound.weight(id).vector()).concat();
+                let both = self.constants(values.iter().map(|x| x.to_bits()).collect())?;
+                Some([both, self.vector(down)?])
+            }
+            None => None,
+        };
         let scales = norm.map(|norm| self.vector(norm.weight)).transpose()?;
+        let chosen = BufferId::Own(self.scratch.lists[list]);
+        let shared = Shared { pass, used, inner, padded, hidden, chosen, biases, scales };
+        let list = pass.makes_list.then(|| self.list(routes, list));
+        let groups = self.groups(&shared)?;
 
+        let mut launches: Vec<LaunchPlan> = list.clone().into_iter().collect();
+        launches.extend(self.gate_and_up(shared, Method::Rows));
+        launches.extend(self.down(shared, Method::Rows));
+        let Some((sort, method)) = groups else {
+            self.dispatch(y, vec![Variant::always(launches)]);
+            return Ok(());
+        };
+        let experts = self.bound.weight(pass.down).count;
+        let max_rows = policy::min_grouped_rows(experts, used) - 1;
+        let rows = Variant { max_rows, launches, ..Variant::default() };
+        let mut launches: Vec<LaunchPlan> = list.into_iter().chain([sort]).collect();
+        launches.extend(self.gate_and_up(shared, method));
+        launches.extend(self.down(shared, method));
+        launches.push(self.mix(shared, method));
+        self.dispatch(y, vec![rows, Variant::always(launches)]);
+        Ok(())
+    }
+
+    /// The launch that groups rows by experts, if steps have enough rows for it and if its buffers fit.
+    fn groups(&mut self, shared: &Shared<'_>) -> Result<Option<(LaunchPlan, Method)>, Error> {
+        let &Shared { pass: &Experts { down, y, .. }, used, chosen, .. } = shared;
+        let (experts, rows) = (self.bound.weight(down).count, self.max_rows_of(y));
+        let tiles = policy::max_groups(rows, experts, used);
+        let downs = rows * used * self.cols(y) * F32;
+        if rows < policy::min_grouped_rows(experts, used)
+            || !policy::fits_route(experts, used, 0)
+            || tiles > self.device.limits.max_compute_workgroups_per_dimension as usize
+            || self.device.check_size(Purpose::Activations, downs as u64, STORAGE).is_err()
+        {
+            return Ok(None);
+        }
+        let entries = 1 + 3 * tiles;
+        let words = entries + 2 * rows * used;
+        let groups = self.scratch_buffer(|own| &mut own.groups, Purpose::Activations, words * F32)?;
+        let downs = self.scratch_buffer(|own| &mut own.downs, Purpose::Activations, downs)?;
+        let entries = entries as u32;
+        let kernel = Kernel::Groups { experts, used, tile: policy::GEMM_ROWS };
+        let params = vec![self.row_count_word(y), entries, 0, 0];
+        let cost = Cost::row("groups", 4 * used * size_of::<u32>());
+        let grid = Grid { groups: 1, each: Each::Rows(usize::MAX) };
+        let launch = self.launch(kernel, params, vec![groups, chosen], grid, cost);
+        Ok(Some((launch, Method::Groups { groups, entries, downs })))
+    }
+
+    fn gate_and_up(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
+        let Shared { pass, used, inner, padded, hidden, .. } = shared;
+        let Experts { x, norm, gate, up, glu, y, .. } = *pass;
+        let [gates, ups] = [gate, up].map(|id| self.model.matrix(id));
+        // Matrices per expert in each weight, and which one is up.
+        let [[first_gate, first_up], [next, _]] = [0, 1].map(|expert| Op::gate_and_up(gate, up, expert));
+        let (per_expert, cols) = (next - first_gate, self.cols(x));
         let [x_at, x_stride] = self.at(x);
-        let x_params = [x_at / 4, x_stride / 4, self.cols(x) as u32, self.row_count_word(y)];
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
-        for (index, (gate_shard, up_shard)) in gates.shards.iter().zip(&ups.shards).enumerate() {
-            let experts = expert_range(gate_shard, inner);
+        let entries = if let Method::Groups { entries, .. } = method { entries } else { 0 };
+        let launch = |(index, (gate_shard, up_shard)): (usize, (&Shard, &Shard))| {
+            let [first, count] = matrices_of(gate_shard, inner).map(|n| (n / per_expert) as u32);
             let params = [
                 gate_shard.layout.params(),
                 up_shard.layout.params(),
-                [used as u32, padded as u32, experts[0], experts[1]],
-                [inner as u32, inner as u32, 0, 0],
+                [used as u32, padded as u32, first, count],
+                [inner as u32, inner as u32, per_expert as u32, first_up as u32],
                 [0, 0, 0, padded as u32],
-                x_params,
-                [0, 0, eps, 0],
+                [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)],
+                [entries, 0, eps, glu.limit.map_or(0, f32::to_bits)],
             ];
             let mut buffers = vec![self.slot(x), hidden];
             buffers.extend([gate, up].map(|id| BufferId::Weight(id, index)));
-            buffers.extend(scales);
-            buffers.push(chosen);
+            buffers.extend(shared.scales);
             let matmul = kernels::Matmul {
                 parts: [gate_shard, up_shard].map(|shard| shard.layout.format.name()).to_vec(),
                 norm: norm.is_some(),
                 glu: true,
-                act: act.name(),
+                act: glu.act.name(),
+                limited: glu.limit.is_some(),
                 addend: false,
-                ragged: !self.cols(x).is_multiple_of(CHUNK),
+                ragged: !cols.is_multiple_of(CHUNK),
             };
-            let cols = self.cols(x);
-            let cost = self.cost([gate, up], used, [cols, 2 * inner], "experts in", &matmul.parts);
-            launches.push(self.expert_rows(matmul, "in", params, buffers, padded, cost));
-        }
+            let cost = self.cost(&[gate, up], used, [cols, 2 * inner], "experts in", &matmul.parts);
+            let matrices = Matrices {
+                experts: "in",
+                weighs_inputs: pass.weighs_inputs,
+                biases: shared.biases.is_some(),
+                ..Matrices::default()
+            };
+            let biases = shared.biases.map(|[both, _]| both);
+            self.projection(shared, method, matmul, matrices, params, (buffers, biases), padded, cost)
+        };
+        gates.shards.iter().zip(&ups.shards).enumerate().map(launch).collect()
+    }
 
-        let [y_at, y_stride] = self.at(y);
-        for (index, shard) in downs.shards.iter().enumerate() {
-            // The first shard adds the residual; the others accumulate.
-            let addend = residual.filter(|_| index == 0).map(|id| (self.slot(id), self.at(id)));
-            let [addend_at, addend_stride] = addend.map_or([0, 0], |(_, at)| at);
-            let experts = expert_range(shard, downs.rows);
+    fn down(&self, shared: Shared<'_>, method: Method) -> Vec<LaunchPlan> {
+        let Shared { pass, used, inner, padded, hidden, .. } = shared;
+        let Experts { down, residual, y, .. } = *pass;
+        let downs = self.model.matrix(down);
+        let launch = |(index, shard): (usize, &Shard)| {
+            let [first, count] = matrices_of(shard, downs.rows).map(|n| n as u32);
+            // In a GEMV a row is those of its experts together. Its first shard adds residual and biases; the others
+            // accumulate.
+            let is_first = index == 0;
+            let (y_buffer, [y_at, y_stride], of_row, addend, has_biases) = match method {
+                Method::Rows => (self.slot(y), self.at(y), used * padded, residual.filter(|_| is_first), is_first),
+                Method::Groups { downs: to, .. } => (to, [0, downs.rows as u32], padded, None, true),
+            };
+            let addend = addend.map(|id| (self.slot(id), self.at(id)));
+            let biases = shared.biases.filter(|_| has_biases).map(|[_, down]| down);
+            let [r_at, r_stride] = match method {
+                Method::Rows => addend.map_or([0, 0], |(_, at)| at),
+                Method::Groups { entries, .. } => [entries, 0],
+            };
             let params = [
                 shard.layout.params(),
-                [u32::from(index > 0), 0, 0, 0],
-                [used as u32, 0, experts[0], experts[1]],
+                [u32::from(!is_first), 0, 0, 0],
+                [used as u32, 0, first, count],
                 [downs.rows as u32, 0, 0, 0],
                 [y_at, 0, 0, y_stride],
-                [0, (used * padded / 4) as u32, (used * padded) as u32, self.row_count_word(y)],
-                [addend_at, addend_stride, 0, 0],
+                [0, (of_row / 4) as u32, of_row as u32, self.row_count_word(y)],
+                [r_at, r_stride, 0, 0],
             ];
-            let mut buffers = vec![hidden, self.slot(y), BufferId::Weight(down, index)];
+            let mut buffers = vec![hidden, y_buffer, BufferId::Weight(down, index)];
             buffers.extend(addend.map(|(addend, _)| addend));
-            buffers.push(chosen);
             let matmul = kernels::Matmul {
                 parts: vec![shard.layout.format.name()],
                 norm: false,
                 glu: false,
                 act: "",
+                limited: false,
                 addend: addend.is_some(),
                 ragged: false,
             };
-            let cost = self.cost([down], used, [inner, downs.rows], "experts out", &matmul.parts);
-            launches.push(self.expert_rows(matmul, "out", params, buffers, downs.rows, cost));
-        }
-        self.dispatch(y, vec![Variant::always(launches)]);
-        Ok(())
+            let matrices = Matrices {
+                experts: "out",
+                weighs_inputs: pass.weighs_inputs,
+                biases: biases.is_some(),
+                ..Matrices::default()
+            };
+            let cost = self.cost(&[down], used, [inner, downs.rows], "experts out", &matmul.parts);
+            self.projection(shared, method, matmul, matrices, params, (buffers, biases), downs.rows, cost)
+        };
+        downs.shards.iter().enumerate().map(launch).collect()
+    }
+
+    /// Sums the outputs of each row's experts.
+    fn mix(&self, shared: Shared<'_>, method: Method) -> LaunchPlan {
+        let (&Experts { residual, y, .. }, Method::Groups { downs, .. }) = (shared.pass, method) else {
+            unreachable!("only groups are summed on their own")
+        };
+        let addend = residual.map(|id| (self.slot(id), self.at(id)));
+        let mut params = [self.at(y), addend.map_or([0; 2], |(_, at)| at)].as_flattened().to_vec();
+        params.extend([self.cols(y) as u32, shared.used as u32]);
+        let mut buffers = vec![self.slot(y), downs, shared.chosen];
+        buffers.extend(addend.map(|(addend, _)| addend));
+        let grid = Grid::rows(self.cols(y).div_ceil(128));
+        let cost = Cost::row("mix", (shared.used + 2) * self.cols(y) * F32);
+        self.launch(Kernel::Mix { addend: residual.is_some() }, params, buffers, grid, cost)
     }
 
     /// Cost of a row with `used` experts, each of `cols` inputs and `outputs` outputs.
-    fn cost<const N: usize>(
+    fn cost(
         &self,
-        weights: [WeightId; N],
+        weights: &[WeightId],
         used: usize,
         [cols, outputs]: [usize; 2],
         what: &str,
         parts: &[&str],
     ) -> Cost {
-        let per_expert = |id| self.model.matrix(id).bytes() / self.bound.weight(id).count as u64;
-        let bytes: u64 = weights.into_iter().map(per_expert).sum();
+        let per_matrix = |&id: &WeightId| self.model.matrix(id).bytes() / self.bound.weight(id).count as u64;
+        let bytes: u64 = weights.iter().map(per_matrix).sum();
         Cost {
             what: format!("{what} {} {cols} to {outputs}", parts.join("+")),
             row_bytes: used as u64 * (bytes + ((cols + outputs) * F32) as u64),
@@ -139,31 +292,47 @@ impl Compiler<'_> {
         }
     }
 
-    /// A GEMV with the selected experts, one activation row at a time.
-    fn expert_rows(
+    /// A matmul with the selected experts of one shard, `outputs` wide.
+    #[expect(clippy::too_many_arguments, reason = "what differs between both projections")]
+    fn projection(
         &self,
+        shared: Shared<'_>,
+        method: Method,
         matmul: kernels::Matmul,
-        experts: &'static str,
+        matrices: Matrices,
         params: [[u32; 4]; 7],
-        buffers: Vec<BufferId>,
+        (mut buffers, biases): (Vec<BufferId>, Option<BufferId>),
         outputs: usize,
         cost: Cost,
     ) -> LaunchPlan {
         let gates = if matmul.glu { 2 } else { 1 };
-        let cols = params[5][2] as usize;
-        let shapes = MatmulShape { rows: 1, cols, outputs, gates, fits_f16: false };
-        let Algorithm::Gemv(tiles) = policy::matmul(shapes, self.device.caps) else {
-            unreachable!("a single row is a GEMV");
+        let shapes =
+            MatmulShape { rows: 1, cols: params[5][2] as usize, outputs, gates, fits_f16: false };
+        let (kernel, grid) = match method {
+            Method::Rows => {
+                let Algorithm::Gemv(tiles) = policy::matmul(shapes, self.device.caps) else {
+                    unreachable!("a single row is a GEMV");
+                };
+                buffers.push(shared.chosen);
+                let groups = outputs.div_ceil(tiles.outputs * (tiles.threads / tiles.lanes));
+                let experts_per_row = if matrices.experts == "in" { shared.used } else { 1 };
+                let kernel = Kernel::Gemv(kernels::Gemv { matmul, tiles, matrices });
+                (kernel, Grid::rows(groups * experts_per_row))
+            }
+            Method::Groups { groups: list, .. } => {
+                buffers.push(list);
+                let groups = outputs.div_ceil(Algorithm::Gemm.tile(gates).0);
+                let experts = self.bound.weight(shared.pass.down).count;
+                let each = Each::Group { experts, used: shared.used };
+                (Kernel::Gemm(kernels::Gemm { matmul, matrices }), Grid { groups, each })
+            }
         };
-        let kernel = kernels::Gemv { matmul, tiles, experts };
-        let groups = outputs.div_ceil(tiles.outputs * (tiles.threads / tiles.lanes));
-        let experts_per_row = if experts == "in" { params[2][0] as usize } else { 1 };
-        let params = params.as_flattened().to_vec();
-        self.launch(Kernel::Gemv(kernel), params, buffers, Grid::rows(groups * experts_per_row), cost)
+        buffers.extend(biases);
+        self.launch(kernel, params.as_flattened().to_vec(), buffers, grid, cost)
     }
 }
 
-/// First expert of a shard, and the number of experts in it.
-fn expert_range(shard: &Shard, rows: usize) -> [u32; 2] {
-    [shard.rows.start / rows, shard.rows.len() / rows].map(|n| n as u32)
+/// First matrix of a shard, and the number of matrices in it, of `rows` rows each.
+pub(crate) fn matrices_of(shard: &Shard, rows: usize) -> [usize; 2] {
+    [shard.rows.start / rows, shard.rows.len() / rows]
 }

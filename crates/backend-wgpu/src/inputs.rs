@@ -1,5 +1,5 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
-//! positions, block table offsets, output rows, attention tiles, cos/sin tables, pages.
+//! positions, block table offsets, output rows, attention tiles, cos/sin tables, factors of positions, pages.
 
 use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
 use graph::{Group, Op, Rope};
@@ -30,6 +30,8 @@ const BLOCK: usize = 128;
 pub(crate) struct Inputs {
     pub(crate) words: Vec<u32>,
     pub(crate) rope_tables: Vec<RopeTable>,
+    /// The operations that scale rows by their positions, and the offset of their factors.
+    position_factors: Vec<(Op, usize)>,
     groups: Vec<Group>,
     /// Rows of the bucket.
     rows: usize,
@@ -73,11 +75,18 @@ impl Inputs {
             rope_tables.push(RopeTable { rope, frequencies, at: end });
             end += words;
         }
+        let scales = |op: &Op| matches!(op, Op::ScaleByPosition { .. });
+        let mut position_factors = Vec::<(Op, usize)>::new();
+        for (_, value) in bound.graph().values().filter(|(_, value)| scales(&value.op)) {
+            position_factors.push((value.op, end));
+            end += bucket.rows;
+        }
         let pages = bucket.rows.min(MAX_SEQUENCES) * bound.model().pages().max(1);
         let words = vec![0; end + pages];
         Inputs {
             words,
             rope_tables,
+            position_factors,
             groups,
             rows: bucket.rows,
             tokens,
@@ -92,6 +101,12 @@ impl Inputs {
     /// Offsets of positions, of a group's block table offsets, and of pages.
     pub(crate) fn table_offsets(&self, group: usize) -> [u32; 3] {
         [self.positions, self.tables + group * self.rows, self.pages].map(|at| at as u32)
+    }
+
+    /// Offset of the factors of an operation that scales rows by their positions.
+    pub(crate) fn factors(&self, op: &Op) -> usize {
+        let of_op = self.position_factors.iter().find(|(scaled, _)| scaled == op);
+        of_op.expect("every such operation has factors").1
     }
 
     /// Offset of a group's split words in the header.
@@ -158,6 +173,13 @@ impl Inputs {
                 for (pair, &frequency) in row.as_chunks_mut::<2>().0.iter_mut().zip(&table.frequencies) {
                     *pair = table.rope.cos_sin(position, frequency).map(|value| (value as f32).to_bits());
                 }
+            }
+        }
+        for &(op, at) in &self.position_factors {
+            let Op::ScaleByPosition { beta, offset, interval, .. } = op else { continue };
+            for (word, (_, position)) in self.words[at..].iter_mut().zip(step.rows()) {
+                let intervals = (position as f64 + f64::from(offset)) / f64::from(interval);
+                *word = ((1.0 + f64::from(beta) * intervals.floor().ln_1p()) as f32).to_bits();
             }
         }
         Ok(self.pages + page)

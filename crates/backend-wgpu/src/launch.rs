@@ -92,6 +92,8 @@ pub(crate) enum Each {
     Part(usize),
     /// An attention tile.
     Tile,
+    /// A tile of `groups.wgsl`.
+    Group { experts: usize, used: usize },
 }
 
 /// Label and minimum cost of a launch.

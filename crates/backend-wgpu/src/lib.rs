@@ -12,6 +12,7 @@ mod device;
 mod devices;
 mod experts;
 mod formats;
+mod heads;
 mod inputs;
 mod kernels;
 mod launch;
@@ -20,6 +21,7 @@ mod model;
 mod plan;
 mod policy;
 mod program;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod timer;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use backend::{BoundModel, ConvertedWeights, Error, KvFormat, Memory, PAGE, StoreLayout, Timing, Weight};
 use bytes::Bytes;
-use graph::Role;
+use graph::{Op, Role};
 
 use crate::device::{Buffer, Device, Purpose, STORAGE};
 use crate::formats::DeviceFormat;
@@ -43,17 +43,28 @@ pub(crate) struct ModelPlan {
 impl ModelPlan {
     pub(crate) fn new(device: &Device, bound: BoundModel, formats: &mut Formats) -> Result<ModelPlan, Error> {
         let roles = bound.graph().roles();
-        let matrix = |(weight, roles): (&Weight, &Vec<Role>)| {
+        // Weights that hold both gate and up of each expert, which stay together.
+        let mut has_pairs = vec![false; roles.len()];
+        for (_, value) in bound.graph().values() {
+            if let Op::Experts { gate, up, .. } = value.op {
+                has_pairs[gate.index()] |= gate == up;
+            }
+        }
+        let matrix = |((weight, roles), &has_pairs): ((&Weight, &Vec<Role>), &bool)| {
             let is_matrix = roles.iter().any(|role| match role {
                 Role::Table | Role::Matrix | Role::Experts => true,
                 Role::Vector => false,
             });
-            let keep_matrices = roles.contains(&Role::Experts);
+            let unit_rows = match roles.contains(&Role::Experts) {
+                true if has_pairs => 2 * weight.rows,
+                true => weight.rows,
+                false => 1,
+            };
             is_matrix
-                .then(|| MatrixLayout::new(device, weight, formats.get(weight), keep_matrices))
+                .then(|| MatrixLayout::new(device, weight, formats.get(weight), unit_rows))
                 .transpose()
         };
-        let matrices = bound.weights().iter().zip(&roles).map(matrix).collect::<Result<_, Error>>()?;
+        let matrices = bound.weights().iter().zip(&roles).zip(&has_pairs).map(matrix).collect::<Result<_, Error>>()?;
         let store = |layout: &StoreLayout| {
             let bytes = [layout.store.k_dim, layout.store.v_dim].map(|dim| store_bytes(layout, dim));
             bytes.iter().try_for_each(|&bytes| device.check_size(Purpose::Store, bytes, STORAGE))?;

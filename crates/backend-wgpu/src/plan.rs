@@ -4,31 +4,26 @@
 //! same input into one pass, a bias or residual into the matmul before it, the gate of a GLU into its two matmuls, RoPE of
 //! queries and keys into attention. A tapped value is never fused away; it is copied as soon as it is computed.
 
-use backend::{BoundProgram, Error, Remedy};
+use backend::BoundProgram;
 use graph::{
-    Activation, Glu, LiveRange, Map, NormKind, Op, Rope, Router, Rows, Score, StoreId, Value, ValueId,
-    WeightId, assign_buffers,
+    Glu, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
 };
 
 /// A pass: reads values of earlier passes, and writes one or more.
 ///
 /// `Input` uploads the rows of a step, in pipeline stages after the first. `Linear` multiplies the rows of `x` with the
-/// weight of each part. `Attend` first writes keys and values to the KV cache. `Route` also writes each row's list of
-/// experts.
+/// weight of each part. `Rows` is a row-wise operation as it is in the graph. `Attend` first writes keys and values to the
+/// KV cache. `Route` also writes each row's list of experts.
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     Input { y: ValueId },
     Embed { table: WeightId, y: ValueId },
     Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
-    Norm { x: ValueId, kind: NormKind, norm: Norm, y: ValueId },
-    Add { a: ValueId, b: ValueId, y: ValueId },
-    AddBias { x: ValueId, weight: WeightId, y: ValueId },
-    Gate { gate: ValueId, up: ValueId, act: Activation, y: ValueId },
-    Map { x: ValueId, map: Map, y: ValueId },
-    OutputRows { x: ValueId, y: ValueId },
+    HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
+    Rows { op: Op, y: ValueId },
     Rope { x: ValueId, rope: Rope, y: ValueId },
     Attend(Attend),
-    Route { logits: ValueId, used: usize, list: usize, y: ValueId },
+    Route { logits: ValueId, bias: Option<WeightId>, router: Router, list: usize, y: ValueId },
     Experts(Experts),
 }
 
@@ -58,7 +53,9 @@ pub(crate) struct Experts {
     pub(crate) gate: WeightId,
     pub(crate) up: WeightId,
     pub(crate) down: WeightId,
-    pub(crate) act: Activation,
+    pub(crate) biases: Option<[WeightId; 3]>,
+    pub(crate) glu: Glu,
+    pub(crate) weighs_inputs: bool,
     pub(crate) residual: Option<ValueId>,
     pub(crate) y: ValueId,
 }
@@ -78,12 +75,12 @@ pub(crate) struct Part {
 }
 
 /// What a matmul pass writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LinearOutput {
     /// One value per part.
     Separate,
-    /// A gated linear unit: the activation of the first part's output times the second part's, as one value.
-    Glu(Activation),
+    /// A gated linear unit of the first part's output and the second part's, as one value.
+    Glu(Glu),
 }
 
 /// What is added to the output of a matmul pass.
@@ -135,49 +132,6 @@ pub(crate) struct Plan {
     locations: Vec<Option<Location>>,
 }
 
-/// Refuses operations without a kernel, naming the first.
-pub(crate) fn check(bound: &BoundProgram, device: &str) -> Result<(), Error> {
-    let has_kernel = |value: &Value| match value.op {
-        Op::MulWeight { .. }
-        | Op::ScaleByPosition { .. }
-        | Op::HeadLinear { .. }
-        | Op::Slice { .. }
-        | Op::Join { .. }
-        | Op::Norm { weight: None, .. } => false,
-        Op::Norm { width, weight: Some(weight), .. } => bound.weight(weight).cols == width,
-        Op::Gate { gate, glu: Glu { act, limit }, .. } => {
-            limit.is_none() && has_kernel_for(act) && bound.value(gate).cols == value.cols
-        }
-        Op::Map { map: Map::Act(act), .. } => has_kernel_for(act),
-        Op::Route { bias, router, .. } => bias.is_none() && router == Router::new(router.used),
-        Op::Experts { gate, up, biases, glu: Glu { act, limit }, weighs_inputs, .. } => {
-            gate != up && biases.is_none() && limit.is_none() && has_kernel_for(act) && !weighs_inputs
-        }
-        Op::Attention { score, .. } => score.sinks.is_none(),
-        Op::Input { .. }
-        | Op::Embed { .. }
-        | Op::Linear { .. }
-        | Op::Rope { .. }
-        | Op::Map { .. }
-        | Op::Add { .. }
-        | Op::AddBias { .. }
-        | Op::OutputRows { .. } => true,
-    };
-    match bound.graph().values().find(|(_, value)| !has_kernel(value)) {
-        None => Ok(()),
-        Some((_, value)) => Err(Error::Unsupported {
-            device: device.to_owned(),
-            value: value.name.clone(),
-            operation: value.op.name(),
-            remedy: Remedy::UseCpu,
-        }),
-    }
-}
-
-fn has_kernel_for(act: Activation) -> bool {
-    matches!(act, Activation::Silu | Activation::GeluTanh)
-}
-
 impl Plan {
     /// Plans `bound`, with `margin` guard columns on both sides of each value.
     pub(crate) fn new(bound: &BoundProgram, margin: usize) -> Plan {
@@ -203,12 +157,8 @@ impl Pass {
             Pass::Linear { parts, output: LinearOutput::Glu(_), .. } => vec![parts[0].y],
             Pass::Input { y }
             | Pass::Embed { y, .. }
-            | Pass::Norm { y, .. }
-            | Pass::Add { y, .. }
-            | Pass::AddBias { y, .. }
-            | Pass::Gate { y, .. }
-            | Pass::Map { y, .. }
-            | Pass::OutputRows { y, .. }
+            | Pass::HeadLinear { y, .. }
+            | Pass::Rows { y, .. }
             | Pass::Rope { y, .. }
             | Pass::Route { y, .. }
             | Pass::Experts(Experts { y, .. })
@@ -223,14 +173,8 @@ impl Pass {
                 Addend::Residual(addend) => vec![x, *addend],
                 Addend::None | Addend::Biases(_) => vec![x],
             },
-            Pass::Norm { x, .. }
-            | Pass::AddBias { x, .. }
-            | Pass::Map { x, .. }
-            | Pass::OutputRows { x, .. }
-            | Pass::Route { logits: x, .. }
-            | Pass::Rope { x, .. } => vec![x],
-            Pass::Add { a, b, .. } => vec![a, b],
-            Pass::Gate { gate, up, .. } => vec![gate, up],
+            Pass::Rows { op, .. } => op.inputs().collect(),
+            Pass::HeadLinear { x, .. } | Pass::Route { logits: x, .. } | Pass::Rope { x, .. } => vec![x],
             Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
             Pass::Experts(Experts { x, routes, residual, .. }) => {
                 [x, routes].into_iter().chain(residual).collect()
@@ -344,11 +288,11 @@ impl<'a> Fusion<'a> {
         }
     }
 
-    /// Whether both are matmuls of the same input with no other reader.
+    /// Whether both are matmuls of the same input, of equal shape and with no other reader.
     fn is_glu(&self, gate: ValueId, up: ValueId) -> bool {
         let linear = |id: ValueId| {
             let Op::Linear { x, weight } = *self.op(id.index()) else { return None };
-            self.only_reader(id.index()).map(|_| (x, self.bound.weight(weight).cols))
+            self.only_reader(id.index()).map(|_| (x, self.bound.weight(weight).rows))
         };
         gate != up && linear(gate).is_some() && linear(gate) == linear(up)
     }
@@ -368,14 +312,19 @@ impl<'a> Fusion<'a> {
                     passes.push(self.group_linears(index, &mut done));
                 }
                 Op::Linear { .. } => unreachable!("`as_linear` accepts every linear"),
-                Op::AddBias { x, weight } => passes.push(Pass::AddBias { x, weight, y }),
-                Op::Norm { x, kind, weight: Some(weight), eps, .. } => {
-                    passes.push(Pass::Norm { x, kind, norm: Norm { weight, eps }, y })
+                Op::HeadLinear { x, weight } => passes.push(Pass::HeadLinear { x, weight, y }),
+                op @ Op::Add { a, b } => passes.push(self.add(a, b, y).unwrap_or(Pass::Rows { op, y })),
+                op @ Op::Gate { gate, up, glu } => {
+                    passes.push(self.gate(gate, up, glu, y).unwrap_or(Pass::Rows { op, y }))
                 }
-                Op::Add { a, b } => passes.push(self.add(a, b, y)),
-                Op::Gate { gate, up, glu } => passes.push(self.gate(gate, up, glu.act, y)),
-                Op::Map { x, map } => passes.push(Pass::Map { x, map, y }),
-                Op::OutputRows { x } => passes.push(Pass::OutputRows { x, y }),
+                op @ (Op::AddBias { .. }
+                | Op::Norm { .. }
+                | Op::Map { .. }
+                | Op::MulWeight { .. }
+                | Op::ScaleByPosition { .. }
+                | Op::Slice { .. }
+                | Op::Join { .. }
+                | Op::OutputRows { .. }) => passes.push(Pass::Rows { op, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
                 Op::Attention { q, kv, store, heads, score } => {
                     let (q, q_rope) = self.before_rope(q);
@@ -384,55 +333,65 @@ impl<'a> Fusion<'a> {
                     let kv = k.zip(kv).map(|((k, _), [_, v])| [k, v]);
                     passes.push(Pass::Attend(Attend { q, kv, q_rope, k_rope, y, store, heads, score }));
                 }
-                Op::Route { logits, router, .. } => {
-                    passes.push(Pass::Route { logits, used: router.used, list: 0, y });
+                Op::Route { logits, bias, router } => {
+                    passes.push(Pass::Route { logits, bias, router, list: 0, y });
                 }
                 Op::Experts { .. } => passes.extend(self.experts(y, None, y)),
-                Op::Norm { .. }
-                | Op::MulWeight { .. }
-                | Op::ScaleByPosition { .. }
-                | Op::HeadLinear { .. }
-                | Op::Slice { .. }
-                | Op::Join { .. } => unreachable!("refused"),
             }
         }
         passes
     }
 
-    /// A GLU, fused with its matmuls if possible.
-    fn gate(&self, gate: ValueId, up: ValueId, act: Activation, y: ValueId) -> Pass {
-        if let (&Op::Linear { x, weight }, &Op::Linear { weight: up, .. }) =
+    /// A GLU fused with its matmuls.
+    fn gate(&self, gate: ValueId, up: ValueId, glu: Glu, y: ValueId) -> Option<Pass> {
+        let (&Op::Linear { x, weight }, &Op::Linear { weight: up, .. }) =
             (self.op(gate.index()), self.op(up.index()))
-            && self.fused[gate.index()]
-        {
-            let (x, norm) = self.rows(x);
-            let parts = vec![Part { weight, y }, Part { weight: up, y }];
-            return Pass::Linear { x, norm, parts, output: LinearOutput::Glu(act), addend: Addend::None };
-        }
-        Pass::Gate { gate, up, act, y }
+        else {
+            return None;
+        };
+        let (x, norm) = self.rows(x);
+        let parts = vec![Part { weight, y }, Part { weight: up, y }];
+        let pass = Pass::Linear { x, norm, parts, output: LinearOutput::Glu(glu), addend: Addend::None };
+        self.fused[gate.index()].then_some(pass)
     }
 
-    /// An add, fused with the matmul before it if possible.
-    fn add(&self, a: ValueId, b: ValueId, y: ValueId) -> Pass {
+    /// An add fused with the matmul before it.
+    fn add(&self, a: ValueId, b: ValueId, y: ValueId) -> Option<Pass> {
         let (product, other) = self.residual(a, b);
         if !self.fused[product.index()] {
-            return Pass::Add { a, b, y };
+            return None;
         }
         if let Op::Linear { x, weight } = *self.op(product.index()) {
             let (x, norm) = self.rows(x);
             let (parts, addend) = (vec![Part { weight, y }], Addend::Residual(other));
-            return Pass::Linear { x, norm, parts, output: LinearOutput::Separate, addend };
+            return Some(Pass::Linear { x, norm, parts, output: LinearOutput::Separate, addend });
         }
-        self.experts(product, Some(other), y).unwrap_or(Pass::Add { a, b, y })
+        self.experts(product, Some(other), y)
     }
 
     /// The experts pass that computes `value`, plus `residual`, as `y`.
     fn experts(&self, value: ValueId, residual: Option<ValueId>, y: ValueId) -> Option<Pass> {
-        let Op::Experts { x, routes, gate, up, down, glu, .. } = *self.op(value.index()) else { return None };
-        let act = glu.act;
+        let Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } = *self.op(value.index())
+        else {
+            return None;
+        };
         let (x, norm) = self.rows(x);
         let (list, makes_list) = (0, !matches!(self.op(routes.index()), Op::Route { .. }));
-        Some(Pass::Experts(Experts { x, norm, routes, list, makes_list, gate, up, down, act, residual, y }))
+        Some(Pass::Experts(Experts {
+            x,
+            norm,
+            routes,
+            list,
+            makes_list,
+            gate,
+            up,
+            down,
+            biases,
+            glu,
+            weighs_inputs,
+            residual,
+            y,
+        }))
     }
 
     /// The input rows of a matmul with `x`: `x` itself, or the input of a fused norm.
@@ -521,24 +480,16 @@ fn assign_slots(bound: &BoundProgram, passes: &[Pass], margin: usize) -> (Vec<Sl
     (slots, locations)
 }
 
-/// Experts per row of `routes`. Scaling does not change the selection.
-fn used(bound: &BoundProgram, mut routes: ValueId) -> usize {
-    while let Op::Map { x, map: Map::Scale(_) } = bound.value(routes).op {
-        routes = x;
-    }
-    bound.graph().experts_used(routes)
-}
-
 /// Assigns buffers to the lists of experts, and sets them in the passes.
 fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
     let reads = |pass: &Pass, route: ValueId| matches!(pass, Pass::Experts(Experts { routes, makes_list: false, .. }) if *routes == route);
     let (mut live_ranges, mut makers) = (Vec::new(), Vec::new());
     for (made, pass) in passes.iter().enumerate() {
         let (routes, used, last_read) = match *pass {
-            Pass::Route { y, used, .. } => {
-                (y, used, passes.iter().rposition(|pass| reads(pass, y)).unwrap_or(made))
+            Pass::Route { y, router, .. } => {
+                (y, router.used, passes.iter().rposition(|pass| reads(pass, y)).unwrap_or(made))
             }
-            Pass::Experts(Experts { routes, makes_list: true, .. }) => (routes, used(bound, routes), made),
+            Pass::Experts(Experts { routes, makes_list: true, .. }) => (routes, bound.graph().experts_used(routes), made),
             _ => continue,
         };
         let shape = List { used, rows: bound.value(routes).rows };

@@ -72,10 +72,27 @@ const GEMM_MIN_ROWS: usize = 9;
 /// Workgroups that keep a large GPU busy: with fewer, tiles are smaller.
 const MIN_WORKGROUPS: usize = 100;
 
-/// Whether the workgroup memory of `route.wgsl` suffices.
-pub(crate) fn fits_route(experts: usize, used: usize) -> bool {
-    const MAX_WORDS: usize = (16 << 10) / size_of::<u32>();
-    experts + 2 * used < MAX_WORDS
+/// Whether the workgroup memory of `route.wgsl` suffices, and with it that of `groups.wgsl`.
+pub(crate) fn fits_route(experts: usize, used: usize, groups: usize) -> bool {
+    // Besides: one per thread, and the largest logit.
+    experts + 2 * used + groups + 65 <= WORKGROUP_WORDS
+}
+
+/// Average rows per expert from which a GEMM over each expert's rows pays off.
+const MIN_ROWS_PER_EXPERT: usize = 4;
+
+/// Minimum rows of a step whose experts are computed by a GEMM over each expert's rows, not by a GEMV per row.
+pub(crate) fn min_grouped_rows(experts: usize, used: usize) -> usize {
+    (MIN_ROWS_PER_EXPERT * experts).div_ceil(used).max(GEMM_MIN_ROWS)
+}
+
+/// Rows per tile of `gemm.wgsl`.
+pub(crate) const GEMM_ROWS: usize = 32;
+
+/// Maximum number of tiles of `groups.wgsl` for `rows` rows.
+pub(crate) fn max_groups(rows: usize, experts: usize, used: usize) -> usize {
+    let entries = rows * used;
+    entries / GEMM_ROWS + entries.min(experts)
 }
 
 /// The kernel for a matmul pass.
@@ -209,7 +226,7 @@ impl Algorithm {
     pub(crate) fn tile(self, gates: usize) -> (usize, usize) {
         match self {
             Algorithm::Gemv(tiles) => (tiles.outputs * (tiles.threads / tiles.lanes), tiles.columns),
-            Algorithm::Gemm => (64 / gates, 32),
+            Algorithm::Gemm => (64 / gates, GEMM_ROWS),
             Algorithm::GemmCoop { tile, .. } => (tile / gates, tile),
         }
     }

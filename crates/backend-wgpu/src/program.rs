@@ -293,6 +293,7 @@ fn dispatch(
         Each::Rows(tile) => (across, rows.div_ceil(tile)),
         Each::Part(group) => ([groups, shape.splits[group]], rows),
         Each::Tile => ([groups, 1], shape.tiles),
+        Each::Group { experts, used } => (across, policy::max_groups(rows, experts, used)),
     };
     pass.dispatch_workgroups(x as u32, y as u32, z as u32);
 }

@@ -39,15 +39,15 @@ pub(crate) struct Matrix {
 }
 
 impl MatrixLayout {
-    /// The layout of `weight` in `format`, within the binding limit of `device`. `keep_matrices`: a shard has whole matrices.
+    /// The layout of `weight` in `format`, within the binding limit of `device`. A shard has a multiple of
+    /// `unit_rows` rows.
     pub(crate) fn new(
         device: &Device,
         weight: &Weight,
         format: DeviceFormat,
-        keep_matrices: bool,
+        unit_rows: usize,
     ) -> Result<MatrixLayout, Error> {
         let limit = device.limits.max_storage_buffer_binding_size.min(device.limits.max_buffer_size);
-        let unit_rows = if keep_matrices { weight.rows } else { 1 };
         // Sized as F32, so that weights with equal rows are split alike in every format.
         let unit_bytes = Layout::new(DeviceFormat::F32, unit_rows, weight.cols).bytes();
         let max_rows = limit as usize / unit_bytes * unit_rows;

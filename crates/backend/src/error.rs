@@ -41,9 +41,6 @@ pub enum Error {
         readable_size(*bytes), readable_size(*taken), readable_size(*limit)
     )]
     OverBudget { what: &'static str, bytes: u64, taken: u64, limit: u64, remedy: Remedy },
-    /// The device has no kernel for an operation.
-    #[error("{device} has no kernel for `{value}`, an operation {operation} with these parameters; {remedy}")]
-    Unsupported { device: String, value: String, operation: &'static str, remedy: Remedy },
     /// The device failed or was lost; `why` is the driver's message.
     #[error("{device}: {why}; use another device or restart the program")]
     Device { device: String, why: String },

@@ -9,9 +9,10 @@ the blocks. Then a thread accumulates two value columns over a part of the posit
   read from the activations, and the first workgroup of each K/V head writes them to the cache.
 - `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
 - `capped`: scores are capped.
+- `sinks`: each head has a sink. With `split`, `combine.wgsl` adds it.
 - `windowed`: a row sees the last `window` positions, its own included. Blocks start at the page of the first of
   these. -#}
-{%- from "common.wgsl" import rotation, softcap -%}
+{%- from "common.wgsl" import rotation, sinks as read_sinks, softcap -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
 {%- set threads = 128 * teams %}
@@ -53,6 +54,7 @@ struct Params {
 {%- set access = "read_write" if fresh else "read" %}
 @group(0) @binding(4) var<storage, {{ access }}> keys: array<{{ "vec2<f32>" if kv_f32 else "u32" }}>;
 @group(0) @binding(5) var<storage, {{ access }}> values: array<{{ "vec2<f32>" if kv_f32 else "u32" }}>;
+{%- if sinks %}{{ read_sinks(6) }}{% endif %}
 
 {%- set read = "" if kv_f32 else "unpack2x16float" %}
 const HEADS = {{ heads }}u;
@@ -333,6 +335,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
                     y[to + {{ v_dim + 1 }}u] = sum;
                 }
                 {%- else %}
+                {%- if sinks %}
+                sum += sink_weight(head, max{{ h }});
+                {%- endif %}
                 let to = params.y.x + row * params.y.y + head * {{ v_dim }}u + col;
                 y[to] = acc.x / sum;
                 {% if v_dim % 2 == 1 %}if col + 1u < {{ v_dim }}u {% endif %}{

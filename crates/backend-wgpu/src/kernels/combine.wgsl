@@ -1,4 +1,5 @@
-{#- Merges the partial results of split attention; one workgroup per row and head. -#}
+{#- Merges the partial results of split attention, and the head's sink with `sinks`; one workgroup per row and head. -#}
+{%- from "common.wgsl" import sinks as read_sinks -%}
 struct Params {
     // Offset and stride of the result.
     y: vec2<u32>,
@@ -11,6 +12,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<storage, read> parts: array<f32>;
+{%- if sinks %}{{ read_sinks(4) }}{% endif %}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
@@ -31,6 +33,9 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             acc += weight * parts[at + col];
             sum += weight * parts[at + {{ v_dim + 1 }}u];
         }
+        {%- if sinks %}
+        sum += sink_weight(id.x, row_max);
+        {%- endif %}
         y[params.y.x + id.z * params.y.y + id.x * {{ v_dim }}u + col] = acc / sum;
     }
 }

@@ -1,15 +1,24 @@
 {#- Loads four activations, from 4 * j of a chunk on. `ragged`: the last chunk of a row is partial; its missing values read
-as 0. -#}
-{%- macro activations(ragged, norm) %}
+as 0. `heads`: of the head at `head_at`. `scalars`: of an array of scalars. -#}
+{%- macro activations(ragged, norm, heads, scalars) %}
 {%- if ragged %}
 fn masked(v: vec4<f32>, col: u32) -> vec4<f32> {
     return select(vec4<f32>(0.0), v, vec4<u32>(col, col + 1u, col + 2u, col + 3u) < vec4<u32>(params.x.z));
 }
 {%- endif %}
+{%- if heads %}
+/// Offset of the head within a row of `x`.
+var<private> head_at: u32;
+{%- endif %}
 
 fn x_four(row: u32, chunk: u32, j: u32) -> vec4<f32> {
-    let at = params.x.x + row * params.x.y;
-    {%- if ragged %}
+    let at = params.x.x + row * params.x.y{{ " + head_at" if heads }};
+    {%- if scalars %}
+    let col = 32u * chunk + 4u * j;
+    let last = params.x.z - 1u;
+    let v = vec4<f32>(x[at + min(col, last)], x[at + min(col + 1u, last)], x[at + min(col + 2u, last)], x[at + min(col + 3u, last)]);
+    return masked(v, col);
+    {%- elif ragged %}
     return masked(x[at + min(8u * chunk + j, (params.x.z - 1u) / 4u)], 32u * chunk + 4u * j);
     {%- else %}
     return x[at + 8u * chunk + j];
@@ -41,7 +50,39 @@ fn activation(x: f32) -> f32 {
     {%- elif act == "gelu_tanh" %}
     // x / 2 * (1 + tanh(z)) = x / (1 + exp(-2 z)); the constant is 2 sqrt(2 / pi).
     return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    {%- elif act == "gelu_sigmoid" %}
+    return x / (1.0 + exp(-1.702 * x));
+    {%- elif act == "sigmoid" %}
+    return 1.0 / (1.0 + exp(-x));
+    {%- elif act == "identity" %}
+    return x;
+    {%- else %}
+    there is no activation {{ act }}
     {%- endif %}
+}
+{% endmacro %}
+
+{#- A gated linear unit; `limited`: gate and up are at most `limit`, up at least `-limit`, and 1 is added to it. NaN stays
+NaN. -#}
+{%- macro gated(act, limited) %}
+{{- activation(act) }}
+fn glu(gate: f32, up: f32, limit: f32) -> f32 {
+    {%- if limited %}
+    let low = select(up, limit, up > limit);
+    return activation(select(gate, limit, gate > limit)) * (select(low, -limit, low < -limit) + 1.0);
+    {%- else %}
+    return activation(gate) * up;
+    {%- endif %}
+}
+{% endmacro %}
+
+{#- One logit per head that only enters the denominator of the softmax. -#}
+{%- macro sinks(binding) %}
+@group(0) @binding({{ binding }}) var<storage, read> sinks: array<f32>;
+
+/// The sink's weight, relative to a score of `row_max`. A weight of e^80 leaves nothing of the values.
+fn sink_weight(head: u32, row_max: f32) -> f32 {
+    return exp(min(sinks[head] - row_max, 80.0));
 }
 {% endmacro %}
 
@@ -82,7 +123,7 @@ struct Params {
     y: vec4<u32>,
     // `x`: offset and stride in vectors, columns; index of the row count in `step`.
     x: vec4<u32>,
-    // `r`: offset, stride; epsilon.
+    // `r`: offset, stride; epsilon; limit of a GLU.
     r: vec4<u32>,
 }
 {% endmacro %}

@@ -4,10 +4,11 @@ cooperative matrices. `policy.rs` prefers `flash_coop.wgsl` where it applies.
 Positions are processed in blocks of 32. Keys are staged in workgroup memory 32 columns at a time, and a thread
 computes the scores of 4 rows and 4 positions. After the online softmax, values are staged the same way, and a thread
 accumulates 4 columns of 4 rows. Queries are roped beforehand. Head dimensions must be multiples of 4, up to 256. -#}
-{%- from "common.wgsl" import flash, nonfinite, softcap -%}
+{%- from "common.wgsl" import flash, nonfinite, sinks as read_sinks, softcap -%}
 {%- set element = "vec2<f32>" if kv_f32 else "u32" %}
 {%- set read = "" if kv_f32 else "unpack2x16float" %}
 {{ flash("vec4<f32>", element, element) }}
+{%- if sinks %}{{ read_sinks(6) }}{% endif %}
 
 // [position][32 columns, padded against bank conflicts]
 var<workgroup> chunk: array<vec4<f32>, 288>;
@@ -151,6 +152,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- endfor %}
     }
 
+    {%- if sinks %}
+    if thread % 2u == 0u {
+        sum += sink_weight(head, row_max);
+    }
+    {%- endif %}
     partial[thread] = sum;
     workgroupBarrier();
     {%- for r in range(4) %}

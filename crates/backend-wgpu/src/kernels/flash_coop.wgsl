@@ -6,10 +6,11 @@ Scores are passed through workgroup memory for the softmax, two threads per row,
 Values then replace the keys in workgroup memory. Accumulators stay in cooperative matrices, which threads cannot
 scale: they are rescaled through workgroup memory, and only when a row's maximum has grown by more than 2^8, so that
 weights are at most 2^8. Head dimensions must be multiples of 16, up to 128. -#}
-{%- from "common.wgsl" import flash, nonfinite, softcap -%}
+{%- from "common.wgsl" import flash, nonfinite, sinks as read_sinks, softcap -%}
 enable f16;
 enable wgpu_cooperative_matrix;
 {{ flash("vec4<f32>", "vec2<f16>", "vec4<f16>") }}
+{%- if sinks %}{{ read_sinks(6) }}{% endif %}
 
 {%- set stride = [k_dim, v_dim] | max // 4 + 2 %}
 {%- set parts = v_dim // 16 %}
@@ -200,7 +201,7 @@ fn main(
         {%- endfor %}
     }
 
-    let divisor = sum + subgroupShuffleXor(sum, 16u);
+    let divisor = sum + subgroupShuffleXor(sum, 16u){{ " + sink_weight(head, row_max / LOG2_E)" if sinks }};
     {%- for first in range(0, parts, 4) %}
     {%- set count = [parts - first, 4] | min %}
     workgroupBarrier();

@@ -2,13 +2,14 @@
 
 A workgroup computes 32 rows and 64 outputs (with `glu`, 32, from both weights). Both operands are staged in workgroup memory as f32, one chunk at a time;
 a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Options and bindings are those of
-`gemv.wgsl`. -#}
+`gemv.wgsl`, except that with `experts` the rows of an expert are a tile of `groups.wgsl`. `in` writes, and `out` reads and
+writes, a row per row and expert. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activation, activations, matmul_params -%}
+{%- from "common.wgsl" import activations, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> x: array<{{ "f32" if scalars else "vec4<f32>" }}>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 {%- for part in parts %}
 @group(0) @binding({{ 4 + loop.index0 }}) var<storage, read> w{{ loop.index0 }}: array<vec4<u32>>;
@@ -19,10 +20,17 @@ a thread accumulates 4 rows and 4 outputs. Weights are read once per 32 rows. Op
 {%- if addend %}
 @group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
 {%- endif %}
+{%- if experts %}
+{%- set binding = 4 + parts | length + (1 if norm else 0) %}
+@group(0) @binding({{ binding }}) var<storage, read> groups: array<u32>;
+{%- if biases %}
+@group(0) @binding({{ binding + 1 }}) var<storage, read> biases: array<f32>;
+{%- endif %}
+{%- endif %}
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
-{{ activations(ragged, norm) }}
-{%- if glu %}{{ activation(act) }}{% endif %}
+{{ activations(ragged, norm, heads, scalars) }}
+{%- if glu %}{{ gated(act, limited) }}{% endif %}
 {%- set gates = 2 if glu else 1 %}
 
 // [column of the chunk][row or output]
@@ -41,8 +49,22 @@ fn main(
     @builtin(num_workgroups) ids: vec3<u32>,
     @builtin(local_invocation_index) thread: u32,
 ) {
+    {%- if experts %}
+    if id.z >= groups[0] {
+        return;
+    }
+    let expert = groups[1u + 3u * id.z] - params.w2.z;
+    if expert >= params.w2.w {
+        return;
+    }
+    // Of the tile's rows: the number, and the offset of the first.
+    let rows = groups[3u + 3u * id.z];
+    let rows_at = params.r.x + 2u * groups[2u + 3u * id.z];
+    let first_row = 0u;
+    {%- else %}
     let rows = step[params.x.w];
     let first_row = id.z * 32u;
+    {%- endif %}
     var tile = id.y * ids.x + id.x;
     var part = 0u;
     {%- if not glu %}
@@ -53,6 +75,11 @@ fn main(
         tile -= tiles{{ p }};
     }
     {%- endfor %}
+    {%- endif %}
+    {%- if heads %}
+    let head = tile % params.w2.x;
+    tile /= params.w2.x;
+    head_at = head * {{ "params.x.z" if scalars else "(params.x.z / 4u)" }};
     {%- endif %}
     let first = tile * {{ width }}u;
     let outputs = params.outputs[part];
@@ -82,7 +109,15 @@ fn main(
             {%- for part in parts %}
             {%- set p = loop.index0 %}
             {% if glu %}if is_up == {{ "true" if p else "false" }} {% elif parts | length > 1 %}if part == {{ p }}u {% endif %}{
+                {%- if experts == "in" %}
+                let packed = w{{ p }}_load((expert * params.outputs.z{{ " + params.outputs.w" if p }}) * outputs + at, chunk);
+                {%- elif experts %}
+                let packed = w{{ p }}_load(expert * outputs + at, chunk);
+                {%- elif heads %}
+                let packed = w{{ p }}_load(head * outputs + at, chunk);
+                {%- else %}
                 let packed = w{{ p }}_load(at, chunk);
+                {%- endif %}
                 {%- for j in range(8) %}
                 four{{ j }} = w{{ p }}_value{{ j }}(packed);
                 {%- endfor %}
@@ -103,7 +138,11 @@ fn main(
             {%- endfor %}
         } else if thread < 96u {
             let x_row = thread - 64u;
+            {%- if experts %}
+            let row = groups[rows_at + 2u * min(x_row, rows - 1u)]{{ " / params.w2.x" if experts == "in" }};
+            {%- else %}
             let row = min(first_row + x_row, max(rows, 1u) - 1u);
+            {%- endif %}
             {%- for j in range(8) %}
             {
                 let x_values = x_four(row, chunk, {{ j }}u);
@@ -152,16 +191,44 @@ fn main(
         {%- for o in range(own) %}
         {
             let output = first + {{ own }}u * out4 + {{ o }}u;
-            if row < rows && output < outputs {
+            if row < rows && output < {{ "params.w2.y" if experts == "in" else "outputs" }} {
                 var value = sum0_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- if glu %}
-                value = activation(value) * sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
+                var value_up = sum1_{{ i }}[{{ o }}]{{ " * scale" if norm else "" }};
                 {%- endif %}
-                let col = params.y[part] + output;
+                {%- if experts %}
+                let to = groups[rows_at + 2u * row];
+                let routing_weight = bitcast<f32>(groups[rows_at + 2u * row + 1u]);
+                {%- if biases %}
+                let bias_at = (expert + params.w2.z) * outputs + min(output, outputs - 1u);
+                {%- endif %}
+                {%- endif %}
+                {%- if experts == "in" %}
+                {%- if weighs_inputs %}
+                value *= routing_weight;
+                value_up *= routing_weight;
+                {%- endif %}
+                {%- if biases %}
+                value += biases[bias_at];
+                value_up += biases[arrayLength(&biases) / 2u + bias_at];
+                {%- endif %}
+                {%- elif biases %}
+                value += {{ "biases[bias_at]" if weighs_inputs else "routing_weight * biases[bias_at]" }};
+                {%- endif %}
+                {%- if glu %}
+                value = glu(value, value_up, bitcast<f32>(params.r.w));
+                {%- endif %}
+                let col = params.y[part] + output{{ " + head * outputs" if heads }};
                 {%- if addend %}
                 value += r[params.r.x + row * params.r.y + col - params.y.x];
                 {%- endif %}
+                {%- if experts == "in" %}
+                y[to * params.y.w + col] = select(0.0, {{ "value" if weighs_inputs else "routing_weight * value" }}, output < outputs);
+                {%- elif experts %}
+                y[to * params.y.w + col] = value;
+                {%- else %}
                 y[row * params.y.w + col] = value;
+                {%- endif %}
             }
         }
         {%- endfor %}

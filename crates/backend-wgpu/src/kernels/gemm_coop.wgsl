@@ -8,7 +8,7 @@ those of `gemv.wgsl`.
 
 `vectors`: matrices are loaded from arrays of vectors; Metal needs scalars. -#}
 {%- from "formats.wgsl" import shared, chunk, f16_shared, f16_chunk -%}
-{%- from "common.wgsl" import activation, matmul_params -%}
+{%- from "common.wgsl" import gated, matmul_params -%}
 enable f16;
 enable wgpu_cooperative_matrix;
 {{ matmul_params() }}
@@ -25,7 +25,7 @@ enable wgpu_cooperative_matrix;
 {%- endif %}
 {{ shared() }}
 {{ f16_shared() }}
-{%- if glu %}{{ activation(act) }}{% endif %}
+{%- if glu %}{{ gated(act, limited) }}{% endif %}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{{ f16_chunk("w" ~ loop.index0, part) }}{% endfor %}
 
 {%- set threads = 2 * tile %}
@@ -169,8 +169,7 @@ fn main(
                 let scale = scales[row];
                 var value = results[base + lane + {{ 32 * i }}u] * scale;
                 {%- if glu %}
-                let gate = gate{{ i }} * scale;
-                value *= activation(gate);
+                value = glu(gate{{ i }} * scale, value, bitcast<f32>(params.r.w));
                 {%- endif %}
                 let col = params.y[part] + output;
                 {%- if addend %}

@@ -5,18 +5,22 @@ Activations are staged in workgroup memory, because adjacent threads would load 
 activations of the next iteration are loaded while the current one is computed. Each weight is read once.
 
 - `norm`: RMS norm with the weight `g`; the sum of squares is accumulated beside the dot products.
-- `glu`: `act` of the first weight's outputs times the second's.
+- `glu`: a gated linear unit of the first weight's outputs and the second's.
 - `addend`: adds `r`, a residual or, with stride 0, a bias.
 - `subgroups`: a group is a subgroup and reduces with `subgroupAdd`; otherwise in workgroup memory.
 - `experts`: a weight holds a matrix per expert, and a row uses those that `chosen` lists (`route.wgsl`), one row at a
   time. `in`: each workgroup takes one of the row's experts; its outputs, multiplied by the routing weight and padded
-  with zeros to whole chunks, form a row of `y` per expert. `out`: reads these rows and sums over the experts. -#}
+  with zeros to whole chunks, form a row of `y` per expert. `out`: reads these rows and sums over the experts.
+- `weighs_inputs`: with `in`, the routing weight multiplies the input instead.
+- `biases`: with `in`, of all experts' gates, then of all ups; with `out`, of all experts, weighted as their outputs.
+- `heads`: a weight holds a matrix per head, which multiplies the head's columns of `x`.
+- `scalars`: heads do not start at a multiple of four columns. -#}
 {%- from "formats.wgsl" import shared, chunk -%}
-{%- from "common.wgsl" import activation, activations, matmul_params -%}
+{%- from "common.wgsl" import activations, gated, matmul_params -%}
 {{ matmul_params() }}
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> x: array<{{ "f32" if scalars else "vec4<f32>" }}>;
 @group(0) @binding(3) var<storage, read_write> y: array<f32>;
 {%- for part in parts %}
 @group(0) @binding({{ 4 + loop.index0 }}) var<storage, read> w{{ loop.index0 }}: array<vec4<u32>>;
@@ -28,14 +32,20 @@ activations of the next iteration are loaded while the current one is computed. 
 @group(0) @binding({{ 4 + parts | length + (1 if norm else 0) }}) var<storage, read> r: array<f32>;
 {%- endif %}
 {%- if experts %}
-@group(0) @binding({{ 4 + parts | length + (1 if norm else 0) + (1 if addend else 0) }}) var<storage, read> chosen: array<u32>;
+{%- set binding = 4 + parts | length + (1 if norm else 0) + (1 if addend else 0) %}
+@group(0) @binding({{ binding }}) var<storage, read> chosen: array<u32>;
+{%- if biases %}
+@group(0) @binding({{ binding + 1 }}) var<storage, read> biases: array<f32>;
+{%- endif %}
 {%- endif %}
 {{ shared() }}
 {%- for part in parts %}{{ chunk("w" ~ loop.index0, part) }}{% endfor %}
-{{ activations(ragged, norm) }}
-{%- if glu %}{{ activation(act) }}{% endif %}
+{{ activations(ragged, norm, heads, scalars) }}
+{%- if glu %}{{ gated(act, limited) }}{% endif %}
 {%- if experts %}
-{#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and value of experts in this shard. -#}
+{#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and number of experts in this shard. With
+`in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection. With `heads`,
+`params.w2.x`: heads in this shard. -#}
 /// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
     let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];
@@ -44,8 +54,9 @@ fn expert_of(row: u32, slot: u32) -> u32 {
 {%- endif %}
 
 {#- Loads a chunk of output `o` of weight `w`. -#}
-{%- macro load(w, o, chunk) -%}
-    {%- if experts == "in" -%} {{ w }}_load(expert * outputs + output{{ o }}, {{ chunk }})
+{%- macro load(w, o, chunk, up="") -%}
+    {%- if experts == "in" -%} {{ w }}_load((expert * params.outputs.z{{ up }}) * outputs + output{{ o }}, {{ chunk }})
+    {%- elif heads -%} {{ w }}_load(head * outputs + output{{ o }}, {{ chunk }})
     {%- elif experts == "out" -%} {{ w }}_load(own_expert * outputs + output{{ o }}, own_chunk)
     {%- else -%} {{ w }}_load(output{{ o }}, {{ chunk }})
     {%- endif -%}
@@ -139,6 +150,10 @@ fn main(
     {%- elif experts == "out" %}
     let of_expert = params.w0.x;
     var found = 0u;
+    {%- elif heads %}
+    let head = tile % params.w2.x;
+    tile /= params.w2.x;
+    head_at = head * {{ "params.x.z" if scalars else "(params.x.z / 4u)" }};
     {%- endif %}
     {%- if not glu %}
     {%- for p in range(parts | length - 1) %}
@@ -181,7 +196,7 @@ fn main(
         {%- for o in range(outputs) %}
         var weights{{ o }} = {{ load("w" ~ p, o, begin) }};
         {%- if glu %}
-        var weights{{ outputs + o }} = {{ load("w1", o, begin) }};
+        var weights{{ outputs + o }} = {{ load("w1", o, begin, " + params.outputs.w") }};
         {%- endif %}
         {%- endfor %}
         {{ fetch("0u") | indent(4) }}
@@ -202,7 +217,7 @@ fn main(
                 {%- for o in range(outputs) %}
                 weights{{ o }} = {{ load("w" ~ p, o, "min(next + lane, chunks - 1u)") }};
                 {%- if glu %}
-                weights{{ outputs + o }} = {{ load("w1", o, "min(next + lane, chunks - 1u)") }};
+                weights{{ outputs + o }} = {{ load("w1", o, "min(next + lane, chunks - 1u)", " + params.outputs.w") }};
                 {%- endif %}
                 {%- endfor %}
             }
@@ -309,18 +324,34 @@ fn main(
         value_up *= scale;
         {%- endif %}
         {%- endif %}
-        {%- if glu %}
-        value = activation(value) * value_up;
+        {%- if weighs_inputs and experts == "in" %}
+        value *= routing_weight;
+        value_up *= routing_weight;
         {%- endif %}
-        let col = params.y[part] + first + o;
+        {%- if biases and experts == "in" %}
+        let bias_at = (expert + params.w2.z) * outputs + min(first + o, outputs - 1u);
+        value += biases[bias_at];
+        value_up += biases[arrayLength(&biases) / 2u + bias_at];
+        {%- endif %}
+        {%- if glu %}
+        value = glu(value, value_up, bitcast<f32>(params.r.w));
+        {%- endif %}
+        let col = params.y[part] + first + o{{ " + head * outputs" if heads }};
         {%- if addend and subgroups %}
         value += addend;
         {%- elif addend %}
         value += r[params.r.x + row * params.r.y + col - params.y.x];
         {%- endif %}
         {%- if experts == "in" %}
-        y[(row * params.w2.x + slot) * params.y.w + col] = select(0.0, routing_weight * value, first + o < outputs);
+        y[(row * params.w2.x + slot) * params.y.w + col] = select(0.0, {{ "value" if weighs_inputs else "routing_weight * value" }}, first + o < outputs);
         {%- elif experts == "out" %}
+        {%- if biases %}
+        let list = first_row * (1u + 2u * params.w2.x);
+        for (var slot = 0u; slot < chosen[list]; slot++) {
+            let bias = biases[chosen[list + 1u + 2u * slot] * outputs + first + o];
+            value += {{ "bias" if weighs_inputs else "bitcast<f32>(chosen[list + 2u + 2u * slot]) * bias" }};
+        }
+        {%- endif %}
         // Earlier launches have added the experts of other shards.
         if params.w1.x == 1u {
             value += y[row * params.y.w + col];

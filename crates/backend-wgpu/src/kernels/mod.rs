@@ -25,17 +25,61 @@ pub(crate) enum Access {
 #[serde(untagged)]
 pub(crate) enum Kernel {
     Embed { format: &'static str },
-    Rows { operation: &'static str, act: &'static str, reads_b: bool },
+    Rows(Rows),
     Gemv(Gemv),
-    Gemm(Matmul),
+    Gemm(Gemm),
     F16Rows { norm: bool },
     GemmCoop(GemmCoop),
     Rope(Rope),
     Attention(Attention),
-    Flash { k_dim: usize, v_dim: usize, kv_f32: bool, windowed: bool, capped: bool, coop: bool },
-    Combine { v_dim: usize },
-    Route { experts: usize, used: usize, softmax: bool },
+    Flash(Flash),
+    Combine { v_dim: usize, sinks: bool },
+    Route(Route),
+    Groups { experts: usize, used: usize, tile: usize },
+    Mix { addend: bool },
     ArgMax { ahead: usize },
+}
+
+/// The operations of `rows.wgsl`, and whether each reads `b`.
+pub(crate) const ROW_OPERATIONS: [(&str, bool); 15] = [
+    ("rms_norm", false),
+    ("layer_norm", false),
+    ("weighted_rms_norm", true),
+    ("weighted_layer_norm", true),
+    ("add", true),
+    ("mul", true),
+    ("gate", true),
+    ("gate_of_row", true),
+    ("act", false),
+    ("scale", false),
+    ("scale_rows", false),
+    ("softcap", false),
+    ("slice", false),
+    ("join", true),
+    ("output_rows", false),
+];
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Rows {
+    operation: &'static str,
+    reads_b: bool,
+    /// An activation, or none.
+    act: &'static str,
+    limited: bool,
+}
+
+impl Rows {
+    /// # Panics
+    /// If the template has no such operation.
+    pub(crate) fn new(operation: &'static str, act: &'static str, limited: bool) -> Rows {
+        let entry = ROW_OPERATIONS.iter().find(|(name, _)| *name == operation);
+        let &(_, reads_b) = entry.expect("an operation of the template");
+        Rows { operation, reads_b, act, limited }
+    }
+
+    pub(crate) fn operation(&self) -> &'static str {
+        self.operation
+    }
 }
 
 /// Options that all matmul kernels share; `gemv.wgsl` documents them.
@@ -45,8 +89,9 @@ pub(crate) struct Matmul {
     pub(crate) parts: Vec<&'static str>,
     pub(crate) norm: bool,
     pub(crate) glu: bool,
-    /// Activation of a GLU, by the name of `graph::Activation`.
+    /// Activation of a GLU, by the name of `graph::Activation`, and whether gate and up are limited.
     pub(crate) act: &'static str,
+    pub(crate) limited: bool,
     pub(crate) addend: bool,
     pub(crate) ragged: bool,
 }
@@ -57,8 +102,27 @@ pub(crate) struct Gemv {
     pub(crate) matmul: Matmul,
     #[serde(flatten)]
     pub(crate) tiles: GemvTiles,
+    #[serde(flatten)]
+    pub(crate) matrices: Matrices,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Gemm {
+    #[serde(flatten)]
+    pub(crate) matmul: Matmul,
+    #[serde(flatten)]
+    pub(crate) matrices: Matrices,
+}
+
+/// Options for weights of several matrices; `gemv.wgsl` documents them.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Matrices {
     /// `in` (gate and up) or `out` (down) for experts, otherwise empty.
     pub(crate) experts: &'static str,
+    pub(crate) weighs_inputs: bool,
+    pub(crate) biases: bool,
+    pub(crate) heads: bool,
+    pub(crate) scalars: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -98,11 +162,37 @@ pub(crate) struct Attention {
     pub(crate) fresh: bool,
     pub(crate) windowed: bool,
     pub(crate) capped: bool,
+    pub(crate) sinks: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
 }
 
-const FILES: [(&str, &str); 15] = [
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Flash {
+    pub(crate) k_dim: usize,
+    pub(crate) v_dim: usize,
+    pub(crate) kv_f32: bool,
+    pub(crate) windowed: bool,
+    pub(crate) capped: bool,
+    pub(crate) sinks: bool,
+    /// Whether it uses cooperative matrices.
+    pub(crate) coop: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Route {
+    pub(crate) experts: usize,
+    pub(crate) used: usize,
+    /// `chosen_softmax`, `softmax` or `sigmoid`; empty for given routing weights.
+    pub(crate) gating: &'static str,
+    pub(crate) biased: bool,
+    pub(crate) renormalises: bool,
+    /// Groups of experts, and how many of them are used; 0 without groups.
+    pub(crate) groups: usize,
+    pub(crate) used_groups: usize,
+}
+
+const FILES: [(&str, &str); 17] = [
     ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
@@ -112,6 +202,8 @@ const FILES: [(&str, &str); 15] = [
     ("flash_coop.wgsl", include_str!("flash_coop.wgsl")),
     ("formats.wgsl", include_str!("formats.wgsl")),
     ("gemv.wgsl", include_str!("gemv.wgsl")),
+    ("groups.wgsl", include_str!("groups.wgsl")),
+    ("mix.wgsl", include_str!("mix.wgsl")),
     ("gemm.wgsl", include_str!("gemm.wgsl")),
     ("common.wgsl", include_str!("common.wgsl")),
     ("rope.wgsl", include_str!("rope.wgsl")),
@@ -133,17 +225,19 @@ impl Kernel {
     pub(crate) fn file(&self) -> &'static str {
         match self {
             Kernel::Embed { .. } => "embed.wgsl",
-            Kernel::Rows { .. } => "rows.wgsl",
+            Kernel::Rows(_) => "rows.wgsl",
             Kernel::Gemv(_) => "gemv.wgsl",
             Kernel::Gemm(_) => "gemm.wgsl",
             Kernel::F16Rows { .. } => "f16_rows.wgsl",
             Kernel::GemmCoop(_) => "gemm_coop.wgsl",
             Kernel::Rope(_) => "rope.wgsl",
             Kernel::Attention(_) => "attention.wgsl",
-            Kernel::Flash { coop: false, .. } => "flash.wgsl",
-            Kernel::Flash { .. } => "flash_coop.wgsl",
+            Kernel::Flash(Flash { coop: false, .. }) => "flash.wgsl",
+            Kernel::Flash(_) => "flash_coop.wgsl",
             Kernel::Combine { .. } => "combine.wgsl",
-            Kernel::Route { .. } => "route.wgsl",
+            Kernel::Route(_) => "route.wgsl",
+            Kernel::Groups { .. } => "groups.wgsl",
+            Kernel::Mix { .. } => "mix.wgsl",
             Kernel::ArgMax { .. } => "arg_max.wgsl",
         }
     }
@@ -160,15 +254,20 @@ impl Kernel {
             let reads = matmul.parts.len() + usize::from(matmul.norm) + usize::from(matmul.addend);
             [vec![Read, Write], vec![Read; reads]].concat()
         };
+        let experts = |matrices: &Matrices| {
+            vec![Read; usize::from(!matrices.experts.is_empty()) + usize::from(matrices.biases)]
+        };
         let own = match self {
-            Kernel::Embed { .. } | Kernel::Combine { .. } | Kernel::ArgMax { .. } => vec![Write, Read],
-            Kernel::Route { softmax: false, .. } => vec![Write, Read],
-            Kernel::Route { .. } => vec![Write, Read, Write],
-            Kernel::Rows { reads_b, .. } => [vec![Write, Read], vec![Read; usize::from(*reads_b)]].concat(),
-            Kernel::Gemv(gemv) => {
-                [matmul(&gemv.matmul), vec![Read; usize::from(!gemv.experts.is_empty())]].concat()
+            Kernel::Embed { .. } | Kernel::ArgMax { .. } | Kernel::Groups { .. } => vec![Write, Read],
+            Kernel::Combine { sinks, .. } => [vec![Write, Read], vec![Read; usize::from(*sinks)]].concat(),
+            Kernel::Mix { addend } => [vec![Write, Read, Read], vec![Read; usize::from(*addend)]].concat(),
+            Kernel::Route(Route { gating: "", .. }) => vec![Write, Read],
+            Kernel::Route(route) => {
+                [vec![Write, Read, Write], vec![Read; usize::from(route.biased)]].concat()
             }
-            Kernel::Gemm(parts) => matmul(parts),
+            Kernel::Rows(rows) => [vec![Write, Read], vec![Read; usize::from(rows.reads_b)]].concat(),
+            Kernel::Gemv(gemv) => [matmul(&gemv.matmul), experts(&gemv.matrices)].concat(),
+            Kernel::Gemm(gemm) => [matmul(&gemm.matmul), experts(&gemm.matrices)].concat(),
             Kernel::F16Rows { norm } => [vec![Read, Write, Write], vec![Read; usize::from(*norm)]].concat(),
             Kernel::GemmCoop(GemmCoop { matmul: Matmul { parts, addend, .. }, .. }) => {
                 [vec![Read, Write, Read], vec![Read; parts.len() + usize::from(*addend)]].concat()
@@ -180,8 +279,13 @@ impl Kernel {
                 own.extend((rope.store && rope.separate).then_some(Read));
                 own
             }
-            Kernel::Attention(Attention { fresh: true, .. }) => vec![Read, Write, Write, Write],
-            Kernel::Attention(_) | Kernel::Flash { .. } => vec![Read, Write, Read, Read],
+            Kernel::Attention(Attention { fresh, sinks, .. }) => {
+                let cache = if *fresh { Write } else { Read };
+                [vec![Read, Write, cache, cache], vec![Read; usize::from(*sinks)]].concat()
+            }
+            Kernel::Flash(flash) => {
+                [vec![Read, Write, Read, Read], vec![Read; usize::from(flash.sinks)]].concat()
+            }
         };
         [vec![Access::Constant, Read], own].concat()
     }

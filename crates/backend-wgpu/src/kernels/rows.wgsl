@@ -1,22 +1,34 @@
-{%- from "common.wgsl" import activation, softcap -%}
-{#- Element-wise and row-wise operations; one workgroup per row.
+{%- from "common.wgsl" import activation, gated, softcap -%}
+{#- Element-wise and row-wise operations. A workgroup computes `cols` columns of a row.
 
-- `rms_norm`: `y = a / sqrt(mean(a^2) + eps) * b` over groups of `cols` columns, one workgroup each; `b` is one row.
+- `rms_norm`: `y = a / sqrt(mean(a^2) + eps)` over the `cols` columns of the workgroup.
 - `layer_norm`: the same of `a - mean(a)`.
+- `weighted_rms_norm`, `weighted_layer_norm`: the same times `b`, whose columns repeat.
 - `add`: `y = a + b`; a stride of 0 adds one row to all.
-- `gate`: `y = act(a) * b`.
+- `mul`: `y = a * b`; the columns of `b` repeat.
+- `gate`: `y = glu(a, b)`.
+- `gate_of_row`: the same with `a` of one column.
 - `act`: `y = act(a)`.
 - `scale`: `y = factor * a`.
+- `scale_rows`: `y = factor * a` with a factor per row; `b` is their offset in `step`.
 - `softcap`: `y = cap * tanh(a / cap)`.
+- `slice`: some columns of each head of `a`.
+- `join`: each head of `a` followed by a head of `b`; the columns of `b` repeat.
 - `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`. -#}
 struct Params {
     // Offsets and strides.
     a: vec2<u32>,
     b: vec2<u32>,
     y: vec2<u32>,
+    // Columns of a workgroup, and of `y`.
     cols: u32,
-    // Epsilon, factor or cap.
+    y_cols: u32,
+    // Epsilon, factor, cap or limit.
     scalar: f32,
+    // Columns of `b`.
+    b_cols: u32,
+    // `slice`: columns of a head of `a` and of `y`, first column. `join`: columns of a head of `a` and of `b`.
+    head: vec3<u32>,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -27,11 +39,12 @@ struct Params {
 @group(0) @binding(4) var<storage, read> b: array<f32>;
 {%- endif %}
 
-{%- if operation in ["act", "gate"] %}{{ activation(act) }}{% endif %}
+{%- if operation == "act" %}{{ activation(act) }}{% endif %}
+{%- if operation in ["gate", "gate_of_row"] %}{{ gated(act, limited) }}{% endif %}
 {%- if operation == "softcap" %}{{ softcap() }}{% endif %}
 
 const THREADS = 128u;
-{%- set is_norm = operation in ["layer_norm", "rms_norm"] %}
+{%- set is_norm = operation is endingwith "norm" %}
 {%- if is_norm %}
 var<workgroup> partial: array<f32, 128>;
 
@@ -57,23 +70,20 @@ fn main(
     @builtin(local_invocation_index) thread: u32,
 ) {
     let row = id.z;
+    let first = (id.y * ids.x + id.x) * params.cols;
+    let end = min(first + params.cols, params.y_cols);
     {%- if operation == "output_rows" %}
     let from_row = step[params.b.x + row];
     {%- else %}
     let from_row = row;
     {%- endif %}
+    let a_at = params.a.x + from_row * params.a.y;
+    let b_at = params.b.x + row * params.b.y;
+    let y_at = params.y.x + row * params.y.y;
     {%- if is_norm %}
-    let group = (id.y * ids.x + id.x) * params.cols;
-    {%- else %}
-    let group = 0u;
-    {%- endif %}
-    let a_at = params.a.x + from_row * params.a.y + group;
-    let b_at = params.b.x + from_row * params.b.y;
-    let y_at = params.y.x + row * params.y.y + group;
-    {%- if is_norm %}
-    {%- if operation == "layer_norm" %}
+    {%- if operation is endingwith "layer_norm" %}
     var sum = 0.0;
-    for (var i = thread; i < params.cols; i += THREADS) {
+    for (var i = first + thread; i < end; i += THREADS) {
         sum += a[a_at + i];
     }
     let center = mean(thread, sum);
@@ -81,28 +91,48 @@ fn main(
     let center = 0.0;
     {%- endif %}
     var squares = 0.0;
-    for (var i = thread; i < params.cols; i += THREADS) {
+    for (var i = first + thread; i < end; i += THREADS) {
         let difference = a[a_at + i] - center;
         squares += difference * difference;
     }
     let scale = 1.0 / sqrt(mean(thread, squares) + params.scalar);
+    {%- elif operation == "scale_rows" %}
+    let factor = bitcast<f32>(step[params.b.x + row]);
     {%- endif %}
-    for (var i = thread; i < params.cols; i += THREADS) {
-        let value = a[a_at + i];
-        {%- if is_norm %}
-        y[y_at + i] = (value - center) * scale * b[b_at + i];
+    for (var i = first + thread; i < end; i += THREADS) {
+        {%- if is_norm and reads_b %}
+        y[y_at + i] = (a[a_at + i] - center) * scale * b[b_at + i % params.b_cols];
+        {%- elif is_norm %}
+        y[y_at + i] = (a[a_at + i] - center) * scale;
         {%- elif operation == "add" %}
-        y[y_at + i] = value + b[b_at + i];
+        y[y_at + i] = a[a_at + i] + b[b_at + i];
+        {%- elif operation == "mul" %}
+        y[y_at + i] = a[a_at + i] * b[b_at + i % params.b_cols];
         {%- elif operation == "gate" %}
-        y[y_at + i] = activation(value) * b[b_at + i];
+        y[y_at + i] = glu(a[a_at + i], b[b_at + i], params.scalar);
+        {%- elif operation == "gate_of_row" %}
+        y[y_at + i] = glu(a[a_at], b[b_at + i], params.scalar);
         {%- elif operation == "act" %}
-        y[y_at + i] = activation(value);
+        y[y_at + i] = activation(a[a_at + i]);
         {%- elif operation == "scale" %}
-        y[y_at + i] = params.scalar * value;
+        y[y_at + i] = params.scalar * a[a_at + i];
+        {%- elif operation == "scale_rows" %}
+        y[y_at + i] = factor * a[a_at + i];
         {%- elif operation == "softcap" %}
-        y[y_at + i] = softcap(vec4<f32>(value), params.scalar).x;
+        y[y_at + i] = softcap(vec4<f32>(a[a_at + i]), params.scalar).x;
+        {%- elif operation == "slice" %}
+        y[y_at + i] = a[a_at + i / params.head.y * params.head.x + params.head.z + i % params.head.y];
+        {%- elif operation == "join" %}
+        let width = params.head.x + params.head.y;
+        let head = i / width;
+        let col = i % width;
+        if col < params.head.x {
+            y[y_at + i] = a[a_at + head * params.head.x + col];
+        } else {
+            y[y_at + i] = b[b_at + head * params.head.y % params.b_cols + col - params.head.x];
+        }
         {%- elif operation == "output_rows" %}
-        y[y_at + i] = value;
+        y[y_at + i] = a[a_at + i];
         {%- else %}
         there is no operation {{ operation }}
         {%- endif %}

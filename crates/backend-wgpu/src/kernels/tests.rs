@@ -1,7 +1,5 @@
 //! Validates every kernel and translates it to MSL, without a device.
 
-use std::collections::BTreeMap;
-
 use naga::back::msl;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -24,23 +22,27 @@ fn kernels() -> Vec<Kernel> {
     for norm in [false, true] {
         kernels.push(Kernel::F16Rows { norm });
     }
-    // The operations in the template, and whether each reads `b`.
-    let mut arms = BTreeMap::new();
-    for arm in include_str!("rows.wgsl").split("if operation == \"").skip(1) {
-        let (operation, text) = arm.split_once('"').expect("a closing quote");
-        *arms.entry(operation).or_default() |=
-            text.split("{%-").next().is_some_and(|text| text.contains("b["));
-    }
-    assert!(arms.len() > 4, "{arms:?}");
-    for (operation, reads_b) in arms {
-        for act in ["silu", "gelu_tanh"] {
-            kernels.push(Kernel::Rows { operation, act, reads_b });
+    let acts = graph::Activation::ALL.map(graph::Activation::name);
+    for (operation, _) in ROW_OPERATIONS {
+        for (act, limited) in acts.into_iter().flat_map(|act| [(act, false), (act, true)]) {
+            kernels.push(Kernel::Rows(Rows::new(operation, act, limited)));
         }
     }
-    for (experts, used) in [(1, 1), (4, 2), (128, 8), (512, 10), (1000, 1000)] {
-        assert!(policy::fits_route(experts, used));
-        kernels.extend([true, false].map(|softmax| Kernel::Route { experts, used, softmax }));
+    for (experts, used, groups) in
+        [(1, 1, 0), (1, 1, 1), (4, 2, 2), (4, 2, 4), (128, 8, 0), (512, 10, 8), (1000, 1000, 0)]
+    {
+        assert!(policy::fits_route(experts, used, groups));
+        for gating in ["", "chosen_softmax", "softmax", "sigmoid"] {
+            for flags in 0..4 {
+                let [renormalises, biased] = [1, 2].map(|flag| flags & flag != 0 && !gating.is_empty());
+                let used_groups = groups.div_ceil(2);
+                let route = Route { experts, used, gating, biased, renormalises, groups, used_groups };
+                kernels.push(Kernel::Route(route));
+            }
+        }
+        kernels.push(Kernel::Groups { experts, used, tile: 32 });
     }
+    kernels.extend([true, false].map(|addend| Kernel::Mix { addend }));
     kernels.push(Kernel::ArgMax { ahead: 8 });
     let formats = formats::TABLE.map(|(_, _, name, _)| name);
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
@@ -52,9 +54,32 @@ fn kernels() -> Vec<Kernel> {
             if glu && (parts.len() != 2 || addend) {
                 continue;
             }
-            let act = if ragged { "gelu_tanh" } else { "silu" };
-            let matmul = Matmul { parts: parts.clone(), norm, glu, act, addend, ragged };
-            kernels.push(Kernel::Gemm(matmul.clone()));
+            let (act, limited) = if ragged { ("gelu_tanh", false) } else { ("gelu_sigmoid", true) };
+            let matmul = Matmul { parts: parts.clone(), norm, glu, act, limited, addend, ragged };
+            // Several matrices per weight: the experts that kernels are for, or heads.
+            let experts = match parts.len() {
+                2 if glu => "in",
+                1 if !glu && !norm && !ragged => "out",
+                _ => "",
+            };
+            let mut matrices = vec![Matrices::default()];
+            if parts.len() == 1 && !norm && !addend {
+                matrices.push(Matrices { heads: true, scalars: ragged, ..Matrices::default() });
+            }
+            if !experts.is_empty() {
+                let options = [(false, false), (true, false), (false, true), (true, true)];
+                matrices.extend(options.map(|(weighs_inputs, biases)| Matrices {
+                    experts,
+                    weighs_inputs,
+                    biases,
+                    ..Matrices::default()
+                }));
+            }
+            for &matrices in &matrices {
+                if matrices.experts.is_empty() || !addend {
+                    kernels.push(Kernel::Gemm(Gemm { matmul: matmul.clone(), matrices }));
+                }
+            }
             if !ragged && !parts.iter().any(|&part| part == "f32" || part == "bf16") {
                 for (tile, size) in [(64, 8), (64, 16), (128, 16)] {
                     let matmul = Matmul { norm: false, ..matmul.clone() };
@@ -64,17 +89,12 @@ fn kernels() -> Vec<Kernel> {
             for (columns, subgroups) in [(1, true), (1, false), (2, false), (8, false)] {
                 let rows = if columns == 1 { 4 } else { 2 };
                 let (outputs, threads) = (rows / (1 + usize::from(glu)), if columns == 1 { 256 } else { 64 });
-                let (matmul, lanes) = (matmul.clone(), 32 / columns);
-                let experts = match (columns, parts.len(), glu) {
-                    (1, 2, true) => "in",
-                    (1, 1, false) if !norm && !ragged => "out",
-                    _ => "",
-                };
-                let tiles = GemvTiles { columns, outputs, lanes, threads, subgroups };
-                let gemv = Gemv { matmul, tiles, experts };
-                kernels.push(Kernel::Gemv(gemv.clone()));
-                if !experts.is_empty() {
-                    kernels.push(Kernel::Gemv(Gemv { experts: "", ..gemv }));
+                let tiles = GemvTiles { columns, outputs, lanes: 32 / columns, threads, subgroups };
+                for &matrices in &matrices {
+                    if matrices.experts.is_empty() || columns == 1 {
+                        let matmul = matmul.clone();
+                        kernels.push(Kernel::Gemv(Gemv { matmul, tiles: tiles.clone(), matrices }));
+                    }
                 }
             }
         }
@@ -108,6 +128,7 @@ fn kernels() -> Vec<Kernel> {
         for flags in 0..64 {
             let [kv_f32, split, rope, fresh, windowed, capped] =
                 [1, 2, 4, 8, 16, 32].map(|flag| flags & flag != 0);
+            let sinks = capped != rope && !split;
             let halves = windowed != split;
             let pairing = if halves { "halves" } else { "interleaved" };
             kernels.push(Kernel::Attention(Attention {
@@ -121,19 +142,21 @@ fn kernels() -> Vec<Kernel> {
                 fresh,
                 windowed,
                 capped,
+                sinks,
                 pairing,
             }));
         }
         for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (capped, sinks) = (kv_f32 == windowed, windowed);
             let flash =
-                |coop| Kernel::Flash { k_dim, v_dim, kv_f32, windowed, capped: kv_f32 == windowed, coop };
+                |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks, coop });
             match policy::attention(k_dim, v_dim, kv_f32, caps) {
                 policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),
                 policy::Attention::Rows => {}
             }
         }
-        kernels.push(Kernel::Combine { v_dim });
+        kernels.extend([true, false].map(|sinks| Kernel::Combine { v_dim, sinks }));
     }
     kernels
 }
@@ -145,9 +168,9 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
         let label = format!("{kernel:?}");
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
-        let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash { coop: true, .. });
+        let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::F16Rows { .. } | Kernel::GemmCoop(_) | Kernel::Flash { coop: true, .. } = kernel {
+        if let Kernel::F16Rows { .. } | Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }) = kernel {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)
@@ -168,6 +191,7 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
                     );
                     memory += size;
                 }
+                naga::AddressSpace::Private => {}
                 _ => buffers.push((variable.binding.expect("a binding"), variable.space)),
             }
         }
@@ -191,7 +215,7 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
         let max_memory = match &kernel {
             Kernel::GemmCoop(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
-            Kernel::Flash { k_dim, v_dim, coop: true, .. } => policy::flash_coop_bytes(*k_dim, *v_dim) as u32,
+            Kernel::Flash(Flash { k_dim, v_dim, coop: true, .. }) => policy::flash_coop_bytes(*k_dim, *v_dim) as u32,
             _ => WORKGROUP_MEMORY,
         };
         assert!(memory <= max_memory, "{label}: {memory} bytes of workgroup memory");

@@ -102,8 +102,8 @@ impl Sanitizer {
 
     /// Indices of the scratch buffers.
     fn scratch_buffers(&self) -> impl Iterator<Item = usize> {
-        let Scratch { parts, roped, f16_rows, f16_scales, hidden, tokens, ref lists } = self.scratch;
-        let single = [parts, roped, f16_rows, f16_scales, hidden, tokens].into_iter().flatten();
+        let Scratch { parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens, ref lists } = self.scratch;
+        let single = [parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens].into_iter().flatten();
         single.chain(lists.iter().copied())
     }
 
@@ -211,15 +211,24 @@ impl Sanitizer {
             let last = words.iter().rposition(|&word| word != unwritten(SCRATCH));
             assert!(last.is_none_or(|last| last < own), "word {last:?} of {what}, of which {own} are used");
         };
-        let hidden = self.plan.passes.iter().filter_map(|pass| match *pass {
-            Pass::Experts(Experts { list, gate, y, .. }) => {
-                let padded = bound.graph().weight(gate).rows.next_multiple_of(32);
-                Some(shape.rows(bound.value(y).rows) * self.plan.lists[list].used * padded)
-            }
-            _ => None,
-        });
-        if let (Some(buffer), Some(own)) = (self.scratch.hidden, hidden.max()) {
+        // Rows of each pass with experts, one per row and expert.
+        let expert_rows = |cols: fn(&BoundProgram, &Experts) -> usize| {
+            let rows = self.plan.passes.iter().filter_map(move |pass| match pass {
+                Pass::Experts(experts) => {
+                    let rows = shape.rows(bound.value(experts.y).rows) * self.plan.lists[experts.list].used;
+                    Some(rows * cols(bound, experts))
+                }
+                _ => None,
+            });
+            rows.max().unwrap_or(0)
+        };
+        if let Some(buffer) = self.scratch.hidden {
+            let own = expert_rows(|bound, experts| bound.graph().weight(experts.gate).rows.next_multiple_of(32));
             within(buffer, "hidden rows of experts", own);
+        }
+        if let Some(buffer) = self.scratch.downs {
+            let own = expert_rows(|bound, experts| bound.value(experts.y).cols);
+            within(buffer, "outputs of experts", own);
         }
         for (&buffer, list) in self.scratch.lists.iter().zip(&self.plan.lists) {
             within(buffer, "a list of experts", shape.rows(list.rows) * list.words());
