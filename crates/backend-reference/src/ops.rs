@@ -179,7 +179,11 @@ fn activation(act: Activation, x: f64) -> f64 {
 fn gated(glu: Glu, gate: f64, up: f64) -> f64 {
     match glu.limit.map(f64::from) {
         None => activation(glu.act, gate) * up,
-        Some(limit) => activation(glu.act, gate.min(limit)) * (up.clamp(-limit, limit) + 1.0),
+        // NaN stays NaN.
+        Some(limit) => {
+            let gate = if gate > limit { limit } else { gate };
+            activation(glu.act, gate) * (up.clamp(-limit, limit) + 1.0)
+        }
     }
 }
 
@@ -199,17 +203,15 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
         Gating::Sigmoid => x.iter().map(|&x| activation(Activation::Sigmoid, x)).collect(),
     };
     // NaN of either sign ranks highest. The sorts are stable, so the lower index of equal weights ranks first.
-    let rank = |expert: usize| match weights[expert] + f64::from(bias[expert]) {
-        rank if rank.is_nan() => f64::NAN,
-        rank => rank,
-    };
+    let ranked = |rank: f64| if rank.is_nan() { f64::NAN } else { rank };
+    let rank = |expert: usize| ranked(weights[expert] + f64::from(bias[expert]));
     let mut order = all;
     if let Some([count, used]) = router.groups {
         let size = x.len() / count;
         let of_group = |group: usize| {
             let mut ranks: Vec<f64> = (group * size..(group + 1) * size).map(rank).collect();
             ranks.sort_by(|a, b| b.total_cmp(a));
-            ranks.iter().take(2).sum::<f64>()
+            ranked(ranks.iter().take(2).sum())
         };
         let mut groups: Vec<usize> = (0..count).collect();
         groups.sort_by(|&a, &b| of_group(b).total_cmp(&of_group(a)));
@@ -223,8 +225,11 @@ fn route(out: &mut [f32], logits: &[f32], bias: &[f32], router: Router) {
     };
     let total: f64 = chosen.iter().map(|&expert| weights[expert]).sum();
     let total = if router.renormalises { total.max(0.5f64.powi(14)) } else { 1.0 };
+    let largest = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let is_valid = largest.is_finite() && !x.iter().any(|x| x.is_nan());
     for &expert in chosen {
-        out[expert] = (weights[expert] / total * f64::from(router.scale)) as f32;
+        let weight = if is_valid { weights[expert] / total } else { f64::NAN };
+        out[expert] = (weight * f64::from(router.scale)) as f32;
     }
 }
 

@@ -217,7 +217,9 @@ impl Compiler<'_> {
             // accumulate.
             let is_first = index == 0;
             let (y_buffer, [y_at, y_stride], of_row, addend, has_biases) = match method {
-                Method::Rows => (self.slot(y), self.at(y), used * padded, residual.filter(|_| is_first), is_first),
+                Method::Rows => {
+                    (self.slot(y), self.at(y), used * padded, residual.filter(|_| is_first), is_first)
+                }
                 Method::Groups { downs: to, .. } => (to, [0, downs.rows as u32], padded, None, true),
             };
             let addend = addend.map(|id| (self.slot(id), self.at(id)));
@@ -306,8 +308,7 @@ impl Compiler<'_> {
         cost: Cost,
     ) -> LaunchPlan {
         let gates = if matmul.glu { 2 } else { 1 };
-        let shapes =
-            MatmulShape { rows: 1, cols: params[5][2] as usize, outputs, gates, fits_f16: false };
+        let shapes = MatmulShape { rows: 1, cols: params[5][2] as usize, outputs, gates, fits_f16: false };
         let (kernel, grid) = match method {
             Method::Rows => {
                 let Algorithm::Gemv(tiles) = policy::matmul(shapes, self.device.caps) else {

@@ -60,11 +60,10 @@ impl ModelPlan {
                 true => weight.rows,
                 false => 1,
             };
-            is_matrix
-                .then(|| MatrixLayout::new(device, weight, formats.get(weight), unit_rows))
-                .transpose()
+            is_matrix.then(|| MatrixLayout::new(device, weight, formats.get(weight), unit_rows)).transpose()
         };
-        let matrices = bound.weights().iter().zip(&roles).zip(&has_pairs).map(matrix).collect::<Result<_, Error>>()?;
+        let matrices =
+            bound.weights().iter().zip(&roles).zip(&has_pairs).map(matrix).collect::<Result<_, Error>>()?;
         let store = |layout: &StoreLayout| {
             let bytes = [layout.store.k_dim, layout.store.v_dim].map(|dim| store_bytes(layout, dim));
             bytes.iter().try_for_each(|&bytes| device.check_size(Purpose::Store, bytes, STORAGE))?;

@@ -489,7 +489,9 @@ fn lists(bound: &BoundProgram, passes: &mut [Pass]) -> Vec<List> {
             Pass::Route { y, router, .. } => {
                 (y, router.used, passes.iter().rposition(|pass| reads(pass, y)).unwrap_or(made))
             }
-            Pass::Experts(Experts { routes, makes_list: true, .. }) => (routes, bound.graph().experts_used(routes), made),
+            Pass::Experts(Experts { routes, makes_list: true, .. }) => {
+                (routes, bound.graph().experts_used(routes), made)
+            }
             _ => continue,
         };
         let shape = List { used, rows: bound.value(routes).rows };

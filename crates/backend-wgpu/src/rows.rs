@@ -60,7 +60,8 @@ impl Compiler<'_> {
             Op::Gate { gate, up, glu: Glu { act, limit } } => {
                 let operation = if self.cols(gate) == self.cols(up) { "gate" } else { "gate_of_row" };
                 let kernel = Rows::new(operation, act.name(), limit.is_some());
-                RowWise { scalar: limit.unwrap_or_default(), ..RowWise::of(kernel, gate) }.with(value(self, up))
+                RowWise { scalar: limit.unwrap_or_default(), ..RowWise::of(kernel, gate) }
+                    .with(value(self, up))
             }
             Op::Map { x, map } => match map {
                 Map::Scale(factor) => RowWise { scalar: factor, ..RowWise::plain("scale", x) },
@@ -77,9 +78,7 @@ impl Compiler<'_> {
                 let head = [self.cols(a) / heads, self.cols(b) / b_heads, 0];
                 RowWise { head, ..RowWise::plain("join", a) }.with(value(self, b))
             }
-            Op::OutputRows { x } => {
-                RowWise { step: self.inputs.outputs, ..RowWise::plain("output_rows", x) }
-            }
+            Op::OutputRows { x } => RowWise { step: self.inputs.outputs, ..RowWise::plain("output_rows", x) },
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }

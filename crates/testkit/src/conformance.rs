@@ -1,13 +1,16 @@
 //! The conformance tests of backends, mounted with [`conformance!`](crate::conformance!).
 //!
-//! [`known`] has hand-computed answers, [`random`] compares single operations with the reference backend, [`layers`]
-//! compares whole layers, and [`errors`] checks what must be refused.
+//! [`known`] has hand-computed answers, and so has [`rows`] of row-wise operations; [`random`] compares single operations
+//! with the reference backend, [`experts`] does both for mixtures of experts, [`layers`] compares whole layers, and
+//! [`errors`] checks what must be refused.
 
 pub mod errors;
+pub mod experts;
 pub mod known;
 pub mod layers;
 mod net;
 pub mod random;
+pub mod rows;
 
 use backend::Backend;
 
@@ -33,20 +36,56 @@ macro_rules! conformance {
             attention_ignores_later_positions
             attention_with_grouped_query_heads
             attention_applies_softmax_to_scaled_scores
+            attention_caps_scores
+            attention_sinks_take_weight
             attention_respects_its_window
             attention_reads_a_shared_store
             gate_silu
             gate_gelu
             rms_norm_of_heads
             scale_multiplies_by_a_factor
-            route_is_the_softmax_of_the_top_logits
-            route_of_nan_or_infinity_is_nan
-            experts_are_weighted_by_routes
             add_does_not_clip
             add_bias_broadcasts_one_row
             only_output_rows_are_computed
             greedy_tokens_and_top_tokens
             rows_with_invalid_logits_have_no_token
+        );
+        $crate::conformance!(@rows $candidate;
+            layer_norm_subtracts_the_mean
+            layer_norm_of_a_large_mean
+            norms_have_no_weight
+            norms_of_groups_have_a_weight_per_column
+            softcap_is_nearly_linear_then_flat
+            activations
+            a_gate_of_one_column_applies_to_the_row
+            a_gate_with_a_limit
+            mul_weight_repeats
+            scale_by_position_depends_on_the_interval
+            head_linear_uses_a_matrix_per_head
+            slice_takes_columns_of_each_head
+            join_alternates_heads
+        );
+        $crate::conformance!(@rows $candidate, $oracle;
+            head_linear_in_several_formats
+            row_wise_operations_in_a_chain
+        );
+        $crate::conformance!(@experts $candidate;
+            route_is_the_softmax_of_the_top_logits
+            route_of_nan_or_infinity_is_nan
+            route_by_the_softmax_over_all
+            route_by_sigmoids_with_a_bias
+            route_divides_by_at_least_a_small_number
+            route_uses_the_best_groups
+            every_router_reports_invalid_logits
+            experts_are_weighted_by_routes
+            experts_add_biases
+            experts_limit_gates_and_ups
+        );
+        $crate::conformance!(@experts $candidate, $oracle;
+            routers_of_all_kinds
+            experts_in_every_format
+            experts_of_odd_sizes
+            experts_with_all_options
         );
         $crate::conformance!(@random $candidate, $oracle;
             linear_in_every_format
@@ -57,8 +96,7 @@ macro_rules! conformance {
             attention_of_many_rows
             attention_with_different_key_and_value_sizes
             attention_with_windows
-            experts_in_every_format
-            experts_of_odd_sizes
+            attention_with_capped_scores_and_sinks
         );
         $crate::conformance!(@layers $candidate, $oracle;
             odd_layer_in_steps_of_all_sizes
@@ -96,9 +134,11 @@ mod tests {
         let mounted: Vec<&str> = include_str!("conformance.rs").split_whitespace().collect();
         let files = [
             include_str!("conformance/errors.rs"),
+            include_str!("conformance/experts.rs"),
             include_str!("conformance/known.rs"),
             include_str!("conformance/layers.rs"),
             include_str!("conformance/random.rs"),
+            include_str!("conformance/rows.rs"),
         ];
         let functions = files.iter().flat_map(|text| text.split("\npub fn ").skip(1));
         let tests = functions.filter_map(|text| text.split_once("(make: Make<'_>").map(|(name, _)| name));

@@ -41,7 +41,7 @@ pub(crate) fn route(
         if rank.is_nan() { f64::NAN } else { rank }
     }));
     order.clear();
-    order.extend(experts);
+    order.extend(experts.clone());
     if let Some([count, used]) = groups {
         let size = logits.len() / count;
         ranked.clear();
@@ -70,17 +70,23 @@ pub(crate) fn route(
         false => 1.0,
     };
     y.fill(0.0);
+    let is_valid = largest(experts.map(logit)).is_finite();
     for &expert in &*order {
-        y[expert as usize] = (weight(expert) / sum * f64::from(scale)) as f32;
+        let weight = if is_valid { weight(expert) / sum } else { f64::NAN };
+        y[expert as usize] = (weight * f64::from(scale)) as f32;
     }
 }
 
 /// The largest logit, NaN if any is, and the sum of the exponentials of the others relative to it.
 fn softmax(logits: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let larger = |max: f64, x: f64| if max >= x { max } else { x };
-    let max = logits.clone().fold(f64::NEG_INFINITY, larger);
-    let max = if logits.clone().any(f64::is_nan) { f64::NAN } else { max };
+    let max = largest(logits.clone());
     (max, logits.map(|x| (x - max).exp()).sum())
+}
+
+/// The largest logit; NaN if any is.
+fn largest(logits: impl Iterator<Item = f64> + Clone) -> f64 {
+    let larger = |max: f64, x: f64| if max >= x { max } else { x };
+    if logits.clone().any(f64::is_nan) { f64::NAN } else { logits.fold(f64::NEG_INFINITY, larger) }
 }
 
 /// The sum of the two largest ranks.
@@ -93,7 +99,10 @@ fn of_group(ranks: &[f64]) -> f64 {
             second = rank;
         }
     }
-    if ranks.len() > 1 { first + second } else { first }
+    match if ranks.len() > 1 { first + second } else { first } {
+        sum if sum.is_nan() => f64::NAN,
+        sum => sum,
+    }
 }
 
 #[cfg(test)]

@@ -148,8 +148,7 @@ fn kernels() -> Vec<Kernel> {
         }
         for (kv_f32, windowed) in [(false, false), (false, true), (true, false), (true, true)] {
             let (capped, sinks) = (kv_f32 == windowed, windowed);
-            let flash =
-                |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks, coop });
+            let flash = |coop| Kernel::Flash(Flash { k_dim, v_dim, kv_f32, windowed, capped, sinks, coop });
             match policy::attention(k_dim, v_dim, kv_f32, caps) {
                 policy::Attention::FlashCoop => kernels.extend([true, false].map(flash)),
                 policy::Attention::Flash => kernels.push(flash(false)),
@@ -170,7 +169,8 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
             .unwrap_or_else(|error| panic!("{label}: {}\n{source}", error.emit_to_string(&source)));
         let has_coop = matches!(kernel, Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }));
         let mut flags = Capabilities::SUBGROUP | Capabilities::SHADER_FLOAT16_IN_FLOAT32;
-        if let Kernel::F16Rows { .. } | Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }) = kernel {
+        if let Kernel::F16Rows { .. } | Kernel::GemmCoop(_) | Kernel::Flash(Flash { coop: true, .. }) = kernel
+        {
             flags |= Capabilities::SHADER_FLOAT16 | Capabilities::COOPERATIVE_MATRIX;
         }
         let info = Validator::new(ValidationFlags::all(), flags)
@@ -215,7 +215,9 @@ fn kernels_are_valid_within_default_limits_and_translate_to_msl() {
         assert!(storage <= STORAGE_BUFFERS, "{label}: {storage} storage buffers");
         let max_memory = match &kernel {
             Kernel::GemmCoop(tiles) => policy::tile_bytes(tiles.tile, tiles.size) as u32,
-            Kernel::Flash(Flash { k_dim, v_dim, coop: true, .. }) => policy::flash_coop_bytes(*k_dim, *v_dim) as u32,
+            Kernel::Flash(Flash { k_dim, v_dim, coop: true, .. }) => {
+                policy::flash_coop_bytes(*k_dim, *v_dim) as u32
+            }
             _ => WORKGROUP_MEMORY,
         };
         assert!(memory <= max_memory, "{label}: {memory} bytes of workgroup memory");

@@ -9,7 +9,7 @@ use backend_reference::Reference;
 use graph::{Builder, Store};
 use quant::Format;
 use testkit::conformance::random::nmse;
-use testkit::conformance::{known, layers, random};
+use testkit::conformance::{experts, known, layers, random, rows};
 use testkit::whole::Whole;
 
 use super::{Shared, candidate, shared};
@@ -50,9 +50,9 @@ fn a_minimal_device_computes_every_operation() {
     known::only_output_rows_are_computed(&on_minimal);
     known::greedy_tokens_and_top_tokens(&on_minimal);
     known::rms_norm_of_heads(&on_minimal);
-    known::route_is_the_softmax_of_the_top_logits(&on_minimal);
+    experts::route_is_the_softmax_of_the_top_logits(&on_minimal);
     known::attention_respects_its_window(&on_minimal);
-    random::experts_of_odd_sizes(&on_minimal, &reference);
+    experts::experts_of_odd_sizes(&on_minimal, &reference);
     layers::wide_layer(&on_minimal, &reference);
 }
 

@@ -2,7 +2,7 @@
 
 use backend::Backend;
 use backend_reference::Reference;
-use testkit::conformance::{known, layers, random};
+use testkit::conformance::{experts, known, layers, random, rows};
 
 use super::{Shared, candidate};
 use crate::device::Settings;
@@ -34,7 +34,7 @@ fn matmuls_are_as_exact_as_f16() {
 #[test]
 fn no_index_is_out_of_bounds() {
     random::attention_with_different_key_and_value_sizes(&bounds_checked, &reference);
-    random::experts_of_odd_sizes(&bounds_checked, &reference);
+    experts::experts_of_odd_sizes(&bounds_checked, &reference);
     random::linear_with_odd_sizes(&bounds_checked, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&bounds_checked, &reference);
     known::attention_is_causal_and_uses_cached_positions(&bounds_checked);
@@ -45,7 +45,7 @@ fn no_index_is_out_of_bounds() {
     known::gate_silu(&bounds_checked);
     known::rope_halves(&bounds_checked);
     known::rms_norm_of_heads(&bounds_checked);
-    known::route_is_the_softmax_of_the_top_logits(&bounds_checked);
+    experts::route_is_the_softmax_of_the_top_logits(&bounds_checked);
     known::greedy_tokens_and_top_tokens(&bounds_checked);
 }
 
@@ -56,5 +56,5 @@ fn no_index_of_any_kernel_is_out_of_bounds() {
     random::linear_in_every_format(&bounds_checked, &reference);
     random::attention_of_many_rows(&bounds_checked, &reference);
     random::attention_with_windows(&bounds_checked, &reference);
-    random::experts_in_every_format(&bounds_checked, &reference);
+    experts::experts_in_every_format(&bounds_checked, &reference);
 }

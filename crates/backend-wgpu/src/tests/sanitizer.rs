@@ -102,8 +102,10 @@ impl Sanitizer {
 
     /// Indices of the scratch buffers.
     fn scratch_buffers(&self) -> impl Iterator<Item = usize> {
-        let Scratch { parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens, ref lists } = self.scratch;
-        let single = [parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens].into_iter().flatten();
+        let Scratch { parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens, ref lists } =
+            self.scratch;
+        let single =
+            [parts, roped, f16_rows, f16_scales, hidden, downs, groups, tokens].into_iter().flatten();
         single.chain(lists.iter().copied())
     }
 
@@ -223,7 +225,8 @@ impl Sanitizer {
             rows.max().unwrap_or(0)
         };
         if let Some(buffer) = self.scratch.hidden {
-            let own = expert_rows(|bound, experts| bound.graph().weight(experts.gate).rows.next_multiple_of(32));
+            let own =
+                expert_rows(|bound, experts| bound.graph().weight(experts.gate).rows.next_multiple_of(32));
             within(buffer, "hidden rows of experts", own);
         }
         if let Some(buffer) = self.scratch.downs {

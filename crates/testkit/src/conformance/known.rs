@@ -1,19 +1,10 @@
 //! Hand-computed answers.
 
 use backend::{Bucket, KvFormat, OutputRow, Sequence, Step, Taps};
-use graph::{Activation, LongFactors, Pairing, Rope, Store, Yarn};
+use graph::{Activation, LongFactors, Pairing, Rope, Score, Store, Yarn};
 
 use super::Make;
-use super::net::{Net, rows, sequence, store};
-
-/// Asserts equality up to rounding of f32, or of F16 K/V.
-fn close(found: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(found.len(), expected.len());
-    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
-        let bound = tolerance * expected.abs().max(1.0);
-        assert!((found - expected).abs() <= bound, "element {i}: {found}, expected {expected}");
-    }
-}
+use super::net::{Net, close, rows, sequence, store};
 
 /// One row of the table for each token, in the order of the step.
 pub fn embed_looks_up_rows(make: Make<'_>) {
@@ -191,6 +182,50 @@ pub fn attention_applies_softmax_to_scaled_scores(make: Make<'_>) {
     close(&found, &[4.0, 0.0, 7.0, 3.0], 1e-5);
 }
 
+/// Scaled scores of 0 and 1000 are capped to 0 and nearly 1, also in a later step.
+pub fn attention_caps_scores(make: Make<'_>) {
+    for dim in [2, 16] {
+        let mut net = Net::default();
+        let x = |first: f32| [vec![first], vec![0.0; dim - 1]].concat();
+        let q = net.input("q", 3, &[x(100.0), x(100.0), x(-100.0)].concat());
+        let k = net.input("k", 3, &[x(0.0), x(20.0), x(0.0)].concat());
+        let v = net.input("v", 3, &[x(4.0), x(8.0), x(4.0)].concat());
+        let score = Score { scale: 0.5, cap: Some(1.0), sinks: None };
+        let y = net.attention("y", [q, k, v], store(1, dim, dim), 1, score);
+        let found = net.run(y, make(), &[sequence(0, 2), sequence(2, 1)]);
+        let e = std::f32::consts::E;
+        // Of three positions, the second has a score of -1.
+        let expected = [4.0, (4.0 + 8.0 * e) / (1.0 + e), (8.0 + 8.0 / e) / (2.0 + 1.0 / e)];
+        for (found, expected) in found.chunks(dim).zip(expected) {
+            close(found, &x(expected), 1e-5);
+        }
+    }
+}
+
+/// With zero queries and values of 1, a sink of ln 3 counts like three positions without a value, one of -ln 2 like half of
+/// one: row `p` is `(p + 1) / (p + 1 + 3)` and `(p + 1) / (p + 1.5)`.
+pub fn attention_sinks_take_weight(make: Make<'_>) {
+    for (dim, format) in [(16, KvFormat::F16), (4, KvFormat::F32), (3, KvFormat::F32)] {
+        let steps: [Vec<Step>; 2] = [
+            vec![sequence(0, 300)],
+            vec![sequence(0, 40), sequence(40, 2), sequence(42, 256), sequence(298, 1), sequence(299, 1)],
+        ];
+        for steps in steps {
+            let mut net = Net::with_kv(10, format);
+            let q = net.input("q", 300, &vec![0.0; 300 * 2 * dim]);
+            let [k, v] = [0.0, 1.0].map(|value| vec![value; 300 * dim]);
+            let (k, v) = (net.input("k", 300, &k), net.input("v", 300, &v));
+            let sinks = Some(net.matrix("sinks", 1, &[3f32.ln(), -2f32.ln()]));
+            let score = Score { sinks, ..Score::from(1.0) };
+            let y = net.attention("y", [q, k, v], store(1, dim, dim), 2, score);
+            let heads = |p: usize| [3.0, 0.5].map(|sink| (p + 1) as f32 / ((p + 1) as f32 + sink));
+            let expected: Vec<f32> =
+                (0..300).flat_map(heads).flat_map(|y| std::iter::repeat_n(y, dim)).collect();
+            close(&net.run(y, make(), &steps), &expected, 1e-5);
+        }
+    }
+}
+
 /// silu(1) = 0.7310586, silu(-1) = -0.2689414.
 pub fn gate_silu(make: Make<'_>) {
     let mut net = Net::default();
@@ -266,47 +301,6 @@ pub fn scale_multiplies_by_a_factor(make: Make<'_>) {
     let x = net.input("x", 2, &x);
     let y = net.graph.scale("y", x, -2.5);
     close(&net.run(y, make(), &[rows(2)]), &expected, 0.0);
-}
-
-/// The top two of logits 0, ln 3, ln 1, ln 9 give 3/12 and 9/12. Of equal logits the first are chosen.
-pub fn route_is_the_softmax_of_the_top_logits(make: Make<'_>) {
-    let mut net = Net::default();
-    let [three, nine] = [3f32.ln(), 9f32.ln()];
-    let logits = net.input("logits", 3, &[0.0, three, 0.0, nine, 1.0, 1.0, 1.0, 1.0, -9.0, -9.0, -9.0, -7.0]);
-    let y = net.graph.route("y", logits, 2);
-    let last = [1.0 / (1.0 + 2f32.exp()), 1.0 / (1.0 + (-2f32).exp())];
-    let expected = [0.0, 0.25, 0.0, 0.75, 0.5, 0.5, 0.0, 0.0, last[0], 0.0, 0.0, last[1]];
-    close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
-}
-
-/// NaN logits of either sign and infinite ones are chosen, and all weights of such a row are NaN, so that no expert is
-/// dropped silently. Other rows are not affected.
-pub fn route_of_nan_or_infinity_is_nan(make: Make<'_>) {
-    for invalid in [f32::NAN, -f32::NAN, f32::INFINITY] {
-        let mut net = Net::default();
-        let logits = net.input("logits", 2, &[1.0, 2.0, invalid, 3.0, 0.0, -1.0, 0.0, -1.0]);
-        let y = net.graph.route("y", logits, 2);
-        let found = net.run(y, make(), &[rows(2)]);
-        assert!(found[2].is_nan() && found[3].is_nan(), "{invalid:?}: {found:?}");
-        assert_eq!(found[..2], [0.0, 0.0]);
-        close(&found[4..], &[0.5, 0.0, 0.5, 0.0], 1e-6);
-    }
-}
-
-/// Experts of one column: expert `e` computes `2 * silu(x) * 10^e * x`. Row 1 uses experts 0 and 2 with weights 1/4 and
-/// 3/4, row 2 expert 1 alone.
-pub fn experts_are_weighted_by_routes(make: Make<'_>) {
-    let mut net = Net::default();
-    let x = net.input("x", 2, &[1.0, 2.0]);
-    let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
-    let bytes = |values: [f32; 3]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
-    let mut weight = |name, values| net.weights(name, quant::Format::F32, [3, 1, 1], bytes(values));
-    let weights =
-        [weight("gate", [1.0, 1.0, 1.0]), weight("up", [1.0, 10.0, 100.0]), weight("down", [2.0, 2.0, 2.0])];
-    let y = net.graph.experts("y", x, routes, weights, Activation::Silu);
-    let (silu_1, silu_2) = (0.731_058_6, 1.761_594_2);
-    let expected = [2.0 * silu_1 * (0.25 + 75.0), 2.0 * silu_2 * 20.0];
-    close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
 }
 
 /// Zero queries weigh all visible positions equally, so row `p` is the mean of the values of the last three positions,

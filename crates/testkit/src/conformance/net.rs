@@ -7,7 +7,7 @@ use backend::{
     Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, OutputRow, PAGE, Program, Sequence, Step, Taps,
     Weight,
 };
-use graph::{Builder, Graph, Store, ValueId, WeightId};
+use graph::{Builder, Graph, Score, Store, ValueId, WeightId};
 use quant::Format;
 use synth::Random;
 
@@ -84,10 +84,10 @@ impl Net {
         [q, k, v]: [ValueId; 3],
         store: Store,
         heads: usize,
-        scale: f32,
+        score: impl Into<Score>,
     ) -> ValueId {
         let store = self.graph.store(store);
-        self.graph.attention(name, q, Some([k, v]), store, heads, scale)
+        self.graph.attention(name, q, Some([k, v]), store, heads, score)
     }
 
     /// Loads the graph on a backend; `outputs` already has output rows only.
@@ -149,4 +149,13 @@ pub fn nmse(reference: &[f32], found: &[f32]) -> f64 {
     let square = |x: f64| x * x;
     let error: f64 = reference.iter().zip(found).map(|(&a, &b)| square(f64::from(a) - f64::from(b))).sum();
     error / reference.iter().map(|&a| square(f64::from(a))).sum::<f64>()
+}
+
+/// Asserts equality up to rounding of f32, or of F16 K/V.
+pub(super) fn close(found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
+        let bound = tolerance * expected.abs().max(1.0);
+        assert!((found - expected).abs() <= bound, "element {i}: {found}, expected {expected}");
+    }
 }

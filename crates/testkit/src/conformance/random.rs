@@ -1,7 +1,7 @@
 //! Single operations on random inputs, compared with the reference backend.
 
 use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
-use graph::{Activation, Store};
+use graph::{Score, Store};
 use quant::Format;
 
 use super::Make;
@@ -12,7 +12,7 @@ use super::net::{Net, normal, rows, same, store};
 const QUANTIZED: f64 = 5e-4;
 
 /// NMSE limit of one operation with f32 activations.
-const FLOAT: f64 = 1e-6;
+pub(super) const FLOAT: f64 = 1e-6;
 
 const SEED: u64 = 11;
 
@@ -66,7 +66,7 @@ pub fn linear_with_positive_activations(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-fn limit(format: Format) -> f64 {
+pub(super) fn limit(format: Format) -> f64 {
     if format.block_len() == 1 { FLOAT } else { QUANTIZED }
 }
 
@@ -132,6 +132,39 @@ pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
+/// Capped scores and sinks, with and without a window, in tiles, row by row and split over positions.
+pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) {
+    let steps = windowed_steps(130);
+    for (dims, window, format, cap, has_sinks) in [
+        (64, Some(130), KvFormat::F16, None, true),
+        (64, None, KvFormat::F16, Some(0.8), true),
+        (48, Some(130), KvFormat::F32, Some(0.8), false),
+        (10, None, KvFormat::F32, Some(0.8), true),
+    ] {
+        let store = Store { window, ..store(2, dims, dims) };
+        let score = |net: &mut Net| {
+            let sinks = has_sinks.then(|| net.matrix("sinks", 1, &normal(SEED, "sinks", HEADS)));
+            Score { scale: 0.5, cap, sinks }
+        };
+        attention_by(make, oracle, store, format, score, &full_steps(window, &steps));
+    }
+}
+
+/// The steps as they are for stores with a window; otherwise two sequences that keep all pages.
+fn full_steps(window: Option<usize>, steps: &[Step]) -> Vec<Step> {
+    if window.is_some() {
+        return steps.to_vec();
+    }
+    let page = |i: u32| i * 7 % PAGES as u32;
+    let part = |n_past, len, pages: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, pages.map(page));
+    vec![
+        all_rows(vec![part(0, 300, 0..12), part(0, 65, 12..16)]),
+        all_rows(vec![part(300, 3, 0..12), part(65, 1, 12..16)]),
+        all_rows(vec![part(303, 1, 0..12), part(66, 1, 12..16)]),
+        all_rows(vec![part(304, 60, 0..12)]),
+    ]
+}
+
 /// Windows shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of
 /// the same steps.
 pub fn attention_with_windows(make: Make<'_>, oracle: Make<'_>) {
@@ -193,71 +226,33 @@ fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, forma
     attention_of(make, oracle, store(2, k_dim, v_dim), format, &steps);
 }
 
+/// Query heads.
+const HEADS: usize = 6;
+
 fn attention_of(make: Make<'_>, oracle: Make<'_>, store: Store, format: KvFormat, steps: &[Step]) {
-    let heads = 6;
+    attention_by(make, oracle, store, format, |_| 0.5.into(), steps);
+}
+
+fn attention_by(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    store: Store,
+    format: KvFormat,
+    score: impl Fn(&mut Net) -> Score,
+    steps: &[Step],
+) {
     let run = |make: Make<'_>| {
         let mut net = Net::with_kv(PAGES, format);
         let mut input = |name, cols| net.input(name, TOKENS, &normal(SEED, name, TOKENS * cols));
         let inputs = [
-            input("q", heads * store.k_dim),
+            input("q", HEADS * store.k_dim),
             input("k", store.heads * store.k_dim),
             input("v", store.heads * store.v_dim),
         ];
-        let y = net.attention("y", inputs, store, heads, 0.5);
+        let score = score(&mut net);
+        let y = net.attention("y", inputs, store, HEADS, score);
         net.run(y, make(), steps)
     };
     let error = nmse(&run(oracle), &run(make));
     assert!(error <= FLOAT, "{store:?} in {format:?}, seed {SEED}: NMSE {error:e}");
-}
-
-/// Every format, in steps of one row and of many, whose rows choose different experts.
-pub fn experts_in_every_format(make: Make<'_>, oracle: Make<'_>) {
-    for format in Format::ALL {
-        experts(make, oracle, format, [5, 256, 256], 2, Activation::Silu);
-    }
-}
-
-/// Sizes that are not a multiple of a vector, one expert, all experts, another activation.
-pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
-    for (format, sizes, used, act) in [
-        (Format::F32, [1, 37, 43], 1, Activation::Silu),
-        (Format::F32, [3, 19, 67], 3, Activation::GeluTanh),
-        (Format::F16, [7, 43, 33], 1, Activation::GeluTanh),
-        (Format::Q8_0, [33, 96, 32], 4, Activation::Silu),
-    ] {
-        experts(make, oracle, format, sizes, used, act);
-    }
-}
-
-/// `count` experts for rows of `cols` columns, with `inner` hidden columns.
-fn experts(
-    make: Make<'_>,
-    oracle: Make<'_>,
-    format: Format,
-    [count, cols, inner]: [usize; 3],
-    used: usize,
-    act: Activation,
-) {
-    // Three matmuls, two of which are multiplied element-wise.
-    let limit = limit(format) * if format.block_len() > 1 { 4.0 } else { 10.0 };
-    let mut programs = [oracle, make].map(|make| {
-        let mut net = Net::default();
-        let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
-        let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * count));
-        let routes = net.graph.route("routes", logits, used);
-        let mut weights = |name, rows: usize, cols: usize| {
-            let deviation = 1.0 / (cols as f32).sqrt();
-            let bytes = crate::random_matrix(format, count * rows * cols, deviation, SEED + rows as u64);
-            net.weights(name, format, [count, rows, cols], bytes)
-        };
-        let weights =
-            [weights("gate", inner, cols), weights("up", inner, cols), weights("down", cols, inner)];
-        let y = net.graph.experts("y", x, routes, weights, act);
-        net.compile(y, make()).expect("a good graph")
-    });
-    for n in [1, 2, 7, 9, 64] {
-        let what =
-            format_args!("{format}, seed {SEED}, {cols} columns, {used} of {count} experts of {inner}");
-        same(&mut programs, &rows(n), limit, what);
-    }
 }
