@@ -168,6 +168,7 @@ impl Compiler<'_> {
         // Matrices per expert in each weight, and which one is up.
         let [[first_gate, first_up], [next, _]] = [0, 1].map(|expert| Op::gate_and_up(gate, up, expert));
         let (per_expert, cols) = (next - first_gate, self.cols(x));
+        let experts = self.bound.weight(pass.down).count;
         let [x_at, x_stride] = self.at(x);
         let eps = norm.map_or(0, |norm| norm.eps.to_bits());
         let entries = if let Method::Groups { entries, .. } = method { entries } else { 0 };
@@ -180,7 +181,7 @@ impl Compiler<'_> {
                 [inner as u32, inner as u32, per_expert as u32, first_up as u32],
                 [0, 0, 0, padded as u32],
                 [x_at / 4, x_stride / 4, cols as u32, self.row_count_word(y)],
-                [entries, 0, eps, glu.limit.map_or(0, f32::to_bits)],
+                [entries, (experts * inner) as u32, eps, glu.limit.map_or(0, f32::to_bits)],
             ];
             let mut buffers = vec![self.slot(x), hidden];
             buffers.extend([gate, up].map(|id| BufferId::Weight(id, index)));

@@ -210,7 +210,7 @@ fn main(
                 {%- endif %}
                 {%- if biases %}
                 value += biases[bias_at];
-                value_up += biases[arrayLength(&biases) / 2u + bias_at];
+                value_up += biases[params.r.y + bias_at];
                 {%- endif %}
                 {%- elif biases %}
                 value += {{ "biases[bias_at]" if weighs_inputs else "routing_weight * biases[bias_at]" }};

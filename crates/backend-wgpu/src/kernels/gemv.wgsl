@@ -44,7 +44,8 @@ activations of the next iteration are loaded while the current one is computed. 
 {%- if glu %}{{ gated(act, limited) }}{% endif %}
 {%- if experts %}
 {#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and number of experts in this shard. With
-`in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection. With `heads`,
+`in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection; `params.r.y`: offset of
+the biases of ups. With `heads`,
 `params.w2.x`: heads in this shard. -#}
 /// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
@@ -331,7 +332,7 @@ fn main(
         {%- if biases and experts == "in" %}
         let bias_at = (expert + params.w2.z) * outputs + min(first + o, outputs - 1u);
         value += biases[bias_at];
-        value_up += biases[arrayLength(&biases) / 2u + bias_at];
+        value_up += biases[params.r.y + bias_at];
         {%- endif %}
         {%- if glu %}
         value = glu(value, value_up, bitcast<f32>(params.r.w));

@@ -54,6 +54,11 @@ fn a_minimal_device_computes_every_operation() {
     known::attention_respects_its_window(&on_minimal);
     experts::experts_of_odd_sizes(&on_minimal, &reference);
     layers::wide_layer(&on_minimal, &reference);
+    known::attention_sinks_take_weight(&on_minimal);
+    rows::head_linear_in_several_formats(&on_minimal, &reference);
+    rows::row_wise_operations_in_a_chain(&on_minimal, &reference);
+    experts::routers_of_all_kinds(&on_minimal, &reference);
+    experts::experts_with_all_options(&on_minimal, &reference);
 }
 
 /// Logits of the model `name`, with a long prefill and then with short steps.
@@ -92,6 +97,22 @@ fn weights_beyond_the_binding_limit_are_sharded() {
         let error = nmse(&logits(name, reference()), &logits(name, Box::new(gpu)));
         assert!(error <= 1e-5, "{name}: NMSE {error:e}");
     }
+}
+
+/// Matrices of experts in F32 are 6 KiB each: buffers of 13 KiB hold two, or one pair of gate and up. Matrices of heads, of up
+/// to 5 KiB, are split as well.
+#[test]
+fn experts_and_heads_beyond_the_binding_limit_are_sharded() {
+    static SMALL: Shared = Shared::new();
+    let limits = || wgpu::Limits {
+        max_storage_buffer_binding_size: 13 << 10,
+        max_buffer_size: 1 << 20,
+        ..wgpu::Limits::defaults()
+    };
+    let small = || candidate(&SMALL, || Settings { max_limits: Some(limits()), ..Settings::default() });
+    experts::experts_of_odd_sizes(&small, &reference);
+    experts::experts_with_all_options(&small, &reference);
+    rows::head_linear_in_several_formats(&small, &reference);
 }
 
 #[test]

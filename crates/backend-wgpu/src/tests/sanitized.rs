@@ -47,6 +47,11 @@ fn no_index_is_out_of_bounds() {
     known::rms_norm_of_heads(&bounds_checked);
     experts::route_is_the_softmax_of_the_top_logits(&bounds_checked);
     known::greedy_tokens_and_top_tokens(&bounds_checked);
+    known::attention_sinks_take_weight(&bounds_checked);
+    rows::head_linear_in_several_formats(&bounds_checked, &reference);
+    rows::row_wise_operations_in_a_chain(&bounds_checked, &reference);
+    experts::routers_of_all_kinds(&bounds_checked, &reference);
+    experts::experts_with_all_options(&bounds_checked, &reference);
 }
 
 /// The remaining formats and shapes.

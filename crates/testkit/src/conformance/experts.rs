@@ -1,0 +1,344 @@
+//! Routers and mixtures of experts: hand-computed answers, and random inputs compared with the reference backend.
+
+use graph::{Activation, Gating, Glu, Op, Router, ValueId, WeightId};
+use quant::Format;
+
+use super::Make;
+use super::net::{Net, close, normal, rows, same};
+use super::random::{FLOAT, limit};
+
+const SEED: u64 = 11;
+
+/// The top two of logits 0, ln 3, ln 1, ln 9 give 3/12 and 9/12. Of equal logits the first are chosen.
+pub fn route_is_the_softmax_of_the_top_logits(make: Make<'_>) {
+    let mut net = Net::default();
+    let [three, nine] = [3f32.ln(), 9f32.ln()];
+    let logits = net.input("logits", 3, &[0.0, three, 0.0, nine, 1.0, 1.0, 1.0, 1.0, -9.0, -9.0, -9.0, -7.0]);
+    let y = net.graph.route("y", logits, 2);
+    let last = [1.0 / (1.0 + 2f32.exp()), 1.0 / (1.0 + (-2f32).exp())];
+    let expected = [0.0, 0.25, 0.0, 0.75, 0.5, 0.5, 0.0, 0.0, last[0], 0.0, 0.0, last[1]];
+    close(&net.run(y, make(), &[rows(3)]), &expected, 1e-6);
+}
+
+/// NaN logits of either sign and infinite ones are chosen, and all weights of such a row are NaN, so that no expert is
+/// dropped silently. Other rows are not affected.
+pub fn route_of_nan_or_infinity_is_nan(make: Make<'_>) {
+    for invalid in [f32::NAN, -f32::NAN, f32::INFINITY] {
+        let mut net = Net::default();
+        let logits = net.input("logits", 2, &[1.0, 2.0, invalid, 3.0, 0.0, -1.0, 0.0, -1.0]);
+        let y = net.graph.route("y", logits, 2);
+        let found = net.run(y, make(), &[rows(2)]);
+        assert!(found[2].is_nan() && found[3].is_nan(), "{invalid:?}: {found:?}");
+        assert_eq!(found[..2], [0.0, 0.0]);
+        close(&found[4..], &[0.5, 0.0, 0.5, 0.0], 1e-6);
+    }
+}
+
+/// Experts of one column: expert `e` computes `2 * silu(x) * 10^e * x`. Row 1 uses experts 0 and 2 with weights 1/4 and
+/// 3/4, row 2 expert 1 alone.
+pub fn experts_are_weighted_by_routes(make: Make<'_>) {
+    let mut net = Net::default();
+    let x = net.input("x", 2, &[1.0, 2.0]);
+    let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
+    let bytes = |values: [f32; 3]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let mut weight = |name, values| net.weights(name, quant::Format::F32, [3, 1, 1], bytes(values));
+    let weights =
+        [weight("gate", [1.0, 1.0, 1.0]), weight("up", [1.0, 10.0, 100.0]), weight("down", [2.0, 2.0, 2.0])];
+    let y = net.graph.experts("y", x, routes, weights, Activation::Silu);
+    let (silu_1, silu_2) = (0.731_058_6, 1.761_594_2);
+    let expected = [2.0 * silu_1 * (0.25 + 75.0), 2.0 * silu_2 * 20.0];
+    close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
+}
+
+/// The routing weights of rows of logits.
+fn routed(make: Make<'_>, logits: &[&[f32]], bias: Option<&[f32]>, router: Router) -> Vec<f32> {
+    let mut net = Net::default();
+    let n = logits.len();
+    let logits = net.input("logits", n, &logits.concat());
+    let bias = bias.map(|bias| net.matrix("bias", 1, bias));
+    let y = net.graph.op("y", Op::Route { logits, bias, router });
+    net.run(y, make(), &[rows(n)])
+}
+
+/// Of four logits 0, ln 3, 0, ln 9, the softmax over all has weights of 1/14, 3/14, 1/14 and 9/14.
+pub fn route_by_the_softmax_over_all(make: Make<'_>) {
+    let logits: &[f32] = &[0.0, 3f32.ln(), 0.0, 9f32.ln()];
+    let router = Router { gating: Gating::Softmax, ..Router::new(2) };
+    let weights = [0.0, 3.0 / 14.0, 0.0, 9.0 / 14.0];
+    close(
+        &routed(make, &[logits, &[-90.0; 4]], None, router),
+        &[&weights[..], &[0.25, 0.25, 0.0, 0.0]].concat(),
+        1e-6,
+    );
+    let renormalised = Router { renormalises: true, scale: 2.0, ..router };
+    close(&routed(make, &[logits], None, renormalised), &[0.0, 0.5, 0.0, 1.5], 1e-6);
+}
+
+/// Sigmoids 1/2, 3/4, 1/4, 9/10: a bias changes the choice, and not the weights. Of equal sums the first is chosen.
+pub fn route_by_sigmoids_with_a_bias(make: Make<'_>) {
+    let logits: &[f32] = &[0.0, 3f32.ln(), -3f32.ln(), 9f32.ln()];
+    let router = Router { gating: Gating::Sigmoid, ..Router::new(2) };
+    close(&routed(make, &[logits], None, router), &[0.0, 0.75, 0.0, 0.9], 1e-6);
+    let bias = Some(&[0.5, 0.0, 1.0, -5.0][..]);
+    close(&routed(make, &[logits], bias, router), &[0.5, 0.0, 0.25, 0.0], 1e-6);
+    let renormalised = Router { renormalises: true, scale: 3.0, ..router };
+    close(&routed(make, &[logits], bias, renormalised), &[2.0, 0.0, 1.0, 0.0], 1e-6);
+    let equal: &[f32] = &[0.0; 4];
+    close(&routed(make, &[equal], Some(&[0.0, 0.25, 0.25, 0.25]), router), &[0.0, 0.5, 0.5, 0.0], 1e-6);
+    // A bias for the choice by logits: 0 + 2 and ln 3 + 1 are larger than ln 9.
+    let chosen = Router::new(2);
+    let bias = Some(&[2.3, 1.2, 0.0, 0.0][..]);
+    close(&routed(make, &[logits], bias, chosen), &[0.25, 0.75, 0.0, 0.0], 1e-6);
+}
+
+/// The sigmoid of -20 is 2.06e-9; the sum of two is raised to 2^-14.
+pub fn route_divides_by_at_least_a_small_number(make: Make<'_>) {
+    let router = Router { gating: Gating::Sigmoid, renormalises: true, ..Router::new(2) };
+    let found = routed(make, &[&[-20.0, -20.0, -30.0]], None, router);
+    close(&found.iter().map(|y| y * 1e5).collect::<Vec<_>>(), &[3.376_994, 3.376_994, 0.0], 1e-5);
+}
+
+/// Three groups of two experts: the sums of their weights are 0.9 + 0.1, 0.5 + 0.75 and again 0.9 + 0.1. The best expert is
+/// not in the best group. Of groups of three, the two largest count.
+pub fn route_uses_the_best_groups(make: Make<'_>) {
+    let [nine, three] = [9f32.ln(), 3f32.ln()];
+    let logits: &[f32] = &[nine, -nine, 0.0, three, nine, -nine];
+    let router = |used, groups| Router { gating: Gating::Sigmoid, groups: Some(groups), ..Router::new(used) };
+    let found = |bias, router| routed(make, &[logits], bias, router);
+    close(&found(None, router(2, [3, 1])), &[0.0, 0.0, 0.5, 0.75, 0.0, 0.0], 1e-6);
+    // Of the equal sums of the first and the last group, the first is used; a small bias changes that.
+    close(&found(None, router(1, [3, 2])), &[0.9, 0.0, 0.0, 0.0, 0.0, 0.0], 1e-6);
+    let bias = Some(&[0.0, 0.0, 0.0, 0.0, 0.0, 0.125][..]);
+    close(&found(bias, router(3, [3, 2])), &[0.0, 0.0, 0.5, 0.75, 0.9, 0.0], 1e-6);
+    // 0.9 + 0.5 and 0.9 + 0.75.
+    close(&found(None, router(1, [2, 1])), &[0.0, 0.0, 0.0, 0.0, 0.9, 0.0], 1e-6);
+    // Groups of one expert.
+    close(&found(None, router(1, [6, 2])), &[0.9, 0.0, 0.0, 0.0, 0.0, 0.0], 1e-6);
+}
+
+/// If a logit is NaN of either sign or infinite, all weights of the row are NaN, whatever the router. So they are if no logit
+/// is finite. Other rows are not affected.
+pub fn every_router_reports_invalid_logits(make: Make<'_>) {
+    let plain = Router { renormalises: true, ..Router::new(2) };
+    let groups = Router { groups: Some([2, 1]), ..plain };
+    let invalid = [f32::NAN, -f32::NAN, f32::INFINITY].map(|invalid| [1.0, 1.0, invalid, 1.0]);
+    for gating in [Gating::ChosenSoftmax, Gating::Softmax, Gating::Sigmoid] {
+        for router in [plain, groups] {
+            for bias in [None, Some(&[0.0, -0.25, 0.0, 0.0][..])] {
+                let router = Router { gating, ..router };
+                for row in invalid.into_iter().chain([[f32::NEG_INFINITY; 4]]) {
+                    let found = routed(make, &[&row, &[9.0, 9.0, -9.0, -9.0]], bias, router);
+                    let count = |is: fn(&f32) -> bool| found[..4].iter().filter(|y| is(y)).count();
+                    let counts = [count(|y| y.is_nan()), count(|&y| y == 0.0)];
+                    assert_eq!(counts, [2, 2], "{router:?}, {row:?}: {found:?}");
+                    close(&found[4..], &[0.5, 0.5, 0.0, 0.0], 1e-5);
+                }
+            }
+        }
+    }
+}
+
+/// Experts of one column with biases: expert `e` computes `2 (x + 1) (10^e x + 3) + 5`, with the identity as activation.
+pub fn experts_add_biases(make: Make<'_>) {
+    for shares in [false, true] {
+        for (weighs_inputs, expected) in [
+            (
+                false,
+                [0.25 * (2.0 * 2.0 * 4.0 + 5.0) + 0.75 * (2.0 * 2.0 * 103.0 + 5.0), 2.0 * 3.0 * 23.0 + 5.0],
+            ),
+            // Inputs of 1/4 and 3/4.
+            (true, [2.0 * 1.25 * 3.25 + 5.0 + 2.0 * 1.75 * 78.0 + 5.0, 2.0 * 3.0 * 23.0 + 5.0]),
+        ] {
+            let mut net = Net::default();
+            let experts =
+                Mixture { shares, has_biases: true, weighs_inputs, glu: Activation::Identity.into() };
+            let y = experts.of_one_column(&mut net, [5.0, 5.0, 5.0]);
+            close(&net.run(y, make(), &[rows(2)]), &expected, 1e-5);
+        }
+    }
+}
+
+/// The same without biases, with a limit of 1.5: gates of 2 are 1.5, ups of 100 are 1.5, and 1 is added to ups.
+pub fn experts_limit_gates_and_ups(make: Make<'_>) {
+    let mut net = Net::default();
+    let glu = Glu { act: Activation::Identity, limit: Some(1.5) };
+    let experts = Mixture { shares: true, has_biases: false, weighs_inputs: false, glu };
+    let y = experts.of_one_column(&mut net, [0.0; 3]);
+    let expected = [0.25 * 2.0 * 2.0 + 0.75 * 2.0 * 2.5, 2.0 * 1.5 * 2.5];
+    close(&net.run(y, make(), &[rows(2)]), &expected, 1e-6);
+}
+
+/// The options of a mixture of experts.
+#[derive(Clone, Copy, Debug)]
+struct Mixture {
+    /// Gate and up are one weight.
+    shares: bool,
+    has_biases: bool,
+    weighs_inputs: bool,
+    glu: Glu,
+}
+
+impl Mixture {
+    /// Three experts with gates of 1, ups of 1, 10 and 100 and downs of 2, for inputs of 1 and 2. Row 1 uses experts 0 and 2
+    /// with weights 1/4 and 3/4, row 2 expert 1 alone.
+    fn of_one_column(self, net: &mut Net, downs: [f32; 3]) -> ValueId {
+        let x = net.input("x", 2, &[1.0, 2.0]);
+        let routes = net.input("routes", 2, &[0.25, 0.0, 0.75, 0.0, 1.0, 0.0]);
+        let bytes = |values: &[f32]| values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+        let mut weight =
+            |name, values: &[f32]| net.weights(name, Format::F32, [values.len(), 1, 1], bytes(values));
+        let (gate, up) = if self.shares {
+            let both = weight("gate_up", &[1.0, 1.0, 1.0, 10.0, 1.0, 100.0]);
+            (both, both)
+        } else {
+            (weight("gate", &[1.0; 3]), weight("up", &[1.0, 10.0, 100.0]))
+        };
+        let down = weight("down", &[2.0; 3]);
+        let biases = [("gate.bias", [1.0; 3]), ("up.bias", [3.0; 3]), ("down.bias", downs)]
+            .map(|(name, values)| net.matrix(name, 3, &values));
+        self.op(net, x, routes, [gate, up, down], biases)
+    }
+
+    fn op(
+        self,
+        net: &mut Net,
+        x: ValueId,
+        routes: ValueId,
+        [gate, up, down]: [WeightId; 3],
+        biases: [WeightId; 3],
+    ) -> ValueId {
+        let Mixture { has_biases, weighs_inputs, glu, .. } = self;
+        let biases = has_biases.then_some(biases);
+        net.graph.op("y", Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs })
+    }
+}
+
+/// Every option of routers for few and many experts.
+pub fn routers_of_all_kinds(make: Make<'_>, oracle: Make<'_>) {
+    for (experts, used, groups) in [
+        (5, 2, None),
+        (37, 37, None),
+        (64, 6, Some([8, 3])),
+        (160, 8, Some([2, 1])),
+        (600, 10, None),
+        (600, 20, Some([100, 17])),
+    ] {
+        for gating in [Gating::ChosenSoftmax, Gating::Softmax, Gating::Sigmoid] {
+            for (has_bias, renormalises, scale) in [(false, false, 1.0), (true, true, 2.5)] {
+                let router = Router { used, gating, renormalises, scale, groups };
+                let mut programs = [oracle, make].map(|make| {
+                    let mut net = Net::default();
+                    let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * experts));
+                    let values: Vec<f32> = normal(SEED, "bias", experts).iter().map(|x| 0.1 * x).collect();
+                    let bias = has_bias.then(|| net.matrix("bias", 1, &values));
+                    let y = net.graph.op("y", Op::Route { logits, bias, router });
+                    net.compile(y, make()).expect("a good graph")
+                });
+                for n in [1, 64] {
+                    let what = format_args!("{experts} experts, {router:?}, bias: {has_bias}, seed {SEED}");
+                    same(&mut programs, &rows(n), FLOAT, what);
+                }
+            }
+        }
+    }
+}
+
+/// Every format, in steps of one row and of many, whose rows choose different experts.
+pub fn experts_in_every_format(make: Make<'_>, oracle: Make<'_>) {
+    for format in Format::ALL {
+        experts(make, oracle, format, [5, 256, 256], 2, Activation::Silu);
+    }
+}
+
+/// Sizes that are not a multiple of a vector, one expert, all experts, another activation.
+pub fn experts_of_odd_sizes(make: Make<'_>, oracle: Make<'_>) {
+    for (format, sizes, used, act) in [
+        (Format::F32, [1, 37, 43], 1, Activation::Silu),
+        (Format::F32, [3, 19, 67], 3, Activation::GeluTanh),
+        (Format::F16, [7, 43, 33], 1, Activation::GeluTanh),
+        (Format::Q8_0, [33, 96, 32], 4, Activation::Silu),
+    ] {
+        experts(make, oracle, format, sizes, used, act);
+    }
+}
+
+/// Every option of experts, in F32 and with blocks, whose routes are scaled by expert.
+pub fn experts_with_all_options(make: Make<'_>, oracle: Make<'_>) {
+    let limited = Glu { act: Activation::GeluSigmoid, limit: Some(1.0) };
+    for (format, sizes, used) in [(Format::F32, [6, 37, 43], 2), (Format::Q8_0, [9, 96, 64], 4)] {
+        for (shares, has_biases, weighs_inputs, glu) in [
+            (true, false, false, Activation::Silu.into()),
+            (false, true, false, limited),
+            (true, true, true, limited),
+            (false, false, true, Activation::GeluTanh.into()),
+        ] {
+            let mixture = Mixture { shares, has_biases, weighs_inputs, glu };
+            mix(make, oracle, format, sizes, used, mixture, true);
+        }
+    }
+}
+
+/// `count` experts for rows of `cols` columns, with `inner` hidden columns.
+fn experts(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    format: Format,
+    sizes: [usize; 3],
+    used: usize,
+    act: Activation,
+) {
+    let mixture = Mixture { shares: false, has_biases: false, weighs_inputs: false, glu: act.into() };
+    mix(make, oracle, format, sizes, used, mixture, false);
+}
+
+fn mix(
+    make: Make<'_>,
+    oracle: Make<'_>,
+    format: Format,
+    [count, cols, inner]: [usize; 3],
+    used: usize,
+    mixture: Mixture,
+    scales_routes: bool,
+) {
+    // Three matmuls, two of which are multiplied element-wise.
+    let limit = limit(format) * if format.block_len() > 1 { 4.0 } else { 10.0 };
+    let mut programs = [oracle, make].map(|make| {
+        let mut net = Net::default();
+        let x = net.input("x", 64, &normal(SEED, "x", 64 * cols));
+        let logits = net.input("logits", 64, &normal(SEED, "logits", 64 * count));
+        let mut routes = net.graph.route("routes", logits, used);
+        if scales_routes {
+            let scales = net.matrix("scales", 1, &normal(SEED, "scales", count));
+            routes = net.graph.mul_weight("scaled routes", routes, scales);
+        }
+        let mut weights = |name, count: usize, rows: usize, cols: usize| {
+            let deviation = 1.0 / (cols as f32).sqrt();
+            let bytes = crate::random_matrix(format, count * rows * cols, deviation, SEED + rows as u64);
+            net.weights(name, format, [count, rows, cols], bytes)
+        };
+        let (gate, up) = if mixture.shares {
+            let both = weights("gate_up", 2 * count, inner, cols);
+            (both, both)
+        } else {
+            (weights("gate", count, inner, cols), weights("up", count, inner, cols))
+        };
+        let down = weights("down", count, cols, inner);
+        let biases = [("gate.bias", inner), ("up.bias", inner), ("down.bias", cols)]
+            .map(|(name, cols)| net.matrix(name, count, &normal(SEED, name, count * cols)));
+        // With a norm before and a residual after it, which backends may fuse.
+        let scale = net.matrix("norm.weight", 1, &normal(SEED, "norm.weight", cols));
+        let (x, residual) =
+            if scales_routes { (net.graph.rms_norm("norm", x, scale, 1e-5), x) } else { (x, x) };
+        let mut y = mixture.op(&mut net, x, routes, [gate, up, down], biases);
+        if scales_routes {
+            y = net.graph.add("sum", y, residual);
+        }
+        net.compile(y, make()).expect("a good graph")
+    });
+    for n in [1, 2, 7, 9, 64] {
+        let what = format_args!(
+            "{format}, seed {SEED}, {cols} columns, {used} of {count} experts of {inner}, {mixture:?}"
+        );
+        same(&mut programs, &rows(n), limit, what);
+    }
+}
