@@ -309,6 +309,22 @@ mod tests {
         }
     }
 
+    /// Rows per expert that need as many tiles as possible: one more than whole tiles for all but one expert.
+    #[test]
+    fn groups_of_rows_fit_the_grid() {
+        for (rows, experts, used) in [(1, 8, 2), (16, 5, 2), (64, 128, 8), (300, 8, 2), (512, 3, 3)] {
+            let (mut left, mut tiles) = (rows * used, 0usize);
+            for _ in 1..experts {
+                let own = left.min(1);
+                (left, tiles) = (left - own, tiles + own);
+            }
+            tiles += left.div_ceil(GEMM_ROWS);
+            let most = max_groups(rows, experts, used);
+            assert!(tiles <= most, "{rows} rows, {used} of {experts} experts: {tiles} tiles in {most}");
+        }
+        assert_eq!((min_grouped_rows(8, 2), min_grouped_rows(128, 8), min_grouped_rows(2, 2)), (16, 64, 9));
+    }
+
     #[test]
     fn only_well_filled_tiles_are_used() {
         let tiles_of = |rows: &[usize]| tiles(rows.iter().copied());

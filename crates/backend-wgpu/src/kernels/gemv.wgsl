@@ -45,8 +45,7 @@ activations of the next iteration are loaded while the current one is computed. 
 {%- if experts %}
 {#- `params.w2`: maximum experts per row; padded rows of a matrix; first expert and number of experts in this shard. With
 `in`, `params.outputs.zw`: matrices per expert of a weight, and which of them is the up projection; `params.r.y`: offset of
-the biases of ups. With `heads`,
-`params.w2.x`: heads in this shard. -#}
+the biases of ups. With `heads`, `params.w2.x`: heads in this shard. -#}
 /// Index within the shard of the row's expert `slot`; `params.w2.w` if it is in another shard.
 fn expert_of(row: u32, slot: u32) -> u32 {
     let expert = chosen[row * (1u + 2u * params.w2.x) + 1u + 2u * slot];

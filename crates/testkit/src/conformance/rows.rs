@@ -191,6 +191,7 @@ pub fn head_linear_in_several_formats(make: Make<'_>, oracle: Make<'_>) {
     const SEED: u64 = 11;
     for (format, [heads, outputs, cols], limit) in [
         (Format::F32, [3, 5, 37], 1e-6),
+        (Format::F32, [4, 100, 100], 1e-6),
         (Format::F16, [2, 33, 36], 1e-6),
         (Format::F16, [1, 3, 66], 1e-6),
         (Format::Q8_0, [4, 70, 64], 5e-4),
