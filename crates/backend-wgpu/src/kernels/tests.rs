@@ -93,7 +93,7 @@ fn kernels() -> Vec<Kernel> {
                 for &matrices in &matrices {
                     if matrices.experts.is_empty() || columns == 1 {
                         let matmul = matmul.clone();
-                        kernels.push(Kernel::Gemv(Gemv { matmul, tiles: tiles.clone(), matrices }));
+                        kernels.push(Kernel::Gemv(Gemv { matmul, tiles, matrices }));
                     }
                 }
             }
