@@ -66,10 +66,16 @@ fn activation(x: f32) -> f32 {
 NaN. -#}
 {%- macro gated(act, limited) %}
 {{- activation(act) }}
+{%- if limited %}
+// Compilers may turn comparisons into a minimum that drops NaN.
+fn is_nan(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+{% endif %}
 fn glu(gate: f32, up: f32, limit: f32) -> f32 {
     {%- if limited %}
-    let low = select(up, limit, up > limit);
-    return activation(select(gate, limit, gate > limit)) * (select(low, -limit, low < -limit) + 1.0);
+    let value = activation(select(min(gate, limit), gate, is_nan(gate)));
+    return value * (select(clamp(up, -limit, limit), up, is_nan(up)) + 1.0);
     {%- else %}
     return activation(gate) * up;
     {%- endif %}

@@ -9,9 +9,16 @@ const DOUBLINGS: f64 = 16.0;
 
 pub(super) fn diagnose(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
-    let own = s.call.op.parameters().unwrap_or_default();
+    let (name, own) = (s.call.op.name(), s.call.op.parameters().unwrap_or_default());
     for other in s.call.op.variants(s.oracle.graph) {
-        let text = format!("it is computed with {}, not {own}", other.parameters().unwrap_or_default());
+        let parameters = other.parameters().unwrap_or_default();
+        let text = if other.name() != name {
+            format!("it is computed as {}, not {name}", other.name())
+        } else if parameters == own {
+            "it is computed without one of its weights".to_owned()
+        } else {
+            format!("it is computed with {parameters}, not {own}")
+        };
         diagnosis.try_call("wrong-choice", Rank::Known, text, &s.call.with_op(other));
     }
     let mut numbers: Vec<(&'static str, f32)> = Vec::new();
