@@ -384,6 +384,7 @@ impl CpuProgram {
         };
         let (pool, tile) = (&mut state.pool, self.kernels.tile);
         let experts = self.bound.weight(down).count;
+        let is_fused = self.bound.weight(gate).count != experts;
         let routes = self.result(routes);
         routing.fill(routes, experts);
         let n_gathered = out.len() - 4;
@@ -416,7 +417,7 @@ impl CpuProgram {
         let (mut of_gates, mut of_ups) = (gates.values_mut(), ups.values_mut());
         let mut products = Vec::new();
         for (expert, entries) in routing.chosen() {
-            let [gate_of, up_of] = Op::gate_and_up(gate, up, expert);
+            let [gate_of, up_of] = Op::gate_and_up(is_fused, expert);
             for (weight, matrix, out) in [(gate, gate_of, &mut of_gates), (up, up_of, &mut of_ups)] {
                 let out = out.split_off_mut(..entries.len() * hidden).expect("a row for every entry");
                 let x = input(weight, &entries);

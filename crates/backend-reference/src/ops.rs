@@ -80,7 +80,8 @@ pub(crate) fn compute(
         Op::Experts { x, routes, gate, up, down, biases, glu, weighs_inputs } => {
             let weights = [gate, up, down].map(|id| bound.weight(id));
             let biases = biases.map(|biases| biases.map(|id| bound.weight(id).vector()));
-            let matrices = |expert| Op::gate_and_up(gate, up, expert);
+            let is_fused = weights[0].count != weights[2].count;
+            let matrices = |expert| Op::gate_and_up(is_fused, expert);
             let experts = Experts { weights, biases, matrices: &matrices, glu, weighs_inputs };
             experts.mix(&mut out, result(x), result(routes));
         }

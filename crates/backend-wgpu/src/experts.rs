@@ -166,7 +166,8 @@ impl Compiler<'_> {
         let Experts { x, norm, gate, up, glu, y, .. } = *pass;
         let [gates, ups] = [gate, up].map(|id| self.model.matrix(id));
         // Matrices per expert in each weight, and which one is up.
-        let [[first_gate, first_up], [next, _]] = [0, 1].map(|expert| Op::gate_and_up(gate, up, expert));
+        let is_fused = self.bound.weight(gate).count != self.bound.weight(pass.down).count;
+        let [[first_gate, first_up], [next, _]] = [0, 1].map(|expert| Op::gate_and_up(is_fused, expert));
         let (per_expert, cols) = (next - first_gate, self.cols(x));
         let experts = self.bound.weight(pass.down).count;
         let [x_at, x_stride] = self.at(x);

@@ -46,8 +46,8 @@ impl ModelPlan {
         // Weights that hold both gate and up of each expert, which stay together.
         let mut has_pairs = vec![false; roles.len()];
         for (_, value) in bound.graph().values() {
-            if let Op::Experts { gate, up, .. } = value.op {
-                has_pairs[gate.index()] |= gate == up;
+            if let Op::Experts { gate, down, .. } = value.op {
+                has_pairs[gate.index()] |= bound.weight(gate).count != bound.weight(down).count;
             }
         }
         let matrix = |((weight, roles), &has_pairs): ((&Weight, &Vec<Role>), &bool)| {

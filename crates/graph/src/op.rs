@@ -226,8 +226,8 @@ pub enum Op {
     /// experts are NaN.
     Route { logits: ValueId, bias: Option<WeightId>, router: Router },
     /// `y[r] = sum_e p[r][e] * down_e glu(gate_e x[r], up_e x[r])` over the experts `e` whose `p[r][e]` is not 0:
-    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert. If gate and up are
-    /// the same weight, it has two per expert, the gate's first.
+    /// `[rows, down.rows]`. The routes `p` are `[rows, experts]`; each weight has one matrix per expert. A weight with
+    /// two per expert has those of gate and up, the gate's first.
     Experts {
         x: ValueId,
         routes: ValueId,
@@ -286,9 +286,9 @@ pub enum Operand<'a> {
 }
 
 impl Op {
-    /// The matrices of gate and up of expert `expert` within their weights.
-    pub fn gate_and_up(gate: WeightId, up: WeightId, expert: usize) -> [usize; 2] {
-        if gate == up { [2 * expert, 2 * expert + 1] } else { [expert; 2] }
+    /// The matrices of gate and up of expert `expert` within their weights; `is_fused` if one weight has both.
+    pub fn gate_and_up(is_fused: bool, expert: usize) -> [usize; 2] {
+        if is_fused { [2 * expert, 2 * expert + 1] } else { [expert; 2] }
     }
 
     /// Calls `each` for every operand, in the order of printing.

@@ -86,7 +86,8 @@ impl Op {
                 let ((rows, cols), routes) = (g.shape_of(x), g.shape_of(routes));
                 let [gate, up, down] = [gate, up, down].map(|id| g.weight_of(id));
                 assert_eq!(routes, (rows, down.count), "routes and experts of `{}`", down.name);
-                let matrices = if gate.name == up.name { 2 * down.count } else { down.count };
+                let is_fused = gate.name == up.name && gate.count == 2 * down.count;
+                let matrices = if is_fused { 2 * down.count } else { down.count };
                 let shape = |w: &crate::Weight| (w.count, w.rows, w.cols);
                 assert_eq!(gate.cols, cols, "input of experts and columns of `{}`", gate.name);
                 assert_eq!(shape(gate), shape(up), "gates and ups of experts");
