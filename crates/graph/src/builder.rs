@@ -194,6 +194,18 @@ impl Builder {
         self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
     }
 
+    /// Causal convolution of each column: `[rows, cols]`.
+    #[track_caller]
+    pub fn conv(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+    ) -> ValueId {
+        self.op(name, Op::Conv { x, weight, bias })
+    }
+
     /// `glu(gate, up)`: `[rows, up.cols]`.
     #[track_caller]
     pub fn gate(

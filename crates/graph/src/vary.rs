@@ -1,7 +1,7 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Gating, Glu, Graph, Map, NormKind, Op, Pairing, Rope, Router, Score};
+use crate::{Activation, Gating, Glu, Graph, LinearHeads, Map, NormKind, Op, Pairing, Rope, Router, Score};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
@@ -16,6 +16,7 @@ impl Op {
                 each("scale of scores", &mut score.scale);
                 score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
             }
+            Op::LinearAttention { heads, .. } => each("scale", &mut heads.scale),
             Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
                 glu.limit.iter_mut().for_each(|limit| each("limit", limit));
             }
@@ -31,6 +32,7 @@ impl Op {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
+            | Op::Conv { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::MulWeight { .. }
@@ -61,17 +63,24 @@ impl Op {
                 others.map(|rope| Op::Rope { x, rope }).collect()
             }
             Op::Norm { x, kind, width, weight, eps } => {
-                let kind = match kind {
-                    NormKind::Rms => NormKind::Layer,
-                    NormKind::Layer => NormKind::Rms,
-                };
-                vec![Op::Norm { x, kind, width, weight, eps }]
+                let kinds = NormKind::ALL.into_iter().filter(|other| *other != kind);
+                kinds.map(|kind| Op::Norm { x, kind, width, weight, eps }).collect()
             }
             Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
             Op::Attention { q, kv, store, heads, score } => {
                 let without = [Score { cap: None, ..score }, Score { sinks: None, ..score }];
                 let others = without.into_iter().filter(|other| *other != score);
                 others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
+            }
+            Op::Conv { x, weight, bias } => {
+                bias.map(|_| Op::Conv { x, weight, bias: None }).into_iter().collect()
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads } => {
+                let with = |skip, heads| Op::LinearAttention { q, k, v, decay, beta, skip, heads };
+                let tiled = (heads.k_heads > 1 && heads.k_heads < heads.heads)
+                    .then(|| with(skip, LinearHeads { is_tiled: !heads.is_tiled, ..heads }));
+                let delta = with(skip, LinearHeads { is_delta: !heads.is_delta, ..heads });
+                tiled.into_iter().chain([delta]).chain(skip.map(|_| with(None, heads))).collect()
             }
             Op::Gate { gate, up, glu } => {
                 other_glus(glu).into_iter().map(|glu| Op::Gate { gate, up, glu }).collect()
@@ -123,10 +132,19 @@ impl Op {
         }
     }
 
+    /// Whether a row's result depends on the rows before it.
+    pub fn reads_earlier_rows(&self) -> bool {
+        matches!(self, Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. })
+    }
+
     /// Whether a row's result depends on its position or on the rows before it.
     pub fn is_positional(&self) -> bool {
         match self {
-            Op::Rope { .. } | Op::Attention { .. } | Op::ScaleByPosition { .. } => true,
+            Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
+            | Op::ScaleByPosition { .. } => true,
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -150,7 +168,9 @@ impl Op {
 fn other(act: Activation) -> Activation {
     match act {
         Activation::Silu | Activation::GeluSigmoid => Activation::GeluTanh,
-        Activation::GeluTanh | Activation::Sigmoid => Activation::Silu,
+        Activation::GeluTanh | Activation::Sigmoid | Activation::Softplus | Activation::Relu => {
+            Activation::Silu
+        }
         Activation::Identity => Activation::Sigmoid,
     }
 }

@@ -77,7 +77,7 @@ fn graph(windows: &[Option<usize>]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { window: None }, limits.pages)])
+    Scheduler::new(limits, &[(Group { window: None }, limits.pages)], 0)
 }
 
 /// Limits of steps in which only the last rows are output rows.
@@ -150,7 +150,7 @@ impl World {
             windows.remove(0);
         }
         let graph = graph(&windows);
-        let limits = Scheduler::new(limits, &[]).limits();
+        let limits = Scheduler::new(limits, &[], 0).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
             KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
@@ -164,7 +164,7 @@ impl World {
         let groups: Vec<(Group, usize)> =
             graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
         World {
-            scheduler: Scheduler::new(limits, &groups),
+            scheduler: Scheduler::new(limits, &groups, 0),
             limits,
             random,
             stores: groups.iter().map(|(_, pages)| vec![None; pages * PAGE]).collect(),
@@ -508,7 +508,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 fn pages_that_fell_out_of_a_window_come_back() {
     let groups = [None, Some(40)].map(|window| Group { window });
     let positions = |generated| {
-        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)));
+        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0);
         positions_after(scheduler, 100, generated)
     };
     // Row 64 sees positions from 25 on.
@@ -524,7 +524,7 @@ fn pages_that_fell_out_of_a_window_come_back() {
 /// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
 fn reused_with_window(prompt: &[u32]) -> usize {
     let groups = [None, Some(40)].map(|window| (Group { window }, 32));
-    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups);
+    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups, 0);
     scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
     reused(scheduler, prompt)
 }
@@ -562,7 +562,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let graph = graph(&windows);
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
-    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups);
+    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0);
     let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {

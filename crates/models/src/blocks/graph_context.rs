@@ -14,6 +14,8 @@ pub(crate) struct GraphContext<'a> {
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
+    /// Tensor of the norm before the logits.
+    pub(crate) output_norm: &'static str,
 }
 
 /// A linear layer, with a bias if the file has one.
@@ -31,7 +33,8 @@ impl<'a> GraphContext<'a> {
     /// A graph with RMS norms.
     pub(crate) fn new(c: &'a Config, eps: f32, has: Tensors<'a>) -> GraphContext<'a> {
         let norm = (NormKind::Rms, eps);
-        GraphContext { g: Builder::new(), c, norm, has, in_layers: HashMap::new(), token_embd: None }
+        let (in_layers, output_norm) = (HashMap::new(), "output_norm");
+        GraphContext { g: Builder::new(), c, norm, has, in_layers, token_embd: None, output_norm }
     }
 
     /// A graph with layer norms.
@@ -100,6 +103,17 @@ impl<'a> GraphContext<'a> {
     ) -> ValueId {
         let weight = self.g.weight(tensor, 1, cols);
         self.plain_norm(name.into(), x, weight)
+    }
+
+    /// Norm of rows with a declared weight.
+    #[track_caller]
+    pub(crate) fn norm_by(
+        &mut self,
+        (name, il): (&'static str, usize),
+        x: ValueId,
+        weight: WeightId,
+    ) -> ValueId {
+        self.plain_norm(ValueName(name, Some(il)), x, weight)
     }
 
     #[track_caller]
@@ -195,10 +209,11 @@ impl<'a> GraphContext<'a> {
     fn unembed(&mut self, name: &'static str, x: ValueId) -> ValueId {
         let (vocab, hidden) = (self.c.vocab_size, self.c.embedding_length);
         let result_norm = ValueName::from("result_norm");
-        let x = match self.has("output_norm.bias") {
-            true => self.biased_norm(result_norm, x, "output_norm"),
+        let tensor = self.output_norm;
+        let x = match self.has(&format!("{tensor}.bias")) {
+            true => self.biased_norm(result_norm, x, tensor),
             false => {
-                let norm = self.g.weight("output_norm.weight", 1, hidden);
+                let norm = self.g.weight(format!("{tensor}.weight"), 1, hidden);
                 self.plain_norm(result_norm, x, norm)
             }
         }; // [outputs, hidden]
