@@ -16,6 +16,7 @@ import numpy as np
 from forward.dense import Qwen2, Qwen3, Gemma2, Gemma3, Granite, CommandR, StarCoder2, StableLm, SmolLm3, Olmo2, Phi3, Glm4, Mistral3
 from forward.experts import Qwen2Moe, DeepSeek2, GptOss, Glm4Moe, MiniMaxM2, HunyuanMoe, Gemma4
 from forward.llama import File, Llama
+from forward.recurrent import FalconH1, GraniteHybrid, Lfm2, Mamba2, NemotronH, Qwen3Next, Qwen35
 
 FAMILIES = {
     "llama": Llama, "qwen2": Qwen2, "qwen3": Qwen3, "qwen3vl": Qwen3, "qwen3moe": Qwen3, "gemma2": Gemma2,
@@ -24,6 +25,8 @@ FAMILIES = {
     "gemma4": Gemma4, "gpt-oss": GptOss, "qwen2moe": Qwen2Moe, "mistral3": Mistral3, "deepseek2": DeepSeek2,
     "glm4moe": Glm4Moe, "minimax-m2": MiniMaxM2, "hunyuan-moe": HunyuanMoe,
     "glm4": Glm4, "command-r": CommandR, "cohere2": CommandR, "starcoder2": StarCoder2, "stablelm": StableLm,
+    "qwen35": Qwen35, "qwen35moe": Qwen35, "qwen3next": Qwen3Next, "lfm2": Lfm2, "lfm2moe": Lfm2, "mamba2": Mamba2,
+    "granitehybrid": GraniteHybrid, "falcon-h1": FalconH1, "nemotron_h": NemotronH, "nemotron_h_moe": NemotronH,
 }  # fmt: skip
 
 

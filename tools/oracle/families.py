@@ -22,7 +22,8 @@ from compare import distance
 from exact import Model
 from forward.llama import Llama as Family, gelu, halves, neighbours, silu
 from llama import Llama
-from small_families import MODELS, POSITIONS, VOCABULARY, write
+from small_families import MODELS
+from small_model import POSITIONS, VOCABULARY, write
 
 
 def gelu_of_llama_cpp(x: np.ndarray) -> np.ndarray:
@@ -133,7 +134,7 @@ def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
     exact = model.logits(tokens)
     theirs = []
     for batch in (POSITIONS, 1):
-        llama = Llama(str(path), POSITIONS, f32=True, batch=batch)
+        llama = Llama(str(path), POSITIONS, threads=1, f32=True, batch=batch)
         theirs.append(llama.logits(tokens))
         llama.close()
     found = [distance(exact, logits).nmse for logits in theirs]

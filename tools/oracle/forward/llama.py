@@ -59,6 +59,7 @@ class Llama:
     activation = staticmethod(silu)
     eps_key = "attention.layer_norm_rms_epsilon"
     ffn_norm = "ffn_norm"
+    output_norm = "output_norm"
 
     def __init__(self, file: File):
         self.weights = file.weights
@@ -67,7 +68,7 @@ class Llama:
         self.heads = file.get("attention.head_count")
         self.kv_heads = file.get("attention.head_count_kv", self.heads)
         self.eps = file.get(self.eps_key)
-        self.key_length = file.get("attention.key_length", self.hidden // self.heads)
+        self.key_length = file.get("attention.key_length", self.hidden // max(1, self.heads))
         self.score_scale = 1 / np.sqrt(self.key_length)
 
         self.rotated = file.get("rope.dimension_count", self.key_length)
@@ -97,7 +98,7 @@ class Llama:
         for i in range(self.layers):
             x = self.layer(x, i)
         output = "output" if "output.weight" in self.weights else "token_embd"
-        return self.linear(self.norm(x, "output_norm"), output)
+        return self.linear(self.norm(x, self.output_norm), output)
 
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         return self.weights["token_embd.weight"][tokens]
