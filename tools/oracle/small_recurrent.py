@@ -31,7 +31,7 @@ def delta_net(architecture: str, ffn: Parts, layers: int = 5, old: bool = False,
         recurrent |= {"ssm_ba.weight": (2 * heads, hidden)}
     else:
         recurrent |= {"ssm_beta.weight": (heads, hidden), "ssm_alpha.weight": (heads, hidden)}
-        keys |= {"rope.dimension_sections": [2, 1, 0, 0]}
+        keys |= {"rope.dimension_sections": [1, 1, 1, 0]}
     whole = attention(hidden, 4 * 14, 2 * 14) | {"attn_q.weight": (2 * 4 * 14, hidden)} | head_norms(14)
     norms = {"attn_norm.weight": (hidden,), "post_attention_norm.weight": (hidden,)}
     flags = keys.get("attention.recurrent_layers", [(i + 1) % 3 != 0 for i in range(layers)])
@@ -114,7 +114,7 @@ LATENT = {"ffn_latent_down.weight": (40, 72), "ffn_latent_up.weight": (72, 40)}
 SQUARED = {"ffn_up.weight": (92, 72), "ffn_down.weight": (72, 92)}
 RECURRENT = {
     "qwen35": delta_net("qwen35", dense(84, 100)),
-    "qwen35, large epsilon": delta_net("qwen35", dense(84, 100), attention__layer_norm_rms_epsilon=0.3),
+    "qwen35, large epsilon": delta_net("qwen35", dense(84, 100), attention__layer_norm_rms_epsilon=0.1),
     "qwen35, listed layers": delta_net("qwen35", dense(84, 100), attention__recurrent_layers=[False, True, True, False, True]),
     "qwen35moe": delta_net_moe("qwen35moe"),
     "qwen3next": delta_net_moe("qwen3next"),

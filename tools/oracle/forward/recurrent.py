@@ -82,8 +82,12 @@ class Qwen35(Hybrid, Qwen3):
         q, k = self.unit(q)[:, :, self.key_head] * self.query_scale, self.unit(k)[:, :, self.key_head]
         decay = np.exp(softplus(alpha + self.weights[f"{blk}.ssm_dt.bias"]) * self.weights[f"{blk}.ssm_a"])
         y = self.delta_rule(q, k, v, decay, sigmoid(beta))
-        y = self.norm(y, f"{blk}.ssm_norm") * silu(z.reshape(y.shape))
+        y = self.gated(y, z.reshape(y.shape), f"{blk}.ssm_norm")
         return self.linear(y.reshape(b, n, -1), f"{blk}.ssm_out")
+
+    def gated(self, y: np.ndarray, z: np.ndarray, norm: str) -> np.ndarray:
+        """The norm comes before the gate, and is by head."""
+        return self.norm(y, norm) * silu(z)
 
     after_convolution = staticmethod(silu)
 
@@ -92,7 +96,7 @@ class Qwen35(Hybrid, Qwen3):
         return tuple(self.linear(x, f"{blk}.{name}") for name in ("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha"))
 
     def unit(self, x: np.ndarray) -> np.ndarray:
-        return x / np.maximum(np.sqrt(np.sum(x * x, axis=-1, keepdims=True)), self.eps)
+        return x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + self.eps)
 
     def delta_rule(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, decay: np.ndarray, beta: np.ndarray) -> np.ndarray:
         """What the state returned for a key is replaced by its value, in part. q, k, v [b, n, h, d]; decay, beta [b, n, h]."""
@@ -100,14 +104,15 @@ class Qwen35(Hybrid, Qwen3):
         out = np.empty_like(v)
         for t in range(v.shape[1]):
             state = state * decay[:, t, :, None, None]
-            written = beta[:, t, :, None] * (v[:, t] - self.read(state, k[:, t]))
+            written = beta[:, t, :, None] * (v[:, t] - self.kept(state, k[:, t], decay[:, t]))
             state = state + written[..., None] * k[:, t, :, None]
-            out[:, t] = self.read(state, q[:, t])
+            out[:, t] = np.einsum("bhvk,bhk->bhv", state, q[:, t])
         return out
 
     @staticmethod
-    def read(state: np.ndarray, key: np.ndarray) -> np.ndarray:
-        return np.einsum("bhvk,bhk->bhv", state, key)
+    def kept(state: np.ndarray, k: np.ndarray, decay: np.ndarray) -> np.ndarray:
+        """What the state, that has decayed already, returns for a key."""
+        return np.einsum("bhvk,bhk->bhv", state, k)
 
 
 class Qwen3Next(Qwen35):
