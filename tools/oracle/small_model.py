@@ -68,6 +68,10 @@ class Small:
         shapes |= self.extra
         return {name: shape for name, shape in shapes.items() if name.split(".")[-2] not in self.lacks}
 
+    @property
+    def encodes(self) -> bool:
+        return "bert" in self.architecture
+
     def metadata(self) -> dict:
         return {
             "context_length": 512, "embedding_length": self.hidden, "block_count": self.layers,
@@ -136,10 +140,14 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
             values = 1e4 * unit
         case "post_attention_norm" | "post_ffw_norm":
             values = min(1, (8 / small.layers) ** 0.5) * (1 + 0.2 * unit)
-        case _ if part.endswith("norm"):
+        case _ if part.endswith("norm") or part == "attn_norm_2":
             values = 1 + 0.2 * unit
+        case "attn_qkv" if small.encodes:
+            values = np.repeat([1.6, 1.6, 1.0], shape[0] // 3)[:, None] * shape[-1] ** -0.5 * unit
+        case "cls":
+            values = 4 * shape[-1] ** -0.5 * unit
         case _ if name.endswith(".bias"):
-            values = 0.5 * unit
+            values = (0.15 if small.encodes else 0.5) * unit
         case _:
             gain = 1.6 if part in ("attn_q", "attn_k") else 1
             values = gain * shape[-1] ** -0.5 * unit
@@ -152,7 +160,7 @@ def write(path: Path, small: Small, seed: int) -> None:
         if value is None:
             continue
         add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, list: writer.add_array}
-        add[type(value)](f"{small.architecture}.{key}", value)
+        add[type(value)](key if key.startswith("tokenizer.") else f"{small.architecture}.{key}", value)
     writer.add_file_type(0)
     add_vocabulary(writer, VOCABULARY)
     rng = np.random.default_rng(seed)
