@@ -4,7 +4,7 @@ from math import erf
 
 import numpy as np
 
-from forward.llama import Llama as Family, halves, neighbours, silu
+from forward.llama import Llama as Family, gelu, halves, neighbours, silu
 
 
 def norm_after_rope(family: Family) -> None:
@@ -198,4 +198,66 @@ MISTAKES = {
     "nemotron_h_moe": {"softmax": sets(gating="softmax"), "no scale of weights": sets(route_scale=1.0), "no bias for the choice": without("exp_probs_b.bias"),
                        "weights not over their sum": sets(norms_routes=False), "not squared": sets(activation=lambda x: np.maximum(x, 0))},
     "nemotron_h_moe, latent": {"weights over their sum": sets(norms_routes=True), "all groups": sets(groups=(0, 0))},
+}  # fmt: skip
+
+
+def causal(family: Family) -> None:
+    family.visible = lambda query, key, i: key <= query
+
+
+def norms_first(family: Family) -> None:
+    """Norms before the blocks, as in models that generate."""
+
+    def layer(x: np.ndarray, i: int) -> np.ndarray:
+        x = x + family.attention(family.norm(x, f"blk.{i}.attn_output_norm"), i)
+        return x + family.feed_forward(family.norm(x, f"blk.{i}.layer_output_norm"), f"blk.{i}.ffn")
+
+    family.layer = layer
+
+
+def no_means(family: Family) -> None:
+    """RMS norms in place of layer norms."""
+    rms = Family.norm
+    family.norm = lambda x, name: rms(family, x, name) + family.weights.get(f"{name}.bias", 0)
+
+
+def no_rope(family: Family) -> None:
+    family.placed = lambda x, name, i: x
+
+
+def alibi_by_order(family: Family) -> None:
+    family.bias = lambda query, key, head: family.slope(head) * (key - query)
+
+
+def slopes_of_powers(family: Family) -> None:
+    """As if heads were a power of two."""
+    family.slope = lambda head: 2 ** (-family.max_bias * (head + 1) / family.heads)
+
+
+HEAD = {"head: without tanh": sets(head_activation=lambda x: x), "head: without bias": without("cls.bias"),
+        "head: of the last row": sets(ranks_by="last")}  # fmt: skip
+HEAD_OF_MODERN = {"head: tanh": sets(head_activation=np.tanh), "head: without norm": without("cls.norm.weight")}
+# Those of a classifier's head begin so, and show in the ranking only.
+MISTAKES_OF_ENCODERS = {
+    "bert": {"causal": causal, "norms first": norms_first, "no means": no_means, "no type of token": without("token_types.weight"),
+             "no positions": without("position_embd.weight"), "RoPE": with_rope, "no bias of values": without("attn_v.bias"),
+             "no biases of feed-forward": without("ffn_up.bias"), "SiLU": sets(activation=silu)},
+    "bert, reranker": HEAD | {"no biases": without("attn_v.bias", "attn_q.bias", "attn_k.bias")},
+    "nomic-bert": {"causal": causal, "no RoPE": no_rope, "neighbours": sets(columns=neighbours), "usual base": sets(theta=1e4),
+                   "GELU": sets(activation=gelu), "no type of token": without("token_types.weight")},
+    "nomic-bert-moe": {"weights over their sum": sets(norms_routes=True), "one expert fewer": sets(experts_used=1), "no RoPE": no_rope},
+    "jina-bert-v2": {"no ALiBi": sets(max_bias=1e9), "signed distances": alibi_by_order, "slopes of powers": slopes_of_powers,
+                     "half the slopes": sets(max_bias=4.0), "SiLU": sets(activation=silu), "head: without tanh": sets(head_activation=lambda x: x),
+                     "head: of the mean": sets(ranks_by="mean")},
+    "jina-bert-v2, code": {"no second norm": without("attn_norm_2.weight"), "no norms of queries": without("attn_q_norm.weight"),
+                           "gate second": exchanged("ffn_up.weight", slice(0, 100), slice(100, 200))},
+    "modern-bert": {"causal": causal, "a window of 22": sets(window=22), "a whole window": sets(window=48), "one base": sets(local_theta=16e4),
+                    "global last": sets(local=[True, True, False, True, True]), "no window": sets(local=[False] * 5),
+                    "gate second": exchanged("ffn_up.weight", slice(0, 100), slice(100, 200)), "no means": no_means},
+    "modern-bert, SiLU": {"GELU": sets(activation=gelu), "usual pattern": sets(local=[i % 3 != 0 for i in range(5)])},
+    "modern-bert, reranker": HEAD_OF_MODERN | {"head: of the first row": sets(ranks_by="cls")},
+    "modern-bert, first ranks": HEAD_OF_MODERN | {"head: of the mean": sets(ranks_by="mean")},
+    "gemma-embedding": {"causal": causal, "a window of 22": sets(window=22), "a whole window": sets(window=48),
+                        "no projections": without("dense_2.weight", "dense_3.weight"), "embeddings not scaled": no_embedding_scale},
+    "qwen3, reranker": {"head: of the first row": sets(ranks_by="cls"), "head: without softmax": sets(ranks_by_softmax=False)},
 }  # fmt: skip

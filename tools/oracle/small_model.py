@@ -133,7 +133,7 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
         case "layer_output_scale" | "ffn_gate_inp.scale" | "ffn_down_exps.scale":
             values = (small.hidden**0.5 if "inp" in part else 1) * (1 + 0.2 * unit)
         case "ffn_gate_exps" | "ffn_up_exps" if small.architecture == "gpt-oss":
-            values = 4 * shape[-1] ** -0.5 * unit
+            values = (4 if shape[0] > 1 else 12) * shape[-1] ** -0.5 * unit
         case "ffn_gate_inp":
             values = 3 * small.hidden**-0.5 * unit
         case "ffn_gate" if small.steep:
@@ -145,7 +145,7 @@ def weight(rng: np.random.Generator, name: str, shape: tuple[int, ...], small: S
         case "attn_qkv" if small.encodes:
             values = np.repeat([1.6, 1.6, 1.0], shape[0] // 3)[:, None] * shape[-1] ** -0.5 * unit
         case "cls":
-            values = 4 * shape[-1] ** -0.5 * unit
+            values = (4 if shape[0] > 1 else 12) * shape[-1] ** -0.5 * unit
         case _ if name.endswith(".bias"):
             values = (0.15 if small.encodes else 0.5) * unit
         case _:
