@@ -16,7 +16,7 @@ import numpy as np
 
 from forward.dense import Qwen2, Qwen3, Gemma2, Gemma3, Granite, CommandR, StarCoder2, StableLm, SmolLm3, Olmo2, Phi3, Glm4, Mistral3
 from forward.encoders import POOLINGS, Bert, GemmaEmbedding, JinaBert2, ModernBert, NomicBert, NomicBertMoe, pooled
-from forward.experts import Qwen2Moe, DeepSeek2, GptOss, Glm4Moe, MiniMaxM2, HunyuanMoe, Gemma4
+from forward.experts import Qwen2Moe, DeepSeek2, GptOss, Glm4Moe, MiniMaxM2, HunyuanMoe, Gemma4, Llama4
 from forward.llama import File, Llama
 from forward.recurrent import FalconH1, GraniteHybrid, Lfm2, Mamba2, NemotronH, Qwen3Next, Qwen35
 
@@ -29,6 +29,7 @@ FAMILIES = {
     "glm4": Glm4, "command-r": CommandR, "cohere2": CommandR, "starcoder2": StarCoder2, "stablelm": StableLm,
     "qwen35": Qwen35, "qwen35moe": Qwen35, "qwen3next": Qwen3Next, "lfm2": Lfm2, "lfm2moe": Lfm2, "mamba2": Mamba2,
     "granitehybrid": GraniteHybrid, "falcon-h1": FalconH1, "nemotron_h": NemotronH, "nemotron_h_moe": NemotronH,
+    "llama4": Llama4,
     "bert": Bert, "nomic-bert": NomicBert, "nomic-bert-moe": NomicBertMoe, "jina-bert-v2": JinaBert2,
     "modern-bert": ModernBert, "gemma-embedding": GemmaEmbedding,
 }  # fmt: skip

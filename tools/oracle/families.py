@@ -44,13 +44,19 @@ def nmse(exact: np.ndarray, other: np.ndarray) -> float:
     return float(np.sum((exact - other) ** 2) / np.sum(exact**2))
 
 
-def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
+def placed(path: Path, name: str) -> Model:
     model = Model(str(path))
+    model.family.first_position = MODELS[name].first_position
+    return model
+
+
+def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
+    model = placed(path, name)
     exact = model.logits(tokens)
     theirs = []
     for batch in (POSITIONS, 1):
         llama = Llama(str(path), POSITIONS, threads=1, f32=True, batch=batch)
-        theirs.append(llama.logits(tokens))
+        theirs.append(llama.logits(tokens, model.family.first_position))
         llama.close()
     found = [nmse(exact, logits) for logits in theirs]
     if model.family.activation is gelu:
@@ -81,9 +87,9 @@ def show_distances_of_embeddings(path: Path, name: str, tokens: np.ndarray) -> N
 
 
 def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
-    exact = Model(str(path)).logits(tokens)
+    exact = placed(path, name).logits(tokens)
     for mistake, plant in MISTAKES.get(name, {}).items():
-        model = Model(str(path))
+        model = placed(path, name)
         plant(model.family)
         print(f"{name:26} {mistake:32} {nmse(exact, model.logits(tokens)):.1e}", flush=True)
 
@@ -187,7 +193,8 @@ def main() -> None:
     args.folder.mkdir(exist_ok=True)
     tokens = np.random.default_rng(20240229).integers(VOCABULARY, size=(1, POSITIONS))
     models, encoders = made(args.folder, MODELS), made(args.folder, ENCODERS, 1000)
-    if args.rustorch:
+    if args.rustorch:  # whose command begins at position 0
+        models = ((name, path) for name, path in models if not MODELS[name].first_position)
         write_page(*(of_all(args.rustorch, found, tokens, run) for found, run in ((models, ours), (encoders, our_embeddings))))
         return
     if not args.mistakes:

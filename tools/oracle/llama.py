@@ -49,14 +49,14 @@ class Llama:
             raise SystemExit(f"llama.cpp makes no context for {path}")
         self.batch = lib.llama_batch_init(self.size, 0, 1)
 
-    def logits(self, tokens: np.ndarray) -> np.ndarray:
+    def logits(self, tokens: np.ndarray, first_position: int = 0) -> np.ndarray:
         """tokens [sequences, positions] -> float32 [sequences, positions, vocab]"""
-        return np.stack([self.sequence(row) for row in tokens])
+        return np.stack([self.sequence(row, first_position) for row in tokens])
 
-    def sequence(self, tokens: np.ndarray) -> np.ndarray:
+    def sequence(self, tokens: np.ndarray, first_position: int) -> np.ndarray:
         lib.llama_memory_clear(lib.llama_get_memory(self.context), True)
         starts = range(0, len(tokens), self.size)
-        return np.concatenate([self.decode(tokens[start : start + self.size], start) for start in starts])
+        return np.concatenate([self.decode(tokens[start : start + self.size], first_position + start) for start in starts])
 
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         """tokens [positions], as one batch -> float32 [positions, hidden], or pooled as the context was made for."""

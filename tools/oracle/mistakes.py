@@ -111,6 +111,21 @@ def attention_after_mamba(family: Family) -> None:
     family.layer = layer
 
 
+def no_norm_of_keys(family: Family) -> None:
+    placed = family.placed
+    plain = lambda x, name, i: family.rope(x, family.theta, 1.0)  # noqa: E731
+    family.placed = lambda x, name, i: (plain if name.endswith("attn_k") and (i + 1) % 4 else placed)(x, name, i)
+
+
+def weights_of_outputs(family: Family) -> None:
+    family.expert_sum = lambda x, chosen, p, ffn: Family.expert_sum(family, x, chosen, p, ffn)
+
+
+def window_of_chunk(family: Family) -> None:
+    """The last 8192 positions, of which all are near enough here."""
+    family.visible = lambda query, key, i: (key <= query) & (query - key < family.chunk)
+
+
 # Model -> mistake -> what plants it.
 MISTAKES = {
     "llama, YaRN": {"all pairs scaled": sets(unscaled=0), "no pair scaled": sets(position_scale=1.0),
@@ -198,6 +213,12 @@ MISTAKES = {
     "nemotron_h_moe": {"softmax": sets(gating="softmax"), "no scale of weights": sets(route_scale=1.0), "no bias for the choice": without("exp_probs_b.bias"),
                        "weights not over their sum": sets(norms_routes=False), "not squared": sets(activation=lambda x: np.maximum(x, 0))},
     "nemotron_h_moe, latent": {"weights over their sum": sets(norms_routes=True), "all groups": sets(groups=(0, 0))},
+    "llama4": {"RoPE everywhere": sets(period=99), "heads not normed": sets(norms_heads=False), "keys not normed": no_norm_of_keys,
+               "weights of outputs": weights_of_outputs, "weights over their sum": sets(norms_routes=True), "softmax": sets(gating="softmax"),
+               "no shared expert": without("ffn_gate_shexp.weight"), "halves": sets(columns=halves)},
+    "llama4, two chunks": {"no chunks": sets(chunk=10**6), "a window": window_of_chunk, "queries do not grow": sets(beta=0.0),
+                           "keys of the chunk before": sets(chunk=8193)},
+    "llama4, 128 experts": {"heads normed": sets(norms_heads=True), "one base": sets(local_theta=5e5)},
 }  # fmt: skip
 
 

@@ -133,6 +133,17 @@ def gemma4(shared: int = 0, per_layer: int = 0, experts: bool = False, fused: bo
     return Small("gemma4", 6, 60, 8, 2, 36, keys, {}, True, by_layer=tuple(layers), extra=extra)
 
 
+def llama4(count: int, first_position: int = 0, rope_freqs: bool = False, **keys) -> Small:
+    """Every second layer has experts, every fourth is global and has no RoPE."""
+    keys = {"feed_forward_length": 92, "expert_feed_forward_length": 44, "expert_count": count, "expert_used_count": 1,
+            "interleave_moe_layer_step": 2, "rope.freq_base": 5e5} | {key.replace("__", "."): value for key, value in keys.items()}  # fmt: skip
+    step, kv = keys["interleave_moe_layer_step"], {"attn_k.weight": (40, 72), "attn_v.weight": (40, 72)}
+    block = {"attn_norm.weight": (72,), "attn_q.weight": (120, 72), **kv, "attn_output.weight": (72, 120), "ffn_norm.weight": (72,)}
+    mixture = experts(72, 44, count) | shared(72, 44)
+    by_layer = tuple(block | (dense(72, 92) if (i + 1) % step else mixture) for i in range(5))
+    return Small("llama4", 5, 72, 6, 2, 20, keys, rope_freqs=rope_freqs, by_layer=by_layer, first_position=first_position)
+
+
 YARN = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__scaling__original_context_length": 128}
 LONG = {"rope__scaling__type": "longrope", "rope__scaling__attn_factor": 1.2}
 MODELS = {
@@ -232,3 +243,9 @@ MODELS = {
     "phi3, window": fused("phi3", 12, {}, attention__sliding_window=33, rope__dimension_count=8),
 }  # fmt: skip
 MODELS |= RECURRENT
+MODELS |= {
+    "llama4": llama4(count=8),
+    "llama4, two chunks": llama4(count=8, first_position=8042, expert_used_count=2),
+    "llama4, 128 experts": llama4(count=128, rope_freqs=True, interleave_moe_layer_step=1, rope__freq_base_swa=3e4,
+                                  attention__sliding_window_pattern=[True, False, True, False, True]),
+}  # fmt: skip

@@ -41,6 +41,8 @@ class Small:
     # All parts of each layer, in place of the usual ones.
     by_layer: tuple[dict, ...] = ()
     extra: dict = field(default_factory=dict)
+    # Where the tokens of the comparison stand.
+    first_position: int = 0
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Name -> shape."""

@@ -226,7 +226,7 @@ class Grown(Llama):
         self.interval = file.get("attention.temperature_length", self.original_context)
 
     def grown(self, q: np.ndarray) -> np.ndarray:
-        factor = 1 + self.beta * np.log(1 + np.arange(q.shape[1]) // self.interval)
+        factor = 1 + self.beta * np.log(1 + self.positions(q.shape[1]) // self.interval)
         return q * factor[:, None, None]
 
 

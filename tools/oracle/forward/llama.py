@@ -63,6 +63,7 @@ class Llama:
     # Of rerankers: which row their classifier reads, and its functions.
     ranks_by, ranks_by_softmax = "last", False
     head_activation = staticmethod(np.tanh)
+    first_position = 0
 
     def __init__(self, file: File):
         self.weights = file.weights
@@ -108,6 +109,9 @@ class Llama:
             x = self.layer(x, i)
         return self.norm(x, self.output_norm)
 
+    def positions(self, n: int) -> np.ndarray:
+        return self.first_position + np.arange(n)
+
     def embedding(self, tokens: np.ndarray) -> np.ndarray:
         return self.weights["token_embd.weight"][tokens]
 
@@ -144,11 +148,12 @@ class Llama:
     def attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, i: int) -> np.ndarray:
         """Queries [b, n, h, d], keys and values of a divisor of h heads -> [b, n, h * d of values]."""
         n, share = q.shape[1], q.shape[2] // k.shape[2]
-        visible = self.visible(np.arange(n)[:, None], np.arange(n), i)
+        query, key = self.positions(n)[:, None], self.positions(n)
+        visible = self.visible(query, key, i)
         heads = []
         for h in range(q.shape[2]):
             scores = q[:, :, h] @ k[:, :, h // share].transpose(0, 2, 1) * self.score_scale  # [b, n, n]
-            scores = scores + self.bias(np.arange(n)[:, None], np.arange(n), h)
+            scores = scores + self.bias(query, key, h)
             if self.score_cap:
                 scores = self.score_cap * np.tanh(scores / self.score_cap)
             scores = np.where(visible, scores, -np.inf)
@@ -184,7 +189,7 @@ class Llama:
         pairs = self.rotated // 2
         frequency = theta ** (-np.arange(pairs) / pairs) / self.frequency_divisors(x.shape[1])
         frequency = frequency * (position_scale + (1 - position_scale) * self.unscaled)
-        angle = np.outer(np.arange(x.shape[1]), frequency)[:, None, :]  # [n, 1, pairs]
+        angle = np.outer(self.positions(x.shape[1]), frequency)[:, None, :]  # [n, 1, pairs]
         first, second = self.columns(pairs)
         z = (x[..., first] + 1j * x[..., second]) * self.magnitude * np.exp(1j * angle)
         out = x.copy()
