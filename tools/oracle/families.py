@@ -1,6 +1,6 @@
 """How far llama.cpp and RusTorch are from `exact.py` on the models of `small_families.py`.
 
-    python families.py DIR        # makes the models in DIR, and prints two tables; a few seconds
+    python families.py DIR        # makes the models in DIR, and prints two tables for README.md; half a minute
     python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
     python families.py DIR --rustorch PROGRAM    # writes RusTorch's distances into docs/parity.md; a minute
 
@@ -61,7 +61,8 @@ def show_distances(path: Path, name: str, tokens: np.ndarray) -> None:
     found = [nmse(exact, logits) for logits in theirs]
     if model.family.activation is gelu:
         found.append(nmse(with_its_gelu(model).logits(tokens), theirs[0]))
-    print(f"{name:26} {exact.std():9.2f}   " + "    ".join(f"{value:.2e}" for value in found), flush=True)
+    found += [None] * (3 - len(found))
+    show_row(f"{name} | {exact.std():.2f}", found)
 
 
 def poolings(family: Family) -> list[str]:
@@ -71,19 +72,25 @@ def poolings(family: Family) -> list[str]:
 
 
 def show_distances_of_embeddings(path: Path, name: str, tokens: np.ndarray) -> None:
-    model = Model(str(path))
-    usual = {pooling: model.embedding(tokens, pooling)[0] for pooling in poolings(model.family)}
-    for pooling, exact in usual.items():
+    """NMSE by each pooling, the largest 1 - cosine of all, and the largest NMSE with its GELU."""
+    model, looked_up = Model(str(path)), with_its_gelu(Model(str(path)))
+    found, corrected, farthest = {}, {}, 0.0
+    for pooling in poolings(model.family):
         llama = Llama(str(path), POSITIONS, threads=1, f32=True, pooling=pooling)
         theirs = llama.embedding(tokens[0]).astype(np.float64)
         llama.close()
+        exact = model.embedding(tokens, pooling)[0]
+        found[pooling] = nmse(exact, theirs)
         lengths = np.linalg.norm(exact, axis=-1) * np.linalg.norm(theirs, axis=-1)
-        farthest = np.max(1 - np.sum(exact * theirs, axis=-1) / lengths)
-        found = [nmse(exact, theirs), farthest]
-        its_own = with_its_gelu(Model(str(path))).embedding(tokens, pooling)[0]
-        if np.any(its_own != exact):
-            found.append(nmse(its_own, theirs))
-        print(f"{name:32} {pooling:5} {exact.std():6.2f}   " + "    ".join(f"{value:.2e}" for value in found), flush=True)
+        farthest = max(farthest, float(np.max(1 - np.sum(exact * theirs, axis=-1) / lengths)))
+        if model.family.activation is gelu:
+            corrected[pooling] = nmse(looked_up.embedding(tokens, pooling)[0], theirs)
+    cells = [*(found.get(pooling) for pooling in POOLINGS), farthest, max(corrected.values(), default=None)]
+    show_row(name, cells)
+
+
+def show_row(name: str, cells: list[float | None]) -> None:
+    print(f"| {name} | " + " | ".join("" if value is None else f"{value:.2e}" for value in cells) + " |", flush=True)
 
 
 def show_mistakes(path: Path, name: str, tokens: np.ndarray) -> None:
@@ -198,11 +205,13 @@ def main() -> None:
         write_page(*(of_all(args.rustorch, found, tokens, run) for found, run in ((models, ours), (encoders, our_embeddings))))
         return
     if not args.mistakes:
-        print(f"{'':26} deviation   at once     one by one  with its GELU")
+        print("| model | standard deviation of the logits | NMSE, all tokens at once | one by one | with llama.cpp's GELU |")
+        print("|---|---|---|---|---|")
     for name, path in models:
         (show_mistakes if args.mistakes else show_distances)(path, name, tokens)
     if not args.mistakes:
-        print(f"\n{'':32} by    deviation   NMSE   1 - cosine  with its GELU")
+        print(f"\n| model | NMSE, {' | '.join(POOLINGS)} | largest 1 − cosine | largest NMSE with llama.cpp's GELU |")
+        print("|---" * (len(POOLINGS) + 3) + "|")
     for name, path in encoders:
         (show_mistakes_of_embeddings if args.mistakes else show_distances_of_embeddings)(path, name, tokens)
 
