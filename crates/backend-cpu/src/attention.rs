@@ -5,8 +5,8 @@
 //! and Gimelshein 2018; Dao et al. 2022). QK sums over the head dimension in order, PV over the positions in order, so a
 //! result depends neither on how the prompt was chunked nor on the rest of the batch.
 //!
-//! With a sliding window, chunks keep their boundaries: softmax weights before the first visible position are 0, and pages
-//! before it are not read. Pages that no query of a task can see may have been freed.
+//! Whatever the mask, chunks keep their boundaries: softmax weights of positions that a query does not see are 0, and pages
+//! that no query sees are not read. Pages that no query of a task can see may have been freed.
 //!
 //! The lanes of a vector are positions in QK and columns in PV. A loaded vector of K or V is used by all queries of a tile.
 //! If a task has several tiles, each page is converted to f32 once for all of them.
@@ -80,8 +80,9 @@ impl<T: Stored> WithSimd for Attend<'_, '_, T> {
                 let mut queries = [Query::default(); QUERY_TILE];
                 for (query, number) in queries.iter_mut().zip(range.clone()) {
                     let (row, head) = (number / share, kv_head * share + number % share);
-                    let position = self.heads.rows[row].1;
-                    *query = Query { row, head, first: group.first_visible(position), end: position + 1 };
+                    let (sequence, position) = self.heads.rows[row];
+                    let Range { start: first, end } = group.mask.visible(position, sequence.positions().end);
+                    *query = Query { row, head, first, end };
                 }
                 let queries = &queries[..range.len()];
                 let table = &sequence.tables[index];

@@ -31,10 +31,9 @@ impl Store {
         }
     }
 
-    /// The positions visible to the row at `position`.
-    fn visible(&self, position: usize) -> Range<usize> {
-        let first = self.declared.window.map_or(0, |window| (position + 1).saturating_sub(window));
-        first..position + 1
+    /// The positions visible to the row of `sequence` at `position`.
+    fn visible(&self, sequence: &Sequence, position: usize) -> Range<usize> {
+        self.declared.mask.visible(position, sequence.positions().end)
     }
 }
 
@@ -63,7 +62,8 @@ pub(crate) fn attend(
     for (row, (sequence, position)) in step.rows().enumerate() {
         for head in 0..heads {
             let kv_head = head / (heads / kv_heads);
-            let slots = store.visible(position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
+            let slots =
+                store.visible(sequence, position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
             let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
             let scores: Vec<f64> = slots.clone().map(|slot| of(dot(&q, &key(slot)))).collect();

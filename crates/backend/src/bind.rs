@@ -176,7 +176,13 @@ impl BoundProgram {
                         "page {page} of group {number} is out of range: the group has {pages} pages"
                     ));
                 }
-                let (start, first) = (table.positions().start, group.first_visible(sequence.n_past));
+                if !group.mask.is_causal() && sequence.n_past > 0 {
+                    return invalid(format!(
+                        "sequence {i}: its rows see {} of group {number}, so that all must be in one step, but {} are cached already; compute the sequence in one step",
+                        group.mask, sequence.n_past
+                    ));
+                }
+                let (start, first) = (table.positions().start, group.mask.first_visible(sequence.n_past));
                 if start > first {
                     return invalid(format!(
                         "sequence {i}: the pages of group {number} start at position {start}, but the rows see position {first}"

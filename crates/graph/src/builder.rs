@@ -119,8 +119,8 @@ impl Builder {
     /// Declares a KV store: one attention operation writes it, others may read it.
     #[track_caller]
     pub fn store(&mut self, store: Store) -> StoreId {
-        assert_ne!(store.window, Some(0), "a window includes the row's own position");
-        let group = Group { window: store.window };
+        assert_ne!(store.mask.size(), Some(0), "a mask includes the row's own position");
+        let group = Group { mask: store.mask };
         let number = self.groups.iter().position(|known| *known == group).unwrap_or_else(|| {
             self.groups.push(group);
             self.groups.len() - 1

@@ -28,7 +28,7 @@ pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
 pub use op::{Activation, Gating, Glu, Map, NormKind, Op, Operand, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
-pub use store::{Group, Store};
+pub use store::{Group, Mask, Store};
 pub use value::{Rows, Value, Weight};
 
 /// A finished graph, with values in topological order.

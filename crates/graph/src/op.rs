@@ -205,8 +205,7 @@ pub enum Op {
     Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(score(q[r][h] . K[j][g])) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
-    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
-    /// v_dim]`.
+    /// 2023), over the positions `j` of its sequence that the store's mask shows it: `[rows, heads * v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,

@@ -10,8 +10,8 @@ the blocks. Then a thread accumulates two value columns over a part of the posit
 - `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
 - `capped`: scores are capped.
 - `sinks`: each head has a sink. With `split`, `combine.wgsl` adds it.
-- `windowed`: a row sees the last `window` positions, its own included. Blocks start at the page of the first of
-  these. -#}
+- `masked`: a row sees the positions that `step` says, instead of all up to its own. Blocks start at the page of the
+  first of these. -#}
 {%- from "common.wgsl" import rotation, sinks as read_sinks, softcap -%}
 {%- set k_elements = (k_dim + 1) // 2 %}
 {%- set v_elements = (v_dim + 1) // 2 %}
@@ -42,8 +42,8 @@ struct Params {
     v: u32,
     // Offset in `step` of the number of splits and the positions per split.
     split: u32,
-    // Window size in positions; cap of scores.
-    window: u32,
+    // Offset in `step` of the visible positions; cap of scores.
+    visible: u32,
     cap: f32,
 }
 
@@ -135,13 +135,14 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
     let positions = step[params.positions + row] + 1u;
     let table = params.pages + step[params.tables + row];
     let part = step[params.split + 1u];
-    {%- if windowed %}
-    let first_seen = positions - min(positions, params.window);
+    {%- if masked %}
+    let first_seen = step[params.visible + 2u * row];
     let begin = first_seen / 32u * 32u + id.y * part;
+    let end = min(step[params.visible + 2u * row + 1u], begin + part);
     {%- else %}
     let begin = id.y * part;
-    {%- endif %}
     let end = min(positions, begin + part);
+    {%- endif %}
 
     for (var i = thread; i < HEADS * {{ k_elements }}u; i += {{ threads }}u) {
         let col = i % {{ k_elements }}u * 2u;
@@ -201,7 +202,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- for h in range(heads) %}
         var score{{ h }} = {{ "select(0.0, LOWEST, thread < 128u)" if teams > 1 else "LOWEST" }};
         {%- endfor %}
-        if position < end{{ " && position >= first_seen" if windowed }} {
+        if position < end{{ " && position >= first_seen" if masked }} {
             {%- for h in range(heads) %}
             score{{ h }} = 0.0;
             {%- endfor %}
@@ -279,7 +280,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {
         {%- endif %}
             {%- for h in range(heads) %}
-            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end{{ " && position >= first_seen" if windowed }});
+            weights[{{ h * threads }}u + thread] = select(0.0, exp(score{{ h }} - new{{ h }}), position < end{{ " && position >= first_seen" if masked }});
             {%- endfor %}
         }
         workgroupBarrier();
@@ -290,8 +291,8 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
         {%- endfor %}
         {%- endfor %}
         if slice < {{ slices }}u {
-            {%- if windowed %}
-            // Skip values before the window: a NaN times a weight of 0 would still be NaN.
+            {%- if masked %}
+            // Skip values before the visible ones: a NaN times a weight of 0 would still be NaN.
             for (var j = slice + max(first_seen, block) - block; j < count; j += {{ slices * v_ahead }}u) {
             {%- else %}
             for (var j = slice; j < count; j += {{ slices * v_ahead }}u) {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use backend::{BlockTable, KvFormat, KvLayout, PAGE};
-use graph::{Builder, Graph, Group, Store};
+use graph::{Builder, Graph, Group, Mask, Store};
 
 use super::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
 use crate::blocks::Pool;
@@ -63,13 +63,13 @@ fn next_token(tokens: impl Iterator<Item = u32>) -> u32 {
     tokens.fold(7u32, |hash, token| hash.wrapping_mul(31).wrapping_add(token + 1)) >> 7 & 3
 }
 
-/// A graph whose stores have these windows, and nothing else.
-fn graph(windows: &[Option<usize>]) -> Graph {
+/// A graph whose stores have these masks, and nothing else.
+fn graph(masks: &[Mask]) -> Graph {
     let mut g = Builder::new();
     let table = g.weight("table", 4, 4);
     let x = g.embed("embd", table);
-    for &window in windows {
-        g.store(Store { heads: 1, k_dim: 256, v_dim: 256, window });
+    for &mask in masks {
+        g.store(Store { heads: 1, k_dim: 256, v_dim: 256, mask });
     }
     let x = g.output_rows("outputs", x);
     g.finish(x)
@@ -77,7 +77,7 @@ fn graph(windows: &[Option<usize>]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { window: None }, limits.pages)])
+    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)])
 }
 
 /// Limits of steps in which only the last rows are output rows.
@@ -144,8 +144,11 @@ impl World {
             pages,
             logit_rows: 1 + random.below(most_rows),
         };
-        let mut windows = vec![None];
-        windows.extend((0..random.below(3)).map(|_| Some(1 + random.below(90))));
+        let mut windows = vec![Mask::Causal];
+        windows.extend((0..random.below(3)).map(|_| match random.below(3) {
+            0 => Mask::Chunk(1 + random.below(90)),
+            _ => Mask::Window(1 + random.below(90)),
+        }));
         if random.chance(10) {
             windows.remove(0);
         }
@@ -156,7 +159,7 @@ impl World {
             KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
         };
         let has_all_windows = random.chance(50);
-        let of_group = |(group, needed): (&Group, usize)| match group.window {
+        let of_group = |(group, needed): (&Group, usize)| match group.mask.span() {
             None => (*group, pages),
             Some(_) if has_all_windows => (*group, needed),
             Some(_) => (*group, needed.min(pages)),
@@ -286,7 +289,7 @@ impl World {
         assert!(outputs <= self.limits.sequences || rows <= self.limits.logit_rows, "{outputs} of {rows}");
         assert!(plan.chunks.is_sorted_by_key(|chunk| !chunk.is_decode()), "decode comes first");
         if !plan.preempted.is_empty() {
-            let is_unbounded = |(group, _): &(Group, usize)| group.window.is_none();
+            let is_unbounded = |(group, _): &(Group, usize)| group.mask.span().is_none();
             let kept: usize = (0..3).map(|sequence| self.scheduler.kept(SequenceId(sequence))).sum();
             // Without windows one page is needed at a time, which every idle sequence has.
             assert!(kept == 0 || !self.groups.iter().all(is_unbounded), "preempted before an idle sequence");
@@ -348,7 +351,7 @@ impl World {
                 for (i, &token) in chunk.tokens.iter().enumerate() {
                     store[slot(chunk.n_past + i)] = Some(token);
                 }
-                let first = group.first_visible(chunk.n_past);
+                let first = group.mask.first_visible(chunk.n_past);
                 let seen: Vec<u32> = (first..job.cached).map_while(|at| store[slot(at)]).collect();
                 assert_eq!(seen, job.tokens[first..job.cached], "the stores hold what the rows see");
             }
@@ -506,7 +509,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 
 #[test]
 fn pages_that_fell_out_of_a_window_come_back() {
-    let groups = [None, Some(40)].map(|window| Group { window });
+    let groups = [Mask::Causal, Mask::Window(40)].map(|mask| Group { mask });
     let positions = |generated| {
         let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)));
         positions_after(scheduler, 100, generated)
@@ -523,7 +526,7 @@ fn pages_that_fell_out_of_a_window_come_back() {
 
 /// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
 fn reused_with_window(prompt: &[u32]) -> usize {
-    let groups = [None, Some(40)].map(|window| (Group { window }, 32));
+    let groups = [Mask::Causal, Mask::Window(40)].map(|mask| (Group { mask }, 32));
     let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups);
     scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
     reused(scheduler, prompt)
@@ -547,13 +550,14 @@ fn what_is_kept_is_reused_where_the_window_before_it_is_there() {
 /// Gemma 3's 1B: 26 layers of one K/V head of 256, of which every sixth sees all positions and others the last 512.
 #[test]
 fn windows_take_a_fraction_of_the_memory() {
-    let windows: Vec<Option<usize>> = (1..=26).map(|layer| (layer % 6 != 0).then_some(512)).collect();
-    let bytes = |windows: &[Option<usize>]| {
+    let of_layer = |layer| if layer % 6 == 0 { Mask::Causal } else { Mask::Window(512) };
+    let windows: Vec<Mask> = (1..=26).map(of_layer).collect();
+    let bytes = |windows: &[Mask]| {
         let graph = graph(windows);
         KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16).bytes(&graph)
     };
     // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
-    assert_eq!(bytes(&[None; 26]), 26 * 32768 * 1024);
+    assert_eq!(bytes(&[Mask::Causal; 26]), 26 * 32768 * 1024);
     // 512 positions fill 16 pages and those of a step in as many; two more because either may begin within a page,
     // and one is slack.
     assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * PAGE as u64) * 1024);

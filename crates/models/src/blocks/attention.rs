@@ -1,6 +1,6 @@
 //! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
-use graph::{Op, Pairing, Rope, Score, Store, ValueId, WeightId};
+use graph::{Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
 use super::{GraphContext, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
@@ -30,8 +30,8 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Soft cap of scores.
     pub(crate) cap: Option<f32>,
-    /// Sliding window: visible positions, including the row's own; `None` without one.
-    pub(crate) window: Option<usize>,
+    /// The visible positions.
+    pub(crate) mask: Mask,
     pub(crate) qk_norm: QkNorm,
     /// Queries grow with the position.
     pub(crate) growth: Option<Growth>,
@@ -101,7 +101,7 @@ impl Attention {
             long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
             cap: None,
-            window: None,
+            mask: Mask::Causal,
             qk_norm: QkNorm::None,
             growth: None,
         })
@@ -122,7 +122,7 @@ impl Mixer for Attention {
             q = growth.apply(ctx, il, q);
         }
         let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
-        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
+        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, mask: self.mask });
         let sinks = "attn_sinks.weight";
         let sinks = ctx.in_layers(sinks).then(|| ctx.g.weight(format!("blk.{il}.{sinks}"), 1, heads));
         let score = Score { scale: self.scale, cap: self.cap, sinks };

@@ -2,7 +2,7 @@
 //! base; every sixth layer has global attention. The outputs of attention and feed-forward network are normed before
 //! they are added.
 
-use graph::{Activation, Graph, Pairing, Rope};
+use graph::{Activation, Graph, Mask, Pairing, Rope};
 
 use super::Family;
 use crate::blocks::{Attention, GraphContext, Layer, PRE_NORM, QkNorm, Scaling, feed_forward};
@@ -48,7 +48,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
         rope.theta = if keys.has("rope.freq_base") { rope.theta } else { theta };
     }
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
-    let local = Attention { window: Some(window), rope, ..global.clone() };
+    let local = Attention { mask: Mask::Window(window), rope, ..global.clone() };
     let cap = keys.positive_or_zero("final_logit_softcapping")?;
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
 

@@ -8,18 +8,18 @@ use backend::{
     Outputs, PAGE, Program, Sequence, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
-use graph::Graph;
+use graph::{Graph, Mask};
 use runner::Pipeline;
 
 use crate::common::{COLS, Kv, LAYERS, VOCAB, WINDOW, dense, model};
 
 fn windowed() -> (Graph, HashMap<String, Weight>) {
     model(&[
-        Kv::Own(Some(WINDOW)),
-        Kv::Own(None),
-        Kv::Own(Some(WINDOW)),
-        Kv::Own(Some(PAGE + 1)),
-        Kv::Own(None),
+        Kv::Own(Mask::Window(WINDOW)),
+        Kv::Own(Mask::Causal),
+        Kv::Own(Mask::Window(WINDOW)),
+        Kv::Own(Mask::Chunk(PAGE + 1)),
+        Kv::Own(Mask::Causal),
     ])
 }
 
@@ -50,7 +50,7 @@ fn run(
         // A window frees pages that no row sees any more; other groups keep theirs.
         let tables = |past: usize, pages: [u32; 3]| {
             let tables = graph.groups().iter().map(|group| {
-                let first = group.first_visible(past) / PAGE;
+                let first = group.mask.first_visible(past) / PAGE;
                 BlockTable { first, pages: pages[first..].to_vec() }
             });
             tables.collect::<Arc<[BlockTable]>>()
@@ -115,7 +115,7 @@ fn only_tapped_values_can_be_read() {
 /// Layer 3 reads the keys and values of layer 1, so they must be in the same stage.
 #[test]
 fn layers_that_share_a_store_stay_together() {
-    let own = Kv::Own(None);
+    let own = Kv::Own(Mask::Causal);
     let (graph, weights) = model(&[own, own, own, Kv::Of(1), own]);
     let kv_layout = KvLayout::uniform(&graph, 6, KvFormat::F32);
     for layers in [vec![2, 3], vec![1, 2, 2]] {
