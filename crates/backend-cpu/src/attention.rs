@@ -82,7 +82,7 @@ impl<T: Stored> WithSimd for Attend<'_, '_, T> {
                     let (row, head) = (number / share, kv_head * share + number % share);
                     let (sequence, position) = self.heads.rows[row];
                     let Range { start: first, end } = group.mask.visible(position, sequence.positions().end);
-                    *query = Query { row, head, first, end };
+                    *query = Query { row, head, position, first, end };
                 }
                 let queries = &queries[..range.len()];
                 let table = &sequence.tables[index];
@@ -123,6 +123,7 @@ struct Page<'a, N> {
 struct Query {
     row: usize,
     head: usize,
+    position: usize,
     first: usize,
     end: usize,
 }
@@ -158,6 +159,7 @@ impl<T: Stored> Queries<'_, T> {
             self.scores(lanes, first, scores, page);
             let (mut chunk_max, mut chunk_total) = ([0.0; QUERY_TILE], [0.0; QUERY_TILE]);
             for c in 0..n {
+                self.alibi(c, first, &mut scores[c].0);
                 (chunk_max[c], chunk_total[c]) =
                     softmax(lanes, &mut scores[c].0, self.seen(c, first), self.heads.score.cap);
             }
@@ -193,6 +195,19 @@ impl<T: Stored> Queries<'_, T> {
     fn seen(&self, c: usize, chunk: usize) -> Range<usize> {
         let Query { first, end, .. } = self.queries[c];
         first.clamp(chunk, chunk + CHUNK) - chunk..end.clamp(chunk, chunk + CHUNK) - chunk
+    }
+
+    /// Subtracts the ALiBi slope of query `c` times the distance of each position of the chunk at `chunk`.
+    #[inline(always)]
+    fn alibi(&self, c: usize, chunk: usize, scores: &mut [f32; CHUNK]) {
+        if self.heads.score.alibi.is_none() {
+            return;
+        }
+        let Query { head, position, .. } = self.queries[c];
+        let slope = self.heads.score.slope(head, self.heads.heads);
+        for at in self.seen(c, chunk) {
+            scores[at] -= slope * (chunk + at).abs_diff(position) as f32;
+        }
     }
 
     /// The positions of a chunk that any query sees, from a page boundary on.

@@ -140,7 +140,8 @@ impl Plan {
                 | Op::ScaleByPosition { .. }
                 | Op::Slice { .. }
                 | Op::Join { .. }
-                | Op::OutputRows { .. } => {
+                | Op::OutputRows { .. }
+                | Op::Pool { .. } => {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
                 }

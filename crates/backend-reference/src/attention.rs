@@ -66,7 +66,12 @@ pub(crate) fn attend(
                 store.visible(sequence, position).map(|p| slot(sequence, group, p) * kv_heads + kv_head);
             let q = f64s(&q[(row * heads + head) * k_dim..][..k_dim]);
             let key = |slot: usize| f64s(&store.keys[slot * k_dim..][..k_dim]);
-            let scores: Vec<f64> = slots.clone().map(|slot| of(dot(&q, &key(slot)))).collect();
+            let slope = f64::from(score.slope(head, heads));
+            let scores: Vec<f64> = store
+                .visible(sequence, position)
+                .zip(slots.clone())
+                .map(|(p, slot)| of(dot(&q, &key(slot))) - slope * p.abs_diff(position) as f64)
+                .collect();
             let sink = sinks.map_or(f64::NEG_INFINITY, |sinks| f64::from(sinks[head]));
             let max = scores.iter().copied().fold(sink, f64::max);
             let total = (sink - max).exp() + scores.iter().map(|score| (score - max).exp()).sum::<f64>();

@@ -132,6 +132,7 @@ impl Compiler<'_> {
                 fresh,
                 masked: mask != Mask::Causal,
                 capped: score.cap.is_some(),
+                alibi: score.alibi.is_some(),
                 sinks: score.sinks.is_some() && !split,
                 pairing: q_rope.as_ref().map_or(NO_ROPE.pairing, pairing),
             })
@@ -142,7 +143,8 @@ impl Compiler<'_> {
             params.extend(compiler.rope_table(q_rope.as_ref()));
             params.extend(compiler.table_offsets(attend));
             params.extend(kv.map_or([0; 2], |kv| kv.map(|id| compiler.at(id)[0])));
-            params.extend([compiler.inputs.split(group), compiler.inputs.visible(group), cap(score), 0]);
+            params.extend([compiler.inputs.split(group), compiler.inputs.visible(group), cap(score)]);
+            params.push(score.alibi.unwrap_or_default().to_bits());
             params
         };
         let values_of_row = heads * (k_dim + v_dim);
@@ -211,7 +213,8 @@ impl Compiler<'_> {
         let Store { heads: kv_heads, k_dim, v_dim, mask } = layout.store;
         let kv_f32 = is_kv_f32(&layout);
         let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
-        if kind == Attention::Rows || policy::max_tiles(self.bound.bucket().rows) == 0 {
+        // Flash kernels have no ALiBi.
+        if kind == Attention::Rows || score.alibi.is_some() || policy::max_tiles(self.bound.bucket().rows) == 0 {
             return Ok(None);
         }
         let coop = kind == Attention::FlashCoop;

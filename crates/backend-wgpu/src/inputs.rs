@@ -1,5 +1,5 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
-//! positions, block table offsets, visible positions, output rows, attention tiles, cos/sin tables, factors of positions, pages.
+//! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, cos/sin tables, factors of positions, pages.
 
 use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
 use graph::{Group, Op, Rope};
@@ -41,6 +41,8 @@ pub(crate) struct Inputs {
     /// First visible position and end of the visible ones, per group and row.
     visible: usize,
     pub(crate) outputs: usize,
+    /// First row and number of rows of the sequence of each output row.
+    pub(crate) pools: usize,
     pub(crate) tiles: usize,
     pub(crate) pages: usize,
 }
@@ -64,7 +66,8 @@ impl Inputs {
         let tables = positions + bucket.rows;
         let visible = tables + bucket.rows * groups.len();
         let outputs = visible + 2 * bucket.rows * groups.len();
-        let tiles = outputs + bucket.outputs;
+        let pools = outputs + bucket.outputs;
+        let tiles = pools + 2 * bucket.outputs;
         let mut end = tiles + 2 * policy::max_tiles(bucket.rows);
         let mut rope_tables = Vec::<RopeTable>::new();
         for (_, value) in bound.graph().values() {
@@ -97,6 +100,7 @@ impl Inputs {
             tables,
             visible,
             outputs,
+            pools,
             tiles,
             pages: end,
         }
@@ -143,6 +147,11 @@ impl Inputs {
         self.words[self.tokens..][..rows].copy_from_slice(step.tokens());
         for (word, output) in self.words[self.outputs..].iter_mut().zip(step.outputs()) {
             *word = output.row;
+        }
+        let pools = self.words[self.pools..].as_chunks_mut::<2>().0;
+        for (words, output) in pools.iter_mut().zip(step.outputs()) {
+            let rows = step.rows_beside(output.row as usize);
+            *words = [rows.start as u32, rows.len() as u32];
         }
         let (mut row, mut page) = (0, 0);
         for sequence in step.sequences() {

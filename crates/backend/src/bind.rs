@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
+use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
 use crate::{Bucket, Error, KvLayout, Step, StoreLayout, Taps, Weight, Weights};
 
@@ -14,7 +14,8 @@ pub struct BoundModel {
     stores: Vec<StoreLayout>,
     groups: Vec<(Group, usize)>,
     n_ctx: usize,
-    n_vocab: usize,
+    /// Rows of the tables that are read by token and by position.
+    table_rows: [usize; 2],
 }
 
 impl BoundModel {
@@ -39,12 +40,16 @@ impl BoundModel {
             let (found, expected) = (kv_layout.pages.len(), graph.groups().len());
             return Err(Error::Stores { found, expected });
         }
-        let tables =
-            graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
-        let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
+        let table_rows = [Index::Token, Index::Position].map(|by| {
+            let rows = graph.values().filter_map(|(_, value)| match value.op {
+                Op::Embed { table, index } if index == by => Some(weights[table.index()].rows),
+                _ => None,
+            });
+            rows.min().unwrap_or(usize::MAX)
+        });
         let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
         let (graph, stores, n_ctx) = (graph.clone(), kv_layout.stores(graph), kv_layout.n_ctx);
-        Ok(BoundModel { graph, stores, weights, groups, n_ctx, n_vocab })
+        Ok(BoundModel { graph, stores, weights, groups, n_ctx, table_rows })
     }
 
     /// The graph.
@@ -151,7 +156,7 @@ impl BoundProgram {
     /// the vocabulary, or if block tables are missing, name pages out of range, or lack pages that the rows see.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
-        let BoundModel { graph, groups, n_vocab, .. } = &*self.model;
+        let BoundModel { graph, groups, table_rows: [n_vocab, n_positions], .. } = &*self.model;
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
         let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
         let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
@@ -166,6 +171,10 @@ impl BoundProgram {
             return invalid(format!("token {token} is outside the vocabulary of {n_vocab} tokens"));
         }
         for (i, sequence) in step.sequences().iter().enumerate() {
+            let end = sequence.positions().end;
+            if end > *n_positions {
+                return invalid(format!("sequence {i} has {end} positions, the model {n_positions}"));
+            }
             let (found, expected) = (sequence.tables.len(), groups.len());
             if found != expected {
                 return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));

@@ -40,7 +40,8 @@ impl Graph {
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => Cost::default(),
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => Cost::default(),
         }
     }
 

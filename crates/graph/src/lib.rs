@@ -26,7 +26,7 @@ pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{Activation, Gating, Glu, Map, NormKind, Op, Operand, Role, Router, Score};
+pub use op::{Activation, Gating, Glu, Index, Map, NormKind, Op, Operand, Pool, Role, Router, Score};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
 pub use store::{Group, Mask, Store};
 pub use value::{Rows, Value, Weight};

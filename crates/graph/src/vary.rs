@@ -1,7 +1,7 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Gating, Glu, Graph, Map, NormKind, Op, Pairing, Rope, Router, Score};
+use crate::{Activation, Gating, Glu, Graph, Index, Map, NormKind, Op, Pairing, Pool, Rope, Router, Score};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
@@ -15,6 +15,7 @@ impl Op {
             Op::Attention { score, .. } => {
                 each("scale of scores", &mut score.scale);
                 score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
+                score.alibi.iter_mut().for_each(|bias| each("largest bias of ALiBi", bias));
             }
             Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
                 glu.limit.iter_mut().for_each(|limit| each("limit", limit));
@@ -37,7 +38,8 @@ impl Op {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => {}
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => {}
         }
     }
 
@@ -69,7 +71,11 @@ impl Op {
             }
             Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
             Op::Attention { q, kv, store, heads, score } => {
-                let without = [Score { cap: None, ..score }, Score { sinks: None, ..score }];
+                let without = [
+                    Score { cap: None, ..score },
+                    Score { sinks: None, ..score },
+                    Score { alibi: None, ..score },
+                ];
                 let others = without.into_iter().filter(|other| *other != score);
                 others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
             }
@@ -108,6 +114,13 @@ impl Op {
                 let without = bias.map(|_| Op::Route { logits, bias: None, router });
                 others.map(|router| Op::Route { logits, bias, router }).chain(without).collect()
             }
+            Op::Pool { x, pool } => {
+                let pool = match pool {
+                    Pool::Mean => Pool::First,
+                    Pool::First => Pool::Mean,
+                };
+                vec![Op::Pool { x, pool }]
+            }
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -126,9 +139,13 @@ impl Op {
     /// Whether a row's result depends on its position or on the rows before it.
     pub fn is_positional(&self) -> bool {
         match self {
-            Op::Rope { .. } | Op::Attention { .. } | Op::ScaleByPosition { .. } => true,
+            Op::Rope { .. }
+            | Op::Attention { .. }
+            | Op::ScaleByPosition { .. }
+            | Op::Embed { index: Index::Position, .. }
+            | Op::Pool { .. } => true,
             Op::Input { .. }
-            | Op::Embed { .. }
+            | Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
             | Op::Norm { .. }
             | Op::Gate { .. }

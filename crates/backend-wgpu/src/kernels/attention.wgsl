@@ -9,6 +9,7 @@ the blocks. Then a thread accumulates two value columns over a part of the posit
   read from the activations, and the first workgroup of each K/V head writes them to the cache.
 - `split`: several workgroups share a row's positions; `combine.wgsl` merges their results.
 - `capped`: scores are capped.
+- `alibi`: scores fall with the distance of the position, by a slope per head.
 - `sinks`: each head has a sink. With `split`, `combine.wgsl` adds it.
 - `masked`: a row sees the positions that `step` says, instead of all up to its own. Blocks start at the page of the
   first of these. -#}
@@ -45,6 +46,8 @@ struct Params {
     // Offset in `step` of the visible positions; cap of scores.
     visible: u32,
     cap: f32,
+    // Largest bias of ALiBi.
+    alibi: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -113,6 +116,15 @@ vec2<f32>({{ value | replace("COL", "col") }}, {% if dim % 2 == 1 %}select(0.0, 
 
 {%- if capped %}
 {{ softcap() }}
+{%- endif %}
+
+{%- if alibi %}
+/// The ALiBi slope of a head.
+fn slope(head: u32) -> f32 {
+    let m = 1u << firstLeadingBit(params.heads);
+    let later = f32(2u * (head - min(head, m)) + 1u) / f32(2u * m);
+    return exp2(-params.alibi * select(later, f32(head + 1u) / f32(m), head < m));
+}
 {%- endif %}
 
 {%- if teams > 1 %}
@@ -238,6 +250,11 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) t
             score{{ h }} *= params.scale;
             {%- if capped and teams == 1 %}
             score{{ h }} = softcap(vec4<f32>(score{{ h }}), params.cap).x;
+            {%- endif %}
+            {%- if alibi %}
+            // Of several teams, the first adds it.
+            let distance{{ h }} = f32(max(position, positions - 1u) - min(position, positions - 1u));
+            score{{ h }} -= select(0.0, slope(first_head + {{ h }}u) * distance{{ h }}, thread < 128u);
             {%- endif %}
             {%- endfor %}
         }

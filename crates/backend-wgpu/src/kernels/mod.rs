@@ -162,6 +162,7 @@ pub(crate) struct Attention {
     pub(crate) fresh: bool,
     pub(crate) masked: bool,
     pub(crate) capped: bool,
+    pub(crate) alibi: bool,
     pub(crate) sinks: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,

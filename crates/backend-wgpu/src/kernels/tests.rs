@@ -143,6 +143,7 @@ fn kernels() -> Vec<Kernel> {
                 fresh,
                 masked,
                 capped,
+                alibi: kv_f32 && !capped,
                 sinks,
                 pairing,
             }));

@@ -1,6 +1,7 @@
 //! Shared blocks of families. Optional biases and fused matrices follow from the tensors in the file.
 
 mod attention;
+mod embeddings;
 mod ffn;
 mod graph_context;
 mod latent;
@@ -10,6 +11,7 @@ mod rope;
 mod shared_attention;
 
 pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
+pub(crate) use embeddings::labels;
 pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert, ungated_feed_forward};
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use latent::Latent;

@@ -190,7 +190,7 @@ pub fn attention_caps_scores(make: Make<'_>) {
         let q = net.input("q", 3, &[x(100.0), x(100.0), x(-100.0)].concat());
         let k = net.input("k", 3, &[x(0.0), x(20.0), x(0.0)].concat());
         let v = net.input("v", 3, &[x(4.0), x(8.0), x(4.0)].concat());
-        let score = Score { scale: 0.5, cap: Some(1.0), sinks: None };
+        let score = Score { scale: 0.5, cap: Some(1.0), sinks: None, alibi: None };
         let y = net.attention("y", [q, k, v], store(1, dim, dim), 1, score);
         let found = net.run(y, make(), &[sequence(0, 2), sequence(2, 1)]);
         let e = std::f32::consts::E;

@@ -144,7 +144,7 @@ pub fn attention_with_capped_scores_and_sinks(make: Make<'_>, oracle: Make<'_>) 
         let store = Store { mask, ..store(2, dims, dims) };
         let score = |net: &mut Net| {
             let sinks = has_sinks.then(|| net.matrix("sinks", 1, &normal(SEED, "sinks", HEADS)));
-            Score { scale: 0.5, cap, sinks }
+            Score { scale: 0.5, cap, sinks, alibi: None }
         };
         attention_by(make, oracle, store, format, score, &full_steps(mask, &steps));
     }

@@ -149,7 +149,7 @@ impl Calls {
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();
         let (rows, q, group) = (&at[..], &q[..], (group, 0));
-        let score = Score { scale: 3.0, cap, sinks: None };
+        let score = Score { scale: 3.0, cap, sinks: None, alibi: None };
         let sinks = None;
         self.label(format_args!("{shape:?}"));
         Pool::new(1).tiles(&mut y, heads * v_dim, (8, heads / kv_heads * v_dim), |tile| match &store {
