@@ -147,7 +147,8 @@ impl Plan {
                 | Op::ScaleByPosition { .. }
                 | Op::Slice { .. }
                 | Op::Join { .. }
-                | Op::OutputRows { .. } => {
+                | Op::OutputRows { .. }
+                | Op::Pool { .. } => {
                     let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
                     order.put(&[item], rows, &inputs, None);
                 }
@@ -330,7 +331,7 @@ mod tests {
     use std::sync::Arc;
 
     use backend::{BoundModel, KvFormat, KvLayout, Taps, Weight};
-    use graph::{Activation, Builder, Graph, Store};
+    use graph::{Activation, Builder, Graph, Mask, Store};
     use quant::Format;
 
     use super::*;
@@ -366,7 +367,7 @@ mod tests {
         let mut g = Builder::new();
         let (table, router) = (g.weight("table", 9, 32), g.weight("router", 4, 32));
         let x = g.embed("x", table);
-        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, window: None });
+        let store = g.store(Store { heads: 1, k_dim: 32, v_dim: 32, mask: Mask::Causal });
         let a = g.attention("a", x, Some([x, x]), store, 1, 0.1);
         let b = g.attention("b", x, None, store, 1, 0.1);
         let h = g.add("h", a, b);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use backend::{BoundProgram, Error, MemoryKind, Outputs, Pending, Program, Remedy, Step, Ticket, Weight};
-use graph::{Map, Op, Rope, ValueId, WeightId};
+use graph::{Index, Map, Op, Pool, Rope, ValueId, WeightId};
 
 use crate::attention::{Attend, Heads, QUERY_TILE};
 use crate::experts::{Gated, Routing, cut};
@@ -209,10 +209,15 @@ impl CpuProgram {
             Op::Input { cols: _ } => {
                 out.copy_from_slice(&step.input()[part.rows.start * cols..part.rows.end * cols]);
             }
-            Op::Embed { table } => {
+            Op::Embed { table, index } => {
                 let (table, tokens) = (self.bound.weight(table), &step.tokens()[part.rows.clone()]);
+                let mut rows = step.rows().skip(part.rows.start);
                 by_rows(out, cols, |row, y| {
-                    table.format.dequantize(table.row(tokens[row] as usize), y);
+                    let at = match index {
+                        Index::Token => tokens[row] as usize,
+                        Index::Position => rows.next().expect("a position for every row").1,
+                    };
+                    table.format.dequantize(table.row(at), y);
                 });
             }
             Op::Norm { x, kind, width, weight, eps } => {
@@ -317,6 +322,18 @@ impl CpuProgram {
                 let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
                 by_rows(out, cols, |row, y| {
                     y.copy_from_slice(&x[outputs[row].row as usize * cols..][..cols]);
+                });
+            }
+            Op::Pool { x, pool } => {
+                let (x, outputs) = (self.result(x), &step.outputs()[part.rows.clone()]);
+                by_rows(out, cols, |row, y| {
+                    let rows = step.rows_beside(outputs[row].row as usize);
+                    let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
+                    y.fill(0.0);
+                    for row in rows.clone() {
+                        y.iter_mut().zip(&x[row * cols..]).for_each(|(y, x)| *y += x);
+                    }
+                    y.iter_mut().for_each(|y| *y /= rows.len() as f32);
                 });
             }
             Op::Linear { .. } | Op::Attention { .. } | Op::Conv { .. } | Op::LinearAttention { .. } => {

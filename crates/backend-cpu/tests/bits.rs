@@ -11,7 +11,8 @@ use backend::{
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
 use graph::{
-    Activation, Builder, Graph, Group, LinearHeads, NormKind, Op, Pairing, Rope, Store, ValueId, WeightId,
+    Activation, Builder, Graph, Group, LinearHeads, Mask, NormKind, Op, Pairing, Rope, Store, ValueId,
+    WeightId,
 };
 use models::Model;
 use proptest::prelude::*;
@@ -128,8 +129,8 @@ fn newer(format: Format) -> Net {
     let table = weight(&mut g, "table", [1, testkit::VOCAB, COLS], Format::F32);
     let norm = weight(&mut g, "norm", [1, 1, 32], Format::F32);
     let mut x = g.embed("x", table);
-    let window = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: Some(45) });
-    let whole = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, window: None });
+    let window = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, mask: Mask::Window(45) });
+    let whole = g.store(Store { heads: 2, k_dim: 32, v_dim: 32, mask: Mask::Causal });
     for (layer, (store, is_written)) in
         [(window, true), (whole, true), (window, false)].into_iter().enumerate()
     {

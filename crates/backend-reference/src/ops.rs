@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::{iter, thread};
 
 use backend::{BoundProgram, Step, Weight};
-use graph::{Activation, Gating, Glu, Map, NormKind, Op, Pairing, Router, ValueId};
+use graph::{Activation, Gating, Glu, Index, Map, NormKind, Op, Pairing, Pool, Router, ValueId};
 
 use crate::State;
 use crate::attention;
@@ -24,10 +24,12 @@ pub(crate) fn compute(
     let mut out = vec![0.0; step.count(value.rows) * value.cols];
     match value.op {
         Op::Input { cols: _ } => out.copy_from_slice(step.input()),
-        Op::Embed { table } => {
+        Op::Embed { table, index } => {
             let table = bound.weight(table);
-            for (y, &token) in out.chunks_exact_mut(value.cols).zip(step.tokens()) {
-                table.format.dequantize(table.row(token as usize), y);
+            let rows = step.tokens().iter().zip(step.rows());
+            for (y, (&token, (_, position))) in out.chunks_exact_mut(value.cols).zip(rows) {
+                let row = if index == Index::Token { token as usize } else { position };
+                table.format.dequantize(table.row(row), y);
             }
         }
         Op::Linear { x, weight } => linear(&mut out, result(x), bound.weight(weight)),
@@ -173,6 +175,17 @@ pub(crate) fn compute(
             let x = result(x);
             for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
                 y.copy_from_slice(&x[output.row as usize * value.cols..][..value.cols]);
+            }
+        }
+        Op::Pool { x, pool } => {
+            let x = result(x);
+            for (y, output) in out.chunks_exact_mut(value.cols).zip(step.outputs()) {
+                let rows = step.rows_beside(output.row as usize);
+                let rows = if pool == Pool::First { rows.start..rows.start + 1 } else { rows };
+                for (col, y) in y.iter_mut().enumerate() {
+                    let sum: f64 = rows.clone().map(|row| f64::from(x[row * value.cols + col])).sum();
+                    *y = (sum / rows.len() as f64) as f32;
+                }
             }
         }
     }

@@ -6,7 +6,8 @@
 
 use backend::BoundProgram;
 use graph::{
-    Glu, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
+    Glu, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId,
+    assign_buffers,
 };
 
 /// A pass: reads values of earlier passes, and writes one or more.
@@ -17,7 +18,7 @@ use graph::{
 #[derive(Clone, Debug)]
 pub(crate) enum Pass {
     Input { y: ValueId },
-    Embed { table: WeightId, y: ValueId },
+    Embed { table: WeightId, index: Index, y: ValueId },
     Linear { x: ValueId, norm: Option<Norm>, parts: Vec<Part>, output: LinearOutput, addend: Addend },
     HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
     Rows { op: Op, y: ValueId },
@@ -266,7 +267,8 @@ impl<'a> Fusion<'a> {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => false,
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => false,
         }
     }
 
@@ -311,7 +313,7 @@ impl<'a> Fusion<'a> {
             let y = ValueId::from_index(index);
             match *self.op(index) {
                 Op::Input { cols: _ } => passes.push(Pass::Input { y }),
-                Op::Embed { table } => passes.push(Pass::Embed { table, y }),
+                Op::Embed { table, index } => passes.push(Pass::Embed { table, index, y }),
                 Op::Linear { .. } | Op::AddBias { .. } if self.as_linear(index).is_some() => {
                     passes.push(self.group_linears(index, &mut done));
                 }
@@ -328,7 +330,8 @@ impl<'a> Fusion<'a> {
                 | Op::ScaleByPosition { .. }
                 | Op::Slice { .. }
                 | Op::Join { .. }
-                | Op::OutputRows { .. }) => passes.push(Pass::Rows { op, y }),
+                | Op::OutputRows { .. }
+                | Op::Pool { .. }) => passes.push(Pass::Rows { op, y }),
                 op @ (Op::Conv { .. } | Op::LinearAttention { .. }) => passes.push(Pass::Recurrent { op, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
                 Op::Attention { q, kv, store, heads, score } => {

@@ -1,7 +1,7 @@
 //! Passes of row-wise operations.
 
 use backend::{Error, Weight};
-use graph::{Glu, Map, NormKind, Op, ValueId};
+use graph::{Glu, Map, NormKind, Op, Pool, ValueId};
 
 use crate::compile::{Compiler, Operand};
 use crate::kernels::{Kernel, Rows};
@@ -81,6 +81,13 @@ impl Compiler<'_> {
                 RowWise { head, ..RowWise::plain("join", a) }.with(value(self, b))
             }
             Op::OutputRows { x } => RowWise { step: self.inputs.outputs, ..RowWise::plain("output_rows", x) },
+            Op::Pool { x, pool } => {
+                let operation = match pool {
+                    Pool::Mean => "mean_of_sequence",
+                    Pool::First => "first_of_sequence",
+                };
+                RowWise { step: self.inputs.pools, ..RowWise::plain(operation, x) }
+            }
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use graph::{Graph, Group, Op, Role, Value, ValueId, WeightId};
+use graph::{Graph, Group, Index, Op, Value, ValueId, WeightId};
 
 use crate::{
     Bucket, Error, KvLayout, MemoryKind, Remedy, Sequence, Step, StoreLayout, Taps, Weight, Weights,
@@ -19,7 +19,8 @@ pub struct BoundModel {
     slots: usize,
     kv_bytes: u64,
     n_ctx: usize,
-    n_vocab: usize,
+    /// Rows of the tables that are read by token and by position.
+    table_rows: [usize; 2],
 }
 
 impl BoundModel {
@@ -44,13 +45,17 @@ impl BoundModel {
             let (found, expected) = (kv_layout.pages.len(), graph.groups().len());
             return Err(Error::Stores { found, expected });
         }
-        let tables =
-            graph.roles().into_iter().zip(&weights).filter(|(roles, _)| roles.contains(&Role::Table));
-        let n_vocab = tables.map(|(_, table)| table.rows).min().unwrap_or(usize::MAX);
+        let table_rows = [Index::Token, Index::Position].map(|by| {
+            let rows = graph.values().filter_map(|(_, value)| match value.op {
+                Op::Embed { table, index } if index == by => Some(weights[table.index()].rows),
+                _ => None,
+            });
+            rows.min().unwrap_or(usize::MAX)
+        });
         let groups = graph.groups().iter().copied().zip(kv_layout.pages.iter().copied()).collect();
         let (stores, kv_bytes) = (kv_layout.stores(graph), kv_layout.bytes(graph));
         let KvLayout { n_ctx, slots, .. } = *kv_layout;
-        Ok(BoundModel { graph: graph.clone(), stores, weights, groups, slots, kv_bytes, n_ctx, n_vocab })
+        Ok(BoundModel { graph: graph.clone(), stores, weights, groups, slots, kv_bytes, n_ctx, table_rows })
     }
 
     /// The graph.
@@ -178,7 +183,7 @@ impl BoundProgram {
     /// is out of range, or written by one sequence and used by another.
     pub fn check(&self, step: &Step) -> Result<(), Error> {
         let invalid = |why: String| Err(Error::Step(why));
-        let BoundModel { graph, groups, slots, n_vocab, .. } = &*self.model;
+        let BoundModel { graph, groups, slots, table_rows: [n_vocab, n_positions], .. } = &*self.model;
         let (rows, outputs) = (step.tokens().len(), step.outputs().len());
         let cols = |value: &Value| if let Op::Input { cols } = value.op { cols } else { 0 };
         let expected = rows * graph.values().map(|(_, value)| cols(value)).sum::<usize>();
@@ -196,6 +201,10 @@ impl BoundProgram {
             check_slots(step, *slots)?;
         }
         for (i, sequence) in step.sequences().iter().enumerate() {
+            let end = sequence.positions().end;
+            if end > *n_positions {
+                return invalid(format!("sequence {i} has {end} positions, the model {n_positions}"));
+            }
             let (found, expected) = (sequence.tables.len(), groups.len());
             if found != expected {
                 return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
@@ -206,7 +215,13 @@ impl BoundProgram {
                         "page {page} of group {number} is out of range: the group has {pages} pages"
                     ));
                 }
-                let (start, first) = (table.positions().start, group.first_visible(sequence.n_past));
+                if !group.mask.is_causal() && sequence.n_past > 0 {
+                    return invalid(format!(
+                        "sequence {i}: its rows see {} of group {number}, so that all must be in one step, but {} are cached already; compute the sequence in one step",
+                        group.mask, sequence.n_past
+                    ));
+                }
+                let (start, first) = (table.positions().start, group.mask.first_visible(sequence.n_past));
                 if start > first {
                     return invalid(format!(
                         "sequence {i}: the pages of group {number} start at position {start}, but the rows see position {first}"

@@ -84,19 +84,19 @@ impl KvLayout {
 fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
     let all = n_ctx.div_ceil(PAGE);
     let all_sequences = all.saturating_mul(sequences);
-    match group.window {
+    match group.mask.span() {
         None => all_sequences,
-        Some(window) => {
-            // A window and a step's rows may start and end inside a page, so that each needs one page more than it fills.
-            let of_window = window.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
-            of_window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
+        Some(span) => {
+            // A span and a step's rows may start and end inside a page, so that each needs one page more than it fills.
+            let of_span = span.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
+            of_span.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
         }
     }
 }
 
 /// Index of the first page, counted from position 0, that a sequence with `cached` positions still needs.
 pub fn first_needed_page(group: Group, cached: usize) -> usize {
-    (group.first_visible(cached) / PAGE).saturating_sub(SLACK)
+    (group.mask.first_visible(cached) / PAGE).saturating_sub(SLACK)
 }
 
 /// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and
@@ -114,7 +114,7 @@ pub struct StoreLayout {
 impl StoreLayout {
     /// Size in bytes, saturating.
     pub fn bytes(&self) -> u64 {
-        let Store { heads, k_dim, v_dim, window: _ } = self.store;
+        let Store { heads, k_dim, v_dim, mask: _ } = self.store;
         let factors = [heads, k_dim.saturating_add(v_dim), self.pages, PAGE];
         factors.iter().fold(self.format.bytes() as u64, |bytes, &factor| bytes.saturating_mul(factor as u64))
     }
@@ -138,11 +138,13 @@ impl StoreLayout {
 
 #[cfg(test)]
 mod tests {
+    use graph::Mask;
+
     use super::*;
 
     #[test]
     fn windows_bound_the_number_of_pages() {
-        let window = |window| Group { window };
+        let window = |window: Option<usize>| Group { mask: window.map_or(Mask::Causal, Mask::Window) };
         // All positions of two sequences.
         assert_eq!(pages_for(window(None), 1000, 2, 512), 2 * 32);
         // 1024 positions span up to 33 pages, the rows of a step one page more than they fill, and one page is slack.
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn pages_suffice_for_any_step_sizes() {
         for (window, n_batch) in [(1, 1), (31, 5), (32, 32), (33, 64), (100, 37), (100, 512)] {
-            let group = Group { window: Some(window) };
+            let group = Group { mask: Mask::Window(window) };
             let room = pages_for(group, 5000, 1, n_batch);
             for first in 1..=n_batch.min(40) {
                 let (mut cached, mut rows) = (0, first);

@@ -229,6 +229,21 @@ impl Step {
         Bucket { rows: self.tokens.len(), outputs: self.outputs.len() }.count(rows)
     }
 
+    /// The rows of the sequence that has row `row`.
+    ///
+    /// # Panics
+    /// If the step has fewer rows.
+    pub fn rows_beside(&self, row: usize) -> Range<usize> {
+        let mut first = 0;
+        for sequence in &self.sequences {
+            if row < first + sequence.len {
+                return first..first + sequence.len;
+            }
+            first += sequence.len;
+        }
+        panic!("row {row} of a step of {first}");
+    }
+
     /// The sequence and position of each row.
     pub fn rows(&self) -> impl Iterator<Item = (&Sequence, usize)> {
         self.sequences.iter().flat_map(|sequence| sequence.positions().map(move |at| (sequence, at)))

@@ -78,7 +78,7 @@ impl BlockManager {
     /// requests.
     pub(crate) fn grow(&mut self, tables: &mut Arc<[BlockTable]>, demand: Demand) -> bool {
         let missing = |pool: &Pool, table: &BlockTable| {
-            let positions = if pool.group.window.is_some() { demand.next } else { demand.all };
+            let positions = if pool.group.mask.span().is_some() { demand.next } else { demand.all };
             positions.div_ceil(PAGE).saturating_sub(table.first + table.pages.len())
         };
         let mut are_missing = false;
@@ -167,9 +167,10 @@ impl BlockManager {
         let retained = self.position(sequence).and_then(|index| self.take_idle(index));
         let Some(mut cache) = retained else { return self.empty() };
         let common = cache.tokens.iter().zip(tokens).take(max).take_while(|(a, b)| a == b).count();
-        let has_window =
-            |(pool, table): (&Pool, &BlockTable)| table.positions().start <= pool.group.first_visible(common);
         let common = if self.slots.is_used() { cache.states.last(common) } else { common };
+        let has_window = |(pool, table): (&Pool, &BlockTable)| {
+            table.positions().start <= pool.group.mask.first_visible(common)
+        };
         let common = if self.pools.iter().zip(cache.tables.iter()).all(has_window) { common } else { 0 };
         cache.tokens.truncate(common);
         self.truncate(&mut cache);

@@ -136,7 +136,7 @@ impl Options {
 fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
     let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
     let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);
-    let of_group = |(group, needed): (&graph::Group, usize)| match group.window {
+    let of_group = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
         None => pages,
         Some(_) => needed.min(pages),
     };

@@ -42,7 +42,8 @@ impl Graph {
             | Op::ScaleByPosition { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => Cost::default(),
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => Cost::default(),
         }
     }
 

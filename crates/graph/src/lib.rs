@@ -26,9 +26,11 @@ pub use builder::{Builder, ValueName};
 pub use cost::Cost;
 pub use ids::{StoreId, ValueId, WeightId};
 pub use liveness::{LiveRange, assign_buffers};
-pub use op::{Activation, Gating, Glu, LinearHeads, Map, NormKind, Op, Operand, Role, Router, Score};
+pub use op::{
+    Activation, Gating, Glu, Index, LinearHeads, Map, NormKind, Op, Operand, Pool, Role, Router, Score,
+};
 pub use rope::{LongFactors, Pairing, Rope, Yarn};
-pub use store::{Group, Store};
+pub use store::{Group, Mask, Store};
 pub use value::{Rows, Value, Weight};
 
 /// A finished graph, with values in topological order.
@@ -125,7 +127,8 @@ impl Graph {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => 0,
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => 0,
         }
     }
 

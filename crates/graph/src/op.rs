@@ -169,11 +169,57 @@ pub struct Score {
     pub cap: Option<f32>,
     /// One logit per head without a value: it only enters the softmax's denominator (OpenAI 2025, gpt-oss).
     pub sinks: Option<WeightId>,
+    /// ALiBi with this largest bias (Press et al. 2022): the score of a position `d` away falls by [`Score::slope`] times
+    /// `d`. Not together with a cap.
+    pub alibi: Option<f32>,
+}
+
+impl Score {
+    /// The ALiBi slope of `head` of `heads`, 0 without ALiBi: with `m` the largest power of two up to `heads` and the bias
+    /// `b`, `2^(-b (head + 1) / m)` for the first `m` heads, and `2^(-b (2 (head - m) + 1) / (2 m))` for the others.
+    pub fn slope(&self, head: usize, heads: usize) -> f32 {
+        let Some(bias) = self.alibi else { return 0.0 };
+        let m = 1 << heads.ilog2();
+        let exponent = if head < m {
+            (head + 1) as f64 / m as f64
+        } else {
+            (2 * (head - m) + 1) as f64 / (2 * m) as f64
+        };
+        (-f64::from(bias) * exponent).exp2() as f32
+    }
 }
 
 impl From<f32> for Score {
     fn from(scale: f32) -> Score {
-        Score { scale, cap: None, sinks: None }
+        Score { scale, cap: None, sinks: None, alibi: None }
+    }
+}
+
+/// Which row of a table an embedding looks up for each row of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Index {
+    /// The row's token.
+    Token,
+    /// The row's position in its sequence.
+    Position,
+}
+
+/// What represents a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The mean of its rows.
+    Mean,
+    /// Its first row.
+    First,
+}
+
+impl Pool {
+    /// The name, such as `mean`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pool::Mean => "mean",
+            Pool::First => "first",
+        }
     }
 }
 
@@ -240,8 +286,8 @@ impl fmt::Display for LinearHeads {
 pub enum Op {
     /// Input rows of the step: the output of the previous part of a cut graph.
     Input { cols: usize },
-    /// Embedding lookup, the rows of `table` at the step's tokens: `[rows, table.cols]`.
-    Embed { table: WeightId },
+    /// Embedding lookup, the rows of `table` at the step's tokens or positions: `[rows, table.cols]`.
+    Embed { table: WeightId, index: Index },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear { x: ValueId, weight: WeightId },
     /// `norm(x)[r][k] * w[k mod n]`, the norm over groups of `width` columns: a whole row or one head; without a weight,
@@ -251,8 +297,7 @@ pub enum Op {
     Rope { x: ValueId, rope: Rope },
     /// Writes `k` and `v`, if any, to `store` at each row's position, then computes attention. Row `r`, head `h` is
     /// `sum_j softmax_j(score(q[r][h] . K[j][g])) * V[j][g]` with `g = h / (heads / store.heads)` (Ainslie et al.
-    /// 2023), over the positions `j` of its sequence up to its own, or the last `window` of them: `[rows, heads *
-    /// v_dim]`.
+    /// 2023), over the positions `j` of its sequence that the store's mask shows it: `[rows, heads * v_dim]`.
     Attention {
         /// `[rows, heads * k_dim]`.
         q: ValueId,
@@ -329,6 +374,8 @@ pub enum Op {
     Join { a: ValueId, b: ValueId, heads: usize, b_heads: usize },
     /// Gathers the output rows: `[outputs, cols]`.
     OutputRows { x: ValueId },
+    /// For each output row, what represents its sequence among the rows of the step: `[outputs, cols]`.
+    Pool { x: ValueId, pool: Pool },
 }
 
 /// How an operation uses a weight; backends choose the storage format by role.
@@ -364,7 +411,7 @@ impl Op {
         use Operand::{Store, Value, Weight};
         match self {
             Op::Input { cols: _ } => {}
-            Op::Embed { table } => each(Weight(table, Role::Table)),
+            Op::Embed { table, index: _ } => each(Weight(table, Role::Table)),
             Op::Linear { x, weight } => {
                 each(Value(x));
                 each(Weight(weight, Role::Matrix));
@@ -386,7 +433,7 @@ impl Op {
                 let long = rope.long_factors.as_mut().map(|long| &mut long.factors);
                 rope.factors.iter_mut().chain(long).for_each(|factors| each(Weight(factors, Role::Vector)));
             }
-            Op::Attention { q, kv, store, heads: _, score: Score { scale: _, cap: _, sinks } } => {
+            Op::Attention { q, kv, store, heads: _, score: Score { scale: _, cap: _, sinks, alibi: _ } } => {
                 each(Value(q));
                 kv.iter_mut().flatten().for_each(|x| each(Value(x)));
                 sinks.iter_mut().for_each(|sinks| each(Weight(sinks, Role::Vector)));
@@ -417,7 +464,8 @@ impl Op {
             Op::Map { x, map: _ }
             | Op::ScaleByPosition { x, .. }
             | Op::Slice { x, .. }
-            | Op::OutputRows { x } => each(Value(x)),
+            | Op::OutputRows { x }
+            | Op::Pool { x, .. } => each(Value(x)),
             Op::Add { a, b } | Op::Join { a, b, .. } => {
                 each(Value(a));
                 each(Value(b));
@@ -484,6 +532,7 @@ impl Op {
             Op::Slice { .. } => "slice",
             Op::Join { .. } => "join",
             Op::OutputRows { .. } => "output_rows",
+            Op::Pool { .. } => "pool",
         }
     }
 
@@ -493,9 +542,10 @@ impl Op {
             Op::Input { cols } => Some(cols.to_string()),
             Op::Norm { eps, .. } => Some(format!("eps {eps:e}")),
             Op::Rope { rope, .. } => Some(rope.to_string()),
-            Op::Attention { heads, score: Score { scale, cap, sinks: _ }, .. } => {
+            Op::Attention { heads, score: Score { scale, cap, sinks: _, alibi }, .. } => {
                 let cap = cap.map_or_else(String::new, |cap| format!(", cap {cap}"));
-                Some(format!("{heads} heads, scale {scale}{cap}"))
+                let alibi = alibi.map_or_else(String::new, |bias| format!(", ALiBi {bias}"));
+                Some(format!("{heads} heads, scale {scale}{cap}{alibi}"))
             }
             Op::LinearAttention { heads, .. } => Some(heads.to_string()),
             Op::Gate { glu, .. } | Op::Experts { glu, weighs_inputs: false, .. } => Some(glu.to_string()),
@@ -507,7 +557,9 @@ impl Op {
             Op::Slice { heads, start, len, .. } => Some(format!("{start}..{} of {heads} heads", start + len)),
             Op::Join { heads, .. } => Some(format!("{heads} heads")),
             Op::Map { map, .. } => Some(map.parameter()),
-            Op::Embed { .. }
+            Op::Embed { index: Index::Position, .. } => Some("positions".to_owned()),
+            Op::Pool { pool, .. } => Some(pool.name().to_owned()),
+            Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
             | Op::Conv { .. }
             | Op::Add { .. }

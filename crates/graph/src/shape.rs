@@ -15,7 +15,7 @@ impl Op {
         }
         match *self {
             Op::Input { cols } => (Rows::Step, cols),
-            Op::Embed { table } => (Rows::Step, g.weight_of(table).cols),
+            Op::Embed { table, index: _ } => (Rows::Step, g.weight_of(table).cols),
             Op::Linear { x, weight } => {
                 let ((rows, cols), w) = (g.shape_of(x), g.weight_of(weight));
                 assert_eq!(cols, w.cols, "input of linear and columns of `{}`", w.name);
@@ -58,6 +58,7 @@ impl Op {
                     }
                     None => assert!(g.is_written(store), "a store is written before it is read"),
                 }
+                assert!(score.cap.is_none() || score.alibi.is_none(), "a cap of scores with ALiBi");
                 if let Some(sinks) = score.sinks {
                     let w = g.weight_of(sinks);
                     assert_eq!((1, heads), (w.rows, w.cols), "heads and `{}`", w.name);
@@ -164,7 +165,7 @@ impl Op {
                 assert!(b_heads == heads || b_heads == 1, "{b_heads} heads beside {heads}");
                 (rows, a + b / b_heads * heads)
             }
-            Op::OutputRows { x } => {
+            Op::OutputRows { x } | Op::Pool { x, .. } => {
                 let (rows, cols) = g.shape_of(x);
                 assert_eq!(rows, Rows::Step, "output rows are gathered once");
                 (Rows::Output, cols)

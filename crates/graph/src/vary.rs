@@ -1,7 +1,9 @@
 //! The parameters and choices of an operation that an implementation can get wrong. A diagnosis of a wrong result varies
 //! these, besides the operands ([`Op::operands`]).
 
-use crate::{Activation, Gating, Glu, Graph, LinearHeads, Map, NormKind, Op, Pairing, Rope, Router, Score};
+use crate::{
+    Activation, Gating, Glu, Graph, Index, LinearHeads, Map, NormKind, Op, Pairing, Pool, Rope, Router, Score,
+};
 
 impl Op {
     /// Calls `each` for every numeric parameter, with its name.
@@ -15,6 +17,7 @@ impl Op {
             Op::Attention { score, .. } => {
                 each("scale of scores", &mut score.scale);
                 score.cap.iter_mut().for_each(|cap| each("cap of scores", cap));
+                score.alibi.iter_mut().for_each(|bias| each("largest bias of ALiBi", bias));
             }
             Op::LinearAttention { heads, .. } => each("scale", &mut heads.scale),
             Op::Gate { glu, .. } | Op::Experts { glu, .. } => {
@@ -39,7 +42,8 @@ impl Op {
             | Op::HeadLinear { .. }
             | Op::Slice { .. }
             | Op::Join { .. }
-            | Op::OutputRows { .. } => {}
+            | Op::OutputRows { .. }
+            | Op::Pool { .. } => {}
         }
     }
 
@@ -68,7 +72,11 @@ impl Op {
             }
             Op::Map { x, map: Map::Act(act) } => vec![Op::Map { x, map: Map::Act(other(act)) }],
             Op::Attention { q, kv, store, heads, score } => {
-                let without = [Score { cap: None, ..score }, Score { sinks: None, ..score }];
+                let without = [
+                    Score { cap: None, ..score },
+                    Score { sinks: None, ..score },
+                    Score { alibi: None, ..score },
+                ];
                 let others = without.into_iter().filter(|other| *other != score);
                 others.map(|score| Op::Attention { q, kv, store, heads, score }).collect()
             }
@@ -117,6 +125,13 @@ impl Op {
                 let without = bias.map(|_| Op::Route { logits, bias: None, router });
                 others.map(|router| Op::Route { logits, bias, router }).chain(without).collect()
             }
+            Op::Pool { x, pool } => {
+                let pool = match pool {
+                    Pool::Mean => Pool::First,
+                    Pool::First => Pool::Mean,
+                };
+                vec![Op::Pool { x, pool }]
+            }
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Linear { .. }
@@ -144,9 +159,11 @@ impl Op {
             | Op::Attention { .. }
             | Op::Conv { .. }
             | Op::LinearAttention { .. }
-            | Op::ScaleByPosition { .. } => true,
+            | Op::ScaleByPosition { .. }
+            | Op::Embed { index: Index::Position, .. }
+            | Op::Pool { .. } => true,
             Op::Input { .. }
-            | Op::Embed { .. }
+            | Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
             | Op::Norm { .. }
             | Op::Gate { .. }

@@ -39,7 +39,8 @@ macro_rules! conformance {
             attention_applies_softmax_to_scaled_scores
             attention_caps_scores
             attention_sinks_take_weight
-            attention_respects_its_window
+            attention_respects_its_mask
+            attention_sees_later_rows
             attention_reads_a_shared_store
             gate_silu
             gate_gelu
@@ -107,7 +108,8 @@ macro_rules! conformance {
             attention_over_several_sequences_and_scattered_pages
             attention_of_many_rows
             attention_with_different_key_and_value_sizes
-            attention_with_windows
+            attention_with_masks
+            attention_without_causality
             attention_with_capped_scores_and_sinks
         );
         $crate::conformance!(@layers $candidate, $oracle;

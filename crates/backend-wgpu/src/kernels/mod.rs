@@ -164,8 +164,9 @@ pub(crate) struct Attention {
     pub(crate) split: bool,
     pub(crate) rope: bool,
     pub(crate) fresh: bool,
-    pub(crate) windowed: bool,
+    pub(crate) masked: bool,
     pub(crate) capped: bool,
+    pub(crate) alibi: bool,
     pub(crate) sinks: bool,
     /// `interleaved` or `halves`.
     pub(crate) pairing: &'static str,
@@ -176,7 +177,7 @@ pub(crate) struct Flash {
     pub(crate) k_dim: usize,
     pub(crate) v_dim: usize,
     pub(crate) kv_f32: bool,
-    pub(crate) windowed: bool,
+    pub(crate) masked: bool,
     pub(crate) capped: bool,
     pub(crate) sinks: bool,
     /// Whether it uses cooperative matrices.

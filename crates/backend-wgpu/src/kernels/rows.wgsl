@@ -15,7 +15,9 @@
 - `softcap`: `y = cap * tanh(a / cap)`.
 - `slice`: some columns of each head of `a`.
 - `join`: each head of `a` followed by a head of `b`; the columns of `b` repeat.
-- `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`. -#}
+- `output_rows`: gathers the output rows of `a`; `b` is the offset of their indices in `step`.
+- `first_of_sequence`, `mean_of_sequence`: the first row of the output row's sequence, or the mean of its rows; `b` is the
+  offset in `step` of their first row and number. -#}
 struct Params {
     // Offsets and strides.
     a: vec2<u32>,
@@ -75,6 +77,8 @@ fn main(
     let end = min(first + params.cols, params.y_cols);
     {%- if operation == "output_rows" %}
     let from_row = step[params.b.x + row];
+    {%- elif operation is endingwith "sequence" %}
+    let from_row = step[params.b.x + 2u * row];
     {%- else %}
     let from_row = row;
     {%- endif %}
@@ -136,8 +140,15 @@ fn main(
         } else {
             y[y_at + i] = b[b_at + head * params.head.y % params.b_cols + col - params.head.x];
         }
-        {%- elif operation == "output_rows" %}
+        {%- elif operation in ["output_rows", "first_of_sequence"] %}
         y[y_at + i] = a[a_at + i];
+        {%- elif operation == "mean_of_sequence" %}
+        let count = step[params.b.x + 2u * row + 1u];
+        var sum = 0.0;
+        for (var r = 0u; r < count; r++) {
+            sum += a[a_at + r * params.a.y + i];
+        }
+        y[y_at + i] = sum / f32(count);
         {%- else %}
         there is no operation {{ operation }}
         {%- endif %}

@@ -38,7 +38,8 @@ fn no_index_is_out_of_bounds() {
     random::linear_with_odd_sizes(&bounds_checked, &reference);
     layers::every_value_of_a_layer_can_be_tapped(&bounds_checked, &reference);
     known::attention_is_causal_and_uses_cached_positions(&bounds_checked);
-    known::attention_respects_its_window(&bounds_checked);
+    known::attention_respects_its_mask(&bounds_checked);
+    known::attention_sees_later_rows(&bounds_checked);
     known::attention_reads_a_shared_store(&bounds_checked);
     known::only_output_rows_are_computed(&bounds_checked);
     known::add_bias_broadcasts_one_row(&bounds_checked);
@@ -62,6 +63,7 @@ fn no_index_is_out_of_bounds() {
 fn no_index_of_any_kernel_is_out_of_bounds() {
     random::linear_in_every_format(&bounds_checked, &reference);
     random::attention_of_many_rows(&bounds_checked, &reference);
-    random::attention_with_windows(&bounds_checked, &reference);
+    random::attention_with_masks(&bounds_checked, &reference);
+    random::attention_without_causality(&bounds_checked, &reference);
     experts::experts_in_every_format(&bounds_checked, &reference);
 }

@@ -1,6 +1,6 @@
 //! Causal self-attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023).
 
-use graph::{Activation, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
+use graph::{Activation, Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
 use super::{GraphContext, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
@@ -32,8 +32,10 @@ pub(crate) struct Attention {
     pub(crate) scale: f32,
     /// Soft cap of scores.
     pub(crate) cap: Option<f32>,
-    /// Sliding window: visible positions, including the row's own; `None` without one.
-    pub(crate) window: Option<usize>,
+    /// The largest bias of ALiBi.
+    pub(crate) alibi: Option<f32>,
+    /// The visible positions.
+    pub(crate) mask: Mask,
     pub(crate) qk_norm: QkNorm,
     /// Queries grow with the position.
     pub(crate) growth: Option<Growth>,
@@ -132,7 +134,8 @@ impl Attention {
             long_rope,
             scale: 1.0 / (key_length as f32).sqrt(),
             cap: None,
-            window: None,
+            alibi: None,
+            mask: Mask::Causal,
             qk_norm: QkNorm::None,
             growth: None,
             is_gated: false,
@@ -149,15 +152,17 @@ impl Mixer for Attention {
         let (heads, kv_heads) = (self.heads[il], self.kv_heads[il]);
         let (gate, [q, k, v]) = self.project(ctx, il, x);
         let (k_dim, v_dim) = (self.key_length, self.value_length);
-        let mut q = self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur"], "attn_q_norm", heads); // [rows, heads * k_dim]
+        let mut q =
+            self.norm_and_rope(ctx, il, q, ["Qcur_normed", "Qcur", "Qcur_normed_b"], "attn_q_norm", heads); // [rows, heads * k_dim]
         if let Some(growth) = self.growth {
             q = growth.apply(ctx, il, q);
         }
-        let k = self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
-        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, window: self.window });
+        let k =
+            self.norm_and_rope(ctx, il, k, ["Kcur_normed", "Kcur", "Kcur_normed_b"], "attn_k_norm", kv_heads); // [rows, kv_heads * k_dim]
+        let store = ctx.g.store(Store { heads: kv_heads, k_dim, v_dim, mask: self.mask });
         let sinks = "attn_sinks.weight";
         let sinks = ctx.in_layers(sinks).then(|| ctx.g.weight(format!("blk.{il}.{sinks}"), 1, heads));
-        let score = Score { scale: self.scale, cap: self.cap, sinks };
+        let score = Score { scale: self.scale, cap: self.cap, sinks, alibi: self.alibi };
         let Some(gate) = gate else {
             return ctx.g.attention(("kqv_out", il), q, Some([k, v]), store, heads, score);
         };
@@ -183,6 +188,9 @@ impl Attention {
             let [k, v] = [1, 2].map(|i| ctx.project(&linears[i], il, x, [ctx.hidden(), rows[i]]));
             return (Some(gate), [q, k, v]);
         }
+        if ctx.in_layers("attn_qkv.bias") {
+            return (None, fused_with_bias(ctx, il, x, rows));
+        }
         let weights = match ctx.in_layers("attn_qkv.weight") {
             true => fused(ctx, il, rows),
             false => [0, 1, 2].map(|i| {
@@ -197,14 +205,21 @@ impl Attention {
         ctx: &mut GraphContext<'_>,
         il: usize,
         mut x: ValueId,
-        [normed, roped]: [&'static str; 2],
+        [normed, roped, biased]: [&'static str; 3],
         norm: &str,
         heads: usize,
     ) -> ValueId {
         match self.qk_norm {
             QkNorm::None | QkNorm::HeadAfterRope => {}
             QkNorm::Head => x = ctx.head_norm((normed, il), x, norm, self.key_length),
-            QkNorm::Row => x = ctx.head_norm((normed, il), x, norm, heads * self.key_length),
+            QkNorm::Row => {
+                x = ctx.head_norm((normed, il), x, norm, heads * self.key_length);
+                if ctx.in_layers(&format!("{norm}.bias")) {
+                    let bias = format!("blk.{il}.{norm}.bias");
+                    let bias = ctx.g.weight(bias, 1, heads * self.key_length);
+                    x = ctx.g.add_bias((biased, il), x, bias);
+                }
+            }
         }
         if let Some(rope) = &self.rope {
             x = ctx.g.rope((roped, il), x, rope);
@@ -214,6 +229,21 @@ impl Attention {
             QkNorm::None | QkNorm::Head | QkNorm::Row => x,
         }
     }
+}
+
+/// Queries, keys and values of a fused QKV matrix with a bias.
+fn fused_with_bias(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, rows: [usize; 3]) -> [ValueId; 3] {
+    let (all, cols) = (rows.iter().sum(), ctx.hidden());
+    let [weight, bias] = ["weight", "bias"].map(|part| format!("blk.{il}.attn_qkv.{part}"));
+    let (weight, bias) = (ctx.g.weight(weight, all, cols), ctx.g.weight(bias, 1, all));
+    let x = ctx.g.linear(("wqkv", il), x, weight);
+    let x = ctx.g.add_bias(("bqkv", il), x, bias); // [rows, all]
+    let mut first = 0;
+    [("Qcur_pre", rows[0]), ("Kcur_pre", rows[1]), ("Vcur", rows[2])].map(|(name, cols)| {
+        let range = first..first + cols;
+        first = range.end;
+        ctx.g.slice((name, il), x, 1, range)
+    })
 }
 
 /// The row ranges of a fused QKV matrix.

@@ -10,6 +10,8 @@ use crate::Error;
 pub(crate) struct Layer {
     /// Norms of the inputs of attention and feed-forward network (Xiong et al. 2020).
     pub(crate) norms_inputs: bool,
+    /// The first layer has a norm of its input, too.
+    pub(crate) norms_first_input: bool,
     /// Norms of their outputs.
     pub(crate) norms_outputs: bool,
     /// The feed-forward network has the input of attention (Wang and Komatsuzaki 2021).
@@ -24,6 +26,7 @@ pub(crate) struct Layer {
 
 pub(crate) const PRE_NORM: Layer = Layer {
     norms_inputs: true,
+    norms_first_input: true,
     norms_outputs: false,
     is_parallel: false,
     residual_scale: 1.0,
@@ -63,7 +66,8 @@ impl Layer {
         mixer: &dyn Mixer,
         feed_forward: impl FnOnce(&mut GraphContext<'_>, ValueId) -> Result<ValueId, Error>,
     ) -> Result<ValueId, Error> {
-        let h = if self.norms_inputs { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
+        let is_normed = self.norms_inputs && (il > 0 || self.norms_first_input);
+        let h = if is_normed { ctx.norm(("attn_norm", il), x, "attn_norm") } else { x }; // [rows, hidden]
         let a = mixer.mix(ctx, il, h); // [rows, cols]
         let (a, residual) = ctx.keep_outputs(il, a, x);
         let h = if self.is_parallel { ctx.keep_output("attn_norm_outputs", il, h) } else { h };

@@ -2,6 +2,7 @@
 
 mod attention;
 mod delta_net;
+mod embeddings;
 mod ffn;
 mod graph_context;
 mod latent;
@@ -14,6 +15,7 @@ mod short_conv;
 
 pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
 pub(crate) use delta_net::DeltaNet;
+pub(crate) use embeddings::labels;
 pub(crate) use ffn::{
     feed_forward, fused_feed_forward, relu_squared_feed_forward, shared_expert, shared_relu_squared,
     ungated_feed_forward,

@@ -1,7 +1,7 @@
 //! Architectures `lfm2` and `lfm2moe`: LFM2, dense and with experts (Liquid AI 2025). Most layers are gated short convolutions;
 //! those with KV heads have attention.
 
-use graph::{Activation, Gating, Graph, Pairing};
+use graph::{Activation, Gating, Graph, Mask, Pairing};
 
 use super::Family;
 use crate::blocks::{
@@ -19,7 +19,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let moe = experts(keys)?;
     if moe.is_none() {
         let window = keys.count("attention.sliding_window")?;
-        attention.window = (window > 0).then_some(window);
+        attention.mask = if window > 0 { Mask::Window(window) } else { Mask::Causal };
     }
     let taps = keys.size("shortconv.l_cache", "the rows that a convolution spans")?;
     let short_conv = ShortConv { hidden: c.embedding_length, taps };

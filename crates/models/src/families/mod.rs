@@ -1,5 +1,6 @@
 //! The supported families, one file each.
 
+mod bert;
 mod command_r;
 mod deepseek2;
 mod ernie4_5;
@@ -16,6 +17,7 @@ mod lfm2;
 mod llama;
 mod mamba2;
 mod minimax_m2;
+mod modern_bert;
 mod nemotron_h;
 mod olmo2;
 mod phi3;
@@ -73,6 +75,10 @@ static FAMILIES: &[Family] = &[
     nemotron_h::NEMOTRON_H_MOE,
 ];
 
+/// Those whose result is embeddings.
+static ENCODERS: &[Family] =
+    &[bert::BERT, bert::NOMIC_BERT, bert::JINA_BERT_V2, modern_bert::FAMILY, gemma3::EMBEDDING];
+
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]
 pub struct Family {
@@ -81,7 +87,7 @@ pub struct Family {
     /// Keys, without the prefix, that occur in files of the family, that it does not read, and that do not affect the
     /// computation.
     pub harmless: &'static [&'static str],
-    /// Builds the graph from tokens to logits and reads all keys that it depends on.
+    /// Builds the graph from tokens to logits or embeddings and reads all keys that it depends on.
     pub(crate) graph: Build,
 }
 
@@ -89,8 +95,13 @@ type Build = fn(&Config, &mut Keys<'_>, Tensors<'_>) -> Result<Graph, Error>;
 
 impl Family {
     /// All families.
-    pub fn all() -> impl ExactSizeIterator<Item = &'static Family> {
-        FAMILIES.iter()
+    pub fn all() -> impl Iterator<Item = &'static Family> {
+        FAMILIES.iter().chain(ENCODERS)
+    }
+
+    /// Whether its models compute logits, and not only embeddings.
+    pub fn is_decoder(&self) -> bool {
+        FAMILIES.iter().any(|family| family.name == self.name)
     }
 
     /// The family of an architecture name, if supported.

@@ -3,7 +3,7 @@
 use backend::{
     BlockTable, Bucket, Error, KvFormat, KvLayout, OutputRow, Remedy, Sequence, Slots, Step, Taps, Weight,
 };
-use graph::Store;
+use graph::{Mask, Store};
 use quant::Format;
 
 use super::Make;
@@ -84,7 +84,7 @@ pub fn the_kv_layout_must_match_the_graph(make: Make<'_>) {
     let mut net = Net::default();
     let x = net.input("x", 1, &[1.0]);
     let y = net.attention("y", [x, x, x], store(1, 1, 1), 1, 1.0);
-    let y = net.attention("z", [y, x, x], Store { window: Some(3), ..store(1, 1, 1) }, 1, 1.0);
+    let y = net.attention("z", [y, x, x], Store { mask: Mask::Window(3), ..store(1, 1, 1) }, 1, 1.0);
     let y = net.graph.output_rows("outputs", y);
     let graph = net.graph.finish(y);
     let kv_layout = KvLayout { n_ctx: 64, pages: vec![2], slots: 0, format: KvFormat::F16 };

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Slots, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
-use graph::{Builder, Graph, Store};
+use graph::{Builder, Graph, Mask, Store};
 use quant::Format;
 use runner::ModelRunner;
 
@@ -15,21 +15,21 @@ use crate::scheduler::{Event, Limits, Plan, RequestId, Scheduler, SequenceId};
 
 const WIDTH: usize = 32;
 const VOCAB: usize = 40;
-const WINDOWS: [Option<usize>; 4] = [Some(40), None, Some(7), Some(40)];
+const WINDOWS: [Mask; 4] = [Mask::Window(40), Mask::Causal, Mask::Window(7), Mask::Chunk(40)];
 
-/// Layers of attention with these windows.
+/// Layers of attention with these masks.
 fn graph() -> Graph {
     let mut g = Builder::new();
     let table = g.weight("table", VOCAB, WIDTH);
     let norm = g.weight("norm", 1, WIDTH);
     let mut x = g.embed("embd", table);
-    for (layer, window) in WINDOWS.into_iter().enumerate() {
+    for (layer, mask) in WINDOWS.into_iter().enumerate() {
         let y = g.rms_norm(("norm", layer), x, norm, 1e-5);
         let [q, k, v] = ["q", "k", "v"].map(|name| {
             let weight = g.weight(format!("{name}{layer}"), WIDTH, WIDTH);
             g.linear((name, layer), y, weight)
         });
-        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, window });
+        let store = g.store(Store { heads: 2, k_dim: 16, v_dim: 16, mask });
         let a = g.attention(("a", layer), q, Some([k, v]), store, 2, 1.0);
         x = g.add(("out", layer), a, x);
         g.end_layer(x);
@@ -54,7 +54,7 @@ fn file(graph: &Graph) -> Gguf {
 
 /// The model with so many pages of each group, for steps of any rows.
 fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
-    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, slots: 0, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
     ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }
