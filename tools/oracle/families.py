@@ -1,14 +1,15 @@
-"""How far llama.cpp and RusTorch are from `exact.py` on the models of `small_families.py`.
+"""How far llama.cpp and RusTorch are from `exact.py` on small random models.
 
     python families.py DIR        # makes the models in DIR, and prints two tables for README.md; half a minute
     python families.py DIR --mistakes    # how far off mistakes would be, planted in the exact pass
     python families.py DIR --rustorch PROGRAM    # writes RusTorch's distances into docs/parity.md; a minute
 
-llama.cpp has K and V in F32 and no flash attention; it takes all tokens at once, and one by
-one. Embeddings are compared by every pooling, which needs all tokens at once. Its GELU is a table of F16 results for arguments rounded to F16. Two things show that nothing
-else is of less than F32: the distance from an exact pass with that function (in the last column;
-how one layer rounds depends on the errors of those before, so it is shown best by two layers), and
-models with gates so steep that nearly all are beyond the table, where GELU is x or 0.
+llama.cpp has K and V in F32 and no flash attention; it takes all tokens at once, and one by one.
+Embeddings are compared by every pooling, with all tokens at once. llama.cpp's GELU is a table of F16
+results for arguments rounded to F16. Two things show that nothing else is of less than F32: the distance
+from an exact pass with that function (in the last column; how one layer rounds depends on the errors of
+those before, so it is shown best by two layers), and models with gates so steep that nearly all are
+beyond the table, where GELU is x or 0.
 """
 
 import argparse
@@ -138,7 +139,7 @@ def our_embeddings(program: Path, path: Path, tokens: np.ndarray) -> list[float]
     model, found = Model(str(path)), []
     ids = ",".join(str(token) for token in tokens[0])
     for pooling in poolings(model.family):
-        run = [program, "embed", "-m", path, "--tokens", ids, "--pooling", pooling, "--cache-type", "f32"]
+        run = [program, "embed", "-m", path, "--tokens", ids, "--pooling", pooling, "--normalize", "-1"]
         row = distances(run, model.embedding(tokens, pooling)[0], path, RUNS_OF_ENCODERS)
         if row is None:
             return None

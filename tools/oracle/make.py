@@ -93,7 +93,8 @@ def embeddings(path: Path, tokens: np.ndarray) -> tuple[dict[str, np.ndarray], d
         llama = Llama(str(path), tokens.shape[1], f32=True, pooling=pooling)
         distances[pooling] = nmse(values, llama.embedding(tokens[0]))
         llama.close()
-    summary = {"crc32": zlib.crc32(path.read_bytes()), "deviation": round(float(exact["none"].std()), 3), "llama_cpp": {"nmse": distances}}
+    deviation = round(float(exact["none"].std()), 3)
+    summary = {"crc32": zlib.crc32(path.read_bytes()), "deviation": deviation, "llama_cpp": {"nmse": distances}}
     if gaps.smallest is not None:
         summary["router_gap"] = gaps.smallest
     print(f"{path.stem:14} NMSE", *(f"{pooling} {value:.2e}" for pooling, value in distances.items()), flush=True)

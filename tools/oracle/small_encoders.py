@@ -4,7 +4,7 @@ from small_model import Small, biases, dense, head_norms, norms_after
 from small_recurrent import Parts, attention, keyed
 
 NO_RMS = {"attention.layer_norm_epsilon": 1e-5, "attention.layer_norm_rms_epsilon": None, "attention.causal": False}
-# Every first classifier has these classes.
+# The classes of classifiers.
 LABELS = ["no", "perhaps", "yes"]
 
 
@@ -51,7 +51,8 @@ def modern(extra: Parts, **keys) -> Small:
 
 def gemma(extra: Parts, **keys) -> Small:
     """As Gemma 3, with the third layer global."""
-    keys = {"feed_forward_length": 104, "rope.freq_base": 1e6, "attention.sliding_window": 24, "attention.sliding_window_pattern": 3} | keyed(keys)
+    keys = {"feed_forward_length": 104, "rope.freq_base": 1e6, "attention.sliding_window": 24,
+            "attention.sliding_window_pattern": 3} | keyed(keys)  # fmt: skip
     parts = head_norms(22) | norms_after(60) | dense(60, 104)
     return Small("gemma-embedding", 5, 60, 6, 2, 22, keys, parts, tied=True, extra=extra)
 
@@ -62,6 +63,8 @@ def qwen3(extra: Parts, **keys) -> Small:
 
 
 HEAD = with_biases({"cls.weight": (72, 72), "cls.output.weight": (3, 72)})
+MODERN_HEAD = {"cls.weight": (72, 72), "cls.norm.weight": (72,), "cls.output.weight": (3, 72), "cls.output.bias": (3,)}
+SECOND_NORM = {"attn_norm_2.weight": (72,)}
 POSITIONS = {"position_embd.weight": (512, 72)}
 SEPARATE = attention(72, 72, 72) | biases(72, 72) | {"attn_output.bias": (72,)}
 JINA_FFN = up_down(72, 100) | {"ffn_gate.weight": (100, 72), "ffn_down.bias": (72,)}
@@ -74,14 +77,12 @@ ENCODERS = {
                                rope__freq_base=1000.0),
     "nomic-bert-moe": nomic_moe(),
     "jina-bert-v2": bert("jina-bert-v2", SEPARATE | JINA_FFN, {"cls.weight": (1, 72), "cls.bias": (1,)}, pooling_type=1),
-    "jina-bert-v2, code": bert("jina-bert-v2", SEPARATE | with_biases(up_down(72, 100, 200) | head_norms(72) | {"attn_norm_2.weight": (72,)}), {}),
+    "jina-bert-v2, code": bert("jina-bert-v2", SEPARATE | with_biases(up_down(72, 100, 200) | head_norms(72) | SECOND_NORM), {}),
     "modern-bert": modern({}, pooling_type=2),
     "modern-bert, SiLU": modern({}, hidden_activation="silu", rope__freq_base_swa=3e3,
                                 attention__sliding_window_pattern=[i not in (1, 4) for i in range(5)]),
-    "modern-bert, reranker": modern({"cls.weight": (72, 72), "cls.norm.weight": (72,), "cls.output.weight": (3, 72), "cls.output.bias": (3,)},
-                                    pooling_type=4, classifier__output_labels=LABELS),
-    "modern-bert, first ranks": modern({"cls.weight": (72, 72), "cls.norm.weight": (72,), "cls.output.weight": (3, 72),
-                                        "cls.output.bias": (3,)}, pooling_type=4, classifier__pooling_type=2, classifier__output_labels=LABELS),
+    "modern-bert, reranker": modern(MODERN_HEAD, pooling_type=4, classifier__output_labels=LABELS),
+    "modern-bert, first ranks": modern(MODERN_HEAD, pooling_type=4, classifier__pooling_type=2, classifier__output_labels=LABELS),
     "gemma-embedding": gemma({"dense_2.weight": (100, 60), "dense_3.weight": (60, 100)}, pooling_type=1, dense_2_feat_in=60,
                              dense_2_feat_out=100, dense_3_feat_in=100, dense_3_feat_out=60),
     "gemma-embedding, no projections": gemma({}, pooling_type=1, rope__freq_base_swa=3e3),

@@ -1,7 +1,7 @@
 """The small random models of the families whose layers have attention."""
 
 from small_model import VOCABULARY, Small, biases, dense, experts, head_norms, more_biases, norms_after, shared
-from small_recurrent import RECURRENT
+from small_recurrent import RECURRENT, delta_net
 
 
 def gemma3(layers: int = 8, steep: bool = False, **keys) -> Small:
@@ -135,8 +135,9 @@ def gemma4(shared: int = 0, per_layer: int = 0, experts: bool = False, fused: bo
 
 def llama4(count: int, first_position: int = 0, rope_freqs: bool = False, **keys) -> Small:
     """Every second layer has experts, every fourth is global and has no RoPE."""
+    keys = {key.replace("__", "."): value for key, value in keys.items()}
     keys = {"feed_forward_length": 92, "expert_feed_forward_length": 44, "expert_count": count, "expert_used_count": 1,
-            "interleave_moe_layer_step": 2, "rope.freq_base": 5e5} | {key.replace("__", "."): value for key, value in keys.items()}  # fmt: skip
+            "interleave_moe_layer_step": 2, "rope.freq_base": 5e5} | keys  # fmt: skip
     step, kv = keys["interleave_moe_layer_step"], {"attn_k.weight": (40, 72), "attn_v.weight": (40, 72)}
     block = {"attn_norm.weight": (72,), "attn_q.weight": (120, 72), **kv, "attn_output.weight": (72, 120), "ffn_norm.weight": (72,)}
     mixture = experts(72, 44, count) | shared(72, 44)
@@ -248,4 +249,5 @@ MODELS |= {
     "llama4, two chunks": llama4(count=8, first_position=8042, expert_used_count=2),
     "llama4, 128 experts": llama4(count=128, rope_freqs=True, interleave_moe_layer_step=1, rope__freq_base_swa=3e4,
                                   attention__sliding_window_pattern=[True, False, True, False, True]),
+    "qwen35, draft block": delta_net("qwen35", dense(84, 100), drafts=True),
 }  # fmt: skip

@@ -14,9 +14,12 @@ def attention(hidden: int, q: int, kv: int) -> Parts:
     return {**rows, "attn_output.weight": (hidden, q)}
 
 
-def delta_net(architecture: str, ffn: Parts, layers: int = 5, old: bool = False, extra: Parts | None = None, **keys) -> Small:
-    """2 key heads and 6 value heads of 10; every third layer attends, with 4 heads of 14, of which 6 columns are rotated."""
-    hidden, state, key_heads, heads = 84, 10, 2, 6
+def delta_net(architecture: str, ffn: Parts, old: bool = False, drafts: bool = False, **keys) -> Small:
+    """2 key heads and 6 value heads of 10; every third layer attends, with 4 heads of 14, of which 6 columns are rotated.
+
+    A block that drafts tokens, which is not run, may come after the layers.
+    """
+    layers, hidden, state, key_heads, heads = 5, 84, 10, 2, 6
     keys = {"ssm.conv_kernel": 4, "ssm.inner_size": heads * state, "ssm.state_size": state, "ssm.time_step_rank": heads,
             "ssm.group_count": key_heads, "full_attention_interval": 3, "rope.dimension_count": 6, "rope.freq_base": 1e6,
             "feed_forward_length": 100} | keyed(keys)  # fmt: skip
@@ -36,7 +39,11 @@ def delta_net(architecture: str, ffn: Parts, layers: int = 5, old: bool = False,
     norms = {"attn_norm.weight": (hidden,), "post_attention_norm.weight": (hidden,)}
     flags = keys.get("attention.recurrent_layers", [(i + 1) % 3 != 0 for i in range(layers)])
     by_layer = tuple(norms | (recurrent if flag else whole) | ffn for flag in flags)
-    return Small(architecture, layers, hidden, 4, 2, 14, keys, by_layer=by_layer, extra=extra or {})
+    if drafts:
+        keys["nextn_predict_layers"] = 1
+        joined = {"nextn.eh_proj.weight": (hidden, 2 * hidden), "nextn.enorm.weight": (hidden,), "nextn.hnorm.weight": (hidden,)}
+        by_layer += (norms | whole | ffn | joined,)
+    return Small(architecture, len(by_layer), hidden, 4, 2, 14, keys, by_layer=by_layer)
 
 
 def delta_net_moe(architecture: str, old: bool = False, **keys) -> Small:
@@ -51,7 +58,8 @@ def short_convolution(architecture: str, ffn: Parts, first: tuple[int, Parts] = 
     convolution = {"shortconv.in_proj.weight": (216, 72), "shortconv.conv.weight": (72, 3), "shortconv.out_proj.weight": (72, 72)}
     whole = attention(72, 72, 24) | head_norms(12)
     norms = {"attn_norm.weight": (72,), "ffn_norm.weight": (72,)}
-    keys = {"feed_forward_length": 92, "attention.head_count_kv": kv_heads, "shortconv.l_cache": 3, "rope.freq_base": 1e6} | keyed(keys)
+    keys = {"feed_forward_length": 92, "attention.head_count_kv": kv_heads, "shortconv.l_cache": 3,
+            "rope.freq_base": 1e6} | keyed(keys)  # fmt: skip
     by_layer = tuple(norms | (whole if heads else convolution) | ffn for heads in kv_heads)
     return Small(architecture, 5, 72, 6, 2, 12, keys, tied=True, by_layer=by_layer, dense=first, output_norm="token_embd_norm")
 
