@@ -8,7 +8,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::note;
 use crate::{
-    argv, bench, chat, compare, completions, devices, inspect, llama_cpp, logits, mistakes, perplexity,
+    argv, bench, chat, compare, completions, devices, embed, inspect, llama_cpp, logits, mistakes, perplexity,
     quantize, run, settings, synth, template, tokenize, trace, verify,
 };
 
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Run(run::Args),
     /// Compute the logits after each token of a sequence
     Logits(logits::Args),
+    /// Compute the embeddings of texts
+    Embed(embed::Args),
     /// Score a text: perplexity, and KL divergence from a base
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),
