@@ -139,7 +139,7 @@ def our_embeddings(program: Path, path: Path, tokens: np.ndarray) -> list[float]
     model, found = Model(str(path)), []
     ids = ",".join(str(token) for token in tokens[0])
     for pooling in poolings(model.family):
-        run = [program, "embed", "-m", path, "--tokens", ids, "--pooling", pooling, "--cache-type", "f32"]
+        run = [program, "embed", "-m", path, "--tokens", ids, "--pooling", pooling, "--normalize", "-1"]
         row = distances(run, model.embedding(tokens, pooling)[0], path, RUNS_OF_ENCODERS)
         if row is None:
             return None

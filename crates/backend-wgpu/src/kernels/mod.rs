@@ -57,6 +57,8 @@ pub(crate) const ROW_OPERATIONS: [(&str, bool); 15] = [
     ("slice", false),
     ("join", true),
     ("output_rows", false),
+    ("first_of_sequence", false),
+    ("mean_of_sequence", false),
 ];
 
 #[derive(Clone, Debug, Serialize)]

@@ -11,8 +11,8 @@ mod rope;
 mod shared_attention;
 
 pub(crate) use attention::{ATTN_OUTPUT, Attention, Growth, QkNorm};
-pub(crate) use embeddings::labels;
-pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert, ungated_feed_forward};
+pub(crate) use embeddings::{full_mask, labels};
+pub(crate) use ffn::{feed_forward, fused_feed_forward, shared_expert, unbiased_feed_forward, ungated_feed_forward};
 pub(crate) use graph_context::{GraphContext, Linear};
 pub(crate) use latent::Latent;
 pub(crate) use layer::{Layer, Mixer, PRE_NORM};
