@@ -8,6 +8,7 @@ use graph::{LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffer
 use crate::attention::QUERY_TILE;
 use crate::lanes::LANES;
 use crate::packed::activations::Form;
+use crate::recurrent::CONV_COLUMNS;
 
 /// A unit of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +50,8 @@ pub(crate) enum Kind {
     Linear,
     /// One attention: threads take rows and K/V heads.
     Attention,
+    /// One recurrent operation: threads take sequences and columns or heads.
+    Recurrent,
     /// All stages of one mixture of experts, in order: threads take experts and columns.
     Experts,
     /// Both stages of linear layers of heads, in order: threads take heads and columns.
@@ -102,6 +105,10 @@ impl Plan {
                     if kv.is_some() {
                         written.insert(store, item);
                     }
+                }
+                Op::Conv { .. } | Op::LinearAttention { .. } => {
+                    let inputs: Vec<Item> = value.op.inputs().map(Item::Value).collect();
+                    order.put(&[item], Kind::Recurrent, &inputs, None);
                 }
                 Op::HeadLinear { x, weight } => {
                     let stages = [Stage::Heads(form(weight)), Stage::Products];
@@ -217,6 +224,17 @@ impl Plan {
                 let weights = phase.items.iter().flat_map(|&item| bound.value(value_of(item)).op.weights());
                 let widest = weights.map(|(id, _)| bound.weight(id).cols);
                 widest.max().unwrap_or(0).saturating_mul(LANES.max(tile + 2))
+            }
+            // The weights of a convolution and the rows before, or the state of two vectors of columns.
+            Kind::Recurrent => {
+                let words = phase.items.iter().map(|&item| match bound.value(value_of(item)).op {
+                    Op::Conv { weight, .. } => bound.weight(weight).cols.saturating_mul(2 * CONV_COLUMNS),
+                    op => {
+                        let widest = op.inputs().map(|input| bound.value(input).cols).max();
+                        widest.unwrap_or(0).saturating_mul(2 * LANES)
+                    }
+                });
+                words.max().unwrap_or(0)
             }
             // PV of a query tile, and a page converted to f32.
             Kind::Attention => {

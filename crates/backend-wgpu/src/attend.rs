@@ -214,7 +214,10 @@ impl Compiler<'_> {
         let kv_f32 = is_kv_f32(&layout);
         let kind = policy::attention(k_dim, v_dim, kv_f32, self.device.caps);
         // Flash kernels have no ALiBi.
-        if kind == Attention::Rows || score.alibi.is_some() || policy::max_tiles(self.bound.bucket().rows) == 0 {
+        if kind == Attention::Rows
+            || score.alibi.is_some()
+            || policy::max_tiles(self.bound.bucket().rows) == 0
+        {
             return Ok(None);
         }
         let coop = kind == Attention::FlashCoop;

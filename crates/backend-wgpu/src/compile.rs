@@ -207,6 +207,7 @@ impl Compiler<'_> {
                 let launch = self.rope(x, rope, self.slot(y), self.at(y));
                 self.dispatch(y, vec![Variant::always(vec![launch])]);
             }
+            Pass::Recurrent { op, y } => self.recurrent(op, y)?,
             Pass::Attend(ref attend) => self.attend(attend)?,
             Pass::Route { logits, bias, router, list, y } => self.route(logits, bias, router, list, y)?,
             Pass::Experts(ref experts) => self.experts(experts)?,

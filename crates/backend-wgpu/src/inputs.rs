@@ -1,7 +1,8 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
-//! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, cos/sin tables, factors of positions, pages.
+//! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, sequences,
+//! cos/sin tables, factors of positions, pages.
 
-use backend::{BoundProgram, Error, PAGE, Step, StoreLayout};
+use backend::{BoundProgram, Error, PAGE, Slots, Step, StoreLayout};
 use graph::{Group, Op, Rope};
 
 use crate::launch::{F32, StepShape};
@@ -10,6 +11,9 @@ use crate::policy::{self, FLASH_ROWS};
 /// Header words before those of the store groups: rows and output rows. Each group then has two: number of splits and
 /// positions per split.
 const HEAD: usize = 2;
+
+/// Words per sequence with a state.
+const SEQUENCE: usize = 8;
 
 /// Sequences per step that the page area is sized for.
 const MAX_SEQUENCES: usize = 256;
@@ -44,6 +48,9 @@ pub(crate) struct Inputs {
     /// First row and number of rows of the sequence of each output row.
     pub(crate) pools: usize,
     pub(crate) tiles: usize,
+    /// Eight words per sequence, if there are recurrent operations: `conv.wgsl` documents them.
+    pub(crate) sequences: usize,
+    is_recurrent: bool,
     pub(crate) pages: usize,
 }
 
@@ -68,7 +75,10 @@ impl Inputs {
         let outputs = visible + 2 * bucket.rows * groups.len();
         let pools = outputs + bucket.outputs;
         let tiles = pools + 2 * bucket.outputs;
-        let mut end = tiles + 2 * policy::max_tiles(bucket.rows);
+        let sequences = tiles + 2 * policy::max_tiles(bucket.rows);
+        let recurs = |op: &Op| matches!(op, Op::Conv { .. } | Op::LinearAttention { .. });
+        let is_recurrent = bound.graph().values().any(|(_, value)| recurs(&value.op));
+        let mut end = sequences + if is_recurrent { SEQUENCE * bucket.rows } else { 0 };
         let mut rope_tables = Vec::<RopeTable>::new();
         for (_, value) in bound.graph().values() {
             let Op::Rope { rope, .. } = value.op else { continue };
@@ -102,6 +112,8 @@ impl Inputs {
             outputs,
             pools,
             tiles,
+            sequences,
+            is_recurrent,
             pages: end,
         }
     }
@@ -154,7 +166,17 @@ impl Inputs {
             *words = [rows.start as u32, rows.len() as u32];
         }
         let (mut row, mut page) = (0, 0);
+        let mut sequences = self.sequences;
         for sequence in step.sequences() {
+            if self.is_recurrent {
+                let Slots { read, write, checkpoint } = sequence.slots;
+                let (after, slot) = checkpoint.unwrap_or_default();
+                let has_state = u32::from(sequence.n_past > 0);
+                let of_sequence =
+                    [row as u32, sequence.len as u32, has_state, read, write, after as u32, slot, 0];
+                self.words[sequences..][..SEQUENCE].copy_from_slice(&of_sequence);
+                sequences += SEQUENCE;
+            }
             for (index, position) in sequence.positions().enumerate() {
                 self.words[self.positions + row + index] = position as u32;
             }

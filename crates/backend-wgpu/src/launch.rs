@@ -1,7 +1,7 @@
 //! Building blocks of a program: buffers and launches, first as plans by index, then as device objects.
 
 use backend::{Bucket, Sequence, Step};
-use graph::{Mask, Rows, StoreId, WeightId};
+use graph::{Mask, Rows, StoreId, ValueId, WeightId};
 
 use crate::device::{Buffer, Purpose};
 use crate::kernels::Kernel;
@@ -17,6 +17,8 @@ pub(crate) enum BufferId {
     Weight(WeightId, usize),
     /// The keys (0) or values (1) of a store.
     Store(StoreId, usize),
+    /// The slots of a recurrent operation.
+    State(ValueId),
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub(crate) enum Each {
     Part(usize),
     /// An attention tile.
     Tile,
+    /// A sequence.
+    Sequence,
     /// A tile of `groups.wgsl`.
     Group { experts: usize, used: usize },
 }
@@ -116,6 +120,7 @@ pub(crate) struct Cost {
 pub(crate) struct StepShape {
     pub(crate) rows: usize,
     pub(crate) outputs: usize,
+    pub(crate) sequences: usize,
     /// Number of splits, by group of stores.
     pub(crate) splits: Vec<usize>,
     /// Attention tiles; 0 if sequences have too few rows each.

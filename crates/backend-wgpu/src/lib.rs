@@ -21,6 +21,7 @@ mod model;
 mod plan;
 mod policy;
 mod program;
+mod recurrent;
 mod rows;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@
 
 use backend::BoundProgram;
 use graph::{
-    Glu, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId, assign_buffers,
+    Glu, Index, LiveRange, NormKind, Op, Rope, Router, Rows, Score, StoreId, ValueId, WeightId,
+    assign_buffers,
 };
 
 /// A pass: reads values of earlier passes, and writes one or more.
@@ -22,6 +23,7 @@ pub(crate) enum Pass {
     HeadLinear { x: ValueId, weight: WeightId, y: ValueId },
     Rows { op: Op, y: ValueId },
     Rope { x: ValueId, rope: Rope, y: ValueId },
+    Recurrent { op: Op, y: ValueId },
     Attend(Attend),
     Route { logits: ValueId, bias: Option<WeightId>, router: Router, list: usize, y: ValueId },
     Experts(Experts),
@@ -160,6 +162,7 @@ impl Pass {
             | Pass::HeadLinear { y, .. }
             | Pass::Rows { y, .. }
             | Pass::Rope { y, .. }
+            | Pass::Recurrent { y, .. }
             | Pass::Route { y, .. }
             | Pass::Experts(Experts { y, .. })
             | Pass::Attend(Attend { y, .. }) => vec![*y],
@@ -173,7 +176,7 @@ impl Pass {
                 Addend::Residual(addend) => vec![x, *addend],
                 Addend::None | Addend::Biases(_) => vec![x],
             },
-            Pass::Rows { op, .. } => op.inputs().collect(),
+            Pass::Rows { op, .. } | Pass::Recurrent { op, .. } => op.inputs().collect(),
             Pass::HeadLinear { x, .. } | Pass::Route { logits: x, .. } | Pass::Rope { x, .. } => vec![x],
             Pass::Attend(Attend { q, kv, .. }) => [q].into_iter().chain(kv.into_iter().flatten()).collect(),
             Pass::Experts(Experts { x, routes, residual, .. }) => {
@@ -252,6 +255,8 @@ impl<'a> Fusion<'a> {
             Op::Input { .. }
             | Op::Embed { .. }
             | Op::Attention { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
             | Op::Gate { .. }
             | Op::Route { .. }
             | Op::Map { .. }
@@ -327,6 +332,7 @@ impl<'a> Fusion<'a> {
                 | Op::Join { .. }
                 | Op::OutputRows { .. }
                 | Op::Pool { .. }) => passes.push(Pass::Rows { op, y }),
+                op @ (Op::Conv { .. } | Op::LinearAttention { .. }) => passes.push(Pass::Recurrent { op, y }),
                 Op::Rope { x, rope } => passes.push(Pass::Rope { x, rope, y }),
                 Op::Attention { q, kv, store, heads, score } => {
                     let (q, q_rope) = self.before_rope(q);

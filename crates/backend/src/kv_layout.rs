@@ -34,6 +34,8 @@ pub struct KvLayout {
     pub n_ctx: usize,
     /// Pages per group of [`Graph::groups`], shared by all sequences.
     pub pages: Vec<usize>,
+    /// Slots for the state of recurrent operations, shared by all sequences; 0 if the graph has none.
+    pub slots: usize,
     /// Storage format.
     pub format: KvFormat,
 }
@@ -42,18 +44,23 @@ pub struct KvLayout {
 /// them is still cached.
 const SLACK: usize = 1;
 
+/// Slots per sequence: the state before a step, the state after it, and checkpoints that a later request continues from.
+pub const SLOTS: usize = 4;
+
 impl KvLayout {
     /// A cache for `sequences` sequences of up to `n_ctx` positions and steps of up to `n_batch` rows. Groups without a
     /// window get pages for all positions; groups with one get pages for the windows and the rows of a step.
     pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
         let pages = graph.groups().iter().map(|group| pages_for(*group, n_ctx, sequences, n_batch));
-        KvLayout { n_ctx, pages: pages.collect(), format }
+        let slots = if graph.state_values() > 0 { sequences.saturating_mul(SLOTS) } else { 0 };
+        KvLayout { n_ctx, pages: pages.collect(), slots, format }
     }
 
-    /// The same number of pages for every group; one sequence may use all of them.
+    /// The same number of pages for every group, and at least as many slots; one sequence may use all of them.
     pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
         let n_ctx = pages.saturating_mul(PAGE);
-        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], format }
+        let slots = if graph.state_values() > 0 { pages.max(1) } else { 0 };
+        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], slots, format }
     }
 
     /// The layout of each store of `graph`.
@@ -65,9 +72,11 @@ impl KvLayout {
         graph.stores().map(layout).collect()
     }
 
-    /// Total size in bytes of the stores of `graph`, saturating.
+    /// Total size in bytes of the stores and slots of `graph`, saturating.
     pub fn bytes(&self, graph: &Graph) -> u64 {
-        self.stores(graph).iter().fold(0, |bytes, store| bytes.saturating_add(store.bytes()))
+        let slots = self.slots.saturating_mul(graph.state_values()) as u64;
+        let slots = slots.saturating_mul(size_of::<f32>() as u64);
+        self.stores(graph).iter().fold(slots, |bytes, store| bytes.saturating_add(store.bytes()))
     }
 }
 

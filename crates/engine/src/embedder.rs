@@ -63,7 +63,8 @@ impl EmbedderOptions {
         let n_ctx = self.n_ctx.unwrap_or(DEFAULT_N_CTX).clamp(1, trained);
         let pages = n_batch.max(n_ctx).div_ceil(PAGE) + MAX_SEQUENCES;
         let pages = vec![pages; model.graph().groups().len()];
-        (KvLayout { n_ctx, pages, format: KvFormat::F32 }, bucket(model, n_batch))
+        let slots = if model.graph().state_values() > 0 { 1 } else { 0 };
+        (KvLayout { n_ctx, pages, slots, format: KvFormat::F32 }, bucket(model, n_batch))
     }
 }
 
@@ -85,6 +86,8 @@ pub struct Embedder {
     runner: ModelRunner,
     n_ctx: usize,
     n_batch: usize,
+    /// Maximum texts per step: one of a model with recurrent state, of which there is one.
+    n_texts: usize,
 }
 
 impl Embedder {
@@ -102,7 +105,8 @@ impl Embedder {
         let mut runner = ModelRunner::new(model.file(), model.graph(), backend, &kv_layout, &[bucket])?;
         runner.prepare(model.file())?;
         model.file().check_intact()?;
-        Ok(Embedder { model, runner, n_ctx: kv_layout.n_ctx, n_batch: bucket.rows })
+        let n_texts = if kv_layout.slots > 0 { 1 } else { MAX_SEQUENCES };
+        Ok(Embedder { model, runner, n_ctx: kv_layout.n_ctx, n_batch: bucket.rows, n_texts })
     }
 
     /// The model.
@@ -138,7 +142,8 @@ impl Embedder {
                 rows += text.len();
                 rows <= self.n_batch
             };
-            let (step, others) = rest.split_at(rest.iter().take(MAX_SEQUENCES).take_while(fits).count().max(1));
+            let count = rest.iter().take(self.n_texts).take_while(fits).count().max(1);
+            let (step, others) = rest.split_at(count);
             embeddings.extend(self.step(step)?);
             rest = others;
         }

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::panic::Location;
 
 use crate::{
-    Activation, Glu, Graph, Group, Index, Map, NormKind, Op, Operand, Pool, Rope, Router, Rows, Score, Store, StoreId,
-    Value, ValueId, Weight, WeightId,
+    Activation, Glu, Graph, Group, Index, Map, NormKind, Op, Operand, Pool, Rope, Router, Rows, Score, Store,
+    StoreId, Value, ValueId, Weight, WeightId,
 };
 
 /// Builds a [`Graph`]. Every method takes and returns `Copy` ids.
@@ -203,6 +203,18 @@ impl Builder {
         score: impl Into<Score>,
     ) -> ValueId {
         self.op(name, Op::Attention { q, kv, store, heads, score: score.into() })
+    }
+
+    /// Causal convolution of each column: `[rows, cols]`.
+    #[track_caller]
+    pub fn conv(
+        &mut self,
+        name: impl Into<ValueName>,
+        x: ValueId,
+        weight: WeightId,
+        bias: Option<WeightId>,
+    ) -> ValueId {
+        self.op(name, Op::Conv { x, weight, bias })
     }
 
     /// `glu(gate, up)`: `[rows, up.cols]`.

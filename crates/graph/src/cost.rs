@@ -29,6 +29,8 @@ impl Graph {
             }
             Op::Input { .. }
             | Op::Embed { .. }
+            | Op::Conv { .. }
+            | Op::LinearAttention { .. }
             | Op::Norm { .. }
             | Op::Rope { .. }
             | Op::Gate { .. }

@@ -19,6 +19,10 @@ pub enum Activation {
     GeluSigmoid,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
+    /// `ln(1 + exp(x))`.
+    Softplus,
+    /// `max(x, 0)`; as the gate of its input `max(x, 0)^2` (So et al. 2021).
+    Relu,
     /// `x`.
     Identity,
 }
@@ -31,6 +35,8 @@ impl Activation {
             Activation::GeluTanh => "gelu_tanh",
             Activation::GeluSigmoid => "gelu_sigmoid",
             Activation::Sigmoid => "sigmoid",
+            Activation::Softplus => "softplus",
+            Activation::Relu => "relu",
             Activation::Identity => "identity",
         }
     }
@@ -38,11 +44,13 @@ impl Activation {
 
 impl Activation {
     /// All activation functions.
-    pub const ALL: [Activation; 5] = [
+    pub const ALL: [Activation; 7] = [
         Activation::Silu,
         Activation::GeluTanh,
         Activation::GeluSigmoid,
         Activation::Sigmoid,
+        Activation::Softplus,
+        Activation::Relu,
         Activation::Identity,
     ];
 }
@@ -222,15 +230,53 @@ pub enum NormKind {
     Rms,
     /// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps)` (Ba et al. 2016).
     Layer,
+    /// `x / sqrt(sum(x^2) + eps)`.
+    L2,
 }
 
 impl NormKind {
+    /// All kinds.
+    pub const ALL: [NormKind; 3] = [NormKind::Rms, NormKind::Layer, NormKind::L2];
+
     /// The name of the operation, such as `rms_norm`.
     pub fn name(self) -> &'static str {
         match self {
             NormKind::Rms => "rms_norm",
             NormKind::Layer => "layer_norm",
+            NormKind::L2 => "l2_norm",
         }
+    }
+}
+
+/// The heads of [`Op::LinearAttention`] and how their state changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearHeads {
+    /// Value heads.
+    pub heads: usize,
+    /// Key heads: as many for the queries; a divisor of `heads`.
+    pub k_heads: usize,
+    /// Value head `h` reads key head `h mod k_heads` in place of `h / (heads / k_heads)`.
+    pub is_tiled: bool,
+    /// Factor of the results.
+    pub scale: f32,
+    /// What the state already has for the key is subtracted from the value: the delta rule (Yang et al. 2024).
+    pub is_delta: bool,
+}
+
+impl LinearHeads {
+    /// The key head of value head `head`.
+    pub fn k_head(&self, head: usize) -> usize {
+        if self.is_tiled { head % self.k_heads } else { head / (self.heads / self.k_heads) }
+    }
+}
+
+impl fmt::Display for LinearHeads {
+    /// Such as `4 heads, 2 key heads, scale 0.5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LinearHeads { heads, k_heads, is_tiled, scale, is_delta } = self;
+        let tiled = if *is_tiled { " tiled" } else { "" };
+        let delta = if *is_delta { ", delta rule" } else { "" };
+        write!(f, "{heads} heads, {k_heads}{tiled} key heads, scale {scale}{delta}")
     }
 }
 
@@ -244,8 +290,8 @@ pub enum Op {
     Embed { table: WeightId, index: Index },
     /// `y[r][o] = sum_k w[o][k] * x[r][k]`: `[rows, w.rows]`.
     Linear { x: ValueId, weight: WeightId },
-    /// `norm(x)[r][k] * w[k mod w.cols]`, the norm over groups of `width` columns: a whole row or one head; without a
-    /// weight, `norm(x)`. The weight has one row.
+    /// `norm(x)[r][k] * w[k mod n]`, the norm over groups of `width` columns: a whole row or one head; without a weight,
+    /// `norm(x)`. The weight is `n` numbers, in rows of any length.
     Norm { x: ValueId, kind: NormKind, width: usize, weight: Option<WeightId>, eps: f32 },
     /// Rotary position embedding of each head of `x`, `[rows, heads * head_dim]`.
     Rope { x: ValueId, rope: Rope },
@@ -262,6 +308,28 @@ pub enum Op {
         /// Query heads, a multiple of `store.heads`.
         heads: usize,
         score: Score,
+    },
+    /// Causal convolution of each column: `y[r][c] = bias[c] + sum_j w[c][j] * x[r - w.cols + 1 + j][c]` over the last
+    /// `w.cols` rows of the sequence, 0 before its first. Its state is the last `w.cols - 1` rows.
+    Conv { x: ValueId, weight: WeightId, bias: Option<WeightId> },
+    /// Attention without softmax, over a state of fixed size (Katharopoulos et al. 2020): the scan of Mamba 2 (Dao and Gu
+    /// 2024) and the gated delta rule (Yang et al. 2025). With `q`, `k`, `v`, `d` and `b` of row `r` and head `h`:
+    /// `S = exp(d) S; S = S + k (b (v - S^T k))^T; y[r][h] = scale S^T q + skip[h] v`, without `S^T k` unless
+    /// `is_delta`. `S`, `[k_dim, v_dim]` per head, is the state, and 0 before a sequence's first row.
+    LinearAttention {
+        /// `[rows, k_heads * k_dim]`.
+        q: ValueId,
+        /// `[rows, k_heads * k_dim]`.
+        k: ValueId,
+        /// `[rows, heads * v_dim]`.
+        v: ValueId,
+        /// The logarithm of the state's factor: `[rows, heads]`.
+        decay: ValueId,
+        /// Factor of what is added to the state: `[rows, heads]`.
+        beta: ValueId,
+        /// One number per head.
+        skip: Option<WeightId>,
+        heads: LinearHeads,
     },
     /// `glu(gate, up)`. A gate of one column applies to all columns of `up`.
     Gate { gate: ValueId, up: ValueId, glu: Glu },
@@ -291,7 +359,7 @@ pub enum Op {
     Add { a: ValueId, b: ValueId },
     /// `y[r][k] = x[r][k] + w[k]`.
     AddBias { x: ValueId, weight: WeightId },
-    /// `y[r][k] = x[r][k] * w[k mod w.cols]`. The weight has one row.
+    /// `y[r][k] = x[r][k] * w[k mod n]`. The weight is `n` numbers, in rows of any length.
     MulWeight { x: ValueId, weight: WeightId },
     /// `x[r] * (1 + beta * ln(1 + floor((position + offset) / interval)))` with the row's position in its sequence (Meta
     /// 2025, Llama 4).
@@ -371,6 +439,14 @@ impl Op {
                 sinks.iter_mut().for_each(|sinks| each(Weight(sinks, Role::Vector)));
                 each(Store(store, kv.is_some()));
             }
+            Op::Conv { x, weight, bias } => {
+                each(Value(x));
+                [weight].into_iter().chain(bias).for_each(|weight| each(Weight(weight, Role::Vector)));
+            }
+            Op::LinearAttention { q, k, v, decay, beta, skip, heads: _ } => {
+                [q, k, v, decay, beta].into_iter().for_each(|x| each(Value(x)));
+                skip.iter_mut().for_each(|skip| each(Weight(skip, Role::Vector)));
+            }
             Op::Gate { gate, up, glu: _ } => {
                 each(Value(gate));
                 each(Value(up));
@@ -442,6 +518,8 @@ impl Op {
             Op::Norm { kind, .. } => kind.name(),
             Op::Rope { .. } => "rope",
             Op::Attention { .. } => "attention",
+            Op::Conv { .. } => "conv",
+            Op::LinearAttention { .. } => "linear_attention",
             Op::Gate { .. } => "gate",
             Op::Route { .. } => "route",
             Op::Experts { .. } => "experts",
@@ -469,6 +547,7 @@ impl Op {
                 let alibi = alibi.map_or_else(String::new, |bias| format!(", ALiBi {bias}"));
                 Some(format!("{heads} heads, scale {scale}{cap}{alibi}"))
             }
+            Op::LinearAttention { heads, .. } => Some(heads.to_string()),
             Op::Gate { glu, .. } | Op::Experts { glu, weighs_inputs: false, .. } => Some(glu.to_string()),
             Op::Experts { glu, weighs_inputs: true, .. } => Some(format!("{glu}, weighs inputs")),
             Op::Route { router, .. } => Some(router.to_string()),
@@ -482,6 +561,7 @@ impl Op {
             Op::Pool { pool, .. } => Some(pool.name().to_owned()),
             Op::Embed { index: Index::Token, .. }
             | Op::Linear { .. }
+            | Op::Conv { .. }
             | Op::Add { .. }
             | Op::AddBias { .. }
             | Op::MulWeight { .. }

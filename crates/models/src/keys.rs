@@ -136,7 +136,8 @@ impl<'a> Keys<'a> {
     pub(crate) fn token_types(&self) -> Result<usize, Error> {
         let key = "tokenizer.ggml.token_type_count";
         let found = self.metadata.u32(key)?;
-        let found = found.ok_or_else(|| Error::MissingKey { key: key.to_owned(), what: "the number of token types" })?;
+        let found = found
+            .ok_or_else(|| Error::MissingKey { key: key.to_owned(), what: "the number of token types" })?;
         self.checked(key, found)
     }
 
@@ -161,6 +162,31 @@ impl<'a> Keys<'a> {
         let sizes = found.iter().map(|&size| self.checked(name, size)).collect::<Result<_, _>>()?;
         self.mark(name, Value::Array(Array::U32(found)));
         Ok(sizes)
+    }
+
+    /// Reads a size per layer that may be 0: one value for all layers, or an array; without the key, `default`.
+    pub(crate) fn counts_per_layer(
+        &mut self,
+        name: &'static str,
+        default: usize,
+        layers: usize,
+    ) -> Result<Vec<usize>, Error> {
+        let key = self.key(name);
+        let Some(Value::Array(array)) = self.metadata.get(&key) else {
+            let all = if self.has(name) { self.count(name)? } else { self.size_or(name, default)? };
+            return Ok(vec![all; layers]);
+        };
+        let mut found = self.metadata.u32s(&key)?.unwrap_or_default();
+        if found.len() == self.blocks {
+            found.truncate(layers);
+        }
+        if found.len() != layers {
+            return Err(self.not_one_each(name, array, layers));
+        }
+        let count = |&size: &u32| if size == 0 { Ok(0) } else { self.checked(name, size) };
+        let counts = found.iter().map(count).collect::<Result<_, _>>()?;
+        self.mark(name, Value::Array(Array::U32(found)));
+        Ok(counts)
     }
 
     pub(crate) fn sizes_or(&mut self, name: &'static str, default: &[usize]) -> Result<Vec<usize>, Error> {

@@ -115,12 +115,7 @@ enum Task {
     Embed(Option<Pooling>),
 }
 
-fn build(
-    family: &'static Family,
-    metadata: &Metadata,
-    has: Tensors<'_>,
-    task: Task,
-) -> Result<Model, Error> {
+fn build(family: &'static Family, metadata: &Metadata, has: Tensors<'_>, task: Task) -> Result<Model, Error> {
     let mut keys = Keys::new(metadata, family.name, family.harmless);
     let mut config = Config::read(&mut keys, has)?;
     config.pooling = match task {

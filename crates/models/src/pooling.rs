@@ -23,8 +23,7 @@ pub enum Pooling {
 
 impl Pooling {
     /// All kinds, by the number of `pooling_type`.
-    pub const ALL: [Pooling; 5] =
-        [Pooling::None, Pooling::Mean, Pooling::Cls, Pooling::Last, Pooling::Rank];
+    pub const ALL: [Pooling; 5] = [Pooling::None, Pooling::Mean, Pooling::Cls, Pooling::Last, Pooling::Rank];
 
     /// The name, such as `mean`.
     pub fn name(self) -> &'static str {

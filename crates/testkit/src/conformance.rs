@@ -4,12 +4,14 @@
 //! with the reference backend, [`experts`] does both for mixtures of experts, [`layers`] compares whole layers, and
 //! [`errors`] checks what must be refused.
 
+pub mod encoders;
 pub mod errors;
 pub mod experts;
 pub mod known;
 pub mod layers;
 mod net;
 pub mod random;
+pub mod recurrent;
 pub mod rows;
 
 use backend::Backend;
@@ -54,6 +56,7 @@ macro_rules! conformance {
         $crate::conformance!(@rows $candidate;
             layer_norm_subtracts_the_mean
             layer_norm_of_a_large_mean
+            l2_norm_divides_by_the_length
             norms_have_no_weight
             norms_of_groups_have_a_weight_per_column
             softcap_is_nearly_linear_then_flat
@@ -69,6 +72,22 @@ macro_rules! conformance {
         $crate::conformance!(@rows $candidate, $oracle;
             head_linear_in_several_formats
             row_wise_operations_in_a_chain
+        );
+        $crate::conformance!(@recurrent $candidate;
+            conv_continues_over_steps
+            linear_attention_of_one_column
+            linear_attention_shares_key_heads
+            a_new_sequence_has_no_state
+        );
+        $crate::conformance!(@recurrent $candidate, $oracle;
+            conv_in_steps_of_several_sequences
+            linear_attention_in_steps_of_several_sequences
+        );
+        $crate::conformance!(@encoders $candidate;
+            embed_looks_up_positions
+            pool_represents_sequences
+            attention_with_alibi
+            later_rows_need_one_step
         );
         $crate::conformance!(@experts $candidate;
             route_is_the_softmax_of_the_top_logits
@@ -135,6 +154,7 @@ mod tests {
     fn every_test_is_mounted() {
         let mounted: Vec<&str> = include_str!("conformance.rs").split_whitespace().collect();
         let files = [
+            include_str!("conformance/encoders.rs"),
             include_str!("conformance/errors.rs"),
             include_str!("conformance/experts.rs"),
             include_str!("conformance/known.rs"),

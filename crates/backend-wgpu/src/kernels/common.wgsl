@@ -54,6 +54,12 @@ fn activation(x: f32) -> f32 {
     return x / (1.0 + exp(-1.702 * x));
     {%- elif act == "sigmoid" %}
     return 1.0 / (1.0 + exp(-x));
+    {%- elif act == "softplus" %}
+    // ln(1 + exp(x)) without overflow, and without cancellation where exp is small.
+    let power = exp(-abs(x));
+    return max(x, 0.0) + select(log(1.0 + power), power - 0.5 * power * power, power < 1e-4);
+    {%- elif act == "relu" %}
+    return max(x, 0.0);
     {%- elif act == "identity" %}
     return x;
     {%- else %}

@@ -34,6 +34,8 @@ pub(crate) enum Kernel {
     Attention(Attention),
     Flash(Flash),
     Combine { v_dim: usize, sinks: bool },
+    Conv { taps: usize, biased: bool },
+    LinearAttention(LinearAttention),
     Route(Route),
     Groups { experts: usize, used: usize, tile: usize },
     Mix { addend: bool },
@@ -41,9 +43,11 @@ pub(crate) enum Kernel {
 }
 
 /// The operations of `rows.wgsl`, and whether each reads `b`.
-pub(crate) const ROW_OPERATIONS: [(&str, bool); 15] = [
+pub(crate) const ROW_OPERATIONS: [(&str, bool); 19] = [
     ("rms_norm", false),
     ("layer_norm", false),
+    ("l2_norm", false),
+    ("weighted_l2_norm", true),
     ("weighted_rms_norm", true),
     ("weighted_layer_norm", true),
     ("add", true),
@@ -183,6 +187,16 @@ pub(crate) struct Flash {
 }
 
 #[derive(Clone, Debug, Serialize)]
+pub(crate) struct LinearAttention {
+    pub(crate) k_dim: usize,
+    pub(crate) v_dim: usize,
+    pub(crate) delta: bool,
+    pub(crate) tiled: bool,
+    /// Vectors of factors of values.
+    pub(crate) skips: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Route {
     pub(crate) experts: usize,
     pub(crate) used: usize,
@@ -195,10 +209,12 @@ pub(crate) struct Route {
     pub(crate) used_groups: usize,
 }
 
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 19] = [
     ("arg_max.wgsl", include_str!("arg_max.wgsl")),
     ("attention.wgsl", include_str!("attention.wgsl")),
     ("combine.wgsl", include_str!("combine.wgsl")),
+    ("conv.wgsl", include_str!("conv.wgsl")),
+    ("linear_attention.wgsl", include_str!("linear_attention.wgsl")),
     ("embed.wgsl", include_str!("embed.wgsl")),
     ("f16_rows.wgsl", include_str!("f16_rows.wgsl")),
     ("flash.wgsl", include_str!("flash.wgsl")),
@@ -238,6 +254,8 @@ impl Kernel {
             Kernel::Flash(Flash { coop: false, .. }) => "flash.wgsl",
             Kernel::Flash(_) => "flash_coop.wgsl",
             Kernel::Combine { .. } => "combine.wgsl",
+            Kernel::Conv { .. } => "conv.wgsl",
+            Kernel::LinearAttention(_) => "linear_attention.wgsl",
             Kernel::Route(_) => "route.wgsl",
             Kernel::Groups { .. } => "groups.wgsl",
             Kernel::Mix { .. } => "mix.wgsl",
@@ -263,6 +281,10 @@ impl Kernel {
         let own = match self {
             Kernel::Embed { .. } | Kernel::ArgMax { .. } | Kernel::Groups { .. } => vec![Write, Read],
             Kernel::Combine { sinks, .. } => [vec![Write, Read], vec![Read; usize::from(*sinks)]].concat(),
+            Kernel::Conv { biased, .. } => {
+                [vec![Write, Read, Write, Read], vec![Read; usize::from(*biased)]].concat()
+            }
+            Kernel::LinearAttention(_) => vec![Write, Read, Read, Read, Read, Read, Write],
             Kernel::Mix { addend } => [vec![Write, Read, Read], vec![Read; usize::from(*addend)]].concat(),
             Kernel::Route(Route { gating: "", .. }) => vec![Write, Read],
             Kernel::Route(route) => {

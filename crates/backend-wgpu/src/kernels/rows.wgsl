@@ -3,7 +3,8 @@
 
 - `rms_norm`: `y = a / sqrt(mean(a^2) + eps)` over the `cols` columns of the workgroup.
 - `layer_norm`: the same of `a - mean(a)`.
-- `weighted_rms_norm`, `weighted_layer_norm`: the same times `b`, whose columns repeat.
+- `l2_norm`: `y = a / sqrt(sum(a^2) + eps)`.
+- `weighted_rms_norm`, `weighted_layer_norm`, `weighted_l2_norm`: the same times `b`, whose columns repeat.
 - `add`: `y = a + b`; a stride of 0 adds one row to all.
 - `mul`: `y = a * b`; the columns of `b` repeat.
 - `gate`: `y = glu(a, b)`.
@@ -99,7 +100,11 @@ fn main(
         let difference = a[a_at + i] - center;
         squares += difference * difference;
     }
+    {%- if operation is endingwith "l2_norm" %}
+    let scale = 1.0 / sqrt(mean(thread, squares) * f32(params.cols) + params.scalar);
+    {%- else %}
     let scale = 1.0 / sqrt(mean(thread, squares) + params.scalar);
+    {%- endif %}
     {%- elif operation == "scale_rows" %}
     let factor = bitcast<f32>(step[params.b.x + row]);
     {%- endif %}

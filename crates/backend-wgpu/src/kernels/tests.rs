@@ -45,6 +45,14 @@ fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel::Groups { experts, used, tile: 32 });
     }
     kernels.extend([true, false].map(|addend| Kernel::Mix { addend }));
+    for taps in [1, 2, 4, 512] {
+        kernels.extend([true, false].map(|biased| Kernel::Conv { taps, biased }));
+    }
+    for (k_dim, v_dim, skips) in [(1, 1, 0), (7, 20, 1), (128, 128, 8), (512, 64, 16)] {
+        for (delta, tiled) in [(true, true), (true, false), (false, false)] {
+            kernels.push(Kernel::LinearAttention(LinearAttention { k_dim, v_dim, delta, tiled, skips }));
+        }
+    }
     kernels.push(Kernel::ArgMax { ahead: 8 });
     let mut lists: Vec<Vec<&str>> = formats.iter().map(|&format| vec![format]).collect();
     lists.extend(formats.iter().map(|&format| vec![format, "q6_k"]));

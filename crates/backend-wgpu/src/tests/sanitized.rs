@@ -2,7 +2,7 @@
 
 use backend::Backend;
 use backend_reference::Reference;
-use testkit::conformance::{experts, known, layers, random, rows};
+use testkit::conformance::{experts, known, layers, random, recurrent, rows};
 
 use super::{Shared, candidate};
 use crate::device::Settings;
@@ -53,6 +53,8 @@ fn no_index_is_out_of_bounds() {
     rows::row_wise_operations_in_a_chain(&bounds_checked, &reference);
     experts::routers_of_all_kinds(&bounds_checked, &reference);
     experts::experts_with_all_options(&bounds_checked, &reference);
+    recurrent::conv_in_steps_of_several_sequences(&bounds_checked, &reference);
+    recurrent::linear_attention_in_steps_of_several_sequences(&bounds_checked, &reference);
 }
 
 /// The remaining formats and shapes.

@@ -1,10 +1,10 @@
 //! The scheduler against a model of everything around it: random traffic, simulated stores of several
-//! groups, and a simulated language model whose next token depends on every token that the stores give for
+//! groups and slots, and a simulated language model whose next token depends on every token that the stores give for
 //! the sequence.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use backend::{BlockTable, KvFormat, KvLayout, PAGE};
+use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
 use graph::{Builder, Graph, Group, Mask, Store};
 
 use super::{Admitted, Event, Limits, Plan, Refusal, RequestId, Scheduler, SequenceId};
@@ -34,6 +34,13 @@ impl Scheduler {
     fn block_tables(&self) -> impl Iterator<Item = &[BlockTable]> {
         let idle = self.blocks.idle.iter().map(|(_, cache)| &*cache.tables);
         self.running.values().map(|request| &*request.tables).chain(idle)
+    }
+
+    /// The slots of each running request and idle sequence.
+    fn slots(&self) -> impl Iterator<Item = Vec<u32>> {
+        let idle = self.blocks.idle.iter().map(|(_, cache)| &cache.states);
+        let running = self.running.values().map(|request| &request.states);
+        running.chain(idle).map(|states| states.slots().collect())
     }
 }
 
@@ -77,7 +84,7 @@ fn graph(masks: &[Mask]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)])
+    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)], 0)
 }
 
 /// Limits of steps in which only the last rows are output rows.
@@ -118,6 +125,8 @@ struct World {
     has_all_windows: bool,
     /// The token at each position of each page, by group.
     stores: Vec<Vec<Option<u32>>>,
+    /// The tokens up to the state in each slot; no slots for a model without state.
+    slots: Vec<Vec<u32>>,
     alive: BTreeMap<RequestId, Job>,
     /// What each sequence's last request ended with.
     histories: BTreeMap<SequenceId, Vec<u32>>,
@@ -153,7 +162,7 @@ impl World {
             windows.remove(0);
         }
         let graph = graph(&windows);
-        let limits = Scheduler::new(limits, &[]).limits();
+        let limits = Scheduler::new(limits, &[], 0).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
             KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
@@ -166,8 +175,10 @@ impl World {
         };
         let groups: Vec<(Group, usize)> =
             graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
+        let slots = if random.chance(50) { SLOTS * limits.sequences } else { 0 };
         World {
-            scheduler: Scheduler::new(limits, &groups),
+            scheduler: Scheduler::new(limits, &groups, slots),
+            slots: vec![Vec::new(); slots],
             limits,
             random,
             stores: groups.iter().map(|(_, pages)| vec![None; pages * PAGE]).collect(),
@@ -275,6 +286,12 @@ impl World {
             let longest = tables.iter().map(|table| table.pages.len()).max().unwrap_or(0);
             assert!(longest <= self.most_pages[number], "{longest} pages of group {number}");
         }
+        let used: Vec<Vec<u32>> = self.scheduler.slots().collect();
+        assert!(used.iter().all(|slots| slots.len() <= SLOTS), "{used:?}");
+        let all: Vec<u32> = used.into_iter().flatten().collect();
+        let distinct: HashSet<u32> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), all.len(), "a slot is shared");
+        assert_eq!(all.len() + self.scheduler.blocks.slots.free(), self.slots.len(), "a slot leaked");
         let kept = (0..3).map(SequenceId).filter(|&sequence| self.scheduler.kept(sequence) > 0);
         for sequence in kept {
             assert!(self.keepable.contains(&sequence), "a forgotten sequence is kept");
@@ -325,8 +342,40 @@ impl World {
         }
     }
 
+    /// Every chunk reads the state after its past, and writes slots that no other chunk uses.
+    fn run_slots(&mut self, plan: &Plan) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let written: Vec<u32> = plan.chunks.iter().flat_map(|chunk| chunk.slots.written()).collect();
+        let distinct: HashSet<u32> = written.iter().copied().collect();
+        assert_eq!(distinct.len(), written.len(), "a slot is written twice");
+        for chunk in &plan.chunks {
+            let tokens = &self.alive[&chunk.id].tokens;
+            let end = chunk.n_past + chunk.tokens.len();
+            if chunk.n_past > 0 {
+                assert!(!distinct.contains(&chunk.slots.read), "a state that is read is written");
+                let state = &self.slots[chunk.slots.read as usize];
+                assert_eq!(*state, tokens[..chunk.n_past], "the state of the past");
+            }
+            if let Some((rows, slot)) = chunk.slots.checkpoint {
+                assert!((1..chunk.tokens.len()).contains(&rows));
+                self.slots[slot as usize] = tokens[..chunk.n_past + rows].to_vec();
+            }
+            self.slots[chunk.slots.write as usize] = tokens[..end].to_vec();
+        }
+    }
+
     /// Runs the plan on the simulated device and samples.
     fn run(&mut self, plan: &Plan) {
+        self.run_slots(plan);
+        if self.random.chance(2) {
+            // The step is interrupted.
+            for chunk in &plan.chunks {
+                self.events.push(Event::Rewind { id: chunk.id, n_past: chunk.n_past });
+            }
+            return;
+        }
         let mut seen = HashSet::new();
         for chunk in &plan.chunks {
             assert!(seen.insert(chunk.id), "one chunk a request");
@@ -511,7 +560,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 fn pages_that_fell_out_of_a_window_come_back() {
     let groups = [Mask::Causal, Mask::Window(40)].map(|mask| Group { mask });
     let positions = |generated| {
-        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)));
+        let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0);
         positions_after(scheduler, 100, generated)
     };
     // Row 64 sees positions from 25 on.
@@ -527,7 +576,7 @@ fn pages_that_fell_out_of_a_window_come_back() {
 /// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
 fn reused_with_window(prompt: &[u32]) -> usize {
     let groups = [Mask::Causal, Mask::Window(40)].map(|mask| (Group { mask }, 32));
-    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups);
+    let mut scheduler = Scheduler::new(limits(1000, 1, 1000, 32), &groups, 0);
     scheduler.step([submit(0, (0..200).collect(), Some(SequenceId(0)))]);
     reused(scheduler, prompt)
 }
@@ -566,7 +615,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let graph = graph(&windows);
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
     let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
-    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups);
+    let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0);
     let mut plan = scheduler.step([submit(0, vec![1; 32000], None)]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {

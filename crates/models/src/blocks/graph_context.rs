@@ -15,6 +15,8 @@ pub(crate) struct GraphContext<'a> {
     /// Whether any layer has a tensor, such as `attn_q.bias`; cached.
     in_layers: HashMap<String, bool>,
     token_embd: Option<WeightId>,
+    /// Tensor of the norm before the logits.
+    pub(crate) output_norm: &'static str,
     /// What a classifier reads.
     pub(crate) rank_pool: Pool,
     /// Scores of a classifier.
@@ -45,6 +47,7 @@ impl<'a> GraphContext<'a> {
             has,
             in_layers: HashMap::new(),
             token_embd: None,
+            output_norm: "output_norm",
             rank_pool: Pool::First,
             labels: 1,
             dense: Vec::new(),
@@ -130,6 +133,17 @@ impl<'a> GraphContext<'a> {
     ) -> ValueId {
         let weight = self.g.weight(tensor, 1, cols);
         self.plain_norm(name.into(), x, weight)
+    }
+
+    /// Norm of rows with a declared weight.
+    #[track_caller]
+    pub(crate) fn norm_by(
+        &mut self,
+        (name, il): (&'static str, usize),
+        x: ValueId,
+        weight: WeightId,
+    ) -> ValueId {
+        self.plain_norm(ValueName(name, Some(il)), x, weight)
     }
 
     #[track_caller]
@@ -220,7 +234,7 @@ impl<'a> GraphContext<'a> {
     /// The final norm and the logits, to which `map` is applied; or the embeddings.
     #[track_caller]
     fn finish(mut self, x: ValueId, map: Option<Map>) -> Graph {
-        let x = self.global_norm("result_norm", x, "output_norm"); // [outputs, hidden]
+        let x = self.global_norm("result_norm", x, self.output_norm); // [outputs, hidden]
         if self.c.pooling.is_some() {
             return self.embeddings(x, Activation::Identity);
         }

@@ -34,6 +34,18 @@ pub(crate) const PRE_NORM: Layer = Layer {
     ffn_norm: "ffn_norm",
 };
 
+/// A layer of one block: `x` plus the projected result of `mixer`: `[rows, hidden]`.
+pub(crate) fn mixer_layer(ctx: &mut GraphContext<'_>, il: usize, x: ValueId, mixer: &dyn Mixer) -> ValueId {
+    let h = ctx.norm(("attn_norm", il), x, "attn_norm"); // [rows, hidden]
+    let a = mixer.mix(ctx, il, h); // [rows, cols]
+    let (a, residual) = ctx.keep_outputs(il, a, x);
+    let (output, cols) = mixer.output(il);
+    let a = ctx.project(output, il, a, [cols, ctx.hidden()]); // [rows, hidden]
+    let x = ctx.g.add(("l_out", il), a, residual);
+    ctx.g.end_layer(x);
+    x
+}
+
 /// What mixes the rows of a sequence: attention, or a recurrence.
 pub(crate) trait Mixer {
     /// The result in layer `il`, before the output projection: `[rows, cols]`.

@@ -4,6 +4,7 @@ mod bert;
 mod command_r;
 mod deepseek2;
 mod ernie4_5;
+mod falcon_h1;
 mod gemma2;
 mod gemma3;
 mod gemma4;
@@ -12,14 +13,18 @@ mod glm4moe;
 mod gpt_oss;
 mod granite;
 mod hunyuan_moe;
+mod lfm2;
 mod llama;
+mod mamba2;
 mod minimax_m2;
 mod modern_bert;
+mod nemotron_h;
 mod olmo2;
 mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 mod smollm3;
 mod stablelm;
@@ -39,6 +44,9 @@ static FAMILIES: &[Family] = &[
     qwen3::QWEN3,
     qwen3::QWEN3VL,
     qwen3moe::FAMILY,
+    qwen35::QWEN35,
+    qwen35::QWEN35MOE,
+    qwen35::QWEN3NEXT,
     gemma2::FAMILY,
     gemma3::FAMILY,
     gemma4::FAMILY,
@@ -58,16 +66,18 @@ static FAMILIES: &[Family] = &[
     glm4moe::FAMILY,
     minimax_m2::FAMILY,
     hunyuan_moe::FAMILY,
+    lfm2::LFM2,
+    lfm2::LFM2MOE,
+    mamba2::FAMILY,
+    granite::GRANITEHYBRID,
+    falcon_h1::FAMILY,
+    nemotron_h::NEMOTRON_H,
+    nemotron_h::NEMOTRON_H_MOE,
 ];
 
 /// Those whose result is embeddings.
-static ENCODERS: &[Family] = &[
-    bert::BERT,
-    bert::NOMIC_BERT,
-    bert::JINA_BERT_V2,
-    modern_bert::FAMILY,
-    gemma3::EMBEDDING,
-];
+static ENCODERS: &[Family] =
+    &[bert::BERT, bert::NOMIC_BERT, bert::JINA_BERT_V2, modern_bert::FAMILY, gemma3::EMBEDDING];
 
 /// A model family, identified by `general.architecture`.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use backend::{
     Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, OutputRow,
-    Outputs, PAGE, Program, Sequence, Step, Taps, Ticket, Weight, Weights,
+    Outputs, PAGE, Program, Sequence, Slots, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
 use graph::{Graph, Mask};
@@ -60,6 +60,7 @@ fn run(
             n_past,
             len,
             tables: tables(n_past, pages),
+            slots: Slots::default(),
         });
         let rows = rows_a + rows_b;
         let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32).collect();
@@ -148,7 +149,7 @@ fn stages_must_cover_all_layers() {
 #[test]
 fn memory_is_the_sum_of_all_stages() {
     let (graph, weights) = windowed();
-    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], slots: 0, format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
     let backend = pipeline(&[2, 1, 2], reference);
     let needed =

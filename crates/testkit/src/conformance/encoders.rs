@@ -3,8 +3,8 @@
 use backend::{KvFormat, OutputRow, PAGE, Sequence, Step, Taps};
 use graph::{Mask, Pool, Score, Store};
 
+use super::Make;
 use super::net::{Net, close, sequence, store};
-use super::{Backend, Make};
 
 /// Two sequences, the second from position 3 on.
 pub fn embed_looks_up_positions(make: Make<'_>) {

@@ -1,6 +1,6 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Step};
+use backend::{BlockTable, KvFormat, OutputRow, PAGE, Sequence, Slots, Step};
 use graph::{Mask, Score, Store};
 use quant::Format;
 
@@ -224,7 +224,12 @@ fn masked_steps(mask: Mask) -> Vec<Step> {
             while table.positions().end < *n_past + len {
                 table.pages.push(free.pop().expect("a free page"));
             }
-            sequences.push(Sequence { n_past: *n_past, len, tables: vec![table.clone()].into() });
+            sequences.push(Sequence {
+                n_past: *n_past,
+                len,
+                tables: vec![table.clone()].into(),
+                slots: Slots::default(),
+            });
             *n_past += len;
         }
         steps.push(all_rows(sequences));

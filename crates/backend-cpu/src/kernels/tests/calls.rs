@@ -1,6 +1,6 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, PAGE, Sequence, Step, StoreLayout};
+use backend::{BlockTable, KvFormat, PAGE, Sequence, Slots, Step, StoreLayout};
 use bytes::Bytes;
 use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
@@ -144,7 +144,8 @@ impl Calls {
             write(first * PAGE, &k, &v);
         }
         let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
-        let sequence = Sequence { n_past: positions - rows, len: rows, tables: [table].into() };
+        let tables = [table].into();
+        let sequence = Sequence { n_past: positions - rows, len: rows, tables, slots: Slots::default() };
         let step = Step::new(vec![0; rows], vec![sequence], Vec::new()).expect("a good step");
         let (q, mut y) = (self.values(rows * heads * k_dim, 3), self.zeroed(rows * heads * v_dim));
         let at: Vec<_> = step.rows().collect();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Step, arg_max};
+use backend::{BlockTable, Bucket, KvFormat, KvLayout, OutputRow, PAGE, Sequence, Slots, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
 use graph::{Builder, Graph, Mask, Store};
@@ -54,7 +54,7 @@ fn file(graph: &Graph) -> Gguf {
 
 /// The model with so many pages of each group, for steps of any rows.
 fn runner(graph: &Graph, file: &Gguf, pages: Vec<usize>, rows: usize) -> ModelRunner {
-    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, slots: 0, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
     ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }
@@ -65,7 +65,7 @@ fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
     let groups = graph.groups().len();
     let mut runner = runner(graph, file, vec![pages; groups], tokens.len());
     let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
-    let sequence = Sequence { n_past: 0, len: tokens.len(), tables };
+    let sequence = Sequence { n_past: 0, len: tokens.len(), tables, slots: Slots::default() };
     let outputs = OutputRow::all(0..tokens.len() as u32);
     let step = Step::new(tokens.to_vec(), vec![sequence], outputs).expect("a good step");
     runner.run(&step).expect("it fits").values().chunks_exact(VOCAB).filter_map(arg_max).collect()
@@ -88,7 +88,7 @@ fn together(
     jobs: &[Job],
 ) -> (Vec<Vec<u32>>, usize, usize) {
     let groups: Vec<_> = graph.groups().iter().copied().zip(pages.iter().copied()).collect();
-    let mut scheduler = Scheduler::new(limits, &groups);
+    let mut scheduler = Scheduler::new(limits, &groups, 0);
     let limits = scheduler.limits();
     let mut runner = runner(graph, file, pages, limits.n_batch);
     let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
@@ -110,7 +110,7 @@ fn together(
         for chunk in plan.chunks {
             step_tokens.extend_from_slice(&chunk.tokens);
             let (n_past, len, tables) = (chunk.n_past, chunk.tokens.len(), chunk.tables);
-            sequences.push(Sequence { n_past, len, tables });
+            sequences.push(Sequence { n_past, len, tables, slots: chunk.slots });
             if chunk.is_last {
                 outputs.push(OutputRow::greedy(step_tokens.len() as u32 - 1));
                 last.push(chunk.id);
