@@ -123,7 +123,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let rows = embeddings.iter().map(Vec::len).sum::<usize>() / width;
         let written = npy::write_header(&mut out, rows, width);
         let mut rows = embeddings.iter().flat_map(|embedding| embedding.chunks_exact(width));
-        written.and_then(|()| rows.try_for_each(|row| npy::write_row(&mut out, row)))
+        written
+            .and_then(|()| rows.try_for_each(|row| npy::write_row(&mut out, row)))
             .context("cannot write the embeddings")?;
         out.finish()?;
     }

@@ -26,6 +26,7 @@ mod perplexity;
 mod placement;
 mod quantize;
 mod registry;
+mod rerank;
 mod run;
 mod sampling;
 mod sequence;
@@ -73,6 +74,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args, cli.verbose),
         Command::Logits(args) => logits::run(args),
         Command::Embed(args) => embed::run(args),
+        Command::Rerank(args) => rerank::run(args),
         Command::Perplexity(args) => perplexity::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Verify(args) => verify::run(args),

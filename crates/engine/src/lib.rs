@@ -78,6 +78,7 @@ mod options;
 mod random;
 mod request;
 mod request_state;
+mod rerank;
 mod sampling;
 mod scheduler;
 mod slots;

@@ -80,8 +80,7 @@ pub(crate) fn fused_feed_forward(
     if ctx.in_layers("ffn_up.bias") {
         let up = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up_gate_mm", "ffn_up_gate"] };
         let both = ctx.project(&up, il, x, [hidden, 2 * ffn]); // [rows, 2 * ffn]
-        let [gate, up] =
-            halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn));
+        let [gate, up] = halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn));
         let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
         return ctx.project(&DOWN, il, h, [ffn, hidden]); // [rows, hidden]
     }

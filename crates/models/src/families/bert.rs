@@ -7,8 +7,7 @@ use graph::{Activation, Graph, Pairing, ValueId};
 use super::Family;
 use crate::blocks::{
     Attention, GraphContext, LINEAR_OR_YARN, Mixer, QkNorm, feed_forward, full_mask, fused_feed_forward,
-    labels, unbiased_feed_forward,
-    ungated_feed_forward,
+    labels, unbiased_feed_forward, ungated_feed_forward,
 };
 use crate::{Config, Error, Keys, Tensors};
 

@@ -14,8 +14,7 @@ pub(super) const FAMILY: Family = Family { name: "modern-bert", harmless: &[], g
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
     let mask = full_mask(keys)?;
-    let global =
-        Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+    let global = Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let window = keys.count("attention.sliding_window")?;
     let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3, c.block_count)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;

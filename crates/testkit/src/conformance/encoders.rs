@@ -25,10 +25,9 @@ pub fn embed_looks_up_positions(make: Make<'_>) {
 /// Sequences of 3, 1 and 2 rows; an output row stands for its sequence, whichever row it is.
 pub fn pool_represents_sequences(make: Make<'_>) {
     let values = [1.0, 10.0, 2.0, 20.0, 6.0, 60.0, 5.0, 50.0, 7.0, 70.0, 10.0, 100.0];
-    for (pool, expected) in [
-        (Pool::Mean, [3.0, 30.0, 5.0, 50.0, 8.5, 85.0]),
-        (Pool::First, [1.0, 10.0, 5.0, 50.0, 7.0, 70.0]),
-    ] {
+    for (pool, expected) in
+        [(Pool::Mean, [3.0, 30.0, 5.0, 50.0, 8.5, 85.0]), (Pool::First, [1.0, 10.0, 5.0, 50.0, 7.0, 70.0])]
+    {
         let mut net = Net::default();
         let x = net.input("x", 6, &values);
         let y = net.graph.pool("y", x, pool);
