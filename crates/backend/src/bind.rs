@@ -46,9 +46,9 @@ impl BoundModel {
             return Err(Error::Stores { found, expected });
         }
         let table_rows = [Index::Token, Index::Position].map(|by| {
-            let rows = graph.values().filter_map(|(_, value)| match value.op {
-                Op::Embed { table, index } if index == by => Some(weights[table.index()].rows),
-                _ => None,
+            let rows = graph.values().filter_map(|(_, value)| {
+                let Op::Embed { table, index } = value.op else { return None };
+                (index == by).then(|| weights[table.index()].rows)
             });
             rows.min().unwrap_or(usize::MAX)
         });

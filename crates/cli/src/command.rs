@@ -8,8 +8,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::note;
 use crate::{
-    argv, bench, chat, compare, completions, devices, inspect, llama_cpp, logits, mistakes, perplexity,
-    quantize, run, settings, synth, template, tokenize, trace, verify,
+    argv, bench, chat, compare, completions, devices, embed, inspect, llama_cpp, logits, mistakes,
+    perplexity, quantize, rerank, run, settings, synth, template, tokenize, trace, verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -63,6 +63,10 @@ pub(crate) enum Command {
     Run(run::Args),
     /// Compute the logits after each token of a sequence
     Logits(logits::Args),
+    /// Compute the embeddings of texts
+    Embed(embed::Args),
+    /// Score documents by their relevance to a query
+    Rerank(rerank::Args),
     /// Score a text: perplexity, and KL divergence from a base
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),

@@ -10,6 +10,7 @@ mod command;
 mod compare;
 mod completions;
 mod devices;
+mod embed;
 mod files;
 mod folders;
 mod generate;
@@ -25,6 +26,7 @@ mod perplexity;
 mod placement;
 mod quantize;
 mod registry;
+mod rerank;
 mod run;
 mod sampling;
 mod sequence;
@@ -71,6 +73,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::run(args, cli.verbose),
         Command::Run(args) => run::run(args, cli.verbose),
         Command::Logits(args) => logits::run(args),
+        Command::Embed(args) => embed::run(args),
+        Command::Rerank(args) => rerank::run(args),
         Command::Perplexity(args) => perplexity::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Verify(args) => verify::run(args),

@@ -84,7 +84,15 @@ pub(crate) fn raw_tokens(file: &Gguf, prompt: &str) -> anyhow::Result<Vec<u32>> 
 pub(crate) fn model(args: &ModelArgs) -> anyhow::Result<Model> {
     let file = file(args)?;
     introduce(args, &file);
-    Ok(Model::new(file)?)
+    let model = Model::new(file)?;
+    if let Some(pooling) = model.config().pooling {
+        let (file, architecture) = (model.file().file(), model.config().architecture);
+        bail!(
+            "{file}: `{architecture}` computes embeddings ({pooling} pooling), not text; use `rustorch embed`, \
+             or `rustorch rerank` for a reranker"
+        );
+    }
+    Ok(model)
 }
 
 pub(crate) fn on_backend(model: Model, args: &EngineArgs, logits: LogitRows) -> anyhow::Result<Engine> {

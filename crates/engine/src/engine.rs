@@ -73,6 +73,9 @@ struct Slice {
 impl Engine {
     /// Loads `model` on `backend`. Fails if an option is invalid, or the backend cannot load the model.
     pub fn new(model: Arc<Model>, backend: Box<dyn Backend>, options: Options) -> Result<Engine, Error> {
+        if let Some(pooling) = model.config().pooling {
+            return Err(Error::ComputesEmbeddings { pooling });
+        }
         let layout = options.layout(&model)?;
         let (file, graph) = (model.file(), model.graph());
         let mut runner = ModelRunner::new(file, graph, backend, &layout.kv_layout, &layout.buckets)?;

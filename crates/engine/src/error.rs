@@ -31,6 +31,18 @@ pub enum Error {
          or increase the context (`n_ctx`)"
     )]
     TextTooLong { most: usize, n_ctx: usize },
+    #[error(
+        "the model computes embeddings ({pooling}), not the probabilities of tokens, so that it cannot write text"
+    )]
+    ComputesEmbeddings { pooling: models::Pooling },
+    #[error(transparent)]
+    Key(#[from] gguf::WrongType),
+    #[error("the model was opened to compute the probabilities of tokens, not embeddings")]
+    ComputesLogits,
+    #[error(
+        "text {text} has {tokens} tokens, expected 1 to {n_ctx}; shorten it or increase the context (`n_ctx`)"
+    )]
+    TextLength { text: usize, tokens: usize, n_ctx: usize },
     #[error("token {position} of the prompt has id {id}, but the vocabulary has {n_vocab} tokens")]
     Token { position: usize, id: u32, n_vocab: usize },
     #[error(transparent)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chat::{Prompt, Segment, Specials, Template};
 use gguf::Gguf;
 use graph::Graph;
+use models::Pooling;
 use tokenizer::{Part, Tokenizer};
 
 use crate::Error;
@@ -37,8 +38,20 @@ impl Model {
 
     /// Uses an opened file. Fails if its model or tokenizer is invalid or not supported.
     pub fn new(file: Gguf) -> Result<Model, Error> {
+        Model::with(file, models::Model::new)
+    }
+
+    /// The same for an [`crate::Embedder`], with the file's pooling unless another one is requested.
+    pub fn embedding(file: Gguf, pooling: Option<Pooling>) -> Result<Model, Error> {
+        Model::with(file, |file| models::Model::embedding(file, pooling))
+    }
+
+    fn with(
+        file: Gguf,
+        read: impl FnOnce(&Gguf) -> Result<models::Model, models::Error>,
+    ) -> Result<Model, Error> {
         let path = || file.file().to_owned();
-        let model = models::Model::new(&file).map_err(|source| Error::Model { path: path(), source })?;
+        let model = read(&file).map_err(|source| Error::Model { path: path(), source })?;
         let tokenizer = Tokenizer::from_metadata(file.metadata())
             .map_err(|source| Error::Tokenizer { path: path(), source })?;
         let template = template(&file, &tokenizer);

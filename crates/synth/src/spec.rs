@@ -246,6 +246,9 @@ impl Spec {
                 metadata.insert(key, value);
             }
         }
+        if self.architecture.contains("bert") {
+            metadata.insert("tokenizer.ggml.token_type_count", 2u32);
+        }
         self.vocabulary.describe(self.vocab, &mut metadata);
         metadata
     }

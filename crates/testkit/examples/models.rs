@@ -1,5 +1,5 @@
 //! Writes the test models: `cargo run -p rustorch-testkit --example models -- DIR`. The models of the 300-token goldens
-//! are written to its subfolder `long`, those of the traces to `trace`.
+//! are written to its subfolder `long`, those of embeddings to `embed`, those of the traces to `trace`.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder: PathBuf = std::env::args_os().nth(1).ok_or("usage: models DIR")?.into();
     write(&folder, &llama::models())?;
     write(&folder.join("long"), &llama::families())?;
+    write(&folder.join("embed"), &testkit::encoders::models())?;
     let small = [("small", llama::small()), ("small_qwen2", llama::small_qwen2())];
     write(&folder.join("trace"), &small.map(|(name, spec)| (name.to_owned(), spec)))
 }

@@ -4,6 +4,7 @@
 //! with the reference backend, [`experts`] does both for mixtures of experts, [`layers`] compares whole layers, and
 //! [`errors`] checks what must be refused.
 
+pub mod encoders;
 pub mod errors;
 pub mod experts;
 pub mod known;
@@ -82,6 +83,12 @@ macro_rules! conformance {
             conv_in_steps_of_several_sequences
             linear_attention_in_steps_of_several_sequences
         );
+        $crate::conformance!(@encoders $candidate;
+            embed_looks_up_positions
+            pool_represents_sequences
+            attention_with_alibi
+            later_rows_need_one_step
+        );
         $crate::conformance!(@experts $candidate;
             route_is_the_softmax_of_the_top_logits
             route_of_nan_or_infinity_is_nan
@@ -147,6 +154,7 @@ mod tests {
     fn every_test_is_mounted() {
         let mounted: Vec<&str> = include_str!("conformance.rs").split_whitespace().collect();
         let files = [
+            include_str!("conformance/encoders.rs"),
             include_str!("conformance/errors.rs"),
             include_str!("conformance/experts.rs"),
             include_str!("conformance/known.rs"),

@@ -43,6 +43,22 @@ pub fn long_exact_logits(model: &str) -> Vec<[f32; COLUMNS]> {
     logits.as_chunks().0.to_vec()
 }
 
+/// The [`columns`] of the exact embedding of each token of [`long_tokens`], as sequence 0.
+pub fn exact_rows(model: &str) -> Vec<[f32; COLUMNS]> {
+    let rows = read(&format!("{model}.rows"), "<f4", &[LONG, COLUMNS], f32::from_le_bytes);
+    rows.as_chunks().0.to_vec()
+}
+
+/// The exact embeddings of [`long_tokens`], `[3, width]`: by mean, first and last row.
+pub fn exact_pooled(model: &str, width: usize) -> Vec<f32> {
+    read(&format!("{model}.pooled"), "<f4", &[3, width], f32::from_le_bytes)
+}
+
+/// The exact scores of a reranker for [`long_tokens`].
+pub fn exact_scores(model: &str, labels: usize) -> Vec<f32> {
+    read(&format!("{model}.rank"), "<f4", &[labels], f32::from_le_bytes)
+}
+
 /// KL(exact ‖ llama.cpp) in nats per position, sequences concatenated.
 pub fn llama_cpp_kl(model: &str) -> Vec<f32> {
     read(&format!("{model}.kl"), "<f4", &[SEQUENCES * POSITIONS], f32::from_le_bytes)

@@ -3,6 +3,7 @@
 pub mod any_model;
 mod cases;
 pub mod conformance;
+pub mod encoders;
 pub mod families;
 pub mod goldens;
 pub mod judge;

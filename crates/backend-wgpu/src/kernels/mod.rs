@@ -43,7 +43,7 @@ pub(crate) enum Kernel {
 }
 
 /// The operations of `rows.wgsl`, and whether each reads `b`.
-pub(crate) const ROW_OPERATIONS: [(&str, bool); 17] = [
+pub(crate) const ROW_OPERATIONS: [(&str, bool); 19] = [
     ("rms_norm", false),
     ("layer_norm", false),
     ("l2_norm", false),
@@ -61,6 +61,8 @@ pub(crate) const ROW_OPERATIONS: [(&str, bool); 17] = [
     ("slice", false),
     ("join", true),
     ("output_rows", false),
+    ("first_of_sequence", false),
+    ("mean_of_sequence", false),
 ];
 
 #[derive(Clone, Debug, Serialize)]

@@ -53,20 +53,24 @@ pub(crate) enum QkNorm {
     Row,
     /// Of each head after RoPE; all heads share one weight.
     HeadAfterRope,
+    /// The same without a weight.
+    HeadAfterRopeUnweighted,
 }
 
-/// The factor `1 + beta * ln(1 + floor(position / interval))` of queries (Meta 2025, Llama 4).
+/// The factor `1 + beta * ln(1 + floor((position + offset) / interval))` of queries (Meta 2025, Llama 4).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
     pub(crate) beta: f32,
+    /// Added to the position.
+    pub(crate) offset: f32,
     pub(crate) interval: f32,
 }
 
 impl Growth {
     /// The queries `x` of layer `il`: `[rows, cols]`.
     pub(crate) fn apply(self, ctx: &mut GraphContext<'_>, il: usize, x: ValueId) -> ValueId {
-        let Growth { beta, interval } = self;
-        ctx.g.op(("Qcur_attn_temp_scaled", il), Op::ScaleByPosition { x, beta, offset: 0.0, interval })
+        let Growth { beta, offset, interval } = self;
+        ctx.g.op(("Qcur_attn_temp_scaled", il), Op::ScaleByPosition { x, beta, offset, interval })
     }
 }
 
@@ -210,7 +214,7 @@ impl Attention {
         heads: usize,
     ) -> ValueId {
         match self.qk_norm {
-            QkNorm::None | QkNorm::HeadAfterRope => {}
+            QkNorm::None | QkNorm::HeadAfterRope | QkNorm::HeadAfterRopeUnweighted => {}
             QkNorm::Head => x = ctx.head_norm((normed, il), x, norm, self.key_length),
             QkNorm::Row => {
                 x = ctx.head_norm((normed, il), x, norm, heads * self.key_length);
@@ -226,6 +230,7 @@ impl Attention {
         }
         match self.qk_norm {
             QkNorm::HeadAfterRope => ctx.head_norm((normed, il), x, norm, self.key_length),
+            QkNorm::HeadAfterRopeUnweighted => ctx.unweighted_norm((normed, il), x, self.key_length),
             QkNorm::None | QkNorm::Head | QkNorm::Row => x,
         }
     }

@@ -1,6 +1,6 @@
 //! From the rows of the last layer to embeddings or to the scores of a classifier.
 
-use graph::{Activation, Graph, Map, Op, Pool, ValueId};
+use graph::{Activation, Graph, Map, Mask, Op, Pool, ValueId};
 
 use super::GraphContext;
 use crate::pooling::Represented;
@@ -9,6 +9,14 @@ use crate::{Error, Keys, Pooling};
 /// The number of labels of a classifier.
 pub(crate) fn labels(keys: &mut Keys<'_>) -> Result<usize, Error> {
     Ok(keys.strings("classifier.output_labels")?.map_or(1, |labels| labels.max(1)))
+}
+
+/// The mask of an encoder, whose rows see the whole sequence.
+pub(crate) fn full_mask(keys: &mut Keys<'_>) -> Result<Mask, Error> {
+    match keys.flag_or("attention.causal", false)? {
+        false => Ok(Mask::Full),
+        true => Err(keys.bad("attention.causal", true, "false")),
+    }
 }
 
 impl GraphContext<'_> {

@@ -34,6 +34,25 @@ pub(crate) fn feed_forward(
     gated(ctx, il, x, ffn, act, &DENSE, name)
 }
 
+/// The same without biases, even if the file has some.
+pub(crate) fn unbiased_feed_forward(
+    ctx: &mut GraphContext<'_>,
+    il: usize,
+    x: ValueId,
+    ffn: usize,
+    act: Activation,
+) -> ValueId {
+    let hidden = ctx.hidden();
+    let linear = |ctx: &mut GraphContext<'_>, [tensor, name]: [&'static str; 2], x, rows, cols| {
+        let weight = ctx.g.weight(format!("blk.{il}.{tensor}.weight"), rows, cols);
+        ctx.g.linear((name, il), x, weight)
+    };
+    let gate = linear(ctx, ["ffn_gate", "ffn_gate"], x, ffn, hidden); // [rows, ffn]
+    let up = linear(ctx, ["ffn_up", "ffn_up"], x, ffn, hidden); // [rows, ffn]
+    let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
+    linear(ctx, ["ffn_down", "ffn_out"], h, hidden, ffn) // [rows, hidden]
+}
+
 /// `down(act(up(x)))` of layer `il` with `ffn` hidden columns: `[rows, hidden]`.
 pub(crate) fn ungated_feed_forward(
     ctx: &mut GraphContext<'_>,
@@ -57,7 +76,15 @@ pub(crate) fn fused_feed_forward(
     act: Activation,
 ) -> ValueId {
     let hidden = ctx.hidden();
-    let [gate, up] = [("ffn_gate", 0), ("ffn_up", ffn)].map(|(name, first)| {
+    let halves = [("ffn_gate", 0), ("ffn_up", ffn)];
+    if ctx.in_layers("ffn_up.bias") {
+        let up = Linear { tensor: "ffn_up", name: "ffn_up", biased: ["ffn_up_gate_mm", "ffn_up_gate"] };
+        let both = ctx.project(&up, il, x, [hidden, 2 * ffn]); // [rows, 2 * ffn]
+        let [gate, up] = halves.map(|(name, first)| ctx.g.slice((name, il), both, 1, first..first + ffn));
+        let h = ctx.g.gate(("ffn_swiglu", il), gate, up, act);
+        return ctx.project(&DOWN, il, h, [ffn, hidden]); // [rows, hidden]
+    }
+    let [gate, up] = halves.map(|(name, first)| {
         let tensor = format!("blk.{il}.ffn_up.weight");
         let weight = ctx.g.weight_rows(tensor, 2 * ffn, first..first + ffn, hidden);
         ctx.g.linear((name, il), x, weight) // [rows, ffn]

@@ -153,6 +153,18 @@ impl<'a> GraphContext<'a> {
         self.g.norm(name, x, kind, width, Some(weight), eps)
     }
 
+    /// Norm of groups of `cols` columns without a weight.
+    #[track_caller]
+    pub(crate) fn unweighted_norm(
+        &mut self,
+        name: (&'static str, usize),
+        x: ValueId,
+        cols: usize,
+    ) -> ValueId {
+        let (kind, eps) = self.norm;
+        self.g.norm(name, x, kind, cols, None, eps)
+    }
+
     /// Norm of groups of `cols` columns.
     #[track_caller]
     pub(crate) fn head_norm(

@@ -59,7 +59,7 @@ impl Latent {
             is_absorbed,
             rope,
             scale: sharpness * sharpness / (key as f32).sqrt(),
-            growth: (beta != 0.0).then_some(Growth { beta, interval: interval as f32 }),
+            growth: (beta != 0.0).then_some(Growth { beta, offset: 0.0, interval: interval as f32 }),
         })
     }
 

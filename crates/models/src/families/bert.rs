@@ -2,12 +2,12 @@
 //! `nomic-bert`: Nomic Embed (Nussbaum et al. 2024), with RoPE and SwiGLU; `jina-bert-v2`: Jina Embeddings 2 (Guenther et al.
 //! 2023), with ALiBi and GEGLU. Norms follow the residual sums.
 
-use graph::{Activation, Graph, Mask, Pairing, ValueId};
+use graph::{Activation, Graph, Pairing, ValueId};
 
 use super::Family;
 use crate::blocks::{
-    Attention, GraphContext, LINEAR_OR_YARN, Mixer, QkNorm, feed_forward, fused_feed_forward, labels,
-    ungated_feed_forward,
+    Attention, GraphContext, LINEAR_OR_YARN, Mixer, QkNorm, feed_forward, full_mask, fused_feed_forward,
+    labels, unbiased_feed_forward, ungated_feed_forward,
 };
 use crate::{Config, Error, Keys, Tensors};
 
@@ -33,7 +33,9 @@ fn bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, 
 
 fn nomic_bert(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let attention = attention(c, keys)?;
-    graph(c, keys, tensors, attention, |ctx, il, h, ffn| feed_forward(ctx, il, h, ffn, Activation::Silu))
+    graph(c, keys, tensors, attention, |ctx, il, h, ffn| {
+        unbiased_feed_forward(ctx, il, h, ffn, Activation::Silu)
+    })
 }
 
 fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
@@ -47,9 +49,7 @@ fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result
 }
 
 fn attention(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
-    // llama.cpp's default.
-    let mask = if keys.flag_or("attention.causal", true)? { Mask::Causal } else { Mask::Full };
-    Ok(Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
+    Ok(Attention { mask: full_mask(keys)?, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
 }
 
 fn graph(

@@ -20,7 +20,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     if c.architecture == MISTRAL3.name {
         let beta = keys.float_or("attention.temperature_scale", 0.0)?;
         let interval = keys.size_or("rope.scaling.original_context_length", c.context_length)? as f32;
-        attention.growth = (beta != 0.0).then_some(Growth { beta, interval });
+        attention.growth = (beta != 0.0).then_some(Growth { beta, offset: 0.0, interval });
         attention.scale = keys.positive_or_zero("attention.scale")?.unwrap_or(attention.scale);
     }
     let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);

@@ -15,6 +15,7 @@ mod granite;
 mod hunyuan_moe;
 mod lfm2;
 mod llama;
+mod llama4;
 mod mamba2;
 mod minimax_m2;
 mod modern_bert;
@@ -39,6 +40,7 @@ use crate::{Config, Error, Keys, Tensors};
 static FAMILIES: &[Family] = &[
     llama::LLAMA,
     llama::MISTRAL3,
+    llama4::FAMILY,
     qwen2::FAMILY,
     qwen2moe::FAMILY,
     qwen3::QWEN3,

@@ -4,18 +4,17 @@
 use graph::{Activation, Graph, Mask, Pairing, Pool, Rope};
 
 use super::Family;
-use crate::blocks::{Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, fused_feed_forward, labels};
+use crate::blocks::{
+    Attention, GraphContext, LINEAR_OR_YARN, Layer, PRE_NORM, full_mask, fused_feed_forward, labels,
+};
 use crate::{Config, Error, Keys, Tensors};
 
 pub(super) const FAMILY: Family = Family { name: "modern-bert", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let widths = keys.sizes("feed_forward_length", "the FFN hidden size", c.block_count)?;
-    let is_causal = keys.flag_or("attention.causal", true)?;
-    if is_causal {
-        return Err(keys.bad("attention.causal", "true, or no such key", "false"));
-    }
-    let global = Attention { mask: Mask::Full, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
+    let mask = full_mask(keys)?;
+    let global = Attention { mask, ..Attention::read(c, keys, Pairing::Halves, LINEAR_OR_YARN)? };
     let window = keys.count("attention.sliding_window")?;
     let is_local = keys.pattern_after_first("attention.sliding_window_pattern", 3, c.block_count)?;
     let theta = keys.positive_or("rope.freq_base_swa", 10_000.0)?;

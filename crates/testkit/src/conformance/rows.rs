@@ -69,7 +69,7 @@ pub fn activations(make: Make<'_>) {
         (Activation::GeluSigmoid, [0.845_795_8, -0.064_341_4, 0.0, 200.0, 0.0]),
         (Activation::Sigmoid, [0.731_058_6, 0.119_202_9, 0.5, 1.0, 0.0]),
         // ln(1 + e), ln(1 + e^-2), ln 2.
-        (Activation::Softplus, [1.313_261_7, 0.126_928, 0.693_147_2, 200.0, 0.0]),
+        (Activation::Softplus, [1.313_261_7, 0.126_928, std::f32::consts::LN_2, 200.0, 0.0]),
         (Activation::Relu, [1.0, 0.0, 0.0, 200.0, 0.0]),
         (Activation::Identity, [1.0, -2.0, 0.0, 200.0, -200.0]),
     ] {
