@@ -8,8 +8,8 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::note;
 use crate::{
-    argv, bench, chat, compare, completions, devices, inspect, llama_cpp, logits, mistakes, perplexity,
-    quantize, run, settings, synth, template, tokenize, trace, verify,
+    argv, bench, chat, compare, completions, devices, imatrix, inspect, llama_cpp, logits, mistakes,
+    perplexity, quantize, run, settings, synth, template, tokenize, trace, verify,
 };
 
 const ABOUT: &str = "Runs language models from GGUF files";
@@ -66,6 +66,9 @@ pub(crate) enum Command {
     /// Score a text: perplexity, and KL divergence from a base
     #[command(mut_args(perplexity::in_windows))]
     Perplexity(perplexity::Args),
+    /// Compute the importance matrix of a text, for `quantize --imatrix`
+    #[command(mut_args(imatrix::in_chunks))]
+    Imatrix(imatrix::Args),
     /// Quantise a model, such as to Q4_K_M
     Quantize(quantize::Args),
     /// Check a model on this machine: file, tokenizer, kernels, backends

@@ -13,6 +13,7 @@ mod devices;
 mod files;
 mod folders;
 mod generate;
+mod imatrix;
 mod inspect;
 mod interrupt;
 mod llama_cpp;
@@ -72,6 +73,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args, cli.verbose),
         Command::Logits(args) => logits::run(args),
         Command::Perplexity(args) => perplexity::run(args),
+        Command::Imatrix(args) => imatrix::run(args),
         Command::Quantize(args) => quantize::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Bench(args) => bench::run(args),

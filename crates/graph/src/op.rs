@@ -34,9 +34,21 @@ impl Activation {
             Activation::Identity => "identity",
         }
     }
-}
 
-impl Activation {
+    /// The function of `x`.
+    pub fn of(self, x: f64) -> f64 {
+        match self {
+            Activation::Silu => x / (1.0 + (-x).exp()),
+            Activation::GeluTanh => {
+                let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
+                0.5 * x * (1.0 + inner.tanh())
+            }
+            Activation::GeluSigmoid => x / (1.0 + (-1.702 * x).exp()),
+            Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Activation::Identity => x,
+        }
+    }
+
     /// All activation functions.
     pub const ALL: [Activation; 5] = [
         Activation::Silu,
@@ -54,6 +66,20 @@ pub struct Glu {
     pub act: Activation,
     /// With a limit `c`: `act(min(gate, c)) * (clamp(up, -c, c) + 1)` (OpenAI 2025, gpt-oss).
     pub limit: Option<f32>,
+}
+
+impl Glu {
+    /// The value for one gate and one up.
+    pub fn of(self, gate: f64, up: f64) -> f64 {
+        match self.limit.map(f64::from) {
+            None => self.act.of(gate) * up,
+            // NaN stays NaN.
+            Some(limit) => {
+                let gate = if gate > limit { limit } else { gate };
+                self.act.of(gate) * (up.clamp(-limit, limit) + 1.0)
+            }
+        }
+    }
 }
 
 impl From<Activation> for Glu {
