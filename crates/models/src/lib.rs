@@ -63,7 +63,11 @@ impl Model {
             let block = name.strip_prefix("blk.").and_then(|name| name.split('.').next()?.parse().ok());
             block.is_some_and(|block: usize| (block_count..block_count + prediction_blocks).contains(&block))
         };
-        let is_unused = |name: &str| !used.contains(name) && !is_of_prediction(name);
+        // Scales of 4-bit activations, which no backend has.
+        let is_of_input = |name: &str| {
+            name.strip_suffix(".input_scale").is_some_and(|name| used.contains(&*format!("{name}.weight")))
+        };
+        let is_unused = |name: &str| !used.contains(name) && !is_of_prediction(name) && !is_of_input(name);
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
             Some(tensor) => Err(Error::UnusedTensor { name: tensor.name.clone(), architecture: family.name }),
             None => Ok(model),

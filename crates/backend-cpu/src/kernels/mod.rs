@@ -194,6 +194,7 @@ fn linear<L: Lanes>(format: Format) -> Linear {
         Format::IQ4_NL => quantized::<L, BlockIQ4_NL, 1>(),
         Format::IQ4_XS => quantized::<L, BlockIQ4_XS, 8>(),
         Format::MXFP4 => quantized::<L, BlockMXFP4, 1>(),
+        Format::NVFP4 => quantized::<L, BlockNVFP4, 2>(),
         Format::IQ3_XXS => quantized::<L, BlockIQ3_XXS, 8>(),
         Format::IQ3_S => quantized::<L, BlockIQ3_S, 8>(),
         Format::IQ2_XXS => quantized::<L, BlockIQ2_XXS, 8>(),
