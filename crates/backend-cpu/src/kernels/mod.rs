@@ -16,7 +16,7 @@ use half::f16;
 use quant::*;
 
 use crate::attention::Attend;
-use crate::kv::{Kv, Write};
+use crate::kv::{Kv, Packed as PackedKv, Store, Write};
 use crate::lanes::scalar::Scalar;
 use crate::lanes::{self, Lanes, WithSimd};
 use crate::packed::activations::{Activations, Form, pack};
@@ -133,8 +133,9 @@ pub(crate) struct Kernels {
     pub(crate) rope: RopeRow,
     /// Writes K and V: store, its group, K, V, step; see [`Write`].
     pub(crate) write_kv: fn(&mut Kv, usize, &[f32], &[f32], &Step),
-    pub(crate) attend_f16: fn(Attend<'_, '_, f16>),
-    pub(crate) attend_f32: fn(Attend<'_, '_, f32>),
+    pub(crate) attend_f16: fn(Attend<'_, '_, Store<f16>>),
+    pub(crate) attend_f32: fn(Attend<'_, '_, Store<f32>>),
+    pub(crate) attend_packed: fn(Attend<'_, '_, PackedKv>),
 }
 
 impl Kernels {
@@ -164,6 +165,7 @@ impl Kernels {
             write_kv: |store, group, k, v, step| lanes::<L>().run(Write { store, group, k, v, step }),
             attend_f16: |work| lanes::<L>().run(work),
             attend_f32: |work| lanes::<L>().run(work),
+            attend_packed: |work| lanes::<L>().run(work),
         }
     }
 
