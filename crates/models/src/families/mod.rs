@@ -2,7 +2,6 @@
 
 mod command_r;
 mod deepseek2;
-mod ernie4_5;
 mod gemma2;
 mod gemma3;
 mod gemma4;
@@ -40,7 +39,7 @@ static FAMILIES: &[Family] = &[
     gemma2::FAMILY,
     gemma3::FAMILY,
     gemma4::FAMILY,
-    ernie4_5::FAMILY,
+    qwen2::ERNIE_4_5,
     glm4::FAMILY,
     granite::GRANITE,
     granite::GRANITEMOE,
