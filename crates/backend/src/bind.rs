@@ -249,11 +249,12 @@ impl BoundProgram {
 /// Checks that no slot is out of range, or written by one sequence and used by another.
 fn check_slots(step: &Step, slots: usize) -> Result<(), Error> {
     let mut writer = HashMap::new();
-    for (i, Sequence { slots: used, len, .. }) in step.sequences().iter().enumerate() {
+    for (i, Sequence { n_past, slots: used, len, .. }) in step.sequences().iter().enumerate() {
         if let Some(slot) = used.written().chain([used.read]).find(|&slot| slot as usize >= slots) {
             return Err(Error::Step(format!("sequence {i}: slot {slot} is out of range: there are {slots}")));
         }
-        if used.checkpoint.is_some_and(|(rows, slot)| !(1..*len).contains(&rows) || slot == used.read) {
+        let is_read = |slot: u32| *n_past > 0 && slot == used.read;
+        if used.checkpoint.is_some_and(|(rows, slot)| !(1..*len).contains(&rows) || is_read(slot)) {
             let why = "a checkpoint after some rows, in a slot of its own, is expected";
             return Err(Error::Step(format!("sequence {i}: {:?}: {why}", used.checkpoint)));
         }

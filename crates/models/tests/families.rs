@@ -76,7 +76,7 @@ fn keys_of_other_families_are_refused_unless_neutral() {
         refused(spec, "expert_count", Value::U32(8));
         assert!(with(spec, &[("expert_count", Value::U32(0))]).is_ok());
     }
-    let have_windows = ["cohere2", "gemma2", "gemma3", "gemma4", "gpt-oss", "olmo2", "phi3"];
+    let have_windows = ["cohere2", "gemma2", "gemma3", "gemma4", "gpt-oss", "lfm2", "olmo2", "phi3"];
     for spec in specs().iter().filter(|spec| !have_windows.contains(&spec.architecture)) {
         refused(spec, "attention.sliding_window", Value::U32(4096));
         assert!(with(spec, &[("attention.sliding_window", Value::U32(0))]).is_ok());

@@ -2,7 +2,7 @@
 
 use graph::{Activation, Mask, Op, Pairing, Rope, Score, Store, ValueId, WeightId};
 
-use super::{GraphContext, Linear, Mixer, Scaling, rope};
+use super::{GraphContext, LINEAR_OR_YARN, Linear, Mixer, Scaling, rope};
 use crate::{Config, Error, Keys};
 
 pub(crate) static ATTN_OUTPUT: Linear =
@@ -100,9 +100,9 @@ impl Attention {
         Attention::of_heads(c, keys, [heads, kv_heads], pairing, supported)
     }
 
-    /// The same without RoPE.
+    /// The same without RoPE, whose parameters a file may have nevertheless.
     pub(crate) fn read_without_rope(c: &Config, keys: &mut Keys<'_>) -> Result<Attention, Error> {
-        Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, &[])? })
+        Ok(Attention { rope: None, ..Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)? })
     }
 
     fn of_heads(

@@ -9,10 +9,8 @@ use crate::blocks::{
 };
 use crate::{Config, Error, Keys, Tensors};
 
-const HARMLESS: &[&str] = &["rope.dimension_count", "rope.freq_base", "rope.scaling.finetuned"];
-
-pub(super) const NEMOTRON_H: Family = Family { name: "nemotron_h", harmless: HARMLESS, graph };
-pub(super) const NEMOTRON_H_MOE: Family = Family { name: "nemotron_h_moe", harmless: HARMLESS, graph };
+pub(super) const NEMOTRON_H: Family = Family { name: "nemotron_h", harmless: &[], graph };
+pub(super) const NEMOTRON_H_MOE: Family = Family { name: "nemotron_h_moe", harmless: &[], graph };
 
 fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let layers = c.block_count;

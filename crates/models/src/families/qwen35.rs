@@ -10,9 +10,12 @@ use crate::blocks::{
 };
 use crate::{Config, Error, Keys, Tensors};
 
+/// The size of a dense feed-forward network, which no layer has.
+const DENSE: &[&str] = &["feed_forward_length"];
+
 pub(super) const QWEN35: Family = Family { name: "qwen35", harmless: &[], graph: qwen35 };
-pub(super) const QWEN35MOE: Family = Family { name: "qwen35moe", harmless: &[], graph: qwen35 };
-pub(super) const QWEN3NEXT: Family = Family { name: "qwen3next", harmless: &[], graph: qwen3next };
+pub(super) const QWEN35MOE: Family = Family { name: "qwen35moe", harmless: DENSE, graph: qwen35 };
+pub(super) const QWEN3NEXT: Family = Family { name: "qwen3next", harmless: DENSE, graph: qwen3next };
 
 const LAYER: Layer = Layer { ffn_norm: "post_attention_norm", ..PRE_NORM };
 
